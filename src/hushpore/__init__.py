@@ -1,0 +1,56 @@
+"""Denoise X-ray CT stacks without clean data and count their pores.
+
+>>> import hushpore
+>>> scan = hushpore.read("scan/")                      # doctest: +SKIP
+>>> clean = hushpore.denoise(scan, time_budget=120)    # doctest: +SKIP
+>>> pores = hushpore.segment_pores(clean.volume)       # doctest: +SKIP
+>>> pores.porosity, len(pores.pores)                   # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from hushpore._version import __version__
+from hushpore.base.errors import HushporeError, InputError
+from hushpore.base.volume import Volume
+
+if TYPE_CHECKING:
+    from hushpore.io import read, read_all
+    from hushpore.jobs import denoise, run, sample_patches, segment_pores, start
+
+__all__ = [
+    "HushporeError",
+    "InputError",
+    "Volume",
+    "__version__",
+    "denoise",
+    "read",
+    "read_all",
+    "run",
+    "sample_patches",
+    "segment_pores",
+    "start",
+]
+
+# imported on first use: `import hushpore` stays quick, and napari starts with it
+_LATER = {
+    "read": "hushpore.io",
+    "read_all": "hushpore.io",
+    "denoise": "hushpore.jobs",
+    "run": "hushpore.jobs",
+    "sample_patches": "hushpore.jobs",
+    "segment_pores": "hushpore.jobs",
+    "start": "hushpore.jobs",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'hushpore' has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,109 @@
+"""What a job says while it runs: a few frozen classes that hold host values only."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Work completed so far.
+
+    Attributes
+    ----------
+    stage : str
+        What is being done, in the user's words: ``"training"``.
+    done, total : int
+        Completed and total work in `unit`; ``total == 0`` means that the total is unknown.
+    unit : str
+        What is counted: ``"steps"``, ``"slices"``.
+    fraction : float
+        Share of the whole job that is complete, 0 to 1.
+    """
+
+    stage: str
+    done: int
+    total: int
+    unit: str
+    fraction: float
+
+
+@dataclass(frozen=True, eq=False)
+class Preview:
+    """A picture of the result as it is now: one slice, worth showing and safe to drop.
+
+    Attributes
+    ----------
+    name : str
+        Which result it previews: ``"denoised"``.
+    image : numpy.ndarray
+        2D array (y, x), owned by the receiver.
+    index : tuple of int
+        Position of the slice on the leading axes of the volume (time, channel, z).
+    """
+
+    name: str
+    image: npt.NDArray[Any]
+    index: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One value of a curve, for example the loss after a step."""
+
+    name: str
+    step: int
+    value: float
+
+
+@dataclass(frozen=True)
+class StageTime:
+    """Accumulated time of one stage.
+
+    Attributes
+    ----------
+    count : int
+        How many times the stage ran.
+    seconds : float
+        Total time, on the device's clock where there is one.
+    worst : float
+        The longest single run, in seconds.
+    """
+
+    count: int
+    seconds: float
+    worst: float
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Where the time went so far, by stage, in the order in which the stages first ran."""
+
+    stages: dict[str, StageTime] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Note:
+    """A sentence that the user should see, kept in the record of the result.
+
+    Attributes
+    ----------
+    message : str
+        The sentence.
+    warning : bool
+        True where the result may not be what the user expects.
+    """
+
+    message: str
+    warning: bool = False
+
+
+Event: TypeAlias = Progress | Preview | Metric | Timing | Note
+
+#: A job yields events and returns its result; ``close()`` cancels it.
+Job: TypeAlias = Generator[Event, None, Any]

@@ -1,0 +1,215 @@
+"""Settings: one frozen dataclass beside each algorithm, from which forms, flags and records come.
+
+A field made with `option` carries its help, unit and limits. Everything that presents a parameter
+(command line, napari form, JSON record, documentation) reads `Settings.options`, so that nothing
+about a parameter is said twice.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self, Union, get_args, get_origin, get_type_hints
+
+from hushpore.base.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True)
+class Option:
+    """Everything that a front end needs to know of one setting.
+
+    Attributes
+    ----------
+    name, label, help, unit : str
+        Identifier, title for a form, one explaining sentence, and physical unit.
+    types : tuple of type
+        Accepted Python types, a subset of bool, int, float and str.
+    default : object
+        Its default value.
+    choices : tuple of str
+        Accepted words; empty where any value of `types` is.
+    minimum, maximum, step : float or None
+        Inclusive limits and a form's increment.
+    optional : bool
+        True where None is accepted.
+    more : bool
+        True for what a form folds away.
+    """
+
+    name: str
+    label: str
+    help: str
+    unit: str
+    types: tuple[type, ...]
+    default: Any
+    choices: tuple[str, ...]
+    minimum: float | None
+    maximum: float | None
+    step: float | None
+    optional: bool
+    more: bool
+
+    @property
+    def flag(self) -> str:
+        """The command-line flag, for example ``--time-budget``."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def expected(self) -> str:
+        """What is accepted, in words, for messages and tables."""
+        parts: list[str] = []
+        if self.choices:
+            parts.append(", ".join(repr(choice) for choice in self.choices))
+        if bool in self.types:
+            parts.append("True or False")
+        elif int in self.types or float in self.types:
+            kind = "a number" if float in self.types else "a whole number"
+            low, high = self.minimum, self.maximum
+            if low is not None and high is not None:
+                kind += f" from {low:g} to {high:g}"
+            elif low is not None:
+                kind += f" of at least {low:g}"
+            elif high is not None:
+                kind += f" of at most {high:g}"
+            parts.append(kind)
+        if self.optional:
+            parts.append("None")
+        return " or ".join(parts)
+
+    def check(self, value: Any) -> Any:
+        """Return `value` as the type that the setting holds.
+
+        Raises
+        ------
+        InputError
+            If the value is not accepted; says what is.
+        """
+        if value is None and self.optional:
+            return None
+        if isinstance(value, str) and str in self.types:
+            if not self.choices or value in self.choices:
+                return value
+        elif isinstance(value, bool) or type(value).__name__ == "bool_":
+            if bool in self.types:
+                return bool(value)
+        elif bool not in self.types and not isinstance(value, str):
+            number = self._number(value)
+            if number is not None and self._within(number):
+                return number
+        raise InputError(f"{self.name} must be {self.expected}; got {value!r}.")
+
+    def parse(self, text: str) -> Any:
+        """Read the setting from text, as a command line or a form gives it."""
+        if self.optional and text.lower() == "none":
+            return None
+        if text in self.choices:
+            return text
+        if bool in self.types and text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        if int in self.types or float in self.types:
+            try:
+                return self.check(float(text))
+            except ValueError:
+                raise InputError(f"{self.name} must be {self.expected}; got {text!r}.") from None
+        return self.check(text)
+
+    def _number(self, value: Any) -> int | float | None:
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            return None
+        if not math.isfinite(number):
+            return None
+        if float in self.types:
+            return number
+        if int in self.types and number == int(number):
+            return int(value)
+        return None
+
+    def _within(self, number: float) -> bool:
+        above = self.minimum is None or number >= self.minimum
+        return above and (self.maximum is None or number <= self.maximum)
+
+
+def option(
+    default: Any,
+    help: str,
+    *,
+    label: str = "",
+    unit: str = "",
+    choices: tuple[str, ...] = (),
+    minimum: float | None = None,
+    maximum: float | None = None,
+    step: float | None = None,
+    more: bool = False,
+) -> Any:
+    """Declare one setting of a `Settings` class; see `Option` for the parameters."""
+    metadata = {
+        "label": label,
+        "help": help,
+        "unit": unit,
+        "choices": choices,
+        "minimum": minimum,
+        "maximum": maximum,
+        "step": step,
+        "more": more,
+    }
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Base of all settings: checks every value when it is made, and cannot be changed after."""
+
+    def __post_init__(self) -> None:
+        for opt in self.options():
+            object.__setattr__(self, opt.name, opt.check(getattr(self, opt.name)))
+
+    @classmethod
+    def options(cls) -> tuple[Option, ...]:
+        """All settings of this class, in the order in which they are shown."""
+        hints = get_type_hints(cls)
+        return tuple(
+            _describe(field.name, field.default, hints[field.name], dict(field.metadata))
+            for field in dataclasses.fields(cls)
+        )
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """Make settings from a mapping.
+
+        Raises
+        ------
+        InputError
+            If a name is unknown or a value is not accepted.
+        """
+        known = [opt.name for opt in cls.options()]
+        for name in values:
+            if name not in known:
+                raise InputError(
+                    f"There is no setting {name!r} here. Available: {', '.join(known)}."
+                )
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as plain JSON values."""
+        return dataclasses.asdict(self)
+
+
+def _describe(name: str, default: Any, hint: Any, metadata: dict[str, Any]) -> Option:
+    members = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    return Option(
+        **{
+            **metadata,
+            "name": name,
+            "label": metadata["label"] or name.replace("_", " ").capitalize(),
+            "types": tuple(member for member in members if member is not types.NoneType),
+            "default": default,
+            "optional": types.NoneType in members,
+        }
+    )

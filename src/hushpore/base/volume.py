@@ -1,0 +1,277 @@
+"""Volume: an image stack with named axes, voxel size and a memory of where it came from."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from hushpore.base.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SPATIAL_AXES = ("zyx", "yx")
+
+#: What is accepted wherever a volume is.
+VolumeLike: TypeAlias = "Volume | npt.ArrayLike"
+
+
+@dataclass(frozen=True, eq=False)
+class Volume:
+    """An image stack, 2D or 3D, with optional leading time and channel axes.
+
+    Parameters
+    ----------
+    data : array_like
+        Boolean, integer or floating-point values; NumPy or dask, any byte order.
+    spacing : float or sequence of float, optional
+        Size of a voxel along each spatial axis, in z, y, x order (y, x in 2D), in `unit`.
+    unit : str, optional
+        Unit of `spacing`: ``"mm"``, ``"um"``, ... or ``"pixel"`` where it is not known.
+    axes : str, optional
+        One letter an axis: ``t``, ``c``, ``z``, ``y``, ``x``; the last are ``zyx`` or ``yx``.
+        By default taken from the number of axes: ``"yx"``, ``"zyx"``, ``"tzyx"``, ``"tczyx"``.
+    name : str, optional
+        A short name for layers and files.
+    source : str, optional
+        The file or folder that it was read from.
+    origin : sequence of float, optional
+        Position of the first voxel's centre, per spatial axis, in `unit`.
+    notes : sequence of str, optional
+        What the reader met that the user should know.
+    metadata : dict, optional
+        Further facts of the source, JSON values only.
+
+    Raises
+    ------
+    InputError
+        If the array, its axes or its spacing cannot be used.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> scan = Volume(np.zeros((4, 8, 8), np.uint16), spacing=(5.0, 0.5, 0.5), unit="mm")
+    >>> scan.axes, scan.spacing
+    ('zyx', (5.0, 0.5, 0.5))
+    """
+
+    data: Any
+    spacing: tuple[float, ...] = ()
+    unit: str = ""
+    axes: str = ""
+    name: str = "volume"
+    source: str = ""
+    origin: tuple[float, ...] = ()
+    notes: list[str] = field(default_factory=list)
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        data = self.data
+        if not (hasattr(data, "shape") and hasattr(data, "dtype")):
+            data = np.asarray(data)
+        dtype = np.dtype(data.dtype)
+        if dtype.kind not in "buif":
+            raise InputError(
+                f"An image needs numbers (boolean, integer or floating point); got {dtype}."
+            )
+        axes = self.axes or _default_axes(data.shape)
+        _check_axes(axes, data.shape)
+        n_spatial = _n_spatial(axes)
+        known = self.spacing != () and self.spacing is not None
+        spacing = _per_axis(self.spacing, 1.0, n_spatial, "spacing")
+        if any(step <= 0 for step in spacing):
+            raise InputError(f"The spacing must be above zero on every axis; got {spacing}.")
+        values = {
+            "data": data,
+            "axes": axes,
+            "spacing": spacing,
+            "unit": self.unit or "pixel",
+            "origin": _per_axis(self.origin, 0.0, n_spatial, "origin"),
+            "notes": list(self.notes),
+        }
+        if known and not self.unit:
+            values["notes"].append("The unit of the spacing is not stated; shown as pixels.")
+        for key, value in values.items():
+            object.__setattr__(self, key, value)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Length of every axis."""
+        return tuple(int(n) for n in self.data.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the values."""
+        dtype: np.dtype[Any] = np.dtype(self.data.dtype)
+        return dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes, leading ones included."""
+        return len(self.shape)
+
+    @property
+    def n_spatial(self) -> int:
+        """Number of spatial axes, 2 or 3."""
+        return _n_spatial(self.axes)
+
+    @property
+    def spatial_shape(self) -> tuple[int, ...]:
+        """Length of the spatial axes."""
+        return self.shape[-self.n_spatial :]
+
+    @property
+    def leading_shape(self) -> tuple[int, ...]:
+        """Length of the time and channel axes."""
+        return self.shape[: -self.n_spatial]
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the values in bytes."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def voxel_size(self) -> float:
+        """Volume (3D) or area (2D) of one voxel, in `unit` to the third or second power."""
+        return math.prod(self.spacing)
+
+    def array(self) -> npt.NDArray[Any]:
+        """Return the values as a C-contiguous NumPy array in native byte order."""
+        values = np.asarray(self.data)
+        return np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("="))
+
+    def replace(self, data: Any, **changes: Any) -> Self:
+        """Return a volume of the same place in space with other values."""
+        return dataclasses.replace(self, data=data, **changes)
+
+    def at(self, **index: int) -> Volume:
+        """Return the volume at one position of leading axes, for example ``scan.at(t=0)``.
+
+        Raises
+        ------
+        InputError
+            If an axis is not a leading one of this volume, or the index is outside it.
+        """
+        key: list[int | slice] = [slice(None)] * self.ndim
+        leading = self.axes[: -self.n_spatial]
+        for axis, position in index.items():
+            size = self.shape[leading.index(axis)] if axis in leading else 0
+            if not -size <= position < size:
+                raise InputError(
+                    f"{axis}={position} is not in this volume: its axes are {self.axes} "
+                    f"with shape {self.shape}."
+                )
+            key[leading.index(axis)] = position
+        axes = "".join(axis for axis in self.axes if axis not in index)
+        return self.replace(self.data[tuple(key)], axes=axes)
+
+    @property
+    def facts(self) -> str:
+        """One line that says what this is: shape, voxel size, type and memory."""
+        shape = " x ".join(str(n) for n in self.shape)
+        if self.axes not in SPATIAL_AXES:
+            shape += f" ({self.axes})"
+        spacing = " x ".join(f"{step:.4g}" for step in self.spacing)
+        size = f"{spacing} {self.unit}" if self.unit != "pixel" else "voxel size unknown"
+        return f"{shape} · {size} · {self.dtype.name} · {_bytes(self.nbytes)}"
+
+
+def as_volume(image: VolumeLike, **known: Any) -> Volume:
+    """Return `image` itself if it is a volume, else a volume around the array.
+
+    Parameters
+    ----------
+    image : Volume or array_like
+        An image stack, axes in z, y, x order.
+    **known
+        Passed on to `Volume` for an array: ``spacing``, ``unit``, ``axes``, ``name``.
+    """
+    if isinstance(image, Volume):
+        return dataclasses.replace(image, **known) if known else image
+    return Volume(image, **known)
+
+
+def require_values(volume: Volume) -> npt.NDArray[Any]:
+    """Return the array of a volume after checking that it can be worked on.
+
+    Raises
+    ------
+    InputError
+        If it is empty, constant, or holds NaN or infinite values.
+    """
+    if 0 in volume.shape:
+        raise InputError(f"{volume.name} is empty: its shape is {volume.shape}.")
+    values = volume.array()
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        bad = int(values.size - np.isfinite(values).sum())
+        raise InputError(
+            f"{volume.name} holds {bad} NaN or infinite values of {values.size}. "
+            "Replace them first, for example with numpy.nan_to_num."
+        )
+    if values.dtype != np.bool_ and values.size > 1 and values.min() == values.max():
+        raise InputError(
+            f"{volume.name} is constant: every value is {values.flat[0]}. "
+            "There is nothing to denoise or to segment."
+        )
+    return values
+
+
+def _default_axes(shape: tuple[int, ...]) -> str:
+    n = len(shape)
+    if n < 2 or n > 5:
+        raise InputError(
+            f"An image stack needs 2 to 5 axes (y x, z y x, and time or channels before them); "
+            f"got {n}, shape {tuple(shape)}."
+        )
+    # a photograph with its colours last would otherwise pass as a stack 3 pixels wide
+    if n == 3 and shape[-1] in (3, 4) and min(shape[:2]) > 16:
+        raise InputError(
+            f"Shape {tuple(shape)} looks like a colour photograph (RGB), but grey values are "
+            "needed. Convert it first, for example with skimage.color.rgb2gray; if it is a stack, "
+            "say so with axes='zyx'."
+        )
+    return "tczyx"[-n:] if n != 4 else "tzyx"
+
+
+def _check_axes(axes: str, shape: tuple[int, ...]) -> None:
+    spatial = axes.endswith("yx")
+    if not spatial or len(axes) != len(shape) or len(set(axes)) != len(axes):
+        raise InputError(
+            f"axes={axes!r} does not fit shape {tuple(shape)}: expected one letter an axis, "
+            "the last ones 'zyx' or 'yx', for example 'tzyx'."
+        )
+    leading = axes[: -_n_spatial(axes)]
+    if not set(leading) <= set("tc"):
+        raise InputError(f"axes={axes!r}: before 'zyx' or 'yx' only 't' and 'c' are known.")
+
+
+def _n_spatial(axes: str) -> int:
+    return 3 if axes.endswith("zyx") else 2
+
+
+def _per_axis(
+    values: float | Sequence[float] | None, default: float, count: int, what: str
+) -> tuple[float, ...]:
+    if values is None or (not np.isscalar(values) and len(values) == 0):  # type: ignore[arg-type]
+        return (default,) * count
+    given = np.atleast_1d(np.asarray(values, dtype=float))
+    if given.size == 1:
+        given = np.repeat(given, count)
+    if given.shape != (count,) or not np.isfinite(given).all():
+        raise InputError(
+            f"The {what} needs {count} finite numbers, in {'zyx'[-count:]} order; got {values}."
+        )
+    return tuple(float(value) for value in given)
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"

@@ -1,0 +1,139 @@
+"""The device that a job runs on, chosen once, with its reason."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hushpore.base.errors import DeviceError
+from hushpore.device.timing import CudaClock, StageTimer
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import torch
+
+#: Held by whoever runs numba's parallel kernels: where its only threading layer is `workqueue`
+#: (macOS wheels), two threads inside parallel code at once abort the process.
+CPU_KERNELS = threading.RLock()
+
+
+@dataclass(frozen=True)
+class Backend:
+    """Where a job runs.
+
+    Attributes
+    ----------
+    device : str
+        ``"cpu"`` or ``"cuda:0"``.
+    name : str
+        The device in the user's words.
+    reason : str
+        Why this device, for the form and the record.
+    """
+
+    device: str = "cpu"
+    name: str = field(default_factory=lambda: f"CPU, {cpu_threads()} threads")
+    reason: str = "as asked"
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether this is a CUDA device."""
+        return self.device.startswith("cuda")
+
+    def timer(self) -> StageTimer:
+        """Return a stage timer on this device's clock."""
+        return StageTimer(CudaClock() if self.is_cuda else None)
+
+    def put(self, values: npt.NDArray[Any]) -> torch.Tensor:
+        """Copy an array to the device as it is: conversion is cheaper there than on the bus."""
+        import numpy as np
+        import torch
+
+        # torch warns of read-only arrays, since it could write through them
+        host = values if values.flags.writeable else np.array(values)
+        return torch.from_numpy(host).to(self.device)
+
+    def get(self, values: torch.Tensor) -> npt.NDArray[np.float32]:
+        """Copy a tensor back to the host as float32; waits for the device."""
+        array: npt.NDArray[np.float32] = values.float().cpu().numpy()
+        return array
+
+    def free_memory(self) -> int:
+        """Bytes that can still be taken on the device."""
+        if self.is_cuda:
+            import torch
+
+            return int(torch.cuda.mem_get_info(self.device)[0])
+        import psutil
+
+        return int(psutil.virtual_memory().available)
+
+    def release(self) -> None:
+        """Give cached device memory back; called once at the end of a job."""
+        if self.is_cuda:
+            import torch
+
+            torch.cuda.empty_cache()
+
+
+def choose_backend(device: str = "auto") -> Backend:
+    """Choose the device to run on.
+
+    Parameters
+    ----------
+    device : str
+        ``"auto"`` takes a CUDA device where PyTorch can really use one, else the CPU;
+        ``"cpu"``, ``"cuda"`` and ``"cuda:1"`` are taken at their word.
+
+    Raises
+    ------
+    DeviceError
+        If the device is unknown, or a CUDA device is asked for that cannot be used.
+    """
+    if device == "cpu":
+        return Backend()
+    if device != "auto" and not re.fullmatch(r"cuda(:\d+)?", device):
+        raise DeviceError(
+            f"Unknown device {device!r}: expected 'auto', 'cpu', 'cuda' or 'cuda:1' and so on."
+        )
+    number = int(device.partition(":")[2] or 0)
+    problem = _cuda_problem(number)
+    if problem:
+        if device == "auto":
+            return Backend(reason=f"no usable GPU: {problem}")
+        raise DeviceError(f"Device {device!r} cannot be used: {problem}. Use 'auto' or 'cpu'.")
+    import torch
+
+    reason = "a GPU is available" if device == "auto" else "as asked"
+    return Backend(f"cuda:{number}", torch.cuda.get_device_name(number), reason)
+
+
+def cpu_threads() -> int:
+    """Number of CPU cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _cuda_problem(number: int) -> str:
+    """Why CUDA device `number` cannot be used, or an empty string where it can."""
+    import torch
+
+    if not torch.backends.cuda.is_built():  # type: ignore[no-untyped-call]
+        return "the installed PyTorch is built for the CPU only"
+    if not torch.cuda.is_available():
+        return "PyTorch finds no working NVIDIA driver and device"
+    count = torch.cuda.device_count()
+    if number >= count:
+        return f"there are {count} CUDA devices, numbered from 0"
+    try:
+        # a driver too old for this build, or a device that it has no code for, shows only in use
+        torch.zeros(1, device=f"cuda:{number}").add_(1)
+        torch.cuda.synchronize(number)
+    except RuntimeError as error:
+        return str(error).splitlines()[0]
+    return ""

@@ -1,0 +1,1 @@
+"""Patches: where they are sampled, and reading them out of a volume."""

@@ -1,0 +1,1 @@
+"""Pore segmentation: threshold, void, distance, basins, merging, measurement."""
