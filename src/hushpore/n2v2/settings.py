@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hushpore.base.errors import InputError
 from hushpore.base.settings import Settings, option
 
 
@@ -53,9 +54,9 @@ class DenoiseSettings(Settings):
         step=4,
         more=True,
     )
-    batch_size: int = option(
-        16,
-        "Patches in one training step.",
+    batch_size: int | None = option(
+        None,
+        "Patches in one training step; None: 16 in 2D and 4 in 3D.",
         minimum=1,
         maximum=1024,
         more=True,
@@ -82,3 +83,9 @@ class DenoiseSettings(Settings):
         choices=("auto", "float32", "bfloat16"),
         more=True,
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("patch_size", "patch_depth"):
+            if getattr(self, name) % 4:
+                raise InputError(f"{name} must be a multiple of 4; got {getattr(self, name)}.")

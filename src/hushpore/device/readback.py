@@ -1,0 +1,71 @@
+"""Small results that come back to the host late, so that the device never waits for the host."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from hushpore.device.backend import Backend
+
+
+class Readback:
+    """Copies of small tensors, handed out once they have arrived.
+
+    On a CUDA device each copy goes to pinned memory behind an event. Nothing is read before its
+    event has happened, and `push` lets the host run ahead of the device by `depth` copies at most:
+    what is asked of a cancelled job is then soon over.
+
+    Parameters
+    ----------
+    backend : Backend
+        Where the tensors are.
+    depth : int, optional
+        How many copies may be under way.
+    """
+
+    def __init__(self, backend: Backend, depth: int = 4) -> None:
+        self._is_cuda = backend.is_cuda
+        self._depth = depth
+        self._under_way: deque[tuple[Any, torch.Tensor, Any]] = deque()
+        self._arrived: list[tuple[Any, npt.NDArray[Any]]] = []
+
+    def push(self, tag: Any, values: torch.Tensor) -> None:
+        """Start copying `values`; `tag` comes back with them."""
+        event = None
+        if self._is_cuda:
+            while len(self._under_way) >= self._depth:
+                self._under_way[0][2].synchronize()
+                self._collect()
+            host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+            host.copy_(values.detach(), non_blocking=True)
+            event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            event.record()
+        else:
+            host = values.detach().clone()
+        self._under_way.append((tag, host, event))
+
+    def arrived(self) -> list[tuple[Any, npt.NDArray[Any]]]:
+        """Return what has arrived since the last call, in order, without waiting."""
+        self._collect()
+        taken, self._arrived = self._arrived, []
+        return taken
+
+    def rest(self) -> list[tuple[Any, npt.NDArray[Any]]]:
+        """Wait for what is under way, and return it."""
+        for _, _, event in self._under_way:
+            if event is not None:
+                event.synchronize()
+        return self.arrived()
+
+    def _collect(self) -> None:
+        while self._under_way:
+            tag, host, event = self._under_way[0]
+            if event is not None and not event.query():
+                return
+            self._under_way.popleft()
+            self._arrived.append((tag, host.numpy()))

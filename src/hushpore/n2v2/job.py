@@ -1,0 +1,460 @@
+"""The denoising job: train on the user's own volume, then predict it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from hushpore.base.errors import InputError, MemoryLimitError
+from hushpore.base.events import Job, Metric, Note, Preview, Progress
+from hushpore.base.record import make_record
+from hushpore.base.volume import Volume, VolumeLike, as_volume, require_values
+from hushpore.device.backend import Backend, choose_backend
+from hushpore.device.memory import is_out_of_memory
+from hushpore.device.readback import Readback
+from hushpore.n2v2.model import UNet, build_network
+from hushpore.n2v2.prediction import CORES, halve_core, pad, plan_tiles, predict, predict_tile
+from hushpore.n2v2.training import Batches, Learner, choose_precision, one_cycle
+from hushpore.patches.job import require_room
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from hushpore.device.timing import StageTimer
+    from hushpore.n2v2.settings import DenoiseSettings
+
+#: Steps between two readings of the loss.
+EPOCH = 25
+
+#: Patches in a batch where the settings leave it open: a step then takes a fraction of a second
+#: on a CPU.
+BATCH = {2: 16, 3: 4}
+
+#: Share of the job that is training, for the progress bar.
+TRAINING_SHARE = 0.9
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A trained denoiser.
+
+    Attributes
+    ----------
+    network : UNet
+        Averaged weights, in evaluation mode, on the CPU.
+    mean, std : tuple of float
+        Of the values trained on, one pair for each channel: what normalised them.
+    """
+
+    network: UNet
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def predict(self, volume: VolumeLike, device: str = "auto") -> Volume:
+        """Denoise another volume of the same kind.
+
+        Parameters
+        ----------
+        volume : Volume or array_like
+            As many channels as the model was trained on.
+        device : str, optional
+            As for `hushpore.denoise`.
+
+        Returns
+        -------
+        Volume
+            float32, same geometry.
+        """
+        noisy = as_volume(volume)
+        backend = choose_backend(device)
+        dimensions = self.network.dimensions
+        require_dimensions(noisy, dimensions)
+        scale = Scale(noisy, self.mean, self.std)
+        images = scale.normalise(backend.put(require_values(noisy)), dimensions)
+        network = self.network.to(backend.device)
+        result = backend.get(predict(network, images))
+        self.network.to("cpu")
+        return noisy.replace(scale.restore(result), name=f"{noisy.name} denoised")
+
+
+@dataclass(frozen=True, eq=False)
+class Denoised:
+    """Result of the denoising job.
+
+    Attributes
+    ----------
+    volume : Volume
+        The denoised volume: float32, in the geometry of the input.
+    model : Model
+        What was trained, to be used on other volumes.
+    losses : numpy.ndarray
+        float32, shape (n, 2): step, and mean loss of the steps up to it.
+    timings : dict of str to float
+        Seconds by stage.
+    provenance : dict
+        The record of the job.
+    """
+
+    volume: Volume
+    model: Model
+    losses: npt.NDArray[np.float32]
+    timings: dict[str, float]
+    provenance: dict[str, Any]
+
+    @property
+    def summary(self) -> str:
+        """The result in one sentence."""
+        result = self.provenance["result"]
+        return (
+            f"Denoised: {result['noise_removed']:.3g} of noise removed (standard deviation), "
+            f"{result['steps']} training steps in {self.timings['training']:.0f} s"
+        )
+
+
+class Scale:
+    """Between the values of a volume and those of the network: zero mean, unit deviation.
+
+    Each channel has its own mean and deviation, since channels measure different things.
+
+    Parameters
+    ----------
+    volume : Volume
+        Gives shape and axes.
+    mean, std : sequence of float
+        One a channel.
+    """
+
+    def __init__(self, volume: Volume, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+        if len(mean) != channel_count(volume):
+            raise InputError(
+                f"The model was trained on {len(mean)} channels; "
+                f"{volume.name} has {channel_count(volume)}."
+            )
+        self.mean, self.std = mean, std
+        self._shape = volume.shape
+        self._per_channel = [
+            length if axis == "c" else 1
+            for axis, length in zip(volume.axes, volume.shape, strict=True)
+        ]
+
+    def normalise(self, values: torch.Tensor, dimensions: int) -> torch.Tensor:
+        """Return float32 images (n, y, x) or (n, z, y, x) for the network, on the same device."""
+        mean, std = (
+            torch.tensor(per_channel, device=values.device).view(self._per_channel)
+            for per_channel in (self.mean, self.std)
+        )
+        images = (values.float() - mean) / std
+        return images.reshape(-1, *self._shape[-dimensions:])
+
+    def restore(self, images: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Return the network's output as values of the volume, in its shape."""
+        mean, std = (
+            np.array(per_channel, np.float32).reshape(self._per_channel)
+            for per_channel in (self.mean, self.std)
+        )
+        values: npt.NDArray[np.float32] = images.reshape(self._shape)
+        values *= std
+        values += mean
+        return values
+
+
+def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
+    """Train N2V2 on a volume and denoise it.
+
+    Noise2Void (https://doi.org/10.1109/CVPR.2019.00223) hides pixels and predicts them from
+    their surroundings: noise that is independent from pixel to pixel cannot be predicted, and
+    so is left out. N2V2 (https://doi.org/10.1007/978-3-031-25069-9_33) is its form without
+    checkerboard artefacts.
+
+    Yields
+    ------
+    Progress, Metric ("loss"), Preview ("denoised"), Note
+
+    Returns
+    -------
+    Denoised
+
+    Raises
+    ------
+    InputError
+        If the volume or a setting cannot be used.
+    MemoryLimitError
+        If a single patch does not fit into memory.
+    """
+    values = _require_greyscale(volume)
+    size = _patch_size(settings)
+    require_dimensions(volume, settings.dimensions)
+    require_room(volume, size, "patch_size" if settings.dimensions == 2 else "patch_depth or size")
+    yield Progress("preparing", 0, 1, "", 0.0)
+    work = _Work(volume, values, settings, backend)
+    try:
+        yield from work.train(size)
+        denoised = yield from work.predict()
+    finally:
+        work.backend.release()
+    return work.result(denoised)
+
+
+class _Work:
+    """The state of one denoising job, kept together because running out of memory changes it."""
+
+    def __init__(
+        self,
+        volume: Volume,
+        values: npt.NDArray[Any],
+        settings: DenoiseSettings,
+        backend: Backend,
+    ) -> None:
+        self.volume, self.values, self.settings = volume, values, settings
+        self.timer: StageTimer = backend.timer()
+        self.notes: list[str] = []
+        self.losses: list[tuple[int, float]] = []
+        self.steps = 0
+        self._use(backend)
+
+    def _use(self, backend: Backend) -> None:
+        """Move to a device: upload once, in the dtype of the file, and normalise there."""
+        self.backend = backend
+        self.dtype = choose_precision(self.settings.precision, backend)
+        with self.timer.stage("upload"):
+            raw = backend.put(self.values)
+            self.scale = Scale(self.volume, *_statistics(raw, self.volume))
+            self.images = self.scale.normalise(raw, self.settings.dimensions)
+
+    def train(self, size: tuple[int, ...]) -> Job:
+        """Train, in smaller batches and then on the CPU where memory runs out."""
+        count = self.settings.batch_size or BATCH[self.settings.dimensions]
+        while True:
+            generator = torch.Generator(self.backend.device).manual_seed(self.settings.seed)
+            batches = Batches(size, count, self.settings.masked_share, generator)
+            try:
+                yield from self._train(batches)
+                return
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+                smaller = batches.halved()
+            if smaller is not None:
+                count = smaller.count
+                yield self._note(f"Memory ran out: training with {count} patches a step.")
+            else:
+                yield self._to_cpu()
+
+    def _train(self, batches: Batches) -> Job:
+        settings, device = self.settings, self.backend.device
+        weights = torch.Generator().manual_seed(settings.seed)
+        layout = torch.channels_last if settings.dimensions == 2 else torch.channels_last_3d
+        network = build_network(settings.dimensions, weights)
+        network = network.to(device).to(memory_format=layout)  # type: ignore[call-overload]
+        self.learner = Learner(network, self.dtype)
+        readback = Readback(self.backend)
+        previews = _PreviewPace(self.images, batches.voxels)
+        self.losses, done = [], 0
+        total = torch.zeros((), device=device)
+        start = time.monotonic()
+        fraction = step = 0.0
+        while fraction < 1:
+            step = self.steps = int(step) + 1
+            rate = one_cycle(fraction, settings.learning_rate)
+            with self.timer.stage("training"):
+                total += self.learner.step(self.images, batches, rate, step - 1)
+            spent = time.monotonic() - start
+            fraction = step / settings.steps
+            if settings.time_budget is not None:
+                fraction = max(fraction, spent / settings.time_budget)
+            if step % EPOCH == 0 or fraction >= 1:
+                readback.push(("loss", step), total / (step - done))
+                done = step
+                total.zero_()
+            if previews.due(spent / step, spent):
+                with self.timer.stage("preview"):
+                    readback.push(("preview", step), self._preview())
+                previews.shown(time.monotonic() - start - spent, spent)
+            yield from self._report(readback.arrived())
+            yield self._progress(fraction)
+        yield from self._report(readback.rest())
+
+    def _report(self, arrived: list[tuple[Any, npt.NDArray[Any]]]) -> Job:
+        for (kind, step), value in arrived:
+            if kind == "loss":
+                loss = float(value)
+                if not np.isfinite(loss):
+                    raise InputError(
+                        "Training diverged: the loss is no longer a number. "
+                        "Choose a smaller learning_rate."
+                    )
+                self.losses.append((step, loss))
+                yield Metric("loss", step, loss)
+            else:
+                index = np.unravel_index(self._shown, self.volume.shape[:-2])
+                image = value * self.scale.std[0] + self.scale.mean[0]
+                yield Preview("denoised", image, tuple(int(i) for i in index))
+
+    def _progress(self, fraction: float) -> Progress:
+        total = self.settings.steps
+        if self.settings.time_budget is not None:
+            total = max(self.steps, min(total, round(self.steps / fraction)))
+        # what the device has finished, not what it has been asked to do
+        finished = self.losses[-1][0] if self.backend.is_cuda and self.losses else self.steps
+        share = TRAINING_SHARE * min(fraction, 1) * finished / self.steps
+        return Progress("training", finished, total, "steps", share)
+
+    @property
+    def _shown(self) -> int:
+        """Number of the slice in the middle, over all leading axes."""
+        n_slices = int(np.prod(self.volume.shape[:-2]))
+        return n_slices // 2
+
+    def _preview(self) -> torch.Tensor:
+        """Denoise the slice in the middle as well as the network can by now."""
+        if self.settings.dimensions == 2:
+            image = self.images[self._shown][None]
+            return predict(self.learner.average, image, dtype=self.dtype)[0]
+        n, z = divmod(self._shown, self.images.shape[1])
+        near = slice(max(z - 8, 0), z + 8)
+        slab = predict(self.learner.average, self.images[n : n + 1, near], dtype=self.dtype)
+        return slab[0, z - near.start]
+
+    def predict(self) -> Job:
+        """Predict the whole volume, in smaller tiles and then on the CPU where memory runs out."""
+        core: tuple[int, ...] | None = CORES[self.settings.dimensions]
+        while core is not None:
+            try:
+                result = yield from self._predict(core)
+                return result
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+            core = halve_core(core)
+            if core is not None:
+                yield self._note(f"Memory ran out: predicting in tiles of {core[1:]}.")
+            else:
+                yield self._to_cpu()
+                self.learner.average.to("cpu")
+                core = CORES[self.settings.dimensions]
+        return None
+
+    def _predict(self, core: tuple[int, ...]) -> Job:
+        padded = pad(self.images)
+        result = torch.empty(self.images.shape, device=self.backend.device)
+        tiles = plan_tiles(self.images.shape, core)
+        for number, tile in enumerate(tiles):
+            fraction = TRAINING_SHARE + (1 - TRAINING_SHARE) * number / len(tiles)
+            yield Progress("denoising", number, len(tiles), "tiles", fraction)
+            with self.timer.stage("denoising"):
+                result[tile.target] = predict_tile(self.learner.average, padded, tile, self.dtype)
+        with self.timer.stage("download"):
+            values = self.backend.get(result)
+        yield Progress("denoising", len(tiles), len(tiles), "tiles", 1.0)
+        return self.scale.restore(values)
+
+    def _to_cpu(self) -> Note:
+        if not self.backend.is_cuda:
+            raise MemoryLimitError(
+                f"{self.volume.name} does not fit into memory, even one patch at a time "
+                f"({self.volume.facts}). Close other programs, crop or bin the volume, or "
+                "choose a smaller patch_size."
+            )
+        self.backend.release()
+        self._use(Backend(reason="the GPU's memory ran out"))
+        return self._note("The GPU's memory ran out: continuing on the CPU.")
+
+    def _note(self, message: str) -> Note:
+        self.notes.append(message)
+        return Note(message, warning=True)
+
+    def result(self, denoised: npt.NDArray[np.float32]) -> Denoised:
+        """Put the result and its record together."""
+        record = make_record(
+            "denoise",
+            self.volume,
+            self.settings,
+            f"{self.backend.name} ({self.backend.reason})",
+            self.timer.timing(),
+            self.notes,
+        )
+        record["result"] = {
+            "steps": self.steps,
+            "final_loss": self.losses[-1][1],
+            "noise_removed": float(np.std(self.values.astype(np.float32) - denoised)),
+            "precision": str(self.dtype).removeprefix("torch."),
+        }
+        model = Model(self.learner.average.cpu(), self.scale.mean, self.scale.std)
+        return Denoised(
+            self.volume.replace(denoised, name=f"{self.volume.name} denoised"),
+            model,
+            np.array(self.losses, np.float32),
+            record["timings"],
+            record,
+        )
+
+
+class _PreviewPace:
+    """Lets previews take a twentieth of the time at most, and come once a second at most."""
+
+    def __init__(self, images: torch.Tensor, batch_voxels: int) -> None:
+        depth = 1 if images.ndim == 3 else min(16, images.shape[1])
+        slice_voxels = images.shape[-1] * images.shape[-2] * depth
+        # prediction is the forward third of a training step
+        self._steps_each = slice_voxels / batch_voxels / 3
+        self._cost: float | None = None
+        self._last = 0.0
+
+    def due(self, step_seconds: float, now: float) -> bool:
+        """Whether a preview may be made now, `now` seconds into the training."""
+        cost = self._cost if self._cost is not None else self._steps_each * step_seconds
+        return now - self._last >= max(1.0, 20 * cost)
+
+    def shown(self, cost: float, now: float) -> None:
+        """Remember what the preview took."""
+        self._cost, self._last = cost, now + cost
+
+
+def require_dimensions(volume: Volume, dimensions: int) -> None:
+    """Check that a volume has the axes that the network works on.
+
+    Raises
+    ------
+    InputError
+        If a 2D image is to be denoised in 3D.
+    """
+    if volume.n_spatial < dimensions:
+        raise InputError(
+            f"{volume.name} is a 2D image ({volume.facts}); denoise it with dimensions=2."
+        )
+
+
+def channel_count(volume: Volume) -> int:
+    """Number of channels of a volume."""
+    return volume.shape[volume.axes.index("c")] if "c" in volume.axes else 1
+
+
+def _require_greyscale(volume: Volume) -> npt.NDArray[Any]:
+    if volume.dtype == np.bool_:
+        raise InputError(
+            f"{volume.name} is a mask (boolean), which has no noise to remove. "
+            "Denoise the grey values, then segment."
+        )
+    return require_values(volume)
+
+
+def _patch_size(settings: DenoiseSettings) -> tuple[int, ...]:
+    plane = (settings.patch_size, settings.patch_size)
+    return plane if settings.dimensions == 2 else (settings.patch_depth, *plane)
+
+
+def _statistics(raw: torch.Tensor, volume: Volume) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of each channel; the job's one blocking read."""
+    values = raw.float()
+    if "c" in volume.axes:
+        values = values.movedim(volume.axes.index("c"), 0).flatten(1)
+    else:
+        values = values.reshape(1, -1)
+    std, mean = torch.std_mean(values, dim=1, correction=0)
+    if (std == 0).any():
+        raise InputError(f"A channel of {volume.name} is constant; leave it out.")
+    return tuple(mean.tolist()), tuple(std.tolist())

@@ -1,0 +1,112 @@
+"""Blind spots: hiding pixels of a patch from the network that must predict them.
+
+The masked pixels are stratified: the patch is cut into a fixed grid of cells and one pixel is drawn
+in each, so their number never varies and no boolean mask is needed. A hidden pixel is replaced by
+the median of its neighbourhood without itself (N2V2, https://doi.org/10.1007/978-3-031-25069-9_33).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Edge of the neighbourhood of which the median is taken.
+WINDOW = 5
+
+
+def draw_positions(
+    size: Sequence[int],
+    share: float,
+    count: int,
+    generator: torch.Generator | None = None,
+    device: str | torch.device = "cpu",
+) -> torch.Tensor:
+    """Draw the pixels to hide: one in each cell of a grid, for every patch anew.
+
+    Parameters
+    ----------
+    size : sequence of int
+        Spatial shape of a patch.
+    share : float
+        Wanted share of hidden pixels; the grid comes as close to it as whole cells allow.
+    count : int
+        Number of patches.
+    generator, device
+        As for `hushpore.patches.sampling.draw_corners`.
+
+    Returns
+    -------
+    torch.Tensor
+        int64, shape (count, n_cells, len(size)).
+    """
+    edges = torch.tensor(size, device=device)
+    cells = [max(1, round(edge * share ** (1 / len(size)))) for edge in size]
+    grid = torch.cartesian_prod(*[torch.arange(n, device=device) for n in cells])
+    draw = torch.rand((count, *grid.shape), generator=generator, device=device)
+    cell_edge = edges / torch.tensor(cells, device=device)
+    # rounding can carry a draw just below 1 into the next cell, or out of the patch
+    return ((grid + draw) * cell_edge).long().minimum(edges - 1)
+
+
+def neighbour_medians(patches: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """Return the median of the window around each position, its centre left out.
+
+    The window is cropped at the border of the patch: clamped or mirrored coordinates would let a
+    pixel near the border see itself. With an even number of neighbours the median is the mean of
+    the two middle ones.
+
+    Parameters
+    ----------
+    patches : torch.Tensor
+        Floating point, shape (count, *size).
+    positions : torch.Tensor
+        int64, shape (count, n_positions, len(size)).
+
+    Returns
+    -------
+    torch.Tensor
+        Shape (count, n_positions), dtype of the patches.
+    """
+    size = patches.shape[1:]
+    reach = range(-(WINDOW // 2), WINDOW // 2 + 1)
+    around = [offset for offset in itertools.product(reach, repeat=len(size)) if any(offset)]
+    neighbours = positions[:, :, None] + torch.tensor(around, device=patches.device)
+    edges = torch.tensor(size, device=patches.device)
+    inside = ((neighbours >= 0) & (neighbours < edges)).all(-1)
+    values = _gather(patches, neighbours.clamp_min(0).minimum(edges - 1))
+    # what is outside sorts to the end, and the middle is counted without it
+    ordered = torch.where(inside, values, math.inf).sort(-1).values
+    n_inside = inside.sum(-1, keepdim=True)
+    low = ordered.gather(-1, (n_inside - 1) // 2)
+    high = ordered.gather(-1, n_inside // 2)
+    return ((low + high) / 2).squeeze(-1)
+
+
+def hide(patches: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """Return the patches with the pixels at `positions` replaced by their neighbours' median."""
+    flat = _flat_index(positions, patches.shape[1:])
+    hidden = patches.flatten(1).scatter(1, flat, neighbour_medians(patches, positions))
+    return hidden.view_as(patches)
+
+
+def values_at(patches: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """Return the values at `positions`, shape (count, n_positions)."""
+    return _gather(patches, positions)
+
+
+def _gather(patches: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    index = _flat_index(positions, patches.shape[1:])
+    return patches.flatten(1).gather(1, index.flatten(1)).view_as(index)
+
+
+def _flat_index(positions: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
+    index = positions[..., 0]
+    for axis, edge in enumerate(size[1:], start=1):
+        index = index * edge + positions[..., axis]
+    return index

@@ -1,0 +1,179 @@
+"""One training step of N2V2, without a single host read.
+
+Sampling, masking, the network, its gradient, the optimiser and the running average are queued on
+the device as they are written here; the whole step runs on PyTorch's ``meta`` device, where
+reading any value raises an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.optim.swa_utils import get_ema_multi_avg_fn
+
+from hushpore.n2v2.masking import draw_positions, hide, values_at
+from hushpore.patches.extraction import read_windows
+from hushpore.patches.sampling import draw_corners, draw_orientations
+
+if TYPE_CHECKING:
+    from hushpore.device.backend import Backend
+    from hushpore.n2v2.model import UNet
+
+#: Decay of the running average of the weights, once it has warmed up.
+AVERAGE_DECAY = 0.99
+
+
+@dataclass(frozen=True)
+class Batches:
+    """What a training step draws.
+
+    Attributes
+    ----------
+    size : tuple of int
+        Spatial shape of a patch.
+    count : int
+        Patches in a batch.
+    share : float
+        Share of hidden pixels.
+    generator : torch.Generator or None
+        Source of all random numbers, on the device of the image.
+    """
+
+    size: tuple[int, ...]
+    count: int
+    share: float
+    generator: torch.Generator | None
+
+    @property
+    def voxels(self) -> int:
+        """Number of voxels that go through the network in a step."""
+        return self.count * math.prod(self.size)
+
+    def halved(self) -> Batches | None:
+        """Return batches of half as many patches, or None where it is one already."""
+        return replace(self, count=self.count // 2) if self.count > 1 else None
+
+
+class Learner:
+    """A network, the running average of its weights, and the optimiser.
+
+    Parameters
+    ----------
+    network : UNet
+        Already on its device.
+    dtype : torch.dtype
+        float32, or bfloat16 for mixed precision.
+    """
+
+    def __init__(self, network: UNet, dtype: torch.dtype = torch.float32) -> None:
+        self.network = network
+        self.average = copy.deepcopy(network).eval()
+        self.dtype = dtype
+        fused = network.out.weight.device.type in ("cpu", "cuda")
+        self.optimizer = torch.optim.Adam(network.parameters(), fused=fused or None)
+
+    def step(self, image: torch.Tensor, batches: Batches, rate: float, step: int) -> torch.Tensor:
+        """Train on one batch and return its loss, as a tensor on the device.
+
+        Parameters
+        ----------
+        image : torch.Tensor
+            Normalised, shape (n, y, x) or (n, z, y, x).
+        batches : Batches
+            What to draw from it.
+        rate : float
+            Learning rate of this step.
+        step : int
+            Number of this step, from 0.
+        """
+        device, draw = image.device, batches.generator
+        corners = draw_corners(image.shape, (1, *batches.size), batches.count, draw, device)
+        turned = draw_orientations(batches.count, len(batches.size), draw, device)
+        patches = read_windows(image, corners, batches.size, turned)  # (batch, *size)
+        hidden = draw_positions(batches.size, batches.share, batches.count, draw, device)
+        predicted = self._forward(hide(patches, hidden))
+        loss = torch.nn.functional.mse_loss(
+            values_at(predicted, hidden), values_at(patches, hidden)
+        )
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        self._update_average(step)
+        return loss.detach()
+
+    def _forward(self, patches: torch.Tensor) -> torch.Tensor:
+        with mixed_precision(patches.device.type, self.dtype):
+            output: torch.Tensor = self.network(with_channel(patches))
+        return output[:, 0].float()
+
+    @torch.no_grad()
+    def _update_average(self, step: int) -> None:
+        # a short memory at first, so that the starting weights are soon forgotten
+        decay = min(AVERAGE_DECAY, (1 + step) / (10 + step))
+        update: Any = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
+        update(list(self.average.parameters()), list(self.network.parameters()), None)
+        # the fixed blur kernels are buffers too, and the same in both
+        update(_statistics(self.average), _statistics(self.network), None)
+
+
+def one_cycle(fraction: float, peak: float, warm_up: float = 0.1) -> float:
+    """Learning rate of the one-cycle schedule (https://doi.org/10.1117/12.2520589).
+
+    Parameters
+    ----------
+    fraction : float
+        How much of the training is over, 0 to 1.
+    peak : float
+        Highest rate, reached after the share `warm_up`.
+
+    Returns
+    -------
+    float
+        From peak / 25 by a half cosine up to the peak, then down to peak / 250,000.
+    """
+    start, end = peak / 25, peak / 250_000
+    if fraction < warm_up:
+        return _half_cosine(start, peak, fraction / warm_up)
+    return _half_cosine(peak, end, min((fraction - warm_up) / (1 - warm_up), 1.0))
+
+
+def choose_precision(wanted: str, backend: Backend) -> torch.dtype:
+    """Return the dtype of the network's arithmetic: bfloat16 where the device is fast at it."""
+    if wanted != "auto":
+        dtype: torch.dtype = getattr(torch, wanted)
+        return dtype
+    if backend.is_cuda:
+        fast = torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        # emulated bfloat16 is slower than float32; PyTorch has no public way to ask
+        queries = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+        fast = any(getattr(torch.cpu, query, lambda: False)() for query in queries)
+    return torch.bfloat16 if fast else torch.float32
+
+
+def mixed_precision(device: str, dtype: torch.dtype) -> contextlib.AbstractContextManager[Any]:
+    """Return the context in which the network computes in `dtype`."""
+    if dtype == torch.float32:
+        return contextlib.nullcontext()
+    return torch.autocast(device, dtype)
+
+
+def with_channel(images: torch.Tensor) -> torch.Tensor:
+    """Return images (batch, *size) as (batch, 1, *size), channels last in memory."""
+    layout = torch.channels_last if images.ndim == 3 else torch.channels_last_3d
+    return images[:, None].contiguous(memory_format=layout)
+
+
+def _statistics(network: torch.nn.Module) -> list[torch.Tensor]:
+    return [buffer for name, buffer in network.named_buffers() if "running_" in name]
+
+
+def _half_cosine(start: float, end: float, fraction: float) -> float:
+    return end + (start - end) * (1 + math.cos(math.pi * fraction)) / 2

@@ -1,0 +1,63 @@
+"""Where patches lie: all coordinates of a batch from one draw, on the device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def draw_corners(
+    shape: Sequence[int],
+    size: Sequence[int],
+    count: int,
+    generator: torch.Generator | None = None,
+    device: str | torch.device = "cpu",
+) -> torch.Tensor:
+    """Draw the first voxel of patches, uniformly over all places where a patch fits.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Shape of the image.
+    size : sequence of int
+        Shape of a patch, one length for each axis of the image.
+    count : int
+        How many patches to draw.
+    generator : torch.Generator, optional
+        Source of the random numbers, on `device`.
+    device : str or torch.device, optional
+        Where to draw.
+
+    Returns
+    -------
+    torch.Tensor
+        int64, shape (count, len(shape)).
+    """
+    places = torch.tensor(
+        [length - edge + 1 for length, edge in zip(shape, size, strict=True)], device=device
+    )
+    draw = torch.rand((count, len(places)), generator=generator, device=device)
+    # a float32 just below 1, times the number of places, can round up to that number
+    return (draw * places).long().minimum(places - 1)
+
+
+def draw_orientations(
+    count: int,
+    n_spatial: int,
+    generator: torch.Generator | None = None,
+    device: str | torch.device = "cpu",
+) -> torch.Tensor:
+    """Draw mirrorings and y-x transpositions: 8 orientations in 2D, 16 in 3D.
+
+    Returns
+    -------
+    torch.Tensor
+        bool, shape (count, n_spatial + 1): mirrored along each axis, then y and x exchanged.
+        z is never exchanged with y or x, because its voxels may be longer.
+    """
+    draw = torch.rand((count, n_spatial + 1), generator=generator, device=device)
+    return draw < 0.5
