@@ -78,7 +78,7 @@ def _fingerprint(volume: Volume) -> str:
     digest = hashlib.blake2b(digest_size=16)
     values = np.asarray(volume.data)
     # plane by plane: a view that is not contiguous is then copied one plane at a time
-    for plane in values.reshape(-1, values.shape[-1]) if values.ndim == 2 else values:
+    for plane in values:
         digest.update(np.ascontiguousarray(plane).data)
     return digest.hexdigest()
 

@@ -94,7 +94,7 @@ class Option:
         if isinstance(value, str) and str in self.types:
             if not self.choices or value in self.choices:
                 return value
-        elif isinstance(value, bool) or type(value).__name__ == "bool_":
+        elif isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):
             if bool in self.types:
                 return bool(value)
         elif bool not in self.types and not isinstance(value, str):

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hushpore import InputError
+from hushpore.base.settings import Settings, option
+from hushpore.jobs import JOBS
+
+
+@dataclass(frozen=True)
+class Example(Settings):
+    count: int = option(3, "How many.", minimum=1, maximum=9)
+    width: float = option(0.5, "How wide.", unit="mm", minimum=0)
+    limit: float | None = option(None, "At most this.")
+    method: str | float = option("otsu", "Which, or a value.", choices=("otsu", "li"))
+    fast: bool = option(False, "Whether to hurry.", more=True)
+
+
+OPTIONS = {opt.name: opt for opt in Example.options()}
+
+
+def test_options_tell_a_front_end_everything() -> None:
+    assert list(OPTIONS) == ["count", "width", "limit", "method", "fast"]
+    assert OPTIONS["width"].flag == "--width"
+    assert OPTIONS["width"].unit == "mm"
+    assert OPTIONS["limit"].optional
+    assert OPTIONS["method"].types == (str, float)
+    assert OPTIONS["fast"].more
+    assert OPTIONS["count"].label == "Count"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("count", 0, "a whole number from 1 to 9"),
+        ("count", 2.5, "a whole number from 1 to 9"),
+        ("count", True, "a whole number"),
+        ("count", "3", "a whole number"),
+        ("width", -1, "a number of at least 0"),
+        ("width", float("nan"), "a number of at least 0"),
+        ("width", None, "a number"),
+        ("method", "yen", "'otsu', 'li' or a number"),
+        ("method", [1], "'otsu', 'li' or a number"),
+        ("fast", 1, "True or False"),
+    ],
+)
+def test_a_value_not_accepted_is_refused_with_what_is(
+    name: str, value: object, expected: str
+) -> None:
+    with pytest.raises(InputError, match=f"{name} must be .*{expected}"):
+        Example(**{name: value})
+
+
+def test_numpy_scalars_and_whole_floats_become_plain_numbers() -> None:
+    made = Example(count=np.int64(4), width=np.float32(0.25), fast=np.bool_(True))
+    assert made.to_dict() == {
+        "count": 4, "width": 0.25, "limit": None, "method": "otsu", "fast": True,
+    }  # fmt: skip
+    assert type(Example(count=4.0).count) is int
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(InputError, match=r"no setting 'widht' here. Available: count, width"):
+        Example.of({"widht": 1})
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        Example().count = 5  # type: ignore[misc]
+
+
+@given(st.sampled_from(sorted(OPTIONS)), st.data())
+def test_text_reads_back_as_the_value_it_shows(name: str, data: st.DataObject) -> None:
+    values = {
+        "count": st.integers(1, 9),
+        "width": st.floats(0, 1e6),
+        "limit": st.none() | st.floats(-1e6, 1e6),
+        "method": st.sampled_from(["otsu", "li"]) | st.floats(-1e6, 1e6),
+        "fast": st.booleans(),
+    }
+    value = data.draw(values[name])
+    assert OPTIONS[name].parse(str(value)) == value
+
+
+@pytest.mark.parametrize("text", ["", "many", "1e999"])
+def test_text_that_is_no_number_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="count must be a whole number"):
+        OPTIONS["count"].parse(text)
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_every_setting_of_every_job_explains_itself(job: str) -> None:
+    for opt in JOBS[job].settings.options():
+        assert opt.help.endswith("."), opt.name
+        assert opt.check(opt.default) == opt.default

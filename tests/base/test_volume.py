@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import dask.array
+import numpy as np
+import pytest
+
+from hushpore import InputError, Volume
+from hushpore.base.volume import as_volume, require_values
+
+
+def test_axes_follow_from_the_number_of_axes() -> None:
+    shapes = {"yx": (4, 5), "zyx": (3, 4, 5), "tzyx": (2, 3, 4, 5), "tczyx": (1, 2, 3, 4, 5)}
+    for axes, shape in shapes.items():
+        assert Volume(np.zeros(shape)).axes == axes
+
+
+def test_spacing_is_per_spatial_axis_in_z_y_x_order() -> None:
+    scan = Volume(np.zeros((2, 3, 4, 5)), spacing=(5.0, 0.5, 0.25), unit="mm")
+    assert scan.spacing == (5.0, 0.5, 0.25)
+    assert scan.voxel_size == 0.625
+    assert (scan.spatial_shape, scan.leading_shape) == ((3, 4, 5), (2,))
+    assert Volume(np.zeros((4, 5)), spacing=0.5, unit="mm").spacing == (0.5, 0.5)
+
+
+def test_without_spacing_voxels_are_pixels() -> None:
+    scan = Volume(np.zeros((3, 4, 5)))
+    assert (scan.spacing, scan.unit, scan.notes) == ((1.0, 1.0, 1.0), "pixel", [])
+
+
+def test_spacing_without_a_unit_is_said() -> None:
+    assert "unit" in Volume(np.zeros((3, 4, 5)), spacing=2.0).notes[0]
+
+
+def test_one_time_point_is_a_volume_of_the_same_geometry() -> None:
+    data = np.arange(120).reshape(2, 3, 4, 5)
+    scan = Volume(data, spacing=(5, 1, 1), unit="mm", name="drying")
+    moment = scan.at(t=1)
+    np.testing.assert_array_equal(moment.data, data[1])
+    assert (moment.axes, moment.spacing, moment.name) == ("zyx", (5, 1, 1), "drying")
+
+
+@pytest.mark.parametrize("index", [{"t": 2}, {"t": -3}, {"z": 0}, {"c": 0}])
+def test_an_index_outside_the_leading_axes_is_refused(index: dict[str, int]) -> None:
+    with pytest.raises(InputError, match="is not in this volume"):
+        Volume(np.zeros((2, 3, 4, 5))).at(**index)
+
+
+def test_dask_and_lists_are_accepted() -> None:
+    lazy = Volume(dask.array.ones((3, 4, 5), chunks=2, dtype="i2"))
+    np.testing.assert_array_equal(lazy.array(), np.ones((3, 4, 5), "i2"))
+    assert as_volume([[1, 2], [3, 4]]).shape == (2, 2)
+
+
+def test_array_is_native_and_contiguous() -> None:
+    odd = np.asfortranarray(np.arange(60).reshape(3, 4, 5).astype(">i2"))
+    values = Volume(odd).array()
+    assert values.dtype.isnative
+    assert values.flags.c_contiguous
+    np.testing.assert_array_equal(values, odd)
+
+
+@pytest.mark.parametrize(
+    ("data", "known", "words"),
+    [
+        (np.zeros(5), {}, "2 to 5 axes"),
+        (np.zeros((64, 64, 3), np.uint8), {}, "photograph"),
+        (np.zeros((3, 4), complex), {}, "numbers"),
+        (np.array([["a", "b"]]), {}, "numbers"),
+        (np.zeros((3, 4)), {"axes": "xy"}, "does not fit"),
+        (np.zeros((3, 4)), {"axes": "zyx"}, "does not fit"),
+        (np.zeros((2, 3, 4)), {"axes": "syx"}, "only 't' and 'c'"),
+        (np.zeros((3, 4)), {"spacing": (1, 0)}, "above zero"),
+        (np.zeros((3, 4)), {"spacing": (1, 2, 3)}, "2 finite numbers, in yx order"),
+        (np.zeros((3, 4)), {"spacing": (1, np.nan)}, "finite"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_in_words(
+    data: np.ndarray, known: dict[str, object], words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        Volume(data, **known)
+
+
+def test_a_stack_three_pixels_wide_can_be_said_to_be_one() -> None:
+    assert Volume(np.zeros((64, 64, 3)), axes="zyx").n_spatial == 3
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (np.zeros((0, 4, 4)), "empty"),
+        (np.full((4, 4), 7), "constant: every value is 7"),
+        (np.array([[1, np.nan], [np.inf, 2]]), "2 NaN or infinite values of 4"),
+    ],
+)
+def test_values_that_cannot_be_worked_on_are_refused(data: np.ndarray, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        require_values(Volume(data))
+
+
+def test_facts_say_what_matters_in_one_line() -> None:
+    scan = Volume(np.zeros((28, 512, 512), np.int16), spacing=(5, 0.488, 0.488), unit="mm")
+    assert scan.facts == "28 x 512 x 512 · 5 x 0.488 x 0.488 mm · int16 · 14.7 MB"
+    assert "voxel size unknown" in Volume(np.zeros((4, 4))).facts

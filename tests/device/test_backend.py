@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from hushpore.base.errors import DeviceError
+from hushpore.device.backend import Backend, choose_backend, cpu_threads
+from hushpore.device.memory import is_out_of_memory
+from hushpore.device.readback import Readback
+
+WITHOUT_CUDA = pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is here")
+
+
+def test_the_cpu_is_taken_at_its_word() -> None:
+    backend = choose_backend("cpu")
+    assert (backend.device, backend.is_cuda) == ("cpu", False)
+    assert str(cpu_threads()) in backend.name
+
+
+@WITHOUT_CUDA
+def test_auto_falls_back_to_the_cpu_and_says_why() -> None:
+    backend = choose_backend("auto")
+    assert backend.device == "cpu"
+    assert backend.reason.startswith("no usable GPU: ")
+
+
+@WITHOUT_CUDA
+@pytest.mark.parametrize("device", ["cuda", "cuda:1"])
+def test_a_gpu_that_is_not_there_is_refused_with_what_to_use(device: str) -> None:
+    with pytest.raises(DeviceError, match="cannot be used: .* Use 'auto' or 'cpu'"):
+        choose_backend(device)
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:", "CPU", "", "cuda:one"])
+def test_an_unknown_device_is_refused(device: str) -> None:
+    with pytest.raises(DeviceError, match="Unknown device"):
+        choose_backend(device)
+
+
+@pytest.mark.gpu
+def test_a_gpu_is_chosen_where_there_is_one() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    backend = choose_backend("auto")
+    assert backend.is_cuda
+    values = np.arange(6, dtype=np.uint16).reshape(2, 3)
+    np.testing.assert_array_equal(backend.get(backend.put(values)), values)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i1", "u2", "i2", "u4", "i4", "i8", "f2", "f4", "f8"])
+def test_values_cross_in_the_dtype_of_the_file_and_come_back_as_float32(dtype: str) -> None:
+    values = np.arange(6).reshape(2, 3).astype(dtype)
+    values.flags.writeable = False
+    there = Backend().put(values)
+    assert there.element_size() == values.itemsize
+    back = Backend().get(there)
+    assert back.dtype == np.float32
+    np.testing.assert_array_equal(back, values)
+
+
+def test_free_memory_is_known() -> None:
+    assert Backend().free_memory() > 2**20
+
+
+def test_readback_hands_copies_out_in_order_and_once() -> None:
+    readback = Readback(Backend())
+    value = torch.zeros(())
+    for step in range(3):
+        value += 1
+        readback.push(step, value)
+    assert [(tag, float(x)) for tag, x in readback.arrived()] == [(0, 1.0), (1, 2.0), (2, 3.0)]
+    assert readback.arrived() == []
+    assert readback.rest() == []
+
+
+@pytest.mark.gpu
+def test_readback_from_a_gpu_never_reads_early() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    backend = choose_backend("cuda")
+    readback = Readback(backend, depth=2)
+    value = torch.zeros((), device=backend.device)
+    seen = []
+    for step in range(20):
+        torch.cuda._sleep(1_000_000)
+        value += 1
+        readback.push(step, value)
+        seen += readback.arrived()
+    seen += readback.rest()
+    assert [(tag, float(x)) for tag, x in seen] == [(k, k + 1.0) for k in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (MemoryError(), True),
+        (torch.OutOfMemoryError("CUDA out of memory"), True),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), True),
+        (RuntimeError("shape mismatch"), False),
+        (ValueError("can't allocate memory"), False),
+    ],
+)
+def test_out_of_memory_is_recognised_whoever_says_it(error: Exception, expected: bool) -> None:
+    assert is_out_of_memory(error) is expected

@@ -1,0 +1,106 @@
+"""The house: which part may import which, and what must not be needed."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "hushpore"
+
+#: What each part may import of hushpore, beside itself. Imports run one way.
+ALLOWED = {
+    "base": set(),
+    "device": {"base"},
+    "patches": {"base", "device"},
+    "n2v2": {"base", "device", "patches"},
+    "pores": {"base", "device"},
+    "io": {"base", "device"},
+    "samples": {"base", "io"},
+    "jobs": {"base", "device", "patches", "n2v2", "pores"},
+    "cli": {"base", "device", "io", "samples", "jobs"},
+    "viewer": {"base", "device", "io", "samples", "jobs"},
+}
+
+#: Packages that only the viewer may import.
+DESKTOP = {"napari", "qtpy", "magicgui", "superqt", "PyQt6", "PySide6", "npe2", "app_model"}
+
+
+def imports_of(path: Path) -> set[str]:
+    """All module names imported by a file, anywhere in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"relative import in {path}"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Constant) and str(node.value).startswith("hushpore."):
+            # imported later, by name
+            found.add(str(node.value).partition(":")[0])
+    return found
+
+
+@pytest.mark.parametrize("part", ALLOWED)
+def test_imports_run_one_way(part: str) -> None:
+    allowed = ALLOWED[part] | {part, "_version", "__version__"}
+    for path in (SOURCE / part).rglob("*.py"):
+        used = {
+            name.split(".")[1]
+            for name in imports_of(path)
+            if name.startswith("hushpore.") and not name.endswith(".yaml")
+        }
+        # the command line starts the other front end, by name
+        extra = {"viewer"} if path.relative_to(SOURCE).as_posix() == "cli/gui.py" else set()
+        assert used <= allowed | extra, f"{path} imports {sorted(used - allowed)}"
+
+
+def test_every_part_has_its_place_in_the_order() -> None:
+    parts = {path.name for path in SOURCE.iterdir() if path.is_dir() and path.name[0] != "_"}
+    assert parts == set(ALLOWED)
+
+
+@pytest.mark.parametrize("part", sorted(set(ALLOWED) - {"viewer"}))
+def test_only_the_viewer_knows_the_desktop(part: str) -> None:
+    for path in (SOURCE / part).rglob("*.py"):
+        assert not {name.split(".")[0] for name in imports_of(path)} & DESKTOP, path
+
+
+WITHOUT_OPTIONAL_PACKAGES = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {
+            "napari", "qtpy", "magicgui", "superqt", "npe2", "PyQt5", "PyQt6", "PySide6",
+            "cupy", "pydicom",
+        }:
+            raise ModuleNotFoundError(f"blocked: {name}", name=name)
+
+sys.meta_path.insert(0, Blocked())
+import numpy as np
+import hushpore
+import hushpore.cli
+
+z, y, x = np.ogrid[:8, :64, :64]
+ball = (z - 4) ** 2 + (y - 30) ** 2 + (x - 30) ** 2 < 12
+scan = np.where(ball, 0.0, 100.0) + np.random.default_rng(0).normal(0, 10, ball.shape)
+clean = hushpore.denoise(scan, steps=2, device="cpu")
+assert clean.volume.shape == scan.shape
+pores = hushpore.segment_pores(scan, threshold=50, device="cpu")
+assert len(pores.pores) == 1
+assert hushpore.sample_patches(scan, n_patches=3, patch_size=16).patches.shape == (3, 16, 16)
+"""
+
+
+def test_library_runs_without_napari_qt_cupy_and_pydicom() -> None:
+    subprocess.run([sys.executable, "-W", "error", "-c", WITHOUT_OPTIONAL_PACKAGES], check=True)
+
+
+def test_import_loads_no_heavy_library() -> None:
+    heavy = "{'torch', 'numba', 'scipy', 'skimage', 'pandas', 'matplotlib', 'pydicom', 'napari'}"
+    code = f"import sys, hushpore; assert not {heavy} & set(sys.modules), sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", code], check=True)
