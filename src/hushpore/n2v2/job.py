@@ -290,9 +290,12 @@ class _Work:
                 self.losses.append((step, loss))
                 yield Metric("loss", step, loss)
             else:
-                index = np.unravel_index(self._shown, self.volume.shape[:-2])
-                image = value * self.scale.std[0] + self.scale.mean[0]
-                yield Preview("denoised", image, tuple(int(i) for i in index))
+                index = tuple(
+                    int(i) for i in np.unravel_index(self._shown, self.volume.shape[:-2])
+                )
+                channel = index[self.volume.axes.index("c")] if "c" in self.volume.axes else 0
+                image = value * self.scale.std[channel] + self.scale.mean[channel]
+                yield Preview("denoised", image, index)
 
     def _progress(self, fraction: float) -> Progress:
         total = self.settings.steps

@@ -8,9 +8,8 @@ connection, no skip connection at the top level, and max-blur-pooling
 
 from __future__ import annotations
 
-import contextlib
 import math
-from typing import Any, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
@@ -76,10 +75,7 @@ class UNet(nn.Module):
         middle = self.up(torch.cat([self._upsample(low), middle], 1))
         # no skip connection here: it would carry the noise of single pixels to the output
         features = self.up_top(self._upsample(middle))
-        # the last sum in float32: rounded to bfloat16, the grey values would come in coarse steps
-        with _full_precision(features):
-            result: torch.Tensor = self.out(features.float())
-        return result
+        return self._output(features)
 
     def initialise(self, generator: torch.Generator) -> None:
         """Draw all weights from `generator`, as PyTorch's own layers do from the global one."""
@@ -92,6 +88,16 @@ class UNet(nn.Module):
                 module.reset_parameters()
             elif isinstance(module, MaxBlurPool):
                 module.kernel.copy_(_blur_kernel(self.dimensions, "cpu"))
+
+    def _output(self, features: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor
+        if features.dtype == torch.bfloat16:
+            # the last sum in float32: rounded to bfloat16, grey values would come in coarse steps
+            with torch.autocast(features.device.type, enabled=False):
+                result = self.out(features.float())
+        else:
+            result = self.out(features)
+        return result
 
     def _upsample(self, x: torch.Tensor) -> torch.Tensor:
         return F.interpolate(x, scale_factor=2, mode=self._mode)
@@ -122,12 +128,6 @@ def _two_convolutions(dimensions: int, inputs: int, hidden: int, outputs: int) -
 def _convolution(dimensions: int, inputs: int, outputs: int, kernel: int = 3) -> nn.Module:
     convolution = nn.Conv2d if dimensions == 2 else nn.Conv3d
     return convolution(inputs, outputs, kernel, padding=kernel // 2)
-
-
-def _full_precision(x: torch.Tensor) -> contextlib.AbstractContextManager[Any]:
-    if x.dtype == torch.float32:
-        return contextlib.nullcontext()
-    return torch.autocast(x.device.type, enabled=False)
 
 
 def _blur_kernel(dimensions: int, device: str | None = None) -> torch.Tensor:

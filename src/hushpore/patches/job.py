@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.lib.stride_tricks import sliding_window_view
 
 from hushpore.base.errors import InputError
 from hushpore.base.events import Job, Progress
 from hushpore.base.record import make_record
-from hushpore.patches.extraction import read_windows
 from hushpore.patches.sampling import draw_corners
 
 if TYPE_CHECKING:
@@ -78,12 +78,12 @@ def sample_patches(volume: Volume, settings: PatchSettings, backend: Backend) ->
             slices.shape, (1, *size), settings.n_patches, generator, backend.device
         )
     with timer.stage("extraction"):
-        # only the patches are read, so the volume stays where it is
-        found = corners.cpu()
-        image = torch.from_numpy(slices if slices.flags.writeable else slices.copy())
-        patches = read_windows(image, found, size).numpy()
-    first = np.unravel_index(found[:, 0].numpy(), volume.shape[:-2])
-    positions = np.stack([*first, *found[:, 1:].numpy().T], axis=1).astype(np.int64)
+        # windows are views: only the patches themselves are read
+        n, y, x = corners.cpu().numpy().T
+        patches = sliding_window_view(slices, size, axis=(1, 2))[n, y, x]
+    # a 2D image has no leading axes to find the slice on
+    leading = np.unravel_index(n, (1, *volume.shape[:-2]))[1:]
+    positions = np.stack([*leading, y, x], axis=1)
     timing = timer.timing()
     yield Progress("sampling", settings.n_patches, settings.n_patches, "patches", 1.0)
     record = make_record("patches", volume, settings, backend.name, timing)

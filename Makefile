@@ -1,0 +1,47 @@
+# make demo    from nothing to a pore table, in demo/   (make demo VOLUME=path: on your own stack)
+# make test    all tests
+# make gui     napari with the sample loaded
+# make lint    style and types       make bench    benchmarks       make docs    the pictures in docs/
+# Each sets up all that it needs first: .venv, the package, system libraries.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+XVFB := xvfb-run -a -s "-screen 0 1600x1000x24"
+VOLUME ?=
+
+.PHONY: install demo test lint gui bench docs clean
+
+install: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml constraints.txt scripts/system-libraries.sh
+	PYTHON=$(PYTHON) scripts/system-libraries.sh
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable ".[all]"
+	touch $@
+
+demo: $(INSTALLED)
+	$(BIN)/hushpore demo $(if $(VOLUME),"$(VOLUME)") --output demo --overwrite
+
+test: $(INSTALLED)
+	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+gui: $(INSTALLED)
+	$(BIN)/hushpore gui --sample
+
+bench: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group bench
+	$(BIN)/python -m benchmarks
+
+docs: $(INSTALLED)
+	$(XVFB) $(BIN)/python docs/screenshots.py
+
+clean:
+	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,221 @@
+"""The commands. Each reads, runs jobs, writes once at the end, and says one line about it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hushpore._version import __version__
+from hushpore.base.errors import HushporeError, InputError
+from hushpore.cli.flags import settings_flags, settings_from
+from hushpore.jobs import JOBS, start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hushpore.base.volume import Volume
+
+DENOISE = JOBS["denoise"].settings
+PORES = JOBS["pores"].settings
+
+#: Exit status: the user can put it right; or it is a mistake of ours.
+USER_ERROR, OUR_ERROR, CANCELLED = 1, 70, 130
+
+
+class _Commands(click.Group):
+    """Turns every error into one clear line and an exit status."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except KeyboardInterrupt:
+            _fail("Cancelled; nothing was written.", CANCELLED)
+        except HushporeError as error:
+            _fail(str(error), USER_ERROR)
+        except Exception as error:
+            if os.environ.get("HUSHPORE_DEBUG"):
+                raise
+            _fail(
+                f"Unexpected {type(error).__name__}: {error} "
+                "(this is a mistake of hushpore; HUSHPORE_DEBUG=1 shows where it happened)",
+                OUR_ERROR,
+            )
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="hushpore")
+def hushpore() -> None:
+    """Denoise X-ray CT stacks without clean data, and count their pores."""
+
+
+def _common(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the flags of every command that runs jobs."""
+    for decorator in (
+        click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, no bar."),
+        click.option("--overwrite", is_flag=True, help="Replace an existing result."),
+        click.option(
+            "--at", multiple=True, metavar="AXIS=N",
+            help="Work on one position of a time or channel axis, for example --at t=0.",
+        ),
+        click.option(
+            "--device", default="auto", show_default=True, metavar="DEVICE",
+            help="Where to run: auto, cpu, cuda, or cuda:1 and so on.",
+        ),
+    ):  # fmt: skip
+        command = decorator(command)
+    return command
+
+
+@hushpore.command()
+@click.argument("path", required=False)
+@click.option("--device", is_flag=True, help="Say what jobs would run on, and why.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def info(path: str | None, device: bool, as_json: bool) -> None:
+    """Say what is in PATH: image stacks with shape, voxel size, type and oddities."""
+    if path is None and not device:
+        raise click.UsageError("Give a PATH, or --device.")
+    found: dict[str, Any] = {}
+    if device:
+        from hushpore.device.backend import choose_backend
+
+        backend = choose_backend()
+        found["device"] = {"name": backend.name, "reason": backend.reason}
+    if path is not None:
+        from hushpore.io import read_all
+
+        found["volumes"] = [_describe(volume) for volume in read_all(path)]
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+        return
+    if device:
+        click.echo(f"{found['device']['name']} ({found['device']['reason']})")
+    for volume in found.get("volumes", ()):
+        click.echo(f"{volume['name']}: {volume['facts']}")
+        for note in volume["notes"]:
+            click.echo(f"  - {note}")
+
+
+@hushpore.command()
+@click.argument("path")
+@click.option("-o", "--output", required=True, metavar="OUT", help="TIFF file to write.")
+@settings_flags(DENOISE)
+@_common
+def denoise(path: str, output: str, **flags: Any) -> None:
+    """Denoise the stack in PATH with N2V2, trained on the stack itself, and write a TIFF."""
+    from hushpore.io.results import check_target, write_image
+
+    check_target(output, overwrite=flags["overwrite"])
+    result = _run("denoise", _read(path, flags["at"]), flags)
+    written = write_image(output, result.volume, overwrite=flags["overwrite"])
+    _say(result.summary, written, result.provenance, flags["as_json"])
+
+
+@hushpore.command()
+@click.argument("path")
+@click.option("-o", "--output", required=True, metavar="DIR", help="Folder to write.")
+@settings_flags(PORES)
+@_common
+def pores(path: str, output: str, **flags: Any) -> None:
+    """Segment and measure the pores of PATH: pores.csv, labels.tif, result.json, report.png."""
+    _segment(path, output, flags, denoise_first=False)
+
+
+@hushpore.command()
+@click.argument("path")
+@click.option("-o", "--output", required=True, metavar="DIR", help="Folder to write.")
+@settings_flags(DENOISE, PORES)
+@_common
+def run(path: str, output: str, **flags: Any) -> None:
+    """Denoise PATH, then segment and measure its pores."""
+    _segment(path, output, flags, denoise_first=True)
+
+
+@hushpore.command()
+@click.argument("volume", required=False)
+@click.option("-o", "--output", default="demo", show_default=True, help="Folder to write.")
+@click.option("--overwrite", is_flag=True, help="Replace an earlier demo.")
+@click.option("--time-budget", default=75.0, show_default=True, help="Seconds of training.")
+@click.option("--device", default="auto", show_default=True, metavar="DEVICE", help="As in run.")
+def demo(volume: str | None, output: str, overwrite: bool, time_budget: float, device: str) -> None:
+    """Show the whole way on a phantom of known truth, or on the stack VOLUME."""
+    from hushpore.cli.demo import run_demo
+
+    run_demo(volume, Path(output), overwrite=overwrite, time_budget=time_budget, device=device)
+
+
+@hushpore.command()
+@click.argument("paths", nargs=-1)
+@click.option("--sample", is_flag=True, help="Open the foam phantom.")
+def gui(paths: tuple[str, ...], sample: bool) -> None:
+    """Open napari with the stacks in PATHS and the widgets of hushpore."""
+    from hushpore.cli.gui import open_viewer
+
+    open_viewer(paths, sample=sample)
+
+
+def _segment(path: str, output: str, flags: dict[str, Any], denoise_first: bool) -> None:
+    from hushpore.cli.results import write_pores
+    from hushpore.io.results import check_target
+
+    check_target(output, overwrite=flags["overwrite"])
+    before = _read(path, flags["at"])
+    denoised = _run("denoise", before, flags) if denoise_first else None
+    found = _run("pores", before if denoised is None else denoised.volume, flags)
+    written = write_pores(Path(output), before, denoised, found, overwrite=flags["overwrite"])
+    _say(found.summary, written, found.provenance, flags["as_json"])
+
+
+def _run(job: str, volume: Volume, flags: dict[str, Any]) -> Any:
+    from hushpore.cli.bar import drive
+
+    kind = JOBS[job]
+    work = start(job, volume, settings_from(flags, kind.settings), flags["device"])
+    return drive(work, kind.title, quiet=flags["as_json"])
+
+
+def _read(path: str, at: tuple[str, ...]) -> Volume:
+    from hushpore.io import read
+
+    volume = read(path)
+    for note in volume.notes:
+        click.echo(f"Note: {note}", err=True)
+    for position in at:
+        axis, _, number = position.partition("=")
+        if not number.lstrip("-").isdigit():
+            raise InputError(f"--at {position}: expected an axis and a number, for example t=0.")
+        volume = volume.at(**{axis: int(number)})
+    return volume
+
+
+def _describe(volume: Volume) -> dict[str, Any]:
+    described = {
+        field.name: getattr(volume, field.name)
+        for field in dataclasses.fields(volume)
+        if field.name != "data"
+    }
+    return {
+        **described,
+        "shape": volume.shape,
+        "dtype": volume.dtype.name,
+        "facts": volume.facts,
+    }
+
+
+def _say(summary: str, written: Path, record: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"written": str(written), **record}, indent=2))
+    else:
+        click.echo(f"{summary}\nWritten: {written}")
+
+
+def _fail(message: str, status: int) -> None:
+    click.echo(f"hushpore: {message}", err=True)
+    sys.exit(status)

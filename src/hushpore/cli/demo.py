@@ -1,0 +1,116 @@
+"""The demonstration: from a noisy scan to a pore table, checked against the truth."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from hushpore.cli.bar import drive
+from hushpore.cli.results import write_pores
+from hushpore.io import read
+from hushpore.io.dicom import write_series
+from hushpore.io.results import check_target
+from hushpore.jobs import start
+from hushpore.samples import foam_phantom
+
+if TYPE_CHECKING:
+    from hushpore.base.volume import Volume
+    from hushpore.samples.phantom import Phantom
+
+
+def run_demo(
+    path: str | None, folder: Path, overwrite: bool, time_budget: float, device: str
+) -> None:
+    """Denoise and segment the phantom, or a stack of the user's, and print what came out.
+
+    Parameters
+    ----------
+    path : str or None
+        The user's stack; None for the phantom, which is written as a DICOM series and read back.
+    folder : pathlib.Path
+        Where the result goes.
+    overwrite : bool
+        Replace an earlier demonstration.
+    time_budget : float
+        Seconds of training.
+    device : str
+        As for `hushpore.denoise`.
+    """
+    check_target(folder, overwrite=overwrite)
+    begun = time.monotonic()
+    phantom = None if path else foam_phantom()
+    noisy = _through_dicom(phantom.volume) if phantom else read(path or "")
+    click.echo(f"{noisy.name}: {noisy.facts}")
+    for note in noisy.notes:
+        click.echo(f"  - {note}")
+    denoised = drive(start("denoise", noisy, {"time_budget": time_budget}, device), "Denoise")
+    found = drive(start("pores", denoised.volume, {}, device), "Segment pores")
+    accuracy: dict[str, Any] = {}
+    if phantom:
+        without = drive(start("pores", noisy, {}, device), "Segment pores, noisy")
+        accuracy = {
+            "noisy": _accuracy(phantom, noisy, without),
+            "denoised": _accuracy(phantom, denoised.volume, found),
+            "truth": _truth(phantom),
+        }
+    write_pores(folder, noisy, denoised, found, overwrite, {"accuracy": accuracy})
+    if accuracy:
+        _print_table(accuracy)
+    click.echo(found.summary)
+    click.echo(f"Written: {folder}/ in {time.monotonic() - begun:.0f} s")
+
+
+def _through_dicom(volume: Volume) -> Volume:
+    """Write a volume as a DICOM series and read it back, as a scanner's export would come."""
+    with tempfile.TemporaryDirectory() as scratch:
+        series = Path(scratch) / "series"
+        write_series(volume, series)
+        return read(series)
+
+
+def _accuracy(phantom: Phantom, volume: Volume, found: Any) -> dict[str, float]:
+    """Hold a volume and its pores against the phantom's truth."""
+    clean = phantom.clean.array().astype(np.float64)
+    error = np.mean((volume.array() - clean) ** 2)
+    return {
+        "psnr": float(10 * np.log10(np.ptp(clean) ** 2 / error)),
+        "pores": len(found.pores),
+        "porosity": found.porosity,
+        "median_diameter": found.provenance["result"]["median_diameter"],
+        "voxels_right": float(np.mean((found.labels > 0) == phantom.void)),
+    }
+
+
+def _truth(phantom: Phantom) -> dict[str, float]:
+    radii = np.asarray(phantom.spheres["radius"])
+    return {
+        "psnr": float("inf"),
+        "pores": len(radii),
+        "porosity": float(phantom.void.mean()),
+        "median_diameter": float(2 * np.median(radii)),
+        "voxels_right": 1.0,
+    }
+
+
+def _print_table(accuracy: dict[str, dict[str, float]]) -> None:
+    rows = {
+        "psnr": ("PSNR, dB", "{:.1f}"),
+        "pores": ("pores", "{:,}"),
+        "porosity": ("porosity", "{:.3f}"),
+        "median_diameter": ("median diameter", "{:.3g}"),
+        "voxels_right": ("voxels right", "{:.2%}"),
+    }
+    table = Table("", *accuracy, box=box.SIMPLE_HEAD)
+    for key, (name, form) in rows.items():
+        table.add_row(name, *(form.format(column[key]) for column in accuracy.values()))
+    for column in table.columns[1:]:
+        column.justify = "right"
+    Console().print(table)

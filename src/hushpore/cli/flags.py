@@ -1,0 +1,65 @@
+"""Command-line flags from the settings of a job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hushpore.base.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hushpore.base.settings import Option, Settings
+
+
+class SettingType(click.ParamType):
+    """Reads a setting from text, with the setting's own checks and messages."""
+
+    def __init__(self, option: Option) -> None:
+        self.option = option
+        self.name = option.name
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        """Show the choices, or what kind of number is expected."""
+        if self.option.choices:
+            words = [*self.option.choices, *(["NUMBER"] if float in self.option.types else [])]
+            return "[" + "|".join(words) + "]"
+        return "NUMBER"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the value, or fail with what would have been accepted."""
+        try:
+            return self.option.parse(value) if isinstance(value, str) else value
+        except InputError as error:
+            self.fail(str(error), param, ctx)
+
+
+def settings_flags(*classes: type[Settings]) -> Callable[[Any], Any]:
+    """Decorate a command with one flag for each setting of some classes."""
+
+    def decorate(command: Any) -> Any:
+        for settings in reversed(classes):
+            for option in reversed(settings.options()):
+                command = _flag(option)(command)
+        return command
+
+    return decorate
+
+
+def settings_from(flags: Mapping[str, Any], kind: type[Settings]) -> Settings:
+    """Pick the settings of one job out of all the flags of a command."""
+    return kind.of({option.name: flags[option.name] for option in kind.options()})
+
+
+def _flag(option: Option) -> Callable[[Any], Any]:
+    help = option.help + (f" [{option.unit}]" if option.unit else "")
+    if bool in option.types:
+        off = option.flag.replace("--", "--no-", 1)
+        names, kind = f"{option.flag}/{off}", None
+    else:
+        names, kind = option.flag, SettingType(option)
+    return click.option(
+        names, option.name, type=kind, default=option.default, show_default=True, help=help
+    )

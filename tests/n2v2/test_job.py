@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from scipy.ndimage import gaussian_filter
+
+import hushpore
+from hushpore import InputError, Volume
+from hushpore.base.errors import MemoryLimitError
+from hushpore.base.events import Metric, Note, Preview, Progress
+from hushpore.n2v2 import job as denoising
+from hushpore.n2v2.training import Learner
+
+QUICK = {"steps": 3, "patch_size": 16, "batch_size": 4, "device": "cpu"}
+
+
+@pytest.fixture
+def scan(rng: np.random.Generator) -> Volume:
+    values = rng.normal(100, 20, (5, 30, 35)).round().astype(np.int16)
+    return Volume(values, spacing=(5, 0.5, 0.5), unit="mm", name="bread")
+
+
+def test_denoising_removes_noise_and_keeps_the_image() -> None:
+    rng = np.random.default_rng(0)
+    clean = 1000 * (gaussian_filter(rng.normal(size=(8, 96, 96)), (0, 4, 4)) > 0)
+    noisy = clean + rng.normal(0, 250, clean.shape)
+    result = hushpore.denoise(noisy, steps=120, patch_size=48, batch_size=8, device="cpu")
+    error_before = np.mean((noisy - clean) ** 2)
+    error_after = np.mean((result.volume.data - clean) ** 2)
+    assert 10 * np.log10(error_before / error_after) > 5.5
+    assert result.provenance["result"]["noise_removed"] == pytest.approx(250, rel=0.25)
+
+
+@pytest.mark.parametrize("dimensions", [2, 3])
+def test_the_result_lies_where_the_input_lay(scan: Volume, dimensions: int) -> None:
+    result = hushpore.denoise(scan, dimensions=dimensions, patch_depth=4, **QUICK)
+    assert result.volume.shape == scan.shape
+    assert result.volume.dtype == np.float32
+    assert (result.volume.spacing, result.volume.unit) == ((5, 0.5, 0.5), "mm")
+    assert result.volume.name == "bread denoised"
+
+
+def test_the_record_allows_to_do_it_again(scan: Volume) -> None:
+    result = hushpore.denoise(scan, seed=5, **QUICK)
+    record = json.loads(json.dumps(result.provenance))
+    assert record["job"] == "denoise"
+    again = hushpore.run("denoise", scan, record["settings"], "cpu")
+    np.testing.assert_array_equal(again.volume.data, result.volume.data)
+    assert set(result.timings) == {"upload", "training", "denoising", "download"}
+
+
+def test_a_seed_decides_the_result_and_the_global_states_are_untouched(scan: Volume) -> None:
+    torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    first = hushpore.denoise(scan, seed=1, **QUICK).volume.data
+    np.testing.assert_array_equal(hushpore.denoise(scan, seed=1, **QUICK).volume.data, first)
+    assert not np.array_equal(hushpore.denoise(scan, seed=2, **QUICK).volume.data, first)
+    assert torch.equal(torch_state, torch.get_rng_state())
+    np.testing.assert_array_equal(numpy_state, np.random.get_state()[1])  # noqa: NPY002
+
+
+def test_the_input_is_left_as_it_was(scan: Volume) -> None:
+    before = scan.data.copy()
+    hushpore.denoise(scan, **QUICK)
+    np.testing.assert_array_equal(scan.data, before)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i1", "u2", "i2", ">i2", "u4", "i8", "f2", "f4", ">f8"])
+def test_every_dtype_is_denoised(rng: np.random.Generator, dtype: str) -> None:
+    values = rng.integers(0, 100, (2, 20, 20)).astype(dtype)
+    assert np.isfinite(hushpore.denoise(values, **QUICK).volume.data).all()
+
+
+def test_channels_are_normalised_each_on_its_own(rng: np.random.Generator) -> None:
+    values = rng.normal(size=(2, 3, 20, 20)).astype(np.float32)
+    values[1] = 1e4 + 100 * values[1]
+    result = hushpore.denoise(Volume(values, axes="czyx"), **QUICK)
+    assert result.model.mean == pytest.approx((values[0].mean(), values[1].mean()), rel=1e-3)
+    assert result.volume.data[1].mean() == pytest.approx(1e4, rel=0.05)
+    assert abs(result.volume.data[0].mean()) < 5
+
+
+def test_the_model_denoises_other_volumes_of_its_kind(scan: Volume) -> None:
+    result = hushpore.denoise(scan, precision="float32", **QUICK)
+    same = result.model.predict(scan, device="cpu")
+    np.testing.assert_allclose(same.data, result.volume.data, rtol=1e-4, atol=1e-2)
+    other = Volume(np.random.default_rng(1).normal(100, 20, (2, 41, 23)), spacing=2, unit="um")
+    assert result.model.predict(other).shape == (2, 41, 23)
+    with pytest.raises(InputError, match="trained on 1 channels"):
+        result.model.predict(
+            Volume(np.random.default_rng(1).normal(size=(2, 3, 8, 8)), axes="czyx")
+        )
+
+
+def test_a_time_budget_ends_the_training(scan: Volume) -> None:
+    result = hushpore.denoise(
+        scan, steps=100_000, time_budget=1, patch_size=16, batch_size=2, device="cpu"
+    )
+    assert 1 <= result.provenance["result"]["steps"] < 100_000
+    assert result.timings["training"] + result.timings.get("preview", 0) > 0.9
+
+
+def test_events_tell_progress_loss_and_show_the_middle_slice(scan: Volume) -> None:
+    events: list[object] = []
+    hushpore.run(
+        "denoise", scan, {"steps": 100_000, "time_budget": 2.5, "patch_size": 16}, "cpu",
+        events.append,
+    )  # fmt: skip
+    fractions = [event.fraction for event in events if isinstance(event, Progress)]
+    assert fractions == sorted(fractions)
+    assert fractions[-1] == 1
+    losses = [event for event in events if isinstance(event, Metric)]
+    assert [loss.step % denoising.EPOCH for loss in losses[:-1]] == [0] * (len(losses) - 1)
+    previews = [event for event in events if isinstance(event, Preview)]
+    assert previews
+    assert all(shown.index == (2,) and shown.image.shape == (30, 35) for shown in previews)
+
+
+def test_cancel_stops_at_once_and_leaves_nothing_running(scan: Volume) -> None:
+    work = hushpore.start("denoise", scan, {"steps": 100_000, "patch_size": 16}, "cpu")
+    for _ in range(5):
+        next(work)
+    work.close()
+    assert next(work, None) is None
+
+
+def run_out_of_memory(
+    monkeypatch: pytest.MonkeyPatch, method: str, fits: object, where: object = Learner
+) -> None:
+    original = getattr(where, method)
+
+    def limited(*args: object, **kwargs: object) -> object:
+        if not fits(*args, **kwargs):
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(where, method, limited)
+
+
+def test_training_takes_smaller_batches_where_memory_runs_out(
+    scan: Volume, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_out_of_memory(
+        monkeypatch, "step", lambda self, image, batches, rate, step: batches.count <= 2
+    )
+    events: list[object] = []
+    settings = {"steps": 3, "patch_size": 16, "batch_size": 8}
+    result = hushpore.run("denoise", scan, settings, "cpu", events.append)
+    notes = [event.message for event in events if isinstance(event, Note)]
+    assert notes == [
+        "Memory ran out: training with 4 patches a step.",
+        "Memory ran out: training with 2 patches a step.",
+    ]
+    assert result.provenance["notes"] == notes
+
+
+def test_prediction_takes_smaller_tiles_where_memory_runs_out(
+    scan: Volume, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = hushpore.denoise(scan, precision="float32", **QUICK).volume.data
+    run_out_of_memory(
+        monkeypatch, "predict_tile",
+        lambda network, padded, tile, dtype: tile.kept[0].stop <= 1, denoising,
+    )  # fmt: skip
+    result = hushpore.denoise(scan, precision="float32", **QUICK)
+    assert any("predicting in tiles" in note for note in result.provenance["notes"])
+    np.testing.assert_allclose(result.volume.data, expected, rtol=1e-4, atol=1e-3)
+
+
+def test_memory_for_not_even_one_patch_is_an_error_in_words(
+    scan: Volume, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_out_of_memory(monkeypatch, "step", lambda *args: False)
+    with pytest.raises(MemoryLimitError, match="bread does not fit into memory"):
+        hushpore.denoise(scan, **QUICK)
+
+
+def test_other_errors_are_not_taken_for_lack_of_memory(
+    scan: Volume, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: object) -> None:
+        raise RuntimeError("shape mismatch")
+
+    monkeypatch.setattr(Learner, "step", broken)
+    with pytest.raises(RuntimeError, match="shape mismatch"):
+        hushpore.denoise(scan, **QUICK)
+
+
+@pytest.mark.parametrize(
+    ("data", "settings", "words"),
+    [
+        (np.full((4, 64, 64), 3.0), {}, "constant"),
+        (np.where(np.eye(64) > 0, np.nan, 1.0), {}, "64 NaN"),
+        (np.where(np.eye(64) > 0, np.inf, 1.0), {}, "NaN or infinite"),
+        (np.eye(64, dtype=bool), {}, "is a mask"),
+        (np.eye(40), {}, "40 x 40 against 64 x 64. Choose a smaller patch_size"),
+        (np.eye(64), {"dimensions": 3}, "denoise it with dimensions=2"),
+        (np.eye(64)[None] + np.zeros((4, 1, 1)), {"dimensions": 3}, "patch_depth"),
+        (np.eye(64), {"patch_size": 18}, "multiple of 4"),
+        (np.eye(64), {"step": 18}, "no setting 'step'"),
+        (np.zeros((64, 64, 3), np.uint8), {}, "photograph"),
+        (np.zeros((0, 64, 64)), {}, "empty"),
+        (np.zeros(64), {}, "2 to 5 axes"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_refused_in_words(
+    data: np.ndarray, settings: dict[str, object], words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        hushpore.denoise(data, device="cpu", **settings)

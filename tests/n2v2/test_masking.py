@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from hushpore.n2v2.masking import WINDOW, draw_positions, hide, neighbour_medians, values_at
+
+
+def median_written_plainly(patch: np.ndarray, position: tuple[int, ...]) -> float:
+    """Median of the window around a pixel without the pixel, cropped at the border."""
+    reach = range(-(WINDOW // 2), WINDOW // 2 + 1)
+    values = []
+    for offset in itertools.product(reach, repeat=patch.ndim):
+        where = tuple(p + o for p, o in zip(position, offset, strict=True))
+        inside = all(0 <= w < n for w, n in zip(where, patch.shape, strict=True))
+        if inside and any(offset):
+            values.append(patch[where])
+    return float(np.median(values))
+
+
+@given(st.sampled_from([(3, 8), (9, 9), (4, 6, 7), (2, 2)]), st.integers(0, 2**31))
+@settings(max_examples=30, deadline=None)
+def test_replacement_equals_the_plain_reference_up_to_the_border(
+    size: tuple[int, ...], seed: int
+) -> None:
+    patches = np.random.default_rng(seed).normal(size=(2, *size)).astype(np.float32)
+    everywhere = np.stack(np.unravel_index(np.arange(np.prod(size)), size), -1)
+    positions = torch.from_numpy(np.stack([everywhere, everywhere]))
+    medians = neighbour_medians(torch.from_numpy(patches), positions)
+    for patch, found in zip(patches, medians, strict=True):
+        expected = [median_written_plainly(patch, tuple(p)) for p in everywhere]
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
+
+
+@given(st.sampled_from([(8, 8), (16, 12), (4, 8, 8)]), st.data())
+@settings(max_examples=30, deadline=None)
+def test_a_pixel_never_sees_itself(size: tuple[int, ...], data: st.DataObject) -> None:
+    position = tuple(data.draw(st.integers(0, edge - 1)) for edge in size)
+    patch = torch.rand(1, *size, generator=torch.Generator().manual_seed(1))
+    where = torch.tensor([[position]])
+    before = neighbour_medians(patch, where)
+    patch[0][position] = 1e6
+    assert torch.equal(neighbour_medians(patch, where), before)
+
+
+@pytest.mark.parametrize(
+    ("size", "share", "cells"),
+    [
+        ((64, 64), 0.03, 121),
+        ((16, 64, 64), 0.03, 2000),
+        ((64, 64), 0.00198, 9),
+        ((16, 16), 0.2, 49),
+    ],
+)
+def test_the_number_of_hidden_pixels_is_fixed_and_close_to_the_share(
+    size: tuple[int, ...], share: float, cells: int
+) -> None:
+    positions = draw_positions(size, share, 5, torch.Generator().manual_seed(0))
+    assert positions.shape == (5, cells, len(size))
+    assert cells / np.prod(size) == pytest.approx(share, rel=0.15)
+
+
+def test_each_cell_of_the_grid_holds_one_pixel_and_all_pixels_are_drawn() -> None:
+    positions = draw_positions((15, 15), 1 / 25, 6000, torch.Generator().manual_seed(0))
+    assert torch.equal(positions // 5, (positions // 5)[:1].expand_as(positions))
+    counts = np.zeros((15, 15))
+    np.add.at(counts, tuple(positions.reshape(-1, 2).numpy().T), 1)
+    assert stats.chisquare(counts.ravel()).pvalue > 0.01
+
+
+@given(st.integers(4, 130), st.integers(4, 130), st.floats(0.0005, 0.2))
+@settings(max_examples=100, deadline=None)
+def test_hidden_pixels_lie_in_the_patch(height: int, width: int, share: float) -> None:
+    positions = draw_positions((height, width), share, 20, torch.Generator().manual_seed(1))
+    assert (positions >= 0).all()
+    assert (positions < torch.tensor([height, width])).all()
+
+
+def test_hiding_changes_the_chosen_pixels_and_no_others() -> None:
+    draw = torch.Generator().manual_seed(0)
+    patches = torch.rand(3, 32, 32, generator=draw)
+    positions = draw_positions((32, 32), 0.03, 3, draw)
+    hidden = hide(patches, positions)
+    assert torch.equal(values_at(hidden, positions), neighbour_medians(patches, positions))
+    changed = hidden != patches
+    assert changed.sum() == positions.shape[0] * positions.shape[1]
+
+
+def test_the_number_of_operations_does_not_grow_with_the_number_of_pixels() -> None:
+    class Count(TorchDispatchMode):
+        operations = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            self.operations += 1
+            return func(*args, **(kwargs or {}))
+
+    counts = set()
+    for batch, edge in ((1, 16), (8, 64)):
+        patches = torch.rand(batch, edge, edge)
+        with Count() as count:
+            hide(patches, draw_positions((edge, edge), 0.03, batch))
+        counts.add(count.operations)
+    assert len(counts) == 1

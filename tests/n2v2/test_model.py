@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from hushpore.n2v2.model import RECEPTIVE_RADIUS, MaxBlurPool, UNet, build_network
+
+
+def network(dimensions: int = 2) -> UNet:
+    return build_network(dimensions, torch.Generator().manual_seed(0)).eval()
+
+
+def test_it_has_the_size_of_the_published_n2v2_network() -> None:
+    # two levels, 32 features: CAREamics 0.3.5 counts as many
+    assert sum(p.numel() for p in UNet(2).parameters()) == 324_513
+
+
+@pytest.mark.parametrize("dimensions", [2, 3])
+def test_the_output_has_the_shape_of_the_input(dimensions: int) -> None:
+    x = torch.zeros(2, 1, *(8, 16, 12)[-dimensions:])
+    assert network(dimensions)(x).shape == x.shape
+
+
+@pytest.mark.parametrize("dimensions", [2, 3])
+def test_pooling_is_a_maximum_and_a_normalised_blur(dimensions: int) -> None:
+    pool = MaxBlurPool(dimensions)
+    assert pool.kernel.sum() == 1
+    flat = pool(torch.full((1, 3, *[8] * dimensions), 5.0))
+    assert flat.shape == (1, 3, *[4] * dimensions)
+    inner = (slice(None), slice(None), *[slice(1, -1)] * dimensions)
+    assert torch.equal(flat[inner], torch.full_like(flat[inner], 5.0))
+
+
+def test_nothing_reaches_the_output_but_through_the_pooling() -> None:
+    """Without the lower levels there is no way from the input to the output: no residual, no skip.
+
+    With the low path silenced (its last features held at zero), the output no longer depends on
+    the input, which a connection around it would show.
+    """
+    net = network()
+    with torch.no_grad():
+        net.up[-2].weight.zero_()
+        net.up[-2].bias.zero_()
+    a, b = net(torch.rand(1, 1, 16, 16)), net(torch.rand(1, 1, 16, 16))
+    assert torch.equal(a, b)
+
+
+def test_an_output_pixel_sees_no_further_than_stated() -> None:
+    net = network().double()
+    x = torch.zeros(1, 1, 96, 96, dtype=torch.float64, requires_grad=True)
+    reach = 0
+    for offset in range(4):  # the pooling grid makes the reach depend on the position
+        gradient = torch.autograd.grad(net(x)[0, 0, 48 + offset, 48 + offset], x)[0][0, 0]
+        rows = gradient.abs().sum(1).nonzero()
+        reach = max(reach, int((rows - 48 - offset).abs().max()))
+    assert RECEPTIVE_RADIUS - 8 < reach <= RECEPTIVE_RADIUS
+
+
+def test_weights_come_from_the_seed_and_the_global_state_is_untouched() -> None:
+    before = torch.get_rng_state()
+    first, again = (build_network(2, torch.Generator().manual_seed(1)) for _ in range(2))
+    for a, b in zip(first.state_dict().values(), again.state_dict().values(), strict=True):
+        assert torch.equal(a, b)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_first_weights_are_spread_as_pytorch_spreads_them() -> None:
+    torch_layer = torch.nn.Conv2d(64, 64, 3)
+    ours = network().down[3]
+    assert ours.weight.abs().max() <= torch_layer.weight.abs().max() * 1.01
+    assert ours.weight.detach().std() == pytest.approx(float(torch_layer.weight.detach().std()), rel=0.02)

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hushpore.n2v2.model import UNet
+from hushpore.n2v2.prediction import CORES, halve_core, pad, plan_tiles, predict
+
+sizes = st.integers(1, 90)
+
+
+@given(st.tuples(st.integers(1, 5), sizes, sizes), st.sampled_from([4, 16, 32]))
+@settings(max_examples=60, deadline=None)
+def test_an_identity_network_returns_the_input_exactly(shape: tuple[int, ...], core: int) -> None:
+    images = torch.from_numpy(np.random.default_rng(0).normal(size=shape).astype("f4"))
+    assert torch.equal(predict(lambda x: x, images, (2, core, core)), images)
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 513, 513), (3, 7, 5), (2, 1, 1), (1, 5, 33, 130), (1, 512, 3)]
+)
+def test_identity_holds_for_odd_sizes_and_sizes_below_a_tile(shape: tuple[int, ...]) -> None:
+    images = torch.rand(shape)
+    assert torch.equal(predict(lambda x: x, images), images)
+
+
+@given(st.tuples(st.integers(1, 9), sizes, sizes), st.integers(1, 4), st.sampled_from([4, 24]))
+@settings(max_examples=60, deadline=None)
+def test_tiles_cover_every_pixel_once_and_start_on_the_pooling_grid(
+    shape: tuple[int, ...], images: int, core: int
+) -> None:
+    covered = np.zeros(shape, int)
+    padded = (shape[0], *(math.ceil(n / 4) * 4 for n in shape[1:]))
+    for tile in plan_tiles(shape, (images, core, core)):
+        covered[tile.target] += 1
+        for source, length in zip(tile.source[1:], padded[1:], strict=True):
+            assert source.start % 4 == source.stop % 4 == 0
+            assert source.stop <= length
+    assert (covered == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "shape", "core"),
+    [(2, (2, 150, 131), (1, 48, 40)), (3, (1, 20, 75, 70), (1, 8, 32, 36))],
+    ids=["2D", "3D"],
+)
+def test_tiles_leave_no_seams(
+    dimensions: int, shape: tuple[int, ...], core: tuple[int, ...]
+) -> None:
+    network = UNet(dimensions, features=4).eval()
+    network.initialise(torch.Generator().manual_seed(0))
+    images = torch.rand(shape, generator=torch.Generator().manual_seed(1))
+    whole = predict(network, images, tuple(4 * math.ceil(n / 4) for n in shape))
+    torch.testing.assert_close(predict(network, images, core), whole, rtol=1e-5, atol=1e-5)
+
+
+def test_padding_mirrors_the_far_end() -> None:
+    images = torch.arange(6.0).reshape(1, 1, 6)
+    assert pad(images)[0, 0].tolist() == [0, 1, 2, 3, 4, 5, 4, 3]
+    assert pad(images).shape == (1, 4, 8)
+
+
+@pytest.mark.parametrize("dimensions", [2, 3])
+def test_cores_halve_to_the_smallest_and_end(dimensions: int) -> None:
+    core: tuple[int, ...] | None = CORES[dimensions]
+    seen = []
+    while core is not None:
+        assert all(edge % 4 == 0 for edge in core[1:])
+        seen.append(math.prod(core))
+        core = halve_core(core)
+    assert seen == sorted(seen, reverse=True)
+    assert len(set(seen)) == len(seen)
+    assert seen[-1] == 4**dimensions

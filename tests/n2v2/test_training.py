@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from hushpore.device.backend import Backend
+from hushpore.n2v2.model import UNet, build_network
+from hushpore.n2v2.training import Batches, Learner, choose_precision, one_cycle
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "size"), [(2, (16, 16)), (3, (8, 16, 16))], ids=["2D", "3D"]
+)
+def test_a_training_step_reads_nothing_back(dimensions: int, size: tuple[int, ...]) -> None:
+    """On the meta device tensors have no values, so that any hidden host read raises."""
+    learner = Learner(UNet(dimensions).to("meta"))
+    image = torch.empty((6, 10, 40, 40)[-dimensions - 1 :], device="meta")
+    for step in range(2):
+        loss = learner.step(image, Batches(size, 4, 0.03, None), 1e-3, step)
+        assert loss.is_meta
+        assert loss.shape == ()
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        loss.item()
+
+
+@pytest.mark.gpu
+def test_a_training_step_makes_no_host_wait_on_a_gpu() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    network = build_network(2, torch.Generator().manual_seed(0)).cuda()
+    learner = Learner(network, torch.bfloat16)
+    image = torch.randn(4, 128, 128, device="cuda")
+    batches = Batches((64, 64), 8, 0.03, torch.Generator("cuda").manual_seed(0))
+    learner.step(image, batches, 1e-3, 0)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for step in range(1, 4):
+            learner.step(image, batches, 1e-3, step)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_the_rate_is_pytorchs_one_cycle() -> None:
+    steps, peak = 200, 3e-3
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, peak, total_steps=steps, pct_start=0.1 + 0.9 / steps
+    )
+    expected = []
+    for _ in range(steps - 1):
+        expected.append(schedule.get_last_lr()[0])
+        optimizer.step()
+        schedule.step()
+    found = [one_cycle(k / (steps - 1), peak) for k in range(steps - 1)]
+    np.testing.assert_allclose(found, expected, rtol=0.02, atol=peak / 500)
+    assert one_cycle(0.1, peak) == pytest.approx(peak)
+
+
+def test_the_average_follows_the_weights_and_forgets_the_start() -> None:
+    learner = Learner(build_network(2, torch.Generator().manual_seed(0)))
+    first = learner.average.out.weight.clone()
+    image = torch.randn(2, 32, 32, generator=torch.Generator().manual_seed(0))
+    for step in range(12):
+        draw = torch.Generator().manual_seed(step)
+        learner.step(image, Batches((16, 16), 2, 0.03, draw), 1e-2, step)
+    trained = learner.network.out.weight
+    distance = torch.linalg.vector_norm
+    assert distance(learner.average.out.weight - trained) < distance(first - trained)
+    assert not learner.average.training
+
+
+def test_batches_halve_down_to_one_patch() -> None:
+    counts = []
+    batches: Batches | None = Batches((16, 16), 12, 0.03, None)
+    while batches is not None:
+        counts.append(batches.count)
+        batches = batches.halved()
+    assert counts == [12, 6, 3, 1]
+
+
+def test_precision_is_as_asked() -> None:
+    assert choose_precision("float32", Backend()) == torch.float32
+    assert choose_precision("bfloat16", Backend()) == torch.bfloat16
+    assert choose_precision("auto", Backend()) in (torch.float32, torch.bfloat16)
