@@ -41,6 +41,7 @@ bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks
 
 docs: $(INSTALLED)
+	$(BIN)/python docs/settings.py
 	$(XVFB) $(BIN)/python docs/screenshots.py
 
 clean:
