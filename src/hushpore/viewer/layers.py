@@ -1,0 +1,241 @@
+"""Between napari layers and volumes, with nothing lost on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pint
+from napari.layers import Image, Labels
+from napari.utils.transforms import Affine
+
+from hushpore.base.errors import InputError
+from hushpore.base.volume import Volume
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+#: Where hushpore keeps its record in a layer's metadata.
+KEY = "hushpore"
+
+#: Values looked at to find a good contrast.
+CONTRAST_SAMPLE = 1_000_000
+
+_LETTERS = {
+    "t": "t", "time": "t", "frame": "t", "frames": "t",
+    "c": "c", "ch": "c", "channel": "c", "channels": "c",
+    "z": "z", "plane": "z", "planes": "z", "slice": "z", "slices": "z", "depth": "z",
+    "y": "y", "row": "y", "rows": "y", "height": "y",
+    "x": "x", "column": "x", "columns": "x", "width": "x",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a layer lies in the world, kept so that its results lie there too.
+
+    Attributes
+    ----------
+    scale, translate : tuple of float
+        Per axis of the layer.
+    units : tuple of str
+        Per axis, as Pint spells them.
+    axis_labels : tuple of str
+        Per axis.
+    rotate, shear, affine : numpy.ndarray
+        The rest of the transformation.
+    """
+
+    scale: tuple[float, ...]
+    translate: tuple[float, ...]
+    units: tuple[str, ...]
+    axis_labels: tuple[str, ...]
+    rotate: npt.NDArray[np.float64]
+    shear: npt.NDArray[np.float64]
+    affine: npt.NDArray[np.float64]
+
+    def kwargs(self) -> dict[str, Any]:
+        """Return what the constructor of a layer takes."""
+        return dict(vars(self))
+
+    def at(self, index: Sequence[int]) -> Placement:
+        """Return the placement of the part of the layer that begins at a voxel."""
+        linear = Affine(
+            scale=self.scale, rotate=self.rotate, shear=self.shear, ndim=len(self.scale)
+        ).linear_matrix
+        offset = linear @ np.asarray(index, float)
+        moved = tuple(float(t + o) for t, o in zip(self.translate, offset, strict=True))
+        return Placement(**{**vars(self), "translate": moved})
+
+
+def placement_of(layer: Any) -> Placement:
+    """Read where a layer lies."""
+    return Placement(
+        tuple(float(step) for step in layer.scale),
+        tuple(float(step) for step in layer.translate),
+        tuple(str(unit) for unit in layer.units),
+        tuple(layer.axis_labels),
+        np.array(layer.rotate, float),
+        np.array(layer.shear, float),
+        np.array(layer.affine.affine_matrix, float),
+    )
+
+
+def volume_of(layer: Any, axis_labels: Sequence[str] = ()) -> Volume:
+    """Return the volume that a layer shows; the values are not copied.
+
+    Parameters
+    ----------
+    layer : napari.layers.Image or napari.layers.Labels
+        A multiscale layer gives its finest level.
+    axis_labels : sequence of str, optional
+        The viewer's labels of the layer's axes, used where the layer has none of its own.
+
+    Returns
+    -------
+    Volume
+        Spacing from the layer's scale, in the unit of its last axis; time and channels where the
+        labels say so, or where there are more than three axes.
+
+    Raises
+    ------
+    InputError
+        If the layer is not a greyscale image or labels.
+    """
+    if not isinstance(layer, Image | Labels):
+        raise InputError(f"{layer.name} is not an image: choose an Image or a Labels layer.")
+    if isinstance(layer, Image) and layer.rgb:
+        raise InputError(
+            f"{layer.name} is a colour image (RGB), but grey values are needed. Right-click the "
+            "layer and choose 'Split RGB', then take one of the three."
+        )
+    data = layer.data[0] if layer.multiscale else layer.data
+    axes = _axes(layer, data.ndim) or _axes(layer, data.ndim, axis_labels)
+    n_spatial = 2 if axes and not axes.endswith("zyx") else min(data.ndim, 3)
+    spacing, unit = _spacing(layer, n_spatial)
+    known = layer.metadata.get(KEY, {})
+    return Volume(
+        data,
+        spacing=spacing,
+        unit=unit,
+        axes=axes,
+        name=layer.name,
+        source=known.get("source") or str(layer.source.path or ""),
+        origin=tuple(float(t) for t in layer.translate[-n_spatial:]),
+        notes=known.get("notes", []),
+        metadata=known.get("metadata", {}),
+    )
+
+
+def layer_data(
+    volume: Volume,
+    kind: str = "image",
+    *,
+    placement: Placement | None = None,
+    record: dict[str, Any] | None = None,
+    **more: Any,
+) -> tuple[Any, dict[str, Any], str]:
+    """Return a volume as napari's (data, keywords, type of layer).
+
+    Parameters
+    ----------
+    volume : Volume
+        Its values become the layer's, uncopied.
+    kind : {"image", "labels"}
+        Type of the layer.
+    placement : Placement, optional
+        Where it lies; by default what the volume says.
+    record : dict, optional
+        The record of the job that made it, kept in ``metadata["hushpore"]["provenance"]``.
+    **more
+        Further keywords of the layer; they win.
+    """
+    keywords = _placement(volume) if placement is None else placement.kwargs()
+    keywords["name"] = volume.name
+    keywords["metadata"] = {
+        KEY: {
+            "source": volume.source,
+            "notes": list(volume.notes),
+            "metadata": dict(volume.metadata),
+            "provenance": record,
+        }
+    }
+    if kind == "image":
+        keywords["contrast_limits"] = contrast_limits(volume.data)
+    return volume.data, {**keywords, **more}, kind
+
+
+def contrast_limits(data: Any) -> tuple[float, float]:
+    """Return grey values between which nearly all of the image lies.
+
+    The 0.1st and 99.9th percentile of every n-th value, so that a few hot pixels do not darken
+    the rest and a large file is not read whole.
+    """
+    if np.dtype(data.dtype) == np.bool_:
+        return 0.0, 1.0
+    step = max(1, int(np.ceil((np.prod(data.shape) / CONTRAST_SAMPLE) ** (1 / data.ndim))))
+    values = np.asarray(data[(slice(None, None, step),) * data.ndim])
+    values = values[np.isfinite(values)]
+    if values.size == 0:
+        return 0.0, 1.0
+    low, high = (float(limit) for limit in np.percentile(values, (0.1, 99.9)))
+    return (low, high) if low < high else (low, low + 1.0)
+
+
+def is_result(layer: Any, job: str) -> bool:
+    """Whether a layer is the result of a job of this name."""
+    known = layer.metadata.get(KEY)
+    record = known.get("provenance") if isinstance(known, dict) else None
+    return isinstance(record, dict) and record.get("job") == job
+
+
+def _placement(volume: Volume) -> dict[str, Any]:
+    n_leading = volume.ndim - volume.n_spatial
+    return {
+        "scale": (1.0,) * n_leading + volume.spacing,
+        "translate": (0.0,) * n_leading + volume.origin,
+        "units": ("pixel",) * n_leading + (_pint_name(volume.unit),) * volume.n_spatial,
+        "axis_labels": tuple(volume.axes),
+    }
+
+
+def _pint_name(unit: str) -> str:
+    try:
+        return str(pint.Unit(unit))
+    except (pint.errors.PintError, ValueError, TypeError):
+        return "pixel"
+
+
+def _axes(layer: Any, ndim: int, labels: Sequence[str] | None = None) -> str:
+    """Letters of the axes, or nothing where the labels do not name them all."""
+    given = layer.axis_labels if labels is None else labels
+    if len(given) != ndim:
+        return ""
+    letters = [_LETTERS.get(label.strip().lower(), "") for label in given]
+    if not all(letters) or len(set(letters)) < ndim:
+        return ""
+    axes = "".join(letters)
+    leading = axes.removesuffix("yx").removesuffix("z")
+    if not axes.endswith("yx") or not set(leading) <= set("tc"):
+        raise InputError(
+            f"The axes of {layer.name} are {' '.join(given)}; time and channels must come before "
+            "z, y and x. Right-click the layer and choose 'Split Stack', or reorder its axes."
+        )
+    return axes
+
+
+def _spacing(layer: Any, n_spatial: int) -> tuple[tuple[float, ...], str]:
+    scale = np.abs(np.asarray(layer.scale, float)[-n_spatial:])
+    units = layer.units[-n_spatial:]
+    try:
+        factors = [float((1 * unit).to(units[-1]).magnitude) for unit in units]
+    except pint.errors.DimensionalityError:
+        return tuple(scale), "pixel"
+    unit = units[-1]
+    if str(unit) in ("pixel", "dimensionless"):
+        return tuple(float(step) for step in scale), "pixel"
+    spacing = tuple(float(step) for step in scale * factors)
+    return spacing, f"{unit:~}".replace("µ", "u")

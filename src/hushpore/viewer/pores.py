@@ -1,0 +1,81 @@
+"""The widget that segments pores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from napari.layers import Image, Labels
+
+from hushpore.viewer.job_widget import JobWidget, LayerData, Target
+from hushpore.viewer.layers import layer_data
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from hushpore.base.volume import Volume
+    from hushpore.pores.job import Pores
+    from hushpore.viewer.form import WordOrNumberField
+
+
+class PoresWidget(JobWidget):
+    """Segments the pores of an image; the result is a labels layer with a table."""
+
+    job = "pores"
+    purpose = "Finds the pores, parts them where they are narrow, and measures each."
+
+    def __init__(self, napari_viewer: Any) -> None:
+        super().__init__(napari_viewer)
+        self.layers.changed.connect(self._suggest_threshold)
+        self._suggest_threshold()
+
+    @classmethod
+    def accepts(cls, layer: Any) -> bool:
+        """Any greyscale image; labels are taken as the void."""
+        return isinstance(layer, Labels) or (isinstance(layer, Image) and not layer.rgb)
+
+    @classmethod
+    def prefers(cls, layer: Any) -> bool:
+        """Images: labels are mostly a result already."""
+        return isinstance(layer, Image) and cls.accepts(layer)
+
+    @classmethod
+    def prepare(cls, target: Target) -> Volume:
+        """Take labels as the void itself."""
+        if target.kind == "labels":
+            return target.volume.replace(np.asarray(target.volume.data) != 0)
+        return target.volume
+
+    @classmethod
+    def result_layers(cls, result: Pores, target: Target) -> list[LayerData]:
+        """Return the labels, with the table where napari looks for what to show on hovering."""
+        return [
+            layer_data(
+                result.labels_volume,
+                "labels",
+                placement=target.placement,
+                record=result.provenance,
+                name=f"{target.volume.name} pores",
+                features=features_of(result.pores),
+            )
+        ]
+
+    def facts(self, volume: Volume) -> str:
+        """Say how labels are understood."""
+        if isinstance(self.layers.layer, Labels):
+            return f"{volume.facts} · every label is taken as pore space"
+        return super().facts(volume)
+
+    def _suggest_threshold(self) -> None:
+        """Begin a threshold of one's own in the middle of the greys on the screen."""
+        layer, field = self.layers.layer, self.form.fields["threshold"]
+        if isinstance(layer, Image):
+            low, high = layer.contrast_limits
+            cast("WordOrNumberField", field).suggest((low + high) / 2)
+
+
+def features_of(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a pore table as napari wants the features of labels: found by the column `index`."""
+    features = table.copy()
+    features.insert(0, "index", table["label"])
+    return features.drop(columns="label")

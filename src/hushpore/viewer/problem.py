@@ -1,0 +1,57 @@
+"""What went wrong, in the user's words, with the details to copy into a report."""
+
+from __future__ import annotations
+
+import platform
+import traceback
+from dataclasses import dataclass
+
+from hushpore._version import __version__
+from hushpore.base.errors import HushporeError
+
+
+@dataclass(frozen=True)
+class Problem:
+    """An error as a window shows it.
+
+    Attributes
+    ----------
+    message : str
+        One sentence or two: what happened and what to do.
+    details : str
+        Traceback and versions, for a report; not shown.
+    expected : bool
+        True where the cause is the input or a setting, so that nothing needs to be reported.
+    """
+
+    message: str
+    details: str
+    expected: bool
+
+
+def explain(error: BaseException) -> Problem:
+    """Put an exception into the user's words."""
+    details = "".join(traceback.format_exception(error)).strip()
+    details += f"\n\nhushpore {__version__}, Python {platform.python_version()}, "
+    details += platform.platform()
+    expected = isinstance(error, HushporeError)
+    return Problem(str(error) if expected else _unexpected(error), details, expected)
+
+
+def _unexpected(error: BaseException) -> str:
+    text = (str(error).splitlines() or [""])[0].strip()
+    if "out of memory" in text.lower():
+        return (
+            "The GPU's memory ran out. Choose CPU as the device, or crop the volume "
+            "(a smaller layer needs less)."
+        )
+    if isinstance(error, MemoryError):
+        return (
+            "There is not enough memory for this volume. Close other programs, or crop or bin it."
+        )
+    if isinstance(error, FileNotFoundError):
+        return f"The file is no longer there: {error.filename}."
+    if isinstance(error, PermissionError):
+        return f"Access was refused: {error.filename}."
+    kind = type(error).__name__
+    return f"This should not have happened: {text or kind} ({kind}). Please report it."

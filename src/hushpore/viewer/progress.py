@@ -1,0 +1,92 @@
+"""Progress in words, and in napari's activity dock."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from napari.utils.progress import cancelable_progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hushpore.base.events import Progress
+
+#: Parts that a whole job is shown in.
+PARTS = 1000
+
+
+class Eta:
+    """Estimates the time left from the share that is done.
+
+    Parameters
+    ----------
+    clock : callable, optional
+        Seconds; for tests.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._start: tuple[float, float] | None = None
+
+    def left(self, fraction: float) -> float | None:
+        """Return the seconds left, or None where it is too early to say."""
+        now = self._clock()
+        if fraction <= 0:
+            return None
+        if self._start is None:
+            self._start = now, fraction
+        start, before = self._start
+        done = fraction - before
+        if now - start < 1 or done < 0.005:
+            return None
+        return (now - start) * (1 - fraction) / done
+
+
+class Activity(cancelable_progress):
+    """A line in napari's activity dock whose Cancel works.
+
+    Make and use it in the GUI thread only. napari itself calls the callback of a cancelled
+    progress from inside its iteration, and a job is not iterated over in this thread.
+    """
+
+    monitor_interval = 0
+
+    def __init__(self, title: str, cancel: Callable[[], None]) -> None:
+        self._at = 0
+        self._text = title
+        super().__init__(desc=title, total=PARTS, cancel_callback=cancel)
+
+    def cancel(self) -> None:
+        """Pass the user's wish on."""
+        super().cancel()
+        if self.cancel_callback is not None:
+            self.cancel_callback()
+
+    def show(self, progress: Progress) -> None:
+        """Move the bar; napari lets other events through meanwhile."""
+        at = round(PARTS * progress.fraction)
+        if at != self._at and self in Activity._all_instances:
+            moved, self._at = at - self._at, at
+            self.update(moved)
+
+
+def duration(seconds: float) -> str:
+    """Write seconds as m:ss or h:mm:ss."""
+    whole = max(0, round(seconds))
+    hours, rest = divmod(whole, 3600)
+    minutes, rest = divmod(rest, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def stage_in_words(progress: Progress) -> str:
+    """Write what is being done: 'training, 300 of 1,500 steps'."""
+    if not progress.total or not progress.unit:
+        return progress.stage
+    return f"{progress.stage}, {progress.done:,} of {progress.total:,} {progress.unit}"
+
+
+def bar_text(progress: Progress, left: float | None) -> str:
+    """Write how far it is: '62 % · 0:41 left'."""
+    text = f"{100 * progress.fraction:.0f} %"
+    return text if left is None else f"{text} · {duration(left)} left"

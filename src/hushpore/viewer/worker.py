@@ -1,0 +1,157 @@
+"""The worker: drives one job in a thread of its own and keeps its newest events to be fetched.
+
+napari's own generator worker loses a RuntimeError, does not close the generator when it quits, and
+queues every yield. Here every exception is reported, the generator is closed before the end is
+announced, and events wait in a box of bounded size until the window's timer takes them.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from qtpy.QtCore import QObject, Signal
+
+from hushpore.base.events import Metric, Note, Preview, Progress, Timing
+from hushpore.viewer.problem import explain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hushpore.base.events import Event, Job
+
+
+@dataclass
+class Update:
+    """What a job has said since the last look.
+
+    Attributes
+    ----------
+    progress, timing : Progress, Timing or None
+        The newest; older ones are dropped.
+    previews : dict of str to Preview
+        The newest of each name; older ones are dropped.
+    metrics, notes : list
+        All of them, in order.
+    """
+
+    progress: Progress | None = None
+    timing: Timing | None = None
+    previews: dict[str, Preview] = field(default_factory=dict)
+    metrics: list[Metric] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+
+    def add(self, event: Event) -> None:
+        """Take one event in."""
+        match event:
+            case Progress():
+                self.progress = event
+            case Timing():
+                self.timing = event
+            case Preview():
+                self.previews[event.name] = event
+            case Metric():
+                self.metrics.append(event)
+            case Note():
+                self.notes.append(event)
+
+
+class JobWorker(QObject):
+    """Runs one job in a thread.
+
+    Exactly one of `returned`, `failed` and `cancelled` is emitted, once the generator is closed.
+    The thread touches no widget and no layer; connect the signals in the GUI thread.
+
+    Parameters
+    ----------
+    make_job : callable
+        Returns the generator; called in the thread, because the libraries behind a job take
+        seconds to import.
+    name : str, optional
+        Name of the thread.
+    """
+
+    returned = Signal(object)  # what the generator returned
+    failed = Signal(object)  # Problem
+    cancelled = Signal()
+
+    #: Workers whose thread runs: Qt objects must not be collected in another thread than theirs.
+    running: ClassVar[set[JobWorker]] = set()
+
+    def __init__(self, make_job: Callable[[], Job], name: str = "hushpore job") -> None:
+        super().__init__()
+        self._make_job = make_job
+        self._lock = threading.Lock()
+        self._update = Update()
+        self._cancel = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name)
+        for end in (self.returned, self.failed, self.cancelled):
+            end.connect(self._forget)
+
+    def start(self) -> None:
+        """Start the thread."""
+        JobWorker.running.add(self)
+        self._thread.start()
+
+    def cancel(self) -> None:
+        """Ask the job to stop at its next event; returns at once."""
+        self._cancel.set()
+
+    @property
+    def is_cancelling(self) -> bool:
+        """Whether it has been asked to stop."""
+        return self._cancel.is_set()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its thread is alive."""
+        return self._thread.is_alive()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait for the thread to end; returns whether it has."""
+        self._thread.join(seconds)
+        return not self.is_running
+
+    def take(self) -> Update:
+        """Return what the job has said since the last call."""
+        with self._lock:
+            update, self._update = self._update, Update()
+        return update
+
+    def _run(self) -> None:
+        try:
+            finished, result = self._drive()
+        except BaseException as error:  # whatever it is, the user must hear of it
+            self.failed.emit(explain(error))
+        else:
+            if finished:
+                self.returned.emit(result)
+            else:
+                self.cancelled.emit()
+
+    def _drive(self) -> tuple[bool, Any]:
+        if self._cancel.is_set():
+            return False, None
+        with closing(self._make_job()) as job:
+            while not self._cancel.is_set():
+                try:
+                    event = next(job)
+                except StopIteration as end:
+                    return True, end.value
+                with self._lock:
+                    self._update.add(event)
+        return False, None
+
+    def _forget(self, *_: Any) -> None:
+        JobWorker.running.discard(self)
+
+
+def stop_all(seconds: float = 5.0) -> bool:
+    """Cancel every running worker and wait for them; returns whether all have ended."""
+    workers = list(JobWorker.running)
+    for worker in workers:
+        worker.cancel()
+    ended = [worker.wait(seconds) for worker in workers]
+    return all(ended)
