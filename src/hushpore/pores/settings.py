@@ -14,7 +14,7 @@ class PoreSettings(Settings):
     threshold: str | float = option(
         "otsu",
         "Grey value between pore and solid: a method that finds it, or a number.",
-        choices=("otsu",),
+        choices=("otsu", "li", "triangle", "yen", "isodata", "minimum"),
     )
     pores_are: str = option(
         "dark",

@@ -1,0 +1,368 @@
+"""The pore segmentation as a job: threshold, void, distance, basins, merging, measurement."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.base.errors import InputError, MemoryLimitError
+from hushpore.base.events import Note, Preview, Progress
+from hushpore.base.record import make_record
+from hushpore.base.volume import SPATIAL_AXES, require_values
+from hushpore.device.backend import Backend
+from hushpore.device.timing import StageTimer
+from hushpore.pores.basins import apply_labels, find_basins
+from hushpore.pores.distance import squared_distance
+from hushpore.pores.graph import build_graph
+from hushpore.pores.measure import measure_pores, number_pores
+from hushpore.pores.merging import merge_by_height
+from hushpore.pores.parallel import Workers
+from hushpore.pores.threshold import find_threshold, make_histogram
+from hushpore.pores.void import find_components, keep_components, make_void
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pandas as pd
+
+    from hushpore.base.events import Job
+    from hushpore.base.volume import Volume
+    from hushpore.pores.graph import BasinGraph
+    from hushpore.pores.settings import PoreSettings
+    from hushpore.pores.void import Components
+
+#: Bytes a voxel that are in use at once, besides the input: void 1, distance 4, basins 4, labels 4,
+#: and 1 for what goes with the number of basins.
+BYTES_A_VOXEL = 14
+
+#: Share of the whole job that is done when a stage is.
+_DONE = {
+    "preparing": 0.05,
+    "threshold": 0.15,
+    "void": 0.2,
+    "distance": 0.4,
+    "basins": 0.6,
+    "measuring": 0.9,
+    "labels": 1.0,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Pores:
+    """A finished pore segmentation.
+
+    Attributes
+    ----------
+    labels : numpy.ndarray
+        int32, of the shape of the input, C order: 0 is not pore, 1 to n are the pores.
+    pores : pandas.DataFrame
+        One row a pore, sorted by label; see `hushpore.pores.measure.measure_pores`.
+    porosity : float
+        Share of the volume that is pore in `labels`.
+    threshold : float or None
+        Grey value between pore and solid; None where the input was the void itself.
+    volume : Volume
+        The input.
+    timings : dict of str to float
+        Seconds by stage.
+    provenance : dict
+        The record of the job as JSON values; its ``result`` holds the totals.
+    notes : tuple of str
+        What was said while it ran.
+    """
+
+    labels: npt.NDArray[np.int32]
+    pores: pd.DataFrame
+    porosity: float
+    threshold: float | None
+    volume: Volume
+    timings: dict[str, float]
+    provenance: dict[str, Any]
+    notes: tuple[str, ...]
+    _basins: npt.NDArray[np.int32] = dataclasses.field(repr=False)
+    _graph: BasinGraph = dataclasses.field(repr=False)
+    _settings: PoreSettings = dataclasses.field(repr=False)
+
+    @property
+    def labels_volume(self) -> Volume:
+        """The labels as a volume in the place of the input."""
+        return self.volume.replace(self.labels, name=f"{self.volume.name} pores")
+
+    @property
+    def summary(self) -> str:
+        """One sentence: porosity, number of pores, median diameter."""
+        result = self.provenance["result"]
+        count = len(self.pores)
+        sentence = (
+            f"Porosity {100 * self.porosity:.1f} % "
+            f"(open {100 * result['open_porosity']:.1f}, "
+            f"closed {100 * result['closed_porosity']:.1f}), "
+            f"{count:,} {'pore' if count == 1 else 'pores'}"
+        )
+        if count:
+            sentence += f", median diameter {result['median_diameter']:.3g} {self.volume.unit}"
+        return sentence
+
+    def remerge(self, h: float) -> Pores:
+        """Return the segmentation with another merge height, from the basins that are kept.
+
+        Parameters
+        ----------
+        h : float
+            Merge height in voxels; see `hushpore.pores.settings.PoreSettings`.
+
+        Returns
+        -------
+        Pores
+            As `segment_pores` gives with this `h`, in the time of one relabelling.
+
+        Raises
+        ------
+        InputError
+            If `h` is below zero.
+        """
+        settings = dataclasses.replace(self._settings, h=h)
+        with Workers() as workers:
+            labels, table = _merge(self._basins, self._graph, self.volume, settings, workers)
+        result = self.provenance["result"]
+        totals = _totals(table, labels, self.volume, result)
+        record = {**self.provenance, "settings": settings.to_dict(), "result": totals}
+        return dataclasses.replace(
+            self,
+            labels=labels,
+            pores=table,
+            porosity=totals["porosity"],
+            provenance=record,
+            _settings=settings,
+        )
+
+
+def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> Job:
+    """Segment and measure the pores of a volume.
+
+    Parameters
+    ----------
+    volume : Volume
+        2D or 3D grey values of any real dtype, or booleans, which are taken as the void itself.
+    settings : PoreSettings
+        How to.
+    backend : Backend
+        Pores are segmented on the CPU, whatever this is; where it is a GPU, that is said.
+
+    Yields
+    ------
+    Progress, Timing, Note, Preview
+        After every stage; `Preview` ``"labels"`` shows the middle slice of the result.
+
+    Returns
+    -------
+    Pores
+        Labels, table and totals.
+
+    Raises
+    ------
+    InputError
+        If the volume has leading axes, is empty or constant, holds NaN, or is too large to index.
+    MemoryLimitError
+        If it does not fit into memory.
+
+    Notes
+    -----
+    The labels are the same on any number of threads. A void without any solid is one pore, of
+    infinite inscribed diameter; a volume without void has none.
+    """
+    _check(volume)
+    timer = StageTimer()
+    notes = []
+    if backend.is_cuda:
+        backend = Backend(reason="pores are segmented on the CPU")
+        notes.append("Pores are segmented on the CPU; the GPU is not used for them yet.")
+        yield Note(notes[-1])
+    yield Progress("preparing", 0, 1, "", 0.0)
+    with timer.stage("preparing"):
+        _prepare()
+    yield _progress("preparing", volume)
+    with Workers() as workers:
+        with timer.stage("threshold"):
+            values = _stack(volume)
+            threshold = _threshold(values, settings, workers)
+        problem = _outside(values, threshold)
+        if problem:
+            notes.append(problem)
+            yield Note(problem, warning=True)
+        yield _progress("threshold", volume)
+
+        with timer.stage("void"):
+            void = make_void(values, threshold, settings.pores_are == "bright", workers)
+            del values
+            faces = (volume.n_spatial == 3, True, True)
+            components = _select(void, faces, settings.mode, workers)
+        yield _progress("void", volume)
+
+        with timer.stage("distance"):
+            spacing = (min(volume.spacing),) * (3 - volume.n_spatial) + volume.spacing
+            solid_outside = tuple(settings.border_is_solid and face for face in faces)
+            distance = squared_distance(void, spacing, solid_outside, workers)
+            del void
+        yield _progress("distance", volume)
+
+        with timer.stage("basins"):
+            basins, summits = find_basins(distance, workers)
+        yield _progress("basins", volume)
+
+        with timer.stage("measuring"):
+            graph = build_graph(basins, summits, distance, workers)
+            del distance
+        yield _progress("measuring", volume)
+
+        with timer.stage("labels"):
+            basins = basins.reshape(volume.shape)
+            labels, table = _merge(basins, graph, volume, settings, workers)
+    timing = timer.timing()
+    middle = tuple(length // 2 for length in labels.shape[:-2])
+    yield Preview("labels", labels[middle].copy(), middle)
+    yield timing
+    totals = _totals(table, labels, volume, _void_totals(components, threshold))
+    record = make_record("pores", volume, settings, backend.name, timing, notes)
+    yield _progress("labels", volume)
+    return Pores(
+        labels=labels,
+        pores=table,
+        porosity=totals["porosity"],
+        threshold=threshold,
+        volume=volume,
+        timings={name: stage.seconds for name, stage in timing.stages.items()},
+        provenance={**record, "result": totals},
+        notes=tuple(notes),
+        _basins=basins,
+        _graph=graph,
+        _settings=settings,
+    )
+
+
+def _progress(stage: str, volume: Volume) -> Progress:
+    slices = volume.spatial_shape[0] if volume.n_spatial == 3 else 1
+    return Progress(stage, slices, slices, "slices", _DONE[stage])
+
+
+def _check(volume: Volume) -> None:
+    """Refuse what cannot be segmented before any of it is read."""
+    if volume.axes not in SPATIAL_AXES:
+        leading = volume.axes[: -volume.n_spatial]
+        index = ", ".join(f"{axis}=0" for axis in leading)
+        raise InputError(
+            f"{volume.name} has axes {volume.axes!r}, but pores are segmented in one image at a "
+            f"time, 2D or 3D. Take one first, for example volume.at({index})."
+        )
+    count = math.prod(volume.shape)
+    if count >= 2**31:
+        raise InputError(
+            f"{volume.name} has {count:,} voxels; up to {2**31 - 1:,} can be segmented at once. "
+            "Crop it, or bin it 2 x 2 x 2."
+        )
+    free = Backend().free_memory()
+    in_place = isinstance(volume.data, np.ndarray) and volume.data.flags.c_contiguous
+    needed = count * BYTES_A_VOXEL + (0 if in_place else volume.nbytes)
+    if needed > free:
+        raise MemoryLimitError(
+            f"Segmenting {volume.name} needs about {needed / 1e9:.1f} GB of memory, and "
+            f"{free / 1e9:.1f} GB are free. Crop the volume or bin it, or close other programs."
+        )
+
+
+def _stack(volume: Volume) -> npt.NDArray[Any]:
+    """Return the checked values as a 3D array; an image is a stack of one slice."""
+    values = require_values(volume)
+    return values.reshape((1,) * (3 - volume.n_spatial) + volume.shape)
+
+
+def _threshold(values: npt.NDArray[Any], settings: PoreSettings, workers: Workers) -> float | None:
+    if values.dtype == np.bool_:
+        return None
+    if isinstance(settings.threshold, str):
+        return find_threshold(make_histogram(values, workers), settings.threshold)
+    return float(settings.threshold)
+
+
+def _outside(values: npt.NDArray[Any], threshold: float | None) -> str:
+    """Say so where a threshold leaves a single phase."""
+    if threshold is None:
+        return ""
+    low, high = values.min(), values.max()
+    if low <= threshold < high:
+        return ""
+    side = "above" if threshold >= high else "below"
+    return (
+        f"The threshold {threshold:g} is {side} all grey values ({low:g} to {high:g}): "
+        "nothing is separated by it."
+    )
+
+
+def _select(
+    void: npt.NDArray[np.bool_], faces: tuple[bool, bool, bool], mode: str, workers: Workers
+) -> Components:
+    """Find the parts of the void, and keep those of the mode only, in place."""
+    components = find_components(void, faces, workers)
+    if mode != "all":
+        keep_components(void, components, components.is_open == (mode == "open"))
+    return components
+
+
+def _merge(
+    basins: npt.NDArray[np.int32],
+    graph: BasinGraph,
+    volume: Volume,
+    settings: PoreSettings,
+    workers: Workers,
+) -> tuple[npt.NDArray[np.int32], pd.DataFrame]:
+    numbering = number_pores(graph, merge_by_height(graph, settings.h), settings.minimum_voxels)
+    labels = apply_labels(basins, numbering.label_of, workers)
+    return labels, measure_pores(graph, numbering, volume)
+
+
+def _void_totals(components: Components, threshold: float | None) -> dict[str, Any]:
+    size = math.prod(components.shape)
+    return {
+        "open_porosity": components.open_voxels / size,
+        "closed_porosity": components.closed_voxels / size,
+        "components": components.count,
+        "threshold": threshold,
+    }
+
+
+def _totals(
+    table: pd.DataFrame, labels: npt.NDArray[np.int32], volume: Volume, void: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the figures of the record; those of the void do not change when pores merge."""
+    return {
+        **void,
+        "porosity": int(table["num_voxels"].sum()) / labels.size,
+        "count": len(table),
+        "median_diameter": float(table["equivalent_diameter"].median()) if len(table) else None,
+        "unit": volume.unit,
+    }
+
+
+_prepared = False
+
+
+def _prepare() -> None:
+    """Compile the kernels, or load them from the disk, so that no stage is timed with it."""
+    global _prepared  # noqa: PLW0603 - once a process is enough
+    if _prepared:
+        return
+    with Workers(1) as workers:
+        void = make_void(np.ones((3, 3, 3), np.bool_), None, False, workers)
+        void[1, 1] = False
+        components = find_components(void, (True, True, True), workers)
+        keep_components(void, components, components.is_open)
+        distance = squared_distance(void, (1.0, 1.0, 1.0), (True, True, True), workers)
+        basins, summits = find_basins(distance, workers)
+        graph = build_graph(basins, summits, distance, workers)
+        label_of = merge_by_height(graph, 0.0)
+        apply_labels(basins, label_of, workers)
+        make_histogram(np.arange(8, dtype=np.uint8).reshape(2, 2, 2), workers)
+    _prepared = True

@@ -1,0 +1,91 @@
+"""How the CPU kernels run: compiled once, kept on disk, called from plain threads.
+
+Kernels release the GIL and take a range of work, ``first`` to ``last``; the threads are Python's
+own. numba's parallel loops are not used: they take several times as long to
+compile and to load, and on its fallback threading layer two jobs at once would abort the process.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numba
+
+from hushpore.device.backend import cpu_threads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import TracebackType
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+def kernel(function: F) -> F:
+    """Compile a function with numba on its first call, without the GIL, and keep it on disk."""
+    return cast("F", numba.njit(cache=True, nogil=True)(function))
+
+
+def ranges(count: int, parts: int) -> Iterator[tuple[int, int]]:
+    """Cut ``range(count)`` into at most `parts` ranges of nearly equal length.
+
+    Examples
+    --------
+    >>> list(ranges(7, 3))
+    [(0, 2), (2, 4), (4, 7)]
+    """
+    parts = min(parts, count)
+    for part in range(parts):
+        yield count * part // parts, count * (part + 1) // parts
+
+
+class Workers:
+    """A few threads that run a kernel on ranges of its work.
+
+    Parameters
+    ----------
+    threads : int, optional
+        How many; by default one for each core that this process may use.
+    """
+
+    def __init__(self, threads: int | None = None) -> None:
+        self.threads = threads or cpu_threads()
+        self._pool = ThreadPoolExecutor(self.threads, "hushpore-pores")
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._pool.shutdown()
+
+    def over(
+        self, count: int, function: Callable[..., Any], *arguments: Any, smallest: int = 1
+    ) -> list[Any]:
+        """Call ``function(*arguments, first, last)`` for ranges that cover ``range(count)``.
+
+        Parameters
+        ----------
+        count : int
+            Length of the range that is cut up.
+        function : callable
+            Safe to run at the same time on ranges that do not overlap.
+        smallest : int
+            Least length of a range that is worth a call of its own.
+
+        Returns
+        -------
+        list
+            What the calls returned, in the order of the ranges.
+        """
+        parts = 1 if self.threads == 1 else 4 * self.threads
+        parts = max(1, min(parts, count // smallest))
+        calls = [
+            self._pool.submit(function, *arguments, first, last)
+            for first, last in ranges(count, parts)
+        ]
+        return [call.result() for call in calls]

@@ -1,0 +1,172 @@
+"""The grey value between pore and solid, found from the histogram of the volume.
+
+The histogram is all that is looked at, so that a volume need not be in memory in one piece. Whole
+numbers of up to 65,536 levels are counted level by level; anything else in 1024 equal bins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.base.errors import InputError
+from hushpore.pores.parallel import kernel
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from hushpore.pores.parallel import Workers
+
+#: Names accepted for a threshold; each gives the value of scikit-image's function of that name.
+METHODS = ("otsu", "li", "triangle", "yen", "isodata", "minimum")
+
+_LEVELS = 1 << 16
+_BINS = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """How often each grey value occurs.
+
+    Attributes
+    ----------
+    counts : numpy.ndarray
+        (bins,), int64.
+    centers : numpy.ndarray
+        (bins,), float64: the grey value of each bin.
+    """
+
+    counts: npt.NDArray[np.int64]
+    centers: npt.NDArray[np.float64]
+
+    def coarser(self, bins: int) -> Histogram:
+        """Return the histogram in at most `bins` bins, each of as many of the present ones."""
+        factor = -(-self.counts.size // bins)
+        if factor == 1:
+            return self
+        padding = -self.counts.size % factor
+        counts = np.pad(self.counts, (0, padding)).reshape(-1, factor).sum(axis=1)
+        step = self.centers[1] - self.centers[0]
+        first = self.centers[0] + step * (factor - 1) / 2
+        return Histogram(counts, first + step * factor * np.arange(counts.size))
+
+
+def make_histogram(values: npt.NDArray[Any], workers: Workers) -> Histogram:
+    """Count the grey values of an image.
+
+    Parameters
+    ----------
+    values : numpy.ndarray
+        Two axes or more, integer or floating point, finite and not constant.
+    workers : Workers
+        Threads to run on.
+    """
+    low, high = values.min(), values.max()
+    exact = values.dtype.kind in "iu" and int(high) - int(low) < _LEVELS
+    if exact:
+        bins = int(high) - int(low) + 1
+        centers = int(low) + np.arange(bins, dtype=np.float64)
+    else:
+        bins = _BINS
+        edges = np.linspace(float(low), float(high), bins + 1)
+        centers = (edges[:-1] + edges[1:]) / 2
+    scale = bins / (float(high) - float(low))
+
+    def count_slices(first: int, last: int) -> npt.NDArray[np.int64]:
+        counts = np.zeros(bins, np.int64)
+        for plane in values[first:last]:
+            if exact:
+                # wraps around where the type is too narrow for the difference, and is right for it
+                level = np.subtract(plane, low, dtype=plane.dtype).astype(np.uint16)
+            else:
+                position = (plane.astype(np.float64) - float(low)) * scale
+                level = np.minimum(position, bins - 1).astype(np.uint16)
+            _count(np.ascontiguousarray(level).reshape(-1), counts)
+        return counts
+
+    pieces = workers.over(len(values), count_slices)
+    return Histogram(np.sum(pieces, axis=0, dtype=np.int64), centers)
+
+
+def find_threshold(histogram: Histogram, method: str) -> float:
+    """Return the threshold that a method finds; values up to it are the dark phase.
+
+    Parameters
+    ----------
+    histogram : Histogram
+        Of the image.
+    method : str
+        One of `METHODS`.
+
+    Raises
+    ------
+    InputError
+        If the method finds no threshold in this histogram.
+
+    Notes
+    -----
+    ``minimum`` smooths the histogram until two peaks are left; it is given 256 bins at most, since
+    of thousands of levels it makes nothing within its limit of iterations.
+    """
+    from skimage import filters
+
+    try:
+        if method == "li":
+            return _li(histogram)
+        if method == "triangle":
+            return _triangle(histogram)
+        if method == "minimum":
+            histogram = histogram.coarser(256)
+        find = getattr(filters, f"threshold_{method}")
+        return float(find(hist=(histogram.counts, histogram.centers)))
+    except (RuntimeError, IndexError, ValueError) as error:
+        raise InputError(
+            f"The method {method!r} finds no threshold in this image ({error}). "
+            "Choose another method, or give the threshold as a number."
+        ) from None
+
+
+@kernel
+def _count(levels: npt.NDArray[np.uint16], counts: npt.NDArray[np.int64]) -> None:
+    for level in levels:
+        counts[level] += 1
+
+
+def _li(histogram: Histogram) -> float:
+    """Minimum cross-entropy: https://doi.org/10.1016/S0167-8655(98)00057-9."""
+    counts, centers = histogram.counts, histogram.centers
+    # as in scikit-image the values are shifted to start at 0, so that their logarithms exist
+    base = centers[0]
+    grey = centers - base
+    tolerance = (grey[1] - grey[0]) / 2
+    weight = np.cumsum(counts)
+    moment = np.cumsum(counts * grey)
+    threshold = moment[-1] / weight[-1]
+    before = threshold - 2 * tolerance
+    while abs(threshold - before) > tolerance:
+        before = threshold
+        split = int(np.searchsorted(grey, threshold, side="right")) - 1
+        dark = moment[split] / weight[split]
+        bright = (moment[-1] - moment[split]) / (weight[-1] - weight[split])
+        if dark == 0:
+            # the darkest level alone: its logarithm has no value, and this is as low as it goes
+            break
+        threshold = (dark - bright) / (np.log(dark) - np.log(bright))
+    return float(threshold + base)
+
+
+def _triangle(histogram: Histogram) -> float:
+    """Farthest below the line from the longer tail's end up to the peak (Zack, 1977).
+
+    https://doi.org/10.1177/25.7.70454
+    """
+    counts = histogram.counts.astype(np.float64)
+    present = np.flatnonzero(counts)
+    peak, first, last = int(np.argmax(counts)), int(present[0]), int(present[-1])
+    end, step = (first, 1) if peak - first >= last - peak else (last, -1)
+    span = abs(peak - end)
+    along = np.arange(span)
+    below = counts[peak] * along - span * counts[end + step * along]
+    return float(histogram.centers[end + step * int(np.argmax(below))])
