@@ -1,0 +1,67 @@
+"""The one entry point of the benchmarks.
+
+Every other module of this package is a benchmark: its ``measure()`` returns a dict of figures,
+which is written with device, versions, commit and date to ``results/NAME.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib import import_module, metadata
+from pathlib import Path
+
+from hushpore.device.backend import choose_backend
+
+HERE = Path(__file__).parent
+PACKAGES = ("hushpore", "numpy", "scipy", "scikit-image", "numba", "torch", "porespy")
+
+
+def names() -> list[str]:
+    """All benchmarks, by module name."""
+    return sorted(path.stem for path in HERE.glob("*.py") if not path.stem.startswith("_"))
+
+
+def surroundings() -> dict[str, object]:
+    """What a figure depends on beside the code."""
+    versions = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=HERE, capture_output=True, text=True
+    ).stdout.strip()
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="minutes"),
+        "commit": commit,
+        "device": choose_backend().name,
+        "processor": _processor(),
+        "platform": platform.platform(),
+        "versions": {"python": platform.python_version(), **versions},
+    }
+
+
+def main(wanted: list[str]) -> None:
+    """Run benchmarks and write their results."""
+    for name in wanted or names():
+        figures = import_module(f"benchmarks.{name}").measure()
+        result = json.dumps({**surroundings(), "figures": figures}, indent=2)
+        (HERE / "results" / f"{name}.json").write_text(result + "\n", encoding="utf-8")
+        print(name, json.dumps(figures, indent=2))
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next(line.partition(": ")[2] for line in lines if line.startswith("model name"))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

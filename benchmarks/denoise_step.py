@@ -1,0 +1,74 @@
+"""A training step against the bare network: what sampling, masking and averaging cost.
+
+Both are run in turn in one process, since these machines are shared. The ceiling is the same
+network, batch, layout, precision and optimiser on a batch that already lies in place.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+
+from hushpore.device.backend import choose_backend
+from hushpore.n2v2.model import build_network
+from hushpore.n2v2.training import (
+    Batches,
+    Learner,
+    choose_precision,
+    mixed_precision,
+    with_channel,
+)
+
+
+def measure() -> dict[str, object]:
+    """Median milliseconds of both, and the median of the ratio pair by pair."""
+    figures: dict[str, object] = {}
+    backend = choose_backend()
+    for precision in ("float32", "auto"):
+        dtype = choose_precision(precision, backend)
+        whole, bare = _step(backend.device, dtype), _ceiling(backend.device, dtype)
+        pairs = [(_timed(whole), _timed(bare)) for _ in range(44)][4:]
+        figures[str(dtype).removeprefix("torch.")] = {
+            "step_ms": round(statistics.median(a for a, _ in pairs), 2),
+            "network_ms": round(statistics.median(b for _, b in pairs), 2),
+            "ratio": round(statistics.median(a / b for a, b in pairs), 3),
+        }
+    return figures
+
+
+def _step(device: str, dtype: torch.dtype) -> Callable[[], object]:
+    learner = Learner(_network(device), dtype)
+    image = torch.randn(40, 256, 256, device=device)
+    batches = Batches((64, 64), 16, 0.03, torch.Generator(device).manual_seed(0))
+    return lambda: learner.step(image, batches, 1e-3, 1000)
+
+
+def _ceiling(device: str, dtype: torch.dtype) -> Callable[[], object]:
+    network = _network(device)
+    optimizer = torch.optim.Adam(network.parameters(), fused=True)
+    batch = with_channel(torch.randn(16, 64, 64, device=device))
+
+    def step() -> None:
+        with mixed_precision(device.partition(":")[0], dtype):
+            output = network(batch)
+        optimizer.zero_grad(set_to_none=True)
+        (output.float() ** 2).mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def _network(device: str) -> torch.nn.Module:
+    network = build_network(2, torch.Generator().manual_seed(0)).to(device)
+    return network.to(memory_format=torch.channels_last)
+
+
+def _timed(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return 1e3 * (time.perf_counter() - start)
