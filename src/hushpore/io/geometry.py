@@ -1,0 +1,308 @@
+"""Order, spacing and oddities of the slices of a DICOM series: pure functions of their headers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.io.formats import natural_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+AXIAL = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0)
+
+_SAME_PLACE = 1e-3  # mm; DICOM writes positions as decimal text
+_UNEVEN = 0.01  # share of the spacing by which a gap may differ
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The header of one image plane.
+
+    Attributes
+    ----------
+    path : Path
+        Its file.
+    frame, n_frames : int
+        Which frame of the file, and how many the file has.
+    shape : tuple of int
+        Rows and columns.
+    series : str
+        SeriesInstanceUID.
+    instance : str
+        SOPInstanceUID.
+    number : int or None
+        InstanceNumber.
+    position : tuple of float or None
+        ImagePositionPatient: x, y, z of the first pixel's centre, in mm.
+    orientation : tuple of float or None
+        ImageOrientationPatient: direction along a row, then along a column.
+    pixel_spacing : tuple of float or None
+        Distance of rows (y) and of columns (x), in mm.
+    distance : float or None
+        Distance of slices as the header states it, in mm; used where positions are missing.
+    slope, intercept : float
+        From stored values to physical ones.
+    facts : dict
+        Further header values that are the same all over a series, JSON values only.
+    """
+
+    path: Path
+    frame: int
+    n_frames: int
+    shape: tuple[int, int]
+    series: str = ""
+    instance: str = ""
+    number: int | None = None
+    position: tuple[float, float, float] | None = None
+    orientation: tuple[float, ...] | None = None
+    pixel_spacing: tuple[float, float] | None = None
+    distance: float | None = None
+    slope: float = 1.0
+    intercept: float = 0.0
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """Slices in order, and where they lie.
+
+    Attributes
+    ----------
+    slices : tuple of Slice
+        In the order of the z axis.
+    spacing : tuple of float
+        Of z, y, x.
+    unit : str
+        ``"mm"``, or ``"pixel"`` where the pixel spacing is not stated.
+    origin : tuple of float
+        First voxel along the slice normal, the columns and the rows.
+    notes : tuple of str
+        What the user should know.
+    metadata : dict
+        Positions along the normal and the directions of the axes, JSON values only.
+    """
+
+    slices: tuple[Slice, ...]
+    spacing: tuple[float, float, float]
+    unit: str
+    origin: tuple[float, float, float]
+    notes: tuple[str, ...]
+    metadata: dict[str, Any]
+
+
+def group(slices: Iterable[Slice]) -> list[list[Slice]]:
+    """Part slices into series of the same orientation, shape and pixel spacing.
+
+    A file of several frames without positions stands alone.
+    """
+    groups: dict[tuple[Any, ...], list[Slice]] = {}
+    for item in slices:
+        alone = str(item.path) if item.n_frames > 1 and item.position is None else ""
+        key = (
+            item.series,
+            item.shape,
+            _rounded(item.orientation, 3),
+            _rounded(item.pixel_spacing, 5),
+            alone,
+        )
+        groups.setdefault(key, []).append(item)
+    return list(groups.values())
+
+
+def arrange(slices: Sequence[Slice]) -> list[Arrangement]:
+    """Order the slices of one group and find their spacing.
+
+    Parameters
+    ----------
+    slices : sequence of Slice
+        One of those that `group` returns.
+
+    Returns
+    -------
+    list of Arrangement
+        One, or several where every position occurs equally often, as in a time series.
+    """
+    slices, notes = _without_copies(slices)
+    if any(item.position is None for item in slices):
+        return [_by_number(slices, notes)]
+    places = _places(slices)
+    order = sorted(range(len(slices)), key=lambda i: (places[i], *_number_key(slices[i])))
+    layers: list[list[int]] = []
+    for i in order:
+        if layers and places[i] - places[layers[-1][0]] < _SAME_PLACE:
+            layers[-1].append(i)
+        else:
+            layers.append([i])
+    repeats = {len(layer) for layer in layers}
+    if len(layers) > 1 and len(repeats) == 1 and repeats != {1}:
+        count = repeats.pop()
+        note = f"Every position occurs {count} times in this series; read as {count} volumes."
+        return [
+            _by_position([slices[layer[k]] for layer in layers], [*notes, note])
+            for k in range(count)
+        ]
+    for layer in layers:
+        if len(layer) > 1:
+            names = ", ".join(_label(slices[i]) for i in layer)
+            notes.append(
+                f"{len(layer)} images lie at {places[layer[0]]:.4g} mm ({names}): a duplicate "
+                f"position; {_label(slices[layer[0]])} was kept."
+            )
+    return [_by_position([slices[layer[0]] for layer in layers], notes)]
+
+
+def _by_position(slices: Sequence[Slice], notes: list[str]) -> Arrangement:
+    places = _places(slices)
+    gaps = np.diff(places)
+    notes = list(notes)
+    if len(gaps):
+        z = float(np.median(gaps))
+        notes += _gap_notes(gaps, z, places)
+    else:
+        z = slices[0].distance or 1.0
+    notes += _direction_notes(slices)
+    metadata: dict[str, Any] = {"directions": _directions(slices[0]).round(6).tolist()}
+    if len(gaps) and not np.allclose(gaps, z, rtol=_UNEVEN, atol=_SAME_PLACE):
+        metadata["slice_positions"] = [round(float(place), 6) for place in places]
+    return _finish(slices, z, notes, metadata)
+
+
+def _by_number(slices: Sequence[Slice], notes: list[str]) -> Arrangement:
+    frames = slices[0].n_frames > 1
+    numbered = frames or all(item.number is not None for item in slices)
+    ordered = sorted(slices, key=_number_key if numbered else _name_key)
+    notes = list(notes)
+    z = slices[0].distance
+    if len(ordered) > 1:
+        how = "frame number" if frames else "InstanceNumber" if numbered else "file name"
+        source = "as the header states it" if z else "which is not stated and taken as 1"
+        notes.append(
+            f"The slices have no position; ordered by {how}, with the spacing of slices {source}."
+        )
+    if numbered and not frames:
+        numbers = [item.number or 0 for item in ordered]
+        missing = sorted(set(range(numbers[0], numbers[-1])) - set(numbers))
+        if 0 < len(missing) <= len(numbers):
+            shown = ", ".join(str(number) for number in missing[:5])
+            notes.append(f"By InstanceNumber {len(missing)} slice(s) are missing: {shown}.")
+    return _finish(ordered, z or 1.0, notes, {})
+
+
+def _finish(
+    slices: Sequence[Slice], z: float, notes: list[str], metadata: dict[str, Any]
+) -> Arrangement:
+    first = slices[0]
+    origin = (0.0, 0.0, 0.0)
+    if first.position is not None:
+        row, column, normal = _directions(first)
+        place = np.asarray(first.position)
+        origin = (float(place @ normal), float(place @ column), float(place @ row))
+    if first.pixel_spacing is None:
+        notes.append("The header states no pixel spacing; the voxel size is not known.")
+        return Arrangement(tuple(slices), (1.0, 1.0, 1.0), "pixel", (0.0,) * 3, tuple(notes),
+                           metadata)  # fmt: skip
+    spacing = (z, *first.pixel_spacing)
+    return Arrangement(tuple(slices), spacing, "mm", origin, tuple(notes), metadata)
+
+
+def _gap_notes(gaps: npt.NDArray[Any], z: float, places: npt.NDArray[Any]) -> list[str]:
+    ratio = gaps / z
+    whole = np.rint(ratio)
+    fits = np.abs(gaps - whole * z) <= _UNEVEN * z + _SAME_PLACE
+    if fits.all() and (whole > 1).any() and (whole >= 1).all():
+        # numbers as they would be if none were missing, from 1
+        numbers = np.concatenate([[1], 1 + np.cumsum(whole)]).astype(int)
+        missing = sorted(set(range(1, numbers[-1] + 1)) - {int(n) for n in numbers})
+        shown = ", ".join(str(n) for n in missing[:5]) + (", ..." if len(missing) > 5 else "")
+        what = f"Slice {shown} is" if len(missing) == 1 else f"Slices {shown} are"
+        first = int(np.argmax(whole > 1))
+        return [
+            f"{what} missing: nothing between {places[first]:.4g} and {places[first + 1]:.4g} mm; "
+            f"spacing {z:.4g} mm elsewhere. The volume closes up there."
+        ]
+    if fits.all() and (whole == 1).all():
+        return []
+    return [
+        f"The slices are unevenly spaced, {gaps.min():.4g} to {gaps.max():.4g} mm apart; "
+        f"the median, {z:.4g} mm, is taken for all, and nothing was resampled."
+    ]
+
+
+def _direction_notes(slices: Sequence[Slice]) -> list[str]:
+    first, last = slices[0], slices[-1]
+    row, column, normal = _directions(first)
+    notes = []
+    if first.orientation is None:
+        notes.append("The header states no orientation; axial slices are assumed.")
+    axes = np.stack([row, column, normal])
+    angle = math.degrees(math.acos(min(1.0, float(np.abs(axes).max(axis=1).min()))))
+    if angle > 0.5:
+        notes.append(
+            f"The slices are oblique, {angle:.1f} degrees to the axes of the scanner; "
+            "z, y, x are those of the stack."
+        )
+    along = np.asarray(last.position) - np.asarray(first.position)
+    aside = math.hypot(float(along @ row), float(along @ column))
+    depth = float(along @ normal)
+    pixel = min(first.pixel_spacing or (1.0, 1.0))
+    if len(slices) > 1 and aside > 0.5 * pixel:
+        notes.append(
+            f"The stack is tilted (gantry tilt {math.degrees(math.atan2(aside, depth)):.1f} "
+            f"degrees): each slice lies {aside / (len(slices) - 1):.3g} mm aside of the last, "
+            "which was not corrected."
+        )
+    return notes
+
+
+def _without_copies(slices: Sequence[Slice]) -> tuple[list[Slice], list[str]]:
+    """Drop files that are the same image once more, as in a backup folder."""
+    seen: dict[tuple[str, int], Slice] = {}
+    for item in slices:
+        seen.setdefault((item.instance or str(item.path), item.frame), item)
+    dropped = len(slices) - len(seen)
+    notes = [f"{dropped} image(s) occur twice under one identifier; one of each was kept."]
+    return list(seen.values()), notes if dropped else []
+
+
+def _places(slices: Sequence[Slice]) -> npt.NDArray[Any]:
+    """Return positions along the slice normal, in mm."""
+    normal = _directions(slices[0])[2]
+    return np.array([np.asarray(item.position) @ normal for item in slices])
+
+
+def _directions(item: Slice) -> npt.NDArray[Any]:
+    """Return unit vectors along a row, along a column, and normal to the slice."""
+    values = np.asarray(item.orientation or AXIAL, dtype=float)
+    row, column = values[:3], values[3:]
+    directions = np.stack([row, column, np.cross(row, column)])
+    lengths = np.linalg.norm(directions, axis=1, keepdims=True)
+    # a header of zeros has no direction
+    if (lengths < 1e-6).any():
+        return np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1]])
+    units: npt.NDArray[Any] = directions / lengths
+    return units
+
+
+def _number_key(item: Slice) -> tuple[Any, ...]:
+    return (item.number if item.number is not None else math.inf, item.frame, *_name_key(item))
+
+
+def _name_key(item: Slice) -> tuple[Any, ...]:
+    return (natural_key(item.path), item.frame)
+
+
+def _label(item: Slice) -> str:
+    return item.path.name if item.n_frames == 1 else f"frame {item.frame + 1}"
+
+
+def _rounded(values: Sequence[float] | None, digits: int) -> tuple[float, ...] | None:
+    # adding zero makes -0.0 and 0.0 the same key
+    return None if values is None else tuple(round(value, digits) + 0.0 for value in values)

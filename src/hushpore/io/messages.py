@@ -1,0 +1,53 @@
+"""Catch what a library logs or warns of, so that it becomes a note and not noise on a terminal."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import warnings
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class _Collector(logging.Filter):
+    """Keeps the records of this thread and lets those of others pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+        self._thread = threading.get_ident()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.thread != self._thread or record.levelno < logging.WARNING:
+            return True
+        self.messages.append(record.getMessage())
+        return False
+
+
+@contextmanager
+def captured(logger: str) -> Iterator[list[str]]:
+    """Collect the warnings raised and logged within; nothing of them is shown.
+
+    Parameters
+    ----------
+    logger : str
+        Name of the library's logger.
+
+    Yields
+    ------
+    list of str
+        The messages; those of the `warnings` module are added at the end of the block.
+    """
+    collector = _Collector()
+    target = logging.getLogger(logger)
+    target.addFilter(collector)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield collector.messages
+    finally:
+        target.removeFilter(collector)
+    collector.messages.extend(str(warning.message) for warning in caught)

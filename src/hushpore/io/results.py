@@ -1,0 +1,194 @@
+"""The one way in which results are written: images, tables, figures and the record of the job."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.base.errors import InputError
+from hushpore.io.target import RECORD, check_target, new_directory, new_file
+from hushpore.io.units import METRES
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+    import pandas as pd
+
+    from hushpore.base.volume import Volume
+
+__all__ = ["check_target", "write_image", "write_results"]
+
+_NAME = re.compile(r"[^\W.][\w .+-]*")
+# lengths that OME knows by the names that a Volume uses
+_OME_UNITS = {**{unit: unit for unit in METRES}, "um": "µm", "pixel": "pixel"}
+_LABEL_TYPES = (np.uint8, np.int32, np.uint32)
+_LARGE = 2**32 - 2**25  # bytes from which a classic TIFF's offsets do not suffice
+
+
+def write_results(
+    directory: str | os.PathLike[str],
+    *,
+    images: Mapping[str, Volume],
+    tables: Mapping[str, pd.DataFrame],
+    record: Mapping[str, Any],
+    figures: Mapping[str, bytes] | None = None,
+    overwrite: bool = False,
+) -> Path:
+    """Write a result as a directory that is complete or not there at all.
+
+    Parameters
+    ----------
+    directory : str or path-like
+        Where to. Its parent must exist; it must not, or be empty.
+    images : mapping of str to Volume
+        Written as ``<name>.tif``, see `write_image`.
+    tables : mapping of str to pandas.DataFrame
+        Written as ``<name>.csv``, numbers in full precision.
+    record : mapping
+        How the result was made; written as ``result.json`` with the list of files added. NaN and
+        infinity become null.
+    figures : mapping of str to bytes, optional
+        PNG files, written as ``<name>.png``.
+    overwrite : bool, optional
+        Replace an earlier result, once this one is complete. A directory that is not a result, or
+        that holds other files too, is never replaced.
+
+    Returns
+    -------
+    Path
+        The directory.
+
+    Raises
+    ------
+    OutputError
+        If it cannot be written; nothing is left behind then.
+    InputError
+        If a name cannot be a file's, or an image has a type that TIFF does not know.
+    """
+    target = check_target(directory, overwrite)
+    figures = figures or {}
+    names = [f"{name}.tif" for name in images]
+    names += [f"{name}.csv" for name in tables] + [f"{name}.png" for name in figures]
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise InputError(f"{name!r} cannot be the name of a file in a result.")
+    with new_directory(target, overwrite) as part:
+        for name, volume in images.items():
+            _write_tiff(part / f"{name}.tif", volume)
+        for name, table in tables.items():
+            table.to_csv(part / f"{name}.csv", index=False, lineterminator="\n", encoding="utf-8")
+        for name, picture in figures.items():
+            (part / f"{name}.png").write_bytes(picture)
+        text = json.dumps(
+            _plain({**record, "files": sorted([*names, RECORD])}),
+            indent=2,
+            ensure_ascii=False,
+            allow_nan=False,
+        )
+        (part / RECORD).write_text(text + "\n", encoding="utf-8")
+    return target
+
+
+def write_image(path: str | os.PathLike[str], volume: Volume, *, overwrite: bool = False) -> Path:
+    """Write a volume as an OME-TIFF file that is complete or not there at all.
+
+    Axes, spacing, unit, origin and type survive a round trip through `hushpore.read`. Boolean
+    values are written as uint8, 0 and 1; 8-bit and 32-bit integers, which labels and masks have,
+    are compressed with zlib.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Ends in ``.tif`` or ``.tiff``.
+    volume : Volume
+        2D or 3D, with leading axes or without.
+    overwrite : bool, optional
+        Replace an existing file, once this one is complete.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    OutputError
+        If it cannot be written; nothing is left behind then.
+    InputError
+        If the volume is empty or has a type that TIFF does not know.
+    """
+    target = check_target(path, overwrite, directory=False)
+    with new_file(target, overwrite) as part:
+        _write_tiff(part, volume)
+    return target
+
+
+def _write_tiff(path: Path, volume: Volume) -> None:
+    import tifffile
+
+    values = _storable(volume)
+    unit = _OME_UNITS.get(volume.unit, "pixel")
+    # OME has no place for the order of axes of length one, nor for the position of the stack
+    description = {"hushpore": {"axes": volume.axes, "origin": list(volume.origin)}}
+    metadata: dict[str, Any] = {
+        "axes": volume.axes.upper(),
+        "Name": volume.name,
+        "Description": json.dumps(description),
+    }
+    for axis, step in zip(reversed("ZYX"), reversed(volume.spacing), strict=False):
+        metadata[f"PhysicalSize{axis}"] = step
+        metadata[f"PhysicalSize{axis}Unit"] = unit
+    compressed = values.dtype in _LABEL_TYPES
+    tifffile.imwrite(
+        path,
+        values,
+        ome=True,
+        bigtiff=values.nbytes > _LARGE,
+        photometric="minisblack",
+        compression="zlib" if compressed else None,
+        metadata=metadata,
+    )
+
+
+def _storable(volume: Volume) -> npt.NDArray[Any]:
+    """Return the values in a type that OME-TIFF has."""
+    if 0 in volume.shape:
+        raise InputError(f"{volume.name} is empty (shape {volume.shape}); nothing to write.")
+    values = volume.array()
+    kind, size = values.dtype.kind, values.dtype.itemsize
+    if kind == "b":
+        return values.view(np.uint8)
+    if kind in "ui" and size == 8:
+        smaller = np.dtype(f"{kind}4")
+        limits = np.iinfo(smaller)
+        if values.min() < limits.min or values.max() > limits.max:
+            raise InputError(
+                f"{volume.name} holds {values.dtype} values from {values.min()} to "
+                f"{values.max()}; TIFF stores integers of 32 bits. Rescale them first."
+            )
+        return values.astype(smaller)
+    if kind == "f" and size not in (4, 8):
+        return values.astype(np.float32 if size < 4 else np.float64)
+    return values
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it."""
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple, set)):
+        return [_plain(each) for each in value]
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return str(value) if isinstance(value, Path) else value

@@ -1,0 +1,195 @@
+"""Where results go: checked before the work, and complete or not there at all after it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import uuid
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hushpore.base.errors import HushporeError, OutputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+RECORD = "result.json"
+
+
+def require_result(folder: Path) -> None:
+    """Refuse to replace a folder unless it is a result, and holds nothing but that.
+
+    Raises
+    ------
+    OutputError
+        If it has no readable record, or other files than the record lists.
+    """
+    try:
+        listed = set(json.loads((folder / RECORD).read_text(encoding="utf-8"))["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise OutputError(
+            f"{folder} is not replaced: it is not a result of hushpore (it has no readable "
+            f"{RECORD}). Choose another folder."
+        ) from None
+    foreign = sorted({item.name for item in folder.iterdir()} - listed - {RECORD})
+    if foreign:
+        raise OutputError(
+            f"{folder} is not replaced: it also holds files that hushpore did not write "
+            f"({', '.join(foreign[:3])}). Move them, or choose another folder."
+        )
+
+
+def check_target(
+    path: str | os.PathLike[str],
+    overwrite: bool = False,
+    *,
+    directory: bool = True,
+    replaceable: Callable[[Path], None] = require_result,
+) -> Path:
+    """Check that a result can be written to a place, before hours of work go into it.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The result's directory, or with ``directory=False`` its TIFF file.
+    overwrite : bool, optional
+        Whether an earlier result there may be replaced.
+    directory : bool, optional
+        What is to be written.
+    replaceable : callable, optional
+        Called with an existing directory that is not empty; raises where it must be kept.
+
+    Returns
+    -------
+    Path
+        The absolute path, links followed.
+
+    Raises
+    ------
+    OutputError
+        If it cannot be written there, or something is there already; says what to do.
+    """
+    try:
+        target = Path(path).expanduser().resolve()
+        exists = target.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise OutputError(f"{path} is not a place that can be written to: {error}.") from error
+    parent = target.parent
+    if not parent.is_dir():
+        what = "is a file, not a folder" if parent.exists() else "does not exist"
+        raise OutputError(f"Cannot write {target}: the folder {parent} {what}.")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise OutputError(f"Cannot write {target}: you are not allowed to write in {parent}.")
+    if not directory and target.suffix.lower() not in (".tif", ".tiff"):
+        raise OutputError(f"Cannot write {target}: the name of an image must end in .tif or .tiff.")
+    if exists:
+        _check_existing(target, overwrite, directory, replaceable)
+    return target
+
+
+def _check_existing(
+    target: Path, overwrite: bool, directory: bool, replaceable: Callable[[Path], None]
+) -> None:
+    if directory and not target.is_dir():
+        raise OutputError(f"Cannot write the folder {target}: a file of that name is there.")
+    if not directory and not target.is_file():
+        raise OutputError(f"Cannot write the file {target}: a folder of that name is there.")
+    if directory and target == Path.cwd():
+        raise OutputError(f"Cannot write to {target}, the current folder: name a new one.")
+    if directory and next(target.iterdir(), None) is None:
+        return
+    if not overwrite:
+        raise OutputError(
+            f"{target} exists already and was left as it is. Choose another name, or allow "
+            "overwriting."
+        )
+    if directory:
+        replaceable(target)
+
+
+@contextmanager
+def new_directory(
+    target: Path, overwrite: bool, replaceable: Callable[[Path], None] = require_result
+) -> Iterator[Path]:
+    """Fill a directory that takes its place only when it is complete.
+
+    Parameters
+    ----------
+    target : Path
+        As returned by `check_target`.
+    overwrite, replaceable
+        As for `check_target`, which is asked again at the end.
+
+    Yields
+    ------
+    Path
+        An empty directory beside `target`; removed if the block raises anything.
+
+    Raises
+    ------
+    OutputError
+        If writing fails.
+    """
+    part = _beside(target)
+    try:
+        part.mkdir()
+        yield part
+        check_target(target, overwrite, replaceable=replaceable)
+        _take_place(part, target)
+    except HushporeError:
+        raise
+    except OSError as error:
+        raise _explain(target, error) from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+@contextmanager
+def new_file(target: Path, overwrite: bool) -> Iterator[Path]:
+    """Write a file that takes its place only when it is complete; as `new_directory`."""
+    part = _beside(target)
+    try:
+        yield part
+        check_target(target, overwrite, directory=False)
+        part.replace(target)
+    except HushporeError:
+        raise
+    except OSError as error:
+        raise _explain(target, error) from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _beside(target: Path) -> Path:
+    # beside and not in /tmp: renaming is only atomic within one file system
+    return target.with_name(f".{target.name[:40]}.{uuid.uuid4().hex[:8]}.part")
+
+
+def _take_place(part: Path, target: Path) -> None:
+    if not target.exists():
+        part.rename(target)
+        return
+    old = _beside(target)
+    target.rename(old)
+    try:
+        part.rename(target)
+    except BaseException:
+        old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _explain(target: Path, error: OSError) -> OutputError:
+    reasons = {
+        errno.ENOSPC: "the disk is full",
+        errno.EDQUOT: "your disk quota is used up",
+        errno.EACCES: "you are not allowed to write there",
+        errno.EPERM: "you are not allowed to write there",
+        errno.EROFS: "the disk is read-only",
+        errno.ENAMETOOLONG: "the name is too long",
+    }
+    reason = reasons.get(error.errno or 0, str(error.strerror or error))
+    return OutputError(f"Cannot write {target}: {reason}. Nothing was left half-written.")

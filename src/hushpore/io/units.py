@@ -1,0 +1,36 @@
+"""Names of length units as files spell them, reduced to a few."""
+
+from __future__ import annotations
+
+# metres in one unit; the names are those that a Volume uses
+METRES = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "nm": 1e-9}
+
+_SPELLINGS = {
+    "m": ("m", "meter", "meters", "metre", "metres"),
+    "cm": ("cm", "centimeter", "centimeters", "centimetre", "centimetres"),
+    "mm": ("mm", "millimeter", "millimeters", "millimetre", "millimetres"),
+    "um": ("um", "µm", "μm", "micron", "microns", "micrometer", "micrometers", "micrometre",
+           "micrometres", "\\u00b5m", "\\u03bcm"),
+    "nm": ("nm", "nanometer", "nanometers", "nanometre", "nanometres"),
+    "pixel": ("", "pixel", "pixels", "px", "voxel", "voxels"),
+}  # fmt: skip
+_NAMES = {spelling: name for name, spellings in _SPELLINGS.items() for spelling in spellings}
+# units that are converted, because nobody measures pores in them
+_CONVERTED = {
+    "inch": ("mm", 25.4), "in": ("mm", 25.4), '"': ("mm", 25.4), "inches": ("mm", 25.4),
+    "a": ("nm", 0.1), "å": ("nm", 0.1), "angstrom": ("nm", 0.1), "pm": ("nm", 1e-3),
+}  # fmt: skip
+
+
+def unit_of(text: str) -> tuple[str, float] | None:
+    """Return the name of a unit and the factor that converts to it, or None if it is unknown.
+
+    Examples
+    --------
+    >>> unit_of("micron"), unit_of("inch"), unit_of("furlong")
+    (('um', 1.0), ('mm', 25.4), None)
+    """
+    key = text.strip().lower()
+    if key in _NAMES:
+        return _NAMES[key], 1.0
+    return _CONVERTED.get(key)

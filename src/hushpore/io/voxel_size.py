@@ -1,0 +1,219 @@
+"""The voxel size of a TIFF file: from ImageJ, OME, or its resolution tags."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
+
+from hushpore.io.units import METRES, unit_of
+
+if TYPE_CHECKING:
+    import tifffile
+
+# dots per inch that programs write when they know nothing of the image
+_PRINT_RESOLUTIONS = (72.0, 96.0, 150.0, 300.0, 600.0)
+_CENTIMETRE, _INCH = 3, 2
+
+
+@dataclass(frozen=True)
+class VoxelSize:
+    """What a file states of its geometry.
+
+    Attributes
+    ----------
+    z, y, x : float or None
+        Voxel size in `unit`; None where it is not stated.
+    unit : str
+        Unit of length, or ``"pixel"``.
+    notes : list of str
+        What was doubtful.
+    axes : str
+        Letters of the axes that the file states to be there even with length one.
+    origin : tuple of float
+        Position of the first voxel, z y x or y x; empty where it is not stated.
+    """
+
+    z: float | None = None
+    y: float | None = None
+    x: float | None = None
+    unit: str = "pixel"
+    notes: list[str] = field(default_factory=list)
+    axes: str = ""
+    origin: tuple[float, ...] = ()
+
+    def along(self, n_spatial: int) -> tuple[tuple[float, ...], list[str]]:
+        """Return the spacing of a 2D or 3D image, what is missing supplied and said."""
+        if self.y is None or self.x is None:
+            return (1.0,) * n_spatial, list(self.notes)
+        if n_spatial == 2:
+            return (self.y, self.x), list(self.notes)
+        if self.z is not None:
+            return (self.z, self.y, self.x), list(self.notes)
+        note = (
+            "The distance between slices is not stated; taken as the pixel size, "
+            f"{self.y:.4g} {self.unit}."
+        )
+        return (self.y, self.y, self.x), [*self.notes, note]
+
+
+def voxel_size(tif: tifffile.TiffFile, index: int, count: int) -> VoxelSize:
+    """Find the voxel size of one series of a file.
+
+    Parameters
+    ----------
+    tif : tifffile.TiffFile
+        The open file.
+    index, count : int
+        Which series, and of how many.
+    """
+    if tif.is_ome and tif.ome_metadata:
+        found = ome_voxel_size(tif.ome_metadata, index, count)
+        if found is not None:
+            return found
+    if tif.is_imagej and tif.imagej_metadata:
+        return _imagej(tif.imagej_metadata, *_pixels_per_unit(tif))
+    return _resolution(tif)
+
+
+def ome_voxel_size(xml: str, index: int, count: int) -> VoxelSize | None:
+    """Read the voxel size from OME-XML, or None where there is no image in it.
+
+    Parameters
+    ----------
+    xml : str
+        The image description of an OME-TIFF.
+    index, count : int
+        Which of its images, and how many there should be.
+    """
+    try:
+        root = ElementTree.fromstring(xml)
+    except ElementTree.ParseError:
+        return None
+    images = [image for image in root.iterfind("{*}Image") if image.find("{*}Pixels") is not None]
+    if not images or (len(images) > 1 and len(images) != count):
+        return None
+    image = images[min(index, len(images) - 1)]
+    pixels = image.find("{*}Pixels")
+    assert pixels is not None
+    sizes: dict[str, float | None] = {}
+    units: dict[str, str] = {}
+    notes: list[str] = []
+    for axis in "zyx":
+        sizes[axis] = _positive(pixels.get(f"PhysicalSize{axis.upper()}"))
+        units[axis] = pixels.get(f"PhysicalSize{axis.upper()}Unit", "")
+    if sizes["y"] is not None and not any(units.values()):
+        notes.append(
+            "OME states no unit of the voxel size; micrometres are meant then, by its standard."
+        )
+    units = {axis: unit or "um" for axis, unit in units.items()}
+    stated = _our_description(image.findtext("{*}Description"))
+    axes = stated.get("axes", "") or ("z" if sizes["z"] is not None else "")
+    return _in_one_unit(sizes, units, notes, str(axes), tuple(stated.get("origin", ())))
+
+
+def _in_one_unit(
+    sizes: dict[str, float | None],
+    units: dict[str, str],
+    notes: list[str],
+    axes: str,
+    origin: tuple[float, ...],
+) -> VoxelSize:
+    """Bring all axes to the unit of x."""
+    target = unit_of(units["x"])
+    if target is None:
+        if sizes["x"] is None:
+            return VoxelSize(notes=notes, axes=axes, origin=origin)
+        notes = [*notes, f"The unit {units['x']!r} is not known; the spacing is shown as pixels."]
+        return VoxelSize(sizes["z"], sizes["y"], sizes["x"], notes=notes, axes=axes, origin=origin)
+    name = target[0]
+    converted: dict[str, float | None] = {}
+    for axis, size in sizes.items():
+        own = unit_of(units[axis])
+        if size is None or own is None or (own[0] == "pixel") != (name == "pixel"):
+            converted[axis] = None
+        elif own[0] == name:
+            converted[axis] = size * own[1] if own[1] != 1 else size
+        else:
+            converted[axis] = size * own[1] * METRES[own[0]] / METRES[name]
+    if converted["y"] is None or converted["x"] is None:
+        return VoxelSize(notes=notes, axes=axes, origin=origin)
+    z, y, x = (converted[axis] for axis in "zyx")
+    return VoxelSize(z, y, x, unit=name, notes=notes, axes=axes, origin=origin)
+
+
+def _our_description(text: str | None) -> dict[str, Any]:
+    """Return what hushpore wrote of axes and origin, which OME has no place for."""
+    try:
+        found = json.loads(text or "")["hushpore"]
+        axes, origin = str(found["axes"]), [float(value) for value in found["origin"]]
+    except (ValueError, KeyError, TypeError):
+        return {}
+    return {"axes": axes, "origin": origin}
+
+
+def _imagej(metadata: dict[str, Any], per_y: float | None, per_x: float | None) -> VoxelSize:
+    text = str(metadata.get("unit", ""))
+    unit = unit_of(text)
+    if unit is None or unit[0] == "pixel":
+        notes = []
+        if unit is None:
+            notes.append(f"ImageJ states the unit {text!r}, which is not known: pixels are taken.")
+        elif (per_y or 1.0, per_x or 1.0) != (1.0, 1.0):
+            notes.append("The resolution is stated without a unit; the voxel size is not known.")
+        return VoxelSize(notes=notes)
+    if per_y is None or per_x is None:
+        note = f"ImageJ states the unit {unit[0]} but no pixel size: the voxel size is not known."
+        return VoxelSize(notes=[note])
+    z = _positive(metadata.get("spacing"))
+    factor = unit[1]
+    return VoxelSize(
+        z=None if z is None else z * factor, y=factor / per_y, x=factor / per_x, unit=unit[0]
+    )
+
+
+def _resolution(tif: tifffile.TiffFile) -> VoxelSize:
+    per_y, per_x = _pixels_per_unit(tif)
+    tag = tif.pages.first.tags.get("ResolutionUnit")
+    unit = int(tag.value) if tag is not None else 0
+    if per_y is None or per_x is None:
+        return VoxelSize()
+    if unit not in (_CENTIMETRE, _INCH):
+        if (per_y, per_x) == (1.0, 1.0):
+            return VoxelSize()
+        note = "The resolution is stated without a unit; the voxel size is not known."
+        return VoxelSize(notes=[note])
+    millimetres = 10.0 if unit == _CENTIMETRE else 25.4
+    dpi = per_x * 25.4 / millimetres
+    if any(math.isclose(dpi, known, abs_tol=0.02) for known in _PRINT_RESOLUTIONS):
+        note = (
+            f"The resolution of {dpi:.0f} dots per inch is one for printing; the voxel size is "
+            "not known."
+        )
+        return VoxelSize(notes=[note])
+    if dpi == 25.4 / millimetres:  # one pixel per centimetre or inch: a placeholder
+        return VoxelSize(notes=["The resolution is 1; the voxel size is not known."])
+    return VoxelSize(y=millimetres / per_y, x=millimetres / per_x, unit="mm")
+
+
+def _pixels_per_unit(tif: tifffile.TiffFile) -> tuple[float | None, float | None]:
+    tags = tif.pages.first.tags
+    values = []
+    for name in ("YResolution", "XResolution"):
+        tag = tags.get(name)
+        value = tag.value if tag is not None else None
+        if isinstance(value, tuple) and len(value) == 2:
+            value = value[0] / value[1] if value[1] else None
+        values.append(_positive(value))
+    return values[0], values[1]
+
+
+def _positive(value: Any) -> float | None:
+    """Return a usable size: its magnitude, since ImageJ writes negative spacing for flipped z."""
+    try:
+        number = abs(float(value))
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) and number > 0 else None

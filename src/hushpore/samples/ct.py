@@ -1,0 +1,43 @@
+"""A real CT slice, from the test data that come with pydicom."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from hushpore.base.errors import InputError, MissingPackageError
+from hushpore.io import read
+
+if TYPE_CHECKING:
+    from hushpore.base.volume import Volume
+
+_NAME = "CT_small.dcm"
+
+
+def ct_slice() -> Volume:
+    """Return a real CT slice of 128 x 128 pixels in HU.
+
+    It is installed with pydicom; nothing is downloaded.
+
+    Returns
+    -------
+    Volume
+        float32 HU, axes yx, in mm.
+
+    Raises
+    ------
+    MissingPackageError
+        If pydicom is not installed.
+    InputError
+        If this installation of pydicom left its test data out.
+    """
+    try:
+        from pydicom.data import get_testdata_file
+    except ImportError as error:
+        raise MissingPackageError(
+            "The CT slice comes with a further package: pip install pydicom"
+        ) from error
+    path = get_testdata_file(_NAME, download=False)
+    if path is None:
+        raise InputError(f"This installation of pydicom does not hold its test file {_NAME}.")
+    return dataclasses.replace(read(str(path)), name="CT slice", source=f"pydicom: {_NAME}")

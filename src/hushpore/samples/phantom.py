@@ -1,0 +1,217 @@
+"""A phantom of a noisy foam CT: overlapping spheres of air in a solid, with the truth known."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hushpore.base.errors import InputError
+from hushpore.base.volume import Volume
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pandas as pd
+
+AIR, WALL = -1000.0, 200.0
+
+_RADII = (5.5, 12.0)  # voxels
+_NEAREST = 0.9  # distance of two centres, as a share of the sum of the radii
+_ATTEMPTS = 3000
+_BLUR = 0.6  # voxels; the point spread of the scanner
+_PHOTONS = 12.0  # mean count of a voxel of solid, before scaling to the noise asked for
+_RING_WIDTH = 1.0  # pixels
+
+
+@dataclass(frozen=True, eq=False)
+class Phantom:
+    """A made scan and the truth behind it.
+
+    Attributes
+    ----------
+    volume : Volume
+        What the scanner gives: int16 HU with noise and rings.
+    clean : Volume
+        The same without noise and rings: float32 HU.
+    void : numpy.ndarray
+        bool, True where the centre of a voxel lies in a pore.
+    labels : numpy.ndarray
+        int32, the pore that a voxel of the void belongs to, 1 to `n_pores`; 0 in the solid.
+    spheres : pandas.DataFrame
+        One row a pore: ``label``, centre ``z``, ``y``, ``x`` and ``radius``, all in voxels.
+    """
+
+    volume: Volume
+    clean: Volume
+    void: npt.NDArray[np.bool_]
+    labels: npt.NDArray[np.int32]
+    spheres: pd.DataFrame
+
+    @property
+    def n_pores(self) -> int:
+        """How many pores there are."""
+        return len(self.spheres)
+
+    @property
+    def porosity(self) -> float:
+        """Share of the void, 0 to 1."""
+        return float(self.void.mean())
+
+
+def foam_phantom(
+    shape: tuple[int, int, int] = (48, 160, 160),
+    seed: int = 0,
+    *,
+    voxel: float = 0.05,
+    noise: float = 0.4,
+    rings: float = 0.02,
+) -> Phantom:
+    """Make a phantom of a foam as a micro-CT scanner sees it.
+
+    Spheres of random radii are placed at random, large ones first, and may overlap a little, so
+    that pores are joined by necks as in a foam; none holds another. A voxel at the surface is
+    partly air, the image is blurred slightly, photons are counted (noise grows where more arrive,
+    and differs from voxel to voxel independently), and faint rings lie around the middle axis.
+
+    Parameters
+    ----------
+    shape : tuple of int, optional
+        Voxels along z, y and x; at least 16 each.
+    seed : int, optional
+        The same seed gives the same phantom; the global random state is not touched.
+    voxel : float, optional
+        Edge of a voxel in mm.
+    noise : float, optional
+        Standard deviation of the noise in the solid, as a share of the contrast of 1200 HU.
+    rings : float, optional
+        Standard deviation of the rings, as a share of the contrast.
+
+    Returns
+    -------
+    Phantom
+        The scan and its truth. In two voxels that spheres share, the nearer one by power distance
+        (smallest d² - r²) has the voxel.
+
+    Raises
+    ------
+    InputError
+        If the shape is too small or a number is negative.
+    """
+    if len(shape) != 3 or min(shape) < 16:
+        raise InputError(f"A phantom needs three axes of at least 16 voxels; got {shape}.")
+    if noise < 0 or rings < 0 or voxel <= 0:
+        raise InputError("noise and rings must not be negative, and voxel must be above zero.")
+    rng = np.random.default_rng(seed)
+    centres, radii = _spheres(rng, shape)
+    distance, labels = _rasterise(centres, radii, shape)
+    clean = _image(distance)
+    noisy = _noisy(rng, clean, noise, rings)
+    known: dict[str, Any] = {"spacing": (voxel,) * 3, "unit": "mm", "axes": "zyx"}
+    window = {"contrast_limits": [AIR, WALL + 300.0], "value_unit": "HU"}
+    return Phantom(
+        volume=Volume(noisy, name="foam phantom", metadata=window, **known),
+        clean=Volume(clean, name="foam phantom (clean)", metadata=window, **known),
+        void=labels > 0,
+        labels=labels,
+        spheres=_table(centres, radii),
+    )
+
+
+def _spheres(
+    rng: np.random.Generator, shape: tuple[int, int, int]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Place spheres at random, large ones first, wherever they fit."""
+    low, high = _RADII
+    high = min(high, min(shape) / 3)
+    low = min(low, high / 2)
+    # many small ones and few large ones, as in a foam
+    candidates = np.sort(low + (high - low) * rng.beta(1.2, 2.0, _ATTEMPTS))[::-1]
+    places = rng.uniform(3.0, np.asarray(shape) - 4.0, (_ATTEMPTS, 3))
+    centres, radii = np.empty((0, 3)), np.empty(0)
+    for place, radius in zip(places, candidates, strict=True):
+        apart = np.linalg.norm(centres - place, axis=1)
+        if (apart >= _NEAREST * (radii + radius)).all():
+            centres, radii = np.vstack([centres, place]), np.append(radii, radius)
+    return centres, radii
+
+
+def _rasterise(
+    centres: npt.NDArray[np.float64], radii: npt.NDArray[np.float64], shape: tuple[int, int, int]
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int32]]:
+    """Return the signed distance to the surface (negative in a pore), and the labels."""
+    distance = np.full(shape, 4.0, np.float32)
+    power = np.zeros(shape, np.float32)
+    labels = np.zeros(shape, np.int32)
+    for label, (centre, radius) in enumerate(zip(centres, radii, strict=True), start=1):
+        box = tuple(_reach(c, radius + 2.0, n) for c, n in zip(centre, shape, strict=True))
+        squared = sum(axis**2 for axis in _offsets(box, centre))
+        inside = squared - radius**2
+        nearer = inside < power[box]
+        power[box][nearer] = inside[nearer]
+        labels[box][nearer] = label
+        np.minimum(distance[box], np.sqrt(squared) - radius, out=distance[box])
+    return distance, labels
+
+
+def _reach(centre: float, reach: float, length: int) -> slice:
+    return slice(max(0, math.floor(centre - reach)), min(length, math.ceil(centre + reach) + 1))
+
+
+def _offsets(
+    box: tuple[slice, ...], centre: npt.NDArray[np.float64]
+) -> Iterator[npt.NDArray[np.float32]]:
+    for axis, (span, middle) in enumerate(zip(box, centre, strict=True)):
+        line = np.arange(span.start, span.stop, dtype=np.float32) - np.float32(middle)
+        yield line.reshape([-1 if i == axis else 1 for i in range(3)])
+
+
+def _image(distance: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Return HU: partial volume from the distance to the surface, then the scanner's blur."""
+    from scipy import ndimage
+
+    solid = np.clip(distance + 0.5, 0.0, 1.0)
+    blurred = ndimage.gaussian_filter(solid, _BLUR, mode="nearest")
+    image: npt.NDArray[np.float32] = (AIR + (WALL - AIR) * blurred).astype(np.float32)
+    return image
+
+
+def _noisy(
+    rng: np.random.Generator, clean: npt.NDArray[np.float32], noise: float, rings: float
+) -> npt.NDArray[np.int16]:
+    contrast = WALL - AIR
+    solid = (clean - AIR) / contrast
+    # in air the noise has 0.7 of the standard deviation that it has in the solid
+    expected = _PHOTONS * (0.5 + 0.5 * solid)
+    counted = rng.poisson(expected).astype(np.float32) - expected
+    # read-out noise fills the steps between whole photons
+    counted += rng.standard_normal(clean.shape, dtype=np.float32)
+    scale = noise * contrast / math.sqrt(_PHOTONS + 1.0)
+    values = clean + scale * counted + rings * contrast * _rings(rng, clean.shape)
+    rounded: npt.NDArray[np.int16] = np.rint(np.clip(values, -32768, 32767)).astype(np.int16)
+    return rounded
+
+
+def _rings(rng: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+    """Return circles around the middle of y, x with a strength of standard deviation one.
+
+    Each is the trace of one detector element, so it changes from slice to slice.
+    """
+    y, x = np.indices(shape[1:], dtype=np.float32)
+    radius = np.hypot(y - (shape[1] - 1) / 2, x - (shape[2] - 1) / 2) / _RING_WIDTH
+    index = np.rint(radius).astype(np.intp)
+    traces = rng.standard_normal((shape[0], int(index.max()) + 1), dtype=np.float32)
+    rings: npt.NDArray[np.float32] = traces[:, index]
+    return rings
+
+
+def _table(centres: npt.NDArray[np.float64], radii: npt.NDArray[np.float64]) -> pd.DataFrame:
+    import pandas as pd
+
+    z, y, x = centres.T
+    return pd.DataFrame(
+        {"label": np.arange(1, len(radii) + 1), "z": z, "y": y, "x": x, "radius": radii}
+    )
