@@ -78,8 +78,8 @@ def make_histogram(values: npt.NDArray[Any], workers: Workers) -> Histogram:
         counts = np.zeros(bins, np.int64)
         for plane in values[first:last]:
             if exact:
-                # wraps around where the type is too narrow for the difference, and is right for it
-                level = np.subtract(plane, low, dtype=plane.dtype).astype(np.uint16)
+                # may wrap around in a signed type; its unsigned twin then holds the difference
+                level = (plane - low).view(f"u{plane.itemsize}").astype(np.uint16)
             else:
                 position = (plane.astype(np.float64) - float(low)) * scale
                 level = np.minimum(position, bins - 1).astype(np.uint16)

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import ndimage
+
+from hushpore.pores.basins import apply_labels, find_basins
+from hushpore.pores.parallel import Workers
+
+shapes = hnp.array_shapes(min_dims=3, max_dims=3, max_side=8)
+heights = hnp.arrays(np.float32, shapes, elements=st.integers(0, 4).map(float))
+
+
+def plain_basins(height: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The definition, one voxel after the other."""
+    box = ndimage.convolve(height, np.ones((3, 3, 3)), mode="constant")
+    summit = np.full(height.shape, -1)
+    flat = np.arange(height.size).reshape(height.shape)
+    for place in np.argwhere(height > 0):
+        at = tuple(place)
+        while True:
+            near = [
+                (height[n], box[n], -flat[n], n)
+                for n in np.ndindex(height.shape)
+                if max(abs(a - b) for a, b in zip(n, at, strict=True)) <= 1
+            ]
+            best = max(near)[3]
+            if best == at:
+                break
+            at = best
+        summit[tuple(place)] = flat[at]
+    summits = np.unique(summit[summit >= 0])
+    labels = np.searchsorted(summits, summit) + 1
+    return np.where(summit < 0, 0, labels), summits
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    hnp.arrays(
+        np.float32,
+        hnp.array_shapes(min_dims=3, max_dims=3, max_side=5),
+        elements=st.integers(0, 3).map(float),
+    )
+)
+def test_every_voxel_climbs_to_its_highest_neighbour(workers: Workers, height: np.ndarray) -> None:
+    basins, summits = find_basins(height, workers)
+    expected, expected_summits = plain_basins(height)
+    np.testing.assert_array_equal(summits, expected_summits)
+    np.testing.assert_array_equal(basins, expected)
+
+
+@settings(max_examples=100, deadline=None)
+@given(heights)
+def test_summits_are_the_highest_of_their_basins(workers: Workers, height: np.ndarray) -> None:
+    basins, summits = find_basins(height, workers)
+    assert basins.dtype == np.int32
+    np.testing.assert_array_equal(basins > 0, height > 0)
+    if summits.size:
+        highest = ndimage.maximum(height, basins, np.arange(1, summits.size + 1))
+        np.testing.assert_array_equal(height.ravel()[summits], highest)
+        np.testing.assert_array_equal(basins.ravel()[summits], np.arange(1, summits.size + 1))
+
+
+@settings(max_examples=60, deadline=None)
+@given(heights)
+def test_every_basin_is_one_piece(workers: Workers, height: np.ndarray) -> None:
+    basins, summits = find_basins(height, workers)
+    for basin in range(1, summits.size + 1):
+        assert ndimage.label(basins == basin, np.ones((3, 3, 3)))[1] == 1
+
+
+@pytest.mark.parametrize("threads", [1, 3, 8])
+def test_basins_do_not_depend_on_threads_or_on_blocks_of_rows(threads: int) -> None:
+    rng = np.random.default_rng(5)
+    height = ndimage.distance_transform_edt(rng.random((40, 150, 50)) > 0.02).astype(np.float32)
+    with Workers(1) as one:
+        expected, _ = find_basins(height**2, one)
+    with Workers(threads) as several:
+        found, _ = find_basins(height**2, several)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_map_without_a_finite_height_is_one_basin(workers: Workers) -> None:
+    basins, summits = find_basins(np.full((5, 6, 7), np.inf, np.float32), workers)
+    assert (basins == 1).all()
+    assert summits.tolist() == [0]
+
+
+def test_labels_are_looked_up(workers: Workers) -> None:
+    basins = np.random.default_rng(0).integers(0, 5, (4, 5, 6)).astype(np.int32)
+    table = np.array([0, 3, 0, 1, 2])
+    labels = apply_labels(basins, table, workers)
+    assert labels.dtype == np.int32
+    np.testing.assert_array_equal(labels, table[basins])

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import ndimage
+
+from hushpore.pores.distance import squared_distance
+
+if TYPE_CHECKING:
+    from hushpore.pores.parallel import Workers
+
+NOWHERE = (False, False, False)
+CUBIC = (1.0, 1.0, 1.0)
+voids = hnp.arrays(
+    np.bool_,
+    hnp.array_shapes(min_dims=3, max_dims=3, max_side=9),
+    elements=st.sampled_from([True, True, True, False]),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(voids)
+def test_cubic_voxels_give_the_exact_whole_numbers(workers: Workers, void: np.ndarray) -> None:
+    found = squared_distance(void, CUBIC, NOWHERE, workers)
+    if void.all():
+        assert np.isinf(found).all()
+    else:
+        expected = ndimage.distance_transform_edt(void) ** 2
+        np.testing.assert_array_equal(found, np.rint(expected))
+
+
+@settings(max_examples=200, deadline=None)
+@given(voids, st.tuples(*[st.floats(0.1, 10)] * 3))
+def test_any_spacing_agrees_with_scipy(
+    workers: Workers, void: np.ndarray, spacing: tuple[float, float, float]
+) -> None:
+    found = squared_distance(void, spacing, NOWHERE, workers)
+    if not void.all():
+        expected = ndimage.distance_transform_edt(void, sampling=spacing)
+        np.testing.assert_allclose(np.sqrt(found) * min(spacing), expected, rtol=2e-6)
+
+
+@settings(max_examples=100, deadline=None)
+@given(voids, st.tuples(st.booleans(), st.booleans(), st.booleans()))
+def test_solid_outside_is_a_layer_of_solid_around(
+    workers: Workers, void: np.ndarray, outside: tuple[bool, bool, bool]
+) -> None:
+    found = squared_distance(void, CUBIC, outside, workers)
+    padded = np.pad(void, [(int(side),) * 2 for side in outside])
+    inner = tuple(slice(1, -1) if side else slice(None) for side in outside)
+    if padded.all():
+        assert np.isinf(found).all()
+    else:
+        expected = ndimage.distance_transform_edt(padded)[inner] ** 2
+        np.testing.assert_array_equal(found, np.rint(expected))
+
+
+def test_a_large_sparse_volume_agrees_with_scipy(workers: Workers) -> None:
+    void = np.random.default_rng(0).random((60, 70, 80)) > 2e-4
+    found = squared_distance(void, (2.0, 0.7, 0.5), NOWHERE, workers)
+    expected = ndimage.distance_transform_edt(void, sampling=(2.0, 0.7, 0.5))
+    np.testing.assert_allclose(np.sqrt(found) * 0.5, expected, rtol=1e-6)
+
+
+def test_a_real_rock_has_its_known_distances(berea: np.ndarray, workers: Workers) -> None:
+    found = squared_distance(berea, CUBIC, NOWHERE, workers)
+    assert found.max() == 200
+    assert found.sum(dtype=np.float64) == 10403143
+    np.testing.assert_array_equal(found, np.rint(found))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_a_single_solid_voxel_reaches_along_a_long_axis(axis: int, workers: Workers) -> None:
+    shape = [1, 1, 1]
+    shape[axis] = 5000
+    void = np.ones(shape, bool)
+    void[0, 0, 0] = False
+    found = squared_distance(void, CUBIC, NOWHERE, workers)
+    # exact up to 2**24, the first distances beyond are rounded to float32
+    np.testing.assert_array_equal(found.ravel()[:4097], np.arange(4097) ** 2)
+    np.testing.assert_array_equal(found.ravel(), (np.arange(5000.0) ** 2).astype(np.float32))

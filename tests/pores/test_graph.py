@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from hushpore.pores.graph import DIRECTIONS, SUMS, build_graph
+from hushpore.pores.parallel import Workers
+
+maps = hnp.arrays(
+    np.int32, hnp.array_shapes(min_dims=3, max_dims=3, max_side=6), elements=st.integers(0, 4)
+)
+
+
+def consecutive(labels: np.ndarray) -> np.ndarray:
+    present = np.unique(labels[labels > 0])
+    return np.where(labels > 0, np.searchsorted(present, labels) + 1, 0).astype(np.int32)
+
+
+def graph_of(labels: np.ndarray, height: np.ndarray, workers: Workers):
+    count = int(labels.max())
+    summits = np.array([np.flatnonzero(labels == i)[0] for i in range(1, count + 1)], np.int64)
+    return build_graph(labels, summits, height, workers)
+
+
+def plain_edges(labels: np.ndarray, height: np.ndarray) -> dict:
+    edges: dict = {}
+    shape = np.array(labels.shape)
+    for place in np.argwhere(labels > 0):
+        for k, step in enumerate(DIRECTIONS):
+            other = place + step
+            if (other < 0).any() or (other >= shape).any():
+                continue
+            pair = [tuple(place), tuple(other)]
+            a, b = (int(labels[at]) for at in pair)
+            if b in (0, a):
+                continue
+            contacts, ways = edges.setdefault((min(a, b), max(a, b)), (np.zeros(13, int), []))
+            contacts[k] += 1
+            flat = [int(np.ravel_multi_index(at, labels.shape)) for at in pair]
+            low = min(float(height[at]) for at in pair)
+            at_low = flat[0] if height[pair[0]] == low else flat[1]
+            ways.append((-low, at_low))
+    return edges
+
+
+@settings(max_examples=80, deadline=None)
+@given(maps, st.integers(0, 2**32 - 1))
+def test_edges_are_those_of_a_plain_search(workers: Workers, labels: np.ndarray, seed: int) -> None:
+    labels = consecutive(labels)
+    height = np.random.default_rng(seed).integers(1, 5, labels.shape).astype(np.float32)
+    graph = graph_of(labels, height, workers)
+    expected = plain_edges(labels, height)
+    assert list(zip(graph.a.tolist(), graph.b.tolist(), strict=True)) == sorted(expected)
+    for i, (_, (contacts, ways)) in enumerate(sorted(expected.items())):
+        np.testing.assert_array_equal(graph.contacts[i], contacts)
+        low, at = min(ways)
+        assert graph.saddle[i] == -low
+        assert graph.saddle_at[i] == at
+
+
+@settings(max_examples=80, deadline=None)
+@given(maps)
+def test_sums_bounds_and_ends_are_those_of_each_basin(workers: Workers, labels: np.ndarray) -> None:
+    labels = consecutive(labels)
+    graph = graph_of(labels, np.ones(labels.shape, np.float32), workers)
+    padded = np.pad(labels, 1)
+    for basin in range(1, graph.count + 1):
+        place = np.argwhere(labels == basin)
+        columns = {"n": np.ones(len(place))} | {c: place[:, i] for i, c in enumerate("zyx")}
+        for i, name in enumerate(SUMS):
+            product = columns[name[0]] * (columns[name[1]] if len(name) == 2 else 1)
+            assert graph.sums[basin, i] == product.sum()
+        np.testing.assert_array_equal(graph.bounds[basin, :3], place.min(axis=0))
+        np.testing.assert_array_equal(graph.bounds[basin, 3:], place.max(axis=0) + 1)
+        for k, step in enumerate(DIRECTIONS):
+            ends = padded[tuple((place + 1 + step).T)] != basin
+            assert graph.ends[basin, k] == ends.sum()
+
+
+def test_a_crowd_of_basins_outgrows_the_first_table() -> None:
+    labels = np.arange(1, 30 * 16 * 16 + 1, dtype=np.int32).reshape(30, 16, 16)
+    with Workers(1) as one:
+        graph = graph_of(labels, np.ones(labels.shape, np.float32), one)
+    with Workers(3) as three:
+        same = graph_of(labels, np.ones(labels.shape, np.float32), three)
+    # every voxel a basin of its own: each direction has one edge for each pair within the volume
+    size = np.array(labels.shape)
+    assert graph.a.size == sum(np.prod(size - np.abs(step)) for step in DIRECTIONS)
+    assert (graph.contacts.sum(axis=1) == 1).all()
+    np.testing.assert_array_equal(graph.contacts, same.contacts)
+    np.testing.assert_array_equal(graph.saddle_at, same.saddle_at)
+
+
+def test_the_directions_are_half_of_the_26_neighbours() -> None:
+    both = {tuple(step) for step in DIRECTIONS} | {tuple(-step) for step in DIRECTIONS}
+    assert len(both) == 26
+    assert (0, 0, 0) not in both
+    z, y, x = DIRECTIONS.T
+    assert ((z * 9 + y * 3 + x) > 0).all(), "later in memory"
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 1, 4)])
+def test_a_volume_without_void_has_an_empty_graph(shape: tuple[int, ...]) -> None:
+    with Workers(2) as workers:
+        graph = graph_of(np.zeros(shape, np.int32), np.zeros(shape, np.float32), workers)
+    assert graph.count == 0
+    assert graph.a.size == 0

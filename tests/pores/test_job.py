@@ -1,0 +1,350 @@
+from __future__ import annotations
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis.extra import numpy as hnp
+from scipy import ndimage
+
+import hushpore
+from hushpore import InputError, Volume
+from hushpore.base.errors import MemoryLimitError
+from hushpore.base.events import Note, Preview, Progress, Timing
+from hushpore.device.backend import Backend
+from hushpore.pores import parallel
+from hushpore.pores.job import Pores, segment_pores
+from hushpore.pores.settings import PoreSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def drive(volume: Volume, backend: Backend | None = None, **values: Any) -> tuple[list, Pores]:
+    job = segment_pores(volume, PoreSettings(**values), backend or Backend())
+    events = []
+    while True:
+        try:
+            events.append(next(job))
+        except StopIteration as end:
+            return events, end.value
+
+
+@pytest.fixture(scope="module")
+def foam() -> np.ndarray:
+    """A smooth random void, about half of the volume."""
+    noise = np.random.default_rng(7).normal(size=(40, 44, 48))
+    return ndimage.gaussian_filter(noise, 3) > 0
+
+
+@pytest.fixture(scope="module")
+def scan(foam: np.ndarray) -> np.ndarray:
+    rng = np.random.default_rng(8)
+    return (np.where(foam, 60, 180) + rng.normal(0, 15, foam.shape)).clip(0, 255).astype(np.uint8)
+
+
+# what comes out
+
+
+def test_labels_and_table_say_the_same(scan: np.ndarray) -> None:
+    result = hushpore.segment_pores(Volume(scan, spacing=0.5, unit="um", name="foam"))
+    assert result.labels.dtype == np.int32
+    assert result.labels.shape == scan.shape
+    assert result.labels.flags.c_contiguous
+    voxels = np.bincount(result.labels.ravel())[1:]
+    np.testing.assert_array_equal(result.pores["num_voxels"], voxels)
+    np.testing.assert_array_equal(result.pores["label"], np.arange(1, voxels.size + 1))
+    assert result.porosity == (result.labels > 0).mean()
+    assert result.porosity == (scan <= result.threshold).mean()
+
+
+def test_the_labels_keep_the_place_of_the_input(scan: np.ndarray) -> None:
+    volume = Volume(scan, spacing=(2, 1, 1), unit="mm", origin=(5, 6, 7), name="foam")
+    labels = hushpore.segment_pores(volume).labels_volume
+    assert (labels.spacing, labels.unit, labels.origin) == ((2, 1, 1), "mm", (5, 6, 7))
+    assert labels.dtype == np.int32
+
+
+def test_the_record_is_json_and_tells_settings_and_figures(scan: np.ndarray) -> None:
+    result = hushpore.segment_pores(scan, h=0.7)
+    record = json.loads(json.dumps(result.provenance, allow_nan=False))
+    assert record["job"] == "pores"
+    assert record["settings"]["h"] == 0.7
+    assert record["result"]["porosity"] == result.porosity
+    assert record["result"]["count"] == len(result.pores)
+    assert record["result"]["threshold"] == result.threshold
+    assert set(result.timings) >= {"threshold", "void", "distance", "basins", "measuring"}
+
+
+def test_the_summary_is_one_sentence_with_units(balls: Callable[..., np.ndarray]) -> None:
+    void = balls((30, 30, 60), [(15, 15, 15), (15, 15, 45)], 8)
+    result = hushpore.segment_pores(Volume(void, spacing=2.0, unit="um"))
+    assert result.summary == (
+        "Porosity 7.8 % (open 0.0, closed 7.8), 2 pores, median diameter 31.8 um"
+    )
+
+
+def test_open_and_closed_add_up_to_all(scan: np.ndarray) -> None:
+    shares = {mode: hushpore.segment_pores(scan, mode=mode) for mode in ("all", "open", "closed")}
+    result = shares["all"].provenance["result"]
+    assert shares["open"].porosity == pytest.approx(result["open_porosity"])
+    assert shares["closed"].porosity == pytest.approx(result["closed_porosity"])
+    assert result["open_porosity"] + result["closed_porosity"] == pytest.approx(
+        shares["all"].porosity
+    )
+    assert not (shares["open"].labels.astype(bool) & shares["closed"].labels.astype(bool)).any()
+
+
+def test_bright_pores_of_the_negative_are_the_dark_pores(scan: np.ndarray) -> None:
+    dark = hushpore.segment_pores(scan, threshold=119)
+    bright = hushpore.segment_pores(255 - scan, threshold=135.5, pores_are="bright")
+    np.testing.assert_array_equal(bright.labels, dark.labels)
+
+
+def test_small_pores_are_left_out_of_labels_table_and_porosity(scan: np.ndarray) -> None:
+    everything = hushpore.segment_pores(scan)
+    large = hushpore.segment_pores(scan, minimum_voxels=50)
+    sizes = everything.pores["num_voxels"]
+    assert sizes.min() < 50
+    assert sorted(large.pores["num_voxels"]) == sorted(sizes[sizes >= 50])
+    assert large.porosity == (large.labels > 0).mean() < everything.porosity
+
+
+def test_solid_around_the_volume_bounds_pores_at_its_faces(foam: np.ndarray) -> None:
+    without = hushpore.segment_pores(foam).pores
+    bounded = hushpore.segment_pores(foam, border_is_solid=True).pores
+    assert bounded["inscribed_diameter"].max() <= without["inscribed_diameter"].max()
+    whole = hushpore.segment_pores(np.ones((9, 9, 9), bool), border_is_solid=True)
+    assert whole.pores["inscribed_diameter"].tolist() == [10.0]
+
+
+# merging again
+
+
+@pytest.mark.parametrize("h", [0.0, 0.3, 1.0, 5.0])
+def test_merging_again_is_the_same_as_running_again(scan: np.ndarray, h: float) -> None:
+    first = hushpore.segment_pores(scan, minimum_voxels=5)
+    again = hushpore.segment_pores(scan, minimum_voxels=5, h=h)
+    merged = first.remerge(h)
+    np.testing.assert_array_equal(merged.labels, again.labels)
+    assert merged.pores.equals(again.pores)
+    assert merged.provenance["result"] == again.provenance["result"]
+    assert merged.provenance["settings"] == again.provenance["settings"]
+    assert merged.remerge(0.5).pores.equals(first.pores)
+
+
+def test_merging_again_refuses_a_height_below_zero(scan: np.ndarray) -> None:
+    with pytest.raises(InputError, match="h must be"):
+        hushpore.segment_pores(scan).remerge(-1)
+
+
+# every kind of input
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64,
+              np.float16, np.float32, np.float64]
+)  # fmt: skip
+def test_every_type_gives_the_same_labels(scan: np.ndarray, dtype: type) -> None:
+    values = scan // 2
+    expected = hushpore.segment_pores(values, threshold=60).labels
+    found = hushpore.segment_pores(values.astype(dtype), threshold=60).labels
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_the_layout_in_memory_makes_no_difference(scan: np.ndarray) -> None:
+    import dask.array
+
+    expected = hushpore.segment_pores(scan).labels
+    strided = np.repeat(scan, 2, axis=2)[:, :, ::2]
+    read_only = scan.copy()
+    read_only.flags.writeable = False
+    for same in (
+        np.asfortranarray(scan),
+        strided,
+        scan.astype(">u2"),
+        read_only,
+        dask.array.from_array(scan, chunks=(7, 20, 48)),
+        scan[::-1][::-1],
+    ):
+        np.testing.assert_array_equal(hushpore.segment_pores(same).labels, expected)
+
+
+def test_the_input_is_not_changed(scan: np.ndarray, foam: np.ndarray) -> None:
+    for values in (scan, foam):
+        before = values.copy()
+        hushpore.segment_pores(values, mode="closed")
+        np.testing.assert_array_equal(values, before)
+
+
+def test_an_image_is_segmented_like_one_slice(scan: np.ndarray) -> None:
+    image = hushpore.segment_pores(scan[10], threshold=120)
+    assert image.labels.shape == scan[10].shape
+    stack = hushpore.segment_pores(scan[10:11], threshold=120)
+    np.testing.assert_array_equal(image.labels, stack.labels[0])
+    # in a stack of one slice all void is at a face; in an image only what reaches its edges is
+    assert stack.provenance["result"]["closed_porosity"] == 0
+    closed = hushpore.segment_pores(scan[10], threshold=120, mode="closed").labels > 0
+    void = scan[10] <= 120
+    np.testing.assert_array_equal(closed, ndimage.binary_fill_holes(~void) & void)
+
+
+def test_a_volume_of_solid_has_no_pores() -> None:
+    result = hushpore.segment_pores(np.zeros((4, 5, 6), bool))
+    assert result.porosity == 0
+    assert len(result.pores) == 0
+    assert not result.labels.any()
+    assert result.summary == "Porosity 0.0 % (open 0.0, closed 0.0), 0 pores"
+    json.dumps(result.provenance, allow_nan=False)
+
+
+@pytest.mark.parametrize("shape", [(4, 5, 6), (7, 8)])
+def test_a_volume_of_void_is_one_pore_without_bounds(shape: tuple[int, ...]) -> None:
+    result = hushpore.segment_pores(np.ones(shape, bool))
+    assert result.porosity == 1
+    assert (result.labels == 1).all()
+    assert np.isinf(result.pores["inscribed_diameter"]).tolist() == [True]
+    assert result.pores["touches_border"].tolist() == [True]
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 1), (5, 1, 1), (1, 5, 1), (1, 1, 5), (1, 4, 5)])
+def test_thin_volumes_work(shape: tuple[int, ...]) -> None:
+    void = np.ones(shape, bool)
+    void.flat[-1] = False
+    result = hushpore.segment_pores(void)
+    np.testing.assert_array_equal(result.labels > 0, void)
+
+
+@settings(max_examples=100, deadline=None)
+@given(hnp.arrays(np.bool_, hnp.array_shapes(min_dims=2, max_dims=3, max_side=7)))
+def test_any_void_is_labelled_whole_and_each_pore_is_one_piece(void: np.ndarray) -> None:
+    result = hushpore.segment_pores(void)
+    np.testing.assert_array_equal(result.labels > 0, void)
+    touching = np.ones((3,) * void.ndim)
+    for label in result.pores["label"]:
+        assert ndimage.label(result.labels == label, touching)[1] == 1
+    # with everything merged that touches, pores are the 26-connected (in 2D 8-connected) components
+    merged = result.remerge(1e6)
+    assert len(merged.pores) == ndimage.label(void, touching)[1]
+
+
+# the same on any number of threads, in any thread
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_the_result_does_not_depend_on_threads(
+    threads: int, scan: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = hushpore.segment_pores(scan)
+    monkeypatch.setattr(parallel, "cpu_threads", lambda: threads)
+    found = hushpore.segment_pores(scan)
+    np.testing.assert_array_equal(found.labels, expected.labels)
+    assert found.pores.equals(expected.pores)
+
+
+def test_two_jobs_at_once_are_both_right(scan: np.ndarray) -> None:
+    expected = hushpore.segment_pores(scan).labels
+    with ThreadPoolExecutor(2) as pool:
+        for labels in pool.map(lambda _: hushpore.segment_pores(scan).labels, range(6)):
+            np.testing.assert_array_equal(labels, expected)
+
+
+# what it says, and how it is cancelled
+
+
+def test_progress_rises_to_one_and_every_stage_is_timed(scan: np.ndarray) -> None:
+    events, result = drive(Volume(scan))
+    fractions = [event.fraction for event in events if isinstance(event, Progress)]
+    assert fractions == sorted(fractions)
+    assert fractions[-1] == 1
+    (timing,) = [event for event in events if isinstance(event, Timing)]
+    assert list(timing.stages) == list(result.timings)
+    assert not [event for event in events if isinstance(event, Note)]
+
+
+@pytest.mark.parametrize("index", [(), (20,)])
+def test_the_preview_is_the_middle_slice_of_the_labels(
+    scan: np.ndarray, index: tuple[int, ...]
+) -> None:
+    events, result = drive(Volume(scan if index else scan[20]))
+    (preview,) = [event for event in events if isinstance(event, Preview)]
+    assert preview.name == "labels"
+    assert preview.index == index
+    assert preview.image.dtype == np.int32
+    np.testing.assert_array_equal(preview.image, result.labels[index])
+    assert not np.shares_memory(preview.image, result.labels)
+
+
+def test_closing_at_any_event_leaves_no_thread_behind(scan: np.ndarray) -> None:
+    before = set(threading.enumerate())
+    events, _ = drive(Volume(scan))
+    for count in range(1, len(events) + 1):
+        job = segment_pores(Volume(scan), PoreSettings(), Backend())
+        for _ in range(count):
+            next(job)
+        job.close()
+    assert set(threading.enumerate()) <= before
+
+
+def test_a_gpu_is_not_used_and_that_is_said(scan: np.ndarray) -> None:
+    events, result = drive(Volume(scan), Backend("cuda:0", "Some GPU"))
+    (note,) = [event for event in events if isinstance(event, Note)]
+    assert "CPU" in note.message
+    assert not note.warning
+    assert result.provenance["device"].startswith("CPU")
+    assert note.message in result.notes
+
+
+def test_a_threshold_that_separates_nothing_is_warned_of(scan: np.ndarray) -> None:
+    events, result = drive(Volume(scan), threshold=1000)
+    (note,) = [event for event in events if isinstance(event, Note)]
+    assert note.warning
+    assert "above all grey values" in note.message
+    assert result.provenance["notes"] == [note.message]
+
+
+# what is refused
+
+
+@pytest.mark.parametrize("axes", ["tzyx", "cyx"])
+def test_leading_axes_are_refused_with_the_way_out(axes: str) -> None:
+    volume = Volume(np.zeros((2,) * len(axes)), axes=axes)
+    with pytest.raises(InputError, match=rf"volume\.at\({axes[0]}=0\)"):
+        drive(volume)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_values_that_are_not_finite_are_refused(scan: np.ndarray, bad: float) -> None:
+    values = scan.astype(np.float32)
+    values[3, 4, 5] = bad
+    with pytest.raises(InputError, match="1 NaN or infinite"):
+        hushpore.segment_pores(values)
+
+
+def test_a_constant_image_is_refused() -> None:
+    with pytest.raises(InputError, match="constant"):
+        hushpore.segment_pores(np.full((4, 5, 6), 7))
+
+
+def test_an_empty_image_is_refused() -> None:
+    with pytest.raises(InputError, match="empty"):
+        hushpore.segment_pores(np.zeros((0, 5, 6)))
+
+
+def test_too_many_voxels_are_refused_before_they_are_read() -> None:
+    # one byte, seen as 2**31 voxels
+    huge = np.broadcast_to(np.zeros((), np.uint8), (2**11, 2**10, 2**10))
+    with pytest.raises(InputError, match="Crop it, or bin it"):
+        drive(Volume(huge))
+
+
+def test_what_does_not_fit_into_memory_is_refused_with_both_figures(
+    scan: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Backend, "free_memory", lambda self: 1000)
+    with pytest.raises(MemoryLimitError, match=r"needs about .* GB .* are free"):
+        drive(Volume(scan))

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hushpore.pores.graph import BasinGraph
+from hushpore.pores.merging import merge_by_height
+
+
+def make_graph(radii: list[float], edges: list[tuple[int, int, float]]) -> BasinGraph:
+    """Basins of given radii, and edges (a, b, radius of the neck)."""
+    count = len(radii)
+    edges = sorted((min(a, b), max(a, b), neck) for a, b, neck in edges)
+    a, b, neck = (np.array([edge[i] for edge in edges]) for i in range(3))
+    return BasinGraph(
+        summit=np.arange(-1, count),
+        peak=np.array([0, *radii], np.float32) ** 2,
+        sums=np.ones((count + 1, 10), np.int64),
+        ends=np.ones((count + 1, 13), np.int64),
+        bounds=np.zeros((count + 1, 6), np.int32),
+        a=a.astype(np.int32),
+        b=b.astype(np.int32),
+        saddle=neck.astype(np.float32) ** 2,
+        saddle_at=np.zeros(len(edges), np.int64),
+        contacts=np.ones((len(edges), 13), np.int32),
+    )
+
+
+def test_the_lower_summit_joins_the_higher_one() -> None:
+    graph = make_graph([5, 8], [(1, 2, 4)])
+    assert merge_by_height(graph, 1.0).tolist() == [0, 2, 2]
+    assert merge_by_height(graph, 0.99).tolist() == [0, 1, 2]
+
+
+def test_equal_summits_join_the_first() -> None:
+    assert merge_by_height(make_graph([5, 5], [(1, 2, 5)]), 0).tolist() == [0, 1, 1]
+
+
+def test_a_merged_pore_is_as_high_as_its_higher_summit() -> None:
+    # 2 joins 1 first; what is left of 3 above the neck to them is 3, then, not 0.5
+    graph = make_graph([9, 6, 7], [(1, 2, 5.5), (2, 3, 4)])
+    assert merge_by_height(graph, 0.5).tolist() == [0, 1, 1, 3]
+    assert merge_by_height(graph, 3.0).tolist() == [0, 1, 1, 1]
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> BasinGraph:
+    radii = draw(st.lists(st.integers(4, 12).map(float), min_size=1, max_size=12))
+    pairs = st.tuples(st.integers(1, len(radii)), st.integers(1, len(radii)))
+    chosen = (
+        draw(st.sets(pairs.filter(lambda pair: pair[0] < pair[1]), max_size=30))
+        if (len(radii) > 1)
+        else set()
+    )
+    edges = [(a, b, min(radii[a - 1], radii[b - 1]) - draw(st.integers(0, 3))) for a, b in chosen]
+    return (
+        make_graph(radii, edges)
+        if edges
+        else make_graph([*radii, 5, 5], [(len(radii) + 1, len(radii) + 2, 4)])
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(graphs(), st.floats(0, 4), st.floats(0, 4))
+def test_a_greater_height_merges_more_and_undoes_nothing(
+    graph: BasinGraph, h: float, more: float
+) -> None:
+    few, many = merge_by_height(graph, h), merge_by_height(graph, h + more)
+    assert np.unique(many).size <= np.unique(few).size
+    # basins of one pore stay together
+    assert all(np.unique(many[few == pore]).size == 1 for pore in np.unique(few))
+
+
+@settings(max_examples=150, deadline=None)
+@given(graphs(), st.floats(0, 4))
+def test_the_highest_summit_stands_for_its_pore(graph: BasinGraph, h: float) -> None:
+    chief = merge_by_height(graph, h)
+    assert chief[0] == 0
+    for pore in np.unique(chief[1:]):
+        assert chief[pore] == pore
+        assert graph.peak[pore] == graph.peak[chief == pore].max()
+
+
+@pytest.mark.parametrize("h", [0.0, 1.0, 100.0])
+def test_basins_that_do_not_touch_never_merge(h: float) -> None:
+    graph = make_graph([5, 5, 7, 7], [(1, 2, 5), (3, 4, 7)])
+    assert merge_by_height(graph, h).tolist() == [0, 1, 1, 3, 3]

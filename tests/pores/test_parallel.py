@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hushpore.pores.parallel import Workers, ranges
+
+
+@given(st.integers(0, 200), st.integers(1, 30))
+def test_ranges_cover_everything_once_and_in_order(count: int, parts: int) -> None:
+    covered = [i for first, last in ranges(count, parts) for i in range(first, last)]
+    assert covered == list(range(count))
+
+
+@given(st.integers(1, 200), st.integers(1, 30))
+def test_ranges_differ_by_one_at_most(count: int, parts: int) -> None:
+    lengths = [last - first for first, last in ranges(count, parts)]
+    assert max(lengths) - min(lengths) <= 1
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_results_come_in_the_order_of_the_ranges(threads: int) -> None:
+    with Workers(threads) as workers:
+        pieces = workers.over(100, lambda first, last: (first, last), smallest=7)
+    assert pieces[0][0] == 0
+    assert pieces[-1][1] == 100
+    assert all(a[1] == b[0] for a, b in itertools.pairwise(pieces))
+
+
+def test_an_error_in_a_thread_reaches_the_caller() -> None:
+    def fail(first: int, last: int) -> None:
+        raise ValueError(f"{first} to {last}")
+
+    with Workers(2) as workers, pytest.raises(ValueError, match="0 to"):
+        workers.over(10, fail)

@@ -1,0 +1,115 @@
+"""Shapes whose pores are known, and figures that others have published."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import hushpore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def lattice(size: int, radius: float, spacing: int, offset: int) -> np.ndarray:
+    """Overlapping balls on a cubic lattice, as PoreSpy makes them; True in the balls."""
+    near = ((np.arange(size)[:, None] - np.arange(offset, size, spacing)) ** 2).min(axis=1)
+    return near[:, None, None] + near[:, None] + near < radius**2
+
+
+def test_27_balls_apart_are_27_closed_pores(balls: Callable[..., np.ndarray]) -> None:
+    void = balls((81, 81, 81), list(product((13, 40, 67), repeat=3)), 10)
+    result = hushpore.segment_pores(void, mode="closed")
+    assert result.pores["num_voxels"].tolist() == [4169] * 27
+    assert not result.pores["touches_border"].any()
+    assert result.provenance["result"]["open_porosity"] == 0
+
+
+def test_an_ellipsoid_keeps_all_its_voxels() -> None:
+    z, y, x = np.indices((60, 60, 60)) - 29.5
+    result = hushpore.segment_pores((z / 25) ** 2 + (y / 15) ** 2 + (x / 20) ** 2 <= 1)
+    assert result.pores["num_voxels"].tolist() == [31384]
+
+
+@pytest.mark.parametrize("apart", [16, 20, 24, 28])
+def test_two_overlapping_balls_are_two_pores_cut_in_the_middle(
+    apart: int, balls: Callable[..., np.ndarray]
+) -> None:
+    void = balls((40, 40, 80), [(20, 20, 20), (20, 20, 20 + apart)], 15)
+    result = hushpore.segment_pores(void)
+    assert len(result.pores) == 2
+    wrong = (result.labels == 1)[:, :, 20 + apart // 2 + 1 :].sum()
+    wrong += (result.labels == 2)[:, :, : 20 + apart // 2].sum()
+    assert wrong / void.sum() < 0.002
+
+
+def test_a_lattice_of_64_balls_has_porespys_regions_and_diameters() -> None:
+    result = hushpore.segment_pores(lattice(110, 15, 27, 20))
+    assert len(result.pores) == 64
+    # 36 is the one in the corner, where no solid bounds it
+    assert result.pores["inscribed_diameter"].value_counts().to_dict() == {30.0: 63, 36.0: 1}
+
+
+def test_a_lattice_of_27_balls_is_27_pores() -> None:
+    result = hushpore.segment_pores(lattice(100, 15, 28, 22))
+    assert len(result.pores) == 27
+    assert (result.pores["inscribed_diameter"] == 30).all()
+    assert result.pores["num_voxels"].sum() == lattice(100, 15, 28, 22).sum()
+
+
+def test_220_overlapping_balls_are_parted_as_their_power_diagram_does() -> None:
+    rng = np.random.default_rng(0)
+    size, centres, radii = 150, [], []
+    while len(centres) < 220:
+        centre, radius = rng.uniform(11, size - 11, 3), rng.uniform(5, 11)
+        others = zip(centres, radii, strict=True)
+        if all(np.linalg.norm(centre - c) >= 0.8 * (radius + r) for c, r in others):
+            centres.append(centre)
+            radii.append(radius)
+    grid = np.indices((size,) * 3, dtype=np.float32)
+    power = np.full((size,) * 3, np.inf, np.float32)
+    owner = np.zeros((size,) * 3, np.int32)
+    for number, (centre, radius) in enumerate(zip(centres, radii, strict=True), start=1):
+        own = sum((g - c) ** 2 for g, c in zip(grid, centre, strict=True)) - radius**2
+        owner[own < power] = number
+        np.minimum(power, own, out=power)
+    void = power <= 0
+    result = hushpore.segment_pores(void, h=0.2)
+    assert len(result.pores) == 220
+    both = np.zeros((221, 221), np.int64)
+    np.add.at(both, (result.labels[void], owner[void]), 1)
+    assert both.max(axis=1).sum() / void.sum() >= 0.993
+
+
+def test_berea_sandstone_has_its_known_figures(berea: np.ndarray) -> None:
+    result = hushpore.segment_pores(berea)
+    assert result.porosity == pytest.approx(0.199014, abs=5e-7)
+    assert result.provenance["result"]["closed_porosity"] * berea.size == pytest.approx(5405)
+    assert result.provenance["result"]["components"] == 328
+    assert result.pores["inscribed_diameter"].max() == pytest.approx(2 * np.sqrt(200))
+    assert len(result.pores) == 1182
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        lambda volume: volume[::-1],
+        lambda volume: volume[:, :, ::-1],
+        lambda volume: volume[::-1, ::-1, ::-1],
+        lambda volume: volume.transpose(2, 1, 0),
+        lambda volume: volume.transpose(1, 2, 0),
+    ],
+    ids=["flip z", "flip x", "flip all", "swap z and x", "rotate axes"],
+)
+def test_turning_a_rock_hardly_changes_its_pores(
+    turn: Callable[[np.ndarray], np.ndarray],
+    berea: np.ndarray,
+    rand_index: Callable[[np.ndarray, np.ndarray], float],
+) -> None:
+    void = turn(berea)
+    straight = turn(hushpore.segment_pores(berea).labels)[void]
+    turned = hushpore.segment_pores(void).labels[void]
+    assert rand_index(straight, turned) >= 0.995
