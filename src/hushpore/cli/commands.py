@@ -112,7 +112,7 @@ def denoise(path: str, output: str, **flags: Any) -> None:
     """Denoise the stack in PATH with N2V2, trained on the stack itself, and write a TIFF."""
     from hushpore.io.results import check_target, write_image
 
-    check_target(output, overwrite=flags["overwrite"])
+    check_target(output, flags["overwrite"], directory=False)
     result = _run("denoise", _read(path, flags["at"]), flags)
     written = write_image(output, result.volume, overwrite=flags["overwrite"])
     _say(result.summary, written, result.provenance, flags["as_json"])
@@ -165,7 +165,7 @@ def _segment(path: str, output: str, flags: dict[str, Any], denoise_first: bool)
     from hushpore.cli.results import write_pores
     from hushpore.io.results import check_target
 
-    check_target(output, overwrite=flags["overwrite"])
+    check_target(output, flags["overwrite"])
     before = _read(path, flags["at"])
     denoised = _run("denoise", before, flags) if denoise_first else None
     found = _run("pores", before if denoised is None else denoised.volume, flags)

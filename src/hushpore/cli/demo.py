@@ -16,7 +16,7 @@ from rich.table import Table
 from hushpore.cli.bar import drive
 from hushpore.cli.results import write_pores
 from hushpore.io import read
-from hushpore.io.dicom import write_series
+from hushpore.io.dicom_writer import write_series
 from hushpore.io.results import check_target
 from hushpore.jobs import start
 from hushpore.samples import foam_phantom
@@ -44,7 +44,7 @@ def run_demo(
     device : str
         As for `hushpore.denoise`.
     """
-    check_target(folder, overwrite=overwrite)
+    check_target(folder, overwrite)
     begun = time.monotonic()
     phantom = None if path else foam_phantom()
     noisy = _through_dicom(phantom.volume) if phantom else read(path or "")
@@ -90,12 +90,12 @@ def _accuracy(phantom: Phantom, volume: Volume, found: Any) -> dict[str, float]:
 
 
 def _truth(phantom: Phantom) -> dict[str, float]:
-    radii = np.asarray(phantom.spheres["radius"])
+    voxels = np.bincount(phantom.labels.ravel())[1:]
+    diameters = np.cbrt(6 / np.pi * voxels * phantom.volume.voxel_size)
     return {
-        "psnr": float("inf"),
-        "pores": len(radii),
-        "porosity": float(phantom.void.mean()),
-        "median_diameter": float(2 * np.median(radii)),
+        "pores": phantom.n_pores,
+        "porosity": phantom.porosity,
+        "median_diameter": float(np.median(diameters)),
         "voxels_right": 1.0,
     }
 
@@ -110,7 +110,8 @@ def _print_table(accuracy: dict[str, dict[str, float]]) -> None:
     }
     table = Table("", *accuracy, box=box.SIMPLE_HEAD)
     for key, (name, form) in rows.items():
-        table.add_row(name, *(form.format(column[key]) for column in accuracy.values()))
+        values = (form.format(known[key]) if key in known else "" for known in accuracy.values())
+        table.add_row(name, *values)
     for column in table.columns[1:]:
         column.justify = "right"
     Console().print(table)

@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pytest
+import tifffile
+from click.testing import CliRunner, Result
+
+import hushpore
+from hushpore import Volume
+from hushpore.cli.commands import hushpore as command
+from hushpore.io.results import write_image
+from hushpore.jobs import JOBS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+QUICK = ["--steps", "2", "--patch-size", "16", "--batch-size", "2", "--device", "cpu"]
+
+
+def call(*words: object) -> Result:
+    return CliRunner().invoke(command, [str(word) for word in words])
+
+
+@pytest.fixture
+def scan(tmp_path: Path, rng: np.random.Generator) -> Path:
+    z, y, x = np.ogrid[:12, :40, :40]
+    ball = (z - 6) ** 2 + (y - 20) ** 2 + (x - 20) ** 2 < 25
+    values = np.where(ball, 100, 900) + rng.normal(0, 20, ball.shape).round()
+    volume = Volume(values.astype(np.uint16), spacing=(0.2, 0.1, 0.1), unit="mm", name="bread")
+    return write_image(tmp_path / "bread.tif", volume)
+
+
+def test_info_says_what_is_in_a_file(scan: Path) -> None:
+    shown = call("info", scan)
+    assert shown.exit_code == 0
+    assert "12 x 40 x 40 · 0.2 x 0.1 x 0.1 mm · uint16" in shown.output
+    found = json.loads(call("info", scan, "--json", "--device").output)
+    assert found["volumes"][0]["spacing"] == [0.2, 0.1, 0.1]
+    assert found["device"]["reason"]
+
+
+def test_denoise_writes_a_stack_with_the_spacing_kept(scan: Path, tmp_path: Path) -> None:
+    done = call("denoise", scan, "-o", tmp_path / "clean.tif", *QUICK)
+    assert done.exit_code == 0, done.output
+    clean = hushpore.read(tmp_path / "clean.tif")
+    assert (clean.shape, clean.spacing, clean.unit) == ((12, 40, 40), (0.2, 0.1, 0.1), "mm")
+    assert clean.dtype == np.float32
+
+
+@pytest.mark.parametrize("name", ["pores", "run"])
+def test_a_result_folder_holds_table_labels_record_and_picture(
+    scan: Path, tmp_path: Path, name: str
+) -> None:
+    quick = QUICK if name == "run" else ["--device", "cpu"]
+    done = call(name, scan, "-o", tmp_path / "out", "--threshold", "500", *quick)
+    assert done.exit_code == 0, done.output
+    expected = {"pores.csv", "labels.tif", "result.json", "report.png"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == expected | (
+        {"denoised.tif"} if name == "run" else set()
+    )
+    table = pd.read_csv(tmp_path / "out" / "pores.csv")
+    labels = hushpore.read(tmp_path / "out" / "labels.tif")
+    assert labels.dtype == np.int32
+    assert labels.spacing == (0.2, 0.1, 0.1)
+    assert len(table) == labels.array().max()
+    record = json.loads((tmp_path / "out" / "result.json").read_text())
+    jobs = ["denoise", "pores"] if name == "run" else ["pores"]
+    assert [job["job"] for job in record["jobs"]] == jobs
+    assert record["jobs"][-1]["settings"]["threshold"] == 500
+
+
+def test_pores_of_a_ball_are_one(scan: Path, tmp_path: Path) -> None:
+    done = call("pores", scan, "-o", tmp_path / "out", "--threshold", "500", "--json")
+    record = json.loads(done.stdout)
+    ball = int(
+        (np.hypot(np.hypot(*np.ogrid[-6:6, -20:20]).reshape(12, 40, 1), np.ogrid[-20:20]) < 5).sum()
+    )
+    table = pd.read_csv(tmp_path / "out" / "pores.csv")
+    assert table["num_voxels"].tolist() == [ball]
+    assert record["written"] == str(tmp_path / "out")
+
+
+def test_every_setting_is_a_flag(scan: Path) -> None:
+    text = call("run", "--help").output
+    for job in ("denoise", "pores"):
+        for option in JOBS[job].settings.options():
+            assert option.flag in text
+
+
+def test_an_existing_result_is_kept_unless_overwriting_is_asked_for(
+    scan: Path, tmp_path: Path
+) -> None:
+    words = ("pores", scan, "-o", tmp_path / "out", "--device", "cpu")
+    assert call(*words).exit_code == 0
+    before = (tmp_path / "out" / "result.json").read_text()
+    again = call(*words)
+    assert again.exit_code == 1
+    assert "already" in again.output
+    assert (tmp_path / "out" / "result.json").read_text() == before
+    assert call(*words, "--overwrite").exit_code == 0
+
+
+def test_one_time_point_of_a_series_is_chosen_by_at(
+    tmp_path: Path, rng: np.random.Generator
+) -> None:
+    values = rng.integers(0, 99, (2, 3, 20, 20)).astype(np.uint8)
+    path = write_image(tmp_path / "drying.tif", Volume(values, axes="tzyx"))
+    refused = call("pores", path, "-o", tmp_path / "out")
+    assert refused.exit_code == 1
+    done = call("pores", path, "-o", tmp_path / "out", "--at", "t=1", "--device", "cpu")
+    assert done.exit_code == 0, done.output
+    assert hushpore.read(tmp_path / "out" / "labels.tif").shape == (3, 20, 20)
+    wrong = call("pores", path, "-o", tmp_path / "other", "--at", "t")
+    assert "expected an axis and a number" in wrong.output
+
+
+def bad_inputs(folder: Path) -> dict[str, Path]:
+    """One file for each thing that can be wrong."""
+    rng = np.random.default_rng(0)
+    paths = {
+        name: folder / f"{name}.tif" for name in ("text", "nan", "constant", "small", "rgb", "cut")
+    }
+    paths["text"].write_text("these are no pixels")
+    holes = rng.normal(size=(3, 64, 64)).astype("f4")
+    holes[0, 0, 0] = np.nan
+    tifffile.imwrite(paths["nan"], holes, photometric="minisblack")
+    tifffile.imwrite(paths["constant"], np.full((3, 64, 64), 7, np.uint8), photometric="minisblack")
+    tifffile.imwrite(
+        paths["small"], rng.integers(0, 9, (3, 10, 10)).astype(np.uint8), photometric="minisblack"
+    )
+    tifffile.imwrite(
+        paths["rgb"], rng.integers(0, 9, (64, 64, 3)).astype(np.uint8), photometric="rgb"
+    )
+    tifffile.imwrite(
+        paths["cut"], rng.integers(0, 9, (9, 64, 64)).astype(np.uint8), photometric="minisblack"
+    )
+    paths["cut"].write_bytes(paths["cut"].read_bytes()[:9000])
+    paths["line"] = folder / "line.npy"
+    np.save(paths["line"], np.arange(9))
+    paths["missing"] = folder / "missing.tif"
+    paths["empty"] = folder / "empty"
+    paths["empty"].mkdir()
+    return paths
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("missing", "no file or folder"),
+        ("empty", "is empty"),
+        ("text", "named like a TIFF file but is not one"),
+        ("cut", "cut"),
+        ("line", "2 to 5 axes"),
+        ("nan", "1 NaN or infinite"),
+        ("constant", "constant"),
+        ("small", "smaller than a patch"),
+        ("rgb", "RGB"),
+    ],
+)
+def test_bad_input_is_one_clear_line_and_writes_nothing(
+    tmp_path: Path, kind: str, words: str
+) -> None:
+    path = bad_inputs(tmp_path)[kind]
+    before = sorted(tmp_path.rglob("*"))
+    done = call("run", path, "-o", tmp_path / "out", "--device", "cpu")
+    assert done.exit_code == 1, done.output
+    lines = [line for line in done.stderr.splitlines() if line.startswith("hushpore: ")]
+    assert len(lines) == 1
+    assert words in done.stderr
+    assert "Traceback" not in done.output
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_any_work(
+    scan: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hushpore.cli.commands._read", lambda *_: pytest.fail("work was begun"))
+    done = call("run", scan, "-o", scan / "below-a-file")
+    assert done.exit_code == 1
+    assert "Cannot write" in done.output
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "words"),
+    [
+        ("--dimensions", "4", "from 2 to 3"),
+        ("--threshold", "otsou", "'otsu'"),
+        ("--h", "-1", "at least 0"),
+        ("--patch-size", "18", "multiple of 4"),
+        ("--device", "gpu", "Unknown device"),
+    ],
+)
+def test_a_wrong_flag_says_what_is_accepted(
+    scan: Path, tmp_path: Path, flag: str, value: str, words: str
+) -> None:
+    done = call("run", scan, "-o", tmp_path / "out", flag, value)
+    assert done.exit_code != 0
+    assert words in done.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_mistake_of_ours_is_one_line_too(
+    scan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise KeyError("surprise")
+
+    monkeypatch.setattr("hushpore.cli.commands.start", broken)
+    done = call("pores", scan, "-o", tmp_path / "out")
+    assert done.exit_code == 70
+    assert done.stderr.splitlines()[-1].startswith("hushpore: Unexpected KeyError: 'surprise'")
+
+
+def test_an_interrupt_leaves_nothing_behind(
+    scan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = []
+
+    def job(*_: object, **__: object) -> object:
+        try:
+            yield from ()
+            raise KeyboardInterrupt
+        finally:
+            closed.append(True)
+
+    monkeypatch.setattr("hushpore.cli.commands.start", job)
+    before = sorted(tmp_path.rglob("*"))
+    done = call("run", scan, "-o", tmp_path / "out")
+    assert done.exit_code == 130
+    assert "Cancelled; nothing was written." in done.output
+    assert closed
+    assert sorted(tmp_path.rglob("*")) == before
