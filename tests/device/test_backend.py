@@ -28,7 +28,7 @@ def test_auto_falls_back_to_the_cpu_and_says_why() -> None:
 @WITHOUT_CUDA
 @pytest.mark.parametrize("device", ["cuda", "cuda:1"])
 def test_a_gpu_that_is_not_there_is_refused_with_what_to_use(device: str) -> None:
-    with pytest.raises(DeviceError, match="cannot be used: .* Use 'auto' or 'cpu'"):
+    with pytest.raises(DeviceError, match=r"cannot be used: .* Use 'auto' or 'cpu'"):
         choose_backend(device)
 
 

@@ -8,7 +8,7 @@ from hushpore.device.timing import StageTimer
 
 
 class FakeDevice:
-    """A clock whose marks happen only when the test says so; reading one before that is an error."""
+    """A clock whose marks happen when the test says so; to read one earlier is an error."""
 
     def __init__(self, supply: int = 8) -> None:
         self.free = list(range(supply))

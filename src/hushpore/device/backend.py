@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +14,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import torch
-
-#: Held by whoever runs numba's parallel kernels: where its only threading layer is `workqueue`
-#: (macOS wheels), two threads inside parallel code at once abort the process.
-CPU_KERNELS = threading.RLock()
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ class DenoiseSettings(Settings):
         maximum=3,
     )
     steps: int = option(
-        1500,
+        1000,
         "Training steps; more give a cleaner image, with less and less to gain.",
         minimum=1,
         step=100,
