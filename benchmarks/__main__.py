@@ -33,12 +33,11 @@ def surroundings() -> dict[str, object]:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=HERE, capture_output=True, text=True
-    ).stdout.strip()
+    describe = ["git", "describe", "--always", "--dirty"]
+    commit = subprocess.run(describe, check=False, cwd=HERE, capture_output=True, text=True)
     return {
         "date": datetime.now(UTC).isoformat(timespec="minutes"),
-        "commit": commit,
+        "commit": commit.stdout.strip(),
         "device": choose_backend().name,
         "processor": _processor(),
         "platform": platform.platform(),

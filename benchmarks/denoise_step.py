@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -21,6 +21,9 @@ from hushpore.n2v2.training import (
     mixed_precision,
     with_channel,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def measure() -> dict[str, object]:
