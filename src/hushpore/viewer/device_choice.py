@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from qtpy.QtCore import Signal
-from qtpy.QtWidgets import QComboBox, QLabel, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from hushpore.base.errors import DeviceError
 from hushpore.device.backend import Backend, choose_backend
@@ -70,7 +70,10 @@ class DeviceChoice(QWidget):
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(2)
-        column.addWidget(self._box)
+        row = QHBoxLayout()
+        row.addWidget(QLabel("Device"))
+        row.addWidget(self._box, 1)
+        column.addLayout(row)
         column.addWidget(self._line)
         self._worker = JobWorker(_look, "hushpore looks for devices")
         self._worker.returned.connect(self._show)

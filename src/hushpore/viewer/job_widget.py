@@ -12,6 +12,7 @@ from napari.utils.colormaps import AVAILABLE_COLORMAPS
 from napari.utils.notifications import show_error, show_warning
 from napari.utils.theme import get_theme
 from qtpy.QtCore import QEvent, Qt, QTimer
+from qtpy.QtGui import QColor
 from qtpy.QtWidgets import (
     QApplication,
     QFrame,
@@ -271,58 +272,99 @@ class JobWidget(QWidget):
         assert target is not None
         image = preview.image.reshape((1,) * len(preview.index) + preview.image.shape)
         if preview.name not in self._now.previews:
-            place = target.placement.at((*preview.index, 0, 0))
-            layer = self._viewer.add_image(
-                image,
-                name=f"{target.volume.name} {preview.name} (preview)",
-                metadata={KEY: {"preview": True, "index": preview.index}},
-                **place.kwargs(),
-                **target.look,
-            )
+            kind = "labels" if image.dtype.kind in "iub" else "image"
+            keywords = {
+                **target.placement.at((*preview.index, 0, 0)).kwargs(),
+                **(target.look if kind == "image" else {}),
+                "name": f"{target.volume.name} {preview.name} (preview)",
+                "metadata": {KEY: {"preview": preview.name, "index": preview.index}},
+            }
+            selected = set(self._viewer.layers.selection)
+            layer = self._viewer.add_layer(Layer.create(image, keywords, kind))
+            # what the user has at hand stays at hand
+            self._viewer.layers.selection = selected
             self._now.previews[preview.name] = layer
+            if self._slices_away(layer) <= 1:
+                self._go_to(layer)
             return
         layer = self._now.previews[preview.name]
         # a user who deletes the preview does not want it
         if layer is not None and layer in self._viewer.layers:
             layer.data = image
-            # one slice, always the same: where the job moves on, so does the layer
             if layer.metadata[KEY]["index"] != preview.index:
                 layer.metadata[KEY]["index"] = preview.index
                 layer.translate = target.placement.at((*preview.index, 0, 0)).translate
 
+    def _shown_previews(self) -> list[Any]:
+        there = self._viewer.layers
+        return [
+            layer for layer in self._now.previews.values() if layer is not None and layer in there
+        ]
+
     def _preview_place(self) -> str:
-        for layer in self._now.previews.values():
-            if layer is not None and layer in self._viewer.layers:
-                index = layer.metadata[KEY]["index"]
-                if index:
-                    return f' · <a href="preview">preview in slice {index[-1]}</a>'
+        """Say where the preview is, for the user may be looking at another slice."""
+        for layer in self._shown_previews():
+            index = layer.metadata[KEY]["index"]
+            if index:
+                return " · " + self._link("preview", f"preview in slice {index[-1]}")
         return ""
 
     def _go_to_preview(self) -> None:
-        for layer in self._now.previews.values():
-            if layer is not None and layer in self._viewer.layers:
-                n_leading = len(layer.metadata[KEY]["index"])
-                dims = self._viewer.dims
-                first = dims.ndim - layer.ndim
-                for axis in range(n_leading):
-                    dims.set_point(first + axis, float(layer.extent.world[0][axis]))
+        for layer in self._shown_previews():
+            self._go_to(layer)
+
+    def _go_to(self, layer: Any) -> None:
+        """Show the slice that a preview lies in."""
+        dims = self._viewer.dims
+        for axis in range(layer.ndim - 2):
+            dims.set_point(dims.ndim - layer.ndim + axis, float(layer.extent.world[0][axis]))
+
+    def _slices_away(self, layer: Any) -> float:
+        """How many slices lie between the preview and what is on the screen, at most."""
+        dims = self._viewer.dims
+        first = dims.ndim - layer.ndim
+        away = [
+            abs(dims.point[first + axis] - layer.extent.world[0][axis]) / layer.extent.step[axis]
+            for axis in range(layer.ndim - 2)
+        ]
+        return round(max(away, default=0.0), 3)
 
     # ---- the end
 
     def _returned(self, outcome: Outcome) -> None:
-        self._finish()
+        previews = self._shown_previews()
         try:
-            made = [self._viewer.add_layer(Layer.create(*data)) for data in outcome.layers]
+            made = [self._add(data, previews) for data in outcome.layers]
         except Exception as error:
-            self._show_problem(explain(error))
+            self._failed(explain(error))
             return
+        self._finish()
         if made:
             self._viewer.layers.selection.active = made[0]
         self.timing.show_stages(outcome.timings)
         text = html.escape(outcome.summary)
         if self.next_step is not None:
-            text += f' <a href="next">{self.next_step[1]}</a>'
+            text += ". " + self._link("next", self.next_step[1])
         self._show_result(text)
+
+    def _add(self, layer_data: LayerData, previews: list[Any]) -> Any:
+        """Add a layer of the result, or let its preview become it.
+
+        napari takes a fifth of a second to remove a layer, in which the window would stand still.
+        """
+        data, keywords, kind = layer_data
+        for layer in previews:
+            if layer.as_layer_data_tuple()[2] == kind:
+                previews.remove(layer)
+                del self._now.previews[layer.metadata[KEY]["preview"]]
+                layer.metadata = keywords["metadata"]
+                layer.data = data
+                layer.translate = keywords["translate"]
+                layer.name = keywords["name"]
+                if "features" in keywords:
+                    layer.features = keywords["features"]
+                return layer
+        return self._viewer.add_layer(Layer.create(*layer_data))
 
     def _failed(self, problem: Problem) -> None:
         self._finish()
@@ -341,9 +383,8 @@ class JobWidget(QWidget):
         self._timer.stop()
         if worker is not None:
             self._show_update(Update(notes=worker.take().notes))
-        for layer in self._now.previews.values():
-            if layer is not None and layer in self._viewer.layers:
-                self._viewer.layers.remove(layer)
+        for layer in self._shown_previews():
+            self._viewer.layers.remove(layer)
         self._now.worker = self._now.activity = self._now.target = None
         self._now.previews = {}
         if activity is not None:
@@ -366,6 +407,7 @@ class JobWidget(QWidget):
         self.device = DeviceChoice()
         self._run_button = QPushButton("Run")
         self._run_button.clicked.connect(self._press)
+        self._run_button.setStyleSheet("font-weight: bold; padding: 6px;")
         self._bar = QProgressBar()
         self._stage = _line()
         self._stage.linkActivated.connect(lambda _: self._go_to_preview())
@@ -379,12 +421,15 @@ class JobWidget(QWidget):
         column.setContentsMargins(6, 6, 6, 6)
         column.setSpacing(6)
         column.addWidget(_line(self.purpose))
-        column.addLayout(_row("Layer", self.layers))
+        row = QHBoxLayout()
+        row.addWidget(QLabel("Layer"))
+        row.addWidget(self.layers, 1)
+        column.addLayout(row)
         column.addWidget(self._facts)
         column.addWidget(_rule())
         column.addWidget(self.form)
         column.addWidget(_rule())
-        column.addLayout(_row("Device", self.device))
+        column.addWidget(self.device)
         column.addWidget(self._run_button)
         inner = QVBoxLayout(self._progress_row)
         inner.setContentsMargins(0, 0, 0, 0)
@@ -459,19 +504,17 @@ class JobWidget(QWidget):
 
     def _show_problem(self, problem: Problem) -> None:
         self._details = problem.details
-        colour = self._colour("warning" if problem.expected else "error")
-        text = f'<span style="color: {colour}">{html.escape(problem.message)}</span>'
+        sign = self._sign("warning" if problem.expected else "error")
+        text = f"{sign} {html.escape(problem.message)}"
         if not problem.expected:
-            text += ' <a href="copy">copy details</a>'
+            text += " " + self._link("copy", "copy details")
         self._show_result(text)
         (show_warning if problem.expected else show_error)(problem.message)
 
     def _show_notes(self, notes: list[Note]) -> None:
-        colour = self._colour("warning")
+        sign = self._sign("warning")
         lines = [
-            f'<span style="color: {colour}">{html.escape(note.message)}</span>'
-            if note.warning
-            else html.escape(note.message)
+            f"{sign} {html.escape(note.message)}" if note.warning else html.escape(note.message)
             for note in notes
         ]
         self._notes.setText("<br>".join(lines))
@@ -479,6 +522,17 @@ class JobWidget(QWidget):
 
     def _colour(self, name: str) -> str:
         return str(getattr(get_theme(self._viewer.theme), name).as_hex())
+
+    def _sign(self, name: str) -> str:
+        """Return a sign in the theme's colour; the words beside it stay easy to read."""
+        colour = QColor(self._colour(name))
+        if name == "error" and get_theme(self._viewer.theme).type == "dark":
+            colour = colour.lighter(170)
+        return f'<b style="color: {colour.name()}">⚠</b>'
+
+    def _link(self, target: str, text: str) -> str:
+        # Qt's own colour for links cannot be read on a dark ground
+        return f'<a href="{target}" style="color: {self._colour("text")}">{text}</a>'
 
     def _follow(self, link: str) -> None:
         if link == "copy":
@@ -497,13 +551,6 @@ def _line(text: str = "") -> QLabel:
     label.setWordWrap(True)
     label.setTextInteractionFlags(Qt.TextInteractionFlag.TextBrowserInteraction)
     return label
-
-
-def _row(title: str, widget: QWidget) -> QHBoxLayout:
-    row = QHBoxLayout()
-    row.addWidget(QLabel(title), 0, Qt.AlignmentFlag.AlignTop)
-    row.addWidget(widget, 1)
-    return row
 
 
 def _rule() -> QFrame:

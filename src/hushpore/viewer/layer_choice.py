@@ -12,8 +12,8 @@ from hushpore.viewer.layers import KEY
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Changes of a layer that its facts line shows.
-_SHOWN = ("data", "scale", "units", "axis_labels", "translate")
+#: Changes of a layer that the combo box and the facts line show.
+_SHOWN = ("name", "data", "scale", "units", "axis_labels", "translate")
 
 
 class LayerChoice(QComboBox):
@@ -78,14 +78,16 @@ class LayerChoice(QComboBox):
         return not is_preview(layer) and self._accepts(layer)
 
     def _inserted(self, event: Any) -> None:
-        layer = event.value
-        self._watch(layer)
+        self._watch(event.value)
+        self._consider(event.value)
+
+    def _consider(self, layer: Any) -> None:
+        """Take a layer that is new, where it is better than what is chosen."""
         wanted = self._suits(layer) and not self._chosen and self._prefers(layer)
         self._take(layer if wanted or (self._layer is None and self._suits(layer)) else self._layer)
 
     def _removed(self, event: Any) -> None:
         layer = event.value
-        layer.events.name.disconnect(self._refresh)
         for name in _SHOWN:
             getattr(layer.events, name).disconnect(self._altered)
         if layer == self._layer:
@@ -95,12 +97,17 @@ class LayerChoice(QComboBox):
             self._refresh()
 
     def _watch(self, layer: Any) -> None:
-        layer.events.name.connect(self._refresh)
         for name in _SHOWN:
             getattr(layer.events, name).connect(self._altered)
 
     def _altered(self, event: Any) -> None:
-        if event.source == self._layer:
+        layer = event.source
+        if layer not in self._listed and self._suits(layer):
+            # a preview has become a result
+            self._consider(layer)
+        elif event.type == "name":
+            self._refresh()
+        elif layer == self._layer:
             self.changed.emit()
 
     def _choose(self, position: int) -> None:

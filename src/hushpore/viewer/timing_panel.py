@@ -45,7 +45,7 @@ class TimingPanel(Fold):
 
     def _add(self, name: str) -> tuple[QLabel, QProgressBar]:
         label, bar = QLabel(), QProgressBar()
-        label.setAlignment(Qt.AlignmentFlag.AlignRight)
+        label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         bar.setRange(0, 100)
         bar.setFormat("%p %")
         row = self._grid.rowCount()

@@ -1,0 +1,99 @@
+"""Make the pictures of the documentation: napari, the phantom, and the widgets really run.
+
+    xvfb-run -a -s "-screen 0 1600x1000x24" python docs/screenshots.py [FOLDER]
+
+Writes ``napari.png`` (slices, both jobs done), ``napari-running.png`` (denoising, with its
+preview) and ``napari-3d.png`` (the pores in 3D) into FOLDER, by default ``docs/images``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SIZE = (1366, 768)
+
+
+def main(folder: Path) -> None:
+    # the picture shall not depend on the settings of whoever makes it
+    os.environ["NAPARI_CONFIG"] = str(Path(tempfile.mkdtemp()) / "settings.yaml")
+    os.environ.setdefault("NAPARI_ASYNC", "0")
+    import napari
+
+    from hushpore.viewer.launch import arrange
+
+    folder.mkdir(parents=True, exist_ok=True)
+    viewer = napari.Viewer(title="hushpore")
+    viewer.window._qt_window.resize(*SIZE)
+    arrange(viewer)
+    viewer.open_sample("hushpore", "foam")
+    viewer.reset_view()
+    denoise, dock = widget(viewer, "Denoise")
+    denoise.form.fields["time_budget"].set(40.0)
+    wait(lambda: "looking" not in denoise.device.line(), 60)
+    press_run(denoise)
+    wait(lambda: "preview" in denoise._stage.text() and denoise._bar.value() > 400, 120)
+    save(viewer, folder / "napari-running.png")
+    finish(denoise)
+    pores, dock = widget(viewer, "Segment pores")
+    dock.raise_()
+    press_run(pores)
+    finish(pores)
+    pores.timing.set_open(True)
+    labels = viewer.layers.selection.active
+    labels.opacity = 0.5
+    save(viewer, folder / "napari.png")
+    viewer.dims.ndisplay = 3
+    for layer in viewer.layers:
+        layer.visible = layer is labels
+    labels.opacity = 1.0
+    viewer.scene.camera.angles = (10, -30, 140)
+    viewer.reset_view()
+    viewer.scene.camera.angles = (10, -30, 140)
+    save(viewer, folder / "napari-3d.png")
+    viewer.close()
+
+
+def widget(viewer: Any, name: str) -> tuple[Any, Any]:
+    dock, inner = viewer.window.add_plugin_dock_widget("hushpore", name)
+    return inner, dock
+
+
+def press_run(job: Any) -> None:
+    job._run_button.click()
+    if not job.is_running:
+        sys.exit(f"{type(job).__name__} did not start: {job._result.text()}")
+
+
+def finish(job: Any) -> None:
+    wait(lambda: not job.is_running, 300)
+    print(type(job).__name__, job._result.text())
+
+
+def wait(done: Callable[[], bool], seconds: float) -> None:
+    """Let the window live until something holds."""
+    from qtpy.QtWidgets import QApplication
+
+    end = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > end:
+            sys.exit("waited too long")
+        QApplication.processEvents()
+        time.sleep(0.02)
+
+
+def save(viewer: Any, path: Path) -> None:
+    start = time.monotonic()
+    wait(lambda: time.monotonic() - start > 0.8, 5)
+    viewer.screenshot(str(path), canvas_only=False, flash=False)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "images")

@@ -1,0 +1,134 @@
+"""GUI tests run without a screen, with napari's settings in a file of their own."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+_NO_SCREEN = sys.platform == "linux" and not os.environ.get("DISPLAY")
+if _NO_SCREEN:
+    os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+os.environ["NAPARI_CONFIG"] = str(Path(tempfile.mkdtemp()) / "settings.yaml")
+
+pytest.importorskip("napari", reason="the viewer needs napari")
+pytest.importorskip("pytestqt", reason="the GUI tests need pytest-qt")
+
+from hushpore import jobs  # noqa: E402
+from hushpore.base.events import Progress  # noqa: E402
+from hushpore.device.backend import Backend  # noqa: E402
+from hushpore.viewer import device_choice  # noqa: E402
+from hushpore.viewer.worker import JobWorker, stop_all  # noqa: E402
+
+#: Milliseconds within which anything in these tests happens.
+SOON = 10_000
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.gui)
+
+
+@pytest.fixture(autouse=True)
+def gl_without_a_screen(monkeypatch):
+    """napari asks the graphics driver for limits; without a screen there is none to ask."""
+    if os.environ.get("QT_QPA_PLATFORM") != "offscreen":
+        return
+    for name in ("layers.image", "layers.base", "layers.labels", "canvas"):
+        module = importlib.import_module(f"napari._vispy.{name}")
+        if hasattr(module, "get_gl_extensions"):
+            monkeypatch.setattr(module, "get_gl_extensions", lambda: "")
+        if hasattr(module, "get_max_texture_sizes"):
+            monkeypatch.setattr(module, "get_max_texture_sizes", lambda: (16384, 2048))
+
+
+@pytest.fixture(autouse=True)
+def cpu_only(monkeypatch):
+    """No test looks for a GPU: that imports PyTorch, and differs from machine to machine."""
+
+    def cpu(device="auto"):
+        return device if isinstance(device, Backend) else Backend(reason="as the test says")
+
+    monkeypatch.setattr(device_choice, "choose_backend", cpu)
+    monkeypatch.setattr(jobs, "choose_backend", cpu)
+    device_choice.find_devices.cache_clear()
+    yield
+    device_choice.find_devices.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def no_worker_left(qapp):
+    """Every worker must be stopped when a test ends; its last signals are delivered."""
+    yield
+    assert stop_all(20.0)
+    for _ in range(3):
+        qapp.processEvents()
+    JobWorker.running.clear()
+
+
+class FakeResult:
+    """What every result has."""
+
+    def __init__(self, volume):
+        self.volume = volume
+        self.summary = "It is done"
+        self.timings = {"reading": 1.0, "training": 3.0}
+        self.provenance = {"job": "denoise", "notes": []}
+
+
+class FakeJob:
+    """Stands in for an entry of the dictionary of jobs; a test scripts what it does.
+
+    By default it waits at a gate, so that a test can look at the running widget without haste.
+    """
+
+    title = "Denoise"
+
+    def __init__(self, kind):
+        self.settings = kind.settings
+        self.gate = threading.Event()
+        self.closed = threading.Event()
+        self.calls = []
+        self.script = self.wait_at_gate
+
+    def load(self):
+        return self.generate
+
+    def generate(self, volume, settings, backend):
+        self.calls.append((volume, settings, backend))
+        try:
+            result = yield from self.script(volume)
+        finally:
+            self.closed.set()
+        return result
+
+    def wait_at_gate(self, volume):
+        while not self.gate.wait(0.005):
+            yield Progress("training", 1, 4, "steps", 0.25)
+        yield Progress("training", 4, 4, "steps", 1.0)
+        return FakeResult(volume.replace(np.asarray(volume.data, np.float32)))
+
+
+@pytest.fixture
+def fake_job(monkeypatch):
+    """Replace the denoising job."""
+    fake = FakeJob(jobs.JOBS["denoise"])
+    monkeypatch.setitem(jobs.JOBS, "denoise", fake)
+    yield fake
+    fake.gate.set()
+
+
+@pytest.fixture
+def scan():
+    """Values of a small stack: dark discs in a bright ground, with noise."""
+    rng = np.random.default_rng(0)
+    z, y, x = np.mgrid[:8, :32, :32]
+    void = (y % 16 - 8) ** 2 + (x % 16 - 8) ** 2 + 0 * z < 20
+    return (np.where(void, -500, 500) + rng.normal(0, 40, void.shape)).astype(np.float32)

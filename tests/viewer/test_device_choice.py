@@ -1,0 +1,57 @@
+import pytest
+
+from hushpore.base.errors import DeviceError
+from hushpore.device.backend import Backend
+from hushpore.viewer import device_choice
+from hushpore.viewer.device_choice import DeviceChoice
+
+
+@pytest.fixture
+def two_gpus(monkeypatch):
+    def choose(device):
+        number = {"auto": 0, "cuda:0": 0, "cuda:1": 1}.get(device)
+        if number is None:
+            raise DeviceError("there are 2")
+        return Backend(f"cuda:{number}", f"GPU {number}", "a GPU is available")
+
+    monkeypatch.setattr(device_choice, "choose_backend", choose)
+
+
+def make(qtbot):
+    choice = DeviceChoice()
+    qtbot.addWidget(choice)
+    qtbot.waitSignal(choice.found, timeout=10_000).wait()
+    return choice
+
+
+def entries(choice):
+    return [choice._box.itemText(number) for number in range(choice._box.count())]
+
+
+def test_without_a_gpu_it_says_what_it_takes_and_why(qtbot):
+    choice = make(qtbot)
+    assert entries(choice) == ["Auto", "CPU"]
+    assert choice.value() == "auto"
+    assert choice.line().startswith("CPU, ")
+    assert choice.line().endswith("(as the test says)")
+
+
+def test_every_gpu_can_be_chosen(qtbot, two_gpus):
+    choice = make(qtbot)
+    assert entries(choice) == ["Auto", "CPU", "CUDA:0 GPU 0", "CUDA:1 GPU 1"]
+    assert choice.line() == "GPU 0 (a GPU is available)"
+    choice.set("cuda:1")
+    assert choice.value() == "cuda:1"
+    assert choice.line() == "GPU 1"
+    choice.set("cpu")
+    assert choice.line().startswith("CPU, ")
+
+
+def test_a_broken_pytorch_leaves_the_cpu(qtbot, monkeypatch):
+    def choose(device):
+        raise ImportError("libtorch is missing")
+
+    monkeypatch.setattr(device_choice, "choose_backend", choose)
+    choice = make(qtbot)
+    assert entries(choice) == ["Auto", "CPU"]
+    assert "PyTorch could not be used" in choice.line()

@@ -1,0 +1,418 @@
+import html
+import time
+
+import numpy as np
+import pytest
+from napari.components import ViewerModel
+from napari.utils.notifications import notification_manager
+from napari.utils.progress import progress as napari_progress
+from qtpy.QtCore import QTimer
+from qtpy.QtWidgets import QApplication
+
+from hushpore import InputError
+from hushpore.base.events import Note, Preview, Progress
+from hushpore.viewer.denoise import DenoiseWidget
+from hushpore.viewer.layers import KEY
+
+SOON = 10_000
+PLACE = {"scale": (2.0, 0.5, 0.5), "units": ("mm",) * 3, "axis_labels": ("z", "y", "x")}
+
+
+@pytest.fixture
+def viewer(scan):
+    """A viewer without its window, which is all that most of this needs."""
+    viewer = ViewerModel()
+    viewer.add_image(scan, name="scan", **PLACE)
+    return viewer
+
+
+@pytest.fixture
+def widget(qtbot, viewer, fake_job):
+    widget = DenoiseWidget(viewer)
+    qtbot.addWidget(widget)
+    return widget
+
+
+@pytest.fixture
+def window(make_napari_viewer, scan, fake_job):
+    """A whole napari, with the widget in its dock."""
+    viewer = make_napari_viewer()
+    viewer.add_image(scan, name="scan", **PLACE)
+    docked = DenoiseWidget(viewer)
+    viewer.window.add_dock_widget(docked, name="Denoise")
+    return viewer, docked
+
+
+def names(viewer):
+    return [layer.name for layer in viewer.layers]
+
+
+def said():
+    return [(note.severity.value, note.message) for note in notification_manager.records]
+
+
+@pytest.fixture(autouse=True)
+def nothing_said():
+    notification_manager.records.clear()
+
+
+def until_done(qtbot, widget):
+    qtbot.waitUntil(lambda: not widget.is_running, timeout=SOON)
+
+
+def start(qtbot, widget):
+    widget._run_button.click()
+    qtbot.waitUntil(lambda: widget._bar.value() == 250, timeout=SOON)
+
+
+def test_it_says_what_the_layer_is(widget):
+    assert widget._facts.text() == "8 x 32 x 32 · 2 x 0.5 x 0.5 mm · float32 · 32.8 kB"
+
+
+def test_run_becomes_cancel_and_back(qtbot, widget, fake_job):
+    assert widget._run_button.text() == "Run"
+    start(qtbot, widget)
+    assert widget._run_button.text() == "Cancel"
+    assert widget._bar.format().startswith("25 %")
+    assert widget._stage.text() == "training, 1 of 4 steps"
+    assert not widget._progress_row.isHidden()
+    fake_job.gate.set()
+    until_done(qtbot, widget)
+    assert widget._run_button.text() == "Run"
+    assert widget._progress_row.isHidden()
+
+
+def test_a_result_becomes_a_layer_in_the_same_place_with_its_record(
+    qtbot, viewer, widget, fake_job
+):
+    start(qtbot, widget)
+    fake_job.gate.set()
+    until_done(qtbot, widget)
+    scan, result = viewer.layers
+    assert result.name == "scan denoised"
+    assert tuple(result.scale) == PLACE["scale"]
+    assert result.units == scan.units
+    assert result.axis_labels == PLACE["axis_labels"]
+    assert result.contrast_limits == scan.contrast_limits
+    assert result.metadata[KEY]["provenance"]["job"] == "denoise"
+    assert viewer.layers.selection.active is result
+    assert widget.layers.layer is scan
+    assert widget._result.text().startswith("It is done")
+    assert widget.timing.title() == "Timing: 4 s, 75 % of it training"
+
+
+def test_the_job_gets_the_volume_and_the_settings_of_the_form(qtbot, widget, fake_job, scan):
+    widget.form.fields["seed"].set(7)
+    widget.device.set("cpu")
+    start(qtbot, widget)
+    volume, settings, backend = fake_job.calls[0]
+    assert volume.data is scan
+    assert volume.spacing == (2.0, 0.5, 0.5)
+    assert settings.seed == 7
+    assert backend.device == "cpu"
+
+
+def test_a_second_press_cancels_and_never_starts_another(qtbot, widget, fake_job):
+    start(qtbot, widget)
+    widget.run()
+    widget._run_button.click()
+    widget._run_button.click()
+    until_done(qtbot, widget)
+    assert len(fake_job.calls) == 1
+
+
+def test_cancel_closes_the_job_and_says_what_became_of_it(qtbot, viewer, widget, fake_job):
+    start(qtbot, widget)
+    widget._run_button.click()
+    assert widget._run_button.text() == "Cancelling …"
+    assert not widget._run_button.isEnabled()
+    until_done(qtbot, widget)
+    assert fake_job.closed.is_set()
+    assert names(viewer) == ["scan"]
+    assert "Cancelled" in widget._result.text()
+    assert "scan is unchanged" in widget._result.text()
+    assert widget._run_button.isEnabled()
+
+
+def test_cancel_is_prompt(qtbot, widget, fake_job):
+    start(qtbot, widget)
+    asked = time.monotonic()
+    widget.cancel()
+    until_done(qtbot, widget)
+    assert time.monotonic() - asked < 1.0
+
+
+def test_cancel_in_the_activity_dock_stops_the_job(qtbot, widget, fake_job):
+    start(qtbot, widget)
+    (activity,) = napari_progress._all_instances
+    assert activity.desc.startswith("Denoise: scan")
+    assert activity.n == 250
+    activity.cancel()
+    until_done(qtbot, widget)
+    assert fake_job.closed.is_set()
+    assert not napari_progress._all_instances
+
+
+@pytest.mark.parametrize(
+    ("error", "severity", "words"),
+    [
+        (InputError("scan is constant: every value is 0."), "warning", "every value is 0"),
+        (RuntimeError("CUDA out of memory. Tried"), "error", "GPU's memory ran out"),
+        (MemoryError(), "error", "not enough memory"),
+        (ZeroDivisionError("by zero"), "error", "by zero"),
+    ],
+    ids=["input", "cuda memory", "memory", "bug"],
+)
+def test_an_error_is_said_in_words_and_leaves_everything_as_it_was(
+    qtbot, viewer, widget, fake_job, error, severity, words
+):
+    def fails(volume):
+        yield Progress("training", 1, 4, "steps", 0.25)
+        yield Preview("denoised", np.zeros((32, 32), np.float32), (4,))
+        raise error
+
+    fake_job.script = fails
+    widget._run_button.click()
+    until_done(qtbot, widget)
+    assert words in html.unescape(widget._result.text())
+    assert "Traceback" not in widget._result.text()
+    assert [(kind, words in text) for kind, text in said()] == [(severity, True)]
+    assert names(viewer) == ["scan"]
+    assert widget._run_button.isEnabled()
+    assert not napari_progress._all_instances
+
+
+def test_the_details_of_an_error_can_be_copied(qtbot, widget, fake_job):
+    def fails(volume):
+        yield Progress("training", 1, 4, "steps", 0.25)
+        raise ZeroDivisionError("by zero")
+
+    fake_job.script = fails
+    widget._run_button.click()
+    until_done(qtbot, widget)
+    assert 'href="copy"' in widget._result.text()
+    widget._result.linkActivated.emit("copy")
+    assert "Traceback" in QApplication.clipboard().text()
+
+
+def test_a_setting_that_is_not_accepted_is_said_and_nothing_runs(widget, fake_job):
+    widget.form.fields["time_budget"]._spin.setValue(0.5)
+    widget._run_button.click()
+    assert not widget.is_running
+    assert "time_budget must be" in widget._result.text()
+    assert fake_job.calls == []
+
+
+def test_notes_are_shown_and_stay(qtbot, widget, fake_job):
+    def notes(volume):
+        yield Note("Slice 6 is missing.", warning=True)
+        return (yield from fake_job.wait_at_gate(volume))
+
+    fake_job.script = notes
+    start(qtbot, widget)
+    assert "Slice 6 is missing." in widget._notes.text()
+    fake_job.gate.set()
+    until_done(qtbot, widget)
+    assert "Slice 6 is missing." in widget._notes.text()
+    assert not widget._notes.isHidden()
+
+
+def previews(fake_job, *images):
+    def script(volume):
+        for value, index in images:
+            yield Preview("denoised", np.full((32, 32), value, np.float32), (index,))
+        return (yield from fake_job.wait_at_gate(volume))
+
+    return script
+
+
+def test_a_preview_refines_in_its_slice_and_gives_way_to_the_result(
+    qtbot, viewer, widget, fake_job
+):
+    fake_job.script = previews(fake_job, (7.0, 5))
+    start(qtbot, widget)
+    preview = viewer.layers["scan denoised (preview)"]
+    assert preview.data.shape == (1, 32, 32)
+    assert tuple(preview.data_to_world((0, 0, 0))) == (10.0, 0.0, 0.0)
+    assert preview.contrast_limits == viewer.layers["scan"].contrast_limits
+    assert preview.data[0, 0, 0] == 7.0
+    widget._try_preview(Preview("denoised", np.full((32, 32), 9, np.float32), (5,)))
+    assert preview.data[0, 0, 0] == 9.0
+    assert widget.layers.layer.name == "scan"
+    fake_job.gate.set()
+    until_done(qtbot, widget)
+    assert names(viewer) == ["scan", "scan denoised"]
+
+
+def test_a_preview_does_not_take_the_selection_away(qtbot, viewer, widget, fake_job):
+    fake_job.script = previews(fake_job, (7.0, 5))
+    start(qtbot, widget)
+    assert viewer.layers.selection.active is viewer.layers["scan"]
+
+
+def test_the_preview_can_be_gone_to(qtbot, viewer, widget, fake_job):
+    viewer.dims.set_current_step(0, 1)
+    fake_job.script = previews(fake_job, (7.0, 5))
+    start(qtbot, widget)
+    qtbot.waitUntil(lambda: "preview in slice 5" in widget._stage.text(), timeout=SOON)
+    assert viewer.dims.current_step[0] == 1
+    widget._stage.linkActivated.emit("preview")
+    assert viewer.dims.current_step[0] == 5
+
+
+def test_a_preview_in_the_next_slice_is_shown_at_once(qtbot, viewer, widget, fake_job):
+    viewer.dims.set_current_step(0, 3)
+    fake_job.script = previews(fake_job, (7.0, 4))
+    start(qtbot, widget)
+    assert viewer.dims.current_step[0] == 4
+
+
+def test_a_preview_of_labels_is_shown_as_labels(qtbot, viewer, widget, fake_job):
+    def script(volume):
+        yield Preview("labels", np.ones((32, 32), np.int32), (4,))
+        return (yield from fake_job.wait_at_gate(volume))
+
+    fake_job.script = script
+    start(qtbot, widget)
+    assert type(viewer.layers["scan labels (preview)"]).__name__ == "Labels"
+
+
+def test_a_deleted_preview_does_not_come_back(qtbot, viewer, widget, fake_job):
+    fake_job.script = previews(fake_job, (7.0, 5))
+    start(qtbot, widget)
+    viewer.layers.remove("scan denoised (preview)")
+    widget._try_preview(Preview("denoised", np.zeros((32, 32), np.float32), (5,)))
+    assert names(viewer) == ["scan"]
+    fake_job.gate.set()
+    until_done(qtbot, widget)
+    assert names(viewer) == ["scan", "scan denoised"]
+
+
+def test_a_preview_that_cannot_be_shown_does_not_stop_the_job(qtbot, viewer, widget, fake_job):
+    def script(volume):
+        yield Preview("denoised", np.zeros((32, 32), np.float32), (1, 2, 3))
+        return (yield from fake_job.wait_at_gate(volume))
+
+    fake_job.script = script
+    start(qtbot, widget)
+    assert "preview could not be shown" in widget._notes.text()
+    fake_job.gate.set()
+    until_done(qtbot, widget)
+    assert names(viewer) == ["scan", "scan denoised"]
+
+
+def test_deleting_the_layer_meanwhile_breaks_nothing(qtbot, viewer, widget, fake_job):
+    start(qtbot, widget)
+    viewer.layers.clear()
+    assert widget._run_button.isEnabled()
+    fake_job.gate.set()
+    until_done(qtbot, widget)
+    (result,) = viewer.layers
+    assert result.name == "scan denoised"
+    assert tuple(result.scale) == PLACE["scale"]
+
+
+def test_renaming_the_layer_meanwhile_breaks_nothing(qtbot, viewer, widget, fake_job):
+    start(qtbot, widget)
+    viewer.layers["scan"].name = "other"
+    fake_job.gate.set()
+    until_done(qtbot, widget)
+    assert names(viewer) == ["other", "scan denoised"]
+
+
+def test_moving_the_layer_meanwhile_does_not_move_the_result(qtbot, viewer, widget, fake_job):
+    start(qtbot, widget)
+    viewer.layers["scan"].translate = (9, 9, 9)
+    fake_job.gate.set()
+    until_done(qtbot, widget)
+    assert tuple(viewer.layers["scan denoised"].translate) == (0, 0, 0)
+
+
+def test_a_job_runs_in_a_whole_napari(qtbot, window, fake_job):
+    viewer, widget = window
+    fake_job.script = previews(fake_job, (7.0, 5))
+    start(qtbot, widget)
+    assert names(viewer) == ["scan", "scan denoised (preview)"]
+    fake_job.gate.set()
+    until_done(qtbot, widget)
+    assert names(viewer) == ["scan", "scan denoised"]
+    assert not napari_progress._all_instances
+
+
+def test_closing_the_widget_cancels_and_waits(qtbot, window, fake_job):
+    viewer, widget = window
+    start(qtbot, widget)
+    worker = widget._now.worker
+    viewer.window.remove_dock_widget(widget)
+    assert not worker.is_running
+    assert fake_job.closed.is_set()
+
+
+def test_closing_the_viewer_cancels_and_waits(qtbot, window, fake_job):
+    viewer, widget = window
+    start(qtbot, widget)
+    worker = widget._now.worker
+    viewer.window._qt_window._save_current_window_settings = lambda: None
+    viewer.close()
+    qtbot.waitUntil(lambda: not worker.is_running, timeout=SOON)
+    assert fake_job.closed.is_set()
+
+
+def test_quitting_the_application_cancels_and_waits(qtbot, widget, fake_job):
+    start(qtbot, widget)
+    worker = widget._now.worker
+    QApplication.instance().aboutToQuit.emit()
+    assert not worker.is_running
+
+
+def test_without_a_layer_it_says_how_to_begin(qtbot, fake_job):
+    widget = DenoiseWidget(ViewerModel())
+    qtbot.addWidget(widget)
+    assert "Drop a CT stack" in widget._facts.text()
+    assert not widget._run_button.isEnabled()
+    assert widget._run_button.toolTip() == html.unescape(widget._facts.text())
+
+
+def test_a_colour_photograph_is_not_offered_and_the_reason_is_given(qtbot, fake_job):
+    viewer = ViewerModel()
+    viewer.add_image(np.zeros((20, 20, 3), np.uint8), rgb=True, name="photo")
+    widget = DenoiseWidget(viewer)
+    qtbot.addWidget(widget)
+    assert widget.layers.layer is None
+    assert "photo is a colour image" in widget._facts.text()
+
+
+def test_a_stack_with_channels_after_z_is_explained_before_run(viewer, widget):
+    viewer.add_image(np.zeros((3, 2, 8, 8)), axis_labels=("z", "c", "y", "x"), name="odd")
+    assert "time and channels must come before" in widget._facts.text()
+    assert not widget._run_button.isEnabled()
+
+
+def test_the_next_step_is_one_click_away(window):
+    viewer, widget = window
+    widget._result.linkActivated.emit("next")
+    assert "Segment pores (hushpore)" in viewer.window.dock_widgets
+
+
+def test_the_window_never_waits_for_a_busy_job(qtbot, viewer, widget, fake_job):
+    def busy(volume):
+        for number in range(150):
+            image = np.random.default_rng(number).normal(size=(512, 512)).astype(np.float32)
+            yield Preview("denoised", image, (4,))
+            yield Progress("training", number, 150, "steps", number / 150)
+        return (yield from fake_job.wait_at_gate(volume))
+
+    fake_job.script = busy
+    fake_job.gate.set()
+    beats = []
+    heart = QTimer()
+    heart.setInterval(5)
+    heart.timeout.connect(lambda: beats.append(time.perf_counter()))
+    heart.start()
+    qtbot.wait(50)
+    widget._run_button.click()
+    until_done(qtbot, widget)
+    heart.stop()
+    gaps = np.diff(beats)
+    assert len(gaps) > 50
+    assert gaps.max() < 0.2

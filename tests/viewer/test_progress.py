@@ -1,0 +1,74 @@
+import pytest
+from napari.utils.progress import progress as napari_progress
+
+from hushpore.base.events import Progress
+from hushpore.viewer.progress import Activity, Eta, bar_text, duration, stage_in_words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0:00"), (41.4, "0:41"), (61, "1:01"), (3723, "1:02:03"), (-1, "0:00")],
+)
+def test_durations_read_as_a_clock(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_a_stage_says_how_much_is_done():
+    assert stage_in_words(Progress("training", 300, 1500, "steps", 0.2)) == (
+        "training, 300 of 1,500 steps"
+    )
+    assert stage_in_words(Progress("preparing", 0, 0, "", 0.0)) == "preparing"
+
+
+def test_the_bar_says_percent_and_time_left():
+    progress = Progress("training", 62, 100, "steps", 0.62)
+    assert bar_text(progress, 41.0) == "62 % · 0:41 left"
+    assert bar_text(progress, None) == "62 %"
+
+
+def test_the_time_left_follows_the_rate():
+    now = [0.0]
+    eta = Eta(lambda: now[0])
+    assert eta.left(0.0) is None
+    assert eta.left(0.1) is None
+    now[0] = 10.0
+    assert eta.left(0.3) == pytest.approx(35.0)
+    now[0] = 45.0
+    assert eta.left(1.0) == pytest.approx(0.0)
+
+
+def test_the_time_left_does_not_count_what_came_before_the_first_progress():
+    now = [100.0]
+    eta = Eta(lambda: now[0])
+    eta.left(0.5)
+    now[0] = 110.0
+    assert eta.left(0.75) == pytest.approx(10.0)
+
+
+def test_no_time_is_given_while_the_work_starts_over():
+    now = [0.0]
+    eta = Eta(lambda: now[0])
+    eta.left(0.5)
+    now[0] = 5.0
+    assert eta.left(0.1) is None
+
+
+def test_cancel_in_the_activity_dock_reaches_the_job():
+    asked = []
+    activity = Activity("Denoise", lambda: asked.append(1))
+    assert activity in napari_progress._all_instances
+    activity.cancel()
+    assert asked == [1]
+    activity.close()
+    assert activity not in napari_progress._all_instances
+
+
+def test_the_activity_goes_as_far_as_the_job():
+    activity = Activity("Denoise", lambda: None)
+    activity.show(Progress("training", 1, 4, "steps", 0.25))
+    assert activity.n == 250
+    activity.show(Progress("training", 1, 4, "steps", 0.1))
+    assert activity.n == 100
+    activity.close()
+    activity.show(Progress("training", 4, 4, "steps", 1.0))
+    assert activity.n == 100

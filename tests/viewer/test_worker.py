@@ -1,0 +1,175 @@
+import gc
+import threading
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from hushpore.base.errors import InputError
+from hushpore.base.events import Metric, Note, Preview, Progress, Timing
+from hushpore.viewer.worker import JobWorker, stop_all
+
+SOON = 10_000
+
+
+def step(fraction=0.5):
+    return Progress("working", 1, 2, "steps", fraction)
+
+
+def test_the_result_of_a_job_arrives(qtbot):
+    def job():
+        yield step()
+        return "pores"
+
+    worker = JobWorker(job)
+    with qtbot.waitSignal(worker.returned, timeout=SOON) as heard:
+        worker.start()
+    assert heard.args == ["pores"]
+    assert worker.wait(1)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"),
+        MemoryError(),
+        InputError("constant"),
+        StopIteration(3),
+        KeyboardInterrupt(),
+        ZeroDivisionError("by zero"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_no_error_is_lost(qtbot, error):
+    def job():
+        yield step()
+        raise error
+
+    worker = JobWorker(job)
+    with qtbot.waitSignal(worker.failed, timeout=SOON) as heard:
+        worker.start()
+    problem = heard.args[0]
+    assert problem.message
+    assert type(error).__name__ in problem.details
+    assert not any(line.startswith("Traceback") for line in problem.message.splitlines())
+
+
+def test_an_error_before_the_first_event_is_reported(qtbot):
+    def make():
+        raise ImportError("no torch")
+
+    worker = JobWorker(make)
+    with qtbot.waitSignal(worker.failed, timeout=SOON):
+        worker.start()
+
+
+def test_cancel_closes_the_generator_before_it_is_announced(qtbot):
+    order = []
+
+    def job():
+        try:
+            while True:
+                yield step()
+                time.sleep(0.001)
+        finally:
+            time.sleep(0.05)
+            order.append("closed")
+
+    worker = JobWorker(job)
+    worker.cancelled.connect(lambda: order.append("announced"))
+    worker.start()
+    qtbot.wait(20)
+    with qtbot.waitSignal(worker.cancelled, timeout=SOON):
+        worker.cancel()
+    assert order == ["closed", "announced"]
+    assert not worker.is_running
+
+
+def test_a_job_cancelled_before_it_starts_does_nothing(qtbot):
+    made = []
+
+    def job():
+        made.append(1)
+        yield step()
+
+    worker = JobWorker(job)
+    worker.cancel()
+    with qtbot.waitSignal(worker.cancelled, timeout=SOON):
+        worker.start()
+    assert made == []
+
+
+def test_an_error_in_the_clean_up_of_a_cancelled_job_is_reported(qtbot):
+    def job():
+        try:
+            while True:
+                yield step()
+        finally:
+            raise RuntimeError("the file could not be removed")
+
+    worker = JobWorker(job)
+    worker.start()
+    with qtbot.waitSignal(worker.failed, timeout=SOON) as heard:
+        worker.cancel()
+    assert "could not be removed" in heard.args[0].message
+
+
+def test_only_the_newest_progress_and_preview_are_kept_but_every_metric_and_note(qtbot):
+    def job():
+        for number in range(50):
+            yield step(number / 50)
+            yield Preview("denoised", np.full((2, 2), number), (number,))
+            yield Metric("loss", number, 1.0)
+            yield Timing({})
+        yield Note("odd")
+        yield Note("very odd", warning=True)
+
+    worker = JobWorker(job)
+    with qtbot.waitSignal(worker.returned, timeout=SOON):
+        worker.start()
+    update = worker.take()
+    assert update.progress.fraction == 49 / 50
+    assert update.previews["denoised"].index == (49,)
+    assert [metric.step for metric in update.metrics] == list(range(50))
+    assert [note.message for note in update.notes] == ["odd", "very odd"]
+    assert worker.take().progress is None
+
+
+def test_a_flood_of_previews_does_not_fill_the_memory(qtbot):
+    def job():
+        for number in range(2000):
+            yield Preview("denoised", np.full(1 << 16, number, np.float32), (0,))
+
+    gc.collect()
+    tracemalloc.start()
+    worker = JobWorker(job)
+    with qtbot.waitSignal(worker.returned, timeout=SOON):
+        worker.start()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 5 * (1 << 18)
+
+
+def test_the_job_runs_in_another_thread(qtbot):
+    def job():
+        yield step()
+        return threading.current_thread()
+
+    worker = JobWorker(job)
+    with qtbot.waitSignal(worker.returned, timeout=SOON) as heard:
+        worker.start()
+    assert heard.args[0] is not threading.main_thread()
+
+
+def test_all_workers_can_be_stopped_at_once():
+    def job():
+        while True:
+            yield step()
+            time.sleep(0.001)
+
+    workers = [JobWorker(job) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    assert stop_all(5)
+    assert not any(worker.is_running for worker in workers)
