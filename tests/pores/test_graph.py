@@ -22,7 +22,7 @@ def consecutive(labels: np.ndarray) -> np.ndarray:
 def graph_of(labels: np.ndarray, height: np.ndarray, workers: Workers):
     count = int(labels.max())
     summits = np.array([np.flatnonzero(labels == i)[0] for i in range(1, count + 1)], np.int64)
-    return build_graph(labels, summits, height, workers)
+    return build_graph(labels, summits, height, np.zeros(count, bool), workers)
 
 
 def plain_edges(labels: np.ndarray, height: np.ndarray) -> dict:

@@ -122,6 +122,26 @@ def test_solid_around_the_volume_bounds_pores_at_its_faces(foam: np.ndarray) -> 
     assert whole.pores["inscribed_diameter"].tolist() == [10.0]
 
 
+def test_the_profile_is_the_porosity_of_each_slice(scan: np.ndarray) -> None:
+    result = hushpore.segment_pores(scan)
+    np.testing.assert_allclose(result.porosity_profile, (result.labels > 0).mean(axis=(1, 2)))
+    image = hushpore.segment_pores(scan[3])
+    np.testing.assert_allclose(image.porosity_profile, (image.labels > 0).mean(axis=1))
+
+
+def test_the_size_distribution_counts_every_pore_and_its_volume(scan: np.ndarray) -> None:
+    result = hushpore.segment_pores(Volume(scan, spacing=0.5))
+    sizes = result.size_distribution(bins=12)
+    assert len(sizes) == 12
+    assert sizes["number"].sum() == len(result.pores)
+    assert sizes["volume"].sum() == pytest.approx(result.pores["volume"].sum())
+    assert sizes["number_share"].sum() == pytest.approx(1)
+    assert sizes["volume_share"].sum() == pytest.approx(1)
+    assert sizes["diameter_to"].iloc[-1] == result.pores["equivalent_diameter"].max()
+    empty = hushpore.segment_pores(np.zeros((3, 3, 3), bool)).size_distribution()
+    assert empty["number"].sum() == 0
+
+
 # merging again
 
 
@@ -132,6 +152,7 @@ def test_merging_again_is_the_same_as_running_again(scan: np.ndarray, h: float) 
     merged = first.remerge(h)
     np.testing.assert_array_equal(merged.labels, again.labels)
     assert merged.pores.equals(again.pores)
+    assert merged.throats.equals(again.throats)
     assert merged.provenance["result"] == again.provenance["result"]
     assert merged.provenance["settings"] == again.provenance["settings"]
     assert merged.remerge(0.5).pores.equals(first.pores)
@@ -219,7 +240,7 @@ def test_thin_volumes_work(shape: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(result.labels > 0, void)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(hnp.arrays(np.bool_, hnp.array_shapes(min_dims=2, max_dims=3, max_side=7)))
 def test_any_void_is_labelled_whole_and_each_pore_is_one_piece(void: np.ndarray) -> None:
     result = hushpore.segment_pores(void)
@@ -244,6 +265,7 @@ def test_the_result_does_not_depend_on_threads(
     found = hushpore.segment_pores(scan)
     np.testing.assert_array_equal(found.labels, expected.labels)
     assert found.pores.equals(expected.pores)
+    assert found.throats.equals(expected.throats)
 
 
 def test_two_jobs_at_once_are_both_right(scan: np.ndarray) -> None:

@@ -20,6 +20,8 @@ def make_graph(radii: list[float], edges: list[tuple[int, int, float]]) -> Basin
         sums=np.ones((count + 1, 10), np.int64),
         ends=np.ones((count + 1, 13), np.int64),
         bounds=np.zeros((count + 1, 6), np.int32),
+        is_open=np.zeros(count + 1, bool),
+        cuts=np.zeros(13, np.int64),
         a=a.astype(np.int32),
         b=b.astype(np.int32),
         saddle=neck.astype(np.float32) ** 2,

@@ -53,11 +53,13 @@ def test_a_lattice_of_64_balls_has_porespys_regions_and_diameters() -> None:
     assert result.pores["inscribed_diameter"].value_counts().to_dict() == {30.0: 63, 36.0: 1}
 
 
-def test_a_lattice_of_27_balls_is_27_pores() -> None:
+def test_a_lattice_of_27_balls_is_27_pores_and_54_throats_of_89_faces() -> None:
     result = hushpore.segment_pores(lattice(100, 15, 28, 22))
     assert len(result.pores) == 27
     assert (result.pores["inscribed_diameter"] == 30).all()
     assert result.pores["num_voxels"].sum() == lattice(100, 15, 28, 22).sum()
+    assert result.throats["num_faces"].tolist() == [89] * 54
+    assert result.pores["num_throats"].value_counts().to_dict() == {3: 8, 4: 12, 5: 6, 6: 1}
 
 
 def test_220_overlapping_balls_are_parted_as_their_power_diagram_does() -> None:
@@ -69,13 +71,15 @@ def test_220_overlapping_balls_are_parted_as_their_power_diagram_does() -> None:
         if all(np.linalg.norm(centre - c) >= 0.8 * (radius + r) for c, r in others):
             centres.append(centre)
             radii.append(radius)
-    grid = np.indices((size,) * 3, dtype=np.float32)
     power = np.full((size,) * 3, np.inf, np.float32)
     owner = np.zeros((size,) * 3, np.int32)
     for number, (centre, radius) in enumerate(zip(centres, radii, strict=True), start=1):
-        own = sum((g - c) ** 2 for g, c in zip(grid, centre, strict=True)) - radius**2
-        owner[own < power] = number
-        np.minimum(power, own, out=power)
+        low = np.floor(centre - radius).astype(int)
+        box = tuple(slice(start, start + int(2 * radius) + 3) for start in low)
+        grid = np.indices(power[box].shape)
+        own = sum((g + n - c) ** 2 for g, n, c in zip(grid, low, centre, strict=True)) - radius**2
+        owner[box][own < power[box]] = number
+        np.minimum(power[box], own, out=power[box])
     void = power <= 0
     result = hushpore.segment_pores(void, h=0.2)
     assert len(result.pores) == 220

@@ -49,9 +49,13 @@ class BasinGraph:
         (n + 1, 10), int64: see `SUMS`; coordinates in voxels.
     ends : numpy.ndarray
         (n + 1, 13), int64: voxels whose neighbour in a direction (`DIRECTIONS`) is not of the
-        same basin; twice as many faces, edges and corners of the basin are open to others.
+        same basin; in that direction the basin's surface is crossed twice as often.
     bounds : numpy.ndarray
         (n + 1, 6), int32: first voxel and the one after the last, in z, y and x.
+    is_open : numpy.ndarray
+        (n + 1,), bool: whether the void at the summit is connected to a face of the volume.
+    cuts : numpy.ndarray
+        (13,), int64: crossings, by direction, that are where a face of the volume cuts a basin.
     a, b : numpy.ndarray
         (edges,), int32: two basins that touch, ``a < b``; sorted.
     saddle : numpy.ndarray
@@ -68,6 +72,8 @@ class BasinGraph:
     sums: npt.NDArray[np.int64]
     ends: npt.NDArray[np.int64]
     bounds: npt.NDArray[np.int32]
+    is_open: npt.NDArray[np.bool_]
+    cuts: npt.NDArray[np.int64]
     a: npt.NDArray[np.int32]
     b: npt.NDArray[np.int32]
     saddle: npt.NDArray[np.float32]
@@ -84,6 +90,7 @@ def build_graph(
     basins: npt.NDArray[np.int32],
     summits: npt.NDArray[np.int64],
     distance: npt.NDArray[np.float32],
+    summit_is_open: npt.NDArray[np.bool_],
     workers: Workers,
 ) -> BasinGraph:
     """Measure all basins and find where they touch.
@@ -96,6 +103,8 @@ def build_graph(
         (n,), int64: flat index of each basin's summit.
     distance : numpy.ndarray
         (z, y, x), float32: squared distance.
+    summit_is_open : numpy.ndarray
+        (n,), bool: whether the void at each summit is connected to a face of the volume.
     workers : Workers
         Threads to run on.
     """
@@ -105,7 +114,9 @@ def build_graph(
     bounds = np.zeros((count + 1, 6), np.int32)
     bounds[:, :3] = np.iinfo(np.int32).max
     pieces = workers.over(len(basins), _scan, basins, distance, smallest=8)
-    for low, piece_sums, piece_bounds, piece_ends, _ in pieces:
+    cuts = np.zeros(_N_DIRECTIONS, np.int64)
+    for low, piece_sums, piece_bounds, piece_ends, piece_cuts, _ in pieces:
+        cuts += piece_cuts
         part = slice(low, low + len(piece_sums))
         sums[part] += piece_sums
         ends[part] += piece_ends
@@ -115,8 +126,10 @@ def build_graph(
     peak[1:] = distance.reshape(-1)[summits]
     summit = np.full(count + 1, -1, np.int64)
     summit[1:] = summits
+    is_open = np.zeros(count + 1, np.bool_)
+    is_open[1:] = summit_is_open
     edges = _join_edges([piece_edges for *_, piece_edges in pieces])
-    return BasinGraph(summit, peak, sums, ends, bounds, *edges)
+    return BasinGraph(summit, peak, sums, ends, bounds, is_open, cuts, *edges)
 
 
 class _Edges(NamedTuple):
@@ -165,10 +178,18 @@ def _join_edges(
 
 def _scan(
     basins: npt.NDArray[np.int32], distance: npt.NDArray[np.float32], first: int, last: int
-) -> tuple[int, npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int64], _Edges]:
+) -> tuple[
+    int,
+    npt.NDArray[np.int64],
+    npt.NDArray[np.int32],
+    npt.NDArray[np.int64],
+    npt.NDArray[np.int64],
+    _Edges,
+]:
     """Sum up the basins in a range of slices, and find the contacts of its voxels.
 
-    Returns the lowest basin met; sums, bounds and ends of the basins from there on; and the edges.
+    Returns the lowest basin met; sums, bounds and ends of the basins from there on; and the cuts
+    and edges.
     """
     low, high = _span(basins, first, last)
     sums = np.zeros((high - low, _N_SUMS), np.int64)
@@ -176,8 +197,10 @@ def _scan(
     bounds[:, :3] = np.iinfo(np.int32).max
     _sum_up(basins, low, sums, bounds, first, last)
     ends = np.zeros((high - low, _N_DIRECTIONS), np.int64)
-    used, edges = _find_contacts(basins, distance, low, ends, _no_edges(1 << 10), first, last)
-    return low, sums, bounds, ends, edges.first(used)
+    cuts = np.zeros(_N_DIRECTIONS, np.int64)
+    empty = _no_edges(1 << 10)
+    used, edges = _find_contacts(basins, distance, low, ends, cuts, empty, first, last)
+    return low, sums, bounds, ends, cuts, edges.first(used)
 
 
 @kernel
@@ -186,6 +209,7 @@ def _find_contacts(
     distance: npt.NDArray[np.float32],
     low: int,
     ends: npt.NDArray[np.int64],
+    cuts: npt.NDArray[np.int64],
     edges: _Edges,
     first: int,
     last: int,
@@ -199,16 +223,18 @@ def _find_contacts(
     edge = 0
     for z in range(first, last):
         for y in range(height):
-            inner_row = z < depth - 1 and 0 < y < height - 1
+            inner_row = 0 < z < depth - 1 and 0 < y < height - 1
             for x in range(width):
                 voxel = (z * height + y) * width + x
                 a = flat[voxel]
                 inside = inner_row and 0 < x < width - 1
                 if a == 0 or (inside and _is_alone(flat, voxel, steps, a)):
                     continue
+                if not inside:
+                    _add_cuts(cuts, basins.shape, z, y, x)
                 for k in range(_N_DIRECTIONS):
                     other = voxel + steps[k]
-                    b = flat[other] if inside or _within(basins.shape, z, y, x, k) else 0
+                    b = flat[other] if inside or _within(basins.shape, z, y, x, k, 1) else 0
                     if b == a:
                         continue
                     ends[a - low, k] += 1
@@ -285,11 +311,23 @@ def _is_alone(
 
 
 @kernel
-def _within(shape: tuple[int, int, int], z: int, y: int, x: int, k: int) -> bool:
-    """Whether the neighbour of a voxel in direction `k` is in the volume."""
-    y += DIRECTIONS[k, 1]
-    x += DIRECTIONS[k, 2]
-    return z + DIRECTIONS[k, 0] < shape[0] and 0 <= y < shape[1] and 0 <= x < shape[2]
+def _within(shape: tuple[int, int, int], z: int, y: int, x: int, k: int, sense: int) -> bool:
+    """Whether the neighbour of a voxel in direction `k`, or against it, is in the volume."""
+    z += sense * DIRECTIONS[k, 0]
+    y += sense * DIRECTIONS[k, 1]
+    x += sense * DIRECTIONS[k, 2]
+    return 0 <= z < shape[0] and 0 <= y < shape[1] and 0 <= x < shape[2]
+
+
+@kernel
+def _add_cuts(
+    cuts: npt.NDArray[np.int64], shape: tuple[int, int, int], z: int, y: int, x: int
+) -> None:
+    """Count the ways out of the volume from a voxel on one of its faces."""
+    for k in range(_N_DIRECTIONS):
+        for sense in (-1, 1):
+            if not _within(shape, z, y, x, k, sense):
+                cuts[k] += 1
 
 
 @kernel

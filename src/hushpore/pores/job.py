@@ -18,7 +18,7 @@ from hushpore.device.timing import StageTimer
 from hushpore.pores.basins import apply_labels, find_basins
 from hushpore.pores.distance import squared_distance
 from hushpore.pores.graph import build_graph
-from hushpore.pores.measure import measure_pores, number_pores
+from hushpore.pores.measure import measure_pores, measure_throats, number_pores, void_surface
 from hushpore.pores.merging import merge_by_height
 from hushpore.pores.parallel import Workers
 from hushpore.pores.threshold import find_threshold, make_histogram
@@ -60,6 +60,8 @@ class Pores:
         int32, of the shape of the input, C order: 0 is not pore, 1 to n are the pores.
     pores : pandas.DataFrame
         One row a pore, sorted by label; see `hushpore.pores.measure.measure_pores`.
+    throats : pandas.DataFrame
+        One row for each two pores that touch; see `hushpore.pores.measure.measure_throats`.
     porosity : float
         Share of the volume that is pore in `labels`.
     threshold : float or None
@@ -76,6 +78,7 @@ class Pores:
 
     labels: npt.NDArray[np.int32]
     pores: pd.DataFrame
+    throats: pd.DataFrame
     porosity: float
     threshold: float | None
     volume: Volume
@@ -90,6 +93,44 @@ class Pores:
     def labels_volume(self) -> Volume:
         """The labels as a volume in the place of the input."""
         return self.volume.replace(self.labels, name=f"{self.volume.name} pores")
+
+    @property
+    def porosity_profile(self) -> npt.NDArray[np.float64]:
+        """Share of each slice (of each row, in 2D) that is pore in `labels`."""
+        per_slice = [np.count_nonzero(plane) / plane.size for plane in self.labels]
+        return np.array(per_slice, np.float64)
+
+    def size_distribution(self, bins: int = 20) -> pd.DataFrame:
+        """Return how many pores, and how much of their volume, is of which size.
+
+        Parameters
+        ----------
+        bins : int
+            Bins of equivalent diameter, of equal width, from 0 to the largest.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``diameter_from``, ``diameter_to``, ``number`` of pores, their ``volume``, and both as
+            shares: ``number_share``, ``volume_share``.
+        """
+        import pandas as pd
+
+        diameter = self.pores["equivalent_diameter"].to_numpy()
+        size = self.pores["volume"].to_numpy()
+        edges = np.linspace(0, diameter.max(initial=0) or 1, bins + 1)
+        number = np.histogram(diameter, edges)[0]
+        volume = np.histogram(diameter, edges, weights=size)[0]
+        return pd.DataFrame(
+            {
+                "diameter_from": edges[:-1],
+                "diameter_to": edges[1:],
+                "number": number,
+                "volume": volume,
+                "number_share": number / max(number.sum(), 1),
+                "volume_share": volume / (volume.sum() or 1),
+            }
+        )
 
     @property
     def summary(self) -> str:
@@ -126,14 +167,12 @@ class Pores:
         """
         settings = dataclasses.replace(self._settings, h=h)
         with Workers() as workers:
-            labels, table = _merge(self._basins, self._graph, self.volume, settings, workers)
-        result = self.provenance["result"]
-        totals = _totals(table, labels, self.volume, result)
+            merged = _merge(self._basins, self._graph, self.volume, settings, workers)
+        totals = _totals(merged, self.volume, self.provenance["result"])
         record = {**self.provenance, "settings": settings.to_dict(), "result": totals}
         return dataclasses.replace(
             self,
-            labels=labels,
-            pores=table,
+            **merged,
             porosity=totals["porosity"],
             provenance=record,
             _settings=settings,
@@ -214,23 +253,22 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
         yield _progress("basins", volume)
 
         with timer.stage("measuring"):
-            graph = build_graph(basins, summits, distance, workers)
+            graph = build_graph(basins, summits, distance, components.is_open_at(summits), workers)
             del distance
         yield _progress("measuring", volume)
 
         with timer.stage("labels"):
             basins = basins.reshape(volume.shape)
-            labels, table = _merge(basins, graph, volume, settings, workers)
+            merged = _merge(basins, graph, volume, settings, workers)
     timing = timer.timing()
-    middle = tuple(length // 2 for length in labels.shape[:-2])
-    yield Preview("labels", labels[middle].copy(), middle)
+    middle = tuple(length // 2 for length in volume.shape[:-2])
+    yield Preview("labels", merged["labels"][middle].copy(), middle)
     yield timing
-    totals = _totals(table, labels, volume, _void_totals(components, threshold))
+    totals = _totals(merged, volume, _void_totals(components, threshold, graph, volume))
     record = make_record("pores", volume, settings, backend.name, timing, notes)
     yield _progress("labels", volume)
     return Pores(
-        labels=labels,
-        pores=table,
+        **merged,
         porosity=totals["porosity"],
         threshold=threshold,
         volume=volume,
@@ -317,30 +355,38 @@ def _merge(
     volume: Volume,
     settings: PoreSettings,
     workers: Workers,
-) -> tuple[npt.NDArray[np.int32], pd.DataFrame]:
+) -> dict[str, Any]:
+    """Merge basins into pores; returns the fields of `Pores` that come of it."""
     numbering = number_pores(graph, merge_by_height(graph, settings.h), settings.minimum_voxels)
-    labels = apply_labels(basins, numbering.label_of, workers)
-    return labels, measure_pores(graph, numbering, volume)
+    return {
+        "labels": apply_labels(basins, numbering.label_of, workers),
+        "pores": measure_pores(graph, numbering, volume),
+        "throats": measure_throats(graph, numbering, volume),
+    }
 
 
-def _void_totals(components: Components, threshold: float | None) -> dict[str, Any]:
+def _void_totals(
+    components: Components, threshold: float | None, graph: BasinGraph, volume: Volume
+) -> dict[str, Any]:
+    """Return the figures of the record that do not change when pores merge."""
     size = math.prod(components.shape)
     return {
         "open_porosity": components.open_voxels / size,
         "closed_porosity": components.closed_voxels / size,
         "components": components.count,
         "threshold": threshold,
+        "specific_surface": void_surface(graph, volume) / (size * volume.voxel_size),
     }
 
 
-def _totals(
-    table: pd.DataFrame, labels: npt.NDArray[np.int32], volume: Volume, void: dict[str, Any]
-) -> dict[str, Any]:
-    """Return the figures of the record; those of the void do not change when pores merge."""
+def _totals(merged: dict[str, Any], volume: Volume, void: dict[str, Any]) -> dict[str, Any]:
+    """Return all figures of the record."""
+    table = merged["pores"]
     return {
         **void,
-        "porosity": int(table["num_voxels"].sum()) / labels.size,
+        "porosity": int(table["num_voxels"].sum()) / merged["labels"].size,
         "count": len(table),
+        "throats": len(merged["throats"]),
         "median_diameter": float(table["equivalent_diameter"].median()) if len(table) else None,
         "unit": volume.unit,
     }
@@ -361,7 +407,7 @@ def _prepare() -> None:
         keep_components(void, components, components.is_open)
         distance = squared_distance(void, (1.0, 1.0, 1.0), (True, True, True), workers)
         basins, summits = find_basins(distance, workers)
-        graph = build_graph(basins, summits, distance, workers)
+        graph = build_graph(basins, summits, distance, components.is_open_at(summits), workers)
         label_of = merge_by_height(graph, 0.0)
         apply_labels(basins, label_of, workers)
         make_histogram(np.arange(8, dtype=np.uint8).reshape(2, 2, 2), workers)

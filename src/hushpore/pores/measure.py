@@ -1,4 +1,4 @@
-"""From the sums over merged basins to the table of pores, in physical units."""
+"""From the sums over merged basins to the tables of pores and throats, in physical units."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+
+from hushpore.pores.surface import area_per_crossing
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -21,9 +23,21 @@ COLUMNS = (
     "volume",
     "equivalent_diameter",
     "inscribed_diameter",
+    "surface_area",
+    "sphericity",
+    "length_major",
+    "length_medium",
+    "length_minor",
+    "elongation",
+    "flatness",
+    "axis_z",
+    "axis_y",
+    "axis_x",
     "centroid_z",
     "centroid_y",
     "centroid_x",
+    "num_throats",
+    "is_open",
     "touches_border",
     "bbox_z_start",
     "bbox_z_stop",
@@ -31,6 +45,18 @@ COLUMNS = (
     "bbox_y_stop",
     "bbox_x_start",
     "bbox_x_stop",
+)
+
+#: Columns of the table of throats, in their order.
+THROAT_COLUMNS = (
+    "pore_1",
+    "pore_2",
+    "num_faces",
+    "area",
+    "inscribed_diameter",
+    "position_z",
+    "position_y",
+    "position_x",
 )
 
 
@@ -89,45 +115,141 @@ def measure_pores(graph: BasinGraph, numbering: Numbering, volume: Volume) -> pd
     Returns
     -------
     pandas.DataFrame
-        With `COLUMNS`. Lengths are in the unit of the volume, ``volume`` in its third power;
-        in 2D ``volume`` is the area, in the unit's second power, and z is 0.
+        With `COLUMNS`. Lengths are in the unit of the volume, areas and volumes in its powers. In
+        2D ``volume`` is the area, ``surface_area`` the perimeter, and z is 0.
 
     Notes
     -----
-    ``equivalent_diameter`` is that of the sphere (disc in 2D) of the same volume.
+    ``equivalent_diameter`` is that of the ball (disc in 2D) of the same volume.
     ``inscribed_diameter`` is twice the largest distance in the pore from a voxel's centre to the
-    nearest solid voxel's centre; infinite where there is no solid at all. ``bbox_*`` are voxel
-    indices, from start up to and without stop; centroids are places, counted from the volume's
-    origin. ``touches_border`` says whether the pore reaches a face of the volume.
+    nearest solid voxel's centre; infinite where there is no solid at all. ``surface_area`` is that
+    of the whole pore, throats and cuts by the volume's faces included (`hushpore.pores.surface`);
+    ``sphericity`` the surface of the ball of the same volume as a share of it (in 2D, of the
+    perimeter), at most 1. ``length_*`` are the axes of the ellipsoid (ellipse) of the same second
+    moments, ``elongation`` is 1 - medium/major and ``flatness`` 1 - minor/medium (in 2D 0), and
+    ``axis_*`` is the unit vector along the major axis. ``is_open``: its void is connected to a face
+    of the volume; ``touches_border``: it reaches one itself. Centroids are places, counted from the
+    volume's origin; ``bbox_*`` voxel indices, from start up to and without stop.
     """
-    sums, bounds = _sum_by_pore(graph, numbering)
-    spacing = np.ones(3)
-    spacing[-volume.n_spatial :] = volume.spacing
-    origin = np.zeros(3)
-    origin[-volume.n_spatial :] = volume.origin
-    size = sums[:, 0] * volume.voxel_size
+    sums, bounds, ends = _sum_by_pore(graph, numbering)
+    spacing, origin = _frame(volume)
+    size = sums[:, 0].astype(np.float64) * volume.voxel_size
     centroid = origin + sums[:, 1:4] / sums[:, :1] * spacing
+    surface = ends @ area_per_crossing(volume.spacing) * 2
+    lengths, axis = _principal_axes(sums, spacing, volume.n_spatial)
     length = np.array((1,) * (3 - volume.n_spatial) + volume.spatial_shape)
     at_face = (bounds[:, :3] == 0) | (bounds[:, 3:] == length)
-    equivalent = np.cbrt(6 * size / np.pi) if volume.n_spatial == 3 else np.sqrt(4 * size / np.pi)
     radius = np.sqrt(graph.peak[numbering.chief].astype(np.float64)) * min(volume.spacing)
     columns = (
         np.arange(1, len(sums) + 1, dtype=np.int32),
         sums[:, 0],
         size,
-        equivalent,
+        _diameter(size, volume.n_spatial),
         2 * radius,
+        surface,
+        np.minimum(1.0, _ball_surface(size, volume.n_spatial) / surface),
+        *lengths,
+        1 - lengths[1] / lengths[0],
+        1 - lengths[2] / lengths[1],
+        *axis,
         *centroid.T,
+        _count_throats(graph, numbering),
+        _any_by_pore(graph.is_open, numbering),
         at_face[:, -volume.n_spatial :].any(axis=1),
         *bounds[:, [0, 3, 1, 4, 2, 5]].T,
     )
     return pd.DataFrame(dict(zip(COLUMNS, columns, strict=True)))
 
 
+def measure_throats(graph: BasinGraph, numbering: Numbering, volume: Volume) -> pd.DataFrame:
+    """Return the table of throats: one row for each two pores that touch, sorted by their labels.
+
+    Parameters
+    ----------
+    graph, numbering, volume
+        As for `measure_pores`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        With `THROAT_COLUMNS`; ``pore_1`` is the lower label.
+
+    Notes
+    -----
+    Pores touch where voxels of theirs are 26-neighbours; ``num_faces`` counts voxel faces only, and
+    may be 0. ``area`` is the Crofton estimate (in 2D a length). ``inscribed_diameter`` is twice the
+    distance to the solid at the widest way through, and ``position_*`` the place of that voxel.
+    """
+    first, second, order, start = _throats(graph, numbering)
+    contacts = graph.contacts[order].astype(np.int64)
+    if start.size:
+        contacts = np.add.reduceat(contacts, start, axis=0)
+    widest = order[start]
+    spacing, origin = _frame(volume)
+    shape = (1,) * (3 - volume.n_spatial) + volume.spatial_shape
+    place = np.stack(np.unravel_index(graph.saddle_at[widest], shape), axis=-1)
+    columns = (
+        first,
+        second,
+        contacts[:, :3].sum(axis=1),
+        contacts @ area_per_crossing(volume.spacing),
+        2 * np.sqrt(graph.saddle[widest].astype(np.float64)) * min(volume.spacing),
+        *(origin + place * spacing).T,
+    )
+    return pd.DataFrame(dict(zip(THROAT_COLUMNS, columns, strict=True)))
+
+
+def void_surface(graph: BasinGraph, volume: Volume) -> float:
+    """Return the surface between void and solid inside the volume (in 2D its length)."""
+    crossings = 2 * (graph.ends.sum(axis=0) - graph.contacts.sum(axis=0, dtype=np.int64))
+    return float((crossings - graph.cuts) @ area_per_crossing(volume.spacing))
+
+
+def _frame(volume: Volume) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Spacing and origin in z, y, x, also of an image."""
+    spacing, origin = np.ones(3), np.zeros(3)
+    spacing[-volume.n_spatial :] = volume.spacing
+    origin[-volume.n_spatial :] = volume.origin
+    return spacing, origin
+
+
+def _diameter(size: npt.NDArray[np.float64], n_spatial: int) -> npt.NDArray[np.float64]:
+    return np.cbrt(6 * size / np.pi) if n_spatial == 3 else np.sqrt(4 * size / np.pi)
+
+
+def _ball_surface(size: npt.NDArray[np.float64], n_spatial: int) -> npt.NDArray[np.float64]:
+    diameter = _diameter(size, n_spatial)
+    return np.pi * diameter**2 if n_spatial == 3 else np.pi * diameter
+
+
+def _principal_axes(
+    sums: npt.NDArray[np.int64], spacing: npt.NDArray[np.float64], n_spatial: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return lengths (3, pores), longest first, and the unit vector of the longest (3, pores)."""
+    count = sums[:, 0, None, None].astype(np.float64)
+    mean = sums[:, 1:4] / sums[:, :1]
+    products = sums[:, [4, 7, 8, 7, 5, 9, 8, 9, 6]].reshape(-1, 3, 3)
+    moments = products / count - mean[:, :, None] * mean[:, None, :]
+    # a voxel is not a point: it has a second moment of its own
+    moments += np.eye(3) / 12
+    moments *= spacing[:, None] * spacing
+    values, vectors = np.linalg.eigh(moments[:, -n_spatial:, -n_spatial:])
+    # an ellipsoid of semi-axis a has the second moment a**2 / 5 along it, an ellipse a**2 / 4
+    lengths = 2 * np.sqrt((n_spatial + 2) * values[:, ::-1])
+    axis = np.zeros((len(sums), 3))
+    axis[:, -n_spatial:] = vectors[:, :, -1]
+    # of the two senses the one whose last component that is not 0 is above it
+    last = 2 - np.argmax(np.abs(axis[:, ::-1]) > 1e-9, axis=1)
+    axis[axis[np.arange(len(axis)), last] < 0] *= -1
+    if n_spatial == 2:
+        lengths = lengths[:, [0, 1, 1]]
+    return lengths.T, axis.T
+
+
 def _sum_by_pore(
     graph: BasinGraph, numbering: Numbering
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """Add up sums and bounds of the basins of each pore; row 0 is label 1."""
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """Add up sums, bounds and ends of the basins of each pore; row 0 is label 1."""
     count = numbering.chief.size
     label = numbering.label_of
     sums = np.zeros((count + 1, graph.sums.shape[1]), np.int64)
@@ -136,4 +258,43 @@ def _sum_by_pore(
     bounds[:, :3] = np.iinfo(np.int32).max
     np.minimum.at(bounds[:, :3], label, graph.bounds[:, :3])
     np.maximum.at(bounds[:, 3:], label, graph.bounds[:, 3:])
-    return sums[1:], bounds[1:]
+    ends = np.zeros((count + 1, graph.ends.shape[1]), np.int64)
+    np.add.at(ends, label, graph.ends)
+    # where basins of one pore touch, its surface is not
+    inner = label[graph.a] == label[graph.b]
+    np.subtract.at(ends, label[graph.a[inner]], graph.contacts[inner])
+    return sums[1:], bounds[1:], ends[1:]
+
+
+def _throats(
+    graph: BasinGraph, numbering: Numbering
+) -> tuple[
+    npt.NDArray[np.int32],
+    npt.NDArray[np.int32],
+    npt.NDArray[np.int64],
+    npt.NDArray[np.int64],
+]:
+    """Group the edges between different pores.
+
+    Returns both labels of each throat; the edges, throat after throat, the widest of each first;
+    and where each throat starts among them.
+    """
+    ends = numbering.label_of[np.stack([graph.a, graph.b])]
+    low, high = ends.min(axis=0), ends.max(axis=0)
+    between = np.flatnonzero((low != high) & (low > 0))
+    key = (low[between].astype(np.int64) << 32) | high[between]
+    order = np.lexsort((graph.saddle_at[between], -graph.saddle[between], key))
+    start = np.flatnonzero(np.diff(key[order], prepend=-1))
+    edges = between[order]
+    return low[edges[start]], high[edges[start]], edges, start
+
+
+def _count_throats(graph: BasinGraph, numbering: Numbering) -> npt.NDArray[np.int64]:
+    first, second, _, _ = _throats(graph, numbering)
+    return np.bincount(np.concatenate([first, second]), minlength=numbering.chief.size + 1)[1:]
+
+
+def _any_by_pore(flags: npt.NDArray[np.bool_], numbering: Numbering) -> npt.NDArray[np.bool_]:
+    found = np.zeros(numbering.chief.size + 1, np.bool_)
+    found[numbering.label_of[flags]] = True
+    return found[1:]

@@ -67,6 +67,13 @@ class Components:
         """Void voxels that are not."""
         return int(self.voxels[~self.is_open].sum())
 
+    def is_open_at(self, voxels: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Whether the void at some voxels (flat indices) is connected to a face of the volume."""
+        width = self.shape[2]
+        rows = np.repeat(np.arange(self.row_start.size - 1), np.diff(self.row_start))
+        run = np.searchsorted(rows * width + self.begin, voxels, side="right") - 1
+        return self.is_open[self.component[run]]
+
 
 def make_void(
     values: npt.NDArray[Any], threshold: float | None, bright: bool, workers: Workers

@@ -1,0 +1,68 @@
+"""Surface area from counted crossings, by the Crofton formula.
+
+Straight lines of voxels run through the volume in 13 directions (4 in an image). Where one crosses
+a surface a voxel and the next lie on different sides; the area is a weighted sum of these
+crossings, each direction weighted by the share of the sphere that is nearest to it. Crossings are
+whole numbers that add up, so that surfaces of merged pores need no new pass. From a radius of 5
+voxels on, the estimate for a ball is within 1 % of the ball of as many voxels; a plane along the
+faces of cubic voxels, the worst case, comes out 7 % small. Where voxels are not cubic the directions
+are spread less evenly, and flat surfaces may be some more per cent off.
+
+References
+----------
+G. Lehmann and D. Legland (2012), "Efficient N-dimensional surface estimation using Crofton formula
+and run-length encoding", Insight Journal. https://doi.org/10.54294/wdu86d
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hushpore.pores.graph import DIRECTIONS
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+def area_per_crossing(spacing: tuple[float, ...]) -> npt.NDArray[np.float64]:
+    """Return the area (3D) or length (2D) that one crossing stands for, by direction.
+
+    Parameters
+    ----------
+    spacing : tuple of float
+        Voxel size in z, y, x or y, x order.
+
+    Returns
+    -------
+    numpy.ndarray
+        (13,), in the order of `hushpore.pores.graph.DIRECTIONS`, in the unit of `spacing` to the
+        second power (first power in 2D, where directions out of the plane count nothing).
+    """
+    weights = np.zeros(len(DIRECTIONS))
+    used = np.flatnonzero(DIRECTIONS[:, 0] == 0) if len(spacing) == 2 else np.arange(len(weights))
+    steps = DIRECTIONS[used][:, -len(spacing) :] * np.asarray(spacing)
+    length = np.linalg.norm(steps, axis=1)
+    units = np.concatenate([steps, -steps]) / np.concatenate([length, length])[:, None]
+    # of both senses of a direction; the mean of |cos| is 1/2 on a sphere and 2/pi on a circle
+    share = _nearest_share(units)[: len(used)] * 2
+    mean_cosine = 0.5 if len(spacing) == 3 else 2 / math.pi
+    weights[used] = share * math.prod(spacing) / length / mean_cosine
+    return weights
+
+
+def _nearest_share(units: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Share of the sphere, or circle, that is nearest to each of some unit vectors."""
+    if units.shape[1] == 3:
+        from scipy.spatial import SphericalVoronoi
+
+        areas: npt.NDArray[np.float64] = SphericalVoronoi(units).calculate_areas()
+        return areas / (4 * math.pi)
+    angle = np.arctan2(units[:, 0], units[:, 1])
+    order = np.argsort(angle)
+    gap = np.diff(angle[order], append=angle[order[0]] + 2 * math.pi)
+    share = np.empty(len(units))
+    share[order] = (gap + np.roll(gap, 1)) / (4 * math.pi)
+    return share
