@@ -133,9 +133,11 @@ class JobWidget(QWidget):
         self._build()
         self.layers.changed.connect(self._show_facts)
         self._show_facts()
-        # whichever way the widget goes, its job must not outlive it
-        self.destroyed.connect(self._now.stop)
-        QApplication.instance().aboutToQuit.connect(self._now.stop)
+        # whichever way the widget goes, its job must not outlive it; a partial, for Qt does not
+        # keep alive what a bound method belongs to
+        stop = partial(_Run.stop, self._now)
+        self.destroyed.connect(stop)
+        QApplication.instance().aboutToQuit.connect(stop)
 
     # ---- what a subclass says
 

@@ -41,7 +41,8 @@ class PatchesWidget(JobWidget):
         values = result.patches.reshape(len(result.patches), -1)
         features = pd.DataFrame(
             {
-                "order": np.arange(1, len(values) + 1),
+                # whole numbers would be taken for classes
+                "order": np.arange(1.0, len(values) + 1),
                 "mean": values.mean(axis=1),
                 "sd": values.std(axis=1),
             }

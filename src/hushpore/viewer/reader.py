@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from napari import current_viewer
 from napari.layers import Layer
@@ -82,7 +82,10 @@ def size_of(path: str, enough: int) -> int:
 
 
 class _Loading:
-    """One file that is read in a thread; kept alive by the connections to its worker."""
+    """One file that is read in a thread."""
+
+    #: Keeps them alive while they read: a connection to a bound method does not.
+    running: ClassVar[set[_Loading]] = set()
 
     def __init__(self, viewer: Any, path: str) -> None:
         self._viewer = viewer
@@ -96,6 +99,7 @@ class _Loading:
 
     def start(self) -> None:
         """Begin to read."""
+        _Loading.running.add(self)
         self._worker.start()
 
     def _returned(self, found: list[LayerData]) -> None:
@@ -109,6 +113,7 @@ class _Loading:
         _say(problem)
 
     def _close(self) -> None:
+        _Loading.running.discard(self)
         self._activity.close()
 
 

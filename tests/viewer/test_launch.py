@@ -1,0 +1,53 @@
+import builtins
+
+import napari
+import numpy as np
+import pytest
+import tifffile
+
+from hushpore.base.errors import MissingPackageError
+from hushpore.viewer import launch
+
+
+@pytest.fixture
+def opened(make_napari_viewer, monkeypatch):
+    """What `open_viewer` opens, in a napari that does not show itself."""
+    viewers = []
+
+    def make(**keywords):
+        viewers.append(make_napari_viewer(**keywords))
+        return viewers[-1]
+
+    monkeypatch.setattr(napari, "Viewer", make)
+    monkeypatch.setattr(napari, "run", lambda: None)
+    return viewers
+
+
+def test_files_are_opened_with_every_widget_at_hand(opened, tmp_path):
+    tifffile.imwrite(tmp_path / "scan.tif", np.zeros((6, 8, 8), np.uint8))
+    launch.open_viewer([tmp_path / "scan.tif"])
+    (viewer,) = opened
+    assert [layer.name for layer in viewer.layers] == ["scan"]
+    assert set(viewer.window.dock_widgets) == {f"{name} (hushpore)" for name in launch.WIDGETS}
+    assert viewer.canvas.overlays.scale_bar.visible
+    for widget in viewer.window.dock_widgets.values():
+        assert widget.layers.layer == viewer.layers["scan"]
+
+
+def test_the_sample_can_be_opened(opened):
+    launch.open_viewer(sample=True)
+    (viewer,) = opened
+    assert len(viewer.layers) == 2
+
+
+def test_without_napari_the_command_that_installs_it_is_given(monkeypatch):
+    real = builtins.__import__
+
+    def blocked(name, *rest):
+        if name == "napari":
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", blocked)
+    with pytest.raises(MissingPackageError, match=r'pip install "hushpore\[all\]"'):
+        launch.open_viewer()

@@ -1,0 +1,47 @@
+from pathlib import Path
+
+import pytest
+from napari._app_model.constants._menus import is_menu_contributable
+from npe2 import PluginManifest
+
+import hushpore
+from hushpore.viewer.launch import WIDGETS
+
+MANIFEST = Path(hushpore.__file__).parent / "napari.yaml"
+
+
+@pytest.fixture(scope="module")
+def manifest():
+    manifest = PluginManifest.from_file(MANIFEST)
+    manifest.validate_imports()
+    return manifest
+
+
+def test_every_command_can_be_imported(manifest):
+    assert manifest.name == "hushpore"
+    assert len(manifest.contributions.commands) == 6
+
+
+def test_the_widgets_have_the_names_that_links_use(manifest):
+    assert tuple(widget.display_name for widget in manifest.contributions.widgets) == WIDGETS
+
+
+def test_every_widget_is_in_a_menu_that_napari_accepts(manifest):
+    menus = manifest.contributions.menus
+    assert all(is_menu_contributable(menu) for menu in menus)
+    listed = {item.command for items in menus.values() for item in items}
+    assert listed == {widget.command for widget in manifest.contributions.widgets}
+
+
+def test_every_widget_opens_from_the_plugins_menu(make_napari_viewer):
+    viewer = make_napari_viewer()
+    for name in WIDGETS:
+        _, widget = viewer.window.add_plugin_dock_widget("hushpore", name)
+        assert widget._run_button.text() == "Run"
+
+
+def test_the_manifest_beside_the_project_is_the_one_in_the_package():
+    beside = MANIFEST.parents[2] / "napari.yaml"
+    if not beside.exists():
+        pytest.skip("not in a checkout")
+    assert beside.resolve() == MANIFEST.resolve()

@@ -1,0 +1,96 @@
+import numpy as np
+import pandas as pd
+import pytest
+from napari.components import ViewerModel
+from napari.layers import Image, Labels
+
+from hushpore import jobs
+from hushpore.viewer.layers import KEY
+from hushpore.viewer.pores import PoresWidget, features_of
+
+
+@pytest.fixture
+def viewer(scan):
+    viewer = ViewerModel()
+    viewer.add_image(scan, name="scan", scale=(2, 0.5, 0.5), units=("mm",) * 3)
+    return viewer
+
+
+@pytest.fixture
+def widget(qtbot, viewer):
+    widget = PoresWidget(viewer)
+    qtbot.addWidget(widget)
+    return widget
+
+
+def run(qtbot, widget):
+    widget._run_button.click()
+    qtbot.waitUntil(lambda: not widget.is_running, timeout=120_000)
+
+
+def test_the_result_of_the_denoiser_is_taken_as_soon_as_it_is_there(viewer, widget, scan):
+    metadata = {KEY: {"provenance": {"job": "denoise"}}}
+    denoised = viewer.add_image(scan, name="scan denoised", metadata=metadata)
+    assert widget.layers.layer is denoised
+
+
+def test_labels_can_be_chosen_but_are_not_taken_unasked(viewer, widget, scan):
+    labels = viewer.add_labels((scan < 0).astype(np.uint8), name="void")
+    assert PoresWidget.accepts(labels)
+    assert widget.layers.layer is viewer.layers["scan"]
+    widget.layers.set_layer(labels)
+    assert "taken as pore space" in widget._facts.text()
+
+
+def test_a_threshold_of_ones_own_begins_between_the_greys(viewer, widget):
+    viewer.layers["scan"].contrast_limits = (-100, 300)
+    field = widget.form.fields["threshold"]
+    widget.layers.changed.emit()
+    field._box.setCurrentText("value")
+    assert widget.form.settings().threshold == 100.0
+
+
+def test_the_table_goes_where_napari_looks_for_it():
+    table = pd.DataFrame({"label": [1, 5], "volume": [2.0, 3.0]})
+    layer = Labels(np.array([[0, 1], [5, 5]]), features=features_of(table))
+    assert list(layer.features.columns) == ["index", "volume"]
+    assert "volume: 3" in layer.get_status((1, 1))["value"]
+    assert "label" in table
+
+
+def test_the_real_segmentation_runs_behind_the_widget(qtbot, viewer, widget, scan):
+    run(qtbot, widget)
+    assert "Porosity" in widget._result.text()
+    labels = viewer.layers["scan pores"]
+    assert isinstance(labels, Labels)
+    assert labels.data.shape == scan.shape
+    assert tuple(labels.scale) == (2, 0.5, 0.5)
+    assert labels.data.max() == len(labels.features) == 4
+    assert np.mean((labels.data > 0) == (scan < 0)) > 0.99
+    assert labels.metadata[KEY]["provenance"]["job"] == "pores"
+    assert widget.layers.layer is viewer.layers["scan"]
+
+
+def test_labels_are_given_to_the_job_as_the_void(qtbot, viewer, widget, scan, monkeypatch):
+    class Stop:
+        title, settings, given = "Segment pores", jobs.JOBS["pores"].settings, None
+
+        def load(self):
+            def job(volume, settings, backend):
+                self.given = volume
+                raise ZeroDivisionError
+                yield
+
+            return job
+
+    stop = Stop()
+    monkeypatch.setitem(jobs.JOBS, "pores", stop)
+    labels = viewer.add_labels((scan < 0) * 7, name="void")
+    widget.layers.set_layer(labels)
+    run(qtbot, widget)
+    assert stop.given.dtype == np.bool_
+    np.testing.assert_array_equal(stop.given.data, scan < 0)
+
+
+def test_a_boolean_image_can_be_chosen():
+    assert PoresWidget.accepts(Image(np.zeros((4, 8, 8), bool)))

@@ -1,0 +1,150 @@
+import numpy as np
+import pytest
+import tifffile
+from napari.components import ViewerModel
+from napari.layers import Layer
+from napari.utils.notifications import notification_manager
+
+from hushpore import InputError
+from hushpore.viewer import reader
+from hushpore.viewer.reader import NOTHING, get_reader
+
+STACK = np.arange(6 * 8 * 10, dtype=np.uint16).reshape(6, 8, 10)
+
+
+@pytest.fixture(autouse=True)
+def nothing_said():
+    notification_manager.records.clear()
+
+
+@pytest.fixture
+def tiff(tmp_path):
+    path = tmp_path / "scan.tif"
+    tifffile.imwrite(
+        path,
+        STACK,
+        imagej=True,
+        resolution=(1 / 0.5, 1 / 0.5),
+        metadata={"spacing": 2.0, "unit": "mm", "axes": "ZYX"},
+    )
+    return str(path)
+
+
+@pytest.fixture
+def viewer(monkeypatch):
+    """A viewer without its window, as the one that napari shows now."""
+    viewer = ViewerModel()
+    monkeypatch.setattr(reader, "current_viewer", lambda: viewer)
+    return viewer
+
+
+def read(viewer, path):
+    """Do as napari does with what a reader returns."""
+    found = get_reader(path)(path)
+    for data in [] if found is NOTHING else found:
+        viewer.add_layer(Layer.create(*data))
+
+
+def said():
+    return [(note.severity.value, note.message) for note in notification_manager.records]
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "photo.png", "missing.tif", "empty.tif", "text.tif"])
+def test_what_is_not_ours_is_refused(tmp_path, name):
+    contents = {"notes.txt": b"hello", "photo.png": b"\x89PNG\r\n", "empty.tif": b""}
+    if name != "missing.tif":
+        (tmp_path / name).write_bytes(contents.get(name, b"a text file"))
+    assert get_reader(str(tmp_path / name)) is None
+
+
+def test_a_folder_without_images_is_refused(tmp_path):
+    (tmp_path / "notes.txt").write_text("hello")
+    assert get_reader(str(tmp_path)) is None
+
+
+def test_several_paths_at_once_are_left_to_others(tiff):
+    assert get_reader([tiff, tiff]) is None
+
+
+def test_a_small_file_is_read_at_once(tiff):
+    ((data, keywords, kind),) = get_reader(tiff)(tiff)
+    np.testing.assert_array_equal(data, STACK)
+    assert kind == "image"
+    assert keywords["scale"] == pytest.approx((2, 0.5, 0.5))
+    assert keywords["axis_labels"] == ("z", "y", "x")
+    assert keywords["metadata"]["hushpore"]["source"] == tiff
+
+
+def test_a_file_opens_in_napari_through_the_manifest(make_napari_viewer, tiff):
+    viewer = make_napari_viewer()
+    viewer.open(tiff, plugin="hushpore")
+    (layer,) = viewer.layers
+    assert layer.name == "scan"
+    assert tuple(layer.scale) == pytest.approx((2, 0.5, 0.5))
+    assert {str(unit) for unit in layer.units} == {"millimeter"}
+
+
+def test_a_large_file_is_read_in_a_thread(qtbot, make_napari_viewer, monkeypatch, tiff):
+    monkeypatch.setattr(reader, "LARGE", 100)
+    viewer = make_napari_viewer()
+    viewer.open(tiff, plugin="hushpore")
+    assert len(viewer.layers) == 0
+    qtbot.waitUntil(lambda: len(viewer.layers) == 1, timeout=10_000)
+    assert viewer.layers[0].name == "scan"
+    assert tuple(viewer.layers[0].scale) == pytest.approx((2, 0.5, 0.5))
+
+
+@pytest.mark.parametrize("large", [100, 10**9], ids=["in a thread", "at once"])
+def test_what_cannot_be_read_is_said_in_words(qtbot, viewer, monkeypatch, tmp_path, large):
+    monkeypatch.setattr(reader, "LARGE", large)
+    path = tmp_path / "cut.tif"
+    tifffile.imwrite(path, np.random.default_rng(0).integers(0, 9, (20, 50, 50), np.uint8))
+    path.write_bytes(path.read_bytes()[:20_000])
+    read(viewer, str(path))
+    qtbot.waitUntil(lambda: bool(said()), timeout=10_000)
+    ((severity, message),) = said()
+    assert severity == "warning"
+    assert "cut.tif" in message
+    assert len(viewer.layers) == 0
+
+
+def test_without_a_viewer_an_error_is_raised(tmp_path, monkeypatch):
+    path = tmp_path / "cut.tif"
+    tifffile.imwrite(path, np.zeros((20, 50, 50), np.uint8))
+    path.write_bytes(path.read_bytes()[:20_000])
+    monkeypatch.setattr(reader, "current_viewer", lambda: None)
+    with pytest.raises(InputError):
+        get_reader(str(path))(str(path))
+
+
+def test_what_the_reader_met_is_said_and_kept(viewer, monkeypatch, tiff):
+    import hushpore
+
+    volume = hushpore.Volume(STACK, name="scan", notes=["Slice 6 is missing."])
+    monkeypatch.setattr(hushpore, "read_all", lambda path: [volume], raising=False)
+    read(viewer, tiff)
+    assert said() == [("info", "scan: Slice 6 is missing.")]
+    assert viewer.layers[0].metadata["hushpore"]["notes"] == ["Slice 6 is missing."]
+
+
+@pytest.mark.parametrize("large", [100, 10**9], ids=["in a thread", "at once"])
+def test_every_series_becomes_a_layer(qtbot, viewer, monkeypatch, tiff, large):
+    import hushpore
+
+    volumes = [hushpore.Volume(STACK, name=name) for name in ("chest", "head")]
+    monkeypatch.setattr(hushpore, "read_all", lambda path: volumes, raising=False)
+    monkeypatch.setattr(reader, "LARGE", large)
+    read(viewer, tiff)
+    qtbot.waitUntil(lambda: len(viewer.layers) == 2, timeout=10_000)
+    assert [layer.name for layer in viewer.layers] == ["chest", "head"]
+
+
+def test_the_size_of_a_folder_is_found_without_walking_it_all(tmp_path):
+    for number in range(5):
+        (tmp_path / f"{number}").write_bytes(b"x" * 10)
+    assert reader.size_of(str(tmp_path), 1000) == 50
+    assert reader.size_of(str(tmp_path), 20) == 20
+
+
+def test_nothing_is_what_napari_takes_for_no_layer():
+    assert NOTHING == [(None,)]
