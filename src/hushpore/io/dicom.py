@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["read_dicom", "write_series"]
 
-_DECODERS = 'pip install "pylibjpeg[all]" (pylibjpeg-openjpeg, pylibjpeg-libjpeg) or python-gdcm'
+_DECODERS = "pip install python-gdcm (or, for JPEG 2000, pylibjpeg pylibjpeg-openjpeg)"
 _PIXELS = ("PixelData", "FloatPixelData", "DoubleFloatPixelData")
 _LONGEST_LIST = 3
 

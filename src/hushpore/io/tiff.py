@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _ORDER = "tczyx"
 _COLOURS = (2, 5, 6)  # RGB, CMYK and YCbCr, as the TIFF standard numbers them
 _PALETTE, _WHITE_IS_ZERO = 3, 0
+_LARGEST_RATIO = 2000  # no method compresses a real image further; zlib ends at 1032
+_SMALL = 2**24
 # what tifffile logs where pixels are missing; it would fill them with zeros
 _INCOMPLETE = re.compile(
     r"invalid page offset|corrupt|truncated|failed to reshape|missing|incomplete|"
@@ -114,6 +116,7 @@ def _slice_key(path: Path) -> tuple[Any, ...] | None:
     with captured("tifffile"), _opened(path) as tif:
         page: Any = tif.pages.first
         _refuse_colour(page, path)
+        _require_plausible(page.shape, page.dtype, tif, path)
         return (*page.shape, str(page.dtype)) if len(tif.pages) == 1 else None
 
 
@@ -163,6 +166,8 @@ def _read_series(tif: tifffile.TiffFile, path: Path, messages: list[str]) -> lis
 
 def _read_one(tif: tifffile.TiffFile, index: int, series: Any, path: Path) -> Volume:
     level = series.levels[0]
+    if not level.is_multifile:
+        _require_plausible(level.shape, level.dtype, tif, path)
     _require_bytes(tif, level.pages, path, level)
     size = voxel_size(tif, index, len(tif.series))
     shape, letters = level.get_shape(squeeze=False), level.get_axes(squeeze=False)
@@ -281,6 +286,18 @@ def _require_bytes(
         # a strip without bytes would be read as zeros
         if any(count == 0 for count in page.databytecounts):
             raise _incomplete(path)
+
+
+def _require_plausible(
+    shape: Sequence[int], dtype: Any, tif: tifffile.TiffFile, path: Path
+) -> None:
+    """Refuse a damaged header before memory is taken for an image that cannot be there."""
+    needed = math.prod(shape) * np.dtype(dtype).itemsize
+    if needed > _LARGEST_RATIO * tif.filehandle.size + _SMALL:
+        raise InputError(
+            f"{path.name} is damaged: it states an image of {' x '.join(map(str, shape))} pixels, "
+            f"which its {path.stat().st_size} bytes cannot hold."
+        )
 
 
 def _incomplete(path: Path) -> InputError:

@@ -1,0 +1,259 @@
+import logging
+
+import numpy as np
+import pytest
+import tifffile
+
+from hushpore.base.errors import HushporeError, InputError, MissingPackageError
+from hushpore.io import read, read_all
+
+CASES = {
+    # file: axes, spacing, unit; the values are HU_truth + 1024
+    "bigendian.tif": ("zyx", (1, 1, 1), "pixel"),
+    "bigtiff_f32_zlib.tif": ("zyx", (1, 1, 1), "pixel"),
+    "imagej_zyx_um.tif": ("zyx", (2, 0.7, 0.5), "um"),
+    "imagej_tzcyx.tif": ("tczyx", (2, 0.5, 0.5), "um"),
+    "int16_signed.tif": ("zyx", (1, 1, 1), "pixel"),
+    "ome_zyx_mm.ome.tif": ("zyx", (2, 0.7, 0.5), "mm"),
+    "pyramid.ome.tif": ("zyx", (2, 0.7, 0.5), "um"),
+    "stack_jpeg2000.tif": ("zyx", (1, 1, 1), "pixel"),
+    "stack_lzw.tif": ("zyx", (1, 1, 1), "pixel"),
+    "stack_zstd.tif": ("zyx", (1, 1, 1), "pixel"),
+    "tiled_res_cm.tif": ("zyx", (0.05, 0.05, 0.05), "mm"),
+    "folder": ("zyx", (0.05, 0.05, 0.05), "mm"),
+}
+
+COMPRESSED = {"stack_jpeg2000.tif", "stack_lzw.tif", "stack_zstd.tif"}
+
+
+def stored_as(truth, dtype):
+    """The truth as it was written: unsigned files hold HU + 1024, decimals cut off."""
+    return (truth + 1024).astype(dtype) if dtype.kind == "u" else truth.astype(dtype)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_axes_and_spacing_agree_with_the_truth(shared_data, truth, name):
+    if name in COMPRESSED:
+        pytest.importorskip("imagecodecs")
+    volume = read(shared_data / "tiff" / name)
+    axes, spacing, unit = CASES[name]
+    assert (volume.axes, volume.unit) == (axes, unit)
+    assert volume.spacing == pytest.approx(spacing, rel=1e-6)
+    values = volume.data if axes == "zyx" else volume.data[0, 0]
+    np.testing.assert_array_equal(values, stored_as(truth, values.dtype))
+    assert volume.dtype.isnative
+
+
+def test_channels_come_before_z_as_imagej_wrote_them(shared_data):
+    volume = read(shared_data / "tiff" / "imagej_tzcyx.tif")
+    raw = tifffile.imread(shared_data / "tiff" / "imagej_tzcyx.tif")  # t z c y x
+    np.testing.assert_array_equal(volume.data, raw.transpose(0, 2, 1, 3, 4))
+
+
+def test_pages_of_mixed_shape_are_read_one_volume_a_shape(shared_data):
+    volumes = read_all(shared_data / "tiff" / "pages_mixed_shape.tif")
+    assert [volume.shape for volume in volumes] == [(48, 64), (24, 32)]
+    assert all("2 image stacks" in volume.notes[0] for volume in volumes)
+
+
+def test_a_truncated_stack_is_refused_and_never_filled_with_zeros(shared_data):
+    with pytest.raises(InputError, match="incomplete"):
+        read(shared_data / "tiff" / "truncated.tif")
+
+
+def test_the_order_of_a_folder_is_natural(shared_data, truth):
+    volume = read(shared_data / "tiff" / "folder")
+    np.testing.assert_array_equal(volume.data, stored_as(truth, volume.dtype))
+
+
+def test_a_real_scan_is_read(shared_data):
+    volume = read(shared_data / "ct" / "snow.tif")
+    assert (volume.shape, volume.dtype) == ((100, 100, 100), np.uint16)
+
+
+@pytest.mark.parametrize("kind", ["plain", "imagej", "ome", "zlib", "tiled"])
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.9, 0.99])
+def test_a_file_cut_anywhere_is_refused_unless_all_pixels_are_there(tmp_path, kind, share):
+    path = tmp_path / "cut.tif"
+    options = {
+        "plain": {},
+        "imagej": {"imagej": True},
+        "ome": {"ome": True},
+        "zlib": {"compression": "zlib"},
+        "tiled": {"tile": (16, 16)},
+    }[kind]
+    values = np.random.default_rng(0).integers(0, 60000, (8, 40, 40), dtype=np.uint16)
+    tifffile.imwrite(path, values, photometric="minisblack", **options)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * share)])
+    try:
+        volume = read(path)
+    except InputError:
+        return
+    # ImageJ and OME stacks need but the first page's tags, and no pixel is missing here
+    assert kind in ("imagej", "ome")
+    assert share == 0.99
+    np.testing.assert_array_equal(volume.data, values)
+
+
+def test_no_word_of_the_library_reaches_the_terminal(shared_data, capfd, caplog):
+    with caplog.at_level(logging.DEBUG), pytest.raises(InputError):
+        read(shared_data / "tiff" / "truncated.tif")
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("extension", [".tif", ".ome.tif"])
+def test_colour_photographs_are_refused(tmp_path, extension):
+    path = tmp_path / f"photo{extension}"
+    tifffile.imwrite(path, np.zeros((20, 30, 3), np.uint8), photometric="rgb")
+    with pytest.raises(InputError, match="colour image"):
+        read(path)
+
+
+def test_a_folder_of_colour_photographs_is_refused(tmp_path):
+    for number in range(3):
+        tifffile.imwrite(
+            tmp_path / f"{number}.tif", np.zeros((20, 30, 3), np.uint8), photometric="rgb"
+        )
+    with pytest.raises(InputError, match="colour image"):
+        read(tmp_path)
+
+
+def test_complex_values_are_refused(tmp_path):
+    tifffile.imwrite(
+        tmp_path / "c.tif", np.zeros((4, 5, 6), np.complex64), photometric="minisblack"
+    )
+    with pytest.raises(InputError, match="complex64"):
+        read(tmp_path / "c.tif")
+
+
+def test_without_imagecodecs_the_command_that_installs_it_is_given(shared_data, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise ValueError("<COMPRESSION.LZW: 5> requires the 'imagecodecs' package")
+
+    monkeypatch.setattr(tifffile.TiffPageSeries, "asarray", refuse)
+    with pytest.raises(MissingPackageError, match="LZW.*pip install imagecodecs"):
+        read(shared_data / "tiff" / "stack_lzw.tif")
+
+
+def test_multi_page_stacks_of_other_programs_have_z_as_leading_axis(tmp_path, ramp):
+    with tifffile.TiffWriter(tmp_path / "pages.tif") as tif:
+        for page in ramp:
+            tif.write(page, photometric="minisblack", metadata=None, contiguous=False)
+    volume = read(tmp_path / "pages.tif")
+    assert volume.axes == "zyx"
+    np.testing.assert_array_equal(volume.data, ramp)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((6, 7), "yx"),
+        ((3, 6, 7), "zyx"),
+        ((2, 3, 6, 7), "tzyx"),
+        ((2, 3, 4, 6, 7), "tczyx"),
+    ],
+)
+def test_axes_that_are_not_named_are_taken_from_their_number(tmp_path, shape, axes):
+    values = np.arange(np.prod(shape), dtype=np.uint16).reshape(shape)
+    tifffile.imwrite(tmp_path / "a.tif", values, photometric="minisblack")
+    volume = read(tmp_path / "a.tif")
+    assert volume.axes == axes
+    np.testing.assert_array_equal(volume.data, values)
+
+
+def test_more_axes_than_we_have_names_for_are_refused(tmp_path):
+    values = np.zeros((2, 2, 2, 2, 5, 6), np.uint8)
+    tifffile.imwrite(tmp_path / "a.tif", values, photometric="minisblack")
+    with pytest.raises(InputError, match="more axes"):
+        read(tmp_path / "a.tif")
+
+
+def test_a_colour_table_is_left_out_and_said(tmp_path):
+    table = np.zeros((3, 256), np.uint16)
+    values = np.arange(120, dtype=np.uint8).reshape(10, 12)
+    tifffile.imwrite(tmp_path / "p.tif", values, photometric="palette", colormap=table)
+    volume = read(tmp_path / "p.tif")
+    np.testing.assert_array_equal(volume.data, values)
+    assert any("colour table" in note for note in volume.notes)
+
+
+def test_white_is_zero_is_said(tmp_path):
+    values = np.arange(120, dtype=np.uint8).reshape(10, 12)
+    tifffile.imwrite(tmp_path / "w.tif", values, photometric="miniswhite")
+    volume = read(tmp_path / "w.tif")
+    np.testing.assert_array_equal(volume.data, values)
+    assert any("MINISWHITE" in note for note in volume.notes)
+
+
+def _slices(folder, numbers, shape=(6, 7)):
+    for number in numbers:
+        tifffile.imwrite(
+            folder / f"img{number}.tif",
+            np.full(shape, number % 1000, np.uint16),
+            photometric="minisblack",
+            metadata=None,
+        )
+
+
+def test_img2_comes_before_img10(tmp_path):
+    _slices(tmp_path, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11])
+    volume = read(tmp_path)
+    np.testing.assert_array_equal(volume.data[:, 0, 0], np.arange(1, 12))
+    assert volume.notes == []
+    assert volume.name == tmp_path.name
+
+
+def test_a_number_left_out_in_the_file_names_is_said(tmp_path):
+    _slices(tmp_path, [1, 2, 3, 5, 6])
+    assert any("1 slice(s) are missing: 4." in note for note in read(tmp_path).notes)
+
+
+@pytest.mark.parametrize("numbers", [[0, 5, 10, 15], [20240101, 20240230, 20250101, 20250107]])
+def test_numbers_that_count_otherwise_are_no_gap(tmp_path, numbers):
+    _slices(tmp_path, numbers)
+    assert read(tmp_path).notes == []
+
+
+def test_slices_of_mixed_shape_are_read_one_volume_a_shape(tmp_path):
+    _slices(tmp_path, [1, 2, 3])
+    _slices(tmp_path, [4, 5], shape=(3, 4))
+    volumes = read_all(tmp_path)
+    assert [volume.shape for volume in volumes] == [(3, 6, 7), (2, 3, 4)]
+    assert all("2 image stacks" in volume.notes[0] for volume in volumes)
+
+
+def test_stacks_in_one_folder_stay_stacks(tmp_path, ramp):
+    for name in "ab":
+        tifffile.imwrite(tmp_path / f"{name}.tif", ramp, photometric="minisblack")
+    assert [volume.name for volume in read_all(tmp_path)] == ["a", "b"]
+
+
+def test_an_ome_file_whose_other_files_are_gone_is_refused(tmp_path):
+    xml = (
+        '<OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06">'
+        '<Image ID="Image:0"><Pixels ID="Pixels:0" DimensionOrder="XYZCT" Type="uint8" '
+        'SizeX="7" SizeY="6" SizeZ="2" SizeC="1" SizeT="1">'
+        '<TiffData FirstZ="0" IFD="0"><UUID FileName="a.ome.tif">urn:uuid:1</UUID></TiffData>'
+        '<TiffData FirstZ="1" IFD="0"><UUID FileName="b.ome.tif">urn:uuid:2</UUID></TiffData>'
+        "</Pixels></Image></OME>"
+    )
+    path = tmp_path / "a.ome.tif"
+    tifffile.imwrite(path, np.ones((6, 7), np.uint8), description=xml, metadata=None)
+    with pytest.raises(InputError, match=r"not there|incomplete"):
+        read(path)
+
+
+def test_flipped_bits_give_an_image_or_a_clear_error_and_nothing_else(tmp_path):
+    rng = np.random.default_rng(0)
+    path = tmp_path / "x.tif"
+    tifffile.imwrite(path, rng.integers(0, 99, (5, 8, 8), dtype=np.uint8), compression="zlib")
+    content = np.frombuffer(path.read_bytes(), np.uint8)
+    for _ in range(150):
+        broken = content.copy()
+        broken[rng.integers(0, len(broken), 3)] ^= rng.integers(1, 255, 3, dtype=np.uint8)
+        path.write_bytes(broken.tobytes())
+        try:
+            read_all(path)
+        except HushporeError:
+            continue
