@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from scipy.ndimage import gaussian_filter
+from scipy.ndimage import gaussian_filter, uniform_filter1d
 
 import hushpore
 from hushpore import InputError, Volume
@@ -49,7 +49,7 @@ def test_the_record_allows_to_do_it_again(scan: Volume) -> None:
     assert record["job"] == "denoise"
     again = hushpore.run("denoise", scan, record["settings"], "cpu")
     np.testing.assert_array_equal(again.volume.data, result.volume.data)
-    assert set(result.timings) == {"upload", "training", "denoising", "download"}
+    assert set(result.timings) == {"upload", "diagnosis", "training", "denoising", "download"}
 
 
 def test_a_seed_decides_the_result_and_the_global_states_are_untouched(scan: Volume) -> None:
@@ -116,6 +116,30 @@ def test_events_tell_progress_loss_and_show_the_middle_slice(scan: Volume) -> No
     previews = [event for event in events if isinstance(event, Preview)]
     assert previews
     assert all(shown.index == (2,) and shown.image.shape == (30, 35) for shown in previews)
+
+
+def test_noise_that_neighbours_share_is_said_and_kept_in_the_record(
+    rng: np.random.Generator,
+) -> None:
+    lines = uniform_filter1d(rng.normal(size=(4, 40, 40)), 3, axis=2)
+    result = hushpore.denoise(lines, **QUICK)
+    assert result.provenance["noise"]["correlation"]["x"] == pytest.approx(2 / 3, abs=0.1)
+    assert "try correlated_along='x'" in result.provenance["notes"][0]
+    answered = hushpore.denoise(lines, correlated_along="x", **QUICK)
+    assert answered.provenance["notes"] == []
+
+
+def test_hiding_the_line_removes_noise_that_runs_along_it() -> None:
+    rng = np.random.default_rng(0)
+    clean = np.zeros((8, 64, 64))
+    clean[:, :, 20:40] = 100
+    noisy = clean + rng.normal(0, 30, (8, 64, 1)) + rng.normal(0, 10, clean.shape)
+    quick = {"steps": 80, "patch_size": 32, "batch_size": 8, "device": "cpu"}
+    stripes = {}
+    for along in ("none", "x"):
+        result = hushpore.denoise(noisy, correlated_along=along, correlated_reach=8, **quick)
+        stripes[along] = (result.volume.data - clean).mean(2).std()
+    assert stripes["x"] < 0.7 * stripes["none"]
 
 
 def test_cancel_stops_at_once_and_leaves_nothing_running(scan: Volume) -> None:
@@ -199,6 +223,7 @@ def test_other_errors_are_not_taken_for_lack_of_memory(
         (np.eye(64), {"dimensions": 3}, "denoise it with dimensions=2"),
         (np.eye(64)[None] + np.zeros((4, 1, 1)), {"dimensions": 3}, "patch_depth"),
         (np.eye(64), {"patch_size": 18}, "multiple of 4"),
+        (np.eye(64), {"correlated_along": "z"}, "only be hidden with dimensions=3"),
         (np.eye(64), {"step": 18}, "no setting 'step'"),
         (np.zeros((64, 64, 3), np.uint8), {}, "photograph"),
         (np.zeros((0, 64, 64)), {}, "empty"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hushpore.n2v2.masking import WINDOW, draw_positions, hide, neighbour_medians, values_at
+from hushpore.n2v2.masking import WINDOW, Line, draw_positions, hide, neighbour_medians, values_at
 
 
 def median_written_plainly(patch: np.ndarray, position: tuple[int, ...]) -> float:
@@ -108,3 +108,25 @@ def test_the_number_of_operations_does_not_grow_with_the_number_of_pixels() -> N
             hide(patches, draw_positions((edge, edge), 0.03, batch))
         counts.add(count.operations)
     assert len(counts) == 1
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_along_a_line_the_pixels_beside_a_hidden_one_are_hidden_too(axis: int) -> None:
+    patches = torch.rand(1, 20, 20, generator=torch.Generator().manual_seed(0))
+    hidden = hide(patches, torch.tensor([[[10, 2]]]), Line(axis, 4))
+    changed = (hidden != patches)[0].nonzero().tolist()
+    along = range(6, 15) if axis == 0 else range(7)
+    assert changed == [[k, 2] if axis == 0 else [10, k] for k in along]
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_nothing_of_the_line_is_seen_through_its_replacements(axis: int) -> None:
+    size = (8, 9, 10)
+    patches = torch.rand(1, *size, generator=torch.Generator().manual_seed(0))
+    where = [4, 4, 5]
+    before = hide(patches, torch.tensor([[where]]), Line(axis, 3))
+    line: list[object] = list(where)
+    line[axis] = slice(where[axis] - 3, where[axis] + 4)
+    patches[0][tuple(line)] += 100
+    after = hide(patches, torch.tensor([[where]]), Line(axis, 3))
+    assert torch.equal(before[0][tuple(line)], after[0][tuple(line)])

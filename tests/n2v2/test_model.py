@@ -68,4 +68,6 @@ def test_first_weights_are_spread_as_pytorch_spreads_them() -> None:
     torch_layer = torch.nn.Conv2d(64, 64, 3)
     ours = network().down[3]
     assert ours.weight.abs().max() <= torch_layer.weight.abs().max() * 1.01
-    assert ours.weight.detach().std() == pytest.approx(float(torch_layer.weight.detach().std()), rel=0.02)
+    assert ours.weight.detach().std() == pytest.approx(
+        float(torch_layer.weight.detach().std()), rel=0.02
+    )

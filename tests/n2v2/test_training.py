@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from hushpore.device.backend import Backend
+from hushpore.n2v2.masking import Line
 from hushpore.n2v2.model import UNet, build_network
 from hushpore.n2v2.training import Batches, Learner, choose_precision, one_cycle
 
@@ -22,6 +23,23 @@ def test_a_training_step_reads_nothing_back(dimensions: int, size: tuple[int, ..
         assert loss.shape == ()
     with pytest.raises((RuntimeError, NotImplementedError)):
         loss.item()
+
+
+def test_a_training_step_sends_nothing_to_the_device_after_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A tensor made of host numbers is a copy that a GPU waits for; constants are sent once."""
+    learner = Learner(UNet(2).to("meta"))
+    image = torch.empty((6, 40, 40), device="meta")
+    batches = Batches((16, 16), 4, 0.03, None, Line(1, 3))
+    learner.step(image, batches, 1e-3, 0)
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise AssertionError("host values were sent to the device")
+
+    for name in ("tensor", "as_tensor", "from_numpy"):
+        monkeypatch.setattr(torch, name, refuse)
+    learner.step(image, batches, 1e-3, 1)
 
 
 @pytest.mark.gpu

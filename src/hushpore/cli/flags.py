@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hushpore.base.settings import Option, Settings
 
 
-class SettingType(click.ParamType):
+class SettingType(click.ParamType):  # type: ignore[type-arg]
     """Reads a setting from text, with the setting's own checks and messages."""
 
     def __init__(self, option: Option) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ from hushpore.base.volume import Volume, VolumeLike, as_volume, require_values
 from hushpore.device.backend import Backend, choose_backend
 from hushpore.device.memory import is_out_of_memory
 from hushpore.device.readback import Readback
+from hushpore.n2v2.diagnosis import diagnose_noise
+from hushpore.n2v2.masking import Line
 from hushpore.n2v2.model import UNet, build_network
 from hushpore.n2v2.prediction import CORES, halve_core, pad, plan_tiles, predict, predict_tile
 from hushpore.n2v2.training import Batches, Learner, choose_precision, one_cycle
@@ -189,10 +192,12 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
     size = _patch_size(settings)
     require_dimensions(volume, settings.dimensions)
     require_room(volume, size, "patch_size" if settings.dimensions == 2 else "patch_depth or size")
+    line = _line(settings)
     yield Progress("preparing", 0, 1, "", 0.0)
     work = _Work(volume, values, settings, backend)
     try:
-        yield from work.train(size)
+        yield from work.diagnose()
+        yield from work.train(size, line)
         denoised = yield from work.predict()
     finally:
         work.backend.release()
@@ -225,12 +230,20 @@ class _Work:
             self.scale = Scale(self.volume, *_statistics(raw, self.volume))
             self.images = self.scale.normalise(raw, self.settings.dimensions)
 
-    def train(self, size: tuple[int, ...]) -> Job:
+    def diagnose(self) -> Job:
+        """Say so where the noise is not what Noise2Void assumes."""
+        with self.timer.stage("diagnosis"):
+            self.noise = diagnose_noise(self.volume, self.settings.seed)
+        axes = self.noise.correlated_axes
+        if axes and axes != self.settings.correlated_along:
+            yield self._note(self.noise.summary.capitalize() + ".")
+
+    def train(self, size: tuple[int, ...], line: Line | None) -> Job:
         """Train, in smaller batches and then on the CPU where memory runs out."""
         count = self.settings.batch_size or BATCH[self.settings.dimensions]
         while True:
             generator = torch.Generator(self.backend.device).manual_seed(self.settings.seed)
-            batches = Batches(size, count, self.settings.masked_share, generator)
+            batches = Batches(size, count, self.settings.masked_share, generator, line)
             try:
                 yield from self._train(batches)
                 return
@@ -290,9 +303,7 @@ class _Work:
                 self.losses.append((step, loss))
                 yield Metric("loss", step, loss)
             else:
-                index = tuple(
-                    int(i) for i in np.unravel_index(self._shown, self.volume.shape[:-2])
-                )
+                index = tuple(int(i) for i in np.unravel_index(self._shown, self.volume.shape[:-2]))
                 channel = index[self.volume.axes.index("c")] if "c" in self.volume.axes else 0
                 image = value * self.scale.std[channel] + self.scale.mean[channel]
                 yield Preview("denoised", image, index)
@@ -380,6 +391,7 @@ class _Work:
             self.timer.timing(),
             self.notes,
         )
+        record["noise"] = dataclasses.asdict(self.noise)
         record["result"] = {
             "steps": self.steps,
             "final_loss": self.losses[-1][1],
@@ -448,6 +460,16 @@ def _require_greyscale(volume: Volume) -> npt.NDArray[Any]:
 def _patch_size(settings: DenoiseSettings) -> tuple[int, ...]:
     plane = (settings.patch_size, settings.patch_size)
     return plane if settings.dimensions == 2 else (settings.patch_depth, *plane)
+
+
+def _line(settings: DenoiseSettings) -> Line | None:
+    axis = settings.correlated_along
+    if axis == "none":
+        return None
+    axes = "zyx"[-settings.dimensions :]
+    if axis not in axes:
+        raise InputError(f"Noise that runs along {axis} can only be hidden with dimensions=3.")
+    return Line(axes.index(axis), settings.correlated_reach)
 
 
 def _statistics(raw: torch.Tensor, volume: Volume) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -3,15 +3,22 @@
 The masked pixels are stratified: the patch is cut into a fixed grid of cells and one pixel is drawn
 in each, so their number never varies and no boolean mask is needed. A hidden pixel is replaced by
 the median of its neighbourhood without itself (N2V2, https://doi.org/10.1007/978-3-031-25069-9_33).
+
+Where noise is correlated along a line, the network could predict it from the rest of the line. Then
+the pixels beside a hidden one are hidden too, along that line (structN2V,
+https://doi.org/10.1109/ISBI45749.2020.9098336), and no median is taken from the line itself.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
+
+from hushpore.device.constants import constant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,16 +52,34 @@ def draw_positions(
     torch.Tensor
         int64, shape (count, n_cells, len(size)).
     """
-    edges = torch.tensor(size, device=device)
-    cells = [max(1, round(edge * share ** (1 / len(size)))) for edge in size]
+    edges = constant(tuple(size), device)
+    cells = tuple(max(1, round(edge * share ** (1 / len(size)))) for edge in size)
     grid = torch.cartesian_prod(*[torch.arange(n, device=device) for n in cells])
     draw = torch.rand((count, *grid.shape), generator=generator, device=device)
-    cell_edge = edges / torch.tensor(cells, device=device)
+    cell_edge = edges / constant(cells, device)
     # rounding can carry a draw just below 1 into the next cell, or out of the patch
     return ((grid + draw) * cell_edge).long().minimum(edges - 1)
 
 
-def neighbour_medians(patches: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+@dataclass(frozen=True)
+class Line:
+    """The line through a hidden pixel along which noise is correlated.
+
+    Attributes
+    ----------
+    axis : int
+        Its direction: an axis of the patch.
+    reach : int
+        Pixels hidden to either side.
+    """
+
+    axis: int
+    reach: int
+
+
+def neighbour_medians(
+    patches: torch.Tensor, positions: torch.Tensor, line: Line | None = None
+) -> torch.Tensor:
     """Return the median of the window around each position, its centre left out.
 
     The window is cropped at the border of the patch: clamped or mirrored coordinates would let a
@@ -67,6 +92,8 @@ def neighbour_medians(patches: torch.Tensor, positions: torch.Tensor) -> torch.T
         Floating point, shape (count, *size).
     positions : torch.Tensor
         int64, shape (count, n_positions, len(size)).
+    line : Line, optional
+        Direction of correlated noise: the whole line through the centre is then left out.
 
     Returns
     -------
@@ -75,9 +102,14 @@ def neighbour_medians(patches: torch.Tensor, positions: torch.Tensor) -> torch.T
     """
     size = patches.shape[1:]
     reach = range(-(WINDOW // 2), WINDOW // 2 + 1)
-    around = [offset for offset in itertools.product(reach, repeat=len(size)) if any(offset)]
-    neighbours = positions[:, :, None] + torch.tensor(around, device=patches.device)
-    edges = torch.tensor(size, device=patches.device)
+    off_axis = [axis for axis in range(len(size)) if line is None or axis != line.axis]
+    around = tuple(
+        offset
+        for offset in itertools.product(reach, repeat=len(size))
+        if any(offset[axis] for axis in off_axis)
+    )
+    neighbours = positions[:, :, None] + constant(around, patches.device)
+    edges = constant(tuple(size), patches.device)
     inside = ((neighbours >= 0) & (neighbours < edges)).all(-1)
     values = _gather(patches, neighbours.clamp_min(0).minimum(edges - 1))
     # what is outside sorts to the end, and the middle is counted without it
@@ -88,10 +120,15 @@ def neighbour_medians(patches: torch.Tensor, positions: torch.Tensor) -> torch.T
     return ((low + high) / 2).squeeze(-1)
 
 
-def hide(patches: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-    """Return the patches with the pixels at `positions` replaced by their neighbours' median."""
+def hide(patches: torch.Tensor, positions: torch.Tensor, line: Line | None = None) -> torch.Tensor:
+    """Return the patches with the pixels at `positions` replaced by their neighbours' median.
+
+    With a `line`, the pixels beside them along it are replaced as well.
+    """
+    if line is not None:
+        positions = _along(positions, line, patches.shape[1:])
     flat = _flat_index(positions, patches.shape[1:])
-    hidden = patches.flatten(1).scatter(1, flat, neighbour_medians(patches, positions))
+    hidden = patches.flatten(1).scatter(1, flat, neighbour_medians(patches, positions, line))
     return hidden.view_as(patches)
 
 
@@ -110,3 +147,15 @@ def _flat_index(positions: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
     for axis, edge in enumerate(size[1:], start=1):
         index = index * edge + positions[..., axis]
     return index
+
+
+def _along(positions: torch.Tensor, line: Line, size: Sequence[int]) -> torch.Tensor:
+    """Return the positions and those beside them on a line, cut off at the patch's border."""
+    shifts = tuple(
+        tuple(shift if axis == line.axis else 0 for axis in range(len(size)))
+        for shift in range(-line.reach, line.reach + 1)
+    )
+    edges = constant(tuple(size), positions.device)
+    spread = positions[:, :, None] + constant(shifts, positions.device)
+    # what lies outside falls on the border pixel, which then is hidden twice with the same value
+    return spread.clamp_min(0).minimum(edges - 1).flatten(1, 2)

@@ -36,6 +36,22 @@ class DenoiseSettings(Settings):
         "Start of the random numbers: the same seed gives the same result.",
         minimum=0,
     )
+    correlated_along: str = option(
+        "none",
+        "Axis along which neighbouring noise is alike (lines, rings, streaks): hides a whole piece "
+        "of that line from the network.",
+        label="Noise runs along",
+        choices=("none", "x", "y", "z"),
+        more=True,
+    )
+    correlated_reach: int = option(
+        4,
+        "How far noise is alike along that axis, to either side.",
+        unit="px",
+        minimum=1,
+        maximum=32,
+        more=True,
+    )
     patch_size: int = option(
         64,
         "Edge of a training patch in y and x; a multiple of 4.",

@@ -22,6 +22,7 @@ from hushpore.patches.sampling import draw_corners, draw_orientations
 
 if TYPE_CHECKING:
     from hushpore.device.backend import Backend
+    from hushpore.n2v2.masking import Line
     from hushpore.n2v2.model import UNet
 
 #: Decay of the running average of the weights, once it has warmed up.
@@ -42,12 +43,15 @@ class Batches:
         Share of hidden pixels.
     generator : torch.Generator or None
         Source of all random numbers, on the device of the image.
+    line : Line, optional
+        Direction of correlated noise.
     """
 
     size: tuple[int, ...]
     count: int
     share: float
     generator: torch.Generator | None
+    line: Line | None = None
 
     @property
     def voxels(self) -> int:
@@ -93,10 +97,12 @@ class Learner:
         """
         device, draw = image.device, batches.generator
         corners = draw_corners(image.shape, (1, *batches.size), batches.count, draw, device)
-        turned = draw_orientations(batches.count, len(batches.size), draw, device)
+        turned = draw_orientations(
+            batches.count, len(batches.size), draw, device, exchange=batches.line is None
+        )
         patches = read_windows(image, corners, batches.size, turned)  # (batch, *size)
         hidden = draw_positions(batches.size, batches.share, batches.count, draw, device)
-        predicted = self._forward(hide(patches, hidden))
+        predicted = self._forward(hide(patches, hidden, batches.line))
         loss = torch.nn.functional.mse_loss(
             values_at(predicted, hidden), values_at(patches, hidden)
         )

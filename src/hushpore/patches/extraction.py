@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from hushpore.device.constants import constant
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -39,14 +41,13 @@ def read_windows(
         Shape (count, *size), dtype of the image.
     """
     device = image.device
-    strides = torch.tensor(
-        [math.prod(image.shape[axis + 1 :]) for axis in range(image.ndim)], device=device
-    )
+    shape = image.shape
+    strides = constant(tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape))), device)
     start = (corners * strides).sum(1)
     steps = strides[1:].expand(len(corners), -1)
     if orientations is not None:
         mirrored, exchanged = orientations[:, :-1], orientations[:, -1:]
-        last = torch.tensor(size, device=device) - 1
+        last = constant(tuple(edge - 1 for edge in size), device)
         start = start + (mirrored * last * steps).sum(1)
         steps = torch.where(mirrored, -steps, steps)
         swapped = torch.cat([steps[:, :-2], steps[:, -1:], steps[:, -2:-1]], 1)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from hushpore.device.constants import constant
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -37,10 +39,9 @@ def draw_corners(
     torch.Tensor
         int64, shape (count, len(shape)).
     """
-    places = torch.tensor(
-        [length - edge + 1 for length, edge in zip(shape, size, strict=True)], device=device
-    )
-    draw = torch.rand((count, len(places)), generator=generator, device=device)
+    room = tuple(length - edge + 1 for length, edge in zip(shape, size, strict=True))
+    places = constant(room, device)
+    draw = torch.rand((count, len(room)), generator=generator, device=device)
     # a float32 just below 1, times the number of places, can round up to that number
     return (draw * places).long().minimum(places - 1)
 
@@ -50,8 +51,21 @@ def draw_orientations(
     n_spatial: int,
     generator: torch.Generator | None = None,
     device: str | torch.device = "cpu",
+    *,
+    exchange: bool = True,
 ) -> torch.Tensor:
     """Draw mirrorings and y-x transpositions: 8 orientations in 2D, 16 in 3D.
+
+    Parameters
+    ----------
+    count : int
+        Number of patches.
+    n_spatial : int
+        Their number of axes, 2 or 3.
+    generator, device
+        As for `draw_corners`.
+    exchange : bool, optional
+        Whether y and x are the same to the image; otherwise they are never exchanged.
 
     Returns
     -------
@@ -60,4 +74,6 @@ def draw_orientations(
         z is never exchanged with y or x, because its voxels may be longer.
     """
     draw = torch.rand((count, n_spatial + 1), generator=generator, device=device)
-    return draw < 0.5
+    turned = draw < 0.5
+    turned[:, -1] &= exchange
+    return turned

@@ -1,0 +1,30 @@
+"""Small constants on a device, copied there once."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+
+def constant(values: tuple[Any, ...], device: str | torch.device) -> torch.Tensor:
+    """Return a tensor of fixed numbers on a device; it must not be written to.
+
+    ``torch.tensor(values, device="cuda")`` makes the host wait for the device each time it is
+    called, since its source lies in memory that the device cannot read by itself. Here that
+    happens on the first call only.
+
+    Parameters
+    ----------
+    values : tuple
+        Numbers, or nested tuples of them.
+    device : str or torch.device
+        Where to.
+    """
+    return _constant(values, str(device))
+
+
+@functools.lru_cache(maxsize=512)
+def _constant(values: tuple[Any, ...], device: str) -> torch.Tensor:
+    return torch.tensor(values, device=device)

@@ -1,0 +1,149 @@
+"""Whether N2V can work on a volume: whether its noise is independent from pixel to pixel.
+
+A hidden pixel is predicted from its neighbours. Where the noise of neighbours is correlated, part
+of it can be predicted too, and stays in the result: as grain after an interpolating detector or a
+smoothing reconstruction, as lines and rings where a detector's rows or columns differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    import numpy.typing as npt
+
+    from hushpore.base.volume import Volume
+
+#: Edge of the blocks that are looked at, in pixels.
+BLOCK = 8
+
+#: Correlation of neighbours from which on it is worth a word.
+NOTABLE = 0.15
+
+#: Blocks that are looked at, at most: enough for a standard error well below `NOTABLE`.
+_BLOCKS = 400
+
+#: Share of all blocks that count as flat.
+_FLATTEST = 0.05
+
+
+@dataclass(frozen=True)
+class NoiseDiagnosis:
+    """What the noise is like.
+
+    Attributes
+    ----------
+    correlation : dict of str to float
+        Correlation of the noise of neighbouring voxels, for each spatial axis.
+    noise : float
+        Standard deviation of the noise in flat regions, in grey values.
+    growth : float
+        How much the noise grows with the grey value: the rank correlation of deviation and mean
+        over flat blocks, -1 to 1. Photon noise shows as clearly above zero.
+    """
+
+    correlation: dict[str, float]
+    noise: float
+    growth: float
+
+    @property
+    def correlated_axes(self) -> str:
+        """The axes along which the noise of neighbours is correlated, most correlated first."""
+        notable = {axis: c for axis, c in self.correlation.items() if c >= NOTABLE}
+        return "".join(sorted(notable, key=lambda axis: -notable[axis]))
+
+    @property
+    def summary(self) -> str:
+        """The finding in one sentence, with what to do about it."""
+        axes = self.correlated_axes
+        if not axes:
+            return "noise: independent from pixel to pixel"
+        found = ", ".join(f"{self.correlation[axis]:.2f} along {axis}" for axis in axes)
+        if len(axes) == 1:
+            advice = f"try correlated_along={axes!r}"
+        else:
+            advice = "some of it will stay; binning the volume 2 x 2 reduces it"
+        return f"noise: neighbours are correlated ({found}); {advice}"
+
+
+def diagnose_noise(volume: Volume, seed: int = 0) -> NoiseDiagnosis:
+    """Look at the noise of a volume in its flattest regions.
+
+    Blocks of 8 x 8 pixels within slices (and the same blocks of the next slice) are drawn at
+    random; the twentieth of them with the least variation over quarters is taken for flat. The
+    correlation along an axis is that of second differences across it: they remove what is left
+    of the image, and keep the correlation of the noise along the axis as it is.
+
+    Parameters
+    ----------
+    volume : Volume
+        2D or 3D, with or without leading axes, of any real dtype; at least 8 pixels in y and x.
+    seed : int, optional
+        Start of the random numbers.
+
+    Returns
+    -------
+    NoiseDiagnosis
+        Correlation along z is left out where there is one slice.
+    """
+    rng = np.random.default_rng(seed)
+    depth = 2 if volume.n_spatial == 3 and volume.shape[-3] > 1 else 1
+    blocks = _draw_blocks(volume, depth, rng)
+    flat = _flattest(blocks)
+    across_y, across_x = np.diff(flat, 2, axis=2), np.diff(flat, 2, axis=3)
+    # white noise of variance v has second differences of variance (1 + 4 + 1) v
+    noise = float(np.sqrt((np.mean(across_y**2) + np.mean(across_x**2)) / 12))
+    if noise == 0:
+        return NoiseDiagnosis(dict.fromkeys("zyx"[-volume.n_spatial :], 0.0), 0.0, 0.0)
+    correlation = {
+        "y": _correlation(across_x[:, :, 1:], across_x[:, :, :-1]),
+        "x": _correlation(across_y[..., 1:], across_y[..., :-1]),
+    }
+    if depth == 2:
+        correlation = {"z": _correlation(across_x[:, 1], across_x[:, 0]), **correlation}
+    return NoiseDiagnosis(correlation, noise, _growth(across_x, flat))
+
+
+def _draw_blocks(volume: Volume, depth: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:
+    """Read blocks at random, (n, depth, BLOCK, BLOCK); only these are read."""
+    data: Any = volume.data
+    shape = volume.shape
+    size = (1,) * (len(shape) - 3) + (depth, BLOCK, BLOCK)
+    size = size[-len(shape) :]
+    count = int(_BLOCKS / _FLATTEST)
+    corners = np.stack(
+        [rng.integers(0, n - edge + 1, count) for n, edge in zip(shape, size, strict=True)], 1
+    )
+    blocks = np.empty((count, depth, BLOCK, BLOCK))
+    for block, corner in zip(blocks, corners, strict=True):
+        where = tuple(slice(c, c + edge) for c, edge in zip(corner, size, strict=True))
+        block[:] = np.asarray(data[where]).reshape(block.shape)
+    return blocks
+
+
+def _flattest(blocks: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the blocks with the least image in them."""
+    # averages over quarters show edges and slopes through the noise
+    half = BLOCK // 2
+    quarters = blocks.reshape(*blocks.shape[:2], 2, half, 2, half).mean((3, 5))
+    variation = np.ptp(quarters.reshape(len(blocks), -1), axis=1)
+    return blocks[np.argsort(variation, kind="stable")[:_BLOCKS]]
+
+
+def _correlation(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
+    power = np.sqrt(np.mean(a**2) * np.mean(b**2))
+    return float(np.mean(a * b) / power) if power else 0.0
+
+
+def _growth(differences: npt.NDArray[np.float64], flat: npt.NDArray[np.float64]) -> float:
+    from scipy.stats import spearmanr
+
+    means = flat.mean((1, 2, 3))
+    if np.ptp(means) == 0:
+        return 0.0
+    return float(spearmanr(differences.std((1, 2, 3)), means).statistic)

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.ndimage import uniform_filter1d
+
+from hushpore import Volume
+from hushpore.n2v2.diagnosis import diagnose_noise
+from hushpore.samples import foam_phantom
+
+
+@pytest.fixture(scope="module")
+def foam() -> np.ndarray:
+    return foam_phantom((32, 96, 96)).clean.array()
+
+
+def white(shape: tuple[int, ...], deviation: float) -> np.ndarray:
+    return np.random.default_rng(1).normal(0, deviation, shape)
+
+
+def test_white_noise_on_a_foam_is_found_independent(foam: np.ndarray) -> None:
+    found = diagnose_noise(Volume(foam + white(foam.shape, 300)))
+    assert list(found.correlation) == ["z", "y", "x"]
+    assert all(abs(c) < 0.06 for c in found.correlation.values())
+    assert found.noise == pytest.approx(300, rel=0.05)
+    assert found.summary == "noise: independent from pixel to pixel"
+
+
+@pytest.mark.parametrize("axis", ["z", "y", "x"])
+def test_noise_averaged_over_three_neighbours_has_a_correlation_of_two_thirds(
+    foam: np.ndarray, axis: str
+) -> None:
+    noise = uniform_filter1d(white(foam.shape, 900), 3, axis="zyx".index(axis))
+    found = diagnose_noise(Volume(foam + noise))
+    assert found.correlation[axis] == pytest.approx(2 / 3, abs=0.06)
+    assert found.correlated_axes == axis
+    assert f"correlated_along={axis!r}" in found.summary
+
+
+def test_line_noise_is_correlated_by_its_share_of_the_variance(foam: np.ndarray) -> None:
+    lines = np.random.default_rng(2).normal(0, 200, (*foam.shape[:2], 1))
+    found = diagnose_noise(Volume(foam + white(foam.shape, 300) + lines))
+    assert found.correlation["x"] == pytest.approx(200**2 / (200**2 + 300**2), abs=0.08)
+
+
+def test_photon_noise_grows_with_the_grey_value() -> None:
+    steps = np.repeat(np.arange(100, 1700, 100), 16).astype(float)
+    image = np.broadcast_to(steps, (256, 256))
+    rng = np.random.default_rng(0)
+    assert diagnose_noise(Volume(rng.poisson(image))).growth > 0.5
+    assert abs(diagnose_noise(Volume(image + rng.normal(0, 20, image.shape))).growth) < 0.2
+
+
+def test_an_image_without_noise_has_none() -> None:
+    found = diagnose_noise(Volume(np.add.outer(np.arange(64.0), np.arange(64.0))))
+    assert found.noise == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("axes", ["yx", "zyx", "tzyx", "cyx", "tczyx"])
+def test_any_axes_are_looked_at(axes: str) -> None:
+    shape = tuple({"t": 2, "c": 2, "z": 3, "y": 40, "x": 30}[axis] for axis in axes)
+    found = diagnose_noise(Volume(white(shape, 5).astype(">f4"), axes=axes))
+    assert found.noise == pytest.approx(5, rel=0.1)
+    assert ("z" in found.correlation) == ("z" in axes)
