@@ -132,7 +132,7 @@ def test_without_imagecodecs_the_command_that_installs_it_is_given(shared_data, 
         raise ValueError("<COMPRESSION.LZW: 5> requires the 'imagecodecs' package")
 
     monkeypatch.setattr(tifffile.TiffPageSeries, "asarray", refuse)
-    with pytest.raises(MissingPackageError, match="LZW.*pip install imagecodecs"):
+    with pytest.raises(MissingPackageError, match=r"LZW.*pip install imagecodecs"):
         read(shared_data / "tiff" / "stack_lzw.tif")
 
 
@@ -167,6 +167,16 @@ def test_more_axes_than_we_have_names_for_are_refused(tmp_path):
     tifffile.imwrite(tmp_path / "a.tif", values, photometric="minisblack")
     with pytest.raises(InputError, match="more axes"):
         read(tmp_path / "a.tif")
+
+
+def test_a_hundred_channels_are_slices_that_a_program_named_wrongly(tmp_path):
+    values = np.arange(20 * 6 * 7, dtype=np.uint16).reshape(20, 6, 7)
+    tifffile.imwrite(tmp_path / "a.tif", values, imagej=True)  # writes channels=20
+    volume = read(tmp_path / "a.tif")
+    assert volume.axes == "zyx"
+    assert any("20 images channels" in note for note in volume.notes)
+    tifffile.imwrite(tmp_path / "b.tif", values[:3], imagej=True)
+    assert read(tmp_path / "b.tif").axes == "cyx"
 
 
 def test_a_colour_table_is_left_out_and_said(tmp_path):

@@ -259,6 +259,8 @@ def _require_decoder(dataset: Any, path: Path) -> None:
     from pydicom.pixels.decoders.base import get_decoder
 
     syntax = dataset.file_meta.TransferSyntaxUID
+    if not syntax.is_transfer_syntax:
+        raise InputError(f"{path.name} names a compression that does not exist ({syntax}).")
     if not syntax.is_compressed or syntax.is_deflated:
         return
     try:

@@ -46,11 +46,11 @@ def is_dicomdir(path: Path) -> bool:
     try:
         with captured("pydicom"):
             meta = pydicom.filereader.read_file_meta_info(path)
+            return str(meta.get("MediaStorageSOPClassUID", "")) == _DICOMDIR
     except OSError:
         raise
     except Exception:
         return False
-    return str(meta.get("MediaStorageSOPClassUID", "")) == _DICOMDIR
 
 
 def read_headers(files: Sequence[Path]) -> tuple[list[Slice], list[tuple[str, str]]]:

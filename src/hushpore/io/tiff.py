@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _ORDER = "tczyx"
 _COLOURS = (2, 5, 6)  # RGB, CMYK and YCbCr, as the TIFF standard numbers them
 _PALETTE, _WHITE_IS_ZERO = 3, 0
+_MOST_CHANNELS = 7  # of ImageJ; where there are more, a program forgot to call them slices
 _LARGEST_RATIO = 2000  # no method compresses a real image further; zlib ends at 1032
 _SMALL = 2**24
 # what tifffile logs where pixels are missing; it would fill them with zeros
@@ -174,7 +175,14 @@ def _read_one(tif: tifffile.TiffFile, index: int, series: Any, path: Path) -> Vo
     values = level.asarray().reshape(shape)
     kept = _kept(letters, shape, size)
     values, axes = _ordered(values, letters, kept, path)
-    return _volume(values, axes, size, path.stem, _photometric_notes(level.keyframe))
+    notes = _photometric_notes(level.keyframe)
+    if "z" not in axes and "c" in axes and values.shape[axes.index("c")] > _MOST_CHANNELS:
+        notes.append(
+            f"The file calls its {values.shape[axes.index('c')]} images channels; "
+            "they were taken as slices."
+        )
+        axes = axes.replace("c", "z")
+    return _volume(values, axes, size, path.stem, notes)
 
 
 def _volume(

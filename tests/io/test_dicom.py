@@ -1,0 +1,256 @@
+import logging
+import tarfile
+import warnings
+
+import numpy as np
+import pydicom
+import pytest
+from pydicom.data import get_testdata_file
+from pydicom.dataset import Dataset
+from pydicom.sequence import Sequence
+
+from hushpore.base.errors import HushporeError, InputError, MissingPackageError
+from hushpore.base.volume import Volume
+from hushpore.io import read, read_all
+from hushpore.io.dicom import write_series
+
+# which slices of HU_truth each series holds, its distance of slices, and a word of its notes
+CASES = {
+    "regular": (range(12), 2.0, None),
+    "noext_shuffled": (range(12), 2.0, None),
+    "unsigned": (range(12), 2.0, None),
+    "enhanced": (range(12), 2.0, None),
+    "rle": (range(12), 2.0, None),
+    "per_slice_slope": (range(12), 2.0, None),
+    "monochrome1": (range(12), 2.0, "MONOCHROME1"),
+    "oblique": (range(12), 2.0, "oblique, 45.0 degrees"),
+    "duplicate_z": (range(12), 2.0, "duplicate"),
+    "no_ipp_anon": (range(12), 2.0, "no position"),
+    "descending": (range(11, -1, -1), 2.0, None),
+    "missing_slice": ([0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11], 2.0, "Slice 6 is missing"),
+    "uneven": (range(12), 3.5, "unevenly spaced"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_values_order_spacing_and_notes_agree_with_the_truth(shared_data, truth, case):
+    order, distance, word = CASES[case]
+    volume = read(shared_data / "dicom" / case)
+    assert (volume.axes, volume.unit, volume.dtype) == ("zyx", "mm", np.float32)
+    assert volume.spacing == (distance, 0.7, 0.5)
+    # the files hold whole numbers; with a slope the rounding is half of it
+    tolerance = 1.06 if case == "per_slice_slope" else 0.51
+    np.testing.assert_allclose(volume.data, truth[list(order)], atol=tolerance)
+    if word is None:
+        assert volume.notes == []
+    else:
+        assert len(volume.notes) == 1
+        assert word in volume.notes[0]
+
+
+def test_slopes_that_differ_are_applied_slice_by_slice(shared_data):
+    folder = shared_data / "dicom" / "per_slice_slope"
+    headers = [pydicom.dcmread(path) for path in sorted(folder.iterdir())]
+    expected = [h.pixel_array * float(h.RescaleSlope) + float(h.RescaleIntercept) for h in headers]
+    np.testing.assert_allclose(read(folder).data, expected, rtol=1e-6)
+
+
+def test_the_origin_is_the_first_voxel_in_z_y_x_order(shared_data):
+    assert read(shared_data / "dicom" / "regular").origin == (0.0, -16.8, -16.0)
+    assert read(shared_data / "dicom" / "descending").origin == (-22.0, -16.8, -16.0)
+
+
+def test_two_series_in_one_folder_are_two_volumes_and_the_stray_file_is_named(shared_data, truth):
+    first, second = read_all(shared_data / "dicom" / "two_series")
+    np.testing.assert_allclose(first.data, truth, atol=0.51)
+    assert first.name != second.name
+    assert any("README.txt" in note for note in first.notes)
+    assert any("hushpore.read_all" in note for note in read(first.source).notes)
+
+
+@pytest.fixture
+def philips(shared_data, tmp_path):
+    with tarfile.open(shared_data / "dicom_philips_S2010.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path
+
+
+def test_a_real_scanners_folder_gives_one_volume_without_its_localiser(philips):
+    (volume,) = read_all(philips)
+    assert volume.shape == (28, 512, 512)
+    assert volume.spacing == pytest.approx((5.0, 0.451171875, 0.451171875))
+    assert volume.metadata["contrast_limits"] == [0.0, 80.0]
+    assert len(volume.notes) == 1
+    assert "a localiser: I10" in volume.notes[0]
+    # by hand: the fourth file by number, 12 of 16 bits, intercept -1024
+    raw = pydicom.dcmread(philips / "S2010" / "I40").pixel_array
+    np.testing.assert_array_equal(volume.data[3], raw.astype(np.float32) - 1024)
+
+
+def test_the_directory_file_of_a_disc_stands_for_its_folder(philips):
+    assert read(philips / "S2010" / "DIRFILE").shape == (28, 512, 512)
+
+
+def test_a_localiser_alone_is_shown_and_said(philips):
+    volume = read(philips / "S1000")
+    assert volume.axes == "yx"
+    assert any("localiser" in note for note in volume.notes)
+
+
+def test_every_file_that_comes_with_pydicom_is_read_or_refused_clearly():
+    folder = pydicom.data.data_manager.DATA_ROOT
+    read_well, unclear = set(), []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for path in sorted((pydicom.data.data_manager.Path(folder) / "test_files").glob("*.dcm")):
+            try:
+                read_well.add(read(path).name)
+            except HushporeError as error:
+                unclear += [] if path.name in str(error) else [error]
+    assert unclear == []
+    assert read_well >= {
+        "CT_small", "MR_small", "MR_small_RLE", "MR_small_bigendian", "MR_small_expb",
+        "MR_small_implicit", "MR_small_padded", "image_dfl", "rtdose", "rtdose_rle",
+        "examples_overlay", "liver_1frame",
+    }  # fmt: skip
+
+
+def test_a_multi_frame_file_in_both_byte_orders_is_the_same():
+    first, second = (read(get_testdata_file(f"{n}.dcm", download=False)) for n in
+                     ("rtdose", "rtdose_rle"))  # fmt: skip
+    np.testing.assert_array_equal(first.data, second.data)
+    assert first.spacing == second.spacing == (5.0, 10.0, 10.0)
+
+
+def test_nothing_of_the_patient_enters_the_volume():
+    path = get_testdata_file("CT_small.dcm", download=False)
+    header = pydicom.dcmread(path)
+    volume = read(path)
+    words = repr((volume.name, volume.notes, volume.metadata, volume.facts))
+    for name in ("PatientName", "PatientID", "PatientBirthDate", "StudyInstanceUID"):
+        if header.get(name):
+            assert str(header.get(name)) not in words
+
+
+def test_reports_and_colour_images_are_refused_with_the_reason():
+    for name, words in (
+        ("test-SR.dcm", "no pixels"),
+        ("SC_rgb_rle.dcm", "a colour image"),
+        ("MR_truncated.dcm", "damaged or incomplete"),
+    ):
+        with pytest.raises(InputError, match=words):
+            read(get_testdata_file(name, download=False))
+
+
+def test_no_word_of_pydicom_reaches_the_terminal(capfd, caplog):
+    with caplog.at_level(logging.DEBUG):
+        read(get_testdata_file("J2K_pixelrep_mismatch.dcm", download=False))
+        with pytest.raises(InputError):
+            read(get_testdata_file("badVR.dcm", download=False))
+    assert capfd.readouterr() == ("", "")
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_a_compression_without_decoder_names_the_package(monkeypatch, shared_data):
+    from pydicom.pixels.decoders.base import Decoder
+
+    monkeypatch.setattr(Decoder, "is_available", property(lambda self: False))
+    with pytest.raises(MissingPackageError, match=r"RLE.*pip install python-gdcm"):
+        read(shared_data / "dicom" / "rle")
+
+
+@pytest.fixture
+def series(tmp_path, ramp):
+    return write_series(Volume(ramp, spacing=(3, 1, 1), unit="mm"), tmp_path / "s", seed=1)
+
+
+def edit(folder, change):
+    for index, path in enumerate(sorted(folder.iterdir())):
+        dataset = pydicom.dcmread(path)
+        change(dataset, index)
+        dataset.save_as(path)
+    return folder
+
+
+def test_integers_stay_integers_where_nothing_is_rescaled(series, ramp):
+    volume = read(series)
+    assert volume.dtype == np.int16
+    np.testing.assert_array_equal(volume.data, ramp)
+
+
+def test_an_inverted_image_without_hu_is_turned_over(series, ramp):
+    def invert(dataset, _):
+        dataset.PhotometricInterpretation = "MONOCHROME1"
+        dataset.Modality = "DX"
+        del dataset.RescaleType, dataset.RescaleSlope, dataset.RescaleIntercept
+
+    volume = read(edit(series, invert))
+    np.testing.assert_array_equal(volume.data, -1 - ramp)  # int16 turned over: -1 - v
+    assert any("were inverted" in note for note in volume.notes)
+
+
+def test_a_damaged_series_does_not_stop_a_good_one(series, tmp_path, ramp):
+    bad = write_series(Volume(ramp, spacing=(3, 1, 1), unit="mm"), tmp_path / "bad", seed=2)
+    for path in bad.iterdir():
+        path.write_bytes(path.read_bytes()[:-20])
+    volumes = read_all(tmp_path)
+    assert len(volumes) == 1
+    assert any("left out" in note and "damaged" in note for note in volumes[0].notes)
+    with pytest.raises(InputError, match="damaged or incomplete"):
+        read(bad)
+
+
+def test_windows_of_several_values_give_contrast_limits(series):
+    def window(dataset, _):
+        dataset.WindowCenter, dataset.WindowWidth = [50, 300], [400, 2000]
+
+    assert read(edit(series, window)).metadata["contrast_limits"] == [-150.0, 250.0]
+
+
+def test_a_window_in_functional_groups_is_found(shared_data, tmp_path):
+    dataset = pydicom.dcmread(shared_data / "dicom" / "enhanced" / "enh.dcm")
+    item = Dataset()
+    item.WindowCenter, item.WindowWidth = 10, 20
+    dataset.SharedFunctionalGroupsSequence[0].FrameVOILUTSequence = Sequence([item])
+    dataset.save_as(tmp_path / "e.dcm")
+    assert read(tmp_path / "e.dcm").metadata["contrast_limits"] == [0.0, 20.0]
+
+
+def test_frames_in_any_order_are_sorted_by_position(shared_data, tmp_path, truth):
+    dataset = pydicom.dcmread(shared_data / "dicom" / "enhanced" / "enh.dcm")
+    frames = dataset.pixel_array[::-1].copy()
+    groups = dataset.PerFrameFunctionalGroupsSequence
+    dataset.PerFrameFunctionalGroupsSequence = Sequence(list(groups)[::-1])
+    dataset.PixelData = frames.tobytes()
+    dataset.save_as(tmp_path / "e.dcm")
+    np.testing.assert_allclose(read(tmp_path / "e.dcm").data, truth, atol=0.51)
+
+
+def test_the_spacing_of_rows_is_y_and_of_columns_x(series):
+    def stretch(dataset, _):
+        dataset.PixelSpacing = [0.7, 0.5]
+
+    assert read(edit(series, stretch)).spacing == (3.0, 0.7, 0.5)
+
+
+def test_a_header_of_impossible_size_is_refused_before_memory_is_taken(series):
+    def grow(dataset, _):
+        dataset.Rows = dataset.Columns = 65535
+        dataset.NumberOfFrames = 65535
+
+    with pytest.raises(InputError, match="impossible size"):
+        read(edit(series, grow))
+
+
+def test_flipped_bits_give_an_image_or_a_clear_error_and_nothing_else(series):
+    rng = np.random.default_rng(0)
+    path = sorted(series.iterdir())[0]
+    content = np.frombuffer(path.read_bytes(), np.uint8)
+    for _ in range(150):
+        broken = content.copy()
+        broken[rng.integers(132, len(broken) - 80, 3)] ^= rng.integers(1, 255, 3, dtype=np.uint8)
+        path.write_bytes(broken.tobytes())
+        try:
+            read_all(path)
+        except HushporeError:
+            continue

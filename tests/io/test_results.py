@@ -1,0 +1,147 @@
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import tifffile
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hushpore.base.errors import InputError, OutputError
+from hushpore.base.volume import Volume
+from hushpore.io import read
+from hushpore.io.results import write_image, write_results
+
+DTYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "float32", "float64"]
+AXES = ["yx", "zyx", "tyx", "cyx", "tzyx", "czyx", "ctyx", "tczyx", "ctzyx", "tcyx"]
+
+
+@st.composite
+def volumes(draw):
+    axes = draw(st.sampled_from([axes for axes in AXES if axes.index("y") < 4]))
+    shape = tuple(draw(st.integers(1, 5)) for _ in axes)
+    n_spatial = 3 if axes.endswith("zyx") else 2
+    size = st.floats(1e-6, 1e6)
+    place = st.floats(-1e6, 1e6)
+    seed = draw(st.integers(0, 2**32 - 1))
+    dtype = np.dtype(draw(st.sampled_from(DTYPES)))
+    values = np.random.default_rng(seed).integers(0, 100, shape).astype(dtype)
+    if draw(st.booleans()):
+        values = np.asfortranarray(values).astype(dtype.newbyteorder(">"))
+    return Volume(
+        values,
+        spacing=tuple(draw(size) for _ in range(n_spatial)),
+        unit=draw(st.sampled_from(["mm", "um", "nm", "m", "cm", "pixel"])),
+        axes=axes,
+        origin=tuple(draw(place) for _ in range(n_spatial)),
+        name=draw(st.text("abc <&>\"'µ", max_size=8)),
+    )
+
+
+@given(volumes())
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_values_type_axes_and_geometry_survive_a_round_trip(tmp_path_factory, volume):
+    path = tmp_path_factory.mktemp("image") / "a.tif"
+    write_image(path, volume)
+    back = read(path)
+    ordered = "".join(axis for axis in "tczyx" if axis in volume.axes)
+    values = np.asarray(volume.data).transpose([volume.axes.index(axis) for axis in ordered])
+    assert back.axes == ordered
+    np.testing.assert_array_equal(back.data, values)
+    kind = np.dtype("uint8") if volume.dtype == bool else volume.dtype.newbyteorder("=")
+    assert back.dtype == kind
+    assert (back.spacing, back.unit, back.origin) == (volume.spacing, volume.unit, volume.origin)
+    assert back.notes == []
+
+
+def test_another_program_sees_an_ome_tiff_with_its_voxel_size(tmp_path, ramp):
+    path = tmp_path / "a.tif"
+    write_image(path, Volume(ramp, spacing=(2, 0.7, 0.5), unit="um"))
+    with tifffile.TiffFile(path) as tif:
+        assert tif.series[0].axes == "ZYX"
+        assert 'PhysicalSizeX="0.5" PhysicalSizeXUnit="µm"' in tif.ome_metadata
+
+
+def test_labels_are_compressed_and_grey_values_are_not(tmp_path):
+    labels = np.zeros((20, 50, 50), np.int32)
+    write_image(tmp_path / "labels.tif", Volume(labels))
+    write_image(tmp_path / "grey.tif", Volume(labels.astype(np.float32)))
+    assert (tmp_path / "labels.tif").stat().st_size < 30_000
+    assert (tmp_path / "grey.tif").stat().st_size > 200_000
+
+
+def test_64_bit_labels_that_fit_are_narrowed_and_others_refused(tmp_path):
+    values = np.array([[0, 1], [2, 2**31 - 1]])
+    write_image(tmp_path / "a.tif", Volume(values))
+    assert read(tmp_path / "a.tif").dtype == np.int32
+    with pytest.raises(InputError, match="32 bits"):
+        write_image(tmp_path / "b.tif", Volume(values + 1))
+    assert not (tmp_path / "b.tif").exists()
+
+
+def test_half_precision_is_widened(tmp_path):
+    write_image(tmp_path / "a.tif", Volume(np.ones((3, 4), np.float16)))
+    assert read(tmp_path / "a.tif").dtype == np.float32
+
+
+def test_an_empty_volume_is_refused(tmp_path):
+    with pytest.raises(InputError, match="empty"):
+        write_image(tmp_path / "a.tif", Volume(np.zeros((0, 4, 4))))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_image_is_replaced_only_when_asked(tmp_path, ramp):
+    path = write_image(tmp_path / "a.tif", Volume(ramp))
+    with pytest.raises(OutputError, match="exists already"):
+        write_image(path, Volume(ramp))
+    write_image(path, Volume(ramp[:2]), overwrite=True)
+    assert read(path).shape == (2, 6, 7)
+
+
+@pytest.fixture
+def content(ramp):
+    return {
+        "images": {"denoised": Volume(ramp.astype(np.float32)), "labels": Volume(np.abs(ramp))},
+        "tables": {"pores": pd.DataFrame({"label": [1, 2], "volume": [0.1 + 0.2, 1e-300]})},
+        "record": {"job": "pores", "settings": {"h": np.float32(1)}, "bad": [np.nan, np.inf]},
+        "figures": {"report": b"\x89PNG"},
+    }
+
+
+def test_a_result_holds_images_tables_figures_and_the_record(tmp_path, content):
+    folder = write_results(tmp_path / "out", **content)
+    names = ["denoised.tif", "labels.tif", "pores.csv", "report.png", "result.json"]
+    assert sorted(path.name for path in folder.iterdir()) == names
+    record = json.loads((folder / "result.json").read_text())
+    assert record["files"] == names
+    assert record["settings"] == {"h": 1.0}
+    assert record["bad"] == [None, None]
+    lines = (folder / "pores.csv").read_text().splitlines()
+    assert lines[0] == "label,volume"
+    assert [float(line.split(",")[1]) for line in lines[1:]] == [0.1 + 0.2, 1e-300]
+
+
+def test_a_result_is_replaced_as_a_whole_when_asked(tmp_path, content):
+    folder = write_results(tmp_path / "out", **content)
+    with pytest.raises(OutputError, match="exists already"):
+        write_results(folder, **content)
+    write_results(folder, **{**content, "figures": {}}, overwrite=True)
+    assert not (folder / "report.png").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_failure_half_way_leaves_the_old_result(tmp_path, content):
+    folder = write_results(tmp_path / "out", **content)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    broken = {**content, "record": {"no": object()}}
+    with pytest.raises(TypeError):
+        write_results(folder, **broken, overwrite=True)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("name", ["../evil", "a/b", "", ".hidden", "a\0b"])
+def test_a_name_that_leads_elsewhere_is_refused(tmp_path, content, name):
+    with pytest.raises(InputError, match="name of a file"):
+        write_results(tmp_path / "out", **{**content, "figures": {name: b""}})
+    assert list(tmp_path.iterdir()) == []
