@@ -29,6 +29,11 @@ DIRECTIONS = np.array(
     np.int64,
 )
 
+# rows (z, y) after a voxel's own, and which directions lead there with x - 1, x and x + 1
+_ROWS = np.array([(0, 1, 4, 1, 3), (1, 0, 6, 0, 5), (1, 1, 10, 7, 9), (1, -1, 12, 8, 11)], np.int64)
+_ALONG_X = 2
+_ALONG_X_ONLY = np.array([0, 0, -1, -1, _ALONG_X], np.int64)
+
 #: Columns of `BasinGraph.sums`: voxels, coordinates, their products.
 SUMS = ("n", "z", "y", "x", "zz", "yy", "xx", "zy", "zx", "yx")
 _N_SUMS = len(SUMS)
@@ -195,82 +200,169 @@ def _scan(
     sums = np.zeros((high - low, _N_SUMS), np.int64)
     bounds = np.zeros((high - low, 6), np.int32)
     bounds[:, :3] = np.iinfo(np.int32).max
-    _sum_up(basins, low, sums, bounds, first, last)
     ends = np.zeros((high - low, _N_DIRECTIONS), np.int64)
     cuts = np.zeros(_N_DIRECTIONS, np.int64)
-    empty = _no_edges(1 << 10)
-    used, edges = _find_contacts(basins, distance, low, ends, cuts, empty, first, last)
+    used, edges = _scan_runs(
+        basins, distance, low, sums, bounds, ends, cuts, _no_edges(1 << 10), first, last
+    )
     return low, sums, bounds, ends, cuts, edges.first(used)
 
 
 @kernel
-def _find_contacts(
+def _scan_runs(
     basins: npt.NDArray[np.int32],
     distance: npt.NDArray[np.float32],
     low: int,
+    sums: npt.NDArray[np.int64],
+    bounds: npt.NDArray[np.int32],
     ends: npt.NDArray[np.int64],
     cuts: npt.NDArray[np.int64],
     edges: _Edges,
     first: int,
     last: int,
 ) -> tuple[int, _Edges]:
-    """Count the ends of basins and collect the edges between them; returns how many, and them."""
-    depth, height, width = basins.shape
+    """Go through a range of slices row by row; returns how many edges there are, and them."""
+    _, height, width = basins.shape
     flat = basins.reshape(-1)
     heights = distance.reshape(-1)
-    steps = (DIRECTIONS[:, 0] * height + DIRECTIONS[:, 1]) * width + DIRECTIONS[:, 2]
     used = 0
-    edge = 0
     for z in range(first, last):
         for y in range(height):
-            inner_row = 0 < z < depth - 1 and 0 < y < height - 1
-            for x in range(width):
-                voxel = (z * height + y) * width + x
-                a = flat[voxel]
-                inside = inner_row and 0 < x < width - 1
-                if a == 0 or (inside and _is_alone(flat, voxel, steps, a)):
-                    continue
-                if not inside:
-                    _add_cuts(cuts, basins.shape, z, y, x)
-                for k in range(_N_DIRECTIONS):
-                    other = voxel + steps[k]
-                    b = flat[other] if inside or _within(basins.shape, z, y, x, k, 1) else 0
-                    if b == a:
-                        continue
-                    ends[a - low, k] += 1
-                    if b == 0:
-                        continue
-                    key = (int(min(a, b)) << 32) | int(max(a, b))
-                    if used == 0 or edges.keys[edge] != key:
-                        if used == edges.keys.size:
-                            edges = _with_more_room(edges)
-                        slot = _find(edges.table, edges.keys, key)
-                        if edges.table[slot] < 0:
-                            edges.table[slot] = used
-                            edges.keys[used] = key
-                            used += 1
-                        edge = edges.table[slot]
-                    _add_contact(edges, edge, k, voxel, other, heights)
+            # a row cannot find more edges than its voxels have contacts
+            while edges.keys.size - used < _N_DIRECTIONS * width:
+                edges = _with_more_room(edges, used)
+            used = _scan_row(
+                basins.shape, flat, heights, z, y, low, sums, bounds, ends, cuts, edges, used
+            )
     return used, edges
 
 
 @kernel
-def _add_contact(
-    edges: _Edges,
-    edge: int,
-    k: int,
-    voxel: int,
-    other: int,
+def _scan_row(
+    shape: tuple[int, int, int],
+    flat: npt.NDArray[np.int32],
     heights: npt.NDArray[np.float32],
+    z: int,
+    y: int,
+    low: int,
+    sums: npt.NDArray[np.int64],
+    bounds: npt.NDArray[np.int32],
+    ends: npt.NDArray[np.int64],
+    cuts: npt.NDArray[np.int64],
+    edges: _Edges,
+    used: int,
+) -> int:
+    """Go through the runs of a row, stretches of one basin along x; returns the number of edges.
+
+    In another row the neighbours with x - 1, x and x + 1 are the same voxels but for the outermost,
+    so that one count of equal voxels does for three directions; and only where some are of a third
+    kind, neither solid nor of this basin, there are contacts to look for.
+    """
+    depth, height, width = shape
+    start = (z * height + y) * width
+    stop = start + width
+    i = start
+    while i < stop:
+        a = flat[i]
+        begin = i
+        while i < stop and flat[i] == a:
+            i += 1
+        if a == 0:
+            continue
+        own = a - low
+        length = i - begin
+        _add_run(sums, bounds, own, z, y, begin - start, i - start)
+        _add_cuts(cuts, shape, z, y, begin - start, i - start)
+        ends[own, _ALONG_X] += 1
+        if i < stop and flat[i] != 0:
+            used = _join_runs(flat, heights, begin, i, i, i + 1, 0, _ALONG_X_ONLY, edges, used)
+        for r in range(len(_ROWS)):
+            same_before, same, same_after = 0, 0, 0
+            dz = _ROWS[r, 0]
+            dy = _ROWS[r, 1]
+            if z + dz < depth and 0 <= y + dy < height:
+                step = (dz * height + dy) * width
+                void = 0
+                for j in range(begin + step, i + step):
+                    same += flat[j] == a
+                    void += flat[j] != 0
+                first = max(begin - 1, start)
+                last = min(i + 1, stop)
+                before = (first < begin) & (flat[first + step] == a)
+                after = (last > i) & (flat[last - 1 + step] == a)
+                same_before = same + before - (flat[i - 1 + step] == a)
+                same_after = same + after - (flat[begin + step] == a)
+                void += (first < begin) & (flat[first + step] != 0)
+                void += (last > i) & (flat[last - 1 + step] != 0)
+                if void > same + before + after:
+                    used = _join_runs(
+                        flat, heights, begin, i, first, last, step, _ROWS[r], edges, used
+                    )
+            ends[own, _ROWS[r, 2]] += length - same_before
+            ends[own, _ROWS[r, 3]] += length - same
+            ends[own, _ROWS[r, 4]] += length - same_after
+    return used
+
+
+@kernel
+def _join_runs(
+    flat: npt.NDArray[np.int32],
+    heights: npt.NDArray[np.float32],
+    begin: int,
+    end: int,
+    first: int,
+    last: int,
+    step: int,
+    row: npt.NDArray[np.int64],
+    edges: _Edges,
+    used: int,
+) -> int:
+    """Add the contacts of a run with the runs of other basins beside it in another row.
+
+    The run is ``begin`` to ``end``; the others lie ``step`` on from ``first`` to ``last``.
+    """
+    a = flat[begin]
+    i = first
+    while i < last:
+        b = flat[i + step]
+        other = i
+        while i < last and flat[i + step] == b:
+            i += 1
+        if (b == 0) | (b == a):
+            continue
+        key = (int(min(a, b)) << 32) | int(max(a, b))
+        slot = _find(edges.table, edges.keys, key)
+        if edges.table[slot] < 0:
+            edges.table[slot] = used
+            edges.keys[used] = key
+            used += 1
+        edge = edges.table[slot]
+        for dx in range(-1, 2):
+            k = row[3 + dx]
+            low = max(begin, other - dx)
+            high = min(end, i - dx)
+            if k >= 0 and high > low:
+                edges.contacts[edge, k] += high - low
+                _raise_saddle(heights, low, high, step + dx, edges, edge)
+    return used
+
+
+@kernel
+def _raise_saddle(
+    heights: npt.NDArray[np.float32], low: int, high: int, step: int, edges: _Edges, edge: int
 ) -> None:
-    """Count a pair of voxels in direction `k`, and keep the highest way across an edge."""
-    lower = min(heights[voxel], heights[other])
-    place = voxel if heights[voxel] == lower else other
+    """Keep the highest way across an edge, and of equal ones the first, over pairs of voxels."""
     highest = edges.saddle[edge]
-    if lower > highest or (lower == highest and place < edges.place[edge]):
-        edges.saddle[edge] = lower
-        edges.place[edge] = place
-    edges.contacts[edge, k] += 1
+    place = edges.place[edge]
+    for i in range(low, high):
+        lower = min(heights[i], heights[i + step])
+        if lower >= highest:
+            at = i if heights[i] == lower else i + step
+            if lower > highest or at < place:
+                highest = lower
+                place = at
+    edges.saddle[edge] = highest
+    edges.place[edge] = place
 
 
 @kernel
@@ -286,48 +378,41 @@ def _no_edges(room: int) -> _Edges:
 
 
 @kernel
-def _with_more_room(edges: _Edges) -> _Edges:
-    """Return a full table in twice its room."""
-    used = edges.keys.size
-    wider = _no_edges(2 * used)
-    wider.keys[:used] = edges.keys
-    wider.saddle[:used] = edges.saddle
-    wider.place[:used] = edges.place
-    wider.contacts[:used] = edges.contacts
+def _with_more_room(edges: _Edges, used: int) -> _Edges:
+    """Return the edges in use in twice the room."""
+    wider = _no_edges(2 * edges.keys.size)
+    wider.keys[:used] = edges.keys[:used]
+    wider.saddle[:used] = edges.saddle[:used]
+    wider.place[:used] = edges.place[:used]
+    wider.contacts[:used] = edges.contacts[:used]
     for i in range(used):
         wider.table[_find(wider.table, wider.keys, wider.keys[i])] = i
     return wider
 
 
 @kernel
-def _is_alone(
-    flat: npt.NDArray[np.int32], voxel: int, steps: npt.NDArray[np.int64], a: int
-) -> bool:
-    """Whether all the later neighbours of a voxel are of its own basin."""
-    different = np.int32(0)
-    for k in range(_N_DIRECTIONS):
-        different |= flat[voxel + steps[k]] ^ a
-    return bool(different == 0)
-
-
-@kernel
-def _within(shape: tuple[int, int, int], z: int, y: int, x: int, k: int, sense: int) -> bool:
-    """Whether the neighbour of a voxel in direction `k`, or against it, is in the volume."""
-    z += sense * DIRECTIONS[k, 0]
-    y += sense * DIRECTIONS[k, 1]
-    x += sense * DIRECTIONS[k, 2]
-    return 0 <= z < shape[0] and 0 <= y < shape[1] and 0 <= x < shape[2]
-
-
-@kernel
 def _add_cuts(
-    cuts: npt.NDArray[np.int64], shape: tuple[int, int, int], z: int, y: int, x: int
+    cuts: npt.NDArray[np.int64],
+    shape: tuple[int, int, int],
+    z: int,
+    y: int,
+    begin: int,
+    end: int,
 ) -> None:
-    """Count the ways out of the volume from a voxel on one of its faces."""
-    for k in range(_N_DIRECTIONS):
-        for sense in (-1, 1):
-            if not _within(shape, z, y, x, k, sense):
-                cuts[k] += 1
+    """Count the ways out of the volume from the voxels of a run."""
+    depth, height, width = shape
+    inner_row = 0 < z < depth - 1 and 0 < y < height - 1
+    if inner_row and begin > 0 and end < width:
+        return
+    for x in range(begin, end):
+        if not inner_row or x in (0, width - 1):
+            for k in range(_N_DIRECTIONS):
+                for sense in (-1, 1):
+                    zk = z + sense * DIRECTIONS[k, 0]
+                    yk = y + sense * DIRECTIONS[k, 1]
+                    xk = x + sense * DIRECTIONS[k, 2]
+                    if not (0 <= zk < depth and 0 <= yk < height and 0 <= xk < width):
+                        cuts[k] += 1
 
 
 @kernel
@@ -345,33 +430,10 @@ def _span(basins: npt.NDArray[np.int32], first: int, last: int) -> tuple[int, in
 
 
 @kernel
-def _sum_up(
-    basins: npt.NDArray[np.int32],
-    low: int,
-    sums: npt.NDArray[np.int64],
-    bounds: npt.NDArray[np.int32],
-    first: int,
-    last: int,
-) -> None:
-    """Add the voxels of a range of slices to the sums and bounds of their basins, run by run."""
-    _, height, width = basins.shape
-    for z in range(first, last):
-        for y in range(height):
-            line = basins[z, y]
-            x = 0
-            while x < width:
-                basin = line[x]
-                begin = x
-                while x < width and line[x] == basin:
-                    x += 1
-                if basin > 0:
-                    _add_run(sums[basin - low], bounds[basin - low], z, y, begin, x)
-
-
-@kernel
 def _add_run(
     sums: npt.NDArray[np.int64],
     bounds: npt.NDArray[np.int32],
+    own: int,
     z: int,
     y: int,
     begin: int,
@@ -380,25 +442,23 @@ def _add_run(
     """Add the voxels ``begin`` to ``end`` of a row to the sums of their basin."""
     n = end - begin
     sum_x = (begin + end - 1) * n // 2
-    sum_xx = 0
-    for x in range(begin, end):
-        sum_xx += x * x
-    sums[0] += n
-    sums[1] += n * z
-    sums[2] += n * y
-    sums[3] += sum_x
-    sums[4] += n * z * z
-    sums[5] += n * y * y
-    sums[6] += sum_xx
-    sums[7] += n * z * y
-    sums[8] += z * sum_x
-    sums[9] += y * sum_x
-    bounds[0] = min(bounds[0], z)
-    bounds[1] = min(bounds[1], y)
-    bounds[2] = min(bounds[2], begin)
-    bounds[3] = max(bounds[3], z + 1)
-    bounds[4] = max(bounds[4], y + 1)
-    bounds[5] = max(bounds[5], end)
+    sum_xx = ((end - 1) * end * (2 * end - 1) - (begin - 1) * begin * (2 * begin - 1)) // 6
+    sums[own, 0] += n
+    sums[own, 1] += n * z
+    sums[own, 2] += n * y
+    sums[own, 3] += sum_x
+    sums[own, 4] += n * z * z
+    sums[own, 5] += n * y * y
+    sums[own, 6] += sum_xx
+    sums[own, 7] += n * z * y
+    sums[own, 8] += z * sum_x
+    sums[own, 9] += y * sum_x
+    bounds[own, 0] = min(bounds[own, 0], z)
+    bounds[own, 1] = min(bounds[own, 1], y)
+    bounds[own, 2] = min(bounds[own, 2], begin)
+    bounds[own, 3] = max(bounds[own, 3], z + 1)
+    bounds[own, 4] = max(bounds[own, 4], y + 1)
+    bounds[own, 5] = max(bounds[own, 5], end)
 
 
 @kernel

@@ -5,8 +5,8 @@ a surface a voxel and the next lie on different sides; the area is a weighted su
 crossings, each direction weighted by the share of the sphere that is nearest to it. Crossings are
 whole numbers that add up, so that surfaces of merged pores need no new pass. From a radius of 5
 voxels on, the estimate for a ball is within 1 % of the ball of as many voxels; a plane along the
-faces of cubic voxels, the worst case, comes out 7 % small. Where voxels are not cubic the directions
-are spread less evenly, and flat surfaces may be some more per cent off.
+faces of cubic voxels, the worst case, comes out 7 % small. Where voxels are not cubic the
+directions are spread less evenly, and flat surfaces may be some more per cent off.
 
 References
 ----------
