@@ -147,7 +147,9 @@ def test_the_wheel_scrolls_past_a_number_that_has_no_focus(qtbot, form):
     assert form.settings().count == 3
 
 
-def test_a_form_with_nothing_to_fold_has_no_fold(qtbot):
+def test_a_form_with_nothing_to_fold_still_can_be_reset(qtbot):
     form = SettingsForm(jobs.JOBS["patches"].settings)
     qtbot.addWidget(form)
-    assert form.more.isHidden()
+    form.fields["seed"].set(3)
+    assert form.more._button.isHidden()
+    assert not form._reset.isHidden()

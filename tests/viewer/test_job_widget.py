@@ -6,6 +6,7 @@ import pytest
 from napari.components import ViewerModel
 from napari.utils.notifications import notification_manager
 from napari.utils.progress import progress as napari_progress
+from napari.utils.theme import get_theme
 from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import QApplication
 
@@ -13,6 +14,7 @@ from hushpore import InputError
 from hushpore.base.events import Note, Preview, Progress
 from hushpore.viewer.denoise import DenoiseWidget
 from hushpore.viewer.layers import KEY
+from hushpore.viewer.problem import explain
 
 SOON = 10_000
 PLACE = {"scale": (2.0, 0.5, 0.5), "units": ("mm",) * 3, "axis_labels": ("z", "y", "x")}
@@ -195,6 +197,16 @@ def test_the_details_of_an_error_can_be_copied(qtbot, widget, fake_job):
     assert "Traceback" in QApplication.clipboard().text()
 
 
+def test_messages_can_be_read_in_every_theme(viewer, widget):
+    widget._show_problem(explain(ZeroDivisionError("by zero")))
+    dark = widget._result.text()
+    viewer.theme = "light"
+    light = widget._result.text()
+    for theme, text in (("dark", dark), ("light", light)):
+        assert str(get_theme(theme).text.as_hex()) in text
+        assert "@" not in text
+
+
 def test_a_setting_that_is_not_accepted_is_said_and_nothing_runs(widget, fake_job):
     widget.form.fields["time_budget"]._spin.setValue(0.5)
     widget._run_button.click()
@@ -370,7 +382,7 @@ def test_without_a_layer_it_says_how_to_begin(qtbot, fake_job):
     qtbot.addWidget(widget)
     assert "Drop a CT stack" in widget._facts.text()
     assert not widget._run_button.isEnabled()
-    assert widget._run_button.toolTip() == html.unescape(widget._facts.text())
+    assert widget._run_button.toolTip() == widget._facts.text()
 
 
 def test_a_colour_photograph_is_not_offered_and_the_reason_is_given(qtbot, fake_job):

@@ -37,7 +37,9 @@ def test_files_are_opened_with_every_widget_at_hand(opened, tmp_path):
 def test_the_sample_can_be_opened(opened):
     launch.open_viewer(sample=True)
     (viewer,) = opened
-    assert len(viewer.layers) == 2
+    image, truth = viewer.layers
+    assert viewer.layers.selection.active == image
+    assert not truth.visible
 
 
 def test_without_napari_the_command_that_installs_it_is_given(monkeypatch):

@@ -1,7 +1,7 @@
 import pytest
 from qtpy.QtWidgets import QLabel, QProgressBar
 
-from hushpore.viewer.timing_panel import TimingPanel
+from hushpore.viewer.timing_panel import TimingPanel, in_words
 
 
 @pytest.fixture
@@ -36,3 +36,15 @@ def test_a_second_look_updates_the_rows(qtbot, panel):
     assert sorted(bars(panel)) == [25, 75]
     texts = [label.text() for label in panel.findChildren(QLabel)]
     assert "reading" not in texts
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.00237, "2.4 ms"), (0.05, "50 ms"), (0.486, "0.49 s"), (3.14, "3.1 s"), (41.2, "41 s")],
+)
+def test_times_can_be_read_at_a_glance(seconds, words):
+    assert in_words(seconds) == words
+
+
+def test_long_times_are_in_minutes():
+    assert in_words(744) == "12.4 min"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QToolButton, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QHBoxLayout, QToolButton, QVBoxLayout, QWidget
 
 
 class Fold(QWidget):
@@ -13,9 +13,11 @@ class Fold(QWidget):
     ----------
     title : str
         The title.
+    corner : QWidget, optional
+        Shown at the end of the title's line.
     """
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, corner: QWidget | None = None) -> None:
         super().__init__()
         self._button = QToolButton()
         self._button.setCheckable(True)
@@ -24,18 +26,27 @@ class Fold(QWidget):
         self._button.toggled.connect(self.set_open)
         self.set_title(title)
         self._content = QWidget()
-        inner = QVBoxLayout(self._content)
-        inner.setContentsMargins(8, 2, 0, 2)
+        self._inner = QVBoxLayout(self._content)
+        self._inner.setContentsMargins(8, 2, 0, 2)
         self._content.hide()
+        line = QHBoxLayout()
+        line.addWidget(self._button)
+        line.addStretch(1)
+        if corner is not None:
+            line.addWidget(corner)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(2)
-        column.addWidget(self._button)
+        column.addLayout(line)
         column.addWidget(self._content)
 
     def set_title(self, title: str) -> None:
         """Change the title."""
         self._button.setText(f" {title}")
+
+    def set_empty(self, is_empty: bool) -> None:
+        """Hide the title where there is nothing under it; the corner stays."""
+        self._button.setVisible(not is_empty)
 
     def title(self) -> str:
         """Return the title."""
@@ -43,7 +54,7 @@ class Fold(QWidget):
 
     def add(self, widget: QWidget) -> None:
         """Put a widget under the title."""
-        self._content.layout().addWidget(widget)
+        self._inner.addWidget(widget)
 
     def set_open(self, is_open: bool) -> None:
         """Show or hide what is under the title."""

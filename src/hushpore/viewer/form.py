@@ -12,7 +12,6 @@ from qtpy.QtWidgets import (
     QComboBox,
     QDoubleSpinBox,
     QGridLayout,
-    QHBoxLayout,
     QLabel,
     QLineEdit,
     QPushButton,
@@ -49,13 +48,13 @@ class Field(QWidget):
         super().__init__()
         self.opt = opt
         self.setToolTip(opt.help)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(4)
-        self._build(row)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(4)
+        self._build(column)
         self.set(opt.default)
 
-    def _build(self, row: QHBoxLayout) -> None:
+    def _build(self, column: QVBoxLayout) -> None:
         raise NotImplementedError
 
     def value(self) -> Any:
@@ -75,11 +74,11 @@ class Field(QWidget):
 class CheckField(Field):
     """Yes or no."""
 
-    def _build(self, row: QHBoxLayout) -> None:
+    def _build(self, column: QVBoxLayout) -> None:
         self._box = QCheckBox()
         self._box.setAccessibleName(self.opt.label)
         self._box.toggled.connect(self.changed)
-        row.addWidget(self._box)
+        column.addWidget(self._box)
 
     def value(self) -> bool:
         """Whether it is ticked."""
@@ -93,13 +92,11 @@ class CheckField(Field):
 class ChoiceField(Field):
     """One of a few words or small whole numbers."""
 
-    def _build(self, row: QHBoxLayout) -> None:
-        self._box = QComboBox()
-        self._box.setAccessibleName(self.opt.label)
+    def _build(self, column: QVBoxLayout) -> None:
+        self._box = _combo_box(self.opt)
         self._box.addItems([str(choice) for choice in _choices(self.opt)])
         self._box.currentIndexChanged.connect(self.changed)
-        _leave_the_wheel(self._box)
-        row.addWidget(self._box)
+        column.addWidget(self._box)
 
     def value(self) -> Any:
         """Return what is chosen."""
@@ -113,10 +110,10 @@ class ChoiceField(Field):
 class NumberField(Field):
     """A number; where None is accepted it is shown in words below the smallest number."""
 
-    def _build(self, row: QHBoxLayout) -> None:
+    def _build(self, column: QVBoxLayout) -> None:
         self._spin = _spin_box(self.opt)
         self._spin.valueChanged.connect(self.changed)
-        row.addWidget(self._spin)
+        column.addWidget(self._spin)
 
     def value(self) -> float | int | None:
         """Return the number, or None."""
@@ -133,16 +130,14 @@ class NumberField(Field):
 class WordOrNumberField(Field):
     """A method's name, or a number of one's own."""
 
-    def _build(self, row: QHBoxLayout) -> None:
-        self._box = QComboBox()
-        self._box.setAccessibleName(self.opt.label)
+    def _build(self, column: QVBoxLayout) -> None:
+        self._box = _combo_box(self.opt)
         self._box.addItems([*self.opt.choices, VALUE])
         self._spin = _spin_box(self.opt)
-        _leave_the_wheel(self._box)
         self._box.currentIndexChanged.connect(self._show_spin)
         self._spin.valueChanged.connect(self.changed)
-        row.addWidget(self._box, 1)
-        row.addWidget(self._spin, 1)
+        column.addWidget(self._box)
+        column.addWidget(self._spin)
         self._spin.hide()
         self.untouched = True
 
@@ -190,19 +185,15 @@ class SettingsForm(QWidget):
         column.setSpacing(4)
         options = settings.options()
         column.addWidget(self._grid([opt for opt in options if not opt.more]))
-        self.more = Fold("More")
-        folded = [opt for opt in options if opt.more]
-        if folded:
-            self.more.add(self._grid(folded))
-        self.more.setVisible(bool(folded))
         self._reset = QPushButton("Reset")
         self._reset.setToolTip("Put every setting back to its default.")
         self._reset.clicked.connect(self.reset)
-        row = QHBoxLayout()
-        row.setContentsMargins(0, 0, 0, 0)
-        row.addWidget(self.more, 1)
-        row.addWidget(self._reset, 0, Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignRight)
-        column.addLayout(row)
+        self.more = Fold("More", self._reset)
+        folded = [opt for opt in options if opt.more]
+        self.more.set_empty(not folded)
+        if folded:
+            self.more.add(self._grid(folded))
+        column.addWidget(self.more)
         self._mark()
 
     def settings(self) -> Settings:
@@ -273,10 +264,10 @@ def make_field(opt: Option) -> Field:
 class TextField(Field):
     """Free text."""
 
-    def _build(self, row: QHBoxLayout) -> None:
+    def _build(self, column: QVBoxLayout) -> None:
         self._line = QLineEdit()
         self._line.textChanged.connect(self.changed)
-        row.addWidget(self._line)
+        column.addWidget(self._line)
 
     def value(self) -> str:
         """Return the text."""
@@ -319,6 +310,16 @@ def _choices(opt: Option) -> tuple[Any, ...]:
     if whole and low is not None and high is not None and high - low < 4:
         return tuple(range(int(low), int(high) + 1))
     return ()
+
+
+def _combo_box(opt: Option) -> QComboBox:
+    box = QComboBox()
+    box.setAccessibleName(opt.label)
+    # a long word must not make the whole dock wider
+    box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+    box.setMinimumContentsLength(6)
+    _leave_the_wheel(box)
+    return box
 
 
 def _spin_box(opt: Option) -> Any:

@@ -50,6 +50,9 @@ LOOK = 125
 #: Seconds to wait for a job to stop when its widget goes away.
 PATIENCE = 10.0
 
+#: Places in a sentence where a colour of the theme goes.
+_TEXT, _WARNING, _ERROR = "@text@", "@warning@", "@error@"
+
 LayerData = tuple[Any, dict[str, Any], str]
 
 
@@ -126,12 +129,14 @@ class JobWidget(QWidget):
         self._viewer = napari_viewer
         self._now = _Run()
         self._details = ""
+        self._said: dict[QLabel, str] = {}
         self._title = jobs.JOBS[self.job].title
         self._timer = QTimer(self)
         self._timer.setInterval(LOOK)
         self._timer.timeout.connect(self._look)
         self._build()
         self.layers.changed.connect(self._show_facts)
+        napari_viewer.events.theme.connect(self._repaint)
         self._show_facts()
         # whichever way the widget goes, its job must not outlive it; a partial, for Qt does not
         # keep alive what a bound method belongs to
@@ -253,7 +258,7 @@ class JobWidget(QWidget):
         self._bar.setRange(0, 0 if busy else PARTS)
         self._bar.setValue(round(PARTS * progress.fraction))
         self._bar.setFormat(bar_text(progress, left))
-        self._stage.setText(stage_in_words(progress) + self._preview_place())
+        self._say(self._stage, html.escape(stage_in_words(progress)) + self._preview_place())
         if self._now.activity is not None:
             # last, for napari handles other events here, the end of this very job among them
             self._now.activity.show(progress)
@@ -308,7 +313,7 @@ class JobWidget(QWidget):
         for layer in self._shown_previews():
             index = layer.metadata[KEY]["index"]
             if index:
-                return " · " + self._link("preview", f"preview in slice {index[-1]}")
+                return " · " + _link("preview", f"preview in slice {index[-1]}")
         return ""
 
     def _go_to_preview(self) -> None:
@@ -346,7 +351,7 @@ class JobWidget(QWidget):
         self.timing.show_stages(outcome.timings)
         text = html.escape(outcome.summary)
         if self.next_step is not None:
-            text += ". " + self._link("next", self.next_step[1])
+            text += ". " + _link("next", self.next_step[1])
         self._show_result(text)
 
     def _add(self, layer_data: LayerData, previews: list[Any]) -> Any:
@@ -404,7 +409,7 @@ class JobWidget(QWidget):
 
     def _build(self) -> None:
         self.layers = LayerChoice(self._viewer, self.accepts, self.prefers)
-        self._facts = _line()
+        self._facts = _line(Qt.TextFormat.PlainText)
         self.form = SettingsForm(jobs.JOBS[self.job].settings)
         self.device = DeviceChoice()
         self._run_button = QPushButton("Run")
@@ -422,7 +427,7 @@ class JobWidget(QWidget):
         column = QVBoxLayout(content)
         column.setContentsMargins(6, 6, 6, 6)
         column.setSpacing(6)
-        column.addWidget(_line(self.purpose))
+        column.addWidget(_line(Qt.TextFormat.PlainText, self.purpose))
         row = QHBoxLayout()
         row.addWidget(QLabel("Layer"))
         row.addWidget(self.layers, 1)
@@ -444,7 +449,7 @@ class JobWidget(QWidget):
         for widget in (self._progress_row, self._result, self._notes):
             widget.hide()
 
-        scroll = QScrollArea()
+        scroll = self._scroll = QScrollArea()
         scroll.setWidget(content)
         scroll.setWidgetResizable(True)
         scroll.setFrameShape(QFrame.Shape.NoFrame)
@@ -465,7 +470,7 @@ class JobWidget(QWidget):
                 text = self.facts(volume)
             except HushporeError as error:
                 text = reason = str(error)
-        self._facts.setText(html.escape(text))
+        self._facts.setText(text)
         if not self.is_running:
             self._run_button.setText("Run")
             self._run_button.setEnabled(not reason)
@@ -485,8 +490,8 @@ class JobWidget(QWidget):
         self._run_button.setToolTip("Stop; layers stay as they are.")
         self._bar.setRange(0, 0)
         self._bar.setFormat("")
-        self._stage.setText("preparing")
-        self._progress_row.show()
+        self._say(self._stage, "preparing")
+        self._bring_into_view(self._progress_row)
 
     def _press(self) -> None:
         if self.is_running:
@@ -497,44 +502,54 @@ class JobWidget(QWidget):
     def _clear_messages(self) -> None:
         self._details = ""
         for line in (self._result, self._notes):
-            line.clear()
+            self._say(line, "")
             line.hide()
 
     def _show_result(self, text: str) -> None:
-        self._result.setText(text)
-        self._result.show()
+        self._say(self._result, text)
+        self._bring_into_view(self._result)
 
     def _show_problem(self, problem: Problem) -> None:
         self._details = problem.details
-        sign = self._sign("warning" if problem.expected else "error")
+        sign = _sign(_WARNING if problem.expected else _ERROR)
         text = f"{sign} {html.escape(problem.message)}"
         if not problem.expected:
-            text += " " + self._link("copy", "copy details")
+            text += " " + _link("copy", "copy details")
         self._show_result(text)
         (show_warning if problem.expected else show_error)(problem.message)
 
     def _show_notes(self, notes: list[Note]) -> None:
-        sign = self._sign("warning")
+        sign = _sign(_WARNING)
         lines = [
             f"{sign} {html.escape(note.message)}" if note.warning else html.escape(note.message)
             for note in notes
         ]
-        self._notes.setText("<br>".join(lines))
+        self._say(self._notes, "<br>".join(lines))
         self._notes.setVisible(bool(lines))
 
-    def _colour(self, name: str) -> str:
-        return str(getattr(get_theme(self._viewer.theme), name).as_hex())
+    def _bring_into_view(self, widget: QWidget) -> None:
+        widget.show()
+        # once it has its place
+        QTimer.singleShot(0, widget, lambda: self._scroll.ensureWidgetVisible(widget, 0, 6))
 
-    def _sign(self, name: str) -> str:
-        """Return a sign in the theme's colour; the words beside it stay easy to read."""
-        colour = QColor(self._colour(name))
-        if name == "error" and get_theme(self._viewer.theme).type == "dark":
-            colour = colour.lighter(170)
-        return f'<b style="color: {colour.name()}">⚠</b>'
+    def _say(self, line: QLabel, text: str) -> None:
+        """Show a sentence, the colours in it being the theme's."""
+        self._said[line] = text
+        theme = get_theme(self._viewer.theme)
+        error = QColor(theme.error.as_hex())
+        # napari's red is made for surfaces: too dark for a sign on a dark ground
+        colours = {
+            _TEXT: theme.text.as_hex(),
+            _WARNING: theme.warning.as_hex(),
+            _ERROR: (error.lighter(170) if theme.type == "dark" else error).name(),
+        }
+        for name, colour in colours.items():
+            text = text.replace(name, colour)
+        line.setText(text)
 
-    def _link(self, target: str, text: str) -> str:
-        # Qt's own colour for links cannot be read on a dark ground
-        return f'<a href="{target}" style="color: {self._colour("text")}">{text}</a>'
+    def _repaint(self, event: Any = None) -> None:
+        for line, text in self._said.items():
+            self._say(line, text)
 
     def _follow(self, link: str) -> None:
         if link == "copy":
@@ -547,12 +562,22 @@ class JobWidget(QWidget):
             dock.raise_()
 
 
-def _line(text: str = "") -> QLabel:
+def _line(form: Qt.TextFormat = Qt.TextFormat.RichText, text: str = "") -> QLabel:
     """Return a label for a sentence: wrapped, and its text can be copied."""
     label = QLabel(text)
+    label.setTextFormat(form)
     label.setWordWrap(True)
     label.setTextInteractionFlags(Qt.TextInteractionFlag.TextBrowserInteraction)
     return label
+
+
+def _link(target: str, text: str) -> str:
+    # Qt's own colour for links cannot be read on a dark ground
+    return f'<a href="{target}" style="color: {_TEXT}">{text}</a>'
+
+
+def _sign(colour: str) -> str:
+    return f'<b style="color: {colour}">⚠</b>'
 
 
 def _rule() -> QFrame:

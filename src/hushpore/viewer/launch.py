@@ -42,6 +42,7 @@ def open_viewer(paths: Sequence[str | os.PathLike[str]] = (), sample: bool = Fal
         viewer.open(str(path), plugin="hushpore")
     if sample:
         viewer.open_sample("hushpore", "foam")
+        viewer.layers.selection.active = viewer.layers[-2]  # the image, not its hidden truth
     napari.run()
 
 

@@ -53,7 +53,7 @@ class PatchesWidget(JobWidget):
             "shape_type": "rectangle",
             "features": features,
             "edge_color": "order",
-            "edge_colormap": "viridis",
+            "edge_colormap": "cool",
             "face_color": "transparent",
             "edge_width": max(1.0, result.patch_shape[-1] / 40),
             "metadata": {

@@ -37,11 +37,11 @@ class TimingPanel(Fold):
             self._remove(name)
         for name, spent in seconds.items():
             label, bar = self._rows.get(name) or self._add(name)
-            label.setText(f"{spent:.2f} s")
+            label.setText(in_words(spent))
             bar.setValue(round(100 * spent / total))
         longest = max(seconds, key=lambda name: seconds[name])
         share = round(100 * seconds[longest] / total)
-        self.set_title(f"Timing: {total:.3g} s, {share} % of it {longest}")
+        self.set_title(f"Timing: {in_words(total)}, {share} % of it {longest}")
 
     def _add(self, name: str) -> tuple[QLabel, QProgressBar]:
         label, bar = QLabel(), QProgressBar()
@@ -61,3 +61,12 @@ class TimingPanel(Fold):
             item = self._grid.itemAtPosition(row, column)
             item.widget().deleteLater()
             self._grid.removeItem(item)
+
+
+def in_words(seconds: float) -> str:
+    """Write a time so that it can be read at a glance: 2.4 ms, 3.1 s, 12 min."""
+    if seconds < 0.0995:
+        return f"{1000 * seconds:.2g} ms"
+    if seconds < 99.5:
+        return f"{seconds:.2g} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.3g} min"
