@@ -77,11 +77,11 @@ def test_run_becomes_cancel_and_back(qtbot, widget, fake_job):
     assert widget._run_button.text() == "Cancel"
     assert widget._bar.format().startswith("25 %")
     assert widget._stage.text() == "training, 1 of 4 steps"
-    assert not widget._progress_row.isHidden()
+    assert not widget._progress.isHidden()
     fake_job.gate.set()
     until_done(qtbot, widget)
     assert widget._run_button.text() == "Run"
-    assert widget._progress_row.isHidden()
+    assert widget._progress.isHidden()
 
 
 def test_a_result_becomes_a_layer_in_the_same_place_with_its_record(
@@ -248,7 +248,7 @@ def test_a_preview_refines_in_its_slice_and_gives_way_to_the_result(
     assert tuple(preview.data_to_world((0, 0, 0))) == (10.0, 0.0, 0.0)
     assert preview.contrast_limits == viewer.layers["scan"].contrast_limits
     assert preview.data[0, 0, 0] == 7.0
-    widget._try_preview(Preview("denoised", np.full((32, 32), 9, np.float32), (5,)))
+    widget._show_preview(widget._now, Preview("denoised", np.full((32, 32), 9, np.float32), (5,)))
     assert preview.data[0, 0, 0] == 9.0
     assert widget.layers.layer.name == "scan"
     fake_job.gate.set()
@@ -293,7 +293,7 @@ def test_a_deleted_preview_does_not_come_back(qtbot, viewer, widget, fake_job):
     fake_job.script = previews(fake_job, (7.0, 5))
     start(qtbot, widget)
     viewer.layers.remove("scan denoised (preview)")
-    widget._try_preview(Preview("denoised", np.zeros((32, 32), np.float32), (5,)))
+    widget._show_preview(widget._now, Preview("denoised", np.zeros((32, 32), np.float32), (5,)))
     assert names(viewer) == ["scan"]
     fake_job.gate.set()
     until_done(qtbot, widget)

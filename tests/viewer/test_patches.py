@@ -46,14 +46,13 @@ def test_the_real_sampler_runs_behind_the_widget(qtbot, scan):
 def test_boxes_are_coloured_by_their_order():
     from hushpore.base.volume import Volume
     from hushpore.patches.job import Patches
-    from hushpore.viewer.job_widget import Target
-    from hushpore.viewer.layers import placement_of
+    from hushpore.viewer.target import capture
 
     volume = Volume(np.zeros((4, 32, 32)))
     layer = Image(volume.data)
     corners = np.array([(0, 0, 0), (1, 4, 4), (3, 8, 8)])
     result = Patches(corners, np.zeros((3, 8, 8)), (8, 8), volume, {}, {"job": "patches"})
-    target = Target(volume, placement_of(layer), "image", {})
+    target = capture(layer)
     (data,) = PatchesWidget.result_layers(result, target)
     shapes = Layer.create(*data)
     assert len(np.unique(shapes.edge_color, axis=0)) == 3

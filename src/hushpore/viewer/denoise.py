@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from napari.layers import Image
 
-from hushpore.viewer.job_widget import JobWidget, LayerData, Target
+from hushpore.viewer.job_widget import JobWidget, LayerData
 from hushpore.viewer.layers import is_result, layer_data
 
 if TYPE_CHECKING:
     from hushpore.n2v2.job import Denoised
+    from hushpore.viewer.target import Target
 
 
 class DenoiseWidget(JobWidget):

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from napari.layers import Image
 
-from hushpore.viewer.job_widget import JobWidget, LayerData, Target
+from hushpore.viewer.job_widget import JobWidget, LayerData
 from hushpore.viewer.layers import KEY, is_result
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.patches.job import Patches
+    from hushpore.viewer.target import Target
 
 
 class PatchesWidget(JobWidget):

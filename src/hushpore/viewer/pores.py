@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from napari.layers import Image, Labels
 
-from hushpore.viewer.job_widget import JobWidget, LayerData, Target
+from hushpore.viewer.job_widget import JobWidget, LayerData
 from hushpore.viewer.layers import layer_data
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.pores.job import Pores
     from hushpore.viewer.form import WordOrNumberField
+    from hushpore.viewer.target import Target
 
 
 class PoresWidget(JobWidget):

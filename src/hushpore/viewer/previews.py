@@ -1,0 +1,117 @@
+"""Layers that show a slice of a result while its job runs, and become the result in the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from napari.layers import Layer
+
+from hushpore.viewer.layers import KEY
+
+if TYPE_CHECKING:
+    from hushpore.base.events import Preview
+    from hushpore.viewer.target import Target
+
+
+class Previews:
+    """The previews of one running job.
+
+    A preview is a layer one slice thick, in the place of that slice, so that on the screen the
+    slice itself seems to change; no copy of the volume is made.
+
+    Parameters
+    ----------
+    viewer : napari.components.ViewerModel
+        Where to show them.
+    target : Target
+        What the job works on.
+    """
+
+    def __init__(self, viewer: Any, target: Target) -> None:
+        self._viewer, self._target = viewer, target
+        self._layers: dict[str, Any] = {}
+
+    def show(self, preview: Preview) -> None:
+        """Lay a slice over its place in the volume, and refine it from then on."""
+        image = preview.image.reshape((1,) * len(preview.index) + preview.image.shape)
+        place = self._target.placement.at((*preview.index, 0, 0))
+        if preview.name not in self._layers:
+            self._layers[preview.name] = layer = self._add(preview, image)
+            if self._slices_away(layer) <= 1:
+                self._go_to(layer)
+            return
+        layer = self._layers[preview.name]
+        # a user who deletes the preview does not want it
+        if layer in self._viewer.layers:
+            layer.data = image
+            if layer.metadata[KEY]["index"] != preview.index:
+                layer.metadata[KEY]["index"] = preview.index
+                layer.translate = place.translate
+
+    def place(self) -> int | None:
+        """Return the slice that is previewed, for the user may be looking at another."""
+        for layer in self._shown():
+            index = layer.metadata[KEY]["index"]
+            if index:
+                return int(index[-1])
+        return None
+
+    def go_to(self) -> None:
+        """Show the slice that is previewed."""
+        for layer in self._shown():
+            self._go_to(layer)
+
+    def adopt(self, data: Any, keywords: dict[str, Any], kind: str) -> Any:
+        """Let a preview become a layer of the result, or return None where there is none.
+
+        napari takes a fifth of a second to remove a layer, in which the window would stand still.
+        """
+        for name, layer in self._layers.items():
+            if layer in self._shown() and layer.as_layer_data_tuple()[2] == kind:
+                del self._layers[name]
+                layer.metadata = keywords["metadata"]
+                layer.data = data
+                layer.translate = keywords["translate"]
+                layer.name = keywords["name"]
+                if "features" in keywords:
+                    layer.features = keywords["features"]
+                return layer
+        return None
+
+    def remove(self) -> None:
+        """Take away what is left of them."""
+        for layer in self._shown():
+            self._viewer.layers.remove(layer)
+        self._layers.clear()
+
+    def _add(self, preview: Preview, image: Any) -> Any:
+        kind = "labels" if image.dtype.kind in "iub" else "image"
+        keywords = {
+            **self._target.placement.at((*preview.index, 0, 0)).kwargs(),
+            **(self._target.look if kind == "image" else {}),
+            "name": f"{self._target.volume.name} {preview.name} (preview)",
+            "metadata": {KEY: {"preview": preview.name, "index": preview.index}},
+        }
+        selected = set(self._viewer.layers.selection)
+        layer = self._viewer.add_layer(Layer.create(image, keywords, kind))
+        # what the user has at hand stays at hand
+        self._viewer.layers.selection = selected
+        return layer
+
+    def _shown(self) -> list[Any]:
+        return [layer for layer in self._layers.values() if layer in self._viewer.layers]
+
+    def _go_to(self, layer: Any) -> None:
+        dims = self._viewer.dims
+        for axis in range(layer.ndim - 2):
+            dims.set_point(dims.ndim - layer.ndim + axis, float(layer.extent.world[0][axis]))
+
+    def _slices_away(self, layer: Any) -> float:
+        """How many slices lie between the preview and what is on the screen, at most."""
+        dims = self._viewer.dims
+        first = dims.ndim - layer.ndim
+        away = [
+            abs(dims.point[first + axis] - layer.extent.world[0][axis]) / layer.extent.step[axis]
+            for axis in range(layer.ndim - 2)
+        ]
+        return round(max(away, default=0.0), 3)

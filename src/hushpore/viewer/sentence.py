@@ -1,0 +1,72 @@
+"""Sentences in a widget, with links and signs in the colours of napari's theme."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from napari.utils.theme import get_theme
+from qtpy.QtCore import Qt
+from qtpy.QtGui import QColor
+from qtpy.QtWidgets import QLabel
+
+#: Places in a sentence where a colour of the theme goes.
+_TEXT, _WARNING, _ERROR = "@text@", "@warning@", "@error@"
+
+
+class Sentence(QLabel):
+    """A wrapped line of text that can be copied; hidden while there is nothing to say.
+
+    Parameters
+    ----------
+    viewer : napari.components.ViewerModel
+        Whose theme to follow.
+    """
+
+    def __init__(self, viewer: Any) -> None:
+        super().__init__()
+        self._viewer = viewer
+        self._said = ""
+        self.setWordWrap(True)
+        self.setTextFormat(Qt.TextFormat.RichText)
+        self.setTextInteractionFlags(Qt.TextInteractionFlag.TextBrowserInteraction)
+        self.hide()
+        viewer.events.theme.connect(self._paint)
+
+    def say(self, text: str) -> None:
+        """Show a sentence in HTML; `link` and `sign` make parts of it."""
+        self._said = text
+        self._paint()
+        self.setVisible(bool(text))
+
+    def _paint(self, event: Any = None) -> None:
+        theme = get_theme(self._viewer.theme)
+        error = QColor(theme.error.as_hex())
+        # napari's red is made for surfaces: too dark for a sign on a dark ground
+        colours = {
+            _TEXT: theme.text.as_hex(),
+            _WARNING: theme.warning.as_hex(),
+            _ERROR: (error.lighter(170) if theme.type == "dark" else error).name(),
+        }
+        text = self._said
+        for name, colour in colours.items():
+            text = text.replace(name, colour)
+        self.setText(text)
+
+
+def link(target: str, text: str) -> str:
+    """Return a link; Qt's own colour for links cannot be read on a dark ground."""
+    return f'<a href="{target}" style="color: {_TEXT}">{text}</a>'
+
+
+def sign(is_error: bool) -> str:
+    """Return the sign that stands before a problem."""
+    return f'<b style="color: {_ERROR if is_error else _WARNING}">⚠</b>'
+
+
+def plain_line(text: str = "") -> QLabel:
+    """Return a wrapped line of plain text that can be copied."""
+    label = QLabel(text)
+    label.setWordWrap(True)
+    label.setTextFormat(Qt.TextFormat.PlainText)
+    label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    return label
