@@ -67,6 +67,15 @@ def test_a_large_sparse_volume_agrees_with_scipy(workers: Workers) -> None:
     np.testing.assert_allclose(np.sqrt(found) * 0.5, expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("shape", [(3, 200, 260), (260, 3, 200), (200, 260, 3)])
+def test_far_distances_are_as_exact_as_near_ones(shape: tuple[int, ...], workers: Workers) -> None:
+    void = np.random.default_rng(1).random(shape) > 1e-4
+    found = squared_distance(void, CUBIC, NOWHERE, workers)
+    assert found.max() > 60**2
+    expected = ndimage.distance_transform_edt(void) ** 2
+    np.testing.assert_array_equal(found, np.rint(expected))
+
+
 def test_a_real_rock_has_its_known_distances(berea: np.ndarray, workers: Workers) -> None:
     found = squared_distance(berea, CUBIC, NOWHERE, workers)
     assert found.max() == 200

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from hushpore.pores.parallel import Workers
 
+_REACH = 48  # voxels up to which looking at all of them is faster than an envelope
 _COLUMNS = 16  # columns of a slice that are turned into lines at a time: one cache line of them
 
 
@@ -125,61 +126,129 @@ def _in_slices(
 ) -> None:
     """Turn distances along z into squared distances in space, in slices `first` to `last`."""
     _, height, width = distance.shape
-    longest = max(height, width) + 2
-    site = np.empty(longest, np.int64)
-    begin = np.empty(longest, np.int64)
-    columns = np.empty((_COLUMNS, height + 2), np.float32)
-    line = np.empty(width + 2, np.float32)
-    out = np.empty(longest, np.float32)
     edge_y = np.float32(0.0) if solid_outside_y else np.float32(np.inf)
     edge_x = np.float32(0.0) if solid_outside_x else np.float32(np.inf)
-    columns[:, 0] = edge_y
-    columns[:, height + 1] = edge_y
-    line[0] = edge_x
-    line[width + 1] = edge_x
     scale = np.float32(weight_z)
+    scratch = np.empty((height, width), np.float32)
+    line = np.full(width + 2 * _REACH, np.inf, np.float32)
+    line[_REACH - 1] = edge_x
+    line[_REACH + width] = edge_x
     for z in range(first, last):
         plane = distance[z]
-        for x0 in range(0, width, _COLUMNS):
-            count = min(_COLUMNS, width - x0)
-            for y in range(height):
-                for k in range(count):
-                    along = plane[y, x0 + k]
-                    columns[k, y + 1] = along * along * scale
-            for k in range(count):
-                _lower_envelope(columns[k], weight_y, site, begin, out)
-                for y in range(height):
-                    columns[k, y + 1] = out[y + 1]
-            for y in range(height):
-                for k in range(count):
-                    plane[y, x0 + k] = columns[k, y + 1]
         for y in range(height):
             row = plane[y]
             for x in range(width):
-                line[x + 1] = row[x]
-            _lower_envelope(line, weight_x, site, begin, out)
-            for x in range(width):
-                row[x] = out[x + 1]
+                row[x] = row[x] * row[x] * scale
+        if not _near_in_y(plane, weight_y, edge_y, scratch):
+            _far_in_y(plane, weight_y, edge_y, scratch)
+        for y in range(height):
+            line[_REACH : _REACH + width] = scratch[y]
+            if not _near_in_x(line, weight_x, plane[y]):
+                _lower_envelope(line[_REACH - 1 : _REACH + width + 1], weight_x, plane[y])
+
+
+@kernel
+def _near_in_y(
+    plane: npt.NDArray[np.float32],
+    weight: float,
+    edge: float,
+    out: npt.NDArray[np.float32],
+) -> bool:
+    """Take the minimum along y over near rows, whole rows at a time.
+
+    Returns whether that was far enough: in most slices of most volumes it is, and then it takes a
+    fraction of the time of an envelope.
+    """
+    height, width = plane.shape
+    for y in range(height):
+        best = out[y]
+        best[:] = plane[y]
+        for away in range(1, _REACH):
+            rise = np.float32(weight * away * away)
+            if not _any_above(best, rise):
+                break
+            for beside in (y - away, y + away):
+                if 0 <= beside < height:
+                    row = plane[beside]
+                    for x in range(width):
+                        best[x] = min(best[x], row[x] + rise)
+                elif beside in (-1, height):
+                    for x in range(width):
+                        best[x] = min(best[x], edge + rise)
+        if _any_above(best, np.float32(weight * _REACH * _REACH)):
+            return False
+    return True
+
+
+@kernel
+def _near_in_x(line: npt.NDArray[np.float32], weight: float, best: npt.NDArray[np.float32]) -> bool:
+    """Take the minimum along x over near voxels of a line that is padded on both sides.
+
+    Returns whether that was far enough.
+    """
+    width = best.size
+    best[:] = line[_REACH : _REACH + width]
+    for away in range(1, _REACH):
+        rise = np.float32(weight * away * away)
+        if not _any_above(best, rise):
+            return True
+        before = line[_REACH - away : _REACH - away + width]
+        after = line[_REACH + away : _REACH + away + width]
+        for x in range(width):
+            best[x] = min(best[x], min(before[x], after[x]) + rise)
+    return not _any_above(best, np.float32(weight * _REACH * _REACH))
+
+
+@kernel
+def _any_above(values: npt.NDArray[np.float32], limit: float) -> bool:
+    """Whether any value is above a limit, without stopping early: eight times as fast."""
+    found = np.int32(0)
+    for x in range(values.size):
+        found |= np.int32(values[x] > limit)
+    return found > 0
+
+
+@kernel
+def _far_in_y(
+    plane: npt.NDArray[np.float32],
+    weight: float,
+    edge: float,
+    out: npt.NDArray[np.float32],
+) -> None:
+    """Take the minimum along y over all rows, some columns at a time."""
+    height, width = plane.shape
+    columns = np.empty((_COLUMNS, height + 2), np.float32)
+    result = np.empty(height, np.float32)
+    columns[:, 0] = edge
+    columns[:, height + 1] = edge
+    for x0 in range(0, width, _COLUMNS):
+        count = min(_COLUMNS, width - x0)
+        for y in range(height):
+            for k in range(count):
+                columns[k, y + 1] = plane[y, x0 + k]
+        for k in range(count):
+            _lower_envelope(columns[k], weight, result)
+            for y in range(height):
+                out[y, x0 + k] = result[y]
 
 
 @kernel
 def _lower_envelope(
-    line: npt.NDArray[np.float32],
-    weight: float,
-    site: npt.NDArray[np.int64],
-    begin: npt.NDArray[np.int64],
-    out: npt.NDArray[np.float32],
+    line: npt.NDArray[np.float32], weight: float, out: npt.NDArray[np.float32]
 ) -> None:
     """Write ``min over i of line[i] + weight * (x - i)**2``, one run above zero at a time.
 
-    The ends of `line` stand for what lies outside and are not written. Within a run only its own
-    voxels and the two zeros beside it count: every other parabola is higher there.
+    The first and last value of `line` stand for what lies outside and have no place in `out`.
+    Within a run only its own voxels and the two zeros beside it count: every other parabola is
+    higher there.
     """
     size = line.size
+    site = np.empty(size, np.int64)
+    begin = np.empty(size, np.int64)
     start = 1
     while start < size - 1:
         if line[start] == 0:
-            out[start] = np.float32(0.0)
+            out[start - 1] = np.float32(0.0)
             start += 1
             continue
         stop = start + 1
@@ -206,13 +275,13 @@ def _lower_envelope(
                 begin[top] = after
         if top < 0:
             for x in range(start, stop):
-                out[x] = np.float32(np.inf)
+                out[x - 1] = np.float32(np.inf)
         end = stop
         while top >= 0:
             j = site[top]
             base = np.float64(line[j])
             for x in range(begin[top], end):
-                out[x] = np.float32(base + weight * ((x - j) * (x - j)))
+                out[x - 1] = np.float32(base + weight * ((x - j) * (x - j)))
             end = begin[top]
             top -= 1
         start = stop
