@@ -19,6 +19,7 @@ from hushpore.base.volume import Volume
 if TYPE_CHECKING:
     from hushpore.io import read, read_all
     from hushpore.jobs import denoise, run, sample_patches, segment_pores, start
+    from hushpore.n2v2.trained import load_model
 
 __all__ = [
     "HushporeError",
@@ -26,6 +27,7 @@ __all__ = [
     "Volume",
     "__version__",
     "denoise",
+    "load_model",
     "read",
     "read_all",
     "run",
@@ -39,6 +41,7 @@ _LATER = {
     "read": "hushpore.io",
     "read_all": "hushpore.io",
     "denoise": "hushpore.jobs",
+    "load_model": "hushpore.n2v2.trained",
     "run": "hushpore.jobs",
     "sample_patches": "hushpore.jobs",
     "segment_pores": "hushpore.jobs",

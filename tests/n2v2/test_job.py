@@ -82,18 +82,6 @@ def test_channels_are_normalised_each_on_its_own(rng: np.random.Generator) -> No
     assert abs(result.volume.data[0].mean()) < 5
 
 
-def test_the_model_denoises_other_volumes_of_its_kind(scan: Volume) -> None:
-    result = hushpore.denoise(scan, precision="float32", **QUICK)
-    same = result.model.predict(scan, device="cpu")
-    np.testing.assert_allclose(same.data, result.volume.data, rtol=1e-4, atol=1e-2)
-    other = Volume(np.random.default_rng(1).normal(100, 20, (2, 41, 23)), spacing=2, unit="um")
-    assert result.model.predict(other).shape == (2, 41, 23)
-    with pytest.raises(InputError, match="trained on 1 channels"):
-        result.model.predict(
-            Volume(np.random.default_rng(1).normal(size=(2, 3, 8, 8)), axes="czyx")
-        )
-
-
 def test_a_time_budget_ends_the_training(scan: Volume) -> None:
     result = hushpore.denoise(
         scan, steps=100_000, time_budget=1, patch_size=16, batch_size=2, device="cpu"

@@ -106,15 +106,18 @@ def info(path: str | None, device: bool, as_json: bool) -> None:
 @hushpore.command()
 @click.argument("path")
 @click.option("-o", "--output", required=True, metavar="OUT", help="TIFF file to write.")
+@click.option("--save-model", metavar="FILE", help="Keep the trained model (.safetensors).")
 @settings_flags(DENOISE)
 @_common
-def denoise(path: str, output: str, **flags: Any) -> None:
+def denoise(path: str, output: str, save_model: str | None, **flags: Any) -> None:
     """Denoise the stack in PATH with N2V2, trained on the stack itself, and write a TIFF."""
     from hushpore.io.results import check_target, write_image
 
     check_target(output, flags["overwrite"], directory=False)
     result = _run("denoise", _read(path, flags["at"]), flags)
     written = write_image(output, result.volume, overwrite=flags["overwrite"])
+    if save_model:
+        result.model.save(save_model, overwrite=flags["overwrite"])
     _say(result.summary, written, result.provenance, flags["as_json"])
 
 

@@ -13,14 +13,15 @@ import torch
 from hushpore.base.errors import InputError, MemoryLimitError
 from hushpore.base.events import Job, Metric, Note, Preview, Progress
 from hushpore.base.record import make_record
-from hushpore.base.volume import Volume, VolumeLike, as_volume, require_values
-from hushpore.device.backend import Backend, choose_backend
+from hushpore.base.volume import Volume, require_values
+from hushpore.device.backend import Backend
 from hushpore.device.memory import is_out_of_memory
 from hushpore.device.readback import Readback
 from hushpore.n2v2.diagnosis import diagnose_noise
 from hushpore.n2v2.masking import Line
-from hushpore.n2v2.model import UNet, build_network
+from hushpore.n2v2.model import build_network
 from hushpore.n2v2.prediction import CORES, halve_core, pad, plan_tiles, predict, predict_tile
+from hushpore.n2v2.trained import Model, Scale, load_model, require_dimensions
 from hushpore.n2v2.training import Batches, Learner, choose_precision, one_cycle
 from hushpore.patches.job import require_room
 
@@ -39,49 +40,6 @@ BATCH = {2: 16, 3: 4}
 
 #: Share of the job that is training, for the progress bar.
 TRAINING_SHARE = 0.9
-
-
-@dataclass(frozen=True, eq=False)
-class Model:
-    """A trained denoiser.
-
-    Attributes
-    ----------
-    network : UNet
-        Averaged weights, in evaluation mode, on the CPU.
-    mean, std : tuple of float
-        Of the values trained on, one pair for each channel: what normalised them.
-    """
-
-    network: UNet
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-
-    def predict(self, volume: VolumeLike, device: str = "auto") -> Volume:
-        """Denoise another volume of the same kind.
-
-        Parameters
-        ----------
-        volume : Volume or array_like
-            As many channels as the model was trained on.
-        device : str, optional
-            As for `hushpore.denoise`.
-
-        Returns
-        -------
-        Volume
-            float32, same geometry.
-        """
-        noisy = as_volume(volume)
-        backend = choose_backend(device)
-        dimensions = self.network.dimensions
-        require_dimensions(noisy, dimensions)
-        scale = Scale(noisy, self.mean, self.std)
-        images = scale.normalise(backend.put(require_values(noisy)), dimensions)
-        network = self.network.to(backend.device)
-        result = backend.get(predict(network, images))
-        self.network.to("cpu")
-        return noisy.replace(scale.restore(result), name=f"{noisy.name} denoised")
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,57 +70,10 @@ class Denoised:
     def summary(self) -> str:
         """The result in one sentence."""
         result = self.provenance["result"]
-        return (
-            f"Denoised: {result['noise_removed']:.3g} of noise removed (standard deviation), "
-            f"{result['steps']} training steps in {self.timings['training']:.0f} s"
-        )
-
-
-class Scale:
-    """Between the values of a volume and those of the network: zero mean, unit deviation.
-
-    Each channel has its own mean and deviation, since channels measure different things.
-
-    Parameters
-    ----------
-    volume : Volume
-        Gives shape and axes.
-    mean, std : sequence of float
-        One a channel.
-    """
-
-    def __init__(self, volume: Volume, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
-        if len(mean) != channel_count(volume):
-            raise InputError(
-                f"The model was trained on {len(mean)} channels; "
-                f"{volume.name} has {channel_count(volume)}."
-            )
-        self.mean, self.std = mean, std
-        self._shape = volume.shape
-        self._per_channel = [
-            length if axis == "c" else 1
-            for axis, length in zip(volume.axes, volume.shape, strict=True)
-        ]
-
-    def normalise(self, values: torch.Tensor, dimensions: int) -> torch.Tensor:
-        """Return float32 images (n, y, x) or (n, z, y, x) for the network, on the same device."""
-        mean, std = (
-            torch.tensor(per_channel, device=values.device).view(self._per_channel)
-            for per_channel in (self.mean, self.std)
-        )
-        images = (values.float() - mean) / std
-        return images.reshape(-1, *self._shape[-dimensions:])
-
-    def restore(self, images: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Return the network's output as values of the volume, in its shape."""
-        mean, std = (
-            np.array(per_channel, np.float32).reshape(self._per_channel)
-            for per_channel in (self.mean, self.std)
-        )
-        values: npt.NDArray[np.float32] = images.reshape(self._shape)
-        values *= std
-        values += mean
-        return values
+        removed = f"Denoised: {result['noise_removed']:.3g} of noise removed (standard deviation)"
+        if not result["steps"]:
+            return f"{removed}, with the model {self.provenance['settings']['model']}"
+        return f"{removed}, {result['steps']} training steps in {self.timings['training']:.0f} s"
 
 
 def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
@@ -189,15 +100,22 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
         If a single patch does not fit into memory.
     """
     values = _require_greyscale(volume)
-    size = _patch_size(settings)
     require_dimensions(volume, settings.dimensions)
-    require_room(volume, size, "patch_size" if settings.dimensions == 2 else "patch_depth or size")
-    line = _line(settings)
+    trained = load_model(settings.model) if settings.model else None
+    size, line = _patch_size(settings), _line(settings)
+    if trained is None:
+        require_room(volume, size, "patch_size" if len(size) == 2 else "patch_depth or patch_size")
+    elif trained.network.dimensions != settings.dimensions:
+        raise InputError(
+            f"The model {settings.model} was trained in {trained.network.dimensions}D; "
+            f"set dimensions to {trained.network.dimensions}."
+        )
     yield Progress("preparing", 0, 1, "", 0.0)
-    work = _Work(volume, values, settings, backend)
+    work = _Work(volume, values, settings, backend, trained)
     try:
         yield from work.diagnose()
-        yield from work.train(size, line)
+        if trained is None:
+            yield from work.train(size, line)
         denoised = yield from work.predict()
     finally:
         work.backend.release()
@@ -213,8 +131,10 @@ class _Work:
         values: npt.NDArray[Any],
         settings: DenoiseSettings,
         backend: Backend,
+        trained: Model | None,
     ) -> None:
         self.volume, self.values, self.settings = volume, values, settings
+        self.trained = trained
         self.timer: StageTimer = backend.timer()
         self.notes: list[str] = []
         self.losses: list[tuple[int, float]] = []
@@ -227,7 +147,11 @@ class _Work:
         self.dtype = choose_precision(self.settings.precision, backend)
         with self.timer.stage("upload"):
             raw = backend.put(self.values)
-            self.scale = Scale(self.volume, *_statistics(raw, self.volume))
+            if self.trained is None:
+                self.scale = Scale(self.volume, *_statistics(raw, self.volume))
+            else:
+                self.scale = Scale(self.volume, self.trained.mean, self.trained.std)
+                self.network = self.trained.network.to(backend.device)
             self.images = self.scale.normalise(raw, self.settings.dimensions)
 
     def diagnose(self) -> Job:
@@ -263,7 +187,8 @@ class _Work:
         layout = torch.channels_last if settings.dimensions == 2 else torch.channels_last_3d
         network = build_network(settings.dimensions, weights)
         network = network.to(device).to(memory_format=layout)  # type: ignore[call-overload]
-        self.learner = Learner(network, self.dtype)
+        learner = Learner(network, self.dtype)
+        self.network = learner.average
         readback = Readback(self.backend)
         previews = _PreviewPace(self.images, batches.voxels)
         self.losses, done = [], 0
@@ -274,7 +199,7 @@ class _Work:
             step = self.steps = int(step) + 1
             rate = one_cycle(fraction, settings.learning_rate)
             with self.timer.stage("training"):
-                total += self.learner.step(self.images, batches, rate, step - 1)
+                total += learner.step(self.images, batches, rate, step - 1)
             spent = time.monotonic() - start
             fraction = step / settings.steps
             if settings.time_budget is not None:
@@ -327,10 +252,10 @@ class _Work:
         """Denoise the slice in the middle as well as the network can by now."""
         if self.settings.dimensions == 2:
             image = self.images[self._shown][None]
-            return predict(self.learner.average, image, dtype=self.dtype)[0]
+            return predict(self.network, image, dtype=self.dtype)[0]
         n, z = divmod(self._shown, self.images.shape[1])
         near = slice(max(z - 8, 0), z + 8)
-        slab = predict(self.learner.average, self.images[n : n + 1, near], dtype=self.dtype)
+        slab = predict(self.network, self.images[n : n + 1, near], dtype=self.dtype)
         return slab[0, z - near.start]
 
     def predict(self) -> Job:
@@ -348,7 +273,7 @@ class _Work:
                 yield self._note(f"Memory ran out: predicting in tiles of {core[1:]}.")
             else:
                 yield self._to_cpu()
-                self.learner.average.to("cpu")
+                self.network.to("cpu")
                 core = CORES[self.settings.dimensions]
         return None
 
@@ -360,7 +285,7 @@ class _Work:
             fraction = TRAINING_SHARE + (1 - TRAINING_SHARE) * number / len(tiles)
             yield Progress("denoising", number, len(tiles), "tiles", fraction)
             with self.timer.stage("denoising"):
-                result[tile.target] = predict_tile(self.learner.average, padded, tile, self.dtype)
+                result[tile.target] = predict_tile(self.network, padded, tile, self.dtype)
         with self.timer.stage("download"):
             values = self.backend.get(result)
         yield Progress("denoising", len(tiles), len(tiles), "tiles", 1.0)
@@ -394,15 +319,15 @@ class _Work:
         record["noise"] = dataclasses.asdict(self.noise)
         record["result"] = {
             "steps": self.steps,
-            "final_loss": self.losses[-1][1],
+            "final_loss": self.losses[-1][1] if self.losses else None,
             "noise_removed": float(np.std(self.values.astype(np.float32) - denoised)),
             "precision": str(self.dtype).removeprefix("torch."),
         }
-        model = Model(self.learner.average.cpu(), self.scale.mean, self.scale.std)
+        model = Model(self.network.cpu(), self.scale.mean, self.scale.std)
         return Denoised(
             self.volume.replace(denoised, name=f"{self.volume.name} denoised"),
             model,
-            np.array(self.losses, np.float32),
+            np.array(self.losses, np.float32).reshape(-1, 2),
             record["timings"],
             record,
         )
@@ -427,25 +352,6 @@ class _PreviewPace:
     def shown(self, cost: float, now: float) -> None:
         """Remember what the preview took."""
         self._cost, self._last = cost, now + cost
-
-
-def require_dimensions(volume: Volume, dimensions: int) -> None:
-    """Check that a volume has the axes that the network works on.
-
-    Raises
-    ------
-    InputError
-        If a 2D image is to be denoised in 3D.
-    """
-    if volume.n_spatial < dimensions:
-        raise InputError(
-            f"{volume.name} is a 2D image ({volume.facts}); denoise it with dimensions=2."
-        )
-
-
-def channel_count(volume: Volume) -> int:
-    """Number of channels of a volume."""
-    return volume.shape[volume.axes.index("c")] if "c" in volume.axes else 1
 
 
 def _require_greyscale(volume: Volume) -> npt.NDArray[Any]:

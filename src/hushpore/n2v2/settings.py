@@ -52,6 +52,12 @@ class DenoiseSettings(Settings):
         maximum=32,
         more=True,
     )
+    model: str = option(
+        "",
+        "File of a trained model (.safetensors) to apply; nothing is trained then.",
+        label="Trained model",
+        more=True,
+    )
     patch_size: int = option(
         64,
         "Edge of a training patch in y and x; a multiple of 4.",

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import json
+import pickle
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+
+import hushpore
+from hushpore import InputError, Volume
+from hushpore.base.errors import OutputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hushpore.n2v2.job import Denoised
+
+QUICK = {"steps": 3, "patch_size": 16, "batch_size": 4, "device": "cpu", "precision": "float32"}
+
+
+@pytest.fixture(scope="module")
+def trained() -> Denoised:
+    values = np.random.default_rng(0).normal(100, 20, (3, 30, 35)).astype(np.float32)
+    return hushpore.denoise(Volume(values, name="bread"), **QUICK)
+
+
+def test_a_model_denoises_other_volumes_of_its_kind(trained: Denoised) -> None:
+    same = trained.model.predict(Volume(np.random.default_rng(0).normal(100, 20, (3, 30, 35))))
+    np.testing.assert_allclose(same.data, trained.volume.data, rtol=1e-4, atol=1e-2)
+    assert trained.model.predict(np.random.default_rng(1).normal(100, 20, (41, 23))).shape == (
+        41,
+        23,
+    )
+
+
+def test_channels_must_be_as_many_as_were_trained_on(trained: Denoised) -> None:
+    two = Volume(np.random.default_rng(1).normal(size=(2, 3, 8, 8)), axes="czyx")
+    with pytest.raises(InputError, match="trained on 1 channels; volume has 2"):
+        trained.model.predict(two)
+
+
+def test_a_model_comes_back_from_its_file_as_it_was(trained: Denoised, tmp_path: Path) -> None:
+    path = trained.model.save(tmp_path / "bread.safetensors")
+    again = hushpore.load_model(path)
+    assert (again.mean, again.std) == (trained.model.mean, trained.model.std)
+    for name, value in again.network.state_dict().items():
+        assert torch.equal(value, trained.model.network.state_dict()[name])
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_file_is_plain_safetensors_with_json(trained: Denoised, tmp_path: Path) -> None:
+    with safe_open(trained.model.save(tmp_path / "m.safetensors"), framework="np") as file:
+        facts = json.loads(file.metadata()["hushpore"])
+    assert facts["dimensions"] == 2
+    assert facts["version"] == hushpore.__version__
+
+
+def test_a_job_applies_a_model_without_training(trained: Denoised, tmp_path: Path) -> None:
+    path = trained.model.save(tmp_path / "bread.safetensors")
+    scan = trained.volume.replace(np.random.default_rng(0).normal(100, 20, (3, 30, 35)))
+    result = hushpore.denoise(scan, model=str(path), device="cpu", precision="float32")
+    np.testing.assert_allclose(result.volume.data, trained.volume.data, rtol=1e-4, atol=1e-2)
+    assert "training" not in result.timings
+    assert result.summary.endswith(f"with the model {path}")
+    with pytest.raises(InputError, match="was trained in 2D; set dimensions to 2"):
+        hushpore.denoise(scan, model=str(path), dimensions=3)
+
+
+def test_an_existing_file_is_kept_unless_asked_for(trained: Denoised, tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    path.write_text("something dear")
+    with pytest.raises(OutputError, match="is there already"):
+        trained.model.save(path)
+    assert path.read_text() == "something dear"
+    trained.model.save(path, overwrite=True)
+    assert hushpore.load_model(path).mean == trained.model.mean
+
+
+def test_a_place_that_cannot_be_written_is_an_error_in_words(
+    trained: Denoised, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="Cannot write"):
+        trained.model.save(tmp_path / "file" / "model.safetensors")
+
+
+class Trap:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return (pytest.fail, ("code in a pickle was run",))
+
+
+@pytest.mark.parametrize("kind", ["pickle", "torch"])
+def test_a_pickle_is_refused_and_never_run(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "model.pt"
+    if kind == "pickle":
+        path.write_bytes(pickle.dumps(Trap()))
+    else:
+        torch.save({"weights": Trap()}, path)
+    with pytest.raises(InputError, match="pickled"):
+        hushpore.load_model(path)
+
+
+@pytest.mark.parametrize("damage", ["cut", "text", "empty", "foreign", "other network"])
+def test_what_is_no_whole_model_is_refused(trained: Denoised, tmp_path: Path, damage: str) -> None:
+    from safetensors.torch import save_file
+
+    path = trained.model.save(tmp_path / "model.safetensors")
+    whole = path.read_bytes()
+    if damage == "foreign":
+        save_file({"weight": torch.zeros(3)}, path)
+    elif damage == "other network":
+        facts = {"dimensions": 3, "mean": [0.0], "std": [1.0]}
+        weights = {k: v.contiguous() for k, v in trained.model.network.state_dict().items()}
+        save_file(weights, path, {"hushpore": json.dumps(facts)})
+    else:
+        path.write_bytes(
+            {"cut": whole[: len(whole) // 2], "text": b"not a model", "empty": b""}[damage]
+        )
+    with pytest.raises(InputError, match="is not a whole model of hushpore"):
+        hushpore.load_model(path)
+
+
+def test_a_missing_model_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="There is no model file"):
+        hushpore.load_model(tmp_path / "nowhere.safetensors")
