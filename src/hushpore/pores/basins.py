@@ -184,6 +184,11 @@ def _point_plane(
 ) -> None:
     """Write the pointers of some rows of slice `z` from the highest keys of three planes."""
     _, height, width = bits.shape
+    step = np.empty(27, np.int32)
+    for dz in range(-1, 2):
+        for dy in range(-1, 2):
+            for dx in range(-1, 2):
+                step[13 - 9 * dz - 3 * dy - dx] = (dz * height + dy) * width + dx
     for y in range(row_first, row_last):
         above = tops[(z - 1) % 3, y - row_first]
         level = tops[z % 3, y - row_first]
@@ -195,11 +200,8 @@ def _point_plane(
             if line[x] == 0:
                 target[x] = -1
             else:
-                step = 26 - (max(above[x] + 18, level[x] + 9, below[x]) & 31)
-                dz = step // 9 - 1
-                dy = step // 3 % 3 - 1
-                dx = step % 3 - 1
-                target[x] = start + x + (dz * height + dy) * width + dx
+                which = max(above[x] + 18, level[x] + 9, below[x]) & 31
+                target[x] = start + x + step[which]
 
 
 @kernel

@@ -151,7 +151,7 @@ def _in_slices(
 def _near_in_y(
     plane: npt.NDArray[np.float32],
     weight: float,
-    edge: float,
+    edge: np.float32,
     out: npt.NDArray[np.float32],
 ) -> bool:
     """Take the minimum along y over near rows, whole rows at a time.
@@ -200,19 +200,19 @@ def _near_in_x(line: npt.NDArray[np.float32], weight: float, best: npt.NDArray[n
 
 
 @kernel
-def _any_above(values: npt.NDArray[np.float32], limit: float) -> bool:
+def _any_above(values: npt.NDArray[np.float32], limit: np.float32) -> bool:
     """Whether any value is above a limit, without stopping early: eight times as fast."""
     found = np.int32(0)
     for x in range(values.size):
         found |= np.int32(values[x] > limit)
-    return found > 0
+    return bool(found > 0)
 
 
 @kernel
 def _far_in_y(
     plane: npt.NDArray[np.float32],
     weight: float,
-    edge: float,
+    edge: np.float32,
     out: npt.NDArray[np.float32],
 ) -> None:
     """Take the minimum along y over all rows, some columns at a time."""
