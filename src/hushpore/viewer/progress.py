@@ -54,8 +54,9 @@ class Activity(cancelable_progress):
 
     def __init__(self, title: str, cancel: Callable[[], None]) -> None:
         self._at = 0
-        self._text = title
-        super().__init__(desc=title, total=PARTS, cancel_callback=cancel)
+        # of the format napari shows what follows the last bar
+        text = "{l_bar}{bar}|{remaining} left"
+        super().__init__(desc=title, total=PARTS, cancel_callback=cancel, bar_format=text)
 
     def cancel(self) -> None:
         """Pass the user's wish on."""
