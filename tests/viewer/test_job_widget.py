@@ -71,6 +71,12 @@ def test_it_says_what_the_layer_is(widget):
     assert widget._facts.text() == "8 x 32 x 32 · 2 x 0.5 x 0.5 mm · float32 · 32.8 kB"
 
 
+def test_it_repeats_what_was_odd_about_the_file(viewer, widget):
+    metadata = {KEY: {"notes": ["Slice 6 is missing."]}}
+    viewer.add_image(np.zeros((4, 8, 8)), name="holed", metadata=metadata)
+    assert widget._facts.text().splitlines()[1:] == ["Slice 6 is missing."]
+
+
 def test_run_becomes_cancel_and_back(qtbot, widget, fake_job):
     assert widget._run_button.text() == "Run"
     start(qtbot, widget)

@@ -353,7 +353,8 @@ class JobWidget(QWidget):
             text = reason = self._why_no_layer()
         else:
             try:
-                text = self.facts(volume_of(layer, self._labels_of_axes(layer.ndim)))
+                volume = volume_of(layer, self._labels_of_axes(layer.ndim))
+                text = "\n".join([self.facts(volume), *volume.notes])
             except HushporeError as error:
                 text = reason = str(error)
         self._facts.setText(text)
