@@ -32,7 +32,7 @@ def measure() -> dict[str, object]:
     backend = choose_backend()
     for precision in ("float32", "auto"):
         dtype = choose_precision(precision, backend)
-        whole, bare = _step(backend.device, dtype), _ceiling(backend.device, dtype)
+        whole, bare = training_step(backend.device, dtype), _ceiling(backend.device, dtype)
         pairs = [(_timed(whole), _timed(bare)) for _ in range(44)][4:]
         figures[str(dtype).removeprefix("torch.")] = {
             "step_ms": round(statistics.median(a for a, _ in pairs), 2),
@@ -42,7 +42,7 @@ def measure() -> dict[str, object]:
     return figures
 
 
-def _step(device: str, dtype: torch.dtype) -> Callable[[], object]:
+def training_step(device: str, dtype: torch.dtype) -> Callable[[], object]:
     learner = Learner(_network(device), dtype)
     image = torch.randn(40, 256, 256, device=device)
     batches = Batches((64, 64), 16, 0.03, torch.Generator(device).manual_seed(0))
