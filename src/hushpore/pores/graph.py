@@ -282,10 +282,7 @@ def _scan_row(
             dy = _ROWS[r, 1]
             if z + dz < depth and 0 <= y + dy < height:
                 step = (dz * height + dy) * width
-                void = 0
-                for j in range(begin + step, i + step):
-                    same += flat[j] == a
-                    void += flat[j] != 0
+                same, void = _count(flat[begin + step : i + step], a)
                 first = max(begin - 1, start)
                 last = min(i + 1, stop)
                 before = (first < begin) & (flat[first + step] == a)
@@ -302,6 +299,17 @@ def _scan_row(
             ends[own, _ROWS[r, 3]] += length - same
             ends[own, _ROWS[r, 4]] += length - same_after
     return used
+
+
+@kernel
+def _count(line: npt.NDArray[np.int32], a: int) -> tuple[int, int]:
+    """Return how many voxels are of basin `a`, and how many are void."""
+    same = np.int32(0)
+    void = np.int32(0)
+    for x in range(line.size):
+        same += np.int32(line[x] == a)
+        void += np.int32(line[x] != 0)
+    return int(same), int(void)
 
 
 @kernel
@@ -339,29 +347,49 @@ def _join_runs(
         edge = edges.table[slot]
         for dx in range(-1, 2):
             k = row[3 + dx]
-            low = max(begin, other - dx)
-            high = min(end, i - dx)
-            if k >= 0 and high > low:
-                edges.contacts[edge, k] += high - low
-                _raise_saddle(heights, low, high, step + dx, edges, edge)
+            if k >= 0:
+                edges.contacts[edge, k] += max(0, min(end, i - dx) - max(begin, other - dx))
+        best = np.float32(0.0)
+        for at in range(max(begin, other - 1), min(end, i + 1)):
+            best = max(best, _way_across(heights, at, other + step, i - 1 + step, step))
+        if best >= edges.saddle[edge]:
+            _raise_saddle(heights, begin, end, other, i, step, best, edges, edge)
     return used
 
 
 @kernel
+def _way_across(
+    heights: npt.NDArray[np.float32], at: int, first: int, last: int, step: int
+) -> np.float32:
+    """Return the highest way from a voxel to those beside it, ``first`` to ``last``, in a row."""
+    across: np.float32 = max(
+        heights[max(first, at + step - 1)],
+        heights[min(max(first, at + step), last)],
+        heights[min(last, at + step + 1)],
+    )
+    return min(heights[at], across)
+
+
+@kernel
 def _raise_saddle(
-    heights: npt.NDArray[np.float32], low: int, high: int, step: int, edges: _Edges, edge: int
+    heights: npt.NDArray[np.float32],
+    begin: int,
+    end: int,
+    other: int,
+    other_end: int,
+    step: int,
+    best: np.float32,
+    edges: _Edges,
+    edge: int,
 ) -> None:
-    """Keep the highest way across an edge, and of equal ones the first, over pairs of voxels."""
-    highest = edges.saddle[edge]
-    place = edges.place[edge]
-    for i in range(low, high):
-        lower = min(heights[i], heights[i + step])
-        if lower >= highest:
-            at = i if heights[i] == lower else i + step
-            if lower > highest or at < place:
-                highest = lower
-                place = at
-    edges.saddle[edge] = highest
+    """Keep a way across an edge that is at least as high as all before, and of these the first."""
+    place = edges.place[edge] if best == edges.saddle[edge] else heights.size
+    for at in range(begin, end):
+        for beside in range(max(other, at - 1), min(other_end, at + 2)):
+            there = beside + step
+            if min(heights[at], heights[there]) == best:
+                place = min(place, at if heights[at] == best else there)
+    edges.saddle[edge] = best
     edges.place[edge] = place
 
 
