@@ -10,7 +10,7 @@ from scipy.ndimage import gaussian_filter, uniform_filter1d
 import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.errors import MemoryLimitError
-from hushpore.base.events import Metric, Note, Preview, Progress
+from hushpore.base.events import Metric, Note, Preview, Progress, StopEarly
 from hushpore.n2v2 import job as denoising
 from hushpore.n2v2.training import Learner
 
@@ -136,6 +136,22 @@ def test_cancel_stops_at_once_and_leaves_nothing_running(scan: Volume) -> None:
         next(work)
     work.close()
     assert next(work, None) is None
+
+
+def test_stopping_early_keeps_what_was_learnt(scan: Volume) -> None:
+    work = hushpore.start("denoise", scan, {"steps": 100_000, "patch_size": 16}, "cpu")
+    for event in work:
+        if isinstance(event, Progress) and event.done >= 3:
+            break
+    work.throw(StopEarly())
+    try:
+        while True:
+            next(work)
+    except StopIteration as end:
+        result = end.value
+    assert result.provenance["result"]["steps"] < 20
+    assert result.volume.shape == scan.shape
+    assert result.provenance["notes"][-1].startswith("Stopped early, after ")
 
 
 def run_out_of_memory(

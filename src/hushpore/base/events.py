@@ -105,5 +105,14 @@ class Note:
 
 Event: TypeAlias = Progress | Preview | Metric | Timing | Note
 
+
+class StopEarly(Exception):  # noqa: N818 - a request, not an error
+    """Thrown into a job (``job.throw(StopEarly())``) to have it end soon with what it has by then.
+
+    A job that gets better with time, like training, goes straight to its last step and returns a
+    result. Any other lets it through, which is a cancel.
+    """
+
+
 #: A job yields events and returns its result; ``close()`` cancels it.
 Job: TypeAlias = Generator[Event, None, Any]

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from hushpore.base.errors import InputError, MemoryLimitError
-from hushpore.base.events import Job, Metric, Note, Preview, Progress
+from hushpore.base.events import Job, Metric, Note, Preview, Progress, StopEarly
 from hushpore.base.record import make_record
 from hushpore.base.volume import Volume, require_values
 from hushpore.device.backend import Backend
@@ -86,11 +86,12 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
 
     Yields
     ------
-    Progress, Metric ("loss"), Preview ("denoised"), Note
+    Progress, Timing, Metric ("loss"), Preview ("denoised"), Note
 
     Returns
     -------
     Denoised
+        Also after `StopEarly`: what the network has learnt by then.
 
     Raises
     ------
@@ -194,9 +195,9 @@ class _Work:
         self.losses, done = [], 0
         total = torch.zeros((), device=device)
         start = time.monotonic()
-        fraction = step = 0.0
+        fraction, step = 0.0, 0
         while fraction < 1:
-            step = self.steps = int(step) + 1
+            step = self.steps = step + 1
             rate = one_cycle(fraction, settings.learning_rate)
             with self.timer.stage("training"):
                 total += learner.step(self.images, batches, rate, step - 1)
@@ -204,16 +205,25 @@ class _Work:
             fraction = step / settings.steps
             if settings.time_budget is not None:
                 fraction = max(fraction, spent / settings.time_budget)
-            if step % EPOCH == 0 or fraction >= 1:
-                readback.push(("loss", step), total / (step - done))
+            if step % EPOCH == 0:
+                readback.push(("loss", step), total / EPOCH)
                 done = step
                 total.zero_()
             if previews.due(spent / step, spent):
                 with self.timer.stage("preview"):
                     readback.push(("preview", step), self._preview())
                 previews.shown(time.monotonic() - start - spent, spent)
-            yield from self._report(readback.arrived())
-            yield self._progress(fraction)
+            try:
+                if done == step:
+                    yield self.timer.timing()
+                yield from self._report(readback.arrived())
+                yield self._progress(fraction)
+            except StopEarly:
+                self.notes.append(f"Stopped early, after {step} of {settings.steps} steps.")
+                break
+        if done < step:
+            readback.push(("loss", step), total / (step - done))
+        yield self.timer.timing()
         yield from self._report(readback.rest())
 
     def _report(self, arrived: list[tuple[Any, npt.NDArray[Any]]]) -> Job:
@@ -245,8 +255,8 @@ class _Work:
     @property
     def _shown(self) -> int:
         """Number of the slice in the middle, over all leading axes."""
-        n_slices = int(np.prod(self.volume.shape[:-2]))
-        return n_slices // 2
+        # of two middle slices the first: there a viewer opens the volume
+        return (int(np.prod(self.volume.shape[:-2])) - 1) // 2
 
     def _preview(self) -> torch.Tensor:
         """Denoise the slice in the middle as well as the network can by now."""
