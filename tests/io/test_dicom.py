@@ -1,4 +1,5 @@
 import logging
+import sys
 import tarfile
 import warnings
 
@@ -146,7 +147,7 @@ def test_no_word_of_pydicom_reaches_the_terminal(capfd, caplog):
     with caplog.at_level(logging.DEBUG):
         read(get_testdata_file("J2K_pixelrep_mismatch.dcm", download=False))
         with pytest.raises(InputError):
-            read(get_testdata_file("badVR.dcm", download=False))
+            read(get_testdata_file("MR_truncated.dcm", download=False))
     assert capfd.readouterr() == ("", "")
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
@@ -154,6 +155,8 @@ def test_no_word_of_pydicom_reaches_the_terminal(capfd, caplog):
 def test_a_compression_without_decoder_names_the_package(monkeypatch, shared_data):
     from pydicom.pixels.decoders.base import Decoder
 
+    monkeypatch.setitem(sys.modules, "imagecodecs", None)
+    assert read(shared_data / "dicom" / "rle").shape == (12, 48, 64)
     monkeypatch.setattr(Decoder, "is_available", property(lambda self: False))
     with pytest.raises(MissingPackageError, match=r"RLE.*pip install python-gdcm"):
         read(shared_data / "dicom" / "rle")

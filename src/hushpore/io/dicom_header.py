@@ -11,16 +11,40 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import MissingPackageError
+from hushpore.io.dicom_pixels import Encoding
 from hushpore.io.geometry import Slice
 from hushpore.io.messages import captured
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
     from pathlib import Path
     from types import ModuleType
+    from typing import BinaryIO, TypeAlias
+
+    #: Planes, and the name of each file that holds none with the reason.
+    Headers: TypeAlias = tuple[list[Slice], list[tuple[str, str]]]
 
 _DICOMDIR = "1.2.840.10008.1.3.10"
 _LARGEST_IMAGE = 2**40  # bytes; beyond it a header is wrong, not a scan large
+_DEFLATED = "1.2.840.10008.1.2.1.99"
+# implicit and explicit, little and big endian; none stated
+_UNCOMPRESSED = ("1.2.840.10008.1.2", "1.2.840.10008.1.2.1", "1.2.840.10008.1.2.2", "")
+# all that is read of a header: patient, institution and the rest stay in the file
+_TAGS = [
+    "BitsAllocated", "BitsStored", "Columns", "DoseGridScaling", "GridFrameOffsetVector",
+    "HighBit", "ImageOrientationPatient", "ImagePositionPatient", "ImageType",
+    "ImagerPixelSpacing", "InstanceNumber", "Modality", "NominalScannedPixelSpacing",
+    "NumberOfFrames", "PerFrameFunctionalGroupsSequence", "PhotometricInterpretation",
+    "PixelPaddingValue", "PixelRepresentation", "PixelSpacing", "RescaleIntercept",
+    "RescaleSlope", "RescaleType", "Rows", "SOPInstanceUID", "SamplesPerPixel",
+    "SeriesDescription", "SeriesInstanceUID", "SeriesNumber", "SharedFunctionalGroupsSequence",
+    "SliceThickness", "SpacingBetweenSlices", "WindowCenter", "WindowWidth",
+]  # fmt: skip
+# element of the pixels, without group: their kind of number where the header does not say
+_FLOATS = {0x0008: "f4", 0x0009: "f8"}
+_PIXELS = 0x7FE0
+_BATCH = 50  # headers from one report of progress to the next
+_UNDEFINED = 0xFFFFFFFF
 
 
 def import_pydicom() -> ModuleType:
@@ -53,8 +77,8 @@ def is_dicomdir(path: Path) -> bool:
         return False
 
 
-def read_headers(files: Sequence[Path]) -> tuple[list[Slice], list[tuple[str, str]]]:
-    """Read the headers of DICOM files.
+def read_headers(files: Sequence[Path]) -> Generator[float, None, Headers]:
+    """Read the headers of DICOM files; yields the share that was read so far.
 
     Parameters
     ----------
@@ -73,25 +97,36 @@ def read_headers(files: Sequence[Path]) -> tuple[list[Slice], list[tuple[str, st
     MissingPackageError
         If pydicom is not installed.
     """
-    pydicom = import_pydicom()
+    import_pydicom()
     slices: list[Slice] = []
     left_out: list[tuple[str, str]] = []
-    for path in files:
-        try:
-            header = pydicom.dcmread(path, stop_before_pixels=True, force=True)
-            if str(header.file_meta.get("MediaStorageSOPClassUID", "")) == _DICOMDIR:
-                continue
-            reason = _unusable(header)
-            found = [] if reason else _slices(header, path)
-        except (OSError, MemoryError):
-            raise
-        except Exception as error:
-            # any kind of error comes out of a damaged header; none may stop the other files
-            reason, found = f"a damaged header ({type(error).__name__})", []
-        if reason:
-            left_out.append((path.name, reason))
-        slices += found
+    for start in range(0, len(files), _BATCH):
+        # nothing is yielded while messages are captured, which concerns the whole process
+        with captured("pydicom"):
+            for path in files[start : start + _BATCH]:
+                found, reason = _read_header(path)
+                slices += found
+                if reason:
+                    left_out.append((path.name, reason))
+        yield min((start + _BATCH) / len(files), 1.0)
     return slices, left_out
+
+
+def _read_header(path: Path) -> tuple[list[Slice], str]:
+    """Return the greyscale planes of a file, or why there are none."""
+    pydicom = import_pydicom()
+    try:
+        with path.open("rb") as file:
+            header = pydicom.dcmread(file, stop_before_pixels=True, force=True, specific_tags=_TAGS)
+            if str(header.file_meta.get("MediaStorageSOPClassUID", "")) == _DICOMDIR:
+                return [], ""
+            reason = _unusable(header)
+            return ([], reason) if reason else (_slices(header, path, file), "")
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:
+        # any kind of error comes out of a damaged header; none may stop the other files
+        return [], f"a damaged header ({type(error).__name__})"
 
 
 def _unusable(header: Any) -> str:
@@ -101,6 +136,8 @@ def _unusable(header: Any) -> str:
         return f"no pixels ({kind})"
     rows, columns = int(header.Rows), int(header.Columns)
     frames = _whole(header.get("NumberOfFrames")) or 1
+    if header.BitsAllocated not in (1, 8, 16, 32, 64):
+        return f"{header.BitsAllocated} bits a pixel, where 8, 16, 32 or 64 are usual"
     if min(rows, columns, frames) < 1:
         return f"no pixels ({frames} x {rows} x {columns})"
     if rows * columns * frames * int(header.BitsAllocated) // 8 > _LARGEST_IMAGE:
@@ -111,8 +148,55 @@ def _unusable(header: Any) -> str:
     return ""
 
 
-def _slices(header: Any, path: Path) -> list[Slice]:
-    n_frames = _whole(header.get("NumberOfFrames")) or 1
+def _encoding(header: Any, path: Path, file: BinaryIO) -> Encoding:
+    """Find where and how the pixels are stored; `file` stands where the header ends."""
+    syntax = str(header.file_meta.get("TransferSyntaxUID", ""))
+    _, little = header.original_encoding
+    order = "<" if little else ">"
+    at = file.tell()
+    start = file.read(12)
+    size = path.stat().st_size
+    element = start[:4] if little else start[1::-1] + start[3:1:-1]
+    group, number = int.from_bytes(element[:2], "little"), int.from_bytes(element[2:], "little")
+    bits = int(header.BitsAllocated)
+    signed = int(header.get("PixelRepresentation") or 0) == 1
+    kind = _FLOATS.get(number, f"{'i' if signed else 'u'}{max(bits // 8, 1)}")
+    stored = _whole(header.get("BitsStored")) or bits
+    if not 0 < stored <= bits:
+        stored = bits
+    high = _whole(header.get("HighBit"))
+    if high is None or not stored - 1 <= high < bits:
+        high = stored - 1
+    # a stated syntax and the file may disagree; a value representation is a capital letter
+    explicit = start[4:6] in (b"OB", b"OW", b"OF", b"OD", b"UN")
+    length = int.from_bytes(start[8:12] if explicit else start[4:8], "little" if little else "big")
+    offset = at + (12 if explicit else 8)
+    # bits are packed, and big-endian bytes swapped in pairs; a deflated file has no offsets; a
+    # compressed image always has a length that is not defined, and an uncompressed one never
+    plain = syntax in _UNCOMPRESSED
+    if syntax == _DEFLATED or bits == 1 or (not little and bits == 8):
+        offset = -1
+    elif len(start) < 8 or group != _PIXELS:
+        offset = size  # no pixels
+    elif plain == (length == _UNDEFINED):
+        offset = -1
+    return Encoding(
+        path=path,
+        size=size,
+        syntax=syntax,
+        n_frames=_whole(header.get("NumberOfFrames")) or 1,
+        shape=(int(header.Rows), int(header.Columns)),
+        dtype=np.dtype(f"{order}{kind}"),
+        bits_stored=stored,
+        high_bit=high,
+        offset=offset,
+        length=None if length == _UNDEFINED or offset < 0 else length,
+    )
+
+
+def _slices(header: Any, path: Path, file: BinaryIO) -> list[Slice]:
+    encoding = _encoding(header, path, file)
+    n_frames = encoding.n_frames
     shared = _first(header, "SharedFunctionalGroupsSequence")
     frames = header.get("PerFrameFunctionalGroupsSequence") or []
     offsets = _numbers(header.get("GridFrameOffsetVector"))
@@ -134,7 +218,7 @@ def _slices(header: Any, path: Path) -> list[Slice]:
                 path=path,
                 frame=frame,
                 n_frames=n_frames,
-                shape=(int(header.Rows), int(header.Columns)),
+                shape=encoding.shape,
                 series=str(header.get("SeriesInstanceUID", "")),
                 instance=str(header.get("SOPInstanceUID", "")),
                 number=_whole(header.get("InstanceNumber")),
@@ -142,6 +226,7 @@ def _slices(header: Any, path: Path) -> list[Slice]:
                 orientation=orientation,
                 pixel_spacing=_pixel_spacing(value),
                 distance=_distance(value),
+                encoding=encoding,
                 slope=_number(slope, header.get("DoseGridScaling", 1.0)),
                 intercept=_number(intercept, 0.0),
                 facts={

@@ -52,6 +52,8 @@ class Slice:
         From stored values to physical ones.
     facts : dict
         Further header values that are the same all over a series, JSON values only.
+    encoding : Encoding
+        How the pixels of its file are stored; not needed to arrange slices.
     """
 
     path: Path
@@ -68,6 +70,7 @@ class Slice:
     slope: float = 1.0
     intercept: float = 0.0
     facts: dict[str, Any] = field(default_factory=dict)
+    encoding: Any = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,107 @@
+"""Decoders of compressed DICOM frames: those of imagecodecs, which work without Python's lock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+    Decode: TypeAlias = Callable[[bytes, tuple[int, int], np.dtype[Any]], npt.NDArray[Any]]
+
+_RLE = "1.2.840.10008.1.2.5"
+_JPEG = "1.2.840.10008.1.2.4."
+# transfer syntax: names of the decoders in imagecodecs, the first that is there is taken
+_NAMES = {
+    f"{_JPEG}50": ("jpeg8",),
+    f"{_JPEG}51": ("jpeg8",),
+    f"{_JPEG}57": ("ljpeg", "jpegsof3"),
+    f"{_JPEG}70": ("ljpeg", "jpegsof3"),
+    f"{_JPEG}80": ("jpegls",),
+    f"{_JPEG}81": ("jpegls",),
+    f"{_JPEG}90": ("jpeg2k",),
+    f"{_JPEG}91": ("jpeg2k",),
+    f"{_JPEG}201": ("jpeg2k",),
+    f"{_JPEG}202": ("jpeg2k",),
+    f"{_JPEG}203": ("jpeg2k",),
+    _RLE: ("dicomrle",),
+}
+_SIZE_2000 = b"\xff\x4f\xff\x51"  # start of a JPEG 2000 codestream, and of its size segment
+
+
+def decoder_of(syntax: str) -> Decode | None:
+    """Return the decoder for a transfer syntax, or None where imagecodecs has none.
+
+    Parameters
+    ----------
+    syntax : str
+        UID of the transfer syntax.
+
+    Returns
+    -------
+    callable or None
+        ``decode(frame, shape, dtype)`` returns the values of one frame. `dtype` is that of the
+        header, native; codecs that know their own return that.
+    """
+    try:
+        import imagecodecs
+    except ImportError:
+        return None
+    for name in _NAMES.get(syntax, ()):
+        if getattr(imagecodecs, name.upper()).available:
+            decode = getattr(imagecodecs, f"{name}_decode")
+            return _run_lengths(decode) if syntax == _RLE else _self_describing(decode)
+    return None
+
+
+def stated_size(syntax: str, frame: bytes) -> tuple[int, int] | None:
+    """Return the rows and columns that a compressed frame states, or None where it does not.
+
+    Decoders take memory for what the frame states, so that it must be compared with the header
+    before.
+    """
+    if frame[:2] == b"\xff\xd8":
+        return _jpeg_size(frame)
+    start = frame.find(_SIZE_2000, 0, 4096)
+    if start >= 0:
+        right, bottom, left, top = (
+            int.from_bytes(frame[at : at + 4], "big") for at in range(start + 8, start + 24, 4)
+        )
+        return bottom - top, right - left
+    return None
+
+
+def _jpeg_size(frame: bytes) -> tuple[int, int] | None:
+    """Walk the segments of a JPEG or JPEG-LS frame up to the one that states the size."""
+    at = 2
+    while at + 9 <= len(frame) and frame[at] == 0xFF:
+        marker = frame[at + 1]
+        if marker == 0xFF:
+            at += 1
+            continue
+        if (0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC)) or marker == 0xF7:
+            return (
+                int.from_bytes(frame[at + 5 : at + 7], "big"),
+                int.from_bytes(frame[at + 7 : at + 9], "big"),
+            )
+        at += 2 + int.from_bytes(frame[at + 2 : at + 4], "big")
+    return None
+
+
+def _self_describing(decode: Callable[..., Any]) -> Decode:
+    return lambda frame, shape, dtype: decode(frame)
+
+
+def _run_lengths(decode: Callable[..., Any]) -> Decode:
+    def run(frame: bytes, shape: tuple[int, int], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        values = np.empty(shape, dtype)
+        filled = decode(frame, dtype, out=values.reshape(-1).view(np.uint8))
+        if len(filled) != values.nbytes:
+            raise EOFError("the runs end before the frame does")
+        return values
+
+    return run

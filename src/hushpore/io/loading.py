@@ -1,0 +1,176 @@
+"""From disk into memory: with progress, cancelled at any plane, and only what memory holds."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from hushpore.base.errors import HushporeError, InputError, MemoryLimitError
+from hushpore.base.events import Progress
+from hushpore.io.opening import opening
+from hushpore.io.planes import LEFT_OUT, Planes
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Generator, Sequence
+
+    from hushpore.base.volume import Volume
+
+    #: A job that yields `Progress` and returns volumes.
+    Loading: TypeAlias = Generator[Progress, None, list[Volume]]
+
+#: Share of the free memory above which a stack stays on disk.
+SHARE = 0.5
+_HEADERS = 0.1  # share of the time that headers take
+
+
+def load(path: str | os.PathLike[str], *, lazy: bool | None = None) -> Loading:
+    """Read every image stack of a file or folder, as a job; closing it stops the reading.
+
+    Parameters
+    ----------
+    path : str or path-like
+        As for `hushpore.io.read`.
+    lazy : bool, optional
+        Whether values stay on disk until they are asked for. By default those do that would take
+        more than half of the free memory.
+
+    Yields
+    ------
+    Progress
+        Headers first, then planes.
+
+    Returns
+    -------
+    list of Volume
+        At least one.
+
+    Raises
+    ------
+    InputError
+        If there is nothing that can be read; says why.
+    MissingPackageError
+        If an optional package is needed; gives the command that installs it.
+    MemoryLimitError
+        If memory is asked for that is not there.
+    """
+    place = Path(path).expanduser()
+    try:
+        volumes = yield from _opened(place)
+    except OSError as error:
+        raise _explain(place, error) from error
+    volumes = [dataclasses.replace(volume, source=str(place)) for volume in volumes]
+    return volumes if lazy is True else (yield from into_memory(volumes, lazy=lazy))
+
+
+def into_memory(volumes: Sequence[Volume], *, lazy: bool | None = None) -> Loading:
+    """Read the values of volumes that lie on disk; one that is damaged does not stop the others.
+
+    Parameters
+    ----------
+    volumes : sequence of Volume
+        As `load` returns them with ``lazy=True``.
+    lazy : bool, optional
+        As for `load`.
+
+    Returns
+    -------
+    list of Volume
+        Those that could be read; notes name the others.
+
+    Raises
+    ------
+    InputError, MissingPackageError, MemoryLimitError
+        As for `load`, if none could be read.
+    """
+    free = np.inf if lazy is False else _free_memory() * SHARE
+    total = sum(_planes(volume) for volume in volumes)
+    before = 0
+    loaded: list[Volume] = []
+    failures: list[HushporeError] = []
+    for volume in volumes:
+        if is_on_disk(volume) and (lazy is True or volume.nbytes > free):
+            loaded.append(volume if lazy else _kept_on_disk(volume))
+            continue
+        free -= volume.nbytes
+        try:
+            loaded.append((yield from _values(volume, before, total)))
+        except MemoryLimitError:
+            raise
+        except HushporeError as error:
+            failures.append(error)
+        except OSError as error:
+            failures.append(_explain(Path(volume.source), error))
+        before += _planes(volume)
+    if not loaded:
+        raise failures[0]
+    notes = [LEFT_OUT.format(failure) for failure in failures]
+    return [dataclasses.replace(each, notes=[*notes, *each.notes]) for each in loaded]
+
+
+def _values(volume: Volume, before: int, total: int) -> Generator[Progress, None, Volume]:
+    if not is_on_disk(volume):
+        return volume
+    try:
+        values = np.empty(volume.shape, volume.dtype.newbyteorder("="))
+    except MemoryError as error:
+        raise MemoryLimitError(
+            f"{volume.name} ({volume.facts}) does not fit into memory. Close other programs, or "
+            "read it with lazy=True and work on a part of it."
+        ) from error
+    if isinstance(volume.data, Planes):
+        for count in volume.data.loading(values):
+            fraction = _HEADERS + (1 - _HEADERS) * (before + count) / total
+            yield Progress("reading", before + count, total, "slices", fraction)
+    else:
+        values[...] = volume.data
+    return volume.replace(values)
+
+
+def is_on_disk(volume: Volume) -> bool:
+    """Whether the values of a volume are read only when they are asked for."""
+    return isinstance(volume.data, Planes | np.memmap)
+
+
+def _opened(place: Path) -> Loading:
+    work = opening(place)
+    while True:
+        try:
+            share = next(work)
+        except StopIteration as end:
+            volumes: list[Volume] = end.value
+            return volumes
+        yield Progress("reading headers", round(100 * share), 100, "%", _HEADERS * share)
+
+
+def _planes(volume: Volume) -> int:
+    return int(np.prod(volume.shape[:-2]))
+
+
+def _kept_on_disk(volume: Volume) -> Volume:
+    note = (
+        f"At {volume.nbytes / 1e9:.3g} GB it is larger than half of the free memory: slices are "
+        "read from disk when they are shown."
+    )
+    return dataclasses.replace(volume, notes=[*volume.notes, note])
+
+
+def _free_memory() -> float:
+    import psutil
+
+    return float(psutil.virtual_memory().available)
+
+
+def _explain(path: Path, error: OSError) -> InputError:
+    where: Any = error.filename or path
+    if isinstance(error, FileNotFoundError):
+        return InputError(f"There is no file or folder {where}.")
+    if isinstance(error, PermissionError):
+        return InputError(f"You are not allowed to read {where}; ask its owner for permission.")
+    if error.errno == errno.ENAMETOOLONG:
+        return InputError(f"The name {str(path)[:60]}... is too long for a file.")
+    return InputError(f"{where} cannot be read: {error.strerror or error}.")

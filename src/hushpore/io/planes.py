@@ -1,0 +1,143 @@
+"""Image stacks whose planes are read when they are asked for, or all at once by several threads."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy.typing as npt
+
+#: Note about a stack that is damaged while others of the same folder are not.
+LEFT_OUT = "A series was left out. {}"
+
+# reading and decoding release the interpreter's lock; beyond a few threads the disk is the limit
+_THREADS = min(8, os.cpu_count() or 1)
+
+
+class Planes:
+    """An array on disk: has a shape and a type, and reads the planes that an index touches.
+
+    It can stand wherever napari, dask or `hushpore.Volume` take an array; ``numpy.asarray`` reads
+    it whole.
+
+    Parameters
+    ----------
+    numbers : numpy.ndarray
+        The plane at every position of the leading axes, for example ``arange(28)``.
+    plane_shape : tuple of int
+        Rows and columns of every plane.
+    dtype : numpy.dtype
+        Type of the values.
+    read : callable
+        ``read(number, out)`` fills the array `out` with a plane; called from several threads.
+
+    Examples
+    --------
+    >>> stack = Planes(np.arange(3), (2, 2), np.dtype(int), lambda number, out: out.fill(number))
+    >>> stack.shape, stack[1:, 0, :].tolist()
+    ((3, 2, 2), [[1, 1], [2, 2]])
+    """
+
+    def __init__(
+        self,
+        numbers: npt.NDArray[np.integer[Any]],
+        plane_shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        read: Callable[[int, npt.NDArray[Any]], None],
+    ) -> None:
+        self._numbers = numbers
+        self._plane_shape = plane_shape
+        self._read = read
+        self.dtype = np.dtype(dtype)
+        self.shape: tuple[int, ...] = (*numbers.shape, *plane_shape)
+        self.ndim = len(self.shape)
+        self.size = math.prod(self.shape)
+        self.nbytes = self.size * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"Planes(shape={self.shape}, dtype={self.dtype})"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Planes:
+        return self  # nothing of it changes
+
+    def __getitem__(self, key: Any) -> npt.NDArray[Any]:
+        leading, within = self._parted(key)
+        numbers = self._numbers[leading]
+        flat = np.atleast_1d(numbers).ravel()
+        sample = np.empty(self._plane_shape, np.bool_)[within]
+        values = np.empty((len(flat), *sample.shape), self.dtype)
+        for _ in self._filling(flat, values, within):
+            pass
+        return values.reshape(np.shape(numbers) + sample.shape)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError("The planes lie on disk: an array of them is always a copy.")
+        values = self[...]
+        return values if dtype is None else values.astype(dtype, copy=False)
+
+    def loading(self, values: npt.NDArray[Any]) -> Iterator[int]:
+        """Fill an array of this shape, and yield the number of planes read so far.
+
+        Closing the iterator stops the threads after the planes at hand.
+        """
+        flat = values.reshape(-1, *self._plane_shape)
+        return self._filling(self._numbers.ravel(), flat, ...)
+
+    def _parted(self, key: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Part an index into that of the leading axes and that within a plane."""
+        keys = list(key) if isinstance(key, tuple) else [key]
+        if any(each is None or isinstance(each, list | np.ndarray) for each in keys):
+            raise IndexError("Planes on disk take numbers and slices only, one for each axis.")
+        if Ellipsis not in keys:
+            keys.append(Ellipsis)
+        place = keys.index(Ellipsis)
+        keys[place : place + 1] = [slice(None)] * (self.ndim - len(keys) + 1)
+        if len(keys) != self.ndim:
+            raise IndexError(f"Too many indices for {self.ndim} axes: {key!r}.")
+        count = self._numbers.ndim
+        return tuple(keys[:count]), tuple(keys[count:])
+
+    def _filling(
+        self, numbers: npt.NDArray[Any], values: npt.NDArray[Any], within: Any
+    ) -> Iterator[int]:
+        stopped = threading.Event()
+
+        def fill(index: int) -> None:
+            if stopped.is_set():
+                return
+            try:
+                if within is ...:
+                    self._read(int(numbers[index]), values[index])
+                else:
+                    plane = np.empty(self._plane_shape, self.dtype)
+                    self._read(int(numbers[index]), plane)
+                    values[index] = plane[within]
+            except BaseException:
+                stopped.set()
+                raise
+
+        if len(numbers) == 1:
+            fill(0)
+            yield 1
+            return
+        pool = ThreadPoolExecutor(_THREADS, "hushpore reads")
+        try:
+            tasks = [pool.submit(fill, index) for index in range(len(numbers))]
+            for done, task in enumerate(as_completed(tasks), start=1):
+                task.result()
+                yield done
+        finally:
+            stopped.set()
+            pool.shutdown(wait=True, cancel_futures=True)
