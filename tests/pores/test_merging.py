@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushpore.pores.graph import BasinGraph
-from hushpore.pores.merging import merge_by_height
+from hushpore.pores.merging import merge_by_height, merge_to_markers
 
 
 def make_graph(radii: list[float], edges: list[tuple[int, int, float]]) -> BasinGraph:
@@ -89,3 +89,24 @@ def test_the_highest_summit_stands_for_its_pore(graph: BasinGraph, h: float) -> 
 def test_basins_that_do_not_touch_never_merge(h: float) -> None:
     graph = make_graph([5, 5, 7, 7], [(1, 2, 5), (3, 4, 7)])
     assert merge_by_height(graph, h).tolist() == [0, 1, 1, 3, 3]
+
+
+def test_an_unmarked_basin_joins_over_its_widest_neck() -> None:
+    graph = make_graph([9, 5, 9], [(1, 2, 3), (2, 3, 4)])
+    assert merge_to_markers(graph, np.array([0, 1, 0, 2])).tolist() == [0, 1, 2, 2]
+
+
+def test_what_no_marker_reaches_belongs_to_none() -> None:
+    graph = make_graph([5, 5, 7, 7], [(1, 2, 5), (3, 4, 7)])
+    assert merge_to_markers(graph, np.array([0, 0, 3, 0, 0])).tolist() == [0, 3, 3, 0, 0]
+
+
+@settings(max_examples=150, deadline=None)
+@given(graphs(), st.data())
+def test_marked_basins_keep_their_markers(graph: BasinGraph, data: st.DataObject) -> None:
+    marked = np.zeros(graph.count + 1, np.int32)
+    for number in range(1, data.draw(st.integers(0, 4)) + 1):
+        marked[data.draw(st.integers(1, graph.count))] = number
+    merged = merge_to_markers(graph, marked)
+    np.testing.assert_array_equal(merged[marked > 0], marked[marked > 0])
+    assert set(merged) <= {0, *marked}

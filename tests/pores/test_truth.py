@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from scipy import ndimage
+from skimage.segmentation import watershed
 
 import hushpore
 
@@ -117,3 +119,19 @@ def test_turning_a_rock_hardly_changes_its_pores(
     straight = turn(hushpore.segment_pores(berea).labels)[void]
     turned = hushpore.segment_pores(void).labels[void]
     assert rand_index(straight, turned) >= 0.995
+
+
+def test_pores_from_markers_are_those_of_scikit_images_watershed(
+    berea: np.ndarray, rand_index: Callable[[np.ndarray, np.ndarray], float]
+) -> None:
+    void = berea[:100, :100, :100]
+    distance = ndimage.distance_transform_edt(void)
+    result = hushpore.segment_pores(void)
+    summits = ndimage.maximum_position(distance, result.labels, result.pores["label"])
+    markers = np.zeros(void.shape, np.int32)
+    markers[tuple(np.transpose(summits))] = result.pores["label"]
+    flooded = watershed(-distance, markers, np.ones((3, 3, 3)), mask=void)
+    found = result.remerge_to_markers(markers).labels
+    both = (flooded > 0) & (found > 0)
+    assert both.sum() / void.sum() > 0.999
+    assert rand_index(flooded[both], found[both]) >= 0.96

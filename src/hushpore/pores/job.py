@@ -18,8 +18,14 @@ from hushpore.device.timing import StageTimer
 from hushpore.pores.basins import apply_labels, find_basins
 from hushpore.pores.distance import squared_distance
 from hushpore.pores.graph import build_graph
-from hushpore.pores.measure import measure_pores, measure_throats, number_pores, void_surface
-from hushpore.pores.merging import merge_by_height
+from hushpore.pores.measure import (
+    measure_pores,
+    measure_throats,
+    number_groups,
+    number_pores,
+    void_surface,
+)
+from hushpore.pores.merging import merge_by_height, merge_to_markers
 from hushpore.pores.parallel import Workers
 from hushpore.pores.threshold import find_threshold, make_histogram
 from hushpore.pores.void import find_components, keep_components, make_void
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
     from hushpore.base.events import Job
     from hushpore.base.volume import Volume
     from hushpore.pores.graph import BasinGraph
+    from hushpore.pores.measure import Numbering
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.void import Components
 
@@ -166,9 +173,42 @@ class Pores:
             If `h` is below zero.
         """
         settings = dataclasses.replace(self._settings, h=h)
+        return self._renumber(_number(self._graph, settings), settings, {"h": settings.h})
+
+    def remerge_to_markers(self, markers: npt.ArrayLike) -> Pores:
+        """Return the segmentation with one pore for each marker, from the basins that are kept.
+
+        This is a watershed that is flooded from the markers, at the grain of basins: of several
+        markers in one basin the lowest counts. Void that no marker is connected to is left out.
+
+        Parameters
+        ----------
+        markers : array_like
+            Either labels, whole numbers in the shape of the volume, 0 where there is no marker; or
+            points, (n, 3) voxel indices (z, y, x), in 2D (n, 2).
+
+        Returns
+        -------
+        Pores
+            Pore 1 grows from the lowest marker, and so on.
+
+        Raises
+        ------
+        InputError
+            If the markers have another shape, are none, or lie outside the volume or the void.
+        """
+        marked = _mark_basins(np.asarray(markers), self._basins, self._graph.count)
+        group = merge_to_markers(self._graph, marked)
+        numbering = number_groups(self._graph, group, self._settings.minimum_voxels)
+        count = int(np.unique(marked[marked > 0]).size)
+        return self._renumber(numbering, self._settings, {"markers": count})
+
+    def _renumber(
+        self, numbering: Numbering, settings: PoreSettings, merged_by: dict[str, Any]
+    ) -> Pores:
         with Workers() as workers:
-            merged = _merge(self._basins, self._graph, self.volume, settings, workers)
-        totals = _totals(merged, self.volume, self.provenance["result"])
+            merged = _measure(self._basins, self._graph, numbering, self.volume, workers)
+        totals = _totals(merged, self.volume, {**self.provenance["result"], "merged_by": merged_by})
         record = {**self.provenance, "settings": settings.to_dict(), "result": totals}
         return dataclasses.replace(
             self,
@@ -259,12 +299,19 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
 
         with timer.stage("labels"):
             basins = basins.reshape(volume.shape)
-            merged = _merge(basins, graph, volume, settings, workers)
+            merged = _measure(basins, graph, _number(graph, settings), volume, workers)
     timing = timer.timing()
     middle = tuple(length // 2 for length in volume.shape[:-2])
     yield Preview("labels", merged["labels"][middle].copy(), middle)
     yield timing
-    totals = _totals(merged, volume, _void_totals(components, threshold, graph, volume))
+    totals = _totals(
+        merged,
+        volume,
+        {
+            **_void_totals(components, threshold, graph, volume),
+            "merged_by": {"h": settings.h},
+        },
+    )
     record = make_record("pores", volume, settings, backend.name, timing, notes)
     yield _progress("labels", volume)
     return Pores(
@@ -349,20 +396,60 @@ def _select(
     return components
 
 
-def _merge(
+def _number(graph: BasinGraph, settings: PoreSettings) -> Numbering:
+    """Merge basins by height, and number what comes of it."""
+    return number_pores(graph, merge_by_height(graph, settings.h), settings.minimum_voxels)
+
+
+def _measure(
     basins: npt.NDArray[np.int32],
     graph: BasinGraph,
+    numbering: Numbering,
     volume: Volume,
-    settings: PoreSettings,
     workers: Workers,
 ) -> dict[str, Any]:
-    """Merge basins into pores; returns the fields of `Pores` that come of it."""
-    numbering = number_pores(graph, merge_by_height(graph, settings.h), settings.minimum_voxels)
+    """Return the fields of `Pores` that come of merging basins into pores."""
     return {
         "labels": apply_labels(basins, numbering.label_of, workers),
         "pores": measure_pores(graph, numbering, volume),
         "throats": measure_throats(graph, numbering, volume),
     }
+
+
+def _mark_basins(
+    markers: npt.NDArray[Any], basins: npt.NDArray[np.int32], count: int
+) -> npt.NDArray[np.int32]:
+    """Return the lowest marker in each basin, 1 to `count`, and 0 where there is none."""
+    if markers.shape == basins.shape and markers.dtype.kind in "iu":
+        place = np.nonzero(markers)
+        number = markers[place]
+    elif markers.ndim == 2 and markers.shape[1] == basins.ndim and markers.dtype.kind in "iu":
+        outside = ((markers < 0) | (markers >= basins.shape)).any(axis=1)
+        if outside.any():
+            raise InputError(
+                f"{int(outside.sum())} of {len(markers)} markers lie outside the volume of shape "
+                f"{basins.shape}; the first is at {tuple(markers[outside][0].tolist())}."
+            )
+        place = tuple(markers.T)
+        number = np.arange(1, len(markers) + 1)
+    else:
+        raise InputError(
+            f"Markers are whole numbers: labels of shape {basins.shape}, or points of shape "
+            f"(n, {basins.ndim}); got {markers.dtype} of shape {markers.shape}."
+        )
+    basin = basins[place]
+    if number.size == 0 or (number < 0).any() or not basin.all():
+        in_solid = int((basin == 0).sum())
+        raise InputError(
+            f"Markers are needed in the void, numbered from 1; got {number.size} marked voxels, "
+            f"{in_solid} of them outside the void."
+        )
+    # labels may be any numbers: their ranks fit int32
+    rank = np.unique(number, return_inverse=True)[1].reshape(-1) + 1
+    lowest = np.full(count + 1, np.iinfo(np.int32).max, np.int32)
+    np.minimum.at(lowest, basin, rank.astype(np.int32))
+    lowest[lowest == np.iinfo(np.int32).max] = 0
+    return lowest
 
 
 def _void_totals(
@@ -408,7 +495,7 @@ def _prepare() -> None:
         distance = squared_distance(void, (1.0, 1.0, 1.0), (True, True, True), workers)
         basins, summits = find_basins(distance, workers)
         graph = build_graph(basins, summits, distance, components.is_open_at(summits), workers)
-        label_of = merge_by_height(graph, 0.0)
-        apply_labels(basins, label_of, workers)
+        apply_labels(basins, merge_by_height(graph, 0.0), workers)
+        merge_to_markers(graph, np.zeros(graph.count + 1, np.int32))
         make_histogram(np.arange(8, dtype=np.uint8).reshape(2, 2, 2), workers)
     _prepared = True

@@ -100,6 +100,31 @@ def number_pores(
     return Numbering(label[chief_of], chief)
 
 
+def number_groups(
+    graph: BasinGraph, group_of: npt.NDArray[np.int32], minimum_voxels: int
+) -> Numbering:
+    """Number the pores from 1, in the order of the groups that their basins were given.
+
+    Parameters
+    ----------
+    graph : BasinGraph
+        The basins.
+    group_of : numpy.ndarray
+        (n + 1,), int32: the group of each basin, from 1; 0 for what belongs to none.
+    minimum_voxels : int
+        Pores of fewer voxels get label 0.
+    """
+    voxels = np.bincount(group_of, graph.sums[:, 0])
+    voxels[0] = -1
+    kept = np.flatnonzero(voxels >= minimum_voxels)
+    label = np.zeros(voxels.size, np.int32)
+    label[kept] = np.arange(1, kept.size + 1)
+    # of each group the highest summit, and of equal ones the first
+    order = np.lexsort((-graph.peak, group_of))
+    first = order[np.searchsorted(group_of[order], kept)]
+    return Numbering(label[group_of], first.astype(np.int32))
+
+
 def measure_pores(graph: BasinGraph, numbering: Numbering, volume: Volume) -> pd.DataFrame:
     """Return the table of pores: one row a pore, in the order of labels.
 

@@ -50,6 +50,30 @@ def merge_by_height(graph: BasinGraph, h: float) -> npt.NDArray[np.int32]:
     return _merge(radius, graph.a, graph.b, neck, order, float(h))
 
 
+def merge_to_markers(graph: BasinGraph, marked: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    """Merge basins so that every pore holds one marker: a watershed flooded from markers.
+
+    Parameters
+    ----------
+    graph : BasinGraph
+        Basins 1 to n and their edges.
+    marked : numpy.ndarray
+        (n + 1,), int32: number of the marker in each basin, 0 where there is none.
+
+    Returns
+    -------
+    numpy.ndarray
+        (n + 1,), int32: number of the marker whose pore each basin belongs to; 0 where no marker
+        can be reached.
+
+    References
+    ----------
+    F. Meyer (1994), "Minimum spanning forests for morphological segmentation".
+    https://doi.org/10.1007/978-94-011-1040-2_11
+    """
+    return _spread(marked.astype(np.int32), graph.a, graph.b, edge_order(graph))
+
+
 def edge_order(graph: BasinGraph) -> npt.NDArray[np.int64]:
     """Return the edges from the widest neck to the narrowest, ties broken for good."""
     contacts = graph.contacts.sum(axis=1, dtype=np.int64)
@@ -79,6 +103,27 @@ def _merge(
     for i in range(parent.size):
         parent[i] = _root(parent, i)
     return parent
+
+
+@kernel
+def _spread(
+    marked: npt.NDArray[np.int32],
+    a: npt.NDArray[np.int32],
+    b: npt.NDArray[np.int32],
+    order: npt.NDArray[np.int64],
+) -> npt.NDArray[np.int32]:
+    parent = np.arange(marked.size).astype(np.int32)
+    for edge in order:
+        first = _root(parent, a[edge])
+        second = _root(parent, b[edge])
+        if first == second or (marked[first] != 0 and marked[second] != 0):
+            continue
+        if marked[first] == 0:
+            first, second = second, first
+        parent[second] = first
+    for i in range(marked.size):
+        marked[i] = marked[_root(parent, i)]
+    return marked
 
 
 @kernel
