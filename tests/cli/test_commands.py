@@ -49,6 +49,31 @@ def test_denoise_writes_a_stack_with_the_spacing_kept(scan: Path, tmp_path: Path
     clean = hushpore.read(tmp_path / "clean.tif")
     assert (clean.shape, clean.spacing, clean.unit) == ((12, 40, 40), (0.2, 0.1, 0.1), "mm")
     assert clean.dtype == np.float32
+    record = json.loads((tmp_path / "clean.json").read_text())
+    assert (record["job"], record["settings"]["steps"]) == ("denoise", 2)
+
+
+def test_a_file_where_the_record_goes_is_kept(scan: Path, tmp_path: Path) -> None:
+    (tmp_path / "clean.json").write_text("mine")
+    done = call("denoise", scan, "-o", tmp_path / "clean.tif", *QUICK)
+    assert done.exit_code == 1
+    assert "clean.json: it is there already" in done.output
+    assert (tmp_path / "clean.json").read_text() == "mine"
+    assert not (tmp_path / "clean.tif").exists()
+
+
+def test_a_model_is_kept_and_applied(scan: Path, tmp_path: Path) -> None:
+    model = tmp_path / "bread.safetensors"
+    words = ("denoise", scan, "-o", tmp_path / "one.tif", "--save-model", model)
+    assert call(*words, *QUICK).exit_code == 0
+    again = call("denoise", scan, "-o", tmp_path / "two.tif", "--model", model, "--device", "cpu")
+    assert again.exit_code == 0, again.output
+    one, two = (hushpore.read(tmp_path / f"{name}.tif").array() for name in ("one", "two"))
+    np.testing.assert_allclose(two, one, rtol=0.01)
+    refused = call(*words[:3], tmp_path / "three.tif", "--save-model", model, *QUICK)
+    assert refused.exit_code == 1
+    assert "there already" in refused.output
+    assert not (tmp_path / "three.tif").exists()
 
 
 @pytest.mark.parametrize("name", ["pores", "run"])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import signal
+import threading
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from hushpore.base.events import Note
+from hushpore.base.events import Note, StopEarly
 from hushpore.base.events import Progress as Done
 
 if TYPE_CHECKING:
@@ -26,6 +28,11 @@ def drive(job: Job, title: str, quiet: bool = False) -> Any:
         What stands before the bar.
     quiet : bool, optional
         Draw nothing.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        At the second interrupt; at the first where the job cannot end early with what it has.
     """
     columns = (
         TextColumn("{task.description}"),
@@ -38,14 +45,20 @@ def drive(job: Job, title: str, quiet: bool = False) -> Any:
     )
     console = Console(stderr=True)
     bar = Progress(*columns, console=console, disable=quiet, transient=False)
-    with contextlib.closing(job), bar:
+    with contextlib.closing(job), bar, _Interrupts() as interrupts:
         task = bar.add_task(title, total=1.0, count="")
         while True:
             try:
-                event = next(job)
+                if interrupts.taken():
+                    bar.console.print("Ending early; press Ctrl+C again to cancel.")
+                    event = job.throw(StopEarly())
+                else:
+                    event = next(job)
             except StopIteration as end:
                 bar.update(task, completed=1.0, description=title)
                 return end.value
+            except StopEarly:
+                raise KeyboardInterrupt from None
             if isinstance(event, Done):
                 count = f"{event.done:,}/{event.total:,} {event.unit}" if event.total else ""
                 bar.update(
@@ -56,3 +69,34 @@ def drive(job: Job, title: str, quiet: bool = False) -> Any:
                 )
             elif isinstance(event, Note) and not quiet:
                 bar.console.print(("Warning: " if event.warning else "") + event.message)
+
+
+class _Interrupts:
+    """Keeps the first Ctrl+C for the job to be told of between two events; the second is raised."""
+
+    def __init__(self) -> None:
+        self._waiting = False
+        self._before: Any = None
+
+    def __enter__(self) -> _Interrupts:
+        # Python lets only the main thread handle signals
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._keep)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._restore()
+
+    def taken(self) -> bool:
+        """Whether there was an interrupt that has not been answered yet."""
+        waiting, self._waiting = self._waiting, False
+        return waiting
+
+    def _keep(self, *_: object) -> None:
+        self._waiting = True
+        self._restore()
+
+    def _restore(self) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+            self._before = None

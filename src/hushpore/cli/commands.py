@@ -110,12 +110,21 @@ def info(path: str | None, device: bool, as_json: bool) -> None:
 @settings_flags(DENOISE)
 @_common
 def denoise(path: str, output: str, save_model: str | None, **flags: Any) -> None:
-    """Denoise the stack in PATH with N2V2, trained on the stack itself, and write a TIFF."""
-    from hushpore.io.results import check_target, write_image
+    """Denoise the stack in PATH with N2V2, trained on the stack itself.
 
-    check_target(output, flags["overwrite"], directory=False)
+    Writes a TIFF, and beside it how it was made as JSON.
+    """
+    from hushpore.io.results import check_record_target, check_target, write_image
+    from hushpore.n2v2.trained import check_model_target
+
+    target = check_target(output, flags["overwrite"], directory=False)
+    check_record_target(target, flags["overwrite"])
+    if save_model:
+        check_model_target(save_model, flags["overwrite"])
     result = _run("denoise", _read(path, flags["at"]), flags)
-    written = write_image(output, result.volume, overwrite=flags["overwrite"])
+    written = write_image(
+        target, result.volume, record=result.provenance, overwrite=flags["overwrite"]
+    )
     if save_model:
         result.model.save(save_model, overwrite=flags["overwrite"])
     _say(result.summary, written, result.provenance, flags["as_json"])

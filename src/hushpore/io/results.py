@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.base.errors import InputError
+from hushpore.base.errors import InputError, OutputError
 from hushpore.io.target import RECORD, check_target, new_directory, new_file
 from hushpore.io.units import METRES
 
@@ -86,17 +86,17 @@ def write_results(
             table.to_csv(part / f"{name}.csv", index=False, lineterminator="\n", encoding="utf-8")
         for name, picture in figures.items():
             (part / f"{name}.png").write_bytes(picture)
-        text = json.dumps(
-            _plain({**record, "files": sorted([*names, RECORD])}),
-            indent=2,
-            ensure_ascii=False,
-            allow_nan=False,
-        )
-        (part / RECORD).write_text(text + "\n", encoding="utf-8")
+        _write_json(part / RECORD, {**record, "files": sorted([*names, RECORD])})
     return target
 
 
-def write_image(path: str | os.PathLike[str], volume: Volume, *, overwrite: bool = False) -> Path:
+def write_image(
+    path: str | os.PathLike[str],
+    volume: Volume,
+    *,
+    record: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+) -> Path:
     """Write a volume as an OME-TIFF file that is complete or not there at all.
 
     Axes, spacing, unit, origin and type survive a round trip through `hushpore.read`. Boolean
@@ -109,13 +109,15 @@ def write_image(path: str | os.PathLike[str], volume: Volume, *, overwrite: bool
         Ends in ``.tif`` or ``.tiff``.
     volume : Volume
         2D or 3D, with leading axes or without.
+    record : mapping, optional
+        How the image was made; written beside it, under its name with ``.json``.
     overwrite : bool, optional
-        Replace an existing file, once this one is complete.
+        Replace existing files, once these are complete.
 
     Returns
     -------
     Path
-        The file.
+        The TIFF file.
 
     Raises
     ------
@@ -125,9 +127,34 @@ def write_image(path: str | os.PathLike[str], volume: Volume, *, overwrite: bool
         If the volume is empty or has a type that TIFF does not know.
     """
     target = check_target(path, overwrite, directory=False)
-    with new_file(target, overwrite) as part:
+    if record is None:
+        with new_file(target, overwrite) as part:
+            _write_tiff(part, volume)
+        return target
+    beside = check_record_target(target, overwrite)
+    with new_file(beside, overwrite) as part_of_record, new_file(target, overwrite) as part:
         _write_tiff(part, volume)
+        _write_json(part_of_record, record)
     return target
+
+
+def check_record_target(image: Path, overwrite: bool = False) -> Path:
+    """Return where the record of an image goes.
+
+    Raises
+    ------
+    OutputError
+        If a file of that name is there already and may not be replaced.
+    """
+    beside = image.with_suffix(".json")
+    if beside.exists() and not overwrite:
+        raise OutputError(f"Cannot write {beside}: it is there already. Choose another name.")
+    return beside
+
+
+def _write_json(path: Path, record: Mapping[str, Any]) -> None:
+    text = json.dumps(_plain(record), indent=2, ensure_ascii=False, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8")
 
 
 def _write_tiff(path: Path, volume: Volume) -> None:

@@ -153,7 +153,8 @@ def new_file(target: Path, overwrite: bool) -> Iterator[Path]:
     part = _beside(target)
     try:
         yield part
-        check_target(target, overwrite, directory=False)
+        if not overwrite and target.exists():
+            raise OutputError(f"Cannot write {target}: it has appeared there meanwhile.")
         part.replace(target)
     except HushporeError:
         raise

@@ -85,9 +85,7 @@ class Model:
         """
         from safetensors.torch import save
 
-        target = Path(path).expanduser()
-        if target.exists() and not overwrite:
-            raise OutputError(f"{target} is there already; choose another name, or overwrite it.")
+        target = check_model_target(path, overwrite)
         facts = {
             "version": __version__,
             "dimensions": self.network.dimensions,
@@ -104,6 +102,29 @@ class Model:
                 part.unlink()
             raise OutputError(f"Cannot write {target}: {error.strerror or error}.") from error
         return target
+
+
+def check_model_target(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
+    """Check that a model can be written to a place, before hours of work go into it.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Where `Model.save` will be asked to write.
+    overwrite : bool, optional
+        Whether an existing file may be replaced.
+
+    Raises
+    ------
+    OutputError
+        If it cannot be written there, or something is there already.
+    """
+    target = Path(path).expanduser()
+    if not target.parent.is_dir():
+        raise OutputError(f"Cannot write {target}: there is no folder {target.parent}.")
+    if target.is_dir() or (target.exists() and not overwrite):
+        raise OutputError(f"{target} is there already; choose another name, or overwrite it.")
+    return target
 
 
 def load_model(path: str | os.PathLike[str]) -> Model:
