@@ -105,6 +105,43 @@ def test_bright_pores_of_the_negative_are_the_dark_pores(scan: np.ndarray) -> No
     np.testing.assert_array_equal(bright.labels, dark.labels)
 
 
+@pytest.mark.parametrize("pores_are", ["dark", "bright"])
+def test_hysteresis_is_that_of_scikit_image(scan: np.ndarray, pores_are: str) -> None:
+    from skimage.filters import apply_hysteresis_threshold
+
+    loose, strict = (140, 50) if pores_are == "dark" else (105, 195)
+    found = hushpore.segment_pores(
+        scan, threshold=loose, hysteresis=strict, pores_are=pores_are
+    ).labels
+    sign = -1 if pores_are == "dark" else 1
+    # there a voxel passes above a threshold only, here also at it where pores are dark
+    margin = 0.5 if pores_are == "dark" else 0
+    grey = sign * scan.astype(float)
+    expected = apply_hysteresis_threshold(grey, sign * loose - margin, sign * strict - margin)
+    np.testing.assert_array_equal(found > 0, expected)
+    assert (
+        0
+        < np.count_nonzero(found)
+        < np.count_nonzero(
+            hushpore.segment_pores(scan, threshold=loose, pores_are=pores_are).labels
+        )
+    )
+
+
+@pytest.mark.parametrize(("pores_are", "strict"), [("dark", 150), ("bright", 90)])
+def test_a_looser_hysteresis_is_refused(scan: np.ndarray, pores_are: str, strict: float) -> None:
+    with pytest.raises(InputError, match="hysteresis must be stricter than the threshold, 120"):
+        hushpore.segment_pores(scan, threshold=120, hysteresis=strict, pores_are=pores_are)
+
+
+def test_the_darkest_of_three_phases_is_the_pores(foam: np.ndarray) -> None:
+    rng = np.random.default_rng(0)
+    grey = np.where(foam, 40, np.where(rng.random(foam.shape) < 0.5, 110, 210))
+    scan = (grey + rng.normal(0, 8, foam.shape)).clip(0, 255).astype(np.uint8)
+    result = hushpore.segment_pores(scan, phases=3)
+    assert ((result.labels > 0) == foam).mean() > 0.999
+
+
 def test_small_pores_are_left_out_of_labels_table_and_porosity(scan: np.ndarray) -> None:
     everything = hushpore.segment_pores(scan)
     large = hushpore.segment_pores(scan, minimum_voxels=50)

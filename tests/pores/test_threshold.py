@@ -89,3 +89,22 @@ def test_a_method_that_finds_nothing_says_so(workers: Workers) -> None:
 def test_the_settings_offer_every_method() -> None:
     option = next(option for option in PoreSettings.options() if option.name == "threshold")
     assert option.choices == METHODS
+
+
+@pytest.mark.parametrize("phases", [3, 4])
+@pytest.mark.parametrize("bright", [False, True])
+def test_several_phases_are_those_of_scikit_images_multi_otsu(
+    phases: int, bright: bool, workers: Workers
+) -> None:
+    rng = np.random.default_rng(0)
+    grey = np.array([40, 100, 170, 230])[rng.integers(0, phases, (10, 40, 40))]
+    image = (grey + rng.normal(0, 9, grey.shape)).clip(0, 255).astype(np.uint8)
+    expected = filters.threshold_multiotsu(image, phases)
+    found = find_threshold(make_histogram(image, workers), "otsu", phases, bright)
+    assert found == expected[-1 if bright else 0]
+
+
+def test_only_otsu_knows_several_phases(workers: Workers) -> None:
+    image = two_phases(1, 80, 170, 18, 0.5).astype(np.uint8)
+    with pytest.raises(InputError, match="Only the method 'otsu' knows 3 phases"):
+        find_threshold(make_histogram(image, workers), "li", 3)

@@ -28,7 +28,7 @@ from hushpore.pores.measure import (
 from hushpore.pores.merging import merge_by_height, merge_to_markers
 from hushpore.pores.parallel import Workers
 from hushpore.pores.threshold import find_threshold, make_histogram
-from hushpore.pores.void import find_components, keep_components, make_void
+from hushpore.pores.void import find_components, holding, keep_components, make_void
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -275,7 +275,7 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
         yield _progress("threshold", volume)
 
         with timer.stage("void"):
-            void = make_void(values, threshold, settings.pores_are == "bright", workers)
+            void = _find_void(values, threshold, settings, workers)
             del values
             faces = (volume.n_spatial == 3, True, True)
             components = _select(void, faces, settings.mode, workers)
@@ -368,8 +368,29 @@ def _threshold(values: npt.NDArray[Any], settings: PoreSettings, workers: Worker
     if values.dtype == np.bool_:
         return None
     if isinstance(settings.threshold, str):
-        return find_threshold(make_histogram(values, workers), settings.threshold)
+        bright = settings.pores_are == "bright"
+        histogram = make_histogram(values, workers)
+        return find_threshold(histogram, settings.threshold, settings.phases, bright)
     return float(settings.threshold)
+
+
+def _find_void(
+    values: npt.NDArray[Any], threshold: float | None, settings: PoreSettings, workers: Workers
+) -> npt.NDArray[np.bool_]:
+    """Return the void beyond the threshold, with hysteresis where that is asked for."""
+    bright = settings.pores_are == "bright"
+    void = make_void(values, threshold, bright, workers)
+    strict = settings.hysteresis
+    if threshold is None or strict is None:
+        return void
+    if (strict < threshold) == bright:
+        raise InputError(
+            f"hysteresis must be stricter than the threshold, {threshold:g}: "
+            f"{'above' if bright else 'below'} it for {settings.pores_are} pores; got {strict:g}."
+        )
+    parts = find_components(void, (False,) * 3, workers)
+    keep_components(void, parts, holding(parts, make_void(values, strict, bright, workers)))
+    return void
 
 
 def _outside(values: npt.NDArray[Any], threshold: float | None) -> str:
@@ -491,7 +512,7 @@ def _prepare() -> None:
         void = make_void(np.ones((3, 3, 3), np.bool_), None, False, workers)
         void[1, 1] = False
         components = find_components(void, (True, True, True), workers)
-        keep_components(void, components, components.is_open)
+        keep_components(void, components, holding(components, void))
         distance = squared_distance(void, (1.0, 1.0, 1.0), (True, True, True), workers)
         basins, summits = find_basins(distance, workers)
         graph = build_graph(basins, summits, distance, components.is_open_at(summits), workers)

@@ -16,6 +16,19 @@ class PoreSettings(Settings):
         "Grey value between pore and solid: a method that finds it, or a number.",
         choices=("otsu", "li", "triangle", "yen", "isodata", "minimum"),
     )
+    phases: int = option(
+        2,
+        "How many grey phases there are, for the method otsu; pores are the darkest (brightest).",
+        minimum=2,
+        maximum=5,
+        more=True,
+    )
+    hysteresis: float | None = option(
+        None,
+        "A stricter grey value: void is kept only where a connected part passes this one too; "
+        "None: all of it.",
+        more=True,
+    )
     pores_are: str = option(
         "dark",
         "Whether pores are darker or brighter than the solid.",

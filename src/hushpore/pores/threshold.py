@@ -90,7 +90,9 @@ def make_histogram(values: npt.NDArray[Any], workers: Workers) -> Histogram:
     return Histogram(np.sum(pieces, axis=0, dtype=np.int64), centers)
 
 
-def find_threshold(histogram: Histogram, method: str) -> float:
+def find_threshold(
+    histogram: Histogram, method: str, phases: int = 2, bright: bool = False
+) -> float:
     """Return the threshold that a method finds; values up to it are the dark phase.
 
     Parameters
@@ -99,28 +101,42 @@ def find_threshold(histogram: Histogram, method: str) -> float:
         Of the image.
     method : str
         One of `METHODS`.
+    phases : int
+        Number of grey phases; above 2 for ``otsu`` only (Liao, Chen and Chung, 2001).
+    bright : bool
+        Which of several thresholds: the highest, else the lowest.
 
     Raises
     ------
     InputError
-        If the method finds no threshold in this histogram.
+        If the method finds no threshold in this histogram, or does not know more than two phases.
 
     Notes
     -----
     ``minimum`` smooths the histogram until two peaks are left; it is given 256 bins at most, since
-    of thousands of levels it makes nothing within its limit of iterations.
+    of thousands of levels it makes nothing within its limit of iterations. So is ``otsu`` for more
+    than two phases, since its time grows with a power of the bins.
     """
     from skimage import filters
 
+    if phases > 2 and method != "otsu":
+        raise InputError(
+            f"Only the method 'otsu' knows {phases} phases; got {method!r}. "
+            "Choose 'otsu', or set phases to 2."
+        )
     try:
         if method == "li":
             return _li(histogram)
         if method == "triangle":
             return _triangle(histogram)
-        if method == "minimum":
+        name, options = (f"threshold_{method}", {})
+        if phases > 2:
+            name, options = ("threshold_multiotsu", {"classes": phases})
+        if phases > 2 or method == "minimum":
             histogram = histogram.coarser(256)
-        find = getattr(filters, f"threshold_{method}")
-        return float(find(hist=(histogram.counts, histogram.centers)))
+        find = getattr(filters, name)
+        found = np.atleast_1d(find(hist=(histogram.counts, histogram.centers), **options))
+        return float(found[-1 if bright else 0])
     except (RuntimeError, IndexError, ValueError) as error:
         raise InputError(
             f"The method {method!r} finds no threshold in this image ({error}). "

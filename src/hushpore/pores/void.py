@@ -156,6 +156,31 @@ def keep_components(
     )
 
 
+def holding(components: Components, strict: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Return which components hold a voxel of `strict` (z, y, x), one bool a component."""
+    rows = strict.view(np.uint8).reshape(-1, strict.shape[-1])
+    marked = np.zeros(components.count, np.bool_)
+    marked[
+        components.component[_marked(rows, components.row_start, components.begin, components.end)]
+    ] = True
+    return marked
+
+
+@kernel
+def _marked(
+    rows: npt.NDArray[np.uint8],
+    row_start: npt.NDArray[np.int64],
+    begin: npt.NDArray[np.int32],
+    end: npt.NDArray[np.int32],
+) -> npt.NDArray[np.bool_]:
+    """Return which runs hold a voxel above zero."""
+    found = np.zeros(begin.size, np.bool_)
+    for row in range(len(rows)):
+        for run in range(row_start[row], row_start[row + 1]):
+            found[run] = rows[row, begin[run] : end[run]].any()
+    return found
+
+
 @kernel
 def _find_runs(
     rows: npt.NDArray[np.uint8], first: int, last: int
