@@ -29,22 +29,35 @@ def test_what_is_denoised_already_is_not_taken_unasked():
     assert not DenoiseWidget.prefers(layer)
 
 
-def test_the_real_denoiser_runs_behind_the_widget(qtbot, scan):
+@pytest.fixture
+def widget(qtbot, scan):
     viewer = ViewerModel()
     viewer.add_image(scan, name="scan", scale=(2, 0.5, 0.5), units=("mm",) * 3)
     widget = DenoiseWidget(viewer)
     qtbot.addWidget(widget)
-    for name, value in {
-        "steps": 3,
-        "patch_size": 16,
-        "batch_size": 2,
-        "precision": "float32",
-    }.items():
+    for name, value in {"patch_size": 16, "batch_size": 2, "precision": "float32"}.items():
         widget.form.fields[name].set(value)
+    return widget
+
+
+def test_the_real_denoiser_can_be_finished_early(qtbot, widget):
+    widget.form.fields["steps"].set(100_000)
+    widget._run_button.click()
+    qtbot.waitUntil(widget._finish_button.isEnabled, timeout=60_000)
+    widget._finish_button.click()
+    qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
+    assert widget._result.text().startswith("Finished early. Denoised")
+    record = widget._viewer.layers["scan denoised"].metadata[KEY]["provenance"]
+    assert 0 < record["result"]["steps"] < 100_000
+    assert any("Stopped early" in note for note in record["notes"])
+
+
+def test_the_real_denoiser_runs_behind_the_widget(qtbot, widget, scan):
+    widget.form.fields["steps"].set(3)
     widget._run_button.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
     assert "Denoised" in widget._result.text()
-    result = viewer.layers["scan denoised"]
+    result = widget._viewer.layers["scan denoised"]
     assert result.data.shape == scan.shape
     assert result.dtype == np.float32
     assert tuple(result.scale) == (2, 0.5, 0.5)

@@ -11,9 +11,10 @@ from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import QApplication
 
 from hushpore import InputError
-from hushpore.base.events import Note, Preview, Progress
+from hushpore.base.events import Note, Preview, Progress, StopEarly
 from hushpore.viewer.denoise import DenoiseWidget
 from hushpore.viewer.layers import KEY
+from hushpore.viewer.pores import PoresWidget
 from hushpore.viewer.problem import explain
 
 SOON = 10_000
@@ -140,6 +141,68 @@ def test_cancel_closes_the_job_and_says_what_became_of_it(qtbot, viewer, widget,
     assert "Cancelled" in widget._result.text()
     assert "scan is unchanged" in widget._result.text()
     assert widget._run_button.isEnabled()
+
+
+def cut_short(fake_job):
+    def script(volume):
+        try:
+            while True:
+                yield Progress("training", 1, 4, "steps", 0.25)
+                fake_job.gate.wait(0.005)
+        except StopEarly:
+            yield Progress("denoising", 1, 1, "tiles", 1.0)
+        return fake_job.result(volume)
+
+    return script
+
+
+def test_finish_now_keeps_what_there_is_and_says_so(qtbot, viewer, widget, fake_job):
+    fake_job.script = cut_short(fake_job)
+    start(qtbot, widget)
+    assert widget._finish_button.text() == "Finish now"
+    assert widget._finish_button.isEnabled()
+    widget._finish_button.click()
+    assert widget._finish_button.text() == "Finishing …"
+    assert not widget._finish_button.isEnabled()
+    assert widget._run_button.text() == "Cancel"
+    until_done(qtbot, widget)
+    assert names(viewer) == ["scan", "scan denoised"]
+    assert widget._result.text().startswith("Finished early. It is done")
+    assert widget._finish_button.isHidden()
+
+
+def test_finish_now_cannot_be_pressed_before_anything_is_learnt(qtbot, widget, fake_job):
+    assert widget._finish_button.isHidden()
+
+    def script(volume):
+        while not fake_job.gate.wait(0.005):
+            yield Progress("preparing", 1, 4, "steps", 0.25)
+        return fake_job.result(volume)
+
+    fake_job.script = script
+    start(qtbot, widget)
+    assert not widget._finish_button.isHidden()
+    assert not widget._finish_button.isEnabled()
+    assert "preparing" in widget._finish_button.toolTip()
+
+
+def test_a_job_that_is_finishing_can_still_be_cancelled(qtbot, viewer, widget, fake_job):
+    fake_job.script = cut_short(fake_job)
+    start(qtbot, widget)
+    widget.finish()
+    widget.cancel()
+    until_done(qtbot, widget)
+    assert names(viewer)[0] == "scan"
+    assert widget._run_button.isEnabled()
+
+
+def test_a_job_that_has_nothing_before_its_end_offers_cancel_alone(qtbot, viewer):
+    widget = PoresWidget(viewer)
+    qtbot.addWidget(widget)
+    widget._run_button.click()
+    assert widget._finish_button.isHidden()
+    widget.cancel()
+    until_done(qtbot, widget)
 
 
 def test_cancel_is_prompt(qtbot, widget, fake_job):

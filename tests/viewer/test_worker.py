@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hushpore.base.errors import InputError
-from hushpore.base.events import Metric, Note, Preview, Progress, Timing
+from hushpore.base.events import Metric, Note, Preview, Progress, StopEarly, Timing
 from hushpore.viewer.worker import JobWorker, stop_all
 
 SOON = 10_000
@@ -84,6 +84,61 @@ def test_cancel_closes_the_generator_before_it_is_announced(qtbot):
         worker.cancel()
     assert order == ["closed", "announced"]
     assert not worker.is_running
+
+
+def learns():
+    """A job that can be cut short while it is training, and not before."""
+    for _ in range(5):
+        yield step()
+        time.sleep(0.001)
+    steps = 0
+    try:
+        while steps < 2000:
+            yield Progress("training", steps, 2000, "steps", 0.5)
+            time.sleep(0.001)
+            steps += 1
+    except StopEarly:
+        yield Note("cut short")
+    yield Progress("denoising", 1, 1, "tiles", 1.0)
+    return steps
+
+
+def test_a_job_that_is_finished_early_returns_what_it_has(qtbot):
+    worker = JobWorker(learns)
+    worker.finish("training")
+    assert worker.is_finishing
+    with qtbot.waitSignal(worker.returned, timeout=SOON) as heard:
+        worker.start()
+    assert heard.args == [0]
+    assert worker.finished_early
+    assert [note.message for note in worker.take().notes] == ["cut short"]
+
+
+def test_a_job_past_the_stage_that_can_be_cut_ends_as_it_would_have(qtbot):
+    worker = JobWorker(learns)
+    worker.finish("diagnosis")
+    with qtbot.waitSignal(worker.returned, timeout=SOON) as heard:
+        worker.start()
+    assert heard.args == [2000]
+    assert not worker.finished_early
+
+
+def test_a_job_that_cannot_end_early_is_cancelled(qtbot):
+    closed = threading.Event()
+
+    def job():
+        try:
+            while True:
+                yield step()
+                time.sleep(0.001)
+        finally:
+            closed.set()
+
+    worker = JobWorker(job)
+    worker.finish("working")
+    with qtbot.waitSignal(worker.cancelled, timeout=SOON):
+        worker.start()
+    assert closed.is_set()
 
 
 def test_a_job_cancelled_before_it_starts_does_nothing(qtbot):

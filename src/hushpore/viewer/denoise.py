@@ -19,6 +19,7 @@ class DenoiseWidget(JobWidget):
 
     job = "denoise"
     purpose = "Removes noise. Learns from the noisy image alone; no clean image is needed."
+    ends_early_in = "training"
     next_step = ("Segment pores", "Segment its pores")
 
     @classmethod

@@ -92,6 +92,8 @@ class JobWidget(QWidget):
     purpose: ClassVar[str]
     #: Name of the widget for the next step, and the link that opens it.
     next_step: ClassVar[tuple[str, str] | None] = None
+    #: Stage that can be cut short with a result; empty for a job that has none before its end.
+    ends_early_in: ClassVar[str] = ""
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__()
@@ -179,6 +181,15 @@ class JobWidget(QWidget):
         self._run_button.setText("Cancelling …")
         self._run_button.setEnabled(False)
         self._run_button.setToolTip("The job stops after the step that it is in.")
+        self._allow_finish(False, "The job is being cancelled.")
+
+    def finish(self) -> None:
+        """Ask the running job to end now with what it has."""
+        if self._now is None or not self.ends_early_in:
+            return
+        self._now.worker.finish(self.ends_early_in)
+        self._finish_button.setText("Finishing …")
+        self._allow_finish(False, "The result is made of what was learnt so far.")
 
     @classmethod
     def work(cls, target: Target, settings: Settings, device: str) -> Job:
@@ -221,6 +232,8 @@ class JobWidget(QWidget):
         if previewed is not None:
             text += " · " + link("preview", f"preview in slice {previewed}")
         self._stage.say(text)
+        if not now.worker.is_cancelling and not now.worker.is_finishing:
+            self._offer_finish(progress.stage)
         if now.activity is not None:
             # last, for napari handles other events here, the end of this very job among them
             now.activity.show(progress)
@@ -241,7 +254,7 @@ class JobWidget(QWidget):
 
     def _returned(self, outcome: Outcome) -> None:
         assert self._now is not None
-        previews = self._now.previews
+        previews, early = self._now.previews, self._now.worker.finished_early
         try:
             made = [
                 previews.adopt(*data) or self._viewer.add_layer(Layer.create(*data))
@@ -254,7 +267,7 @@ class JobWidget(QWidget):
         if made:
             self._viewer.layers.selection.active = made[0]
         self.timing.show_stages(outcome.timings)
-        text = html.escape(outcome.summary)
+        text = ("Finished early. " if early else "") + html.escape(outcome.summary)
         if self.next_step is not None:
             text += ". " + link("next", self.next_step[1])
         self._show_result(text)
@@ -280,6 +293,7 @@ class JobWidget(QWidget):
         if now.activity is not None:
             now.activity.close()
         self._progress.hide()
+        self._finish_button.hide()
         self._show_facts()
 
     def changeEvent(self, event: Any) -> None:  # noqa: N802
@@ -298,12 +312,19 @@ class JobWidget(QWidget):
         self._run_button = QPushButton("Run")
         self._run_button.setStyleSheet("font-weight: bold; padding: 6px;")
         self._run_button.clicked.connect(self._press)
+        self._finish_button = QPushButton("Finish now")
+        self._finish_button.setStyleSheet("padding: 6px;")
+        self._finish_button.clicked.connect(self.finish)
+        self._finish_button.hide()
         self._result, self._notes = Sentence(self._viewer), Sentence(self._viewer)
         self._result.linkActivated.connect(self._follow)
         self.timing = TimingPanel()
         choice = QHBoxLayout()
         choice.addWidget(QLabel("Layer"))
         choice.addWidget(self.layers, 1)
+        buttons = QHBoxLayout()
+        buttons.addWidget(self._run_button, 1)
+        buttons.addWidget(self._finish_button, 1)
 
         content = QWidget()
         column = QVBoxLayout(content)
@@ -316,7 +337,7 @@ class JobWidget(QWidget):
         column.addWidget(self.form)
         column.addWidget(_rule())
         column.addWidget(self.device)
-        column.addWidget(self._run_button)
+        column.addLayout(buttons)
         column.addWidget(self._build_progress())
         column.addWidget(self._result)
         column.addWidget(self._notes)
@@ -374,12 +395,25 @@ class JobWidget(QWidget):
 
     def _show_running(self) -> None:
         self._run_button.setText("Cancel")
-        self._run_button.setToolTip("Stop; layers stay as they are.")
+        self._run_button.setToolTip("Stop and drop the result; layers stay as they are.")
+        self._finish_button.setText("Finish now")
+        self._finish_button.setVisible(bool(self.ends_early_in))
+        self._allow_finish(False, "Nothing has been learnt yet.")
         self._bar.setRange(0, 0)
         self._bar.setFormat("")
         self._stage.say("preparing")
         self._progress.show()
         self._bring_into_view(self._progress)
+
+    def _offer_finish(self, stage: str) -> None:
+        if stage == self.ends_early_in:
+            self._allow_finish(True, "End now and keep the result so far.")
+        else:
+            self._allow_finish(False, f"While {stage} there is nothing to cut short.")
+
+    def _allow_finish(self, is_allowed: bool, why: str) -> None:
+        self._finish_button.setEnabled(is_allowed)
+        self._finish_button.setToolTip(why)
 
     def _show_result(self, text: str) -> None:
         self._result.say(text)

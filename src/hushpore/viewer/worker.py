@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from qtpy.QtCore import QObject, Signal
 
-from hushpore.base.events import Metric, Note, Preview, Progress, Timing
+from hushpore.base.events import Metric, Note, Preview, Progress, StopEarly, Timing
 from hushpore.viewer.problem import explain
 
 if TYPE_CHECKING:
@@ -86,6 +86,8 @@ class JobWorker(QObject):
         self._lock = threading.Lock()
         self._update = Update()
         self._cancel = threading.Event()
+        self._finish_in = ""
+        self._finished_early = False
         self._thread = threading.Thread(target=self._run, name=name)
         for end in (self.returned, self.failed, self.cancelled):
             end.connect(self._forget)
@@ -98,6 +100,27 @@ class JobWorker(QObject):
     def cancel(self) -> None:
         """Ask the job to stop at its next event; returns at once."""
         self._cancel.set()
+
+    def finish(self, stage: str) -> None:
+        """Ask the job to end early with what it has; returns at once.
+
+        Parameters
+        ----------
+        stage : str
+            The stage that can be cut short: the job is told at its next `Progress` in it, and
+            where that stage is already over it ends as it would have.
+        """
+        self._finish_in = stage
+
+    @property
+    def is_finishing(self) -> bool:
+        """Whether it has been asked to end early."""
+        return bool(self._finish_in)
+
+    @property
+    def finished_early(self) -> bool:
+        """Whether the job was cut short."""
+        return self._finished_early
 
     @property
     def is_cancelling(self) -> bool:
@@ -134,15 +157,26 @@ class JobWorker(QObject):
     def _drive(self) -> tuple[bool, Any]:
         if self._cancel.is_set():
             return False, None
+        event: Event | None = None
         with closing(self._make_job()) as job:
             while not self._cancel.is_set():
                 try:
-                    event = next(job)
+                    event = job.throw(StopEarly()) if self._cuts(event) else next(job)
                 except StopIteration as end:
                     return True, end.value
+                except StopEarly:
+                    # this job has nothing to keep
+                    return False, None
                 with self._lock:
                     self._update.add(event)
         return False, None
+
+    def _cuts(self, event: Event | None) -> bool:
+        """Whether to cut the job short after this event."""
+        if self._finished_early or not isinstance(event, Progress):
+            return False
+        self._finished_early = event.stage == self._finish_in
+        return self._finished_early
 
     def _forget(self, *_: Any) -> None:
         JobWorker.running.discard(self)
