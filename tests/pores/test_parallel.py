@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hushpore.pores.parallel import Workers, ranges
+from hushpore.pores.parallel import Workers, kernel, ranges
 
 
 @given(st.integers(0, 200), st.integers(1, 30))
@@ -36,3 +36,9 @@ def test_an_error_in_a_thread_reaches_the_caller() -> None:
 
     with Workers(2) as workers, pytest.raises(ValueError, match="0 to"):
         workers.over(10, fail)
+
+
+def test_a_kernel_that_cannot_be_kept_on_disk_is_compiled_all_the_same() -> None:
+    scope: dict = {}
+    exec("def double(x): return 2 * x", scope)
+    assert kernel(scope["double"])(21) == 42

@@ -15,6 +15,13 @@ import hushpore
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hushpore.pores.job import Pores
+
+
+@pytest.fixture(scope="module")
+def berea_pores(berea: np.ndarray) -> Pores:
+    return hushpore.segment_pores(berea)
+
 
 def lattice(size: int, radius: float, spacing: int, offset: int) -> np.ndarray:
     """Overlapping balls on a cubic lattice, as PoreSpy makes them; True in the balls."""
@@ -90,8 +97,8 @@ def test_220_overlapping_balls_are_parted_as_their_power_diagram_does() -> None:
     assert both.max(axis=1).sum() / void.sum() >= 0.993
 
 
-def test_berea_sandstone_has_its_known_figures(berea: np.ndarray) -> None:
-    result = hushpore.segment_pores(berea)
+def test_berea_sandstone_has_its_known_figures(berea: np.ndarray, berea_pores: Pores) -> None:
+    result = berea_pores
     assert result.porosity == pytest.approx(0.199014, abs=5e-7)
     assert result.provenance["result"]["closed_porosity"] * berea.size == pytest.approx(5405)
     assert result.provenance["result"]["components"] == 328
@@ -113,10 +120,11 @@ def test_berea_sandstone_has_its_known_figures(berea: np.ndarray) -> None:
 def test_turning_a_rock_hardly_changes_its_pores(
     turn: Callable[[np.ndarray], np.ndarray],
     berea: np.ndarray,
+    berea_pores: Pores,
     rand_index: Callable[[np.ndarray, np.ndarray], float],
 ) -> None:
     void = turn(berea)
-    straight = turn(hushpore.segment_pores(berea).labels)[void]
+    straight = turn(berea_pores.labels)[void]
     turned = hushpore.segment_pores(void).labels[void]
     assert rand_index(straight, turned) >= 0.995
 

@@ -23,7 +23,11 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 def kernel(function: F) -> F:
     """Compile a function with numba on its first call, without the GIL, and keep it on disk."""
-    return cast("F", numba.njit(cache=True, nogil=True)(function))
+    try:
+        return cast("F", numba.njit(cache=True, nogil=True)(function))
+    except RuntimeError:
+        # nowhere to keep it: neither beside the source nor in the user's cache
+        return cast("F", numba.njit(nogil=True)(function))
 
 
 def ranges(count: int, parts: int) -> Iterator[tuple[int, int]]:
