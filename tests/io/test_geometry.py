@@ -59,6 +59,18 @@ def test_the_spacing_is_that_of_the_positions_and_not_the_slice_thickness():
     assert one(slices([0, 2, 4], distance=5.0)).spacing[0] == 2.0
 
 
+@pytest.mark.parametrize("step", [0.05, 0.1, 0.3, 0.00123, 1.25, 5.0, 0.0073])
+@pytest.mark.parametrize("first", [0.0, -712.35, 0.1])
+def test_the_spacing_is_free_of_the_noise_of_computing_it(step, first):
+    places = [float(f"{first + step * k:.12g}") for k in range(300)]
+    assert one(slices(places)).spacing[0] == step
+
+
+def test_the_spacing_of_rounded_positions_is_their_mean():
+    places = [round(k / 3, 3) for k in range(31)]
+    assert one(slices(places)).spacing[0] == pytest.approx(1 / 3, rel=1e-6)
+
+
 def test_missing_slices_are_numbered():
     result = one(slices([0, 2, 4, 10, 12]))
     assert result.spacing[0] == 2.0

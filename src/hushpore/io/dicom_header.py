@@ -5,13 +5,14 @@ Nothing that identifies a patient is taken from a header.
 
 from __future__ import annotations
 
-import math
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hushpore.base.errors import MissingPackageError
 from hushpore.io.dicom_pixels import Encoding
+from hushpore.io.dicom_values import Header, first, number, numbers, whole
 from hushpore.io.geometry import Slice
 from hushpore.io.messages import captured
 
@@ -120,8 +121,11 @@ def _read_header(path: Path) -> tuple[list[Slice], str]:
             header = pydicom.dcmread(file, stop_before_pixels=True, force=True, specific_tags=_TAGS)
             if str(header.file_meta.get("MediaStorageSOPClassUID", "")) == _DICOMDIR:
                 return [], ""
-            reason = _unusable(header)
-            return ([], reason) if reason else (_slices(header, path, file), "")
+            values = Header(header)
+            reason = _unusable(values)
+            if reason:
+                return [], reason
+            return _slices(values, _encoding(header, values, path, file)), ""
     except (OSError, MemoryError):
         raise
     except Exception as error:
@@ -129,42 +133,46 @@ def _read_header(path: Path) -> tuple[list[Slice], str]:
         return [], f"a damaged header ({type(error).__name__})"
 
 
-def _unusable(header: Any) -> str:
+def _unusable(header: Header) -> str:
     """Return why a data set is not a greyscale image, or an empty string."""
-    if "Rows" not in header or "Columns" not in header or "BitsAllocated" not in header:
-        kind = header.get("Modality") or "document"
-        return f"no pixels ({kind})"
-    rows, columns = int(header.Rows), int(header.Columns)
-    frames = _whole(header.get("NumberOfFrames")) or 1
-    if header.BitsAllocated not in (1, 8, 16, 32, 64):
-        return f"{header.BitsAllocated} bits a pixel, where 8, 16, 32 or 64 are usual"
+    rows, columns, bits = (header.get(name) for name in ("Rows", "Columns", "BitsAllocated"))
+    if rows is None or columns is None or bits is None:
+        return f"no pixels ({header.get('Modality', 'document')})"
+    frames = _frames(header)
+    if bits not in (1, 8, 16, 32, 64):
+        return f"{bits} bits a pixel, where 8, 16, 32 or 64 are usual"
     if min(rows, columns, frames) < 1:
         return f"no pixels ({frames} x {rows} x {columns})"
-    if rows * columns * frames * int(header.BitsAllocated) // 8 > _LARGEST_IMAGE:
+    if rows * columns * frames * bits // 8 > _LARGEST_IMAGE:
         return f"the header states an impossible size ({frames} x {rows} x {columns})"
     colour = str(header.get("PhotometricInterpretation", "MONOCHROME2"))
-    if int(header.get("SamplesPerPixel") or 1) != 1 or not colour.startswith("MONOCHROME"):
+    if header.get("SamplesPerPixel", 1) != 1 or not colour.startswith("MONOCHROME"):
         return f"a colour image ({colour})"
     return ""
 
 
-def _encoding(header: Any, path: Path, file: BinaryIO) -> Encoding:
+def _frames(header: Header) -> int:
+    stated = whole(header.get("NumberOfFrames"))
+    return 1 if stated is None else stated
+
+
+def _encoding(dataset: Any, header: Header, path: Path, file: BinaryIO) -> Encoding:
     """Find where and how the pixels are stored; `file` stands where the header ends."""
-    syntax = str(header.file_meta.get("TransferSyntaxUID", ""))
-    _, little = header.original_encoding
+    syntax = str(dataset.file_meta.get("TransferSyntaxUID", ""))
+    _, little = dataset.original_encoding
     order = "<" if little else ">"
     at = file.tell()
     start = file.read(12)
-    size = path.stat().st_size
+    size = os.fstat(file.fileno()).st_size
     element = start[:4] if little else start[1::-1] + start[3:1:-1]
-    group, number = int.from_bytes(element[:2], "little"), int.from_bytes(element[2:], "little")
-    bits = int(header.BitsAllocated)
-    signed = int(header.get("PixelRepresentation") or 0) == 1
-    kind = _FLOATS.get(number, f"{'i' if signed else 'u'}{max(bits // 8, 1)}")
-    stored = _whole(header.get("BitsStored")) or bits
+    group, which = int.from_bytes(element[:2], "little"), int.from_bytes(element[2:], "little")
+    bits = header.get("BitsAllocated")
+    signed = header.get("PixelRepresentation", 0) == 1
+    kind = _FLOATS.get(which, f"{'i' if signed else 'u'}{max(bits // 8, 1)}")
+    stored = whole(header.get("BitsStored")) or bits
     if not 0 < stored <= bits:
         stored = bits
-    high = _whole(header.get("HighBit"))
+    high = whole(header.get("HighBit"))
     if high is None or not stored - 1 <= high < bits:
         high = stored - 1
     # a stated syntax and the file may disagree; a value representation is a capital letter
@@ -184,8 +192,8 @@ def _encoding(header: Any, path: Path, file: BinaryIO) -> Encoding:
         path=path,
         size=size,
         syntax=syntax,
-        n_frames=_whole(header.get("NumberOfFrames")) or 1,
-        shape=(int(header.Rows), int(header.Columns)),
+        n_frames=_frames(header),
+        shape=(header.get("Rows"), header.get("Columns")),
         dtype=np.dtype(f"{order}{kind}"),
         bits_stored=stored,
         high_bit=high,
@@ -194,12 +202,11 @@ def _encoding(header: Any, path: Path, file: BinaryIO) -> Encoding:
     )
 
 
-def _slices(header: Any, path: Path, file: BinaryIO) -> list[Slice]:
-    encoding = _encoding(header, path, file)
+def _slices(header: Header, encoding: Encoding) -> list[Slice]:
     n_frames = encoding.n_frames
-    shared = _first(header, "SharedFunctionalGroupsSequence")
+    shared = first(header, "SharedFunctionalGroupsSequence")
     frames = header.get("PerFrameFunctionalGroupsSequence") or []
-    offsets = _numbers(header.get("GridFrameOffsetVector"))
+    offsets = numbers(header.get("GridFrameOffsetVector"))
     facts = _facts(header)
     slices = []
     for frame in range(n_frames):
@@ -215,20 +222,20 @@ def _slices(header: Any, path: Path, file: BinaryIO) -> list[Slice]:
         window = _window(value)
         slices.append(
             Slice(
-                path=path,
+                path=encoding.path,
                 frame=frame,
                 n_frames=n_frames,
                 shape=encoding.shape,
                 series=str(header.get("SeriesInstanceUID", "")),
                 instance=str(header.get("SOPInstanceUID", "")),
-                number=_whole(header.get("InstanceNumber")),
+                number=whole(header.get("InstanceNumber")),
                 position=position,
                 orientation=orientation,
                 pixel_spacing=_pixel_spacing(value),
                 distance=_distance(value),
                 encoding=encoding,
-                slope=_number(slope, header.get("DoseGridScaling", 1.0)),
-                intercept=_number(intercept, 0.0),
+                slope=number(slope, header.get("DoseGridScaling", 1.0)),
+                intercept=number(intercept, 0.0),
                 facts={
                     **facts,
                     **({"contrast_limits": window} if window else {}),
@@ -243,34 +250,34 @@ def _slices(header: Any, path: Path, file: BinaryIO) -> list[Slice]:
 class _Lookup:
     """Finds a value in a frame's functional groups, in the shared ones, or in the header."""
 
-    def __init__(self, header: Any, shared: Any, own: Any) -> None:
+    def __init__(self, header: Header, shared: Any, own: Any) -> None:
         self._header = header
         self._groups = [each for each in (own, shared) if each is not None]
 
     def __call__(self, name: str, sequence: str) -> Any:
         for each in self._groups:
-            item = _first(each, sequence)
+            item = first(each, sequence)
             if item is not None and item.get(name) is not None:
                 return item.get(name)
         return self._header.get(name)
 
 
-def _facts(header: Any) -> dict[str, Any]:
+def _facts(header: Header) -> dict[str, Any]:
     """Collect what a series says of itself, leaving out whatever identifies a person."""
-    image_type = [str(word).upper() for word in header.get("ImageType") or []]
+    image_type = str(header.get("ImageType", "")).upper()
     return {
         "modality": str(header.get("Modality", "")),
-        "description": str(header.get("SeriesDescription", "") or ""),
-        "series_number": _whole(header.get("SeriesNumber")),
+        "description": str(header.get("SeriesDescription", "")),
+        "series_number": whole(header.get("SeriesNumber")),
         "localiser": "LOCALIZER" in image_type,
         "inverted": str(header.get("PhotometricInterpretation", "")) == "MONOCHROME1",
-        "padding": _whole(header.get("PixelPaddingValue")),
+        "padding": whole(header.get("PixelPaddingValue")),
     }
 
 
 def _window(value: _Lookup) -> list[float] | None:
-    centre = _numbers(value("WindowCenter", "FrameVOILUTSequence"))
-    width = _numbers(value("WindowWidth", "FrameVOILUTSequence"))
+    centre = numbers(value("WindowCenter", "FrameVOILUTSequence"))
+    width = numbers(value("WindowWidth", "FrameVOILUTSequence"))
     if not centre or not width or not width[0] > 0:
         return None
     return [centre[0] - width[0] / 2, centre[0] + width[0] / 2]
@@ -278,7 +285,7 @@ def _window(value: _Lookup) -> list[float] | None:
 
 def _pixel_spacing(value: _Lookup) -> tuple[float, float] | None:
     for name in ("PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing"):
-        found = _numbers(value(name, "PixelMeasuresSequence"))
+        found = numbers(value(name, "PixelMeasuresSequence"))
         if len(found) == 2 and min(found) > 0:
             return found[0], found[1]
     return None
@@ -286,7 +293,7 @@ def _pixel_spacing(value: _Lookup) -> tuple[float, float] | None:
 
 def _distance(value: _Lookup) -> float | None:
     for name in ("SpacingBetweenSlices", "SliceThickness"):
-        found = _numbers(value(name, "PixelMeasuresSequence"))
+        found = numbers(value(name, "PixelMeasuresSequence"))
         if found and abs(found[0]) > 0:
             return abs(found[0])
     return None
@@ -306,38 +313,11 @@ def _offset(
     return float(x), float(y), float(z)
 
 
-def _first(dataset: Any, sequence: str) -> Any:
-    items = dataset.get(sequence)
-    return items[0] if items else None
-
-
-def _numbers(value: Any) -> list[float]:
-    """Return the finite numbers of an element with one or several values, or an empty list."""
-    if value is None or value == "":
-        return []
-    many = value if hasattr(value, "__iter__") and not isinstance(value, str) else [value]
-    try:
-        numbers = [float(each) for each in many]
-    except (TypeError, ValueError):
-        return []
-    return numbers if all(math.isfinite(number) for number in numbers) else []
-
-
-def _number(value: Any, default: Any) -> float:
-    found = _numbers(value) or _numbers(default)
-    return found[0] if found else 1.0
-
-
-def _whole(value: Any) -> int | None:
-    found = _numbers(value)
-    return int(found[0]) if found else None
-
-
 def _triple(value: Any) -> tuple[float, float, float] | None:
-    found = _numbers(value)
+    found = numbers(value)
     return (found[0], found[1], found[2]) if len(found) == 3 else None
 
 
 def _six(value: Any) -> tuple[float, ...] | None:
-    found = _numbers(value)
+    found = numbers(value)
     return tuple(found) if len(found) == 6 and any(found) else None

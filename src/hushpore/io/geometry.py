@@ -167,7 +167,7 @@ def _by_position(slices: Sequence[Slice], notes: list[str]) -> Arrangement:
     gaps = np.diff(places)
     notes = list(notes)
     if len(gaps):
-        z = float(np.median(gaps))
+        z = _step(places)
         notes += _gap_notes(gaps, z, places)
     else:
         z = slices[0].distance or 1.0
@@ -214,6 +214,25 @@ def _finish(
                            metadata)  # fmt: skip
     spacing = (z, *first.pixel_spacing)
     return Arrangement(tuple(slices), spacing, "mm", origin, tuple(notes), metadata)
+
+
+def _step(places: npt.NDArray[Any]) -> float:
+    """Return the spacing of slices: their mean distance, or the median where it varies.
+
+    Positions are rounded decimals, which the mean evens out. Of the numbers that agree with it
+    within the rounding of floating-point numbers the shortest is meant: 0.05, not 0.05000000000004.
+    """
+    gaps = np.diff(places)
+    median = float(np.median(gaps))
+    steps = np.rint(gaps / median)
+    even = (np.abs(gaps - steps * median) <= _UNEVEN * median + _SAME_PLACE).all()
+    step = float((places[-1] - places[0]) / steps.sum()) if even and (steps >= 1).all() else median
+    noise = 8 * np.finfo(float).eps * float(np.abs(places).max())
+    for digits in range(1, 16):
+        short = float(f"{step:.{digits}g}")
+        if abs(short - step) <= noise:
+            return short
+    return step
 
 
 def _gap_notes(gaps: npt.NDArray[Any], z: float, places: npt.NDArray[Any]) -> list[str]:
