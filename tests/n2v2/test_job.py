@@ -11,6 +11,8 @@ import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.errors import MemoryLimitError
 from hushpore.base.events import Metric, Note, Preview, Progress, StopEarly
+from hushpore.device.backend import Backend
+from hushpore.device.timing import StageTimer
 from hushpore.n2v2 import job as denoising
 from hushpore.n2v2.training import Learner
 
@@ -195,6 +197,24 @@ def test_prediction_takes_smaller_tiles_where_memory_runs_out(
     result = hushpore.denoise(scan, precision="float32", **QUICK)
     assert any("predicting in tiles" in note for note in result.provenance["notes"])
     np.testing.assert_allclose(result.volume.data, expected, rtol=1e-4, atol=1e-3)
+
+
+def test_a_gpu_too_small_for_the_volume_hands_over_to_the_cpu(
+    scan: Volume, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def put(self: Backend, values: np.ndarray) -> torch.Tensor:
+        if self.is_cuda:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return torch.from_numpy(values)
+
+    monkeypatch.setattr(Backend, "put", put)
+    monkeypatch.setattr(Backend, "timer", lambda self: StageTimer())
+    monkeypatch.setattr(Backend, "release", lambda self: None)
+    monkeypatch.setattr(denoising, "choose_precision", lambda *_: torch.float32)
+    gpu = Backend("cuda:0", "a small GPU", "as asked")
+    result = hushpore.denoise(scan, **{**QUICK, "device": gpu})
+    assert result.provenance["notes"] == ["The GPU's memory ran out: continuing on the CPU."]
+    assert result.provenance["device"].endswith("(the GPU's memory ran out)")
 
 
 def test_memory_for_not_even_one_patch_is_an_error_in_words(

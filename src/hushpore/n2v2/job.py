@@ -114,6 +114,7 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
     yield Progress("preparing", 0, 1, "", 0.0)
     work = _Work(volume, values, settings, backend, trained)
     try:
+        yield from work.upload()
         yield from work.diagnose()
         if trained is None:
             yield from work.train(size, line)
@@ -140,7 +141,16 @@ class _Work:
         self.notes: list[str] = []
         self.losses: list[tuple[int, float]] = []
         self.steps = 0
-        self._use(backend)
+        self.backend = backend
+
+    def upload(self) -> Job:
+        """Move the volume to the device, or leave it on the CPU where the device is too small."""
+        try:
+            self._use(self.backend)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            yield self._to_cpu()
 
     def _use(self, backend: Backend) -> None:
         """Move to a device: upload once, in the dtype of the file, and normalise there."""
