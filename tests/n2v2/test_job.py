@@ -192,7 +192,7 @@ def test_prediction_takes_smaller_tiles_where_memory_runs_out(
     expected = hushpore.denoise(scan, precision="float32", **QUICK).volume.data
     run_out_of_memory(
         monkeypatch, "predict_tile",
-        lambda network, padded, tile, dtype: tile.kept[0].stop <= 1, denoising,
+        lambda network, padded, tile, *_: tile.kept[0].stop <= 1, denoising,
     )  # fmt: skip
     result = hushpore.denoise(scan, precision="float32", **QUICK)
     assert any("predicting in tiles" in note for note in result.provenance["notes"])

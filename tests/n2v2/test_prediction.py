@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushpore.n2v2.model import UNet
-from hushpore.n2v2.prediction import CORES, halve_core, pad, plan_tiles, predict
+from hushpore.n2v2.prediction import CORES, halve_core, pad, plan_tiles, predict, predict_tile
 
 sizes = st.integers(1, 90)
 
@@ -76,3 +76,24 @@ def test_cores_halve_to_the_smallest_and_end(dimensions: int) -> None:
     assert seen == sorted(seen, reverse=True)
     assert len(set(seen)) == len(seen)
     assert seen[-1] == 4**dimensions
+
+
+def test_with_symmetries_a_turned_image_gives_the_turned_result() -> None:
+    network = UNet(2, features=4).eval()
+    network.initialise(torch.Generator().manual_seed(0))
+    image = torch.rand(1, 24, 16, generator=torch.Generator().manual_seed(1))
+
+    def result(image: torch.Tensor) -> torch.Tensor:
+        tile = plan_tiles(image.shape, (1, 64, 64))[0]
+        return predict_tile(network, image, tile, symmetries=True)
+
+    expected = result(image)
+    turned = result(image.transpose(1, 2).flip(2)).flip(2).transpose(1, 2)
+    torch.testing.assert_close(turned, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(2, 24, 16), (1, 8, 12, 16)])
+def test_symmetries_leave_an_identity_as_it_is(shape: tuple[int, ...]) -> None:
+    images = torch.rand(shape)
+    tile = plan_tiles(shape, (2, *[64] * (len(shape) - 1)))[0]
+    torch.testing.assert_close(predict_tile(lambda x: x, images, tile, symmetries=True), images)

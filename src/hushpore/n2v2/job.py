@@ -305,7 +305,9 @@ class _Work:
             fraction = TRAINING_SHARE + (1 - TRAINING_SHARE) * number / len(tiles)
             yield Progress("denoising", number, len(tiles), "tiles", fraction)
             with self.timer.stage("denoising"):
-                result[tile.target] = predict_tile(self.network, padded, tile, self.dtype)
+                result[tile.target] = predict_tile(
+                    self.network, padded, tile, self.dtype, self.settings.symmetries
+                )
         with self.timer.stage("download"):
             values = self.backend.get(result)
         yield Progress("denoising", len(tiles), len(tiles), "tiles", 1.0)

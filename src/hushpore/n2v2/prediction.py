@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 #: Cores of tiles: (images, y, x) in 2D and (images, z, y, x) in 3D.
 CORES = {2: (4, 512, 512), 3: (1, 32, 128, 128)}
 
+#: Axes along which a tile is mirrored for its symmetries.
+_MIRRORS: tuple[tuple[int, ...], ...] = ((), (-1,), (-2,), (-2, -1))
+
 
 @dataclass(frozen=True)
 class Tile:
@@ -102,6 +105,7 @@ def predict_tile(
     padded: torch.Tensor,
     tile: Tile,
     dtype: torch.dtype = torch.float32,
+    symmetries: bool = False,
 ) -> torch.Tensor:
     """Return the network's output for the core of one tile.
 
@@ -115,10 +119,20 @@ def predict_tile(
         One of `plan_tiles` for the images before padding.
     dtype : torch.dtype, optional
         float32, or bfloat16 for mixed precision.
+    symmetries : bool, optional
+        Average over the tile mirrored and turned in y and x, 8 times in all.
     """
-    with mixed_precision(padded.device.type, dtype):
-        output = network(with_channel(padded[tile.source]))
-    return output[:, 0].float()[tile.kept]
+    images = padded[tile.source]
+    total = torch.zeros(images.shape, device=images.device)
+    turns = list(itertools.product(_MIRRORS, (False, True))) if symmetries else [((), False)]
+    for mirrored, exchanged in turns:
+        turned = images.flip(mirrored)
+        turned = turned.transpose(-1, -2) if exchanged else turned
+        with mixed_precision(padded.device.type, dtype):
+            output = network(with_channel(turned))[:, 0].float()
+        output = output.transpose(-1, -2) if exchanged else output
+        total += output.flip(mirrored)
+    return (total / len(turns))[tile.kept]
 
 
 def predict(

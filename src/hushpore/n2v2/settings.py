@@ -52,6 +52,13 @@ class DenoiseSettings(Settings):
         maximum=32,
         more=True,
     )
+    symmetries: bool = option(
+        False,
+        "Average the result over mirrored and turned copies: a little cleaner, and 8 times as long "
+        "once the training is over.",
+        label="Average copies",
+        more=True,
+    )
     model: str = option(
         "",
         "File of a trained model (.safetensors) to apply; nothing is trained then.",
