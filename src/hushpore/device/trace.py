@@ -1,0 +1,97 @@
+"""A job's time line in the format that chrome://tracing and https://ui.perfetto.dev open."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from hushpore._version import __version__
+from hushpore.base.events import Metric, Note, Timing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hushpore.base.events import Event
+
+#: Entries that a trace keeps; 200,000 are about 20 MB of JSON.
+LIMIT = 200_000
+
+
+class Trace:
+    """Collects the events of a job: runs of stages, curves and notes.
+
+    Parameters
+    ----------
+    title : str
+        What the job is called in the trace.
+    limit : int, optional
+        Entries to keep; later ones are counted in `dropped`.
+    clock : callable, optional
+        Seconds, as `time.perf_counter` counts; for tests.
+
+    Attributes
+    ----------
+    dropped : int
+        Entries beyond the limit, and runs that were not timed.
+
+    Notes
+    -----
+    The format is described in "Trace Event Format", Google, 2016.
+
+    Examples
+    --------
+    >>> from hushpore.base.events import Metric
+    >>> trace = Trace("Denoise")
+    >>> trace.add(Metric("loss", 25, 0.5))
+    >>> [entry["name"] for entry in trace.to_dict()["traceEvents"]]
+    ['process_name', 'loss']
+    """
+
+    def __init__(
+        self, title: str, limit: int = LIMIT, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._clock, self._limit = clock, limit
+        self._start = clock()
+        self._entries: list[dict[str, Any]] = []
+        self._title = title
+        self._untimed = self._left_out = 0
+
+    @property
+    def dropped(self) -> int:
+        """Entries beyond the limit, and runs that were not timed."""
+        return self._untimed + self._left_out
+
+    def add(self, event: Event) -> None:
+        """Take an event in; those that say nothing about time are passed over."""
+        match event:
+            case Timing():
+                self._untimed = event.dropped
+                for span in event.spans:
+                    at = self._microseconds(span.start)
+                    self._keep(span.stage, "X", at, dur=1e6 * span.seconds)
+            case Metric():
+                self._keep(event.name, "C", self._now(), args={event.name: event.value})
+            case Note():
+                self._keep(event.message, "i", self._now(), s="p")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the trace as JSON values; times are in microseconds since it was begun."""
+        name = {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": self._title}}
+        return {
+            "traceEvents": [name, *self._entries],
+            "displayTimeUnit": "ms",
+            "otherData": {"hushpore": __version__, "dropped": self.dropped},
+        }
+
+    def _keep(self, name: str, phase: str, at: float, **more: Any) -> None:
+        if len(self._entries) >= self._limit:
+            self._left_out += 1
+            return
+        entry = {"name": name, "ph": phase, "ts": at, "pid": 1, "tid": 1, **more}
+        self._entries.append(entry)
+
+    def _now(self) -> float:
+        return self._microseconds(self._clock())
+
+    def _microseconds(self, seconds: float) -> float:
+        return 1e6 * (seconds - self._start)
