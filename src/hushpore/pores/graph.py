@@ -147,12 +147,13 @@ class _Edges(NamedTuple):
     contacts: npt.NDArray[np.int32]
 
     def first(self, used: int) -> _Edges:
-        """Return the edges in use, without the room for more."""
-        return self._replace(
-            keys=self.keys[:used],
-            saddle=self.saddle[:used],
-            place=self.place[:used],
-            contacts=self.contacts[:used],
+        """Return a copy of the edges in use, without the table and the room for more."""
+        return _Edges(
+            self.table[:0].copy(),
+            self.keys[:used].copy(),
+            self.saddle[:used].copy(),
+            self.place[:used].copy(),
+            self.contacts[:used].copy(),
         )
 
 
