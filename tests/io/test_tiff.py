@@ -5,7 +5,7 @@ import pytest
 import tifffile
 
 from hushpore.base.errors import HushporeError, InputError, MissingPackageError
-from hushpore.io import read, read_all
+from hushpore.io import is_on_disk, read, read_all
 
 CASES = {
     # file: axes, spacing, unit; the values are HU_truth + 1024
@@ -42,6 +42,20 @@ def test_values_axes_and_spacing_agree_with_the_truth(shared_data, truth, name):
     values = volume.data if axes == "zyx" else volume.data[0, 0]
     np.testing.assert_array_equal(values, stored_as(truth, values.dtype))
     assert volume.dtype.isnative
+
+
+@pytest.mark.parametrize("name", [*CASES, "pages_mixed_shape.tif"])
+def test_a_stack_left_on_disk_gives_the_same_values_plane_by_plane(shared_data, name):
+    for lazy, eager in zip(
+        read_all(shared_data / "tiff" / name, lazy=True),
+        read_all(shared_data / "tiff" / name, lazy=False),
+        strict=True,
+    ):
+        assert is_on_disk(lazy)
+        assert not is_on_disk(eager)
+        assert (lazy.spacing, lazy.axes, lazy.dtype) == (eager.spacing, eager.axes, eager.dtype)
+        np.testing.assert_array_equal(lazy.data[..., 3, ::2], eager.data[..., 3, ::2])
+        np.testing.assert_array_equal(lazy.array(), eager.array())
 
 
 def test_channels_come_before_z_as_imagej_wrote_them(shared_data):
@@ -131,7 +145,8 @@ def test_without_imagecodecs_the_command_that_installs_it_is_given(shared_data, 
     def refuse(*args, **kwargs):
         raise ValueError("<COMPRESSION.LZW: 5> requires the 'imagecodecs' package")
 
-    monkeypatch.setattr(tifffile.TiffPageSeries, "asarray", refuse)
+    monkeypatch.setattr(tifffile.TiffPage, "asarray", refuse)
+    monkeypatch.setattr(tifffile.TiffFrame, "asarray", refuse)
     with pytest.raises(MissingPackageError, match=r"LZW.*pip install imagecodecs"):
         read(shared_data / "tiff" / "stack_lzw.tif")
 

@@ -12,6 +12,7 @@ import numpy as np
 from hushpore.base.errors import HushporeError, InputError, MissingPackageError
 from hushpore.io.dicom_codecs import decoder_of, stated_size
 from hushpore.io.messages import captured
+from hushpore.io.planes import read_stored
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -199,21 +200,10 @@ class SeriesReader:
 
 
 def _native(encoding: Encoding, frame: int, out: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
-    native = encoding.dtype.isnative and out is not None and out.dtype == encoding.dtype
-    values = out if native and out is not None and out.flags.c_contiguous else None
-    if values is None:
-        values = np.empty(encoding.shape, encoding.dtype)
-    with encoding.path.open("rb", buffering=0) as file:
-        file.seek(encoding.offset + frame * encoding.frame_bytes)
-        # a view of bytes, since files do not know arrays
-        room = memoryview(values.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
-        while room:
-            count = file.readinto(room)
-            if not count:
-                raise EOFError
-            room = room[count:]
-    if not encoding.dtype.isnative:
-        values = values.astype(encoding.dtype.newbyteorder("="))
+    dtype = encoding.dtype.newbyteorder("=")
+    values = np.empty(encoding.shape, dtype) if out is None or out.dtype != dtype else out
+    offset = encoding.offset + frame * encoding.frame_bytes
+    read_stored(encoding.path, offset, encoding.dtype, values)
     return _without_unused_bits(values, encoding)
 
 

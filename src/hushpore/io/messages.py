@@ -28,8 +28,8 @@ class _Collector(logging.Filter):
 
 
 @contextmanager
-def captured(logger: str) -> Iterator[list[str]]:
-    """Collect the warnings raised and logged within; nothing of them is shown.
+def logged(logger: str) -> Iterator[list[str]]:
+    """Collect what this thread logs as a warning or worse within; nothing of it is shown.
 
     Parameters
     ----------
@@ -39,15 +39,25 @@ def captured(logger: str) -> Iterator[list[str]]:
     Yields
     ------
     list of str
-        The messages; those of the `warnings` module are added at the end of the block.
+        The messages.
     """
     collector = _Collector()
     target = logging.getLogger(logger)
     target.addFilter(collector)
     try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            yield collector.messages
+        yield collector.messages
     finally:
         target.removeFilter(collector)
-    collector.messages.extend(str(warning.message) for warning in caught)
+
+
+@contextmanager
+def captured(logger: str) -> Iterator[list[str]]:
+    """Collect the warnings raised and logged within, as `logged`.
+
+    Those of the `warnings` module are added at the end of the block. Its filters belong to the
+    whole process, so this is not for several threads at once.
+    """
+    with warnings.catch_warnings(record=True) as caught, logged(logger) as messages:
+        warnings.simplefilter("always")
+        yield messages
+    messages.extend(str(warning.message) for warning in caught)

@@ -12,6 +12,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     import numpy.typing as npt
 
@@ -92,7 +93,7 @@ class Planes:
 
         Closing the iterator stops the threads after the planes at hand.
         """
-        flat = values.reshape(-1, *self._plane_shape)
+        flat = values.reshape(self._numbers.size, *self._plane_shape)
         return self._filling(self._numbers.ravel(), flat, ...)
 
     def _parted(self, key: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -141,3 +142,36 @@ class Planes:
         finally:
             stopped.set()
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def read_stored(path: Path, offset: int, dtype: np.dtype[Any], out: npt.NDArray[Any]) -> None:
+    """Fill an array with values as they lie in a file, without a copy where nothing is swapped.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    offset : int
+        Where the first value begins.
+    dtype : numpy.dtype
+        Of the file, byte order included.
+    out : numpy.ndarray
+        Of the same type in native order.
+
+    Raises
+    ------
+    EOFError
+        If the file ends before.
+    """
+    values = out if dtype == out.dtype and out.flags.c_contiguous else np.empty(out.shape, dtype)
+    # unbuffered, as the values go to where they are wanted, which a view of bytes describes
+    with path.open("rb", buffering=0) as file:
+        file.seek(offset)
+        room = memoryview(values.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
+        while room:
+            count = file.readinto(room)
+            if not count:
+                raise EOFError(f"{path.name} ends before its values")
+            room = room[count:]
+    if values is not out:
+        out[...] = values

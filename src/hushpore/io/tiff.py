@@ -14,7 +14,9 @@ import tifffile
 
 from hushpore.base.errors import HushporeError, InputError, MissingPackageError
 from hushpore.base.volume import Volume
-from hushpore.io.messages import captured
+from hushpore.io.messages import captured, logged
+from hushpore.io.planes import Planes
+from hushpore.io.tiff_planes import planes_of
 from hushpore.io.voxel_size import VoxelSize, voxel_size
 
 if TYPE_CHECKING:
@@ -125,18 +127,22 @@ def _stack(files: Sequence[Path], key: tuple[Any, ...], name: str) -> Volume:
     *shape, dtype = key
     if len(shape) != 2:
         raise InputError(f"{files[0].name} has shape {tuple(shape)}; a slice has two axes, y x.")
-    values = np.empty((len(files), *shape), np.dtype(dtype).newbyteorder("="))
-    with captured("tifffile") as messages:
-        for index, path in enumerate(files):
-            with _opened(path) as tif:
-                page: Any = tif.pages.first
-                _require_bytes(tif, [page], path)
-                values[index] = page.asarray()
-                if index == 0:
-                    size, notes = voxel_size(tif, 0, 1), _photometric_notes(page)
+    with captured("tifffile") as messages, _opened(files[0]) as tif:
+        size, notes = voxel_size(tif, 0, 1), _photometric_notes(tif.pages.first)
+
+    def read(number: int, out: npt.NDArray[Any]) -> None:
+        path = files[number]
+        with logged("tifffile"), _opened(path) as tif:
+            page: Any = tif.pages.first
+            _require_bytes(tif, [page], path)
+            out[...] = page.asarray(maxworkers=1).reshape(out.shape)
+
+    native = np.dtype(dtype).newbyteorder("=")
     if len(files) == 1:
-        return _volume(values[0], "yx", size, files[0].stem, notes)
-    return _volume(values, "zyx", size, name, [*notes, *_gaps(files), *_said(messages)])
+        return _volume(Planes(np.array(0), tuple(shape), native, read), "yx", size,
+                       files[0].stem, notes)  # fmt: skip
+    planes = Planes(np.arange(len(files)), tuple(shape), native, read)
+    return _volume(planes, "zyx", size, name, [*notes, *_gaps(files), *_said(messages)])
 
 
 def _read_series(tif: tifffile.TiffFile, path: Path, messages: list[str]) -> list[Volume]:
@@ -172,9 +178,11 @@ def _read_one(tif: tifffile.TiffFile, index: int, series: Any, path: Path) -> Vo
     _require_bytes(tif, level.pages, path, level)
     size = voxel_size(tif, index, len(tif.series))
     shape, letters = level.get_shape(squeeze=False), level.get_axes(squeeze=False)
-    values = level.asarray().reshape(shape)
-    kept = _kept(letters, shape, size)
-    values, axes = _ordered(values, letters, kept, path)
+    if 0 in shape:
+        raise InputError(
+            f"{path.name} is damaged: it states an image of {' x '.join(map(str, shape))} pixels."
+        )
+    values, axes = _ordered(level, letters, shape, _kept(letters, shape, size), path)
     notes = _photometric_notes(level.keyframe)
     if "z" not in axes and "c" in axes and values.shape[axes.index("c")] > _MOST_CHANNELS:
         notes.append(
@@ -185,15 +193,12 @@ def _read_one(tif: tifffile.TiffFile, index: int, series: Any, path: Path) -> Vo
     return _volume(values, axes, size, path.stem, notes)
 
 
-def _volume(
-    values: npt.NDArray[Any], axes: str, size: VoxelSize, name: str, notes: list[str]
-) -> Volume:
+def _volume(values: Any, axes: str, size: VoxelSize, name: str, notes: list[str]) -> Volume:
     n_spatial = 3 if axes.endswith("zyx") else 2
     spacing, said = size.along(n_spatial)
     origin = size.origin[-n_spatial:] if len(size.origin) >= n_spatial else ()
-    native = values.dtype.newbyteorder("=")
     return Volume(
-        np.ascontiguousarray(values, dtype=native),
+        values,
         spacing=spacing,
         unit=size.unit,
         axes=axes,
@@ -234,14 +239,32 @@ def _kept(letters: str, shape: Sequence[int], size: VoxelSize) -> list[_Axis]:
 
 
 def _ordered(
-    values: npt.NDArray[Any], letters: str, kept: list[_Axis], path: Path
-) -> tuple[npt.NDArray[Any], str]:
+    level: Any, letters: str, shape: Sequence[int], kept: list[_Axis], path: Path
+) -> tuple[Any, str]:
+    """Return the values of a series in the order of our axes, on disk where that is possible."""
     axes = "".join(axis.letter for axis in kept)
     if not axes.endswith("yx"):
         raise InputError(f"{path.name} holds no plane: its axes are {letters}.")
     order = [axis.position for axis in kept]
-    dropped = [position for position in range(values.ndim) if position not in order]
-    return values.transpose(*dropped, *order).reshape([values.shape[i] for i in order]), axes
+    if order[-2] < order[-1] and math.prod(shape[order[-2] + 1 :]) == shape[order[-1]]:
+        # the number of each plane in the file, turned as the leading axes are
+        numbers = np.arange(math.prod(shape[: order[-2]])).reshape(
+            [n if axis < order[-2] else 1 for axis, n in enumerate(shape)]
+        )
+        plane_shape = (shape[order[-2]], shape[order[-1]])
+        leading = _turned(numbers, order).reshape([shape[axis] for axis in order[:-2]])
+        planes = planes_of(level, leading, plane_shape, path, _explain)
+        if planes is not None:
+            return planes, axes
+    values = _turned(level.asarray().reshape(shape), order)
+    return np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("=")), axes
+
+
+def _turned(values: npt.NDArray[Any], order: list[int]) -> npt.NDArray[Any]:
+    """Bring axes into an order; those that are not in it have length one and are dropped."""
+    dropped = [axis for axis in range(values.ndim) if axis not in order]
+    turned = values.transpose(*dropped, *order)
+    return turned.reshape(turned.shape[len(dropped) :])
 
 
 def _is_colour(series: Any) -> bool:

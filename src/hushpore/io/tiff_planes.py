@@ -1,0 +1,101 @@
+"""Planes of a TIFF series on disk: at their place in the file, or page by page."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from hushpore.io.messages import logged
+from hushpore.io.planes import Planes, read_stored
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    import numpy as np
+    import numpy.typing as npt
+    import tifffile
+
+    from hushpore.base.errors import HushporeError
+
+
+def planes_of(
+    level: tifffile.TiffPageSeries,
+    leading: npt.NDArray[np.integer[Any]],
+    plane_shape: tuple[int, ...],
+    path: Path,
+    explain: Callable[[Path, Exception], HushporeError],
+) -> Planes | None:
+    """Return the planes of a series, or None where a page is not a plane.
+
+    Parameters
+    ----------
+    level : tifffile.TiffPageSeries
+        The series, or one level of a pyramid.
+    leading : numpy.ndarray
+        The number of the plane in the file, at every position of the leading axes.
+    plane_shape : tuple of int
+        Rows and columns.
+    path : Path
+        The file.
+    explain : callable
+        Turns an error of tifffile into one for the user.
+    """
+    native = level.dtype.newbyteorder("=")
+    if level.dataoffset is not None:
+        read = _Stored(path, level.dataoffset, _stored_type(level), plane_shape)
+        return Planes(leading, plane_shape, native, read)
+    pages = list(level.pages)
+    if level.is_multifile or len(pages) != leading.size:
+        return None
+    if any(page is None or math.prod(page.shape) != math.prod(plane_shape) for page in pages):
+        return None
+    return Planes(leading, plane_shape, native, _Pages(pages, path, explain))
+
+
+def _stored_type(level: tifffile.TiffPageSeries) -> np.dtype[Any]:
+    return level.dtype.newbyteorder(level.keyframe.parent.byteorder)
+
+
+class _Stored:
+    """Reads planes that lie one behind the other, uncompressed."""
+
+    def __init__(
+        self, path: Path, offset: int, dtype: np.dtype[Any], shape: tuple[int, ...]
+    ) -> None:
+        self._path, self._offset, self._dtype = path, offset, dtype
+        self._step = math.prod(shape) * dtype.itemsize
+
+    def __call__(self, number: int, out: npt.NDArray[Any]) -> None:
+        read_stored(self._path, self._offset + number * self._step, self._dtype, out)
+
+
+class _Pages:
+    """Decodes pages; opens the file once more when the first is asked for."""
+
+    def __init__(
+        self,
+        pages: Sequence[Any],
+        path: Path,
+        explain: Callable[[Path, Exception], HushporeError],
+    ) -> None:
+        self._pages, self._path, self._explain = pages, path, explain
+        self._handle = pages[0].parent.filehandle
+        self._handle.set_lock(True)
+        # what was opened for a stack is closed with it
+        weakref.finalize(self, self._handle.close)
+
+    def __call__(self, number: int, out: npt.NDArray[Any]) -> None:
+        try:
+            with logged("tifffile"):
+                with self._handle.lock:
+                    if self._handle.closed:
+                        self._handle.open()
+                # the planes are read by several threads already
+                values = self._pages[number].asarray(maxworkers=1)
+            out[...] = values.reshape(out.shape)
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:
+            raise self._explain(self._path, error) from error
