@@ -11,7 +11,7 @@ from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import QApplication
 
 from hushpore import InputError
-from hushpore.base.events import Note, Preview, Progress, StopEarly
+from hushpore.base.events import Metric, Note, Preview, Progress, StageTime, StopEarly, Timing
 from hushpore.viewer.denoise import DenoiseWidget
 from hushpore.viewer.layers import KEY
 from hushpore.viewer.pores import PoresWidget
@@ -194,6 +194,23 @@ def test_a_job_that_is_finishing_can_still_be_cancelled(qtbot, viewer, widget, f
     until_done(qtbot, widget)
     assert names(viewer)[0] == "scan"
     assert widget._run_button.isEnabled()
+
+
+def test_the_loss_is_drawn_while_the_job_runs_and_stays(qtbot, widget, fake_job):
+    def script(volume):
+        for number in range(1, 31):
+            yield Metric("loss", 25 * number, 1 / number)
+        yield Timing({"training": StageTime(2, 1.0, 0.6)}, 1.0)
+        return (yield from fake_job.wait_at_gate(volume))
+
+    fake_job.script = script
+    start(qtbot, widget)
+    assert widget.timing.curve.words() == "loss 0.0333 after 750 steps"
+    assert not widget.timing.isHidden()
+    fake_job.gate.set()
+    until_done(qtbot, widget)
+    assert len(widget.timing.curve.points) == 30
+    assert {entry["ph"] for entry in widget.timing._trace.to_dict()["traceEvents"]} == {"M", "C"}
 
 
 def test_a_job_that_has_nothing_before_its_end_offers_cancel_alone(qtbot, viewer):

@@ -168,6 +168,7 @@ class JobWidget(QWidget):
         worker.cancelled.connect(self._cancelled)
         self._now = now = Run(worker, target, Previews(self._viewer, target))
         self._running.append(worker)
+        self.timing.begin(worker.trace)
         self._show_running()
         now.activity = Activity(f"{self._title}: {target.volume.name}", self.cancel)
         worker.start()
@@ -214,9 +215,8 @@ class JobWidget(QWidget):
             now.notes += update.notes
             self._show_notes(now.notes)
         if update.timing is not None:
-            self.timing.show_stages(
-                {name: stage.seconds for name, stage in update.timing.stages.items()}
-            )
+            self.timing.show_timing(update.timing)
+        self.timing.curve.add(update.metrics)
         for preview in update.previews.values():
             self._show_preview(now, preview)
         if update.progress is not None:
@@ -266,7 +266,7 @@ class JobWidget(QWidget):
         self._finish()
         if made:
             self._viewer.layers.selection.active = made[0]
-        self.timing.show_stages(outcome.timings)
+        self.timing.show_totals(outcome.timings)
         text = ("Finished early. " if early else "") + html.escape(outcome.summary)
         if self.next_step is not None:
             text += ". " + link("next", self.next_step[1])
@@ -288,7 +288,8 @@ class JobWidget(QWidget):
         now, self._now = self._now, None
         self._timer.stop()
         self._running.clear()
-        self._show_update(now, Update(notes=now.worker.take().notes))
+        last = now.worker.take()
+        self._show_update(now, Update(None, last.timing, {}, last.metrics, last.notes))
         now.previews.remove()
         if now.activity is not None:
             now.activity.close()
@@ -318,7 +319,7 @@ class JobWidget(QWidget):
         self._finish_button.hide()
         self._result, self._notes = Sentence(self._viewer), Sentence(self._viewer)
         self._result.linkActivated.connect(self._follow)
-        self.timing = TimingPanel()
+        self.timing = TimingPanel(self._viewer)
         choice = QHBoxLayout()
         choice.addWidget(QLabel("Layer"))
         choice.addWidget(self.layers, 1)

@@ -1,66 +1,162 @@
-"""Where the time went: stages as bars, the longest in words."""
+"""Where the time went and what was learnt: stages as bars, the bottleneck in words, the loss."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import dataclasses
+from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QGridLayout, QLabel, QProgressBar, QWidget
+from qtpy.QtWidgets import (
+    QApplication,
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QProgressBar,
+    QPushButton,
+    QWidget,
+)
 
+from hushpore.base.events import StageTime, Timing
+from hushpore.device.timing import bottleneck, timing_record, timing_table
+from hushpore.viewer.curve import Curve
 from hushpore.viewer.fold import Fold
+from hushpore.viewer.saving import ask_and_save
+from hushpore.viewer.sentence import plain_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hushpore.device.trace import Trace
+
 
 class TimingPanel(Fold):
-    """A folded table of stages; hidden until there is something to show."""
+    """A folded table of stages and a curve; hidden until there is something to show.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    viewer : napari.components.ViewerModel
+        Whose theme to follow.
+    """
+
+    def __init__(self, viewer: Any) -> None:
         super().__init__("Timing")
+        self._timing = Timing()
+        self._trace: Trace | None = None
+        self.curve = Curve(viewer)
+        self._bottleneck = plain_line()
         self._table = QWidget()
         self._grid = QGridLayout(self._table)
         self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setVerticalSpacing(2)
-        self._grid.setColumnStretch(2, 1)
-        self.add(self._table)
-        self._rows: dict[str, tuple[QLabel, QProgressBar]] = {}
+        self._grid.setColumnStretch(3, 1)
+        for column, text in enumerate(("stage", "total", "each", "share")):
+            self._grid.addWidget(QLabel(text), 0, column)
+        self._rows: dict[str, tuple[QLabel, QLabel, QProgressBar]] = {}
+        for widget in (self.curve, self._table, self._bottleneck, self._build_buttons()):
+            self.add(widget)
         self.hide()
 
-    def show_stages(self, seconds: Mapping[str, float]) -> None:
-        """Show seconds by stage, in their order."""
-        total = sum(seconds.values())
+    def begin(self, trace: Trace | None = None) -> None:
+        """Forget the job before; `trace` collects the one that begins."""
+        self._timing, self._trace = Timing(), trace
+        self._save_trace.setEnabled(trace is not None)
+        self.curve.clear()
+        self.hide()
+
+    def show_timing(self, timing: Timing) -> None:
+        """Show where the time of a running job went so far."""
+        self._timing = timing
+        total = sum(stage.seconds for stage in timing.stages.values())
         self.setVisible(total > 0)
         if total <= 0:
             return
-        for name in [name for name in self._rows if name not in seconds]:
+        for name in [name for name in self._rows if name not in timing.stages]:
             self._remove(name)
-        for name, spent in seconds.items():
-            label, bar = self._rows.get(name) or self._add(name)
-            label.setText(in_words(spent))
-            bar.setValue(round(100 * spent / total))
-        longest = max(seconds, key=lambda name: seconds[name])
-        share = round(100 * seconds[longest] / total)
+        for name, stage in timing.stages.items():
+            self._show_stage(name, stage, stage.seconds / total)
+        self._bottleneck.setText(bottleneck(timing))
+        longest = max(timing.stages, key=lambda name: timing.stages[name].seconds)
+        share = round(100 * timing.stages[longest].seconds / total)
         self.set_title(f"Timing: {in_words(total)}, {share} % of it {longest}")
 
-    def _add(self, name: str) -> tuple[QLabel, QProgressBar]:
-        label, bar = QLabel(), QProgressBar()
-        label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+    def show_totals(self, seconds: Mapping[str, float]) -> None:
+        """Show the seconds by stage of a finished job, beside what is known of its stages."""
+        known = self._timing.stages
+        stages = {
+            name: dataclasses.replace(known[name], seconds=total)
+            if name in known
+            else StageTime(1, total, total, total, total, total, total, total)
+            for name, total in seconds.items()
+        }
+        elapsed = max(self._timing.elapsed, sum(seconds.values()))
+        self.show_timing(Timing(stages, elapsed, dropped=self._timing.dropped))
+
+    def record(self) -> dict[str, Any]:
+        """Return what is shown as JSON values, the curve included."""
+        return {**timing_record(self._timing), "curve": [list(p) for p in self.curve.points]}
+
+    def _show_stage(self, name: str, stage: StageTime, share: float) -> None:
+        total, each, bar = self._rows.get(name) or self._add(name)
+        total.setText(in_words(stage.seconds))
+        each.setText(in_words(stage.p50) if stage.count > 1 else "")
+        bar.setValue(round(100 * share))
+        if stage.count > 1:
+            text = (
+                f"{name}: {stage.count:,} runs, the first {in_words(stage.first)}, then "
+                f"{in_words(stage.p50)} (median), {in_words(stage.p95)} (95th percentile); "
+                f"longest {in_words(stage.worst)}"
+            )
+        else:
+            text = f"{name}: {in_words(stage.seconds)}"
+        for widget in (total, each, bar):
+            widget.setToolTip(text)
+
+    def _add(self, name: str) -> tuple[QLabel, QLabel, QProgressBar]:
+        total, each, bar = QLabel(), QLabel(), QProgressBar()
+        for label in (total, each):
+            label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         bar.setRange(0, 100)
         bar.setFormat("%p %")
         row = self._grid.rowCount()
-        for column, widget in enumerate((QLabel(name), label, bar)):
+        for column, widget in enumerate((QLabel(name), total, each, bar)):
             self._grid.addWidget(widget, row, column)
-        self._rows[name] = label, bar
-        return label, bar
+        self._rows[name] = total, each, bar
+        return total, each, bar
 
     def _remove(self, name: str) -> None:
-        label, _ = self._rows.pop(name)
+        label = self._rows.pop(name)[0]
         row = self._grid.getItemPosition(self._grid.indexOf(label))[0]
-        for column in range(3):
+        for column in range(4):
             item = self._grid.itemAtPosition(row, column)
             item.widget().deleteLater()
             self._grid.removeItem(item)
+
+    def _build_buttons(self) -> QWidget:
+        row = QWidget()
+        line = QHBoxLayout(row)
+        line.setContentsMargins(0, 0, 0, 0)
+        copy, keep = QPushButton("Copy"), QPushButton("Save …")
+        self._save_trace = trace = QPushButton("Save trace …")
+        copy.setToolTip("Copy the table.")
+        keep.setToolTip("Save all times and the curve as JSON.")
+        trace.setToolTip("Save a time line that https://ui.perfetto.dev opens.")
+        copy.clicked.connect(self._copy)
+        keep.clicked.connect(self._save)
+        trace.clicked.connect(self._save_time_line)
+        trace.setEnabled(False)
+        for button in (copy, keep, trace):
+            line.addWidget(button)
+        return row
+
+    def _copy(self) -> None:
+        QApplication.clipboard().setText(timing_table(self._timing))
+
+    def _save(self) -> None:
+        ask_and_save(self, "Save timings", "timings", self.record)
+
+    def _save_time_line(self) -> None:
+        if self._trace is not None:
+            ask_and_save(self, "Save trace", "trace", self._trace.to_dict)
 
 
 def in_words(seconds: float) -> str:

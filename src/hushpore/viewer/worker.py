@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from qtpy.QtCore import QObject, Signal
 
 from hushpore.base.events import Metric, Note, Preview, Progress, StopEarly, Timing
+from hushpore.device.trace import Trace
 from hushpore.viewer.problem import explain
 
 if TYPE_CHECKING:
@@ -71,6 +72,11 @@ class JobWorker(QObject):
         seconds to import.
     name : str, optional
         Name of the thread.
+
+    Attributes
+    ----------
+    trace : Trace
+        The job's time line, of bounded size.
     """
 
     returned = Signal(object)  # what the generator returned
@@ -83,6 +89,7 @@ class JobWorker(QObject):
     def __init__(self, make_job: Callable[[], Job], name: str = "hushpore job") -> None:
         super().__init__()
         self._make_job = make_job
+        self.trace = Trace(name)
         self._lock = threading.Lock()
         self._update = Update()
         self._cancel = threading.Event()
@@ -167,6 +174,7 @@ class JobWorker(QObject):
                 except StopEarly:
                     # this job has nothing to keep
                     return False, None
+                self.trace.add(event)
                 with self._lock:
                     self._update.add(event)
         return False, None

@@ -1,0 +1,124 @@
+"""A small plot of a number that a job tells while it runs."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from napari.utils.theme import get_theme
+from qtpy.QtCore import QPointF, QRectF, Qt
+from qtpy.QtGui import QColor, QPainter, QPen, QPolygonF
+from qtpy.QtWidgets import QWidget
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hushpore.base.events import Metric
+
+#: Points kept: more than a narrow widget has pixels.
+MOST = 1024
+
+_MARGIN = 4.0
+
+
+class Curve(QWidget):
+    """Draws one number over the steps of a job, in the colours of napari's theme.
+
+    Of a long curve neighbouring points are joined to their mean, so that it keeps its size. A
+    curve that starts far above the rest is cut off there, for what happens later matters more.
+
+    Parameters
+    ----------
+    viewer : napari.components.ViewerModel
+        Whose theme to follow.
+    """
+
+    def __init__(self, viewer: Any) -> None:
+        super().__init__()
+        self._viewer = viewer
+        self._name = ""
+        self._every = 1
+        self.points: list[tuple[float, float]] = []
+        self._waiting: list[tuple[float, float]] = []
+        self.setFixedHeight(84)
+        viewer.events.theme.connect(self._repaint)
+        self.hide()
+
+    def clear(self) -> None:
+        """Forget everything, and hide."""
+        self._name, self._every = "", 1
+        self.points, self._waiting = [], []
+        self.hide()
+
+    def add(self, metrics: Iterable[Metric]) -> None:
+        """Draw on; what has another name than the first metric is not of this curve."""
+        before = len(self.points)
+        for metric in metrics:
+            self._name = self._name or metric.name
+            if metric.name == self._name and math.isfinite(metric.value):
+                self._take(metric.step, metric.value)
+        if len(self.points) != before:
+            self.setAccessibleName(self.words())
+            self.setToolTip(
+                f"{self.words()}. Once the curve is flat, going on changes the result little."
+            )
+            self.show()
+            self.update()
+
+    def words(self) -> str:
+        """Return the newest value: 'loss 0.412 after 300 steps'."""
+        if not self.points:
+            return ""
+        step, value = self.points[-1]
+        return f"{self._name} {value:.3g} after {step:,.0f} steps"
+
+    def limits(self) -> tuple[float, float]:
+        """Return the lowest and the highest value that is drawn."""
+        values = [value for _, value in self.points]
+        low, high = min(values), max(values[len(values) // 10 :])
+        return (low, high) if high > low else (low - 0.5, low + 0.5)
+
+    def _take(self, step: float, value: float) -> None:
+        self._waiting.append((step, value))
+        if len(self._waiting) < self._every:
+            return
+        self.points.append(_mean(self._waiting))
+        self._waiting = []
+        if len(self.points) >= MOST:
+            self.points = [_mean(self.points[at : at + 2]) for at in range(0, MOST, 2)]
+            self._every *= 2
+
+    def paintEvent(self, event: Any) -> None:  # noqa: N802
+        """Draw the curve, its newest value and the steps."""
+        theme = get_theme(self._viewer.theme)
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.fillRect(self.rect(), QColor(theme.foreground.as_hex()))
+        painter.setPen(QPen(QColor(theme.text.as_hex()), 1.5))
+        line = painter.fontMetrics().height()
+        area = QRectF(self.rect()).adjusted(_MARGIN, _MARGIN + line, -_MARGIN, -_MARGIN)
+        if self.points:
+            painter.drawText(
+                self.rect().adjusted(6, 2, -6, 0), Qt.AlignmentFlag.AlignRight, self.words()
+            )
+            painter.setClipRect(area)
+            painter.drawPolyline(QPolygonF(self._polyline(area)))
+        painter.end()
+
+    def _polyline(self, area: QRectF) -> list[QPointF]:
+        low, high = self.limits()
+        first, last = self.points[0][0], self.points[-1][0]
+        across = area.width() / max(last - first, 1)
+        down = area.height() / (high - low)
+        return [
+            QPointF(area.left() + (step - first) * across, area.bottom() - (value - low) * down)
+            for step, value in self.points
+        ]
+
+    def _repaint(self, event: Any = None) -> None:
+        self.update()
+
+
+def _mean(points: list[tuple[float, float]]) -> tuple[float, float]:
+    """Join neighbours: the last step, and the mean value."""
+    return points[-1][0], sum(value for _, value in points) / len(points)
