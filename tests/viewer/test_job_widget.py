@@ -213,6 +213,17 @@ def test_the_loss_is_drawn_while_the_job_runs_and_stays(qtbot, widget, fake_job)
     assert {entry["ph"] for entry in widget.timing._trace.to_dict()["traceEvents"]} == {"M", "C"}
 
 
+def test_the_canvas_says_how_far_the_job_is_and_is_left_as_it_was(qtbot, viewer, widget, fake_job):
+    overlay = viewer.canvas.overlays.text
+    overlay.text = "Fig. 1"
+    start(qtbot, widget)
+    qtbot.waitUntil(lambda: overlay.text == "Denoise scan: training, 25 %", timeout=SOON)
+    assert overlay.visible
+    fake_job.gate.set()
+    until_done(qtbot, widget)
+    assert (overlay.text, overlay.visible) == ("Fig. 1", False)
+
+
 def test_a_job_that_has_nothing_before_its_end_offers_cancel_alone(qtbot, viewer):
     widget = PoresWidget(viewer)
     qtbot.addWidget(widget)
@@ -233,7 +244,7 @@ def test_cancel_is_prompt(qtbot, widget, fake_job):
 def test_cancel_in_the_activity_dock_stops_the_job(qtbot, widget, fake_job):
     start(qtbot, widget)
     (activity,) = napari_progress._all_instances
-    assert activity.desc.startswith("Denoise: scan")
+    assert activity.desc.startswith("Denoise scan")
     assert activity.n == 250
     activity.cancel()
     until_done(qtbot, widget)

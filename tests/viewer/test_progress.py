@@ -2,7 +2,15 @@ import pytest
 from napari.utils.progress import progress as napari_progress
 
 from hushpore.base.events import Progress
-from hushpore.viewer.progress import Activity, Eta, bar_text, duration, stage_in_words
+from hushpore.viewer.progress import (
+    Activity,
+    Eta,
+    Pace,
+    bar_text,
+    canvas_text,
+    duration,
+    stage_in_words,
+)
 
 
 @pytest.mark.parametrize(
@@ -72,3 +80,37 @@ def test_the_activity_goes_as_far_as_the_job():
     activity.close()
     activity.show(Progress("training", 4, 4, "steps", 1.0))
     assert activity.n == 100
+
+
+def test_the_rate_is_that_of_the_last_seconds_of_the_stage():
+    now = [0.0]
+    pace = Pace(lambda: now[0])
+
+    def at(seconds, stage, done):
+        now[0] = seconds
+        return pace.rate(Progress(stage, done, 1000, "steps", 0.5))
+
+    assert at(0, "training", 0) is None
+    assert at(0.5, "training", 5) is None
+    assert at(2, "training", 20) == pytest.approx(10)
+    for second in range(3, 40):
+        rate = at(second, "training", 20 + 3 * (second - 2))
+    assert rate == pytest.approx(3)
+    assert at(41, "denoising", 1) is None
+
+
+def test_a_stage_that_is_told_of_at_its_end_only_has_no_rate():
+    now = [0.0]
+    pace = Pace(lambda: now[0])
+    for now[0] in (0.0, 5.0, 9.0):
+        assert pace.rate(Progress("basins", 48, 48, "slices", 0.6)) is None
+
+
+def test_the_canvas_says_stage_percent_rate_and_time_left():
+    progress = Progress("training", 62, 100, "steps", 0.62)
+    assert canvas_text("Denoise scan", progress, 18.2, 41.0) == (
+        "Denoise scan: training, 62 %, 18 steps/s, 0:41 left"
+    )
+    assert canvas_text("Denoise scan", progress, 0.43, None).endswith("62 %, 0.43 steps/s")
+    early = Progress("preparing", 0, 0, "", 0.0)
+    assert canvas_text("Denoise scan", early, None, None) == "Denoise scan: preparing"

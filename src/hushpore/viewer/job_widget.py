@@ -31,8 +31,17 @@ from hushpore.viewer.layer_choice import LayerChoice
 from hushpore.viewer.layers import volume_of
 from hushpore.viewer.previews import Previews
 from hushpore.viewer.problem import Problem, explain
-from hushpore.viewer.progress import PARTS, Activity, Eta, bar_text, stage_in_words
+from hushpore.viewer.progress import (
+    PARTS,
+    Activity,
+    Eta,
+    Pace,
+    bar_text,
+    canvas_text,
+    stage_in_words,
+)
 from hushpore.viewer.sentence import Sentence, link, plain_line, sign
+from hushpore.viewer.status_line import StatusLine
 from hushpore.viewer.target import Target, capture
 from hushpore.viewer.timing_panel import TimingPanel
 from hushpore.viewer.worker import JobWorker, Update
@@ -69,8 +78,11 @@ class Run:
     worker: JobWorker
     target: Target
     previews: Previews
+    line: StatusLine
+    title: str
     activity: Activity | None = None
     eta: Eta = field(default_factory=Eta)
+    pace: Pace = field(default_factory=Pace)
     notes: list[Note] = field(default_factory=list)
 
 
@@ -166,11 +178,14 @@ class JobWidget(QWidget):
         worker.returned.connect(self._returned)
         worker.failed.connect(self._failed)
         worker.cancelled.connect(self._cancelled)
-        self._now = now = Run(worker, target, Previews(self._viewer, target))
+        title = f"{self._title} {target.volume.name}"
+        self._now = now = Run(
+            worker, target, Previews(self._viewer, target), StatusLine(self._viewer), title
+        )
         self._running.append(worker)
         self.timing.begin(worker.trace)
         self._show_running()
-        now.activity = Activity(f"{self._title}: {target.volume.name}", self.cancel)
+        now.activity = Activity(title, self.cancel)
         worker.start()
         self._timer.start()
 
@@ -234,6 +249,7 @@ class JobWidget(QWidget):
         self._stage.say(text)
         if not now.worker.is_cancelling and not now.worker.is_finishing:
             self._offer_finish(progress.stage)
+        now.line.show(canvas_text(now.title, progress, now.pace.rate(progress), left))
         if now.activity is not None:
             # last, for napari handles other events here, the end of this very job among them
             now.activity.show(progress)
@@ -291,6 +307,7 @@ class JobWidget(QWidget):
         last = now.worker.take()
         self._show_update(now, Update(None, last.timing, {}, last.metrics, last.notes))
         now.previews.remove()
+        now.line.remove()
         if now.activity is not None:
             now.activity.close()
         self._progress.hide()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from typing import TYPE_CHECKING
 
 from napari.utils.progress import cancelable_progress
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 #: Parts that a whole job is shown in.
 PARTS = 1000
+
+#: Seconds over which a rate is taken.
+WINDOW = 10.0
 
 
 class Eta:
@@ -41,6 +45,35 @@ class Eta:
         if now - start < 1 or done < 0.005:
             return None
         return (now - start) * (1 - fraction) / done
+
+
+class Pace:
+    """Tells how much is done a second, over the last `WINDOW` seconds of a stage.
+
+    Parameters
+    ----------
+    clock : callable, optional
+        Seconds; for tests.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._stage = ""
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def rate(self, progress: Progress) -> float | None:
+        """Return how much is done a second, or None where it is too early to say."""
+        now, seen = self._clock(), self._seen
+        if progress.stage != self._stage:
+            self._stage = progress.stage
+            seen.clear()
+        seen.append((now, progress.done))
+        while now - seen[0][0] > WINDOW and len(seen) > 2:
+            seen.popleft()
+        start, before = seen[0]
+        if now - start < 1 or progress.done <= before:
+            return None
+        return (progress.done - before) / (now - start)
 
 
 class Activity(cancelable_progress):
@@ -91,3 +124,16 @@ def bar_text(progress: Progress, left: float | None) -> str:
     """Write how far it is: '62 % · 0:41 left'."""
     text = f"{100 * progress.fraction:.0f} %"
     return text if left is None else f"{text} · {duration(left)} left"
+
+
+def canvas_text(title: str, progress: Progress, rate: float | None, left: float | None) -> str:
+    """Write the line on the canvas: 'Denoise scan: training, 62 %, 18 steps/s, 0:41 left'."""
+    parts = [f"{title}: {progress.stage}"]
+    if progress.fraction > 0:
+        parts.append(f"{100 * progress.fraction:.0f} %")
+    if rate is not None:
+        number = f"{rate:,.0f}" if rate >= 9.5 else f"{rate:.2g}"
+        parts.append(f"{number} {progress.unit}/s")
+    if left is not None:
+        parts.append(f"{duration(left)} left")
+    return ", ".join(parts)

@@ -1,0 +1,78 @@
+import pytest
+from napari.components import ViewerModel
+
+from hushpore.viewer.status_line import StatusLine
+
+
+class Clock:
+    now = 10.0
+
+    def __call__(self):
+        self.now += 1.0
+        return self.now
+
+
+@pytest.fixture
+def viewer():
+    return ViewerModel()
+
+
+@pytest.fixture
+def overlay(viewer):
+    return viewer.canvas.overlays.text
+
+
+def shown(overlay):
+    return overlay.text, bool(overlay.visible)
+
+
+def test_it_is_written_and_given_back(viewer, overlay):
+    overlay.text = "mine"
+    line = StatusLine(viewer, Clock())
+    line.show("training, 10 %")
+    line.show("training, 20 %")
+    assert shown(overlay) == ("training, 20 %", True)
+    line.remove()
+    assert shown(overlay) == ("mine", False)
+
+
+def test_a_text_of_the_user_stays(viewer, overlay):
+    overlay.text, overlay.visible = "Fig. 1", True
+    line = StatusLine(viewer, Clock())
+    line.show("training")
+    assert shown(overlay) == ("Fig. 1", True)
+    line.remove()
+    assert shown(overlay) == ("Fig. 1", True)
+
+
+@pytest.mark.parametrize("change", [{"visible": False}, {"text": "Fig. 1"}], ids=str)
+def test_what_the_user_changes_meanwhile_stays(viewer, overlay, change):
+    line = StatusLine(viewer, Clock())
+    line.show("training, 10 %")
+    overlay.update(change)
+    theirs = shown(overlay)
+    line.show("training, 20 %")
+    line.remove()
+    assert shown(overlay) == theirs
+
+
+def test_of_two_jobs_the_first_writes(viewer, overlay):
+    first, second = StatusLine(viewer, Clock()), StatusLine(viewer, Clock())
+    first.show("denoising")
+    second.show("pores")
+    assert overlay.text == "denoising"
+    first.remove()
+    second.remove()
+    assert shown(overlay) == ("", False)
+
+
+def test_the_canvas_is_drawn_twice_a_second_at_most(viewer, overlay):
+    clock = Clock()
+    line = StatusLine(viewer, lambda: clock.now)
+    line.show("10 %")
+    clock.now += 0.1
+    line.show("11 %")
+    assert overlay.text == "10 %"
+    clock.now += 0.5
+    line.show("12 %")
+    assert overlay.text == "12 %"
