@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Kind: TypeAlias = Literal["tiff", "dicom", "npy"]
+Kind: TypeAlias = Literal["tiff", "dicom", "npy", "zarr"]
 
 #: Pictures that people drop by mistake.
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
@@ -20,6 +20,7 @@ _TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 # the first group of a data set without preamble: 0002 or 0008, either byte order
 _BARE_DICOM = (b"\x02\x00\x00\x00", b"\x08\x00\x00\x00", b"\x08\x00\x05\x00", b"\x08\x00\x08\x00")
 _BARE_DICOM_BIG = (b"\x00\x08\x00\x00", b"\x00\x08\x00\x05", b"\x00\x08\x00\x08")
+_ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray")
 _PEEK = 24  # files and folders looked at in a folder before giving up
 
 
@@ -35,7 +36,7 @@ def kind_of(path: str | os.PathLike[str]) -> Kind | None:
 
     Returns
     -------
-    {"tiff", "dicom", "npy"} or None
+    {"tiff", "dicom", "npy", "zarr"} or None
         None where it is not for `hushpore.read`.
 
     Examples
@@ -47,8 +48,8 @@ def kind_of(path: str | os.PathLike[str]) -> Kind | None:
     try:
         if not place.is_dir():
             return kind_of_file(place)
-        if place.suffix == ".zarr":
-            return None
+        if is_zarr(place):
+            return "zarr"
         kinds = {kind_of_file(file) for file in itertools.islice(_walk(place), _PEEK)}
     except (OSError, ValueError):
         return None
@@ -80,6 +81,11 @@ def kind_of_file(path: Path) -> Kind | None:
     if start[:6] == b"\x93NUMPY":
         return "npy"
     return "dicom" if _is_bare_dicom(start) else None
+
+
+def is_zarr(folder: Path) -> bool:
+    """Whether a folder is a Zarr group or array, by the file that marks one."""
+    return any((folder / mark).is_file() for mark in _ZARR_MARKS)
 
 
 def files_below(folder: Path) -> list[Path]:

@@ -12,7 +12,7 @@ import numpy as np
 from hushpore.base.errors import HushporeError, InputError, MemoryLimitError
 from hushpore.base.events import Progress
 from hushpore.io.opening import opening
-from hushpore.io.planes import LEFT_OUT, Planes
+from hushpore.io.planes import LEFT_OUT
 
 if TYPE_CHECKING:
     import os
@@ -122,7 +122,7 @@ def _values(volume: Volume, before: int, total: int) -> Generator[Progress, None
             f"{volume.name} ({volume.facts}) does not fit into memory. Close other programs, or "
             "read it with lazy=True and work on a part of it."
         ) from error
-    if isinstance(volume.data, Planes):
+    if hasattr(volume.data, "loading"):
         for count in volume.data.loading(values):
             fraction = _HEADERS + (1 - _HEADERS) * (before + count) / total
             yield Progress("reading", before + count, total, "slices", fraction)
@@ -133,7 +133,7 @@ def _values(volume: Volume, before: int, total: int) -> Generator[Progress, None
 
 def is_on_disk(volume: Volume) -> bool:
     """Whether the values of a volume are read only when they are asked for."""
-    return isinstance(volume.data, Planes | np.memmap)
+    return isinstance(volume.data, np.memmap) or hasattr(volume.data, "loading")
 
 
 def _opened(place: Path) -> Loading:

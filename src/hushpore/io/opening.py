@@ -8,7 +8,7 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
-from hushpore.io.formats import IMAGES, files_below, kind_of_file, natural_key
+from hushpore.io.formats import IMAGES, files_below, is_zarr, kind_of_file, natural_key
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -57,6 +57,10 @@ def _file(path: Path) -> Opening:
 
 
 def _folder(folder: Path) -> Opening:
+    if is_zarr(folder):
+        from hushpore.io.ome_zarr import open_zarr
+
+        return open_zarr(folder)
     files = files_below(folder)
     if not files:
         raise InputError(f"The folder {folder} is empty; expected a DICOM series or TIFF files.")
