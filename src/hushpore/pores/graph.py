@@ -204,7 +204,7 @@ def _scan(
     ends = np.zeros((high - low, _N_DIRECTIONS), np.int64)
     cuts = np.zeros(_N_DIRECTIONS, np.int64)
     used, edges = _scan_runs(
-        basins, distance, low, sums, bounds, ends, cuts, _no_edges(1 << 10), first, last
+        basins, distance, low, sums, bounds, ends, cuts, _no_edges(1 << 10), 0, first, last
     )
     return low, sums, bounds, ends, cuts, edges.first(used)
 
@@ -219,14 +219,18 @@ def _scan_runs(
     ends: npt.NDArray[np.int64],
     cuts: npt.NDArray[np.int64],
     edges: _Edges,
+    used: int,
     first: int,
     last: int,
 ) -> tuple[int, _Edges]:
-    """Go through a range of slices row by row; returns how many edges there are, and them."""
+    """Go through a range of slices row by row; returns how many edges there are, and them.
+
+    Zeros come in as arguments or from arrays: for a literal one numba would compile what takes it
+    a second time.
+    """
     _, height, width = basins.shape
     flat = basins.reshape(-1)
     heights = distance.reshape(-1)
-    used = 0
     for z in range(first, last):
         for y in range(height):
             # a row cannot find more edges than its voxels have contacts
@@ -276,7 +280,9 @@ def _scan_row(
         _add_cuts(cuts, shape, z, y, begin - start, i - start)
         ends[own, _ALONG_X] += 1
         if i < stop and flat[i] != 0:
-            used = _join_runs(flat, heights, begin, i, i, i + 1, 0, _ALONG_X_ONLY, edges, used)
+            used = _join_runs(
+                flat, heights, begin, i, i, i + 1, _ALONG_X_ONLY[0], _ALONG_X_ONLY, edges, used
+            )
         for r in range(len(_ROWS)):
             same_before, same, same_after = 0, 0, 0
             dz = _ROWS[r, 0]
