@@ -503,6 +503,17 @@ def test_the_next_step_is_one_click_away(window):
     assert "Segment pores (hushpore)" in viewer.window.dock_widgets
 
 
+def test_the_record_of_the_result_is_one_click_away(qtbot, window, fake_job):
+    viewer, widget = window
+    start(qtbot, widget)
+    fake_job.gate.set()
+    until_done(qtbot, widget)
+    assert "How it was made" in widget._result.text()
+    widget._result.linkActivated.emit("record")
+    panel = viewer.window.dock_widgets["How it was made (hushpore)"]
+    assert panel.record()["job"] == "denoise"
+
+
 def test_the_window_never_waits_for_a_busy_job(qtbot, viewer, widget, fake_job):
     def busy(volume):
         for number in range(150):

@@ -5,6 +5,7 @@ from napari._app_model.constants._menus import is_menu_contributable
 from npe2 import PluginManifest
 
 import hushpore
+from hushpore.viewer.job_widget import RECORD
 from hushpore.viewer.launch import WIDGETS
 
 MANIFEST = Path(hushpore.__file__).parent / "napari.yaml"
@@ -19,11 +20,12 @@ def manifest():
 
 def test_every_command_can_be_imported(manifest):
     assert manifest.name == "hushpore"
-    assert len(manifest.contributions.commands) == 6
+    assert len(manifest.contributions.commands) == 7
 
 
 def test_the_widgets_have_the_names_that_links_use(manifest):
-    assert tuple(widget.display_name for widget in manifest.contributions.widgets) == WIDGETS
+    names = tuple(widget.display_name for widget in manifest.contributions.widgets)
+    assert names == (*WIDGETS, RECORD)
 
 
 def test_every_widget_is_in_a_menu_that_napari_accepts(manifest):

@@ -59,6 +59,9 @@ LOOK = 125
 #: Seconds to wait for a job to stop when its widget goes away.
 PATIENCE = 10.0
 
+#: Name of the widget that shows the record of a layer.
+RECORD = "How it was made"
+
 LayerData = tuple[Any, dict[str, Any], str]
 
 
@@ -286,6 +289,7 @@ class JobWidget(QWidget):
         text = ("Finished early. " if early else "") + html.escape(outcome.summary)
         if self.next_step is not None:
             text += ". " + link("next", self.next_step[1])
+        text += " · " + link("record", RECORD)
         self._show_result(text)
 
     def _failed(self, problem: Problem) -> None:
@@ -471,12 +475,15 @@ class JobWidget(QWidget):
     def _follow(self, target: str) -> None:
         if target == "copy":
             QApplication.clipboard().setText(self._details)
+        elif target == "record":
+            self._open(RECORD)
         elif target == "next" and self.next_step is not None:
-            dock, _ = self._viewer.window.add_plugin_dock_widget(
-                "hushpore", self.next_step[0], tabify=True
-            )
-            dock.show()
-            dock.raise_()
+            self._open(self.next_step[0])
+
+    def _open(self, name: str) -> None:
+        dock, _ = self._viewer.window.add_plugin_dock_widget("hushpore", name, tabify=True)
+        dock.show()
+        dock.raise_()
 
 
 def _stop(workers: list[JobWorker], *_: Any) -> None:
