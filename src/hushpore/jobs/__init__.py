@@ -40,11 +40,21 @@ class Kind:
     generator : str
         ``"module:function"`` of its generator, imported when it is first used, because the
         libraries behind it take seconds to load.
+    on_gpu : bool
+        Whether it can use one; where it cannot, ``"auto"`` is the CPU without a look for a GPU.
     """
 
     title: str
     settings: type[Settings]
     generator: str
+    on_gpu: bool = True
+
+    def backend(self, device: str) -> Backend:
+        """Choose where it runs."""
+        if device == "auto" and not self.on_gpu:
+            # to look for a GPU is to import PyTorch, which takes seconds
+            return Backend(reason="runs on the CPU only")
+        return choose_backend(device)
 
     def load(self) -> Callable[[Any, Any, Backend], Job]:
         """Import the generator."""
@@ -55,7 +65,7 @@ class Kind:
 
 JOBS: dict[str, Kind] = {
     "denoise": Kind("Denoise", DenoiseSettings, "hushpore.n2v2.job:denoise"),
-    "pores": Kind("Segment pores", PoreSettings, "hushpore.pores.job:segment_pores"),
+    "pores": Kind("Segment pores", PoreSettings, "hushpore.pores.job:segment_pores", False),
     "patches": Kind("Show patches", PatchSettings, "hushpore.patches.job:sample_patches"),
 }
 
@@ -94,7 +104,7 @@ def start(
     kind = JOBS[job]
     if not isinstance(settings, Settings):
         settings = kind.settings.of(settings or {})
-    backend = device if isinstance(device, Backend) else choose_backend(device)
+    backend = device if isinstance(device, Backend) else kind.backend(device)
     return kind.load()(as_volume(image), settings, backend)
 
 

@@ -320,8 +320,9 @@ class _Work:
                 f"({self.volume.facts}). Close other programs, crop or bin the volume, or "
                 "choose a smaller patch_size."
             )
-        self.backend.release()
+        gpu = self.backend
         self._use(Backend(reason="the GPU's memory ran out"))
+        gpu.release()
         return self._note("The GPU's memory ran out: continuing on the CPU.")
 
     def _note(self, message: str) -> Note:

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import hushpore
+from hushpore import InputError, Volume
+from hushpore.base.events import Progress
+from hushpore.jobs import JOBS
+from hushpore.n2v2.settings import DenoiseSettings
+
+
+def test_nothing_runs_before_the_first_event(rng: np.random.Generator) -> None:
+    work = hushpore.start("patches", rng.normal(size=(40, 40)), {"patch_size": 16}, "cpu")
+    assert isinstance(next(work), Progress)
+    work.close()
+
+
+def test_run_hands_every_event_over_and_returns_the_result(rng: np.random.Generator) -> None:
+    events: list[object] = []
+    result = hushpore.run(
+        "patches", rng.normal(size=(40, 40)), {"patch_size": 16, "n_patches": 3}, "cpu",
+        events.append,
+    )  # fmt: skip
+    assert len(result.patches) == 3
+    assert [event.fraction for event in events if isinstance(event, Progress)] == [0.0, 1.0]
+
+
+def test_settings_may_be_an_object_a_mapping_or_left_out() -> None:
+    image = np.eye(70)
+    for settings in (DenoiseSettings(steps=5), {"steps": 5}, None):
+        hushpore.start("denoise", image, settings, "cpu").close()
+
+
+@pytest.mark.parametrize(
+    ("job", "settings", "words"),
+    [
+        ("denoice", {}, "no job 'denoice'. Available: denoise, pores, patches"),
+        ("pores", {"tresh": 1}, "no setting 'tresh' here. Available: threshold"),
+        ("pores", {"h": -1}, "h must be a number of at least 0; got -1"),
+    ],
+)
+def test_what_is_not_known_is_refused_at_once(
+    job: str, settings: dict[str, object], words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        hushpore.start(job, np.eye(70), settings)
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_every_job_takes_arrays_and_volumes_and_tells_progress_that_never_falls(job: str) -> None:
+    image = np.random.default_rng(0).integers(0, 99, (3, 40, 40)).astype(np.uint16)
+    quick = {
+        "denoise": {"steps": 2, "patch_size": 16, "batch_size": 2},
+        "pores": {},
+        "patches": {"patch_size": 16},
+    }
+    for given in (image, Volume(image, spacing=(2, 1, 1), unit="mm")):
+        events: list[object] = []
+        result = hushpore.run(job, given, quick[job], "cpu", events.append)
+        fractions = [event.fraction for event in events if isinstance(event, Progress)]
+        assert fractions == sorted(fractions)
+        assert fractions[-1] == 1
+        assert result.summary
+        assert result.provenance["job"] == job
+        assert set(result.provenance["settings"]) == {o.name for o in JOBS[job].settings.options()}
+
+
+def test_pores_do_not_wait_for_pytorch_to_load() -> None:
+    code = (
+        "import sys, numpy as np, hushpore; hushpore.segment_pores(np.eye(9) > 0); "
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
