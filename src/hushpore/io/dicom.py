@@ -64,6 +64,7 @@ def open_dicom(
     left_out += localisers
     if not groups:
         reasons = "; ".join(f"{name}: {why}" for name, why in left_out[:_LONGEST_LIST])
+        reasons = reasons or "There is the directory file of a disc alone; its images are missing"
         raise InputError(f"{place.name} holds no DICOM image that can be read. {reasons}.")
     volumes, failures = _opened(groups, place)
     if not volumes:

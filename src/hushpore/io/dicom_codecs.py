@@ -30,6 +30,7 @@ _NAMES = {
     f"{_JPEG}203": ("jpeg2k",),
     _RLE: ("dicomrle",),
 }
+_END_OF_IMAGE = b"\xff\xd9"  # of JPEG, JPEG-LS and JPEG 2000 alike
 _SIZE_2000 = b"\xff\x4f\xff\x51"  # start of a JPEG 2000 codestream, and of its size segment
 
 
@@ -93,7 +94,13 @@ def _jpeg_size(frame: bytes) -> tuple[int, int] | None:
 
 
 def _self_describing(decode: Callable[..., Any]) -> Decode:
-    return lambda frame, shape, dtype: decode(frame)
+    def run(frame: bytes, shape: tuple[int, int], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        # without the mark at its end a frame that was cut keeps CharLS busy for seconds
+        ended = frame[-16:].rstrip(b"\0").endswith(_END_OF_IMAGE)
+        values: npt.NDArray[Any] = decode(frame if ended else frame + _END_OF_IMAGE)
+        return values
+
+    return run
 
 
 def _run_lengths(decode: Callable[..., Any]) -> Decode:
