@@ -301,7 +301,8 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
             basins = basins.reshape(volume.shape)
             merged = _measure(basins, graph, _number(graph, settings), volume, workers)
     timing = timer.timing()
-    middle = tuple(length // 2 for length in volume.shape[:-2])
+    # of two slices in the middle the first, as viewers open it
+    middle = tuple((length - 1) // 2 for length in volume.shape[:-2])
     yield Preview("labels", merged["labels"][middle].copy(), middle)
     yield timing
     totals = _totals(
