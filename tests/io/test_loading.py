@@ -1,0 +1,132 @@
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from hushpore.base.errors import InputError
+from hushpore.base.events import Progress
+from hushpore.base.volume import Volume
+from hushpore.io import describe, is_on_disk, load, loading, read, read_all
+from hushpore.io.dicom import write_series
+
+
+@pytest.fixture
+def series(tmp_path, rng):
+    values = rng.integers(-1000, 1000, (60, 16, 12)).astype(np.int16)
+    folder = write_series(Volume(values, spacing=(3, 1, 1), unit="mm"), tmp_path / "series", seed=1)
+    return folder, values
+
+
+def drained(work):
+    events = []
+    while True:
+        try:
+            events.append(next(work))
+        except StopIteration as end:
+            return events, end.value
+
+
+def test_a_description_has_all_facts_and_no_values(series, monkeypatch):
+    folder, values = series
+    monkeypatch.setattr("hushpore.io.dicom_pixels.read_stored", None)
+    (volume,) = describe(folder)
+    assert is_on_disk(volume)
+    assert (volume.shape, volume.spacing, volume.unit) == ((60, 16, 12), (3, 1, 1), "mm")
+    assert (volume.dtype, volume.source) == (values.dtype, str(folder))
+
+
+def test_what_stays_on_disk_reads_the_slices_that_are_asked_for(series):
+    folder, values = series
+    (volume,) = read_all(folder, lazy=True)
+    np.testing.assert_array_equal(volume.data[7], values[7])
+    np.testing.assert_array_equal(volume.data[::9, 3:5, 2], values[::9, 3:5, 2])
+    np.testing.assert_array_equal(volume.array(), values)
+
+
+def test_dask_takes_what_stays_on_disk(series):
+    array = pytest.importorskip("dask.array")
+    folder, values = series
+    lazy = array.from_array(read_all(folder, lazy=True)[0].data, chunks=(10, -1, -1))
+    np.testing.assert_array_equal(lazy.max(axis=0).compute(scheduler="threads"), values.max(axis=0))
+
+
+def test_above_half_of_the_free_memory_values_stay_on_disk_and_it_is_said(series, monkeypatch):
+    folder, values = series
+    monkeypatch.setattr(loading, "_free_memory", lambda: 1.9 * values.nbytes)
+    volume = read(folder)
+    assert is_on_disk(volume)
+    assert "half of the free memory" in volume.notes[-1]
+    assert not is_on_disk(read_all(folder, lazy=False)[0])
+    monkeypatch.setattr(loading, "_free_memory", lambda: 2.1 * values.nbytes)
+    assert not is_on_disk(read(folder))
+
+
+def test_progress_runs_from_nothing_to_everything(series):
+    events, (volume,) = drained(load(series[0]))
+    np.testing.assert_array_equal(volume.data, series[1])
+    assert all(isinstance(event, Progress) for event in events)
+    fractions = [event.fraction for event in events]
+    assert fractions == sorted(fractions)
+    assert fractions[-1] == 1
+    assert (events[-1].done, events[-1].total, events[-1].unit) == (60, 60, "slices")
+    assert events[0].stage == "reading headers"
+
+
+def test_closing_stops_at_once_and_leaves_no_thread(series, monkeypatch):
+    from hushpore.io import dicom_pixels
+
+    original, seen = dicom_pixels.read_stored, []
+
+    def slow(*arguments):
+        seen.append(1)
+        time.sleep(0.005)
+        original(*arguments)
+
+    monkeypatch.setattr(dicom_pixels, "read_stored", slow)
+    work = load(series[0])
+    for event in work:
+        if event.stage == "reading":
+            break
+    work.close()
+    assert len(seen) < 30
+    assert not [each for each in threading.enumerate() if "hushpore reads" in each.name]
+
+
+def test_a_damaged_largest_stack_gives_way_to_the_next_and_is_named(tmp_path, ramp):
+    import tifffile
+
+    tifffile.imwrite(tmp_path / "a.tif", ramp, photometric="minisblack", compression="zlib")
+    np.save(tmp_path / "b.npy", ramp)
+    write_series(Volume(ramp, spacing=(1, 1, 1), unit="mm"), tmp_path / "good", seed=1)
+    bad = write_series(
+        Volume(np.zeros((9, 8, 8)), spacing=(1, 1, 1), unit="mm"), tmp_path / "bad", seed=2
+    )
+    for path in bad.iterdir():
+        path.write_bytes(path.read_bytes()[:-20])
+    volume = read(tmp_path)
+    assert volume.shape == ramp.shape
+    assert any("left out" in note and "incomplete" in note for note in volume.notes)
+
+
+def test_the_read_values_take_the_memory_of_one_copy(series, monkeypatch):
+    taken = []
+    original = np.empty
+
+    def counted(shape, dtype=float, *arguments, **options):
+        array = original(shape, dtype, *arguments, **options)
+        taken.append(array.nbytes)
+        return array
+
+    monkeypatch.setattr(np, "empty", counted)
+    volume = read(series[0])
+    assert max(taken) == volume.nbytes
+    assert sum(taken) < 1.2 * volume.nbytes
+
+
+def test_an_error_of_the_system_is_told_in_plain_words(series, monkeypatch):
+    (volume,) = read_all(series[0], lazy=True)
+    for path in series[0].iterdir():
+        path.unlink()
+    with pytest.raises(InputError, match="no file or folder"):
+        drained(loading.into_memory([volume]))
