@@ -71,6 +71,7 @@ def no_worker_left(qapp):
     for _ in range(3):
         qapp.processEvents()
     JobWorker.running.clear()
+    JobWorker.lines.clear()
 
 
 class FakeResult:
@@ -92,7 +93,7 @@ class FakeJob:
     title = "Denoise"
 
     def __init__(self, kind):
-        self.settings = kind.settings
+        self.settings, self.backend, self.on_gpu = kind.settings, kind.backend, kind.on_gpu
         self.gate = threading.Event()
         self.closed = threading.Event()
         self.calls = []

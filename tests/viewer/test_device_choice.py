@@ -55,3 +55,12 @@ def test_a_broken_pytorch_leaves_the_cpu(qtbot, monkeypatch):
     choice = make(qtbot)
     assert entries(choice) == ["Auto", "CPU"]
     assert "PyTorch could not be used" in choice.line()
+
+
+def test_it_says_which_device_auto_will_be(qtbot, two_gpus):
+    choice = make(qtbot)
+    assert choice.resolved() == "cuda:0"
+    choice.set("cpu")
+    assert choice.resolved() == "cpu"
+    choice.set("cuda:1")
+    assert choice.resolved() == "cuda:1"

@@ -474,6 +474,74 @@ def test_quitting_the_application_cancels_and_waits(qtbot, widget, fake_job):
     assert not worker.is_running
 
 
+def slow_step(fake_job, seconds):
+    def script(volume):
+        yield Progress("training", 1, 4, "steps", 0.25)
+        # a step that nothing can interrupt
+        time.sleep(seconds)
+        return fake_job.result(volume)
+
+    return script
+
+
+def test_closing_the_viewer_takes_no_longer_than_a_second(qtbot, window, fake_job):
+    viewer, widget = window
+    fake_job.script = slow_step(fake_job, 2.5)
+    start(qtbot, widget)
+    worker = widget._now.worker
+    viewer.window._qt_window._save_current_window_settings = lambda: None
+    asked = time.monotonic()
+    viewer.close()
+    qtbot.wait(1)
+    assert time.monotonic() - asked < 1.6
+    # the thread ends by itself after its step, and its result lands nowhere
+    assert worker.wait(10)
+    qtbot.wait(50)
+    assert fake_job.closed.is_set()
+
+
+def test_a_widget_taken_away_in_a_long_step_leaves_no_layer_behind(qtbot, window, fake_job):
+    viewer, widget = window
+    fake_job.script = slow_step(fake_job, 1.5)
+    start(qtbot, widget)
+    worker = widget._now.worker
+    viewer.window.remove_dock_widget(widget)
+    assert worker.wait(10)
+    qtbot.wait(50)
+    assert names(viewer) == ["scan"]
+
+
+def test_a_second_job_waits_for_the_first_and_says_so(qtbot, viewer, widget, fake_job):
+    second = DenoiseWidget(viewer)
+    qtbot.addWidget(second)
+    start(qtbot, widget)
+    second._run_button.click()
+    assert second._stage.text() == "waits for Denoise scan to end"
+    assert second._run_button.text() == "Cancel"
+    assert len(fake_job.calls) == 1
+    fake_job.gate.set()
+    until_done(qtbot, widget)
+    until_done(qtbot, second)
+    assert len(fake_job.calls) == 2
+    assert names(viewer) == ["scan", "scan denoised", "scan denoised [1]"]
+
+
+def test_a_job_that_waits_can_be_cancelled_and_does_not_disturb_the_first(
+    qtbot, viewer, widget, fake_job
+):
+    second = DenoiseWidget(viewer)
+    qtbot.addWidget(second)
+    start(qtbot, widget)
+    second._run_button.click()
+    second._run_button.click()
+    until_done(qtbot, second)
+    assert "Cancelled" in second._result.text()
+    assert widget.is_running
+    fake_job.gate.set()
+    until_done(qtbot, widget)
+    assert names(viewer) == ["scan", "scan denoised"]
+
+
 def test_without_a_layer_it_says_how_to_begin(qtbot, fake_job):
     widget = DenoiseWidget(ViewerModel())
     qtbot.addWidget(widget)

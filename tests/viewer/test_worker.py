@@ -141,6 +141,23 @@ def test_a_job_that_cannot_end_early_is_cancelled(qtbot):
     assert closed.is_set()
 
 
+def test_a_job_cancelled_in_its_last_step_has_no_result(qtbot):
+    begun, gate = threading.Event(), threading.Event()
+
+    def job():
+        yield step()
+        begun.set()
+        gate.wait(5)
+        return "unwanted"
+
+    worker = JobWorker(job)
+    worker.start()
+    assert begun.wait(5)
+    with qtbot.waitSignal(worker.cancelled, timeout=SOON):
+        worker.cancel()
+        gate.set()
+
+
 def test_a_job_cancelled_before_it_starts_does_nothing(qtbot):
     made = []
 
@@ -215,6 +232,65 @@ def test_the_job_runs_in_another_thread(qtbot):
     with qtbot.waitSignal(worker.returned, timeout=SOON) as heard:
         worker.start()
     assert heard.args[0] is not threading.main_thread()
+
+
+def waits_at(gate, order, name):
+    def job():
+        order.append(f"{name} begins")
+        while not gate.wait(0.002):
+            yield step()
+        order.append(f"{name} ends")
+
+    return job
+
+
+def test_workers_in_one_line_run_one_after_another(qtbot):
+    gate, order = threading.Event(), []
+    workers = [JobWorker(waits_at(gate, order, name), name) for name in "abc"]
+    for worker in workers:
+        worker.start("cpu")
+    qtbot.waitUntil(lambda: order == ["a begins"], timeout=SOON)
+    assert [worker.waits_for for worker in workers] == [None, workers[0], workers[0]]
+    with qtbot.waitSignal(workers[2].returned, timeout=SOON):
+        gate.set()
+    assert order == [f"{name} {what}" for name in "abc" for what in ("begins", "ends")]
+    assert workers[1].waits_for is None
+
+
+def test_workers_in_different_lines_do_not_wait_for_each_other(qtbot):
+    gate, order = threading.Event(), []
+    workers = [JobWorker(waits_at(gate, order, name), name) for name in "ab"]
+    for worker, line in zip(workers, ("cpu", "cuda:0"), strict=True):
+        worker.start(line)
+    qtbot.waitUntil(lambda: len(order) == 2, timeout=SOON)
+    gate.set()
+
+
+def test_a_worker_that_waits_can_be_cancelled_without_its_turn_being_missed(qtbot):
+    gate, order = threading.Event(), []
+    first, second, third = (JobWorker(waits_at(gate, order, name), name) for name in "abc")
+    for worker in (first, second, third):
+        worker.start("cpu")
+    with qtbot.waitSignal(second.cancelled, timeout=SOON):
+        second.cancel()
+    assert not second.is_running
+    assert first.is_running
+    with qtbot.waitSignal(third.returned, timeout=SOON):
+        gate.set()
+    assert "b begins" not in order
+
+
+def test_a_failure_lets_the_next_in_line_begin(qtbot):
+    def fails():
+        raise RuntimeError("broken")
+
+    gate, order = threading.Event(), []
+    gate.set()
+    second = JobWorker(waits_at(gate, order, "b"))
+    with qtbot.waitSignal(second.returned, timeout=SOON):
+        JobWorker(fails).start("cpu")
+        second.start("cpu")
+    assert JobWorker.lines["cpu"] == []
 
 
 def test_all_workers_can_be_stopped_at_once():

@@ -84,6 +84,12 @@ class DeviceChoice(QWidget):
         """Return the device as jobs take it: ``"auto"``, ``"cpu"``, ``"cuda:0"``."""
         return str(self._box.currentData())
 
+    def resolved(self) -> str:
+        """Return the device that the job will run on; the CPU while GPUs are still looked for."""
+        if self.value() != "auto":
+            return self.value()
+        return "cpu" if self._devices is None else self._devices.auto.device
+
     def set(self, device: str) -> None:
         """Choose a device that is in the list."""
         self._box.setCurrentIndex(max(0, self._box.findData(device)))

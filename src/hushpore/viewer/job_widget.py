@@ -56,8 +56,9 @@ if TYPE_CHECKING:
 #: Milliseconds between two looks at the running job.
 LOOK = 125
 
-#: Seconds to wait for a job to stop when its widget goes away.
-PATIENCE = 10.0
+#: Seconds to wait for a job to stop when its widget goes away. One that is in a long step ends
+#: after it by itself, unseen; the window does not stand still for that.
+PATIENCE = 0.8
 
 #: Name of the widget that shows the record of a layer.
 RECORD = "How it was made"
@@ -82,7 +83,6 @@ class Run:
     target: Target
     previews: Previews
     line: StatusLine
-    title: str
     activity: Activity | None = None
     eta: Eta = field(default_factory=Eta)
     pace: Pace = field(default_factory=Pace)
@@ -176,20 +176,23 @@ class JobWidget(QWidget):
         except HushporeError as error:
             self._show_problem(explain(error))
             return
+        # jobs on one device run one after another
+        line = self.device.resolved() if jobs.JOBS[self.job].on_gpu else "cpu"
         work = partial(self.work, target, settings, self.device.value())
-        worker = JobWorker(work, f"hushpore {self.job}")
+        title = f"{self._title} {target.volume.name}"
+        worker = JobWorker(work, title)
         worker.returned.connect(self._returned)
         worker.failed.connect(self._failed)
         worker.cancelled.connect(self._cancelled)
-        title = f"{self._title} {target.volume.name}"
         self._now = now = Run(
-            worker, target, Previews(self._viewer, target), StatusLine(self._viewer), title
+            worker, target, Previews(self._viewer, target), StatusLine(self._viewer)
         )
         self._running.append(worker)
         self.timing.begin(worker.trace)
         self._show_running()
         now.activity = Activity(title, self.cancel)
-        worker.start()
+        worker.start(line)
+        self._look()
         self._timer.start()
 
     def cancel(self) -> None:
@@ -225,8 +228,12 @@ class JobWidget(QWidget):
 
     def _look(self) -> None:
         """Take what the job has said since the last look, and show it."""
-        if self._now is not None:
-            self._show_update(self._now, self._now.worker.take())
+        if self._now is None:
+            return
+        before = self._now.worker.waits_for
+        if before is not None and not self._now.worker.is_cancelling:
+            self._stage.say(html.escape(f"waits for {before.name} to end"))
+        self._show_update(self._now, self._now.worker.take())
 
     def _show_update(self, now: Run, update: Update) -> None:
         if update.notes:
@@ -252,7 +259,7 @@ class JobWidget(QWidget):
         self._stage.say(text)
         if not now.worker.is_cancelling and not now.worker.is_finishing:
             self._offer_finish(progress.stage)
-        now.line.show(canvas_text(now.title, progress, now.pace.rate(progress), left))
+        now.line.show(canvas_text(now.worker.name, progress, now.pace.rate(progress), left))
         if now.activity is not None:
             # last, for napari handles other events here, the end of this very job among them
             now.activity.show(progress)

@@ -71,10 +71,12 @@ class JobWorker(QObject):
         Returns the generator; called in the thread, because the libraries behind a job take
         seconds to import.
     name : str, optional
-        Name of the thread.
+        What it does, for its thread, its trace, and whoever waits for it.
 
     Attributes
     ----------
+    name : str
+        As given.
     trace : Trace
         The job's time line, of bounded size.
     """
@@ -86,9 +88,14 @@ class JobWorker(QObject):
     #: Workers whose thread runs: Qt objects must not be collected in another thread than theirs.
     running: ClassVar[set[JobWorker]] = set()
 
+    #: Workers that run one after another, by the name of their line; the first one runs.
+    lines: ClassVar[dict[str, list[JobWorker]]] = {}
+
     def __init__(self, make_job: Callable[[], Job], name: str = "hushpore job") -> None:
         super().__init__()
+        self.name = name
         self._make_job = make_job
+        self._line: list[JobWorker] = []
         self.trace = Trace(name)
         self._lock = threading.Lock()
         self._update = Update()
@@ -99,14 +106,36 @@ class JobWorker(QObject):
         for end in (self.returned, self.failed, self.cancelled):
             end.connect(self._forget)
 
-    def start(self) -> None:
-        """Start the thread."""
+    def start(self, line: str = "") -> None:
+        """Start the thread.
+
+        Parameters
+        ----------
+        line : str, optional
+            Wait until all that were started before in the line of this name have ended, for
+            example because they use the same device.
+        """
         JobWorker.running.add(self)
-        self._thread.start()
+        if line:
+            self._line = JobWorker.lines.setdefault(line, [])
+            self._line.append(self)
+        if self.waits_for is None:
+            self._thread.start()
+
+    @property
+    def waits_for(self) -> JobWorker | None:
+        """The worker that runs now in the line in which this one waits."""
+        first = next(iter(self._line), self)
+        return None if first is self else first
 
     def cancel(self) -> None:
         """Ask the job to stop at its next event; returns at once."""
         self._cancel.set()
+        if self.waits_for is not None:
+            # its turn is over: the thread finds the job cancelled and says so
+            self._line.remove(self)
+            self._line = []
+            self._thread.start()
 
     def finish(self, stage: str) -> None:
         """Ask the job to end early with what it has; returns at once.
@@ -141,7 +170,8 @@ class JobWorker(QObject):
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait for the thread to end; returns whether it has."""
-        self._thread.join(seconds)
+        if self._thread.ident is not None:
+            self._thread.join(seconds)
         return not self.is_running
 
     def take(self) -> Update:
@@ -170,7 +200,8 @@ class JobWorker(QObject):
                 try:
                     event = job.throw(StopEarly()) if self._cuts(event) else next(job)
                 except StopIteration as end:
-                    return True, end.value
+                    # a cancel that came in the last step counts too: its result is not wanted
+                    return not self._cancel.is_set(), end.value
                 except StopEarly:
                     # this job has nothing to keep
                     return False, None
@@ -188,6 +219,10 @@ class JobWorker(QObject):
 
     def _forget(self, *_: Any) -> None:
         JobWorker.running.discard(self)
+        if self in self._line:
+            self._line.remove(self)
+            if self._line:
+                self._line[0]._thread.start()
 
 
 def stop_all(seconds: float = 5.0) -> bool:
