@@ -1,8 +1,8 @@
 """Files to volumes, and results to files.
 
 `read` and `read_all` open DICOM (a file, a series, a folder of several), TIFF (ImageJ, OME, plain
-stacks, a folder with one slice a file) and NumPy files; `load` does so as a job with progress.
-`hushpore.io.results` writes.
+stacks, a folder with one slice a file), OME-Zarr and NumPy files; `load` does so as a job with
+progress. `hushpore.io.results` and `hushpore.io.ome_zarr` write.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from hushpore.base.errors import HushporeError, InputError, MissingPackageError
 from hushpore.io.formats import kind_of
 from hushpore.io.loading import into_memory, is_on_disk, load
 from hushpore.io.planes import LEFT_OUT
+from hushpore.io.resample import resample_evenly
 
 if TYPE_CHECKING:
     import os
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__all__ = ["describe", "is_on_disk", "kind_of", "load", "read", "read_all"]
+__all__ = ["describe", "is_on_disk", "kind_of", "load", "read", "read_all", "resample_evenly"]
 
 
 def read(path: str | os.PathLike[str]) -> Volume:

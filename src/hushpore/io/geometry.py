@@ -248,13 +248,15 @@ def _gap_notes(gaps: npt.NDArray[Any], z: float, places: npt.NDArray[Any]) -> li
         first = int(np.argmax(whole > 1))
         return [
             f"{what} missing: nothing between {places[first]:.4g} and {places[first + 1]:.4g} mm; "
-            f"spacing {z:.4g} mm elsewhere. The volume closes up there."
+            f"spacing {z:.4g} mm elsewhere. The volume closes up there "
+            "(hushpore.io.resample_evenly fills it in)."
         ]
     if fits.all() and (whole == 1).all():
         return []
     return [
         f"The slices are unevenly spaced, {gaps.min():.4g} to {gaps.max():.4g} mm apart; "
-        f"the median, {z:.4g} mm, is taken for all, and nothing was resampled."
+        f"the median, {z:.4g} mm, is taken for all, and nothing was resampled "
+        "(hushpore.io.resample_evenly does that)."
     ]
 
 

@@ -1,0 +1,75 @@
+"""Slices at uneven positions brought to an even spacing, where the user asks for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hushpore.base.errors import InputError
+
+if TYPE_CHECKING:
+    from hushpore.base.volume import Volume
+
+
+def resample_evenly(volume: Volume, spacing: float | None = None) -> Volume:
+    """Interpolate a stack of unevenly spaced or missing slices to an even spacing.
+
+    Never done silently: `hushpore.read` keeps the slices as they are and says in a note that they
+    are uneven. Between two slices values are interpolated linearly, which smooths noise there.
+
+    Parameters
+    ----------
+    volume : Volume
+        With axes zyx, read from DICOM files whose slices are uneven or missing; their places are
+        in ``volume.metadata["slice_positions"]``.
+    spacing : float, optional
+        The new distance of slices, in the unit of the volume; by default ``volume.spacing[0]``.
+
+    Returns
+    -------
+    Volume
+        float32, from the first slice to the last place that does not lie beyond the last one.
+        A note says how many of its slices were interpolated.
+
+    Raises
+    ------
+    InputError
+        If the volume has no places of slices, or the spacing is not above zero.
+    """
+    places = np.asarray(volume.metadata.get("slice_positions", ()), dtype=float)
+    if volume.axes != "zyx" or len(places) != volume.shape[0] or (np.diff(places) <= 0).any():
+        raise InputError(
+            f"{volume.name} does not say that its slices are uneven (metadata "
+            "'slice_positions'): there is nothing to resample."
+        )
+    step = volume.spacing[0] if spacing is None else float(spacing)
+    if not step > 0:
+        raise InputError(f"The spacing must be above zero; got {spacing}.")
+    # a place beyond the end by rounding alone still counts
+    count = int(np.floor((places[-1] - places[0]) / step + 1e-6)) + 1
+    wanted = places[0] + step * np.arange(count)
+    values = np.empty((count, *volume.shape[1:]), np.float32)
+    interpolated = 0
+    for index, place in enumerate(wanted):
+        above = int(np.clip(np.searchsorted(places, place), 1, len(places) - 1))
+        low, high = places[above - 1], places[above]
+        share = min(max((place - low) / (high - low), 0.0), 1.0)
+        nearest = round(share)
+        if abs(share - nearest) < 1e-6:
+            values[index] = volume.data[above - 1 + nearest]
+            continue
+        first, second = (np.asarray(volume.data[k], np.float32) for k in (above - 1, above))
+        values[index] = first + np.float32(share) * (second - first)
+        interpolated += 1
+    metadata = {key: value for key, value in volume.metadata.items() if key != "slice_positions"}
+    note = (
+        f"Resampled to {step:.4g} {volume.unit} between slices: {interpolated} of {count} slices "
+        "were interpolated."
+    )
+    return volume.replace(
+        values,
+        spacing=(step, *volume.spacing[1:]),
+        notes=[*volume.notes, note],
+        metadata=metadata,
+    )
