@@ -43,8 +43,7 @@ def drive(job: Job, title: str, quiet: bool = False) -> Any:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    console = Console(stderr=True)
-    bar = Progress(*columns, console=console, disable=quiet, transient=False)
+    bar = Progress(*columns, console=Console(stderr=True, quiet=quiet))
     with contextlib.closing(job), bar, _Interrupts() as interrupts:
         task = bar.add_task(title, total=1.0, count="")
         while True:
@@ -67,7 +66,7 @@ def drive(job: Job, title: str, quiet: bool = False) -> Any:
                     description=f"{title}: {event.stage}",
                     count=count,
                 )
-            elif isinstance(event, Note) and not quiet:
+            elif isinstance(event, Note):
                 bar.console.print(("Warning: " if event.warning else "") + event.message)
 
 
