@@ -60,7 +60,8 @@ class BasinGraph:
     is_open : numpy.ndarray
         (n + 1,), bool: whether the void at the summit is connected to a face of the volume.
     cuts : numpy.ndarray
-        (13,), int64: crossings, by direction, that are where a face of the volume cuts a basin.
+        (13,), int64: crossings, by direction, that are where a face of the volume cuts a basin, or
+        where one opens into the air outside the sample.
     a, b : numpy.ndarray
         (edges,), int32: two basins that touch, ``a < b``; sorted.
     saddle : numpy.ndarray

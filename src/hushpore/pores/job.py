@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from hushpore.device.backend import Backend
 from hushpore.device.timing import StageTimer
 from hushpore.pores.basins import apply_labels, find_basins
 from hushpore.pores.distance import squared_distance
-from hushpore.pores.graph import build_graph
+from hushpore.pores.graph import DIRECTIONS, build_graph
 from hushpore.pores.measure import (
     measure_pores,
     measure_throats,
@@ -26,6 +26,7 @@ from hushpore.pores.measure import (
     void_surface,
 )
 from hushpore.pores.merging import merge_by_height, merge_to_markers
+from hushpore.pores.outside import beside, crossings, find_outside, outside_bytes
 from hushpore.pores.parallel import Workers
 from hushpore.pores.threshold import find_threshold, make_histogram
 from hushpore.pores.void import find_components, holding, keep_components, make_void
@@ -70,7 +71,8 @@ class Pores:
     throats : pandas.DataFrame
         One row for each two pores that touch; see `hushpore.pores.measure.measure_throats`.
     porosity : float
-        Share of the volume that is pore in `labels`.
+        Share of the sample that is pore in `labels`; the sample is the whole volume, but for the
+        air outside where that is removed.
     threshold : float or None
         Grey value between pore and solid; None where the input was the void itself.
     volume : Volume
@@ -92,6 +94,7 @@ class Pores:
     timings: dict[str, float]
     provenance: dict[str, Any]
     notes: tuple[str, ...]
+    _sample: npt.NDArray[np.int64] = dataclasses.field(repr=False)
     _basins: npt.NDArray[np.int32] = dataclasses.field(repr=False)
     _graph: BasinGraph = dataclasses.field(repr=False)
     _settings: PoreSettings = dataclasses.field(repr=False)
@@ -103,9 +106,11 @@ class Pores:
 
     @property
     def porosity_profile(self) -> npt.NDArray[np.float64]:
-        """Share of each slice (of each row, in 2D) that is pore in `labels`."""
-        per_slice = [np.count_nonzero(plane) / plane.size for plane in self.labels]
-        return np.array(per_slice, np.float64)
+        """Share of the sample in each slice (row, in 2D) that is pore; NaN where there is none."""
+        pore = np.array([np.count_nonzero(plane) for plane in self.labels], np.float64)
+        empty = np.full(pore.shape, np.nan)
+        np.divide(pore, self._sample, out=empty, where=self._sample > 0)
+        return empty
 
     def size_distribution(self, bins: int = 20) -> pd.DataFrame:
         """Return how many pores, and how much of their volume, is of which size.
@@ -253,7 +258,7 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
     The labels are the same on any number of threads. A void without any solid is one pore, of
     infinite inscribed diameter; a volume without void has none.
     """
-    _check(volume)
+    _check(volume, settings)
     timer = StageTimer()
     notes = []
     if backend.is_cuda:
@@ -268,24 +273,22 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
         with timer.stage("threshold"):
             values = _stack(volume)
             threshold = _threshold(values, settings, workers)
-        problem = _outside(values, threshold)
-        if problem:
-            notes.append(problem)
-            yield Note(problem, warning=True)
+        problems = [_separates_nothing(values, threshold)]
         yield _progress("threshold", volume)
 
         with timer.stage("void"):
             void = _find_void(values, threshold, settings, workers)
             del values
-            faces = (volume.n_spatial == 3, True, True)
-            components = _select(void, faces, settings.mode, workers)
+            space = _take_apart(void, volume, settings, workers)
+        for problem in filter(None, [*problems, space.problem]):
+            notes.append(problem)
+            yield Note(problem, warning=True)
         yield _progress("void", volume)
 
         with timer.stage("distance"):
-            spacing = (min(volume.spacing),) * (3 - volume.n_spatial) + volume.spacing
-            solid_outside = tuple(settings.border_is_solid and face for face in faces)
-            distance = squared_distance(void, spacing, solid_outside, workers)
+            distance = _distance(void, space.air, volume, settings, workers)
             del void
+            space = space._replace(air=None)
         yield _progress("distance", volume)
 
         with timer.stage("basins"):
@@ -293,7 +296,9 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
         yield _progress("basins", volume)
 
         with timer.stage("measuring"):
-            graph = build_graph(basins, summits, distance, components.is_open_at(summits), workers)
+            is_open = space.components.is_open_at(summits)
+            graph = build_graph(basins, summits, distance, is_open, workers)
+            graph = dataclasses.replace(graph, cuts=graph.cuts + space.air_cuts)
             del distance
         yield _progress("measuring", volume)
 
@@ -309,7 +314,7 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
         merged,
         volume,
         {
-            **_void_totals(components, threshold, graph, volume),
+            **_void_totals(space, threshold, graph, volume),
             "merged_by": {"h": settings.h},
         },
     )
@@ -323,6 +328,7 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
         timings={name: stage.seconds for name, stage in timing.stages.items()},
         provenance={**record, "result": totals},
         notes=tuple(notes),
+        _sample=space.sample,
         _basins=basins,
         _graph=graph,
         _settings=settings,
@@ -334,7 +340,7 @@ def _progress(stage: str, volume: Volume) -> Progress:
     return Progress(stage, slices, slices, "slices", _DONE[stage])
 
 
-def _check(volume: Volume) -> None:
+def _check(volume: Volume, settings: PoreSettings) -> None:
     """Refuse what cannot be segmented before any of it is read."""
     if volume.axes not in SPATIAL_AXES:
         leading = volume.axes[: -volume.n_spatial]
@@ -351,7 +357,12 @@ def _check(volume: Volume) -> None:
         )
     free = Backend().free_memory()
     in_place = isinstance(volume.data, np.ndarray) and volume.data.flags.c_contiguous
-    needed = count * BYTES_A_VOXEL + (0 if in_place else volume.nbytes)
+    needed = count * BYTES_A_VOXEL
+    if settings.outside != "keep":
+        shape = (1,) * (3 - volume.n_spatial) + volume.shape
+        radius, slicewise = settings.outside_radius, _slicewise(volume, settings)
+        needed = max(needed, outside_bytes(shape, _spacing(volume), radius, slicewise))
+    needed += 0 if in_place else volume.nbytes
     if needed > free:
         raise MemoryLimitError(
             f"Segmenting {volume.name} needs about {needed / 1e9:.1f} GB of memory, and "
@@ -394,7 +405,7 @@ def _find_void(
     return void
 
 
-def _outside(values: npt.NDArray[Any], threshold: float | None) -> str:
+def _separates_nothing(values: npt.NDArray[Any], threshold: float | None) -> str:
     """Say so where a threshold leaves a single phase."""
     if threshold is None:
         return ""
@@ -408,14 +419,87 @@ def _outside(values: npt.NDArray[Any], threshold: float | None) -> str:
     )
 
 
-def _select(
-    void: npt.NDArray[np.bool_], faces: tuple[bool, bool, bool], mode: str, workers: Workers
-) -> Components:
-    """Find the parts of the void, and keep those of the mode only, in place."""
-    components = find_components(void, faces, workers)
-    if mode != "all":
-        keep_components(void, components, components.is_open == (mode == "open"))
-    return components
+def _spacing(volume: Volume) -> tuple[float, ...]:
+    """Spacing in z, y, x, also of an image."""
+    return (min(volume.spacing),) * (3 - volume.n_spatial) + volume.spacing
+
+
+def _slicewise(volume: Volume, settings: PoreSettings) -> bool:
+    """Whether the air outside is found slice by slice: an image is one slice."""
+    return volume.n_spatial == 2 or settings.outside == "remove-slicewise"
+
+
+def _faces(volume: Volume) -> tuple[bool, bool, bool]:
+    """Which axes have faces: in an image not z."""
+    return (volume.n_spatial == 3, True, True)
+
+
+class _Space(NamedTuple):
+    """The void of a sample, taken apart."""
+
+    components: Components
+    air: npt.NDArray[np.bool_] | None  # around the sample, where it is to be left out
+    air_cuts: npt.NDArray[np.int64]  # crossings between void and that air, by direction
+    sample: npt.NDArray[np.int64]  # voxels of each slice (row, in 2D) that are not air
+    problem: str
+
+
+def _take_apart(
+    void: npt.NDArray[np.bool_], volume: Volume, settings: PoreSettings, workers: Workers
+) -> _Space:
+    """Leave in `void`, in place, only what is asked for, and say what it is."""
+    sample = np.full(len(volume.data), math.prod(volume.shape[1:]), np.int64)
+    cuts = np.zeros(len(DIRECTIONS), np.int64)
+    air, problem = None, ""
+    if settings.outside != "keep":
+        air = _find_air(void, volume, settings, workers)
+        void ^= air
+        sample -= np.array([np.count_nonzero(plane) for plane in air.reshape(volume.shape)])
+        if not air.any():
+            problem = "No air was found outside the sample: the ball cannot reach any."
+    components = find_components(void, _faces(volume), workers)
+    if air is not None:
+        is_open = components.is_open | holding(components, beside(air))
+        components = dataclasses.replace(components, is_open=is_open)
+    if settings.mode != "all":
+        keep_components(void, components, components.is_open == (settings.mode == "open"))
+    if air is not None:
+        cuts = crossings(void, air)
+    return _Space(components, air, cuts, sample, problem)
+
+
+def _find_air(
+    void: npt.NDArray[np.bool_], volume: Volume, settings: PoreSettings, workers: Workers
+) -> npt.NDArray[np.bool_]:
+    """Return the air around the sample."""
+    if void.all():
+        raise InputError(
+            f"There is no solid in {volume.name}, so no sample that air could be around. "
+            "Set another threshold, or outside to 'keep'."
+        )
+    radius, slicewise = settings.outside_radius, _slicewise(volume, settings)
+    return find_outside(void, _spacing(volume), radius, slicewise, workers)
+
+
+def _distance(
+    void: npt.NDArray[np.bool_],
+    air: npt.NDArray[np.bool_] | None,
+    volume: Volume,
+    settings: PoreSettings,
+    workers: Workers,
+) -> npt.NDArray[np.float32]:
+    """Return the squared distance to the solid, in the void.
+
+    The mouth of a pore is no wall: air around the sample counts like what lies beyond the faces of
+    the volume. Changes `void` where there is air.
+    """
+    solid_outside = tuple(settings.border_is_solid and face for face in _faces(volume))
+    if air is None or settings.border_is_solid:
+        return squared_distance(void, _spacing(volume), solid_outside, workers)
+    void |= air
+    distance = squared_distance(void, _spacing(volume), solid_outside, workers)
+    distance[air] = 0
+    return distance
 
 
 def _number(graph: BasinGraph, settings: PoreSettings) -> Numbering:
@@ -475,11 +559,12 @@ def _mark_basins(
 
 
 def _void_totals(
-    components: Components, threshold: float | None, graph: BasinGraph, volume: Volume
+    space: _Space, threshold: float | None, graph: BasinGraph, volume: Volume
 ) -> dict[str, Any]:
     """Return the figures of the record that do not change when pores merge."""
-    size = math.prod(components.shape)
+    components, size = space.components, int(space.sample.sum())
     return {
+        "sample_voxels": size,
         "open_porosity": components.open_voxels / size,
         "closed_porosity": components.closed_voxels / size,
         "components": components.count,
@@ -493,7 +578,7 @@ def _totals(merged: dict[str, Any], volume: Volume, void: dict[str, Any]) -> dic
     table = merged["pores"]
     return {
         **void,
-        "porosity": int(table["num_voxels"].sum()) / merged["labels"].size,
+        "porosity": int(table["num_voxels"].sum()) / void["sample_voxels"],
         "count": len(table),
         "throats": len(merged["throats"]),
         "median_diameter": float(table["equivalent_diameter"].median()) if len(table) else None,

@@ -153,8 +153,9 @@ def measure_pores(graph: BasinGraph, numbering: Numbering, volume: Volume) -> pd
     perimeter), at most 1. ``length_*`` are the axes of the ellipsoid (ellipse) of the same second
     moments, ``elongation`` is 1 - medium/major and ``flatness`` 1 - minor/medium (in 2D 0), and
     ``axis_*`` is the unit vector along the major axis. ``is_open``: its void is connected to a face
-    of the volume; ``touches_border``: it reaches one itself. Centroids are places, counted from the
-    volume's origin; ``bbox_*`` voxel indices, from start up to and without stop.
+    of the volume or to the air outside the sample; ``touches_border``: it reaches a face itself.
+    Centroids are places, counted from the volume's origin; ``bbox_*`` voxel indices, from start up
+    to and without stop.
     """
     sums, bounds, ends = _sum_by_pore(graph, numbering)
     spacing, origin = _frame(volume)

@@ -37,9 +37,26 @@ class PoreSettings(Settings):
     )
     mode: str = option(
         "all",
-        "all: the whole void; open: what is connected to a face of the volume; "
-        "closed: what is not.",
+        "all: the whole void; open: what is connected to a face of the volume, or to the air "
+        "outside the sample; closed: what is not.",
         choices=("all", "open", "closed"),
+    )
+    outside: str = option(
+        "keep",
+        "The air around the sample. keep: it is void like any other; remove: it is no pore, and "
+        "porosity is a share of the sample; remove-slicewise: the same slice by slice, for a "
+        "sample that runs through from the first slice to the last.",
+        label="Air outside",
+        choices=("keep", "remove", "remove-slicewise"),
+    )
+    outside_radius: float = option(
+        10.0,
+        "Radius of the ball (slice by slice: the disc) that finds the air outside, rolled over the "
+        "sample: openings about twice as wide count as outside, narrower ones as pores.",
+        unit="voxels",
+        minimum=1,
+        step=1,
+        more=True,
     )
     h: float = option(
         0.5,
