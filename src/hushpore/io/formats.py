@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Kind: TypeAlias = Literal["tiff", "dicom", "npy", "zarr"]
+Kind: TypeAlias = Literal["tiff", "dicom", "npy", "zarr", "nifti", "raw"]
 
 #: Pictures that people drop by mistake.
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
@@ -21,6 +21,9 @@ _TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 _BARE_DICOM = (b"\x02\x00\x00\x00", b"\x08\x00\x00\x00", b"\x08\x00\x05\x00", b"\x08\x00\x08\x00")
 _BARE_DICOM_BIG = (b"\x00\x08\x00\x00", b"\x00\x08\x00\x05", b"\x00\x08\x00\x08")
 _ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray")
+# a header in text, of ITK and many others
+_META_IMAGE = re.compile(rb"\s*(ObjectType\s*=\s*Image|NDims\s*=|Comment\s*=)")
+_RAW = (".raw", ".bin", ".vol", ".dat")
 _PEEK = 24  # files and folders looked at in a folder before giving up
 
 
@@ -36,7 +39,7 @@ def kind_of(path: str | os.PathLike[str]) -> Kind | None:
 
     Returns
     -------
-    {"tiff", "dicom", "npy", "zarr"} or None
+    {"tiff", "dicom", "npy", "zarr", "nifti", "raw"} or None
         None where it is not for `hushpore.read`.
 
     Examples
@@ -59,7 +62,7 @@ def kind_of(path: str | os.PathLike[str]) -> Kind | None:
 
 
 def kind_of_file(path: Path) -> Kind | None:
-    """Return the kind of one file by its first 132 bytes.
+    """Return the kind of one file by its first bytes; by its name too where they say nothing.
 
     Raises
     ------
@@ -72,15 +75,29 @@ def kind_of_file(path: Path) -> Kind | None:
             return None
         raise FileNotFoundError(2, "No such file", str(path))
     with path.open("rb") as file:
-        start = file.read(132)
-    # first the mark, because the 128 bytes before it are free and may look like a TIFF
-    if start[128:] == b"DICM":
-        return "dicom"
-    if start[:4] in _TIFF:
-        return "tiff"
-    if start[:6] == b"\x93NUMPY":
-        return "npy"
-    return "dicom" if _is_bare_dicom(start) else None
+        start = file.read(348)
+    gzip = start[:2] == b"\x1f\x8b"
+    marks: tuple[tuple[Kind, bool], ...] = (
+        # first this one, because the 128 bytes before it are free and may look like a TIFF
+        ("dicom", start[128:132] == b"DICM"),
+        ("tiff", start[:4] in _TIFF),
+        ("npy", start[:6] == b"\x93NUMPY"),
+        ("nifti", start[344:348] == b"n+1\0" or start[4:8] == b"n+2\0"),
+        ("nifti", gzip and path.name.lower().endswith(".nii.gz")),
+        ("raw", _META_IMAGE.match(start) is not None or sidecar_of(path) is not None),
+        ("dicom", _is_bare_dicom(start)),
+    )
+    return next((kind for kind, fits in marks if fits), None)
+
+
+def sidecar_of(path: Path) -> Path | None:
+    """Return the JSON file that describes a raw file: ``scan.json`` or ``scan.raw.json``."""
+    if path.suffix.lower() not in _RAW:
+        return None
+    for sidecar in (path.with_suffix(".json"), path.with_name(path.name + ".json")):
+        if sidecar.is_file():
+            return sidecar
+    return None
 
 
 def is_zarr(folder: Path) -> bool:

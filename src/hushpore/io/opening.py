@@ -53,6 +53,14 @@ def _file(path: Path) -> Opening:
         return (yield from _dicom([path], path))
     if kind == "npy":
         return [_npy(path)]
+    if kind == "nifti":
+        from hushpore.io.nifti import read_nifti
+
+        return [read_nifti(path)]
+    if kind == "raw":
+        from hushpore.io.raw import open_raw
+
+        return [open_raw(path)]
     raise InputError(_not_ours(path))
 
 

@@ -175,3 +175,27 @@ def read_stored(path: Path, offset: int, dtype: np.dtype[Any], out: npt.NDArray[
             room = room[count:]
     if values is not out:
         out[...] = values
+
+
+def stored_planes(
+    path: Path,
+    offset: int,
+    dtype: np.dtype[Any],
+    numbers: npt.NDArray[np.integer[Any]],
+    plane_shape: tuple[int, ...],
+) -> Planes:
+    """Return planes that lie in a file one behind the other, uncompressed.
+
+    Parameters
+    ----------
+    path, offset, dtype
+        As for `read_stored`.
+    numbers, plane_shape
+        As for `Planes`.
+    """
+    step = math.prod(plane_shape) * dtype.itemsize
+
+    def read(number: int, out: npt.NDArray[Any]) -> None:
+        read_stored(path, offset + number * step, dtype, out)
+
+    return Planes(numbers, plane_shape, dtype.newbyteorder("="), read)

@@ -7,7 +7,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from hushpore.io.messages import logged
-from hushpore.io.planes import Planes, read_stored
+from hushpore.io.planes import Planes, stored_planes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,31 +44,14 @@ def planes_of(
     """
     native = level.dtype.newbyteorder("=")
     if level.dataoffset is not None:
-        read = _Stored(path, level.dataoffset, _stored_type(level), plane_shape)
-        return Planes(leading, plane_shape, native, read)
+        stored = level.dtype.newbyteorder(level.keyframe.parent.byteorder)
+        return stored_planes(path, level.dataoffset, stored, leading, plane_shape)
     pages = list(level.pages)
     if level.is_multifile or len(pages) != leading.size:
         return None
     if any(page is None or math.prod(page.shape) != math.prod(plane_shape) for page in pages):
         return None
     return Planes(leading, plane_shape, native, _Pages(pages, path, explain))
-
-
-def _stored_type(level: tifffile.TiffPageSeries) -> np.dtype[Any]:
-    return level.dtype.newbyteorder(level.keyframe.parent.byteorder)
-
-
-class _Stored:
-    """Reads planes that lie one behind the other, uncompressed."""
-
-    def __init__(
-        self, path: Path, offset: int, dtype: np.dtype[Any], shape: tuple[int, ...]
-    ) -> None:
-        self._path, self._offset, self._dtype = path, offset, dtype
-        self._step = math.prod(shape) * dtype.itemsize
-
-    def __call__(self, number: int, out: npt.NDArray[Any]) -> None:
-        read_stored(self._path, self._offset + number * self._step, self._dtype, out)
 
 
 class _Pages:
