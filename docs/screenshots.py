@@ -3,8 +3,9 @@
     xvfb-run -a -s "-screen 0 1600x1000x24" python docs/screenshots.py [FOLDER [SECONDS]]
 
 Writes ``napari.png`` (slices, both jobs done), ``napari-running.png`` (denoising, with its
-preview) and ``napari-3d.png`` (the pores in 3D) into FOLDER, by default ``docs/images``. The
-denoiser trains for SECONDS, by default 40; on two slow cores more look better.
+preview), ``napari-live.png`` (a denoising in four steps, from Run to its result) and
+``napari-3d.png`` (the pores in 3D) into FOLDER, by default ``docs/images``. The denoiser trains
+for SECONDS, by default 40; on two slow cores more look better.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SIZE = (1366, 768)
+
+#: Rows and columns of the window that hold the canvas and the dock beside it.
+LIVE = (slice(22, 720), slice(333, 1366))
 
 
 def main(folder: Path, seconds: float) -> None:
@@ -41,9 +45,15 @@ def main(folder: Path, seconds: float) -> None:
     denoise.form.fields["time_budget"].set(seconds)
     wait(lambda: "looking" not in denoise.device.line(), 60)
     press_run(denoise)
-    wait(lambda: "preview" in denoise._stage.text() and denoise._bar.value() > 400, 3 * seconds)
+    steps = []
+    for share in (1, 120, 450):
+        wait(lambda share=share: has_preview(denoise, share), 3 * seconds)
+        steps.append(take(viewer))
+        denoise.timing.set_open(True)
     save(viewer, folder / "napari-running.png")
     finish(denoise)
+    steps.append(take(viewer))
+    save_steps(steps, folder / "napari-live.png")
     pores, dock = widget(viewer, "Segment pores")
     dock.raise_()
     press_run(pores)
@@ -91,9 +101,35 @@ def wait(done: Callable[[], bool], seconds: float) -> None:
         time.sleep(0.02)
 
 
-def save(viewer: Any, path: Path) -> None:
+def has_preview(denoise: Any, share: int) -> bool:
+    """Whether a job is so far, in thousandths, and its preview is shown where it may be."""
+    return denoise._bar.value() >= share and (share == 1 or "preview" in denoise._stage.text())
+
+
+def settle() -> None:
+    """Let the window draw what was changed last."""
     start = time.monotonic()
     wait(lambda: time.monotonic() - start > 0.8, 5)
+
+
+def take(viewer: Any) -> Any:
+    """Return the canvas and the dock beside it as an array."""
+    settle()
+    return viewer.screenshot(canvas_only=False, flash=False)[LIVE]
+
+
+def save_steps(steps: list[Any], path: Path) -> None:
+    """Lay four pictures out in two rows, with white between them."""
+    import imageio.v3 as iio
+    import numpy as np
+
+    framed = [np.pad(step, ((0, 12), (0, 12), (0, 0)), constant_values=255) for step in steps]
+    rows = [np.hstack(framed[:2]), np.hstack(framed[2:])]
+    iio.imwrite(path, np.vstack(rows)[:-12, :-12])
+
+
+def save(viewer: Any, path: Path) -> None:
+    settle()
     viewer.screenshot(str(path), canvas_only=False, flash=False)
 
 

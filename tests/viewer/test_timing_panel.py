@@ -98,6 +98,14 @@ def test_a_new_job_begins_with_an_empty_panel(panel):
     assert panel.record()["stages"]["training"]["count"] == 1
 
 
+def test_it_fits_into_a_narrow_dock(panel):
+    panel.begin(Trace("Denoise"))
+    panel.show_timing(RUNNING)
+    panel.curve.add([Metric("loss", 25, 0.5)])
+    panel.set_open(True)
+    assert panel.minimumSizeHint().width() <= 260
+
+
 def test_the_table_can_be_copied(panel):
     panel.show_timing(RUNNING)
     panel._copy()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: Points kept: more than a narrow widget has pixels.
 MOST = 1024
 
-_MARGIN = 4.0
+_MARGIN = 6.0
 
 
 class Curve(QWidget):
@@ -98,11 +98,16 @@ class Curve(QWidget):
         line = painter.fontMetrics().height()
         area = QRectF(self.rect()).adjusted(_MARGIN, _MARGIN + line, -_MARGIN, -_MARGIN)
         if self.points:
-            painter.drawText(
-                self.rect().adjusted(6, 2, -6, 0), Qt.AlignmentFlag.AlignRight, self.words()
-            )
+            top = self.rect().adjusted(6, 2, -6, 0)
+            painter.drawText(top, Qt.AlignmentFlag.AlignRight, self.words())
+            corners = self._polyline(area)
+            painter.save()
             painter.setClipRect(area)
-            painter.drawPolyline(QPolygonF(self._polyline(area)))
+            painter.drawPolyline(QPolygonF(corners))
+            painter.restore()
+            # where the job is now; also all that there is of a curve that has just begun
+            painter.setBrush(QColor(theme.text.as_hex()))
+            painter.drawEllipse(corners[-1], 2.0, 2.0)
         painter.end()
 
     def _polyline(self, area: QRectF) -> list[QPointF]:

@@ -494,8 +494,9 @@ class JobWidget(QWidget):
 
 
 def _stop(workers: list[JobWorker], *_: Any) -> None:
-    """Cancel and wait."""
-    for worker in workers:
+    """Cancel and wait, once however many signs of the end there are."""
+    while workers:
+        worker = workers.pop()
         worker.cancel()
         worker.wait(PATIENCE)
 

@@ -132,7 +132,7 @@ def canvas_text(title: str, progress: Progress, rate: float | None, left: float 
     if progress.fraction > 0:
         parts.append(f"{100 * progress.fraction:.0f} %")
     if rate is not None:
-        number = f"{rate:,.0f}" if rate >= 9.5 else f"{rate:.2g}"
+        number = f"{rate:,.0f}" if rate >= 9.95 else f"{rate:#.2g}"
         parts.append(f"{number} {progress.unit}/s")
     if left is not None:
         parts.append(f"{duration(left)} left")

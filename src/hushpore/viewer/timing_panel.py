@@ -13,6 +13,7 @@ from qtpy.QtWidgets import (
     QLabel,
     QProgressBar,
     QPushButton,
+    QSizePolicy,
     QWidget,
 )
 
@@ -48,6 +49,7 @@ class TimingPanel(Fold):
         self._grid = QGridLayout(self._table)
         self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setVerticalSpacing(2)
+        self._grid.setHorizontalSpacing(8)
         self._grid.setColumnStretch(3, 1)
         for column, text in enumerate(("stage", "total", "each", "share")):
             self._grid.addWidget(QLabel(text), 0, column)
@@ -117,6 +119,8 @@ class TimingPanel(Fold):
             label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         bar.setRange(0, 100)
         bar.setFormat("%p %")
+        # narrow docks have room for it too
+        bar.setMinimumWidth(40)
         row = self._grid.rowCount()
         for column, widget in enumerate((QLabel(name), total, each, bar)):
             self._grid.addWidget(widget, row, column)
@@ -136,7 +140,7 @@ class TimingPanel(Fold):
         line = QHBoxLayout(row)
         line.setContentsMargins(0, 0, 0, 0)
         copy, keep = QPushButton("Copy"), QPushButton("Save …")
-        self._save_trace = trace = QPushButton("Save trace …")
+        self._save_trace = trace = QPushButton("Trace …")
         copy.setToolTip("Copy the table.")
         keep.setToolTip("Save all times and the curve as JSON.")
         trace.setToolTip("Save a time line that https://ui.perfetto.dev opens.")
@@ -145,6 +149,7 @@ class TimingPanel(Fold):
         trace.clicked.connect(self._save_time_line)
         trace.setEnabled(False)
         for button in (copy, keep, trace):
+            button.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
             line.addWidget(button)
         return row
 
