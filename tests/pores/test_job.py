@@ -341,6 +341,44 @@ def test_any_void_is_labelled_whole_and_each_pore_is_one_piece(void: np.ndarray)
     assert len(merged.pores) == ndimage.label(void, touching)[1]
 
 
+# pores at the edge
+
+
+@pytest.mark.parametrize("image", [False, True])
+def test_pores_at_the_edge_can_be_left_out(scan: np.ndarray, image: bool) -> None:
+    from skimage.segmentation import clear_border, relabel_sequential
+
+    scan = scan[19] if image else scan
+    kept = hushpore.segment_pores(scan, threshold=120)
+    inner = hushpore.segment_pores(scan, threshold=120, edge_pores="remove")
+    expected, _, _ = relabel_sequential(clear_border(kept.labels))
+    assert 0 < expected.max() < kept.labels.max()
+    np.testing.assert_array_equal(inner.labels, expected)
+    assert not inner.pores["touches_border"].any()
+    columns = ["num_voxels", "volume", "equivalent_diameter", "centroid_x"]
+    same = kept.pores.loc[~kept.pores["touches_border"], columns].reset_index(drop=True)
+    assert inner.pores[columns].equals(same)
+    assert inner.throats[["pore_1", "pore_2"]].isin(inner.pores["label"].to_numpy()).all(axis=None)
+    assert inner.porosity == (expected > 0).mean()
+    # the void is what it was
+    for name in ("open_porosity", "closed_porosity", "specific_surface"):
+        assert inner.provenance["result"][name] == kept.provenance["result"][name]
+
+
+def test_remerging_leaves_out_what_then_reaches_the_edge(scan: np.ndarray) -> None:
+    inner = hushpore.segment_pores(scan, edge_pores="remove")
+    again = inner.remerge(2.0)
+    assert again.pores.equals(hushpore.segment_pores(scan, edge_pores="remove", h=2.0).pores)
+    assert not again.pores["touches_border"].any()
+    every = hushpore.segment_pores(scan)
+    place = every.pores[["bbox_z_start", "bbox_y_start", "bbox_x_start"]]
+    assert (place == 0).any(axis=None)
+    markers = np.argwhere(every.labels > 0)[::500]
+    marked = inner.remerge_to_markers(markers)
+    assert len(marked.pores)
+    assert not marked.pores["touches_border"].any()
+
+
 # the same on any number of threads, in any thread
 
 

@@ -23,6 +23,7 @@ from hushpore.pores.measure import (
     measure_throats,
     number_groups,
     number_pores,
+    reach_a_face,
     void_surface,
 )
 from hushpore.pores.merging import merge_by_height, merge_to_markers
@@ -71,8 +72,10 @@ class Pores:
     throats : pandas.DataFrame
         One row for each two pores that touch; see `hushpore.pores.measure.measure_throats`.
     porosity : float
-        Share of the sample that is pore in `labels`; the sample is the whole volume, but for the
-        air outside where that is removed.
+        Share of the sample that is pore in `labels`: without pores that are too small or cut by
+        the edge, where these are left out, which ``open_porosity`` and ``closed_porosity`` in the
+        record count all the same. The sample is the whole volume, but for the air outside where
+        that is removed.
     threshold : float or None
         Grey value between pore and solid; None where the input was the void itself.
     volume : Volume
@@ -178,7 +181,8 @@ class Pores:
             If `h` is below zero.
         """
         settings = dataclasses.replace(self._settings, h=h)
-        return self._renumber(_number(self._graph, settings), settings, {"h": settings.h})
+        numbering = _number(self._graph, settings, self.volume)
+        return self._renumber(numbering, settings, {"h": settings.h})
 
     def remerge_to_markers(self, markers: npt.ArrayLike) -> Pores:
         """Return the segmentation with one pore for each marker, from the basins that are kept.
@@ -204,7 +208,9 @@ class Pores:
         """
         marked = _mark_basins(np.asarray(markers), self._basins, self._graph.count)
         group = merge_to_markers(self._graph, marked)
-        numbering = number_groups(self._graph, group, self._settings.minimum_voxels)
+        left_out = _left_out(self._graph, self._settings, self.volume)
+        smallest = self._settings.minimum_voxels
+        numbering = number_groups(self._graph, group, smallest, left_out)
         count = int(np.unique(marked[marked > 0]).size)
         return self._renumber(numbering, self._settings, {"markers": count})
 
@@ -304,7 +310,8 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
 
         with timer.stage("labels"):
             basins = basins.reshape(volume.shape)
-            merged = _measure(basins, graph, _number(graph, settings), volume, workers)
+            numbering = _number(graph, settings, volume)
+            merged = _measure(basins, graph, numbering, volume, workers)
     timing = timer.timing()
     # of two slices in the middle the first, as viewers open it
     middle = tuple((length - 1) // 2 for length in volume.shape[:-2])
@@ -502,9 +509,22 @@ def _distance(
     return distance
 
 
-def _number(graph: BasinGraph, settings: PoreSettings) -> Numbering:
+def _number(graph: BasinGraph, settings: PoreSettings, volume: Volume) -> Numbering:
     """Merge basins by height, and number what comes of it."""
-    return number_pores(graph, merge_by_height(graph, settings.h), settings.minimum_voxels)
+    left_out = _left_out(graph, settings, volume)
+    chief = merge_by_height(graph, settings.h)
+    return number_pores(graph, chief, settings.minimum_voxels, left_out)
+
+
+def _left_out(
+    graph: BasinGraph, settings: PoreSettings, volume: Volume
+) -> npt.NDArray[np.bool_] | None:
+    """Return the basins at the faces of the volume, where their pores are not wanted."""
+    if settings.edge_pores == "keep":
+        return None
+    at_face = reach_a_face(graph.bounds, volume)
+    at_face[0] = False
+    return at_face
 
 
 def _measure(

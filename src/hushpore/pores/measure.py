@@ -77,7 +77,10 @@ class Numbering:
 
 
 def number_pores(
-    graph: BasinGraph, chief_of: npt.NDArray[np.int32], minimum_voxels: int
+    graph: BasinGraph,
+    chief_of: npt.NDArray[np.int32],
+    minimum_voxels: int,
+    left_out: npt.NDArray[np.bool_] | None = None,
 ) -> Numbering:
     """Number the pores from 1, in the order in which their summits lie in memory.
 
@@ -89,11 +92,15 @@ def number_pores(
         (n + 1,), int32: the basin that stands for the pore of each basin.
     minimum_voxels : int
         Pores of fewer voxels get label 0.
+    left_out : numpy.ndarray, optional
+        (n + 1,), bool: pores that hold one of these basins get label 0.
     """
     voxels = np.zeros(graph.count + 1, np.int64)
     np.add.at(voxels, chief_of, graph.sums[:, 0])
     is_pore = (chief_of == np.arange(graph.count + 1)) & (voxels >= minimum_voxels)
     is_pore[0] = False
+    if left_out is not None:
+        is_pore[chief_of[left_out]] = False
     chief = np.flatnonzero(is_pore).astype(np.int32)
     label = np.zeros(graph.count + 1, np.int32)
     label[chief] = np.arange(1, chief.size + 1)
@@ -101,7 +108,10 @@ def number_pores(
 
 
 def number_groups(
-    graph: BasinGraph, group_of: npt.NDArray[np.int32], minimum_voxels: int
+    graph: BasinGraph,
+    group_of: npt.NDArray[np.int32],
+    minimum_voxels: int,
+    left_out: npt.NDArray[np.bool_] | None = None,
 ) -> Numbering:
     """Number the pores from 1, in the order of the groups that their basins were given.
 
@@ -113,9 +123,13 @@ def number_groups(
         (n + 1,), int32: the group of each basin, from 1; 0 for what belongs to none.
     minimum_voxels : int
         Pores of fewer voxels get label 0.
+    left_out : numpy.ndarray, optional
+        (n + 1,), bool: pores that hold one of these basins get label 0.
     """
     voxels = np.bincount(group_of, graph.sums[:, 0])
     voxels[0] = -1
+    if left_out is not None:
+        voxels[group_of[left_out]] = -1
     kept = np.flatnonzero(voxels >= minimum_voxels)
     label = np.zeros(voxels.size, np.int32)
     label[kept] = np.arange(1, kept.size + 1)
@@ -123,6 +137,14 @@ def number_groups(
     order = np.lexsort((-graph.peak, group_of))
     first = order[np.searchsorted(group_of[order], kept)]
     return Numbering(label[group_of], first.astype(np.int32))
+
+
+def reach_a_face(bounds: npt.NDArray[np.int32], volume: Volume) -> npt.NDArray[np.bool_]:
+    """Return which boxes, (n, 6) as `BasinGraph.bounds`, reach a face of a volume (n,)."""
+    length = np.array((1,) * (3 - volume.n_spatial) + volume.spatial_shape)
+    at_face = (bounds[:, :3] == 0) | (bounds[:, 3:] == length)
+    found: npt.NDArray[np.bool_] = at_face[:, -volume.n_spatial :].any(axis=1)
+    return found
 
 
 def measure_pores(graph: BasinGraph, numbering: Numbering, volume: Volume) -> pd.DataFrame:
@@ -163,8 +185,6 @@ def measure_pores(graph: BasinGraph, numbering: Numbering, volume: Volume) -> pd
     centroid = origin + sums[:, 1:4] / sums[:, :1] * spacing
     surface = ends @ area_per_crossing(volume.spacing) * 2
     lengths, axis = _principal_axes(sums, spacing, volume.n_spatial)
-    length = np.array((1,) * (3 - volume.n_spatial) + volume.spatial_shape)
-    at_face = (bounds[:, :3] == 0) | (bounds[:, 3:] == length)
     radius = np.sqrt(graph.peak[numbering.chief].astype(np.float64)) * min(volume.spacing)
     columns = (
         np.arange(1, len(sums) + 1, dtype=np.int32),
@@ -181,7 +201,7 @@ def measure_pores(graph: BasinGraph, numbering: Numbering, volume: Volume) -> pd
         *centroid.T,
         _count_throats(graph, numbering),
         _any_by_pore(graph.is_open, numbering),
-        at_face[:, -volume.n_spatial :].any(axis=1),
+        reach_a_face(bounds, volume),
         *bounds[:, [0, 3, 1, 4, 2, 5]].T,
     )
     return pd.DataFrame(dict(zip(COLUMNS, columns, strict=True)))

@@ -75,6 +75,14 @@ class PoreSettings(Settings):
         minimum=1,
         more=True,
     )
+    edge_pores: str = option(
+        "keep",
+        "Pores that reach a face of the volume and are cut by it: keep, or remove them from "
+        "labels, tables and porosity.",
+        label="Pores at the edge",
+        choices=("keep", "remove"),
+        more=True,
+    )
     border_is_solid: bool = option(
         False,
         "Whether the volume is taken to be enclosed in solid, when distances are measured.",
