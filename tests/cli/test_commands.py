@@ -53,6 +53,21 @@ def test_denoise_writes_a_stack_with_the_spacing_kept(scan: Path, tmp_path: Path
     assert (record["job"], record["settings"]["steps"]) == ("denoise", 2)
 
 
+def test_where_the_time_went_is_shown_and_traced(scan: Path, tmp_path: Path) -> None:
+    line = tmp_path / "trace.json"
+    words = ("--threshold", "500", "--timings", "--trace", line, *QUICK)
+    done = call("run", scan, "-o", tmp_path / "out", *words)
+    assert done.exit_code == 0, done.output
+    for stage in ("training", "denoising", "distance", "basins"):
+        assert stage in done.stderr
+    entries = json.loads(line.read_text())["traceEvents"]
+    assert {"training", "distance"} <= {entry["name"] for entry in entries if entry["ph"] == "X"}
+    again = call("run", scan, "-o", tmp_path / "other", *words)
+    assert again.exit_code == 1
+    assert "trace.json is there already" in again.output
+    assert not (tmp_path / "other").exists()
+
+
 def test_a_file_where_the_record_goes_is_kept(scan: Path, tmp_path: Path) -> None:
     (tmp_path / "clean.json").write_text("mine")
     done = call("denoise", scan, "-o", tmp_path / "clean.tif", *QUICK)

@@ -14,10 +14,14 @@ from hushpore.base.events import Note, StopEarly
 from hushpore.base.events import Progress as Done
 
 if TYPE_CHECKING:
-    from hushpore.base.events import Job
+    from collections.abc import Callable
+
+    from hushpore.base.events import Event, Job
 
 
-def drive(job: Job, title: str, quiet: bool = False) -> Any:
+def drive(
+    job: Job, title: str, quiet: bool = False, listen: Callable[[Event], None] | None = None
+) -> Any:
     """Run a job to its end with a progress bar on standard error, and return its result.
 
     Parameters
@@ -28,6 +32,8 @@ def drive(job: Job, title: str, quiet: bool = False) -> Any:
         What stands before the bar.
     quiet : bool, optional
         Draw nothing.
+    listen : callable, optional
+        Called with every event.
 
     Raises
     ------
@@ -58,6 +64,8 @@ def drive(job: Job, title: str, quiet: bool = False) -> Any:
                 return end.value
             except StopEarly:
                 raise KeyboardInterrupt from None
+            if listen is not None:
+                listen(event)
             if isinstance(event, Done):
                 count = f"{event.done:,}/{event.total:,} {event.unit}" if event.total else ""
                 bar.update(

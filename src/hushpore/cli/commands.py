@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import sys
@@ -14,6 +15,7 @@ import click
 from hushpore._version import __version__
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.cli.flags import settings_flags, settings_from
+from hushpore.cli.measured import Measured
 from hushpore.jobs import JOBS, start
 
 if TYPE_CHECKING:
@@ -61,6 +63,11 @@ def _common(command: Callable[..., None]) -> Callable[..., None]:
     for decorator in (
         click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, no bar."),
         click.option("--overwrite", is_flag=True, help="Replace an existing result."),
+        click.option("--timings", is_flag=True, help="Print where the time went, stage by stage."),
+        click.option(
+            "--trace", metavar="FILE",
+            help="Write a time line that https://ui.perfetto.dev opens.",
+        ),
         click.option(
             "--at", multiple=True, metavar="AXIS=N",
             help="Work on one position of a time or channel axis, for example --at t=0.",
@@ -121,12 +128,14 @@ def denoise(path: str, output: str, save_model: str | None, **flags: Any) -> Non
     check_record_target(target, flags["overwrite"])
     if save_model:
         check_model_target(save_model, flags["overwrite"])
-    result = _run("denoise", _read(path, flags["at"]), flags)
+    measured = _measured(flags)
+    result = _run("denoise", _read(path, flags["at"]), flags, measured)
     written = write_image(
         target, result.volume, record=result.provenance, overwrite=flags["overwrite"]
     )
     if save_model:
         result.model.save(save_model, overwrite=flags["overwrite"])
+    measured.show()
     _say(result.summary, written, result.provenance, flags["as_json"])
 
 
@@ -178,19 +187,26 @@ def _segment(path: str, output: str, flags: dict[str, Any], denoise_first: bool)
     from hushpore.io.results import check_target
 
     check_target(output, flags["overwrite"])
+    measured = _measured(flags)
     before = _read(path, flags["at"])
-    denoised = _run("denoise", before, flags) if denoise_first else None
-    found = _run("pores", before if denoised is None else denoised.volume, flags)
+    denoised = _run("denoise", before, flags, measured) if denoise_first else None
+    found = _run("pores", before if denoised is None else denoised.volume, flags, measured)
     written = write_pores(Path(output), before, denoised, found, overwrite=flags["overwrite"])
+    measured.show()
     _say(found.summary, written, found.provenance, flags["as_json"])
 
 
-def _run(job: str, volume: Volume, flags: dict[str, Any]) -> Any:
+def _run(job: str, volume: Volume, flags: dict[str, Any], measured: Measured) -> Any:
     from hushpore.cli.bar import drive
 
     kind = JOBS[job]
     work = start(job, volume, settings_from(flags, kind.settings), flags["device"])
-    return drive(work, kind.title, quiet=flags["as_json"])
+    listen = functools.partial(measured.listen, kind.title)
+    return drive(work, kind.title, quiet=flags["as_json"], listen=listen)
+
+
+def _measured(flags: dict[str, Any]) -> Measured:
+    return Measured(flags["timings"], flags["trace"], flags["overwrite"])
 
 
 def _read(path: str, at: tuple[str, ...]) -> Volume:

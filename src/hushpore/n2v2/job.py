@@ -119,6 +119,7 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
         if trained is None:
             yield from work.train(size, line)
         denoised = yield from work.predict()
+        yield work.timer.timing()
     finally:
         work.backend.release()
     return work.result(denoised)
