@@ -33,11 +33,8 @@ def load(path: str | os.PathLike[str], *, lazy: bool | None = None) -> Loading:
 
     Parameters
     ----------
-    path : str or path-like
-        As for `hushpore.io.read`.
-    lazy : bool, optional
-        Whether values stay on disk until they are asked for. By default those do that would take
-        more than half of the free memory.
+    path, lazy
+        As for `hushpore.io.read_all`.
 
     Yields
     ------
@@ -47,16 +44,7 @@ def load(path: str | os.PathLike[str], *, lazy: bool | None = None) -> Loading:
     Returns
     -------
     list of Volume
-        At least one.
-
-    Raises
-    ------
-    InputError
-        If there is nothing that can be read; says why.
-    MissingPackageError
-        If an optional package is needed; gives the command that installs it.
-    MemoryLimitError
-        If memory is asked for that is not there.
+        At least one; errors are those of `hushpore.io.read_all`.
     """
     place = Path(path).expanduser()
     try:

@@ -28,10 +28,8 @@ def opening(path: Path) -> Opening:
 
     Raises
     ------
-    InputError
-        If there is nothing that can be read; says why.
-    MissingPackageError
-        If an optional package is needed; gives the command that installs it.
+    InputError, MissingPackageError
+        As for `hushpore.io.read_all`.
     OSError
         If the system refuses.
     """
