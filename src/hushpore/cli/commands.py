@@ -96,9 +96,9 @@ def info(path: str | None, device: bool, as_json: bool) -> None:
         backend = choose_backend()
         found["device"] = {"name": backend.name, "reason": backend.reason}
     if path is not None:
-        from hushpore.io import read_all
+        from hushpore.io import describe
 
-        found["volumes"] = [_describe(volume) for volume in read_all(path)]
+        found["volumes"] = [_describe(volume) for volume in describe(path)]
     if as_json:
         click.echo(json.dumps(found, indent=2))
         return
