@@ -66,9 +66,22 @@ def test_the_spacing_is_free_of_the_noise_of_computing_it(step, first):
     assert one(slices(places)).spacing[0] == step
 
 
-def test_the_spacing_of_rounded_positions_is_their_mean():
-    places = [round(k / 3, 3) for k in range(31)]
-    assert one(slices(places)).spacing[0] == pytest.approx(1 / 3, rel=1e-6)
+@pytest.mark.parametrize("digits", [2, 3, 6])
+@pytest.mark.parametrize("step", [1 / 3, 0.625, 1.7])
+def test_the_spacing_of_rounded_positions_is_their_mean(step, digits):
+    result = one(slices([round(-100 + k * step, digits) for k in range(301)]))
+    assert result.spacing[0] == pytest.approx(step, rel=10.0**-digits / 30)
+    assert result.notes == ()
+
+
+def test_a_spacing_that_drifts_is_uneven():
+    places = np.concatenate([np.arange(0, 40, 2), np.arange(40, 120, 2.1)])
+    assert "2 to 2.1 mm apart" in one(slices(places)).notes[0]
+
+
+@pytest.mark.parametrize("far", [1e6, 1e9, 1e15, 1e300])
+def test_a_position_that_is_absurd_is_uneven_and_takes_no_memory(far):
+    assert "unevenly spaced" in one(slices([0, 1, 2, 3, far])).notes[0]
 
 
 def test_missing_slices_are_numbered():

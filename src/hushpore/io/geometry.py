@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 AXIAL = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0)
 
 _SAME_PLACE = 1e-3  # mm; DICOM writes positions as decimal text
-_UNEVEN = 0.01  # share of the spacing by which a gap may differ
+_UNEVEN = 0.01  # share of the spacing by which a slice may lie off an even grid
+_MOST_MISSING = 10  # times the slices that are there
 
 
 @dataclass(frozen=True)
@@ -167,13 +168,14 @@ def _by_position(slices: Sequence[Slice], notes: list[str]) -> Arrangement:
     gaps = np.diff(places)
     notes = list(notes)
     if len(gaps):
-        z = _step(places)
-        notes += _gap_notes(gaps, z, places)
+        z, numbers = _even_steps(places)
+        said = _gap_notes(places, z, numbers)
+        notes += said
     else:
-        z = slices[0].distance or 1.0
+        z, said = slices[0].distance or 1.0, []
     notes += _direction_notes(slices)
     metadata: dict[str, Any] = {"directions": _directions(slices[0]).round(6).tolist()}
-    if len(gaps) and not np.allclose(gaps, z, rtol=_UNEVEN, atol=_SAME_PLACE):
+    if said:
         metadata["slice_positions"] = [round(float(place), 6) for place in places]
     return _finish(slices, z, notes, metadata)
 
@@ -216,17 +218,31 @@ def _finish(
     return Arrangement(tuple(slices), spacing, "mm", origin, tuple(notes), metadata)
 
 
-def _step(places: npt.NDArray[Any]) -> float:
-    """Return the spacing of slices: their mean distance, or the median where it varies.
+def _even_steps(places: npt.NDArray[Any]) -> tuple[float, npt.NDArray[Any] | None]:
+    """Return the spacing of slices, and the number of each on an even grid, from 0.
 
-    Positions are rounded decimals, which the mean evens out. Of the numbers that agree with it
-    within the rounding of floating-point numbers the shortest is meant: 0.05, not 0.05000000000004.
+    None stands for the numbers where the slices lie on no even grid; the spacing is their median
+    distance then. Else it is the mean, since positions are rounded decimals, which it evens out.
     """
     gaps = np.diff(places)
     median = float(np.median(gaps))
     steps = np.rint(gaps / median)
-    even = (np.abs(gaps - steps * median) <= _UNEVEN * median + _SAME_PLACE).all()
-    step = float((places[-1] - places[0]) / steps.sum()) if even and (steps >= 1).all() else median
+    numbers = np.concatenate([[0.0], np.cumsum(steps)])
+    # beyond this a position is wrong, and slices are not missing
+    if (steps < 1).any() or numbers[-1] > _MOST_MISSING * len(places):
+        return _shortest(median, places), None
+    step = float((places[-1] - places[0]) / numbers[-1])
+    off = float(np.abs(places - places[0] - step * numbers).max())
+    if off > max(_UNEVEN * step, _rounding(places, step)) + _SAME_PLACE:
+        return _shortest(median, places), None
+    return _shortest(step, places), numbers.astype(int)
+
+
+def _shortest(step: float, places: npt.NDArray[Any]) -> float:
+    """Return the shortest decimal that floating-point numbers do not tell from the spacing.
+
+    0.05 is meant, not 0.05000000000004.
+    """
     noise = 8 * np.finfo(float).eps * float(np.abs(places).max())
     for digits in range(1, 16):
         short = float(f"{step:.{digits}g}")
@@ -235,28 +251,35 @@ def _step(places: npt.NDArray[Any]) -> float:
     return step
 
 
-def _gap_notes(gaps: npt.NDArray[Any], z: float, places: npt.NDArray[Any]) -> list[str]:
-    ratio = gaps / z
-    whole = np.rint(ratio)
-    fits = np.abs(gaps - whole * z) <= _UNEVEN * z + _SAME_PLACE
-    if fits.all() and (whole > 1).any() and (whole >= 1).all():
-        # numbers as they would be if none were missing, from 1
-        numbers = np.concatenate([[1], 1 + np.cumsum(whole)]).astype(int)
-        missing = sorted(set(range(1, numbers[-1] + 1)) - {int(n) for n in numbers})
-        shown = ", ".join(str(n) for n in missing[:5]) + (", ..." if len(missing) > 5 else "")
-        what = f"Slice {shown} is" if len(missing) == 1 else f"Slices {shown} are"
-        first = int(np.argmax(whole > 1))
+def _rounding(places: npt.NDArray[Any], step: float) -> float:
+    """Return the unit of the last decimal in which positions are written, where it is small."""
+    for digits in range(7):
+        unit = 10.0**-digits
+        if unit < step / 10 and np.allclose(places, places.round(digits), rtol=0, atol=1e-9):
+            return unit
+    return 0.0
+
+
+def _gap_notes(places: npt.NDArray[Any], z: float, numbers: npt.NDArray[Any] | None) -> list[str]:
+    gaps = np.diff(places)
+    if numbers is None:
         return [
-            f"{what} missing: nothing between {places[first]:.4g} and {places[first + 1]:.4g} mm; "
-            f"spacing {z:.4g} mm elsewhere. The volume closes up there "
-            "(hushpore.io.resample_evenly fills it in)."
+            f"The slices are unevenly spaced, {gaps.min():.4g} to {gaps.max():.4g} mm apart; "
+            f"the median, {z:.4g} mm, is taken for all, and nothing was resampled "
+            "(hushpore.io.resample_evenly does that)."
         ]
-    if fits.all() and (whole == 1).all():
+    steps = np.diff(numbers)
+    if (steps == 1).all():
         return []
+    # numbers as they would be if none were missing, from 1
+    missing = sorted(set(range(1, int(numbers[-1]) + 2)) - {int(n) + 1 for n in numbers})
+    shown = ", ".join(str(n) for n in missing[:5]) + (", ..." if len(missing) > 5 else "")
+    what = f"Slice {shown} is" if len(missing) == 1 else f"Slices {shown} are"
+    first = int(np.argmax(steps > 1))
     return [
-        f"The slices are unevenly spaced, {gaps.min():.4g} to {gaps.max():.4g} mm apart; "
-        f"the median, {z:.4g} mm, is taken for all, and nothing was resampled "
-        "(hushpore.io.resample_evenly does that)."
+        f"{what} missing: nothing between {places[first]:.4g} and {places[first + 1]:.4g} mm; "
+        f"spacing {z:.4g} mm elsewhere. The volume closes up there "
+        "(hushpore.io.resample_evenly fills it in)."
     ]
 
 
