@@ -258,9 +258,10 @@ def test_cancel_in_the_activity_dock_stops_the_job(qtbot, widget, fake_job):
         (InputError("scan is constant: every value is 0."), "warning", "every value is 0"),
         (RuntimeError("CUDA out of memory. Tried"), "error", "GPU's memory ran out"),
         (MemoryError(), "error", "not enough memory"),
+        (RuntimeError("broken"), "error", "broken"),
         (ZeroDivisionError("by zero"), "error", "by zero"),
     ],
-    ids=["input", "cuda memory", "memory", "bug"],
+    ids=["input", "cuda memory", "memory", "runtime", "bug"],
 )
 def test_an_error_is_said_in_words_and_leaves_everything_as_it_was(
     qtbot, viewer, widget, fake_job, error, severity, words

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Seconds between two changes: each draws the canvas anew.
-EVERY = 0.5
+#: Seconds between two changes: each draws the whole canvas anew, which takes a computer without a
+#: graphics card tens of milliseconds.
+EVERY = 2.0
 
 
 class StatusLine:
