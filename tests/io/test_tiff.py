@@ -282,3 +282,24 @@ def test_flipped_bits_give_an_image_or_a_clear_error_and_nothing_else(tmp_path):
             read_all(path)
         except HushporeError:
             continue
+
+
+@pytest.mark.parametrize("name", ["jpeg", "jpeg2000"])
+def test_a_part_that_states_a_larger_image_than_its_page_is_refused(tmp_path, rng, name):
+    imagecodecs = pytest.importorskip("imagecodecs")
+    path = tmp_path / "a.tif"
+    values = rng.integers(0, 255, (64, 64), dtype=np.uint8)
+    tifffile.imwrite(path, values, compression=name, photometric="minisblack")
+    assert read(path).shape == (64, 64)
+    encode = {"jpeg": imagecodecs.jpeg8_encode, "jpeg2000": imagecodecs.jpeg2k_encode}[name]
+    larger = encode(np.zeros((6400, 6400), np.uint8))
+    with tifffile.TiffFile(path, mode="r+b") as tif:
+        tags = tif.pages.first.tags
+        end = path.stat().st_size
+        tags["StripOffsets"].overwrite((end,))
+        tags["StripByteCounts"].overwrite((len(larger),))
+    with path.open("ab") as file:
+        file.seek(end)
+        file.write(larger)
+    with pytest.raises(InputError, match="states"):
+        read(path)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import HushporeError, InputError, MissingPackageError
-from hushpore.io.dicom_codecs import decoder_of, stated_size
+from hushpore.io.codestream import stated_size
+from hushpore.io.dicom_codecs import decoder_of
 from hushpore.io.messages import captured
 from hushpore.io.planes import read_stored
 
@@ -171,7 +172,7 @@ class SeriesReader:
             if decode is None:
                 return self._by_pydicom(item)
             frame = _encapsulated(encoding, item.frame)
-            rows, columns = stated_size(encoding.syntax, frame) or encoding.shape
+            rows, columns = stated_size(frame) or encoding.shape
             if (rows, columns) != encoding.shape:
                 raise InputError(
                     f"{encoding.path.name} is damaged: its compressed image states "

@@ -6,6 +6,7 @@ import math
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from hushpore.io.codestream import stated_size
 from hushpore.io.messages import logged
 from hushpore.io.planes import Planes, stored_planes
 
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     import tifffile
 
     from hushpore.base.errors import HushporeError
+
+# compressions that state the size of the image once more, as TIFF numbers them
+_JPEGS = (7, 33003, 33004, 33005, 34712)
+_START = 65536  # bytes within which they do
 
 
 def planes_of(
@@ -75,6 +80,7 @@ class _Pages:
                 with self._handle.lock:
                     if self._handle.closed:
                         self._handle.open()
+                _require_size(self._pages[number], self._handle)
                 # the planes are read by several threads already
                 values = self._pages[number].asarray(maxworkers=1)
             out[...] = values.reshape(out.shape)
@@ -82,3 +88,21 @@ class _Pages:
             raise
         except Exception as error:
             raise self._explain(self._path, error) from error
+
+
+def _require_size(page: Any, handle: Any) -> None:
+    """Refuse a page whose compressed parts state a size beyond their own, before it is decoded."""
+    keyframe = page.keyframe
+    if int(keyframe.compression) not in _JPEGS:
+        return
+    if keyframe.is_tiled:
+        room = (keyframe.tilelength, keyframe.tilewidth)
+    else:
+        room = (min(keyframe.rowsperstrip, keyframe.imagelength), keyframe.imagewidth)
+    for offset, count in zip(page.dataoffsets, page.databytecounts, strict=True):
+        with handle.lock:
+            handle.seek(offset)
+            start = handle.read(min(count, _START))
+        stated = stated_size(start)
+        if stated is not None and (stated[0] > room[0] or stated[1] > room[1]):
+            raise ValueError(f"a part of {room[0]} x {room[1]} pixels states {stated}")
