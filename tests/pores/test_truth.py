@@ -71,6 +71,15 @@ def test_a_lattice_of_27_balls_is_27_pores_and_54_throats_of_89_faces() -> None:
     assert result.pores["num_throats"].value_counts().to_dict() == {3: 8, 4: 12, 5: 6, 6: 1}
 
 
+@pytest.mark.parametrize(
+    ("lattice_of", "count"), [((110, 15, 27, 20), 64), ((100, 15, 28, 22), 27)]
+)
+def test_peaks_of_a_lattice_are_porespys_regions(
+    lattice_of: tuple[int, int, int, int], count: int
+) -> None:
+    assert len(hushpore.segment_pores(lattice(*lattice_of), merging="snow").pores) == count
+
+
 def test_220_overlapping_balls_are_parted_as_their_power_diagram_does() -> None:
     rng = np.random.default_rng(0)
     size, centres, radii = 150, [], []

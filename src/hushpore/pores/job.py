@@ -29,6 +29,7 @@ from hushpore.pores.measure import (
 from hushpore.pores.merging import merge_by_height, merge_to_markers
 from hushpore.pores.outside import beside, crossings, find_outside, outside_bytes
 from hushpore.pores.parallel import Workers
+from hushpore.pores.peaks import find_peaks
 from hushpore.pores.threshold import find_threshold, make_histogram
 from hushpore.pores.void import find_components, holding, keep_components, make_void
 
@@ -163,7 +164,7 @@ class Pores:
         return sentence
 
     def remerge(self, h: float) -> Pores:
-        """Return the segmentation with another merge height, from the basins that are kept.
+        """Return the segmentation merged by another height, from the basins that are kept.
 
         Parameters
         ----------
@@ -180,9 +181,9 @@ class Pores:
         InputError
             If `h` is below zero.
         """
-        settings = dataclasses.replace(self._settings, h=h)
+        settings = dataclasses.replace(self._settings, merging="height", h=h)
         numbering = _number(self._graph, settings, self.volume)
-        return self._renumber(numbering, settings, {"h": settings.h})
+        return self._renumber(numbering, settings, _merged_by(settings, None))
 
     def remerge_to_markers(self, markers: npt.ArrayLike) -> Pores:
         """Return the segmentation with one pore for each marker, from the basins that are kept.
@@ -302,15 +303,14 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
         yield _progress("basins", volume)
 
         with timer.stage("measuring"):
-            is_open = space.components.is_open_at(summits)
-            graph = build_graph(basins, summits, distance, is_open, workers)
-            graph = dataclasses.replace(graph, cuts=graph.cuts + space.air_cuts)
+            graph = _make_graph(basins, summits, distance, space, workers)
+            peaks = _peaks(distance, basins, graph, volume, settings, workers)
             del distance
         yield _progress("measuring", volume)
 
         with timer.stage("labels"):
             basins = basins.reshape(volume.shape)
-            numbering = _number(graph, settings, volume)
+            numbering = _number(graph, settings, volume, peaks)
             merged = _measure(basins, graph, numbering, volume, workers)
     timing = timer.timing()
     # of two slices in the middle the first, as viewers open it
@@ -322,7 +322,7 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
         volume,
         {
             **_void_totals(space, threshold, graph, volume),
-            "merged_by": {"h": settings.h},
+            "merged_by": _merged_by(settings, peaks),
         },
     )
     record = make_record("pores", volume, settings, backend.name, timing, notes)
@@ -509,11 +509,51 @@ def _distance(
     return distance
 
 
-def _number(graph: BasinGraph, settings: PoreSettings, volume: Volume) -> Numbering:
-    """Merge basins by height, and number what comes of it."""
+def _make_graph(
+    basins: npt.NDArray[np.int32],
+    summits: npt.NDArray[np.int64],
+    distance: npt.NDArray[np.float32],
+    space: _Space,
+    workers: Workers,
+) -> BasinGraph:
+    """Measure the basins; where they open into air around the sample, they have no surface."""
+    is_open = space.components.is_open_at(summits)
+    graph = build_graph(basins, summits, distance, is_open, workers)
+    return dataclasses.replace(graph, cuts=graph.cuts + space.air_cuts)
+
+
+def _peaks(
+    distance: npt.NDArray[np.float32],
+    basins: npt.NDArray[np.int32],
+    graph: BasinGraph,
+    volume: Volume,
+    settings: PoreSettings,
+    workers: Workers,
+) -> npt.NDArray[np.bool_] | None:
+    """Return which basins hold a peak, where pores are parted by peaks."""
+    if settings.merging == "height":
+        return None
+    return find_peaks(distance, basins, graph, _spacing(volume), workers)
+
+
+def _number(
+    graph: BasinGraph,
+    settings: PoreSettings,
+    volume: Volume,
+    peaks: npt.NDArray[np.bool_] | None = None,
+) -> Numbering:
+    """Merge basins, to the peaks where these are given or else by height, and number the pores."""
     left_out = _left_out(graph, settings, volume)
-    chief = merge_by_height(graph, settings.h)
-    return number_pores(graph, chief, settings.minimum_voxels, left_out)
+    if peaks is None:
+        chief = merge_by_height(graph, settings.h)
+        return number_pores(graph, chief, settings.minimum_voxels, left_out)
+    group = merge_to_markers(graph, np.where(peaks, np.cumsum(peaks), 0).astype(np.int32))
+    return number_groups(graph, group, settings.minimum_voxels, left_out)
+
+
+def _merged_by(settings: PoreSettings, peaks: npt.NDArray[np.bool_] | None) -> dict[str, Any]:
+    """Return what the record says of the merging."""
+    return {"h": settings.h} if peaks is None else {"peaks": int(np.count_nonzero(peaks))}
 
 
 def _left_out(

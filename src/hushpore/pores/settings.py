@@ -58,6 +58,13 @@ class PoreSettings(Settings):
         step=1,
         more=True,
     )
+    merging: str = option(
+        "height",
+        "What parts one pore from the next. height: a neck that is narrower by the merge height; "
+        "snow: the peaks that PoreSpy's SNOW finds; void too narrow for a peak is left out.",
+        choices=("height", "snow"),
+        more=True,
+    )
     h: float = option(
         0.5,
         "Neighbouring pores merge where the neck between them is less than this much "
