@@ -12,6 +12,7 @@ from hushpore.io import is_on_disk, kind_of, read, read_all
 zarr = pytest.importorskip("zarr")
 
 from hushpore.io.ome_zarr import write_zarr  # noqa: E402
+from hushpore.io.results import check_target, write_image  # noqa: E402
 
 
 @given(
@@ -122,6 +123,20 @@ def test_only_an_image_written_here_is_replaced(tmp_path, ramp):
     (tmp_path / "mine" / "x").touch()
     with pytest.raises(OutputError, match="not replaced"):
         write_zarr(tmp_path / "mine", Volume(ramp), overwrite=True)
+
+
+def test_the_name_of_an_image_decides_its_format(tmp_path, ramp):
+    volume = Volume(ramp, spacing=(2, 1, 1), unit="um")
+    path = write_image(tmp_path / "a.ome.zarr", volume)
+    assert kind_of(path) == "zarr"
+    with pytest.raises(OutputError, match="exists already"):
+        check_target(path, directory=False)
+    write_image(path, volume, record={"job": "denoise"}, overwrite=True)
+    assert (tmp_path / "a.ome.json").is_file()
+    (tmp_path / "b.zarr").mkdir()
+    (tmp_path / "b.zarr" / "mine").touch()
+    with pytest.raises(OutputError, match="not replaced"):
+        write_image(tmp_path / "b.zarr", volume, overwrite=True)
 
 
 def test_without_zarr_the_command_that_installs_it_is_given(tmp_path, ramp, monkeypatch):

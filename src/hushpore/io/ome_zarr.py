@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.base.errors import HushporeError, InputError, MissingPackageError, OutputError
+from hushpore.base.errors import HushporeError, InputError, MissingPackageError
 from hushpore.base.volume import Volume
-from hushpore.io.target import check_target, new_directory
+from hushpore.io.target import check_target, new_directory, require_zarr
 from hushpore.io.units import METRES, unit_of
 
 if TYPE_CHECKING:
@@ -163,8 +162,8 @@ def write_zarr(path: str | os.PathLike[str], volume: Volume, *, overwrite: bool 
     zarr = _import_zarr()
     if 0 in volume.shape:
         raise InputError(f"{volume.name} is empty (shape {volume.shape}); nothing to write.")
-    target = check_target(path, overwrite, replaceable=_require_zarr)
-    with new_directory(target, overwrite, replaceable=_require_zarr) as part:
+    target = check_target(path, overwrite, replaceable=require_zarr)
+    with new_directory(target, overwrite, replaceable=require_zarr) as part:
         group = zarr.open_group(str(part), mode="w", zarr_format=2)
         chunks = tuple(min(_CHUNK, n) for n in volume.shape)
         array = group.create_array(
@@ -267,16 +266,3 @@ def _attributes(volume: Volume) -> dict[str, Any]:
         "datasets": [{"path": "0", "coordinateTransformations": steps}],
     }
     return {"multiscales": [image], "hushpore": {"axes": volume.axes}}
-
-
-def _require_zarr(folder: Path) -> None:
-    """Refuse to replace a folder unless it is an image written here."""
-    try:
-        ours = "hushpore" in json.loads((folder / ".zattrs").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        ours = False
-    if not ours:
-        raise OutputError(
-            f"{folder} is not replaced: it is not an OME-Zarr image of hushpore. Choose another "
-            "name."
-        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,7 +98,7 @@ def write_image(
     record: Mapping[str, Any] | None = None,
     overwrite: bool = False,
 ) -> Path:
-    """Write a volume as an OME-TIFF file that is complete or not there at all.
+    """Write a volume as an OME-TIFF file, or as OME-Zarr, that is complete or not there at all.
 
     Axes, spacing, unit, origin and type survive a round trip through `hushpore.read`. Boolean
     values are written as uint8, 0 and 1; 8-bit and 32-bit integers, which labels and masks have,
@@ -106,7 +107,7 @@ def write_image(
     Parameters
     ----------
     path : str or path-like
-        Ends in ``.tif`` or ``.tiff``.
+        Ends in ``.tif`` or ``.tiff``, or in ``.zarr`` (see `hushpore.io.ome_zarr.write_zarr`).
     volume : Volume
         2D or 3D, with leading axes or without.
     record : mapping, optional
@@ -117,7 +118,7 @@ def write_image(
     Returns
     -------
     Path
-        The TIFF file.
+        The TIFF file or the OME-Zarr folder.
 
     Raises
     ------
@@ -127,14 +128,17 @@ def write_image(
         If the volume is empty or has a type that TIFF does not know.
     """
     target = check_target(path, overwrite, directory=False)
-    if record is None:
-        with new_file(target, overwrite) as part:
-            _write_tiff(part, volume)
-        return target
-    beside = check_record_target(target, overwrite)
-    with new_file(beside, overwrite) as part_of_record, new_file(target, overwrite) as part:
-        _write_tiff(part, volume)
-        _write_json(part_of_record, record)
+    beside = None if record is None else check_record_target(target, overwrite)
+    with ExitStack() as parts:
+        # the record takes its place after the image, or not at all
+        if record is not None and beside is not None:
+            _write_json(parts.enter_context(new_file(beside, overwrite)), record)
+        if target.suffix.lower() == ".zarr":
+            from hushpore.io.ome_zarr import write_zarr
+
+            write_zarr(target, volume, overwrite=overwrite)
+        else:
+            _write_tiff(parts.enter_context(new_file(target, overwrite)), volume)
     return target
 
 

@@ -42,6 +42,25 @@ def require_result(folder: Path) -> None:
         )
 
 
+def require_zarr(folder: Path) -> None:
+    """Refuse to replace a folder unless it is an OME-Zarr image written here.
+
+    Raises
+    ------
+    OutputError
+        If it is not.
+    """
+    try:
+        ours = "hushpore" in json.loads((folder / ".zattrs").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        ours = False
+    if not ours:
+        raise OutputError(
+            f"{folder} is not replaced: it is not an OME-Zarr image of hushpore. Choose another "
+            "name."
+        )
+
+
 def check_target(
     path: str | os.PathLike[str],
     overwrite: bool = False,
@@ -54,7 +73,7 @@ def check_target(
     Parameters
     ----------
     path : str or path-like
-        The result's directory, or with ``directory=False`` its TIFF file.
+        The result's directory, or with ``directory=False`` its TIFF file or OME-Zarr folder.
     overwrite : bool, optional
         Whether an earlier result there may be replaced.
     directory : bool, optional
@@ -77,6 +96,8 @@ def check_target(
         exists = target.exists()
     except (OSError, RuntimeError, ValueError) as error:
         raise OutputError(f"{path} is not a place that can be written to: {error}.") from error
+    if not directory and target.suffix.lower() == ".zarr":
+        directory, replaceable = True, require_zarr  # an image, but a folder all the same
     parent = target.parent
     if not parent.is_dir():
         what = "is a file, not a folder" if parent.exists() else "does not exist"
@@ -84,7 +105,9 @@ def check_target(
     if not os.access(parent, os.W_OK | os.X_OK):
         raise OutputError(f"Cannot write {target}: you are not allowed to write in {parent}.")
     if not directory and target.suffix.lower() not in (".tif", ".tiff"):
-        raise OutputError(f"Cannot write {target}: the name of an image must end in .tif or .tiff.")
+        raise OutputError(
+            f"Cannot write {target}: the name of an image must end in .tif, .tiff or .zarr."
+        )
     if exists:
         _check_existing(target, overwrite, directory, replaceable)
     return target
