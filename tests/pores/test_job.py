@@ -88,6 +88,25 @@ def test_the_summary_is_one_sentence_with_units(balls: Callable[..., np.ndarray]
     )
 
 
+def test_the_summary_says_of_what_and_what_is_left_out(balls: Callable[..., np.ndarray]) -> None:
+    # a block of 54,000 voxels in air, with a hole of 2,109 in it and half a one, 1,153, at its face
+    block = np.ones((40, 50, 80), bool)
+    block[:30, 10:40, 10:70] = False
+    void = block | balls(block.shape, [(15, 25, 25), (0, 25, 55)], 8)
+    settings = {"outside": "remove-slicewise", "outside_radius": 9}
+    every = hushpore.segment_pores(Volume(void, unit="um", spacing=1), **settings)
+    assert every.summary == (
+        "Porosity 6.0 % of the sample (open 2.1, closed 3.9), 2 pores, median diameter 14.5 um"
+    )
+    inner = hushpore.segment_pores(
+        Volume(void, unit="um", spacing=1), edge_pores="remove", **settings
+    )
+    assert inner.summary == (
+        "Porosity 3.9 % of the sample (all void 6.0: open 2.1, closed 3.9), 1 pore, "
+        "median diameter 15.9 um"
+    )
+
+
 def test_open_and_closed_add_up_to_all(scan: np.ndarray) -> None:
     shares = {mode: hushpore.segment_pores(scan, mode=mode) for mode in ("all", "open", "closed")}
     result = shares["all"].provenance["result"]

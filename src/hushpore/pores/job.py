@@ -153,11 +153,16 @@ class Pores:
         """One sentence: porosity, number of pores, median diameter."""
         result = self.provenance["result"]
         count = len(self.pores)
+        is_open, is_closed = result["open_porosity"], result["closed_porosity"]
+        parts = f"open {100 * is_open:.1f}, closed {100 * is_closed:.1f}"
+        void = is_open + is_closed
+        if self._settings.mode == "all" and not math.isclose(self.porosity, void, abs_tol=1e-9):
+            # pores that are left out are void all the same
+            parts = f"all void {100 * void:.1f}: {parts}"
         sentence = (
             f"Porosity {100 * self.porosity:.1f} % "
-            f"(open {100 * result['open_porosity']:.1f}, "
-            f"closed {100 * result['closed_porosity']:.1f}), "
-            f"{count:,} {'pore' if count == 1 else 'pores'}"
+            f"{'' if self._settings.outside == 'keep' else 'of the sample '}"
+            f"({parts}), {count:,} {'pore' if count == 1 else 'pores'}"
         )
         if count:
             sentence += f", median diameter {result['median_diameter']:.3g} {self.volume.unit}"
