@@ -46,10 +46,10 @@ def main(folder: Path, seconds: float) -> None:
     wait(lambda: "looking" not in denoise.device.line(), 60)
     press_run(denoise)
     steps = []
-    for share in (1, 120, 450):
+    for share in (1, 40, 450):
         wait(lambda share=share: has_preview(denoise, share), 3 * seconds)
+        denoise.timing.set_open(share == 450)
         steps.append(take(viewer))
-        denoise.timing.set_open(True)
     save(viewer, folder / "napari-running.png")
     finish(denoise)
     steps.append(take(viewer))

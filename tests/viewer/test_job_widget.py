@@ -268,7 +268,7 @@ def test_an_error_is_said_in_words_and_leaves_everything_as_it_was(
 ):
     def fails(volume):
         yield Progress("training", 1, 4, "steps", 0.25)
-        yield Preview("denoised", np.zeros((32, 32), np.float32), (4,))
+        yield Preview("denoised", grey(0), (4,))
         raise error
 
     fake_job.script = fails
@@ -327,10 +327,17 @@ def test_notes_are_shown_and_stay(qtbot, widget, fake_job):
     assert not widget._notes.isHidden()
 
 
+def grey(value, contrast=200.0):
+    """Stripes around a grey value, as of a slice in which something can be seen."""
+    image = np.full((32, 32), value, np.float32)
+    image[1::2] += contrast
+    return image
+
+
 def previews(fake_job, *images):
     def script(volume):
         for value, index in images:
-            yield Preview("denoised", np.full((32, 32), value, np.float32), (index,))
+            yield Preview("denoised", grey(value), (index,))
         return (yield from fake_job.wait_at_gate(volume))
 
     return script
@@ -346,12 +353,24 @@ def test_a_preview_refines_in_its_slice_and_gives_way_to_the_result(
     assert tuple(preview.data_to_world((0, 0, 0))) == (10.0, 0.0, 0.0)
     assert preview.contrast_limits == viewer.layers["scan"].contrast_limits
     assert preview.data[0, 0, 0] == 7.0
-    widget._show_preview(widget._now, Preview("denoised", np.full((32, 32), 9, np.float32), (5,)))
+    widget._show_preview(widget._now, Preview("denoised", grey(9), (5,)))
     assert preview.data[0, 0, 0] == 9.0
     assert widget.layers.layer.name == "scan"
     fake_job.gate.set()
     until_done(qtbot, widget)
     assert names(viewer) == ["scan", "scan denoised"]
+
+
+def test_a_preview_that_shows_nothing_yet_does_not_hide_the_slice(qtbot, viewer, widget, fake_job):
+    def script(volume):
+        yield Preview("denoised", grey(7, contrast=0.5), (5,))
+        return (yield from fake_job.wait_at_gate(volume))
+
+    fake_job.script = script
+    start(qtbot, widget)
+    assert names(viewer) == ["scan"]
+    widget._show_preview(widget._now, Preview("denoised", grey(7), (5,)))
+    assert names(viewer) == ["scan", "scan denoised (preview)"]
 
 
 def test_a_preview_does_not_take_the_selection_away(qtbot, viewer, widget, fake_job):
@@ -391,7 +410,7 @@ def test_a_deleted_preview_does_not_come_back(qtbot, viewer, widget, fake_job):
     fake_job.script = previews(fake_job, (7.0, 5))
     start(qtbot, widget)
     viewer.layers.remove("scan denoised (preview)")
-    widget._show_preview(widget._now, Preview("denoised", np.zeros((32, 32), np.float32), (5,)))
+    widget._show_preview(widget._now, Preview("denoised", grey(0), (5,)))
     assert names(viewer) == ["scan"]
     fake_job.gate.set()
     until_done(qtbot, widget)
@@ -400,7 +419,7 @@ def test_a_deleted_preview_does_not_come_back(qtbot, viewer, widget, fake_job):
 
 def test_a_preview_that_cannot_be_shown_does_not_stop_the_job(qtbot, viewer, widget, fake_job):
     def script(volume):
-        yield Preview("denoised", np.zeros((32, 32), np.float32), (1, 2, 3))
+        yield Preview("denoised", grey(0), (1, 2, 3))
         return (yield from fake_job.wait_at_gate(volume))
 
     fake_job.script = script

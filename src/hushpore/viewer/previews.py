@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from hushpore.viewer.target import Target
 
 
+#: Standard deviation of a preview, as a share of the contrast range, up to which it is a blank: a
+#: network that has learnt nothing yet gives 0.003, one that begins to see gives 0.05.
+BLANK = 0.01
+
+
 class Previews:
     """The previews of one running job.
 
@@ -32,7 +37,12 @@ class Previews:
         self._layers: dict[str, Any] = {}
 
     def show(self, preview: Preview) -> None:
-        """Lay a slice over its place in the volume, and refine it from then on."""
+        """Lay a slice over its place in the volume, and refine it from then on.
+
+        It begins when there is something to see: until then the user's own slice is better.
+        """
+        if preview.name not in self._layers and self._is_blank(preview.image):
+            return
         image = preview.image.reshape((1,) * len(preview.index) + preview.image.shape)
         place = self._target.placement.at((*preview.index, 0, 0))
         if preview.name not in self._layers:
@@ -97,6 +107,12 @@ class Previews:
         # what the user has at hand stays at hand
         self._viewer.layers.selection = selected
         return layer
+
+    def _is_blank(self, image: Any) -> bool:
+        limits = self._target.look.get("contrast_limits")
+        if limits is None or image.dtype.kind != "f":
+            return False
+        return bool(image.std() <= BLANK * (limits[1] - limits[0]))
 
     def _shown(self) -> list[Any]:
         return [layer for layer in self._layers.values() if layer in self._viewer.layers]
