@@ -26,13 +26,6 @@ MOST_MEMORY = 150e6  # bytes beyond what reading an undamaged file took
 HEADER = 4096  # where most of what can be broken stands
 
 NUMBERS = [b"\xff" * 2, b"\xff" * 4, bytes(4), b"\0\x80", b"\xff\xff\xff\x7f", b"\1\0\0\0"]
-    b"\xff\xff",
-    b"\xff\xff\xff\xff",
-    b"\0\0\0\0",
-    b"\0\x80",
-    b"\xff\xff\xff\x7f",
-    b"\1\0\0\0",
-]
 REPRESENTATIONS = [b"SQ", b"UN", b"US", b"OB", b"DS", b"UL", b"AT", b"PN", b"XX", b"OW", b"IS"]
 OF_PYDICOM = [
     "CT_small", "MR_small", "MR_small_RLE", "MR_small_jp2klossless", "MR_small_bigendian",
