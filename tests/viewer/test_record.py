@@ -63,7 +63,16 @@ def test_the_record_of_the_active_layer_is_shown(viewer, panel):
     assert shown["input", "shape"] == "8 x 32 x 32"
     assert shown["notes", "1"] == "Slice 6 is missing."
     assert shown["device",] == "CPU, 2 threads"
-    assert shown["input", "fingerprint (BLAKE2b)"] == "ab12"
+    assert shown["input", "fingerprint"] == "ab12"
+
+
+def test_settings_have_the_names_and_units_of_the_form(viewer, panel):
+    record = {**RECORD, "job": "pores", "settings": {"h": 0.5, "mode": "all", "gone": 1}}
+    viewer.add_labels(np.zeros((4, 8, 8), int), metadata={KEY: {"provenance": record}})
+    shown = lines(panel)
+    assert shown["settings", "merge height"] == "0.5 voxels"
+    assert shown["settings", "mode"] == "all"
+    assert shown["settings", "gone"] == "1"
 
 
 def test_nothing_of_the_record_is_left_out(viewer, panel):

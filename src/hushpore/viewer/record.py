@@ -32,7 +32,7 @@ _OPEN = ("result", "settings", "notes", "input")
 #: What the parts of a record are called; the rest have the names that they have in JSON.
 _TITLES = {
     "hushpore": "hushpore version",
-    "blake2b": "fingerprint (BLAKE2b)",
+    "blake2b": "fingerprint",
     "timings": "seconds by stage",
     "platform": "operating system",
 }
@@ -58,6 +58,8 @@ class RecordWidget(QWidget):
         self.tree = QTreeWidget()
         self.tree.setColumnCount(2)
         self.tree.setHeaderHidden(True)
+        # what is too long for the dock is shown whole where the pointer rests
+        self.tree.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.tree.setAccessibleName("How the layer was made")
         self._copy, self._save = QPushButton("Copy"), QPushButton("Save …")
         self._copy.setToolTip("Copy the record as JSON.")
@@ -100,7 +102,8 @@ class RecordWidget(QWidget):
         self._why.setVisible(not record)
         self.tree.clear()
         for title, value in record.items():
-            self.tree.addTopLevelItem(_item(title, value))
+            shown = _as_in_the_form(str(record.get("job")), value) if title == "settings" else value
+            self.tree.addTopLevelItem(_item(title, shown))
         for number, title in enumerate(record):
             self.tree.topLevelItem(number).setExpanded(title in _OPEN)
         self.tree.resizeColumnToContents(0)
@@ -146,6 +149,20 @@ def _why_nothing(layer: Any) -> str:
     if is_preview(layer):
         return "This is a preview; the record comes with the result."
     return "This layer was not made by hushpore, so nothing is known about it."
+
+
+def _as_in_the_form(job: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Give settings the names and units that the form of the job has."""
+    if job not in JOBS:
+        return settings
+    options = {opt.name: opt for opt in JOBS[job].settings.options()}
+    shown = {}
+    for name, value in settings.items():
+        opt = options.get(name)
+        unit = f" {opt.unit}" if opt is not None and opt.unit and value is not None else ""
+        label = name if opt is None else opt.label.lower()
+        shown[label or name] = f"{_words(value)}{unit}" if unit else value
+    return shown
 
 
 def _item(title: str, value: Any) -> QTreeWidgetItem:
