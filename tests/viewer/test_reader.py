@@ -6,6 +6,7 @@ from napari.layers import Layer
 from napari.utils.notifications import notification_manager
 
 from hushpore import InputError
+from hushpore.base.events import Progress
 from hushpore.viewer import reader
 from hushpore.viewer.reader import NOTHING, get_reader
 
@@ -132,7 +133,13 @@ def test_every_series_becomes_a_layer(qtbot, viewer, monkeypatch, tiff, large):
     import hushpore
 
     volumes = [hushpore.Volume(STACK, name=name) for name in ("chest", "head")]
+
+    def load(path):
+        yield Progress("reading", 1, 2, "slices", 0.5)
+        return volumes
+
     monkeypatch.setattr(hushpore, "read_all", lambda path: volumes, raising=False)
+    monkeypatch.setattr(reader, "load", load)
     monkeypatch.setattr(reader, "LARGE", large)
     read(viewer, tiff)
     qtbot.waitUntil(lambda: len(viewer.layers) == 2, timeout=10_000)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from napari import current_viewer
 from napari.layers import Layer
 from napari.utils.notifications import show_error, show_info, show_warning
+from qtpy.QtCore import QTimer
 
 import hushpore
-from hushpore.base.events import Progress
-from hushpore.io import kind_of
+from hushpore.io import kind_of, load
 from hushpore.viewer.layers import layer_data
 from hushpore.viewer.problem import explain
 from hushpore.viewer.progress import Activity
@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hushpore.base.events import Job
+    from hushpore.base.volume import Volume
     from hushpore.viewer.problem import Problem
+
+#: Milliseconds between two looks at a file that is being read.
+LOOK = 125
 
 #: Bytes on disk from which a file is read in a thread.
 LARGE = 16_000_000
@@ -57,7 +61,7 @@ def read_layers(path: str | list[str]) -> list[Any]:
         _Loading(viewer, path).start()
         return NOTHING
     try:
-        found = _layers(path)
+        found = [_layer(volume) for volume in hushpore.read_all(path)]
     except Exception as error:
         if viewer is None:
             raise
@@ -94,13 +98,20 @@ class _Loading:
         self._worker.failed.connect(self._failed)
         self._worker.cancelled.connect(self._close)
         self._activity = Activity(f"Reading {Path(path).name}", self._worker.cancel)
-        # how long it takes is not known: a bar that only moves
-        self._activity.total = 0
+        self._timer = QTimer()
+        self._timer.setInterval(LOOK)
+        self._timer.timeout.connect(self._look)
 
     def start(self) -> None:
         """Begin to read."""
         _Loading.running.add(self)
         self._worker.start()
+        self._timer.start()
+
+    def _look(self) -> None:
+        progress = self._worker.take().progress
+        if progress is not None:
+            self._activity.show(progress)
 
     def _returned(self, found: list[LayerData]) -> None:
         self._close()
@@ -114,19 +125,22 @@ class _Loading:
 
     def _close(self) -> None:
         _Loading.running.discard(self)
+        self._timer.stop()
         self._activity.close()
 
 
 def _read(path: str) -> Job:
-    yield Progress("reading", 0, 0, "", 0.0)
-    found = _layers(path)
-    # here a cancel is noticed, and what was read is dropped
-    yield Progress("reading", 1, 1, "", 1.0)
-    return found
+    volumes = yield from load(path)
+    return [_layer(volume) for volume in volumes]
 
 
-def _layers(path: str) -> list[LayerData]:
-    return [layer_data(volume) for volume in hushpore.read_all(path)]
+def _layer(volume: Volume) -> LayerData:
+    """Return a volume as a layer, with the contrast that the scanner's operator chose."""
+    data, keywords, kind = layer_data(volume)
+    keywords["contrast_limits"] = volume.metadata.get(
+        "contrast_limits", keywords["contrast_limits"]
+    )
+    return data, keywords, kind
 
 
 def _say(problem: Problem) -> None:
