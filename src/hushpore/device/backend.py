@@ -41,7 +41,7 @@ class Backend:
 
     def timer(self) -> StageTimer:
         """Return a stage timer on this device's clock."""
-        return StageTimer(CudaClock() if self.is_cuda else None)
+        return StageTimer(CudaClock(self.device) if self.is_cuda else None)
 
     def put(self, values: npt.NDArray[Any]) -> torch.Tensor:
         """Copy an array to the device as it is: conversion is cheaper there than on the bus."""

@@ -74,18 +74,27 @@ class HostClock:
 
 
 class CudaClock:
-    """Marks are CUDA events in the current stream, from a bounded supply."""
+    """Marks are CUDA events in the current stream of a device, from a bounded supply.
 
-    def __init__(self, supply: int = 512) -> None:
+    Parameters
+    ----------
+    device : str, optional
+        ``"cuda:0"`` and so on.
+    supply : int, optional
+        How many events there are.
+    """
+
+    def __init__(self, device: str = "cuda:0", supply: int = 512) -> None:
         import torch
 
+        self._stream = torch.cuda.current_stream(device)
         self._free: deque[Any] = deque(
             torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
             for _ in range(supply)
         )
         # ties the device's time line to the host's: exact while the device is idle, as it is now
         self._origin = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        self._origin.record()
+        self._origin.record(self._stream)
         self._start = time.perf_counter()
 
     def mark(self) -> Any:
@@ -93,7 +102,7 @@ class CudaClock:
         if not self._free:
             return None
         event = self._free.popleft()
-        event.record()
+        event.record(self._stream)
         return event
 
     def happened(self, mark: Any) -> bool:

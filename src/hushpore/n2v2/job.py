@@ -260,7 +260,7 @@ class _Work:
             total = max(self.steps, min(total, round(self.steps / fraction)))
         # what the device has finished, not what it has been asked to do
         finished = self.losses[-1][0] if self.backend.is_cuda and self.losses else self.steps
-        share = TRAINING_SHARE * min(fraction, 1) * finished / self.steps
+        share = TRAINING_SHARE * (min(fraction, 1) * (finished / self.steps))
         return Progress("training", finished, total, "steps", share)
 
     @property
