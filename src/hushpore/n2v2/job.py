@@ -232,7 +232,8 @@ class _Work:
             except StopEarly:
                 self.notes.append(f"Stopped early, after {step} of {settings.steps} steps.")
                 break
-        if done < step:
+        # a last mean over a few steps alone would jump
+        if step - done > EPOCH // 2 or not done:
             readback.push(("loss", step), total / (step - done))
         yield self.timer.timing()
         yield from self._report(readback.rest())
