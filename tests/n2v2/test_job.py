@@ -58,6 +58,12 @@ def test_a_seed_decides_the_result_and_the_global_states_are_untouched(scan: Vol
     torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     first = hushpore.denoise(scan, seed=1, **QUICK).volume.data
     np.testing.assert_array_equal(hushpore.denoise(scan, seed=1, **QUICK).volume.data, first)
+    deep = [
+        hushpore.denoise(scan, seed=1, dimensions=3, patch_depth=4, **QUICK).volume.data
+        for _ in range(3)
+    ]
+    np.testing.assert_array_equal(deep[0], deep[1])
+    np.testing.assert_array_equal(deep[0], deep[2])
     assert not np.array_equal(hushpore.denoise(scan, seed=2, **QUICK).volume.data, first)
     assert torch.equal(torch_state, torch.get_rng_state())
     np.testing.assert_array_equal(numpy_state, np.random.get_state()[1])  # noqa: NPY002

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from hushpore import InputError
 from hushpore.device.backend import Backend
 from hushpore.n2v2.masking import Line
 from hushpore.n2v2.model import UNet, build_network
@@ -101,3 +102,9 @@ def test_precision_is_as_asked() -> None:
     assert choose_precision("float32", Backend()) == torch.float32
     assert choose_precision("bfloat16", Backend()) == torch.bfloat16
     assert choose_precision("auto", Backend()) in (torch.float32, torch.bfloat16)
+
+
+def test_in_3d_the_cpu_computes_in_float32() -> None:
+    assert choose_precision("auto", Backend(), 3) == torch.float32
+    with pytest.raises(InputError, match="precision='bfloat16' is not reliable"):
+        choose_precision("bfloat16", Backend(), 3)

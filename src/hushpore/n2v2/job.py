@@ -156,7 +156,7 @@ class _Work:
     def _use(self, backend: Backend) -> None:
         """Move to a device: upload once, in the dtype of the file, and normalise there."""
         self.backend = backend
-        self.dtype = choose_precision(self.settings.precision, backend)
+        self.dtype = choose_precision(self.settings.precision, backend, self.settings.dimensions)
         with self.timer.stage("upload"):
             raw = backend.put(self.values)
             if self.trained is None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
+from hushpore.base.errors import InputError
 from hushpore.n2v2.masking import draw_positions, hide, values_at
 from hushpore.patches.extraction import read_windows
 from hushpore.patches.sampling import draw_corners, draw_orientations
@@ -150,8 +151,22 @@ def one_cycle(fraction: float, peak: float, warm_up: float = 0.1) -> float:
     return _half_cosine(peak, end, min((fraction - warm_up) / (1 - warm_up), 1.0))
 
 
-def choose_precision(wanted: str, backend: Backend) -> torch.dtype:
-    """Return the dtype of the network's arithmetic: bfloat16 where the device is fast at it."""
+def choose_precision(wanted: str, backend: Backend, dimensions: int = 2) -> torch.dtype:
+    """Return the dtype of the network's arithmetic: bfloat16 where the device is fast at it.
+
+    Raises
+    ------
+    InputError
+        If bfloat16 is asked for in 3D on the CPU: there PyTorch 2.13 trains differently each time,
+        and now and then the loss is not a number, from the same seed and weights.
+    """
+    if dimensions == 3 and not backend.is_cuda:
+        if wanted == "bfloat16":
+            raise InputError(
+                "In 3D on the CPU, precision='bfloat16' is not reliable in PyTorch; "
+                "choose 'float32' or 'auto'."
+            )
+        return torch.float32
     if wanted != "auto":
         dtype: torch.dtype = getattr(torch, wanted)
         return dtype
