@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -158,3 +162,23 @@ class StopEarly(Exception):  # noqa: N818 - a request, not an error
 
 #: A job yields events and returns its result; ``close()`` cancels it.
 Job: TypeAlias = Generator[Event, None, Any]
+
+
+def result_of(job: Generator[Any, None, T], on_event: Callable[[Any], None] | None = None) -> T:
+    """Drive a job to its end and return its result.
+
+    Parameters
+    ----------
+    job : generator
+        What to drive.
+    on_event : callable, optional
+        Called with everything that it yields, in this thread.
+    """
+    while True:
+        try:
+            event = next(job)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+        if on_event is not None:
+            on_event(event)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from hushpore.base.errors import HushporeError, InputError, MissingPackageError
+from hushpore.base.events import result_of
 from hushpore.io.formats import kind_of
 from hushpore.io.loading import into_memory, is_on_disk, load
 from hushpore.io.planes import LEFT_OUT
@@ -19,11 +20,9 @@ from hushpore.io.resample import resample_evenly
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Generator, Sequence
+    from collections.abc import Sequence
 
     from hushpore.base.volume import Volume
-
-    T = TypeVar("T")
 
 __all__ = ["describe", "is_on_disk", "kind_of", "load", "read", "read_all", "resample_evenly"]
 
@@ -54,7 +53,7 @@ def read(path: str | os.PathLike[str]) -> Volume:
     damaged: list[HushporeError] = []
     for volume in volumes:
         try:
-            (largest,) = _result(into_memory([volume]))
+            (largest,) = result_of(into_memory([volume]))
             break
         except (InputError, MissingPackageError) as error:
             damaged.append(error)
@@ -98,7 +97,7 @@ def read_all(path: str | os.PathLike[str], *, lazy: bool | None = None) -> list[
     MemoryLimitError
         If memory is asked for that is not there.
     """
-    return _result(load(path, lazy=lazy))
+    return result_of(load(path, lazy=lazy))
 
 
 def describe(path: str | os.PathLike[str]) -> list[Volume]:
@@ -120,15 +119,6 @@ def describe(path: str | os.PathLike[str]) -> list[Volume]:
         As for `read_all`; damage within the pixels is not noticed.
     """
     return read_all(path, lazy=True)
-
-
-def _result(work: Generator[object, None, T]) -> T:
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            value: T = end.value
-            return value
 
 
 def _times(shape: Sequence[int]) -> str:

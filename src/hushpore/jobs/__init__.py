@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import InputError
+from hushpore.base.events import result_of
 from hushpore.base.settings import Settings
 from hushpore.base.volume import VolumeLike, as_volume
 from hushpore.device.backend import Backend, choose_backend
@@ -122,14 +123,7 @@ def run(
     on_event : callable, optional
         Called with every event, in this thread.
     """
-    events = start(job, image, settings, device)
-    while True:
-        try:
-            event = next(events)
-        except StopIteration as end:
-            return end.value
-        if on_event is not None:
-            on_event(event)
+    return result_of(start(job, image, settings, device), on_event)
 
 
 def denoise(volume: VolumeLike, *, device: str | Backend = "auto", **settings: Any) -> Denoised:
