@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass
 
 import numpy as np
 
 from hushpore import Volume, __version__
 from hushpore.base.events import StageTime, Timing
 from hushpore.base.record import make_record
+from hushpore.base.settings import Settings, option
 from hushpore.pores.settings import PoreSettings
 
 
@@ -24,7 +26,7 @@ def test_a_record_says_what_was_done_to_what_and_is_plain_json() -> None:
     assert record["versions"]["numpy"] == np.__version__
 
 
-def test_the_fingerprint_is_that_of_the_values_however_they_lie_in_memory(
+def test_the_fingerfingerprintis_that_of_the_values_however_they_lie_in_memory(
     rng: np.random.Generator,
 ) -> None:
     values = rng.integers(0, 255, (3, 4, 5), np.uint8)
@@ -32,3 +34,19 @@ def test_the_fingerprint_is_that_of_the_values_however_they_lie_in_memory(
     for same in (values, np.asfortranarray(values), values[::-1][::-1]):
         record = make_record("pores", Volume(same), PoreSettings(), "CPU", Timing())
         assert record["input"]["blake2b"] == expected
+
+
+@dataclass(frozen=True)
+class Masked(Settings):
+    mask: str = option("", "What to keep.", beside=("labels",))
+
+
+def test_a_record_identifies_what_settings_named_beside_the_volume() -> None:
+    mask = np.eye(3, dtype=np.uint8)
+    scan = Volume(np.eye(3), beside={"crumb": mask, "not used": mask})
+    record = make_record("pores", scan, Masked("crumb"), "CPU", Timing())
+    fingerprint = hashlib.blake2b(mask.tobytes(), digest_size=16).hexdigest()
+    assert record["beside"] == {
+        "mask": {"name": "crumb", "shape": [3, 3], "dtype": "uint8", "blake2b": fingerprint}
+    }
+    assert make_record("pores", scan, Masked(), "CPU", Timing())["beside"] == {}

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import dask.array
 import numpy as np
 import pytest
@@ -102,3 +104,44 @@ def test_facts_say_what_matters_in_one_line() -> None:
     scan = Volume(np.zeros((28, 512, 512), np.int16), spacing=(5, 0.488, 0.488), unit="mm")
     assert scan.facts == "28 x 512 x 512 · 5 x 0.488 x 0.488 mm · int16 · 14.7 MB"
     assert "voxel size unknown" in Volume(np.zeros((4, 4))).facts
+
+
+def beside(thing: object) -> object:
+    scan = Volume(np.zeros((3, 4, 5)), name="scan", beside={"crumb": thing})
+    return scan.beside_of(SimpleNamespace(sample_mask="crumb"), "sample_mask")
+
+
+def test_a_setting_names_what_lies_beside_a_volume() -> None:
+    mask = np.ones((3, 4, 5), bool)
+    assert beside(mask) is mask
+    assert Volume(np.eye(3)).beside_of(SimpleNamespace(markers=""), "markers") is None
+    points = beside([[0, 1, 2], [2, 3, 4]])
+    np.testing.assert_array_equal(points, [[0.0, 1.0, 2.0], [2.0, 3.0, 4.0]])
+
+
+def test_what_lies_beside_goes_with_the_volume_when_its_values_change() -> None:
+    scan = Volume(np.zeros((2, 3, 4, 5)), beside={"mask": np.ones((3, 4, 5))})
+    assert set(scan.replace(np.ones((2, 3, 4, 5))).beside) == {"mask"}
+    assert set(scan.at(t=1).beside) == {"mask"}
+
+
+@pytest.mark.parametrize(
+    ("thing", "words"),
+    [
+        (
+            np.ones((3, 4)),
+            r"crumb has shape \(3, 4\), .* fit scan. Expected \(3, 4, 5\)",
+        ),
+        (np.array(["a", "b"]), "does not fit"),
+        (np.ones((3, 4, 5), complex), "does not fit"),
+    ],
+)
+def test_what_does_not_fit_beside_is_refused(thing: object, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        beside(thing)
+
+
+def test_a_name_of_nothing_beside_is_refused_with_what_there_is() -> None:
+    scan = Volume(np.eye(3), name="scan", beside={"crust": np.eye(3)})
+    with pytest.raises(InputError, match="mask names 'crumb', but beside scan there is 'crust'"):
+        scan.beside_of(SimpleNamespace(mask="crumb"), "mask")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ import pytest
 import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.events import Progress
-from hushpore.jobs import JOBS
+from hushpore.base.settings import Settings, option
+from hushpore.jobs import JOBS, Kind
 from hushpore.n2v2.settings import DenoiseSettings
 
 
@@ -75,3 +77,37 @@ def test_pores_do_not_wait_for_pytorch_to_load() -> None:
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@dataclass(frozen=True)
+class Masked(Settings):
+    mask: str = option("", "What to keep.", beside=("labels",))
+
+
+def kept(volume: Volume, settings: Masked, backend: object) -> object:
+    """A job that returns what its setting names beside the volume."""
+    yield Progress("looking", 0, 0, "", 0.0)
+    return volume.beside_of(settings, "mask")
+
+
+@pytest.fixture
+def masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(JOBS, "masked", Kind("Look", Masked, f"{__name__}:kept", False))
+
+
+@pytest.mark.usefixtures("masked")
+def test_an_array_given_as_a_setting_lies_beside_the_volume() -> None:
+    mask = np.ones((5, 5), bool)
+    assert hushpore.run("masked", np.eye(5), {"mask": mask}) is mask
+    assert hushpore.run("masked", np.eye(5), {"mask": Volume(mask)}) is mask
+    named = Volume(np.eye(5), beside={"crumb": mask})
+    assert hushpore.run("masked", named, {"mask": "crumb"}) is mask
+    assert hushpore.run("masked", np.eye(5)) is None
+
+
+@pytest.mark.usefixtures("masked")
+def test_what_does_not_fit_the_volume_is_refused_before_anything_runs() -> None:
+    with pytest.raises(InputError, match="does not fit"):
+        hushpore.start("masked", np.eye(5), {"mask": np.ones((4, 4))})
+    with pytest.raises(InputError, match="there is nothing"):
+        hushpore.start("masked", np.eye(5), {"mask": "crumb"})

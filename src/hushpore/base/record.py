@@ -54,6 +54,7 @@ def make_record(
         "settings": settings.to_dict(),
         "device": device,
         "input": _identity(volume),
+        "beside": _beside(volume, settings),
         "timings": {name: round(stage.seconds, 6) for name, stage in timing.stages.items()},
         "notes": [*volume.notes, *notes],
         "versions": {"python": platform.python_version(), **_versions()},
@@ -70,16 +71,30 @@ def _identity(volume: Volume) -> dict[str, Any]:
         "dtype": volume.dtype.name,
         "spacing": list(volume.spacing),
         "unit": volume.unit,
-        "blake2b": _fingerprint(volume),
+        "blake2b": _fingerprint(volume.data),
     }
 
 
-def _fingerprint(volume: Volume) -> str:
+def _beside(volume: Volume, settings: Settings) -> dict[str, Any]:
+    """Identify what the settings name beside the volume, by setting."""
+    found = {}
+    for opt in settings.options():
+        thing = volume.beside_of(settings, opt.name) if opt.beside else None
+        if thing is not None:
+            found[opt.name] = {
+                "name": getattr(settings, opt.name),
+                "shape": list(thing.shape),
+                "dtype": np.dtype(thing.dtype).name,
+                "blake2b": _fingerprint(thing),
+            }
+    return found
+
+
+def _fingerprint(data: Any) -> str:
     digest = hashlib.blake2b(digest_size=16)
-    values = np.asarray(volume.data)
-    # plane by plane: a view that is not contiguous is then copied one plane at a time
-    for plane in values:
-        digest.update(np.ascontiguousarray(plane).data)
+    # plane by plane: what lies on disk, or is a view that is not contiguous, is never held whole
+    for plane in range(len(data)):
+        digest.update(np.ascontiguousarray(data[plane]).data)
     return digest.hexdigest()
 
 

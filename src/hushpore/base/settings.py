@@ -39,6 +39,9 @@ class Option:
         True where None is accepted.
     more : bool
         True for what a form folds away.
+    beside : tuple of str
+        For a setting that names something that lies beside the volume (`Volume.beside`), what it
+        may be: ``"labels"``, ``"image"``, ``"points"``. Empty for any other.
     """
 
     name: str
@@ -53,6 +56,7 @@ class Option:
     step: float | None
     optional: bool
     more: bool
+    beside: tuple[str, ...]
 
     @property
     def flag(self) -> str:
@@ -63,6 +67,8 @@ class Option:
     def expected(self) -> str:
         """What is accepted, in words, for messages and tables."""
         parts: list[str] = []
+        if self.beside:
+            parts.append(f"the name of {' or '.join(self.beside)} beside the volume, or nothing")
         if self.choices:
             parts.append(", ".join(repr(choice) for choice in self.choices))
         if bool in self.types:
@@ -147,6 +153,7 @@ def option(
     maximum: float | None = None,
     step: float | None = None,
     more: bool = False,
+    beside: tuple[str, ...] = (),
 ) -> Any:
     """Declare one setting of a `Settings` class; see `Option` for the parameters."""
     metadata = {
@@ -158,6 +165,7 @@ def option(
         "maximum": maximum,
         "step": step,
         "more": more,
+        "beside": beside,
     }
     return dataclasses.field(default=default, metadata=metadata)
 

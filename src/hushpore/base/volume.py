@@ -46,6 +46,9 @@ class Volume:
         What the reader met that the user should know.
     metadata : dict, optional
         Further facts of the source, JSON values only.
+    beside : dict of str to array_like, optional
+        What lies in the same place, by name: labels, masks and images of the same spatial shape,
+        and points, (n, ndim) voxel coordinates. A setting of a job may name one.
 
     Raises
     ------
@@ -69,6 +72,7 @@ class Volume:
     origin: tuple[float, ...] = ()
     notes: list[str] = field(default_factory=list)
     metadata: dict[str, Any] = field(default_factory=dict)
+    beside: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         data = self.data
@@ -148,6 +152,48 @@ class Volume:
     def replace(self, data: Any, **changes: Any) -> Self:
         """Return a volume of the same place in space with other values."""
         return dataclasses.replace(self, data=data, **changes)
+
+    def beside_of(self, settings: object, setting: str) -> Any:
+        """Return what a setting names of the things beside this volume.
+
+        Parameters
+        ----------
+        settings : Settings
+            The settings of a job.
+        setting : str
+            Which of them; see `hushpore.base.settings.Option.beside`.
+
+        Returns
+        -------
+        array_like or None
+            Of the spatial shape of this volume; or points, float64 of shape (n, `n_spatial`) or
+            (n, `ndim`). None where the setting names nothing.
+
+        Raises
+        ------
+        InputError
+            If there is nothing of that name, or it does not fit.
+        """
+        name = getattr(settings, setting)
+        if not name:
+            return None
+        if name not in self.beside:
+            known = ", ".join(repr(key) for key in self.beside) or "nothing"
+            raise InputError(
+                f"{setting} names {name!r}, but beside {self.name} there is {known}. "
+                "Pass the array itself, a file on the command line, or choose a layer."
+            )
+        found = self.beside[name]
+        found = found if hasattr(found, "shape") else np.asarray(found)
+        shape, dtype = tuple(found.shape), np.dtype(found.dtype)
+        if dtype.kind in "buif" and shape == self.spatial_shape:
+            return found
+        if len(shape) == 2 and shape[1] in (self.n_spatial, self.ndim) and dtype.kind in "uif":
+            return np.asarray(found, np.float64)
+        raise InputError(
+            f"{setting}: {name} has shape {shape}, which does not fit {self.name}. Expected "
+            f"{self.spatial_shape}, or points of shape (n, {self.n_spatial}) where it takes points."
+        )
 
     def at(self, **index: int) -> Volume:
         """Return the volume at one position of leading axes, for example ``scan.at(t=0)``.

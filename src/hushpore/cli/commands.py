@@ -14,6 +14,7 @@ import click
 
 from hushpore._version import __version__
 from hushpore.base.errors import HushporeError, InputError
+from hushpore.cli.beside import lay_beside
 from hushpore.cli.flags import settings_flags, settings_from
 from hushpore.cli.measured import Measured
 from hushpore.jobs import JOBS, start
@@ -200,7 +201,8 @@ def _run(job: str, volume: Volume, flags: dict[str, Any], measured: Measured) ->
     from hushpore.cli.bar import drive
 
     kind = JOBS[job]
-    work = start(job, volume, settings_from(flags, kind.settings), flags["device"])
+    settings = settings_from(flags, kind.settings)
+    work = start(job, lay_beside(volume, settings), settings, flags["device"])
     listen = functools.partial(measured.listen, kind.title)
     return drive(work, kind.title, quiet=flags["as_json"], listen=listen)
 
@@ -227,7 +229,7 @@ def _describe(volume: Volume) -> dict[str, Any]:
     described = {
         field.name: getattr(volume, field.name)
         for field in dataclasses.fields(volume)
-        if field.name != "data"
+        if field.name not in ("data", "beside")
     }
     return {
         **described,

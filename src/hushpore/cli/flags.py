@@ -22,7 +22,9 @@ class SettingType(click.ParamType):  # type: ignore[type-arg]
         self.name = option.name
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        """Show the choices, or what kind of number is expected."""
+        """Show the choices, or what is expected."""
+        if self.option.beside:
+            return "FILE"
         if self.option.choices:
             words = [*self.option.choices, *(["NUMBER"] if float in self.option.types else [])]
             return "[" + "|".join(words) + "]"

@@ -6,6 +6,7 @@ and a test all drive the same one. ``close()`` cancels it, and nothing is half-w
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hushpore.base.errors import InputError
 from hushpore.base.events import result_of
 from hushpore.base.settings import Settings
-from hushpore.base.volume import VolumeLike, as_volume
+from hushpore.base.volume import Volume, VolumeLike, as_volume
 from hushpore.device.backend import Backend, choose_backend
 from hushpore.n2v2.settings import DenoiseSettings
 from hushpore.patches.settings import PatchSettings
@@ -86,7 +87,8 @@ def start(
     image : Volume or array_like
         What to work on.
     settings : Settings or mapping, optional
-        Its settings; what is left out has its default.
+        Its settings; what is left out has its default. In a mapping, a setting that names
+        something beside the volume may be the array itself.
     device : str or Backend, optional
         See `hushpore.device.backend.choose_backend`.
 
@@ -103,10 +105,32 @@ def start(
     if job not in JOBS:
         raise InputError(f"There is no job {job!r}. Available: {', '.join(JOBS)}.")
     kind = JOBS[job]
+    volume = as_volume(image)
     if not isinstance(settings, Settings):
-        settings = kind.settings.of(settings or {})
+        volume, values = _lay_beside(volume, kind.settings, settings or {})
+        settings = kind.settings.of(values)
+    for opt in settings.options():
+        if opt.beside:
+            # what does not fit is said before anything runs
+            volume.beside_of(settings, opt.name)
     backend = device if isinstance(device, Backend) else kind.backend(device)
-    return kind.load()(as_volume(image), settings, backend)
+    return kind.load()(volume, settings, backend)
+
+
+def _lay_beside(
+    volume: Volume, kind: type[Settings], values: Mapping[str, Any]
+) -> tuple[Volume, dict[str, Any]]:
+    """Lay arrays given as settings beside the volume, each under the name of its setting."""
+    named = dict(values)
+    beside = {}
+    for opt in kind.options():
+        given = named.get(opt.name)
+        if opt.beside and given is not None and not isinstance(given, str):
+            beside[opt.name] = given.data if isinstance(given, Volume) else given
+            named[opt.name] = opt.name
+    if not beside:
+        return volume, named
+    return dataclasses.replace(volume, beside={**volume.beside, **beside}), named
 
 
 def run(

@@ -23,6 +23,8 @@ from qtpy.QtWidgets import (
 from hushpore.viewer.fold import Fold
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hushpore.base.settings import Option, Settings
 
 #: Limits of a spin box where a setting has none.
@@ -93,7 +95,7 @@ class ChoiceField(Field):
     """One of a few words or small whole numbers."""
 
     def _build(self, column: QVBoxLayout) -> None:
-        self._box = _combo_box(self.opt)
+        self._box = combo_box(self.opt)
         self._box.addItems([str(choice) for choice in _choices(self.opt)])
         self._box.currentIndexChanged.connect(self.changed)
         column.addWidget(self._box)
@@ -131,7 +133,7 @@ class WordOrNumberField(Field):
     """A method's name, or a number of one's own."""
 
     def _build(self, column: QVBoxLayout) -> None:
-        self._box = _combo_box(self.opt)
+        self._box = combo_box(self.opt)
         self._box.addItems([*self.opt.choices, VALUE])
         self._spin = _spin_box(self.opt)
         self._box.currentIndexChanged.connect(self._show_spin)
@@ -171,13 +173,18 @@ class SettingsForm(QWidget):
     ----------
     settings : type of Settings
         The class to make a form of.
+    fields : callable, optional
+        Makes the field of a setting, where it is not `make_field`.
     """
 
     changed = Signal()
 
-    def __init__(self, settings: type[Settings]) -> None:
+    def __init__(
+        self, settings: type[Settings], fields: Callable[[Option], Field] | None = None
+    ) -> None:
         super().__init__()
         self._class = settings
+        self._make_field = fields or make_field
         self.fields: dict[str, Field] = {}
         self._labels: dict[str, QLabel] = {}
         column = QVBoxLayout(self)
@@ -222,7 +229,7 @@ class SettingsForm(QWidget):
         grid.setVerticalSpacing(4)
         grid.setColumnStretch(1, 1)
         for row, opt in enumerate(options):
-            field = make_field(opt)
+            field = self._make_field(opt)
             field.changed.connect(self._mark)
             label = QLabel(opt.label)
             label.setToolTip(opt.help)
@@ -312,7 +319,8 @@ def _choices(opt: Option) -> tuple[Any, ...]:
     return ()
 
 
-def _combo_box(opt: Option) -> QComboBox:
+def combo_box(opt: Option) -> QComboBox:
+    """Return an empty combo box for a setting."""
     box = QComboBox()
     box.setAccessibleName(opt.label)
     # a long word must not make the whole dock wider

@@ -26,8 +26,9 @@ from hushpore import jobs
 from hushpore.base.errors import HushporeError
 from hushpore.base.events import Note, Preview, Progress
 from hushpore.viewer.device_choice import DeviceChoice
-from hushpore.viewer.form import SettingsForm
+from hushpore.viewer.form import Field, SettingsForm, make_field
 from hushpore.viewer.layer_choice import LayerChoice
+from hushpore.viewer.layer_field import LayerField
 from hushpore.viewer.layers import volume_of
 from hushpore.viewer.previews import Previews
 from hushpore.viewer.problem import Problem, explain
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hushpore.base.events import Job
-    from hushpore.base.settings import Settings
+    from hushpore.base.settings import Option, Settings
     from hushpore.base.volume import Volume
 
 #: Milliseconds between two looks at the running job.
@@ -171,8 +172,8 @@ class JobWidget(QWidget):
         self._result.say("")
         self._notes.say("")
         try:
-            target = capture(layer, self._labels_of_axes(layer.ndim))
             settings = self.form.settings()
+            target = capture(layer, self._labels_of_axes(layer.ndim), self._layers_beside())
         except HushporeError as error:
             self._show_problem(explain(error))
             return
@@ -220,6 +221,12 @@ class JobWidget(QWidget):
         volume = cls.prepare(target)
         result = yield from jobs.start(cls.job, volume, settings, device)
         return Outcome(result.summary, cls.result_layers(result, target), result.timings)
+
+    def _layers_beside(self) -> list[Any]:
+        """Return the layers that settings name, each once."""
+        fields = self.form.fields.values()
+        chosen = [field.layer for field in fields if isinstance(field, LayerField)]
+        return list({id(layer): layer for layer in chosen if layer is not None}.values())
 
     def _labels_of_axes(self, ndim: int) -> tuple[str, ...]:
         return tuple(self._viewer.dims.axis_labels[-ndim:])
@@ -333,10 +340,13 @@ class JobWidget(QWidget):
 
     # ---- what is shown
 
+    def _make_field(self, opt: Option) -> Field:
+        return LayerField(opt, self._viewer) if opt.beside else make_field(opt)
+
     def _build(self) -> None:
         self.layers = LayerChoice(self._viewer, self.accepts, self.prefers)
         self._facts = plain_line()
-        self.form = SettingsForm(jobs.JOBS[self.job].settings)
+        self.form = SettingsForm(jobs.JOBS[self.job].settings, self._make_field)
         self.device = DeviceChoice()
         self._run_button = QPushButton("Run")
         self._run_button.setStyleSheet("font-weight: bold; padding: 6px;")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from napari.layers import Image
+import numpy as np
+from napari.layers import Image, Points
 from napari.utils.colormaps import AVAILABLE_COLORMAPS
 
+from hushpore.base.errors import InputError
 from hushpore.viewer.layers import Placement, placement_of, volume_of
 
 if TYPE_CHECKING:
@@ -38,12 +41,36 @@ class Target:
     look: dict[str, Any]
 
 
-def capture(layer: Any, axis_labels: Sequence[str] = ()) -> Target:
-    """Remember a layer; its values are not copied. Parameters and errors as for `volume_of`."""
-    volume, placement = volume_of(layer, axis_labels), placement_of(layer)
+def capture(layer: Any, axis_labels: Sequence[str] = (), beside: Sequence[Any] = ()) -> Target:
+    """Remember a layer; its values are not copied.
+
+    Parameters
+    ----------
+    layer, axis_labels
+        As for `volume_of`, which says the errors too.
+    beside : sequence of napari.layers.Layer
+        Other layers that the job needs: they lie beside the volume under their names.
+    """
+    placement = placement_of(layer)
+    volume = dataclasses.replace(
+        volume_of(layer, axis_labels), beside={other.name: _over(other, layer) for other in beside}
+    )
     if not isinstance(layer, Image):
         return Target(volume, placement, "labels", {})
     look = {"contrast_limits": tuple(layer.contrast_limits), "gamma": layer.gamma}
     if layer.colormap.name in AVAILABLE_COLORMAPS:
         look["colormap"] = layer.colormap.name
     return Target(volume, placement, "image", look)
+
+
+def _over(other: Any, layer: Any) -> Any:
+    """Return what another layer holds in the voxels of `layer`: an array, or coordinates."""
+    if not isinstance(other, Points):
+        return other.data[0] if other.multiscale else other.data
+    if other.ndim != layer.ndim:
+        raise InputError(
+            f"The points of {other.name} have {other.ndim} axes, but {layer.name} has "
+            f"{layer.ndim}. Add a Points layer while {layer.name} is shown, and place them there."
+        )
+    places = [layer.world_to_data(other.data_to_world(point)) for point in other.data]
+    return np.array(places, np.float64).reshape(len(places), layer.ndim)
