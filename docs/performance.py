@@ -1,0 +1,90 @@
+"""Writes docs/performance.md from the benchmarks' result files: python docs/performance.py."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+BENCHMARKS = HERE.parent / "benchmarks"
+
+HEAD = """# Performance
+
+Made by `docs/performance.py` from the files in `benchmarks/results`, and from nothing else: each
+holds one run of `python -m benchmarks NAME`, with its device, versions, commit and date. Variants
+that are compared ran interleaved in one process. A commit that ends in `-dirty` had changes that
+were not committed yet.
+
+No file here comes from a GPU yet: whatever is written for CUDA is unverified on one.
+"""
+
+Figures = dict[str, Any]
+
+
+def performance_page() -> str:
+    """Return the page as Markdown."""
+    return HEAD + "".join(
+        _section(path) for path in sorted((BENCHMARKS / "results").glob("*.json"))
+    )
+
+
+def _section(path: Path) -> str:
+    result = json.loads(path.read_text(encoding="utf-8"))
+    module = ast.parse((BENCHMARKS / f"{path.stem}.py").read_text(encoding="utf-8"))
+    purpose = (ast.get_docstring(module) or "").partition("\n\n")[0].replace("\n", " ")
+    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+    lines = [
+        f"\n## {path.stem.replace('_', ' ').capitalize()}\n",
+        f"{purpose}\n",
+        f"{result['device']} ({result['processor']}), {result['date'][:10]}, commit "
+        f"`{result['commit']}`, {versions}. [{path.name}](../benchmarks/results/{path.name})\n",
+    ]
+    return "\n".join([*lines, *_tables(result["figures"], "")])
+
+
+def _tables(figures: Figures, title: str) -> list[str]:
+    """One table of what is alike, then whatever is nested deeper under its own title."""
+    single = {name: value for name, value in figures.items() if not isinstance(value, dict)}
+    groups = {name: value for name, value in figures.items() if isinstance(value, dict)}
+    rows = {name: value for name, value in groups.items() if _is_row(value)}
+    lines = [f"### {title}\n"] if title else []
+    if single:
+        lines += _table([["", "value"], *([name, _text(value)] for name, value in single.items())])
+    for columns in _alike(rows):
+        alike = {name: row for name, row in rows.items() if tuple(row) == columns}
+        body = [[name, *map(_text, row.values())] for name, row in alike.items()]
+        whole = [["", *(column.replace("_", " ") for column in columns)], *body]
+        # what has many columns and few rows reads better the other way
+        turned = len(whole) < 4 < len(columns)
+        lines += _table([list(row) for row in zip(*whole, strict=True)] if turned else whole)
+    for name, value in groups.items():
+        if name not in rows:
+            lines += _tables(value, f"{title}: {name}" if title else name)
+    return lines
+
+
+def _is_row(value: Figures) -> bool:
+    return not any(isinstance(each, dict) for each in value.values())
+
+
+def _alike(rows: dict[str, Figures]) -> list[tuple[str, ...]]:
+    return list(dict.fromkeys(tuple(row) for row in rows.values()))
+
+
+def _table(rows: list[list[str]]) -> list[str]:
+    head, *body = ["| " + " | ".join(row) + " |" for row in rows]
+    return [head, "|" + "---|" * len(rows[0]), *body, ""]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list):
+        return ", ".join(map(_text, value))
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+if __name__ == "__main__":
+    (HERE / "performance.md").write_text(performance_page(), encoding="utf-8")
