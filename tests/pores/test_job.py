@@ -17,11 +17,13 @@ from hushpore.base.errors import MemoryLimitError
 from hushpore.base.events import Note, Preview, Progress, Timing
 from hushpore.device.backend import Backend
 from hushpore.pores import parallel
-from hushpore.pores.job import Pores, segment_pores
+from hushpore.pores.job import segment_pores
 from hushpore.pores.settings import PoreSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from hushpore.pores.result import Pores
 
 
 def drive(volume: Volume, backend: Backend | None = None, **values: Any) -> tuple[list, Pores]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.volume import Volume
     from hushpore.n2v2.job import Denoised
-    from hushpore.pores.job import Pores
+    from hushpore.pores.result import Pores
 
 
 def write_pores(

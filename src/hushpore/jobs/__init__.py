@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hushpore.base.events import Event, Job
     from hushpore.n2v2.job import Denoised
     from hushpore.patches.job import Patches
-    from hushpore.pores.job import Pores
+    from hushpore.pores.result import Pores
 
 
 @dataclass(frozen=True)

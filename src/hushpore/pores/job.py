@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,29 +17,21 @@ from hushpore.device.timing import StageTimer
 from hushpore.pores.basins import apply_labels, find_basins
 from hushpore.pores.distance import squared_distance
 from hushpore.pores.graph import DIRECTIONS, build_graph
-from hushpore.pores.measure import (
-    measure_pores,
-    measure_throats,
-    number_groups,
-    number_pores,
-    reach_a_face,
-    void_surface,
-)
+from hushpore.pores.measure import void_surface
 from hushpore.pores.merging import merge_by_height, merge_to_markers
 from hushpore.pores.outside import beside, crossings, find_outside, outside_bytes
 from hushpore.pores.parallel import Workers
 from hushpore.pores.peaks import find_peaks
+from hushpore.pores.result import Pores, measured, merged_by, number_basins, totals_of
 from hushpore.pores.threshold import find_threshold, make_histogram
 from hushpore.pores.void import find_components, holding, keep_components, make_void
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    import pandas as pd
 
     from hushpore.base.events import Job
     from hushpore.base.volume import Volume
     from hushpore.pores.graph import BasinGraph
-    from hushpore.pores.measure import Numbering
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.void import Components
 
@@ -58,182 +49,6 @@ _DONE = {
     "measuring": 0.9,
     "labels": 1.0,
 }
-
-
-@dataclass(frozen=True, eq=False)
-class Pores:
-    """A finished pore segmentation.
-
-    Attributes
-    ----------
-    labels : numpy.ndarray
-        int32, of the shape of the input, C order: 0 is not pore, 1 to n are the pores.
-    pores : pandas.DataFrame
-        One row a pore, sorted by label; see `hushpore.pores.measure.measure_pores`.
-    throats : pandas.DataFrame
-        One row for each two pores that touch; see `hushpore.pores.measure.measure_throats`.
-    porosity : float
-        Share of the sample that is pore in `labels`: without pores that are too small or cut by
-        the edge, where these are left out, which ``open_porosity`` and ``closed_porosity`` in the
-        record count all the same. The sample is the whole volume, but for the air outside where
-        that is removed.
-    threshold : float or None
-        Grey value between pore and solid; None where the input was the void itself.
-    volume : Volume
-        The input.
-    timings : dict of str to float
-        Seconds by stage.
-    provenance : dict
-        The record of the job as JSON values; its ``result`` holds the totals.
-    notes : tuple of str
-        What was said while it ran.
-    """
-
-    labels: npt.NDArray[np.int32]
-    pores: pd.DataFrame
-    throats: pd.DataFrame
-    porosity: float
-    threshold: float | None
-    volume: Volume
-    timings: dict[str, float]
-    provenance: dict[str, Any]
-    notes: tuple[str, ...]
-    _sample: npt.NDArray[np.int64] = dataclasses.field(repr=False)
-    _basins: npt.NDArray[np.int32] = dataclasses.field(repr=False)
-    _graph: BasinGraph = dataclasses.field(repr=False)
-    _settings: PoreSettings = dataclasses.field(repr=False)
-
-    @property
-    def labels_volume(self) -> Volume:
-        """The labels as a volume in the place of the input."""
-        return self.volume.replace(self.labels, name=f"{self.volume.name} pores")
-
-    @property
-    def porosity_profile(self) -> npt.NDArray[np.float64]:
-        """Share of the sample in each slice (row, in 2D) that is pore; NaN where there is none."""
-        pore = np.array([np.count_nonzero(plane) for plane in self.labels], np.float64)
-        empty = np.full(pore.shape, np.nan)
-        np.divide(pore, self._sample, out=empty, where=self._sample > 0)
-        return empty
-
-    def size_distribution(self, bins: int = 20) -> pd.DataFrame:
-        """Return how many pores, and how much of their volume, is of which size.
-
-        Parameters
-        ----------
-        bins : int
-            Bins of equivalent diameter, of equal width, from 0 to the largest.
-
-        Returns
-        -------
-        pandas.DataFrame
-            ``diameter_from``, ``diameter_to``, ``number`` of pores, their ``volume``, and both as
-            shares: ``number_share``, ``volume_share``.
-        """
-        import pandas as pd
-
-        diameter = self.pores["equivalent_diameter"].to_numpy()
-        size = self.pores["volume"].to_numpy()
-        edges = np.linspace(0, diameter.max(initial=0) or 1, bins + 1)
-        number = np.histogram(diameter, edges)[0]
-        volume = np.histogram(diameter, edges, weights=size)[0]
-        return pd.DataFrame(
-            {
-                "diameter_from": edges[:-1],
-                "diameter_to": edges[1:],
-                "number": number,
-                "volume": volume,
-                "number_share": number / max(number.sum(), 1),
-                "volume_share": volume / (volume.sum() or 1),
-            }
-        )
-
-    @property
-    def summary(self) -> str:
-        """One sentence: porosity, number of pores, median diameter."""
-        result = self.provenance["result"]
-        count = len(self.pores)
-        is_open, is_closed = result["open_porosity"], result["closed_porosity"]
-        parts = f"open {100 * is_open:.1f}, closed {100 * is_closed:.1f}"
-        void = is_open + is_closed
-        if self._settings.mode == "all" and not math.isclose(self.porosity, void, abs_tol=1e-9):
-            # pores that are left out are void all the same
-            parts = f"all void {100 * void:.1f}: {parts}"
-        sentence = (
-            f"Porosity {100 * self.porosity:.1f} % "
-            f"{'' if self._settings.outside == 'keep' else 'of the sample '}"
-            f"({parts}), {count:,} {'pore' if count == 1 else 'pores'}"
-        )
-        if count:
-            sentence += f", median diameter {result['median_diameter']:.3g} {self.volume.unit}"
-        return sentence
-
-    def remerge(self, h: float) -> Pores:
-        """Return the segmentation merged by another height, from the basins that are kept.
-
-        Parameters
-        ----------
-        h : float
-            Merge height in voxels; see `hushpore.pores.settings.PoreSettings`.
-
-        Returns
-        -------
-        Pores
-            As `segment_pores` gives with this `h`, in the time of one relabelling.
-
-        Raises
-        ------
-        InputError
-            If `h` is below zero.
-        """
-        settings = dataclasses.replace(self._settings, merging="height", h=h)
-        numbering = _number(self._graph, settings, self.volume)
-        return self._renumber(numbering, settings, _merged_by(settings, None))
-
-    def remerge_to_markers(self, markers: npt.ArrayLike) -> Pores:
-        """Return the segmentation with one pore for each marker, from the basins that are kept.
-
-        This is a watershed that is flooded from the markers, at the grain of basins: of several
-        markers in one basin the lowest counts. Void that no marker is connected to is left out.
-
-        Parameters
-        ----------
-        markers : array_like
-            Either labels, whole numbers in the shape of the volume, 0 where there is no marker; or
-            points, (n, 3) voxel indices (z, y, x), in 2D (n, 2).
-
-        Returns
-        -------
-        Pores
-            Pore 1 grows from the lowest marker, and so on.
-
-        Raises
-        ------
-        InputError
-            If the markers have another shape, are none, or lie outside the volume or the void.
-        """
-        marked = _mark_basins(np.asarray(markers), self._basins, self._graph.count)
-        group = merge_to_markers(self._graph, marked)
-        left_out = _left_out(self._graph, self._settings, self.volume)
-        smallest = self._settings.minimum_voxels
-        numbering = number_groups(self._graph, group, smallest, left_out)
-        count = int(np.unique(marked[marked > 0]).size)
-        return self._renumber(numbering, self._settings, {"markers": count})
-
-    def _renumber(
-        self, numbering: Numbering, settings: PoreSettings, merged_by: dict[str, Any]
-    ) -> Pores:
-        with Workers() as workers:
-            merged = _measure(self._basins, self._graph, numbering, self.volume, workers)
-        totals = _totals(merged, self.volume, {**self.provenance["result"], "merged_by": merged_by})
-        record = {**self.provenance, "settings": settings.to_dict(), "result": totals}
-        return dataclasses.replace(
-            self,
-            **merged,
-            porosity=totals["porosity"],
-            provenance=record,
-            _settings=settings,
-        )
 
 
 def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> Job:
@@ -315,19 +130,19 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
 
         with timer.stage("labels"):
             basins = basins.reshape(volume.shape)
-            numbering = _number(graph, settings, volume, peaks)
-            merged = _measure(basins, graph, numbering, volume, workers)
+            numbering = number_basins(graph, settings, volume, peaks)
+            merged = measured(basins, graph, numbering, volume, workers)
     timing = timer.timing()
     # of two slices in the middle the first, as viewers open it
     middle = tuple((length - 1) // 2 for length in volume.shape[:-2])
     yield Preview("labels", merged["labels"][middle].copy(), middle)
     yield timing
-    totals = _totals(
+    totals = totals_of(
         merged,
         volume,
         {
             **_void_totals(space, threshold, graph, volume),
-            "merged_by": _merged_by(settings, peaks),
+            "merged_by": merged_by(settings, peaks),
         },
     )
     record = make_record("pores", volume, settings, backend.name, timing, notes)
@@ -541,88 +356,6 @@ def _peaks(
     return find_peaks(distance, basins, graph, _spacing(volume), workers)
 
 
-def _number(
-    graph: BasinGraph,
-    settings: PoreSettings,
-    volume: Volume,
-    peaks: npt.NDArray[np.bool_] | None = None,
-) -> Numbering:
-    """Merge basins, to the peaks where these are given or else by height, and number the pores."""
-    left_out = _left_out(graph, settings, volume)
-    if peaks is None:
-        chief = merge_by_height(graph, settings.h)
-        return number_pores(graph, chief, settings.minimum_voxels, left_out)
-    group = merge_to_markers(graph, np.where(peaks, np.cumsum(peaks), 0).astype(np.int32))
-    return number_groups(graph, group, settings.minimum_voxels, left_out)
-
-
-def _merged_by(settings: PoreSettings, peaks: npt.NDArray[np.bool_] | None) -> dict[str, Any]:
-    """Return what the record says of the merging."""
-    return {"h": settings.h} if peaks is None else {"peaks": int(np.count_nonzero(peaks))}
-
-
-def _left_out(
-    graph: BasinGraph, settings: PoreSettings, volume: Volume
-) -> npt.NDArray[np.bool_] | None:
-    """Return the basins at the faces of the volume, where their pores are not wanted."""
-    if settings.edge_pores == "keep":
-        return None
-    at_face = reach_a_face(graph.bounds, volume)
-    at_face[0] = False
-    return at_face
-
-
-def _measure(
-    basins: npt.NDArray[np.int32],
-    graph: BasinGraph,
-    numbering: Numbering,
-    volume: Volume,
-    workers: Workers,
-) -> dict[str, Any]:
-    """Return the fields of `Pores` that come of merging basins into pores."""
-    return {
-        "labels": apply_labels(basins, numbering.label_of, workers),
-        "pores": measure_pores(graph, numbering, volume),
-        "throats": measure_throats(graph, numbering, volume),
-    }
-
-
-def _mark_basins(
-    markers: npt.NDArray[Any], basins: npt.NDArray[np.int32], count: int
-) -> npt.NDArray[np.int32]:
-    """Return the lowest marker in each basin, 1 to `count`, and 0 where there is none."""
-    if markers.shape == basins.shape and markers.dtype.kind in "iu":
-        place = np.nonzero(markers)
-        number = markers[place]
-    elif markers.ndim == 2 and markers.shape[1] == basins.ndim and markers.dtype.kind in "iu":
-        outside = ((markers < 0) | (markers >= basins.shape)).any(axis=1)
-        if outside.any():
-            raise InputError(
-                f"{int(outside.sum())} of {len(markers)} markers lie outside the volume of shape "
-                f"{basins.shape}; the first is at {tuple(markers[outside][0].tolist())}."
-            )
-        place = tuple(markers.T)
-        number = np.arange(1, len(markers) + 1)
-    else:
-        raise InputError(
-            f"Markers are whole numbers: labels of shape {basins.shape}, or points of shape "
-            f"(n, {basins.ndim}); got {markers.dtype} of shape {markers.shape}."
-        )
-    basin = basins[place]
-    if number.size == 0 or (number < 0).any() or not basin.all():
-        in_solid = int((basin == 0).sum())
-        raise InputError(
-            f"Markers are needed in the void, numbered from 1; got {number.size} marked voxels, "
-            f"{in_solid} of them outside the void."
-        )
-    # labels may be any numbers: their ranks fit int32
-    rank = np.unique(number, return_inverse=True)[1].reshape(-1) + 1
-    lowest = np.full(count + 1, np.iinfo(np.int32).max, np.int32)
-    np.minimum.at(lowest, basin, rank.astype(np.int32))
-    lowest[lowest == np.iinfo(np.int32).max] = 0
-    return lowest
-
-
 def _void_totals(
     space: _Space, threshold: float | None, graph: BasinGraph, volume: Volume
 ) -> dict[str, Any]:
@@ -635,19 +368,6 @@ def _void_totals(
         "components": components.count,
         "threshold": threshold,
         "specific_surface": void_surface(graph, volume) / (size * volume.voxel_size),
-    }
-
-
-def _totals(merged: dict[str, Any], volume: Volume, void: dict[str, Any]) -> dict[str, Any]:
-    """Return all figures of the record."""
-    table = merged["pores"]
-    return {
-        **void,
-        "porosity": int(table["num_voxels"].sum()) / void["sample_voxels"],
-        "count": len(table),
-        "throats": len(merged["throats"]),
-        "median_diameter": float(table["equivalent_diameter"].median()) if len(table) else None,
-        "unit": volume.unit,
     }
 
 

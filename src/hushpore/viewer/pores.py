@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from hushpore.base.volume import Volume
-    from hushpore.pores.job import Pores
+    from hushpore.pores.result import Pores
     from hushpore.viewer.form import WordOrNumberField
     from hushpore.viewer.target import Target
 
