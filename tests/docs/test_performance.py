@@ -20,7 +20,7 @@ def test_the_performance_page_holds_what_the_result_files_hold() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_every_result_that_a_page_cites_is_kept(page: Path) -> None:
-    for cited in re.findall(r"\((\S*results/\w+\.json)\)", page.read_text(encoding="utf-8")):
+    for cited in re.findall(r"\]\(([^()\s]*results/\w+\.json)\)", page.read_text(encoding="utf-8")):
         assert (page.parent / cited).is_file(), f"{page.name} cites {cited}"
 
 

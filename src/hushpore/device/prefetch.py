@@ -1,0 +1,136 @@
+"""Reading ahead: the next pieces are read while the present one is worked on."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+#: Weight of the newest measurement in the running means of reading and working time.
+_NEWEST = 0.3
+
+
+class ReadAhead(Generic[T]):
+    """Iterates over pieces that a thread of its own reads, in order and a bounded number ahead.
+
+    How many pieces wait at most follows the measured ratio of reading to working time: one where
+    reading is quick, more where it is slow and so likely to be uneven. It is closed at the end of
+    a ``with`` block, or by `close`; a piece that is being read then is waited for, and dropped.
+
+    Parameters
+    ----------
+    read : callable
+        Reads the piece of a key; runs in another thread.
+    keys : iterable
+        The pieces to read; iterated in that thread.
+    most : int, optional
+        How many pieces may wait, beside the one that is being read; bounds the memory.
+
+    Examples
+    --------
+    >>> with ReadAhead(lambda z: z * z, range(4)) as squares:
+    ...     list(squares)
+    [0, 1, 4, 9]
+    """
+
+    def __init__(self, read: Callable[[K], T], keys: Iterable[K], most: int = 4) -> None:
+        if most < 1:
+            raise ValueError(f"At least one piece must be able to wait; got most={most}.")
+        self.depth = 1
+        self._most = most
+        self._waiting: deque[T] = deque()
+        self._changed = threading.Condition()
+        self._ended = self._closed = False
+        self._error: BaseException | None = None
+        self._reading = self._working = 0.0
+        self._handed = 0.0
+        self._thread = threading.Thread(
+            target=self._fill, args=(read, keys), name="hushpore reads ahead", daemon=True
+        )
+        self._thread.start()
+
+    def __iter__(self) -> Iterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        """Return the next piece, or raise what reading it raised.
+
+        Raises
+        ------
+        StopIteration
+            After the last piece, and after `close`.
+        """
+        with self._changed:
+            if self._handed:
+                self._working = _mean(self._working, time.perf_counter() - self._handed)
+                self._adapt()
+            self._changed.wait_for(lambda: self._waiting or self._ended or self._closed)
+            if self._closed:
+                raise StopIteration
+            if self._waiting:
+                piece = self._waiting.popleft()
+                self._changed.notify_all()
+                self._handed = time.perf_counter()
+                return piece
+            error, self._error = self._error, None
+        if error is not None:
+            raise error
+        raise StopIteration
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop reading and forget what waits; returns when the thread has ended."""
+        with self._changed:
+            self._closed = True
+            self._waiting.clear()
+            self._changed.notify_all()
+        self._thread.join()
+
+    def _fill(self, read: Callable[[K], T], keys: Iterable[K]) -> None:
+        try:
+            for key in keys:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._closed or len(self._waiting) < self.depth)
+                    if self._closed:
+                        return
+                start = time.perf_counter()
+                piece = read(key)
+                with self._changed:
+                    if self._closed:
+                        return
+                    self._reading = _mean(self._reading, time.perf_counter() - start)
+                    self._waiting.append(piece)
+                    self._changed.notify_all()
+                # or it would be kept while the next is read
+                del piece
+        except BaseException as error:
+            self._error = error
+        finally:
+            with self._changed:
+                self._ended = True
+                self._changed.notify_all()
+
+    def _adapt(self) -> None:
+        if not self._reading:
+            return
+        ratio = self._reading / max(self._working, 1e-9)
+        depth = 1 if ratio < 0.5 else 1 + math.ceil(min(ratio, self._most))
+        self.depth = min(depth, self._most)
+        self._changed.notify_all()
+
+
+def _mean(before: float, now: float) -> float:
+    return now if not before else (1 - _NEWEST) * before + _NEWEST * now
