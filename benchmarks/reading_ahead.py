@@ -1,4 +1,4 @@
-"""Reading ahead of the work: the time for slices that take 10 ms each to read, against its floor."""
+"""Reading ahead of the work: slices that take 10 ms each to read, against the floor of that."""
 
 from __future__ import annotations
 
