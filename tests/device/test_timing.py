@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from hushpore.base.events import StageTime, Timing
-from hushpore.device.timing import StageTimer, bottleneck, timing_record, timing_table
+from hushpore.device.breakdown import timing_record
+from hushpore.device.clocks import HostClock
+from hushpore.device.timing import StageTimer
 
 
 class FakeDevice:
@@ -192,40 +194,82 @@ def test_what_was_told_can_be_read_in_another_thread_while_the_timer_goes_on() -
     assert sum(stage.count for stage in seen[0].stages.values()) == 300
 
 
-def stages(**seconds: float) -> dict[str, StageTime]:
-    return {name: StageTime(1, value, value) for name, value in seconds.items()}
+def test_rates_leave_out_the_first_run_which_warms_up() -> None:
+    timer = StageTimer(Replay([10.0, 2.0, 2.0]))
+    for _ in range(3):
+        with timer.stage("upload", nbytes=4_000, voxels=1_000):
+            pass
+    stage = timer.timing().stages["upload"]
+    assert (stage.nbytes, stage.voxels) == (12_000, 3_000)
+    assert stage.bytes_per_second == 2_000
+    assert stage.voxels_per_second == 500
 
 
-@pytest.mark.parametrize(
-    ("spent", "elapsed", "words"),
-    [
-        ({"training": 8.0, "upload": 1.0}, 10.0, "Computing takes 80 % of the time, most of it tr"),
-        ({"reading": 6.0, "training": 4.0}, 10.0, "Reading takes 60 %"),
-        ({"upload": 4.0, "download": 4.0, "training": 2.0}, 10.0, "Moving data"),
-        ({"training": 1.0}, 10.0, "90 % of the time is spent between the stages"),
-    ],
-    ids=["compute", "reading", "transfer", "host"],
-)
-def test_the_bottleneck_is_named(spent: dict[str, float], elapsed: float, words: str) -> None:
-    assert bottleneck(Timing(stages(**spent), elapsed)).startswith(words)
+def test_a_rate_of_a_single_run_is_its_own() -> None:
+    timer = StageTimer(Replay([2.0]))
+    with timer.stage("upload", nbytes=4_000):
+        pass
+    stage = timer.timing().stages["upload"]
+    assert stage.bytes_per_second == 2_000
+    assert stage.voxels_per_second == 0
 
 
-def test_without_any_time_there_is_no_bottleneck() -> None:
-    assert bottleneck(Timing()) == ""
-    assert timing_table(Timing()) == "Nothing was timed."
+def test_a_stage_within_a_stage_is_counted_once() -> None:
+    device = FakeDevice()
+    timer = StageTimer(device)
+    with timer.stage("outer"), timer.stage("inner"):
+        pass
+    device.reached = device.now
+    timing = timer.timing()
+    # marks one second apart: outer from 1 to 4, inner from 2 to 3
+    assert timing.stages["inner"].seconds == 1.0
+    assert timing.stages["outer"].seconds == 2.0
+    assert [(span.stage, span.seconds) for span in timing.spans] == [("inner", 1.0), ("outer", 3.0)]
 
 
-def test_the_table_has_a_line_for_each_stage_and_the_bottleneck() -> None:
-    lines = timing_table(Timing(stages(training=3.0, denoising=1.0), 4.0)).splitlines()
-    assert lines[1].split()[:4] == ["training", "1", "3.000", "75.0%"]
-    assert lines[3].startswith("Computing takes 100 %")
-    assert len({len(line) for line in lines[:3]}) == 1
+def test_stages_can_be_timed_in_several_threads() -> None:
+    timer = StageTimer()
+
+    def work() -> None:
+        for _ in range(500):
+            with timer.stage("outer"), timer.stage("inner"):
+                pass
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    stages = timer.timing().stages
+    assert stages["inner"].count == stages["outer"].count == 2000
 
 
-def test_the_record_is_plain_json() -> None:
-    record = json.loads(json.dumps(timing_record(Timing(stages(training=3.0, upload=1.0), 5.0))))
-    assert record["by_kind"] == {"reading": 0.0, "transfer": 1.0, "compute": 3.0, "host": 1.0}
-    assert record["stages"]["training"]["share"] == 0.75
+def test_waiting_for_the_device_is_counted_where_there_is_one() -> None:
+    device = FakeDevice()
+    timer, on_host = StageTimer(device), StageTimer()
+    for each in (timer, on_host):
+        with each.stage("download", syncs=2):
+            pass
+    device.reached = device.now
+    assert timer.timing().syncs == 2
+    assert on_host.timing().syncs == 0
+
+
+def test_work_that_moves_to_another_device_is_timed_on_its_clock() -> None:
+    device = FakeDevice()
+    timer = StageTimer(device)
+    with timer.stage("training"):
+        pass
+    timer.run_on(HostClock())
+    with timer.stage("training"):
+        time.sleep(0.002)
+    # nothing can be read past the run that the device has not finished
+    assert timer.timing().stages == {}
+    device.reached = device.now
+    stage = timer.timing().stages["training"]
+    assert stage.count == 2
+    assert stage.first == 1.0
+    assert 0.002 <= stage.last < 1.0
 
 
 def test_timing_a_stage_costs_a_few_microseconds() -> None:

@@ -2,7 +2,7 @@ import pytest
 from napari.components import ViewerModel
 
 from hushpore.base.events import Metric
-from hushpore.viewer.curve import MOST, Curve
+from hushpore.viewer.curve import MOST, RATE, SLOWER, Curve
 
 
 @pytest.fixture
@@ -41,6 +41,15 @@ def test_it_says_the_newest_value(curve):
     curve.add(loss(0.9, 0.5, 0.4123))
     assert curve.words() == "loss 0.412 after 75 steps"
     assert "flat" in curve.toolTip()
+
+
+def test_a_rate_is_drawn_over_time(qtbot, viewer):
+    pace = Curve(viewer, RATE, SLOWER)
+    qtbot.addWidget(pace)
+    pace.add_point("steps/s", 12.4, 18.25)
+    pace.add_point("tiles/s", 13.0, 2.0)
+    assert pace.words() == "18.2 steps/s after 12 s"
+    assert len(pace.points) == 1
 
 
 def test_a_high_beginning_does_not_flatten_the_rest(curve):

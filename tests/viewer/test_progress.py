@@ -53,6 +53,27 @@ def test_the_time_left_does_not_count_what_came_before_the_first_progress():
     assert eta.left(0.75) == pytest.approx(10.0)
 
 
+def test_the_time_left_is_not_spoilt_by_a_slow_start_or_a_pause():
+    now = [0.0]
+    eta = Eta(lambda: now[0])
+    eta.left(0.01)
+    # the first step took 20 s, and the computer slept for a minute; else 1 % a second
+    for step in range(2, 50):
+        now[0] = 20.0 + step + (60.0 if step > 25 else 0.0)
+        left = eta.left(0.01 * step)
+    assert left == pytest.approx(51.0, rel=0.05)
+
+
+def test_an_estimate_takes_no_more_memory_in_a_long_job():
+    now = [0.0]
+    eta = Eta(lambda: now[0])
+    for step in range(100_000):
+        now[0] = 0.125 * step
+        left = eta.left(step / 200_000)
+    assert left == pytest.approx(12_500, rel=0.01)
+    assert len(eta._seen) <= 65
+
+
 def test_no_time_is_given_while_the_work_starts_over():
     now = [0.0]
     eta = Eta(lambda: now[0])

@@ -57,10 +57,11 @@ def test_long_times_are_in_minutes():
 
 RUNNING = Timing(
     {
-        "upload": StageTime(1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5),
-        "training": StageTime(40, 4.5, 0.6, 0.6, 0.1, 0.1, 0.13),
+        "upload": StageTime(1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, bytes_per_second=12.1e9),
+        "training": StageTime(40, 4.5, 0.6, 0.6, 0.1, 0.1, 0.13, voxels_per_second=34.2e6),
     },
     5.1,
+    host_memory=1_230_000_000,
 )
 
 
@@ -73,6 +74,9 @@ def test_a_running_job_shows_how_long_each_run_takes_and_the_bottleneck(panel):
     assert bars(panel) == [10, 90]
     assert "0.1 s" in texts(panel)
     assert any(text.startswith("Computing takes 88 %") for text in texts(panel))
+    assert "12 GB/s" in texts(panel)
+    assert "34 M voxels/s" in texts(panel)
+    assert "1.2 GB of main memory in use at most." in texts(panel)
     tip = panel.findChildren(QProgressBar)[1].toolTip()
     assert tip == (
         "training: 40 runs, the first 0.6 s, then 0.1 s (median), 0.13 s (95th percentile); "
@@ -91,9 +95,10 @@ def test_the_end_adds_what_came_last_and_keeps_what_is_known(panel):
 def test_a_new_job_begins_with_an_empty_panel(panel):
     panel.show_timing(RUNNING)
     panel.curve.add([Metric("loss", 25, 0.5)])
+    panel.pace.add_point("steps/s", 12.0, 18.3)
     panel.begin()
     assert panel.isHidden()
-    assert panel.record()["curve"] == []
+    assert panel.record()["curve"] == panel.record()["pace"] == []
     panel.show_totals({"training": 1.0})
     assert panel.record()["stages"]["training"]["count"] == 1
 
@@ -102,6 +107,7 @@ def test_it_fits_into_a_narrow_dock(panel):
     panel.begin(Trace("Denoise"))
     panel.show_timing(RUNNING)
     panel.curve.add([Metric("loss", 25, 0.5)])
+    panel.pace.add_point("steps/s", 12.0, 18.3)
     panel.set_open(True)
     assert panel.minimumSizeHint().width() <= 260
 

@@ -83,6 +83,12 @@ class StageTime:
         Median and 95th percentile, to within 4 %, of all runs but the first where there are more.
     host : float
         Total time on the host's clock: on a GPU what it took to ask for the work.
+    nbytes, voxels : int
+        How much was moved, and how many voxels were worked on, as far as the stage says.
+    syncs : int
+        How often the host waited for the device.
+    bytes_per_second, voxels_per_second : float
+        Of all runs but the first where there are more; 0 where it is not known.
     """
 
     count: int
@@ -93,6 +99,11 @@ class StageTime:
     p50: float = 0.0
     p95: float = 0.0
     host: float = 0.0
+    nbytes: int = 0
+    voxels: int = 0
+    syncs: int = 0
+    bytes_per_second: float = 0.0
+    voxels_per_second: float = 0.0
 
     @property
     def mean(self) -> float:
@@ -125,12 +136,22 @@ class Timing:
         The newest runs, those since the `Timing` before; the oldest are left out of very many.
     dropped : int
         Runs that were not timed.
+    host_memory, device_memory : int
+        The most that was in use so far, in bytes: by the whole process, and on the device by
+        PyTorch and CuPy.
     """
 
     stages: dict[str, StageTime] = field(default_factory=dict)
     elapsed: float = 0.0
     spans: tuple[Span, ...] = ()
     dropped: int = 0
+    host_memory: int = 0
+    device_memory: int = 0
+
+    @property
+    def syncs(self) -> int:
+        """How often the host waited for the device in all stages."""
+        return sum(stage.syncs for stage in self.stages.values())
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import click
 
 from hushpore.base.errors import OutputError
 from hushpore.base.events import Timing
-from hushpore.device.timing import timing_table
+from hushpore.device.breakdown import timing_table
 from hushpore.device.trace import Trace
 
 if TYPE_CHECKING:

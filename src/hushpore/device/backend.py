@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import DeviceError
-from hushpore.device.timing import CudaClock, StageTimer
+from hushpore.device.clocks import Clock, CudaClock, HostClock
+from hushpore.device.memory import PeakMemory
+from hushpore.device.timing import StageTimer
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,7 +43,11 @@ class Backend:
 
     def timer(self) -> StageTimer:
         """Return a stage timer on this device's clock."""
-        return StageTimer(CudaClock(self.device) if self.is_cuda else None)
+        return StageTimer(self.clock(), PeakMemory(self.device))
+
+    def clock(self) -> Clock:
+        """Return a clock of this device, for a timer whose job moves to it."""
+        return CudaClock(self.device) if self.is_cuda else HostClock()
 
     def put(self, values: npt.NDArray[Any]) -> torch.Tensor:
         """Copy an array to the device as it is: conversion is cheaper there than on the bus."""

@@ -1,4 +1,4 @@
-"""Knowing when memory ran out, whichever library says so."""
+"""Memory of the host and of devices: when it ran out, and the most that was in use."""
 
 from __future__ import annotations
 
@@ -14,3 +14,68 @@ def is_out_of_memory(error: BaseException) -> bool:
         return True
     # PyTorch's allocator for the CPU raises a plain RuntimeError
     return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+
+
+class PeakMemory:
+    """The most memory that was in use since it was made.
+
+    Parameters
+    ----------
+    device : str, optional
+        ``"cpu"``, or a CUDA device whose memory to follow as well.
+
+    Attributes
+    ----------
+    host, device : int
+        Bytes: of the whole process on the host, the window included, and of what PyTorch and CuPy
+        hold on the device. As of the last `look`.
+
+    Notes
+    -----
+    The host's is exact where the process has grown beyond all that it had been; else it is the
+    most that was seen in a look. The device's counts from the last reset of PyTorch's own record,
+    which this does.
+    """
+
+    def __init__(self, device: str = "cpu") -> None:
+        import psutil
+
+        self.host = self.device = 0
+        self._process = psutil.Process()
+        self._before = self._highest()
+        self._cuda = ""
+        if device != "cpu":
+            import torch
+
+            self._cuda = device
+            torch.cuda.reset_peak_memory_stats(device)
+        self.look()
+
+    def look(self) -> None:
+        """See how much is in use now."""
+        self.host = max(self.host, int(self._process.memory_info().rss))
+        highest = self._highest()
+        if highest > self._before:
+            self.host = max(self.host, highest)
+        if self._cuda:
+            self.device = max(self.device, _device_bytes(self._cuda))
+
+    def _highest(self) -> int:
+        """The most that this process ever had, in bytes, as the system has counted it."""
+        if sys.platform == "win32":
+            return int(self._process.memory_info().peak_wset)
+        import resource
+
+        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return used if sys.platform == "darwin" else 1024 * used
+
+
+def _device_bytes(device: str) -> int:
+    import torch
+
+    held = int(torch.cuda.max_memory_reserved(device))
+    cupy = sys.modules.get("cupy")
+    if cupy is not None:
+        with cupy.cuda.Device(torch.device(device).index):
+            held += int(cupy.get_default_memory_pool().total_bytes())
+    return held

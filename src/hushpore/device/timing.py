@@ -2,24 +2,27 @@
 
 On the CPU a stage lasts from one reading of the clock to the next. On a CUDA device its ends are
 events in the stream; they are read only once they have happened, and where the supply of events
-is used up the sample is dropped rather than waited for. `timing_table`, `timing_record` and
-`bottleneck` say what was found.
+is used up the sample is dropped rather than waited for. What was found is put into words by
+`hushpore.device.breakdown`.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
+import threading
 import time
 from collections import Counter, deque
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from hushpore.base.events import Span, StageTime, Timing
+from hushpore.device.clocks import HostClock
+from hushpore.device.memory import PeakMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from types import TracebackType
 
+    from hushpore.device.clocks import Clock
 
 #: Bins of the lengths of runs: 16 to a factor of e from 100 ns on, each 6 % wide.
 _BINS, _SHORTEST = 16, 1e-7
@@ -27,103 +30,25 @@ _BINS, _SHORTEST = 16, 1e-7
 #: Runs kept between two looks, for a trace.
 _SPANS = 4096
 
-#: What a stage does, where it is not computing.
-KINDS = {"reading": "reading", "upload": "transfer", "download": "transfer"}
+#: Runs whose end may be ahead of the device before one looks whether it has come.
+_AHEAD = 128
 
-
-class Clock(Protocol):
-    """A source of marks on a device's time line."""
-
-    def mark(self) -> Any:
-        """Return a mark for now, or None where none is to be had."""
-
-    def happened(self, mark: Any) -> bool:
-        """Whether the device has reached the mark; never waits."""
-
-    def seconds(self, start: Any, end: Any) -> float:
-        """Time between two marks that have both happened."""
-
-    def at(self, mark: Any) -> float:
-        """Return when a mark happened, in seconds, as `time.perf_counter` counts."""
-
-    def release(self, mark: Any) -> None:
-        """Give the mark back for later use."""
-
-
-class HostClock:
-    """Marks are readings of the host's clock."""
-
-    def mark(self) -> int:
-        """Read the clock."""
-        return time.perf_counter_ns()
-
-    def happened(self, mark: int) -> bool:
-        """Always: the host is never ahead of itself."""
-        return True
-
-    def seconds(self, start: int, end: int) -> float:
-        """Time between two readings."""
-        return (end - start) * 1e-9
-
-    def at(self, mark: int) -> float:
-        """Return the reading in seconds."""
-        return mark * 1e-9
-
-    def release(self, mark: int) -> None:
-        """Nothing to give back."""
-
-
-class CudaClock:
-    """Marks are CUDA events in the current stream of a device, from a bounded supply.
-
-    Parameters
-    ----------
-    device : str, optional
-        ``"cuda:0"`` and so on.
-    supply : int, optional
-        How many events there are.
-    """
-
-    def __init__(self, device: str = "cuda:0", supply: int = 512) -> None:
-        import torch
-
-        self._stream = torch.cuda.current_stream(device)
-        self._free: deque[Any] = deque(
-            torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-            for _ in range(supply)
-        )
-        # ties the device's time line to the host's: exact while the device is idle, as it is now
-        self._origin = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        self._origin.record(self._stream)
-        self._start = time.perf_counter()
-
-    def mark(self) -> Any:
-        """Record an event, or return None where all are in use."""
-        if not self._free:
-            return None
-        event = self._free.popleft()
-        event.record(self._stream)
-        return event
-
-    def happened(self, mark: Any) -> bool:
-        """Ask the event, without waiting."""
-        return bool(mark.query())
-
-    def seconds(self, start: Any, end: Any) -> float:
-        """Time between two events that have both happened."""
-        return float(start.elapsed_time(end)) * 1e-3
-
-    def at(self, mark: Any) -> float:
-        """Time of an event that has happened, and so has the one before all others."""
-        return self._start + self.seconds(self._origin, mark)
-
-    def release(self, mark: Any) -> None:
-        """Put the event back."""
-        self._free.append(mark)
+#: Seconds between two looks at the memory: each takes some 20 us.
+_LOOK = 0.05
 
 
 class StageTimer:
     """Accumulates the time of named stages.
+
+    Stages may lie in each other, and then the inner one's time is not counted for the outer one
+    again. They may be timed in several threads.
+
+    Parameters
+    ----------
+    clock : Clock, optional
+        By default the host's.
+    memory : PeakMemory, optional
+        By default the host's.
 
     Attributes
     ----------
@@ -133,80 +58,157 @@ class StageTimer:
     Examples
     --------
     >>> timer = StageTimer()
-    >>> with timer.stage("threshold"):
+    >>> with timer.stage("upload", nbytes=4_000_000):
     ...     pass
-    >>> timer.timing().stages["threshold"].count
+    >>> timer.timing().stages["upload"].count
     1
     """
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    def __init__(self, clock: Clock | None = None, memory: PeakMemory | None = None) -> None:
         self._clock: Clock = clock or HostClock()
-        self._pending: deque[tuple[str, Any, Any, float]] = deque()
+        self._memory = memory or PeakMemory()
+        self._next_look = 0.0
+        self._lock = threading.Lock()
+        self._open = threading.local()
+        self._pending: deque[_Run] = deque()
         self._stages: dict[str, _Stage] = {}
         self._spans: deque[Span] = deque(maxlen=_SPANS)
         self._start = time.perf_counter()
         self.dropped = 0
 
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Time the block as one run of the stage `name`, also when it raises."""
-        begun = time.perf_counter()
-        start = self._clock.mark()
-        try:
-            yield
-        finally:
-            self._close(name, start, self._clock.mark(), time.perf_counter() - begun)
+    def stage(self, name: str, *, nbytes: int = 0, voxels: int = 0, syncs: int = 0) -> _Run:
+        """Time the block of a ``with`` statement as one run of a stage, also when it raises.
+
+        Parameters
+        ----------
+        name : str
+            Of the stage. ``"reading ..."``, ``"upload"`` and ``"download"`` are not computing, and
+            ``"preparing"`` is warming up.
+        nbytes : int, optional
+            Bytes that the run moves.
+        voxels : int, optional
+            Voxels that it works on.
+        syncs : int, optional
+            How often the host waits for the device in it. Not counted on the host's own clock.
+        """
+        return _Run(self, name, nbytes, voxels, 0 if isinstance(self._clock, HostClock) else syncs)
+
+    def run_on(self, clock: Clock) -> None:
+        """Time what comes on another clock, because the work has moved to another device."""
+        self._clock = clock
 
     def timing(self) -> Timing:
         """Return what is known by now, without waiting for the device.
 
-        The value can be read in any thread; this method belongs to the thread of the stages.
+        The value can be read in any thread.
         """
-        self._collect()
-        spans = tuple(self._spans)
-        self._spans.clear()
-        stages = {name: stage.snapshot() for name, stage in self._stages.items()}
-        return Timing(stages, time.perf_counter() - self._start, spans, self.dropped)
+        with self._lock:
+            self._collect()
+            spans = tuple(self._spans)
+            self._spans.clear()
+            stages = {name: stage.snapshot() for name, stage in self._stages.items()}
+            self._memory.look()
+        elapsed = time.perf_counter() - self._start
+        memory = self._memory
+        return Timing(stages, elapsed, spans, self.dropped, memory.host, memory.device)
+
+    def _begin(self, run: _Run) -> None:
+        inside = self._open.__dict__.setdefault("runs", [])
+        run.outer = inside[-1] if inside else None
+        inside.append(run)
+        run.clock = self._clock
+        run.begun = time.perf_counter()
+        run.start = run.clock.mark()
+
+    def _end(self, run: _Run) -> None:
+        run.end = run.clock.mark()
+        now = time.perf_counter()
+        run.host = now - run.begun
+        self._open.runs.pop()
+        if run.outer is not None:
+            run.outer.host_inside += run.host
+        with self._lock:
+            if now >= self._next_look:
+                self._next_look = now + _LOOK
+                self._memory.look()
+            if run.start is None or run.end is None:
+                self._drop(run)
+                return
+            self._pending.append(run)
+            if len(self._pending) > _AHEAD:
+                self._collect()
+
+    def _drop(self, run: _Run) -> None:
+        self.dropped += 1
+        for mark in (run.start, run.end):
+            if mark is not None:
+                run.clock.release(mark)
 
     def _collect(self) -> None:
-        clock, pending = self._clock, self._pending
-        while pending and clock.happened(pending[0][2]):
-            name, start, end, host = pending.popleft()
-            seconds = clock.seconds(start, end)
-            self._stages.setdefault(name, _Stage()).add(seconds, host)
-            self._spans.append(Span(name, clock.at(start), seconds))
-            clock.release(start)
-            clock.release(end)
+        pending = self._pending
+        while pending and pending[0].clock.happened(pending[0].end):
+            run = pending.popleft()
+            seconds = run.clock.seconds(run.start, run.end)
+            if run.outer is not None:
+                run.outer.inside += seconds
+            self._stages.setdefault(run.name, _Stage()).add(run, max(seconds - run.inside, 0.0))
+            self._spans.append(Span(run.name, run.clock.at(run.start), seconds))
+            run.clock.release(run.start)
+            run.clock.release(run.end)
 
-    def _close(self, name: str, start: Any, end: Any, host: float) -> None:
-        if start is None or end is None:
-            self.dropped += 1
-            for mark in (start, end):
-                if mark is not None:
-                    self._clock.release(mark)
-            return
-        self._pending.append((name, start, end, host))
-        if len(self._pending) > 128:
-            self._collect()
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """One run of a stage, from its beginning until its length is known."""
+
+    timer: StageTimer
+    name: str
+    nbytes: int
+    voxels: int
+    syncs: int
+    outer: _Run | None = None
+    clock: Any = None
+    start: Any = None
+    end: Any = None
+    begun: float = 0.0
+    host: float = 0.0
+    # of the stages in it, on the clock of the device and on that of the host
+    inside: float = 0.0
+    host_inside: float = 0.0
+
+    def __enter__(self) -> None:
+        self.timer._begin(self)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self.timer._end(self)
 
 
 class _Stage:
     """What is known of one stage; of fixed size however often it runs."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count = self.nbytes = self.voxels = self.syncs = 0
+        self.first_nbytes = self.first_voxels = 0
         self.seconds = self.worst = self.first = self.last = self.host = 0.0
         self.bins: Counter[int] = Counter()
 
-    def add(self, seconds: float, host: float) -> None:
+    def add(self, run: _Run, seconds: float) -> None:
         if not self.count:
-            self.first = seconds
+            self.first, self.first_nbytes, self.first_voxels = seconds, run.nbytes, run.voxels
         else:
             ratio = max(seconds / _SHORTEST, 1.0)
             self.bins[int(_BINS * math.log(ratio))] += 1
         self.count += 1
         self.seconds += seconds
-        self.host += host
+        self.host += max(run.host - run.host_inside, 0.0)
+        self.nbytes += run.nbytes
+        self.voxels += run.voxels
+        self.syncs += run.syncs
         self.last = seconds
         self.worst = max(self.worst, seconds)
 
@@ -220,7 +222,19 @@ class _Stage:
             self._percentile(0.5),
             self._percentile(0.95),
             self.host,
+            self.nbytes,
+            self.voxels,
+            self.syncs,
+            self._rate(self.nbytes, self.first_nbytes),
+            self._rate(self.voxels, self.first_voxels),
         )
+
+    def _rate(self, amount: int, first: int) -> float:
+        """How much of something a second, without the first run where there are more."""
+        seconds = self.seconds
+        if self.count > 1 and amount > first:
+            amount, seconds = amount - first, seconds - self.first
+        return amount / seconds if seconds > 0 else 0.0
 
     def _percentile(self, share: float) -> float:
         if not self.bins:
@@ -232,66 +246,3 @@ class _Stage:
                 break
         # the middle of the bin, which no run was longer than where it is the last
         return min(_SHORTEST * math.exp((number + 0.5) / _BINS), self.worst)
-
-
-def bottleneck(timing: Timing) -> str:
-    """Say in one sentence what takes most of the time: reading, transfer, compute or host."""
-    spent = _by_kind(timing)
-    total = sum(spent.values())
-    if total <= 0:
-        return ""
-    kind = max(spent, key=lambda name: spent[name])
-    share = f"{100 * spent[kind] / total:.0f} %"
-    match kind:
-        case "reading":
-            return f"Reading takes {share} of the time: a faster disk helps most."
-        case "transfer":
-            return f"Moving data to and from the device takes {share} of the time."
-        case "host":
-            return f"{share} of the time is spent between the stages, on the host."
-    computing = [name for name in timing.stages if KINDS.get(name, "compute") == "compute"]
-    longest = max(computing, key=lambda name: timing.stages[name].seconds)
-    return f"Computing takes {share} of the time, most of it {longest}: a faster device helps most."
-
-
-def timing_record(timing: Timing) -> dict[str, Any]:
-    """Return everything that was measured as plain JSON values, in seconds."""
-    total = sum(stage.seconds for stage in timing.stages.values()) or 1.0
-    return {
-        "elapsed": timing.elapsed,
-        "bottleneck": bottleneck(timing),
-        "by_kind": _by_kind(timing),
-        "dropped": timing.dropped,
-        "stages": {
-            name: {**dataclasses.asdict(stage), "mean": stage.mean, "share": stage.seconds / total}
-            for name, stage in timing.stages.items()
-        },
-    }
-
-
-def timing_table(timing: Timing) -> str:
-    """Return the stages as a table of plain text, with the bottleneck under it.
-
-    All times but the total leave out the first run, which warms up, where there are more.
-    """
-    if not timing.stages:
-        return "Nothing was timed."
-    total = sum(stage.seconds for stage in timing.stages.values()) or 1.0
-    wide = max(len("stage"), *map(len, timing.stages))
-    names = ("runs", "total s", "share", "first ms", "p50 ms", "p95 ms", "worst ms")
-    lines = [f"{'stage':{wide}}" + "".join(f"{name:>10}" for name in names)]
-    for name, stage in timing.stages.items():
-        times = (stage.first, stage.p50, stage.p95, stage.worst)
-        lines.append(
-            f"{name:{wide}}{stage.count:>10,}{stage.seconds:>10.3f}"
-            f"{stage.seconds / total:>10.1%}" + "".join(f"{1e3 * t:>10.2f}" for t in times)
-        )
-    return "\n".join([*lines, bottleneck(timing)])
-
-
-def _by_kind(timing: Timing) -> dict[str, float]:
-    spent = dict.fromkeys(("reading", "transfer", "compute", "host"), 0.0)
-    for name, stage in timing.stages.items():
-        spent[KINDS.get(name, "compute")] += stage.seconds
-    spent["host"] = max(timing.elapsed - sum(spent.values()), 0.0)
-    return spent

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from typing import TYPE_CHECKING, Any
 
 from hushpore._version import __version__
 from hushpore.base.events import Metric, Note, Timing
+from hushpore.device.breakdown import timing_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,18 +57,19 @@ class Trace:
         # name, phase, microseconds, value: small, for there may be very many
         self._entries: list[tuple[str, str, float, float]] = []
         self._title = title
-        self._untimed = self._left_out = 0
+        self._left_out = 0
+        self._timing = Timing()
 
     @property
     def dropped(self) -> int:
         """Entries beyond the limit, and runs that were not timed."""
-        return self._untimed + self._left_out
+        return self._timing.dropped + self._left_out
 
     def add(self, event: Event) -> None:
         """Take an event in; those that say nothing about time are passed over."""
         match event:
             case Timing():
-                self._untimed = event.dropped
+                self._timing = dataclasses.replace(event, spans=())
                 for span in event.spans:
                     at = self._microseconds(span.start)
                     self._keep(span.stage, "X", at, 1e6 * span.seconds)
@@ -76,12 +79,19 @@ class Trace:
                 self._keep(event.message, "i", self._now(), 0.0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the trace as JSON values; times are in microseconds since it was begun."""
+        """Return the trace as JSON values; times are in microseconds since it was begun.
+
+        What is known of the stages as a whole is under ``otherData``.
+        """
         name = {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": self._title}}
         return {
             "traceEvents": [name, *map(_entry, list(self._entries))],
             "displayTimeUnit": "ms",
-            "otherData": {"hushpore": __version__, "dropped": self.dropped},
+            "otherData": {
+                "hushpore": __version__,
+                "dropped": self.dropped,
+                "timings": timing_record(self._timing),
+            },
         }
 
     def _keep(self, name: str, phase: str, at: float, value: float) -> None:

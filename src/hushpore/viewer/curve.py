@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 #: Points kept: more than a narrow widget has pixels.
 MOST = 1024
 
+#: Words of a curve over steps, and what is to be seen in it.
+LOSS = "{name} {value:.3g} after {step:,.0f} steps"
+FLAT = "Once the curve is flat, going on changes the result little."
+
+#: Words of a curve over time.
+RATE = "{value:.3g} {name} after {step:,.0f} s"
+SLOWER = "Where it falls, something else needs the computer too."
+
 _MARGIN = 6.0
 
 
@@ -31,11 +39,15 @@ class Curve(QWidget):
     ----------
     viewer : napari.components.ViewerModel
         Whose theme to follow.
+    template : str, optional
+        How the newest value is put into words, of ``name``, ``value`` and ``step``.
+    hint : str, optional
+        What the curve tells, for its tooltip.
     """
 
-    def __init__(self, viewer: Any) -> None:
+    def __init__(self, viewer: Any, template: str = LOSS, hint: str = FLAT) -> None:
         super().__init__()
-        self._viewer = viewer
+        self._viewer, self._template, self._hint = viewer, template, hint
         self._name = ""
         self._every = 1
         self.points: list[tuple[float, float]] = []
@@ -52,16 +64,19 @@ class Curve(QWidget):
 
     def add(self, metrics: Iterable[Metric]) -> None:
         """Draw on; what has another name than the first metric is not of this curve."""
-        before = len(self.points)
         for metric in metrics:
-            self._name = self._name or metric.name
-            if metric.name == self._name and math.isfinite(metric.value):
-                self._take(metric.step, metric.value)
+            self.add_point(metric.name, metric.step, metric.value)
+
+    def add_point(self, name: str, step: float, value: float) -> None:
+        """Draw on by one point, unless it is of another curve or no number."""
+        self._name = self._name or name
+        if name != self._name or not math.isfinite(value):
+            return
+        before = len(self.points)
+        self._take(step, value)
         if len(self.points) != before:
             self.setAccessibleName(self.words())
-            self.setToolTip(
-                f"{self.words()}. Once the curve is flat, going on changes the result little."
-            )
+            self.setToolTip(f"{self.words()}. {self._hint}")
             self.show()
             self.update()
 
@@ -70,7 +85,7 @@ class Curve(QWidget):
         if not self.points:
             return ""
         step, value = self.points[-1]
-        return f"{self._name} {value:.3g} after {step:,.0f} steps"
+        return self._template.format(name=self._name, value=value, step=step)
 
     def limits(self) -> tuple[float, float]:
         """Return the lowest and the highest value that is drawn."""

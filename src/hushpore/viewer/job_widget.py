@@ -266,7 +266,10 @@ class JobWidget(QWidget):
         self._stage.say(text)
         if not now.worker.is_cancelling and not now.worker.is_finishing:
             self._offer_finish(progress.stage)
-        now.line.show(canvas_text(now.worker.name, progress, now.pace.rate(progress), left))
+        rate = now.pace.rate(progress)
+        if rate is not None:
+            self.timing.pace.add_point(f"{progress.unit}/s", now.pace.elapsed, rate)
+        now.line.show(canvas_text(now.worker.name, progress, rate, left))
         if now.activity is not None:
             # last, for napari handles other events here, the end of this very job among them
             now.activity.show(progress)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from statistics import median
 from typing import TYPE_CHECKING
 
 from napari.utils.progress import cancelable_progress
@@ -16,12 +17,18 @@ if TYPE_CHECKING:
 #: Parts that a whole job is shown in.
 PARTS = 1000
 
+#: Looks at a job that are kept for an estimate.
+LOOKS = 64
+
 #: Seconds over which a rate is taken.
 WINDOW = 10.0
 
 
 class Eta:
     """Estimates the time left from the share that is done.
+
+    The rate is the median of the rates between looks an eighth of the job so far apart: a pause,
+    or a first step that is slow, spoils a few of them only.
 
     Parameters
     ----------
@@ -31,20 +38,30 @@ class Eta:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._start: tuple[float, float] | None = None
+        self._seen: list[tuple[float, float]] = []
+        self._apart = 0.0
 
     def left(self, fraction: float) -> float | None:
         """Return the seconds left, or None where it is too early to say."""
-        now = self._clock()
+        now, seen = self._clock(), self._seen
         if fraction <= 0:
             return None
-        if self._start is None:
-            self._start = now, fraction
-        start, before = self._start
-        done = fraction - before
-        if now - start < 1 or done < 0.005:
+        if not seen or now - seen[-1][0] >= self._apart:
+            seen.append((now, fraction))
+        if len(seen) > LOOKS:
+            # twice as far apart from now on, so that a long job takes no more memory
+            del seen[1::2]
+            self._apart = 2 * (seen[-1][0] - seen[0][0]) / LOOKS
+        start, before = seen[0]
+        if now - start < 1 or fraction - before < 0.005:
             return None
-        return (now - start) * (1 - fraction) / done
+        looks = [*seen, (now, fraction)]
+        pairs = zip(looks, looks[max(len(looks) // 8, 1) :], strict=False)
+        rate = median((b - a) / (t - s) for (s, a), (t, b) in pairs if t > s)
+        if rate <= 0:
+            # it has stood still for most of the time: all that is known is the whole
+            rate = (fraction - before) / (now - start)
+        return (1 - fraction) / rate
 
 
 class Pace:
@@ -58,8 +75,14 @@ class Pace:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        self._start = clock()
         self._stage = ""
         self._seen: deque[tuple[float, int]] = deque()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since it was made."""
+        return self._clock() - self._start
 
     def rate(self, progress: Progress) -> float | None:
         """Return how much is done a second, or None where it is too early to say."""

@@ -18,8 +18,14 @@ from qtpy.QtWidgets import (
 )
 
 from hushpore.base.events import StageTime, Timing
-from hushpore.device.timing import bottleneck, timing_record, timing_table
-from hushpore.viewer.curve import Curve
+from hushpore.device.breakdown import (
+    bottleneck,
+    memory_and_syncs,
+    throughput,
+    timing_record,
+    timing_table,
+)
+from hushpore.viewer.curve import RATE, SLOWER, Curve
 from hushpore.viewer.fold import Fold
 from hushpore.viewer.saving import ask_and_save
 from hushpore.viewer.sentence import plain_line
@@ -30,8 +36,11 @@ if TYPE_CHECKING:
     from hushpore.device.trace import Trace
 
 
+COLUMNS = ("stage", "total", "each", "rate", "share")
+
+
 class TimingPanel(Fold):
-    """A folded table of stages and a curve; hidden until there is something to show.
+    """A folded table of stages and two curves; hidden until there is something to show.
 
     Parameters
     ----------
@@ -44,17 +53,20 @@ class TimingPanel(Fold):
         self._timing = Timing()
         self._trace: Trace | None = None
         self.curve = Curve(viewer)
+        self.pace = Curve(viewer, RATE, SLOWER)
         self._bottleneck = plain_line()
         self._table = QWidget()
         self._grid = QGridLayout(self._table)
         self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setVerticalSpacing(2)
-        self._grid.setHorizontalSpacing(8)
-        self._grid.setColumnStretch(3, 1)
-        for column, text in enumerate(("stage", "total", "each", "share")):
+        self._grid.setHorizontalSpacing(6)
+        self._grid.setColumnStretch(len(COLUMNS) - 1, 1)
+        for column, text in enumerate(COLUMNS):
             self._grid.addWidget(QLabel(text), 0, column)
-        self._rows: dict[str, tuple[QLabel, QLabel, QProgressBar]] = {}
-        for widget in (self.curve, self._table, self._bottleneck, self._build_buttons()):
+        self._rows: dict[str, tuple[QLabel, QLabel, QLabel, QProgressBar]] = {}
+        self._used = plain_line()
+        shown = (self.curve, self.pace, self._table, self._bottleneck, self._used)
+        for widget in (*shown, self._build_buttons()):
             self.add(widget)
         self.hide()
 
@@ -63,6 +75,7 @@ class TimingPanel(Fold):
         self._timing, self._trace = Timing(), trace
         self._save_trace.setEnabled(trace is not None)
         self.curve.clear()
+        self.pace.clear()
         self.hide()
 
     def show_timing(self, timing: Timing) -> None:
@@ -77,6 +90,9 @@ class TimingPanel(Fold):
         for name, stage in timing.stages.items():
             self._show_stage(name, stage, stage.seconds / total)
         self._bottleneck.setText(bottleneck(timing))
+        used = memory_and_syncs(timing)
+        self._used.setText(f"{used[:1].upper()}{used[1:]}." if used else "")
+        self._used.setVisible(bool(used))
         longest = max(timing.stages, key=lambda name: timing.stages[name].seconds)
         share = round(100 * timing.stages[longest].seconds / total)
         self.set_title(f"Timing: {in_words(total)}, {share} % of it {longest}")
@@ -91,15 +107,18 @@ class TimingPanel(Fold):
             for name, total in seconds.items()
         }
         elapsed = max(self._timing.elapsed, sum(seconds.values()))
-        self.show_timing(Timing(stages, elapsed, dropped=self._timing.dropped))
+        self.show_timing(dataclasses.replace(self._timing, stages=stages, elapsed=elapsed))
 
     def record(self) -> dict[str, Any]:
-        """Return what is shown as JSON values, the curve included."""
-        return {**timing_record(self._timing), "curve": [list(p) for p in self.curve.points]}
+        """Return what is shown as JSON values, the curves included."""
+        curves = {"curve": self.curve, "pace": self.pace}
+        points = {name: [list(p) for p in curve.points] for name, curve in curves.items()}
+        return {**timing_record(self._timing), **points}
 
     def _show_stage(self, name: str, stage: StageTime, share: float) -> None:
-        total, each, bar = self._rows.get(name) or self._add(name)
+        total, each, rate, bar = self._rows.get(name) or self._add(name)
         total.setText(in_words(stage.seconds))
+        rate.setText(throughput(stage))
         each.setText(in_words(stage.p50) if stage.count > 1 else "")
         bar.setValue(round(100 * share))
         if stage.count > 1:
@@ -110,27 +129,27 @@ class TimingPanel(Fold):
             )
         else:
             text = f"{name}: {in_words(stage.seconds)}"
-        for widget in (total, each, bar):
+        for widget in (total, each, rate, bar):
             widget.setToolTip(text)
 
-    def _add(self, name: str) -> tuple[QLabel, QLabel, QProgressBar]:
-        total, each, bar = QLabel(), QLabel(), QProgressBar()
-        for label in (total, each):
+    def _add(self, name: str) -> tuple[QLabel, QLabel, QLabel, QProgressBar]:
+        total, each, rate, bar = QLabel(), QLabel(), QLabel(), QProgressBar()
+        for label in (total, each, rate):
             label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         bar.setRange(0, 100)
         bar.setFormat("%p %")
         # narrow docks have room for it too
-        bar.setMinimumWidth(40)
+        bar.setMinimumWidth(36)
         row = self._grid.rowCount()
-        for column, widget in enumerate((QLabel(name), total, each, bar)):
+        for column, widget in enumerate((QLabel(name), total, each, rate, bar)):
             self._grid.addWidget(widget, row, column)
-        self._rows[name] = total, each, bar
-        return total, each, bar
+        self._rows[name] = total, each, rate, bar
+        return self._rows[name]
 
     def _remove(self, name: str) -> None:
         label = self._rows.pop(name)[0]
         row = self._grid.getItemPosition(self._grid.indexOf(label))[0]
-        for column in range(4):
+        for column in range(len(COLUMNS)):
             item = self._grid.itemAtPosition(row, column)
             item.widget().deleteLater()
             self._grid.removeItem(item)
