@@ -1,4 +1,5 @@
 import logging
+import re
 import sys
 import tarfile
 from pathlib import Path
@@ -60,6 +61,22 @@ def test_slopes_that_differ_are_applied_slice_by_slice(shared_data):
 def test_the_origin_is_the_first_voxel_in_z_y_x_order(shared_data):
     assert read(shared_data / "dicom" / "regular").origin == (0.0, -16.8, -16.0)
     assert read(shared_data / "dicom" / "descending").origin == (-22.0, -16.8, -16.0)
+
+
+def test_a_series_is_chosen_by_number_or_name(shared_data):
+    folder = shared_data / "dicom" / "two_series"
+    first, second = read_all(folder)
+    np.testing.assert_array_equal(read(folder, series=2).data, second.data)
+    assert read(folder, series=first.name).name == first.name
+    with pytest.raises(InputError, match=f"1 {re.escape(first.name)}; 2 "):
+        read(folder, series="spine")
+
+
+def test_several_files_are_read_as_if_they_were_all_of_their_folder(shared_data, truth):
+    files = sorted((shared_data / "dicom" / "regular").iterdir())
+    volume = read(files[::-1])
+    assert (volume.name, volume.source) == ("regular", str(files[0].parent))
+    np.testing.assert_allclose(volume.data, truth, atol=0.51)
 
 
 def test_two_series_in_one_folder_are_two_volumes_and_the_stray_file_is_named(shared_data, truth):
@@ -169,14 +186,47 @@ def test_a_multi_frame_file_in_both_byte_orders_is_the_same():
     assert first.spacing == second.spacing == (5.0, 10.0, 10.0)
 
 
-def test_nothing_of_the_patient_enters_the_volume():
-    path = get_testdata_file("CT_small.dcm", download=False)
-    header = pydicom.dcmread(path)
-    volume = read(path)
-    words = repr((volume.name, volume.notes, volume.metadata, volume.facts))
-    for name in ("PatientName", "PatientID", "PatientBirthDate", "StudyInstanceUID"):
-        if header.get(name):
-            assert str(header.get(name)) not in words
+PRIVATE = {
+    "PatientName": "Quastenflosser^Ilse", "PatientID": "ID-4711-X", "PatientBirthDate": "19010203",
+    "PatientAddress": "Wiesenweg 13", "OtherPatientIDs": "ID-0815-Y", "AccessionNumber": "ACC-99",
+    "InstitutionName": "Klinikum Morgenrot", "ReferringPhysicianName": "Doktor^Fern",
+    "OperatorsName": "Nah^Olga", "StudyID": "STUDY-77",
+}  # fmt: skip
+
+
+def test_nothing_of_the_patient_enters_volume_results_records_or_logs(
+    series, tmp_path, caplog, capfd
+):
+    """The headers name a person; nothing that is read, written or said does."""
+    from hushpore.base.events import result_of
+    from hushpore.io.results import write_image
+    from hushpore.jobs import start
+
+    def name(dataset, _):
+        for keyword, value in PRIVATE.items():
+            setattr(dataset, keyword, value)
+        # a damaged number, so that there is something to warn of
+        dataset.PatientWeight, dataset.SliceThickness = "12", 3
+
+    edit(series, name)
+    first = sorted(series.iterdir())[0]
+    (tmp_path / "cut.dcm").write_bytes(first.read_bytes()[:-200])
+    with caplog.at_level(logging.DEBUG):
+        volume = read(series)
+        with pytest.raises(InputError) as refused:
+            read(tmp_path / "cut.dcm")
+        result = result_of(start("patches", volume, {"patch_size": 4}))
+        out = tmp_path / "out"
+        out.mkdir()
+        write_image(out / "scan.tif", volume, record=result.provenance)
+        write_image(out / "chunks.zarr", volume, record=result.provenance)
+        write_series(volume, out / "series", seed=1)
+    said = " ".join([repr(volume), repr(result.provenance), caplog.text, str(refused.value)])
+    said += "".join(capfd.readouterr())
+    written = b"".join(path.read_bytes() for path in out.rglob("*") if path.is_file())
+    for value in PRIVATE.values():
+        assert value not in said
+        assert value.encode() not in written
 
 
 def test_reports_and_colour_images_are_refused_with_the_reason():
@@ -253,7 +303,9 @@ def test_windows_of_several_values_give_contrast_limits(series):
     def window(dataset, _):
         dataset.WindowCenter, dataset.WindowWidth = [50, 300], [400, 2000]
 
-    assert read(edit(series, window)).metadata["contrast_limits"] == [-150.0, 250.0]
+    metadata = read(edit(series, window)).metadata
+    assert metadata["contrast_limits"] == [-150.0, 250.0]
+    assert metadata["windows"] == [[-150.0, 250.0], [-700.0, 1300.0]]
 
 
 def test_a_window_in_functional_groups_is_found(shared_data, tmp_path):

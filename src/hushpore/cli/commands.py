@@ -74,6 +74,14 @@ def _common(command: Callable[..., None]) -> Callable[..., None]:
             help="Work on one position of a time or channel axis, for example --at t=0.",
         ),
         click.option(
+            "--resample", is_flag=True,
+            help="Where slices are uneven or missing, interpolate them to an even spacing first.",
+        ),
+        click.option(
+            "--series", metavar="N|NAME",
+            help="Which image stack of PATH, as info lists them; else the largest.",
+        ),
+        click.option(
             "--device", default="auto", show_default=True, metavar="DEVICE",
             help="Where to run: auto, cpu, cuda, or cuda:1 and so on.",
         ),
@@ -84,10 +92,14 @@ def _common(command: Callable[..., None]) -> Callable[..., None]:
 
 @hushpore.command()
 @click.argument("path", required=False)
+@click.option("--series", metavar="N|NAME", help="Tell of one image stack only.")
 @click.option("--device", is_flag=True, help="Say what jobs would run on, and why.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def info(path: str | None, device: bool, as_json: bool) -> None:
-    """Say what is in PATH: image stacks with shape, voxel size, type and oddities."""
+def info(path: str | None, series: str | None, device: bool, as_json: bool) -> None:
+    """Say what is in PATH: image stacks with shape, voxel size, type and oddities.
+
+    From the headers alone. Where there are several, each has a number, which --series takes.
+    """
     if path is None and not device:
         raise click.UsageError("Give a PATH, or --device.")
     found: dict[str, Any] = {}
@@ -97,16 +109,20 @@ def info(path: str | None, device: bool, as_json: bool) -> None:
         backend = choose_backend()
         found["device"] = {"name": backend.name, "reason": backend.reason}
     if path is not None:
-        from hushpore.io import describe
+        from hushpore.io import choose, describe
 
-        found["volumes"] = [_describe(volume) for volume in describe(path)]
+        volumes = describe(path)
+        if series is not None:
+            volumes = [choose(volumes, series)]
+        found["volumes"] = [_describe(volume) for volume in volumes]
     if as_json:
         click.echo(json.dumps(found, indent=2))
         return
     if device:
         click.echo(f"{found['device']['name']} ({found['device']['reason']})")
-    for volume in found.get("volumes", ()):
-        click.echo(f"{volume['name']}: {volume['facts']}")
+    several = len(found.get("volumes", ())) > 1
+    for number, volume in enumerate(found.get("volumes", ()), start=1):
+        click.echo(f"{f'{number} ' * several}{volume['name']}: {volume['facts']}")
         for note in volume["notes"]:
             click.echo(f"  - {note}")
 
@@ -130,7 +146,7 @@ def denoise(path: str, output: str, save_model: str | None, **flags: Any) -> Non
     if save_model:
         check_model_target(save_model, flags["overwrite"])
     measured = _measured(flags)
-    result = _run("denoise", _read(path, flags["at"]), flags, measured)
+    result = _run("denoise", _read(path, flags), flags, measured)
     written = write_image(
         target, result.volume, record=result.provenance, overwrite=flags["overwrite"]
     )
@@ -189,7 +205,7 @@ def _segment(path: str, output: str, flags: dict[str, Any], denoise_first: bool)
 
     check_target(output, flags["overwrite"])
     measured = _measured(flags)
-    before = _read(path, flags["at"])
+    before = _read(path, flags)
     denoised = _run("denoise", before, flags, measured) if denoise_first else None
     found = _run("pores", before if denoised is None else denoised.volume, flags, measured)
     written = write_pores(Path(output), before, denoised, found, overwrite=flags["overwrite"])
@@ -211,13 +227,15 @@ def _measured(flags: dict[str, Any]) -> Measured:
     return Measured(flags["timings"], flags["trace"], flags["overwrite"])
 
 
-def _read(path: str, at: tuple[str, ...]) -> Volume:
-    from hushpore.io import read
+def _read(path: str, flags: dict[str, Any]) -> Volume:
+    from hushpore.io import is_uneven, read, resample_evenly
 
-    volume = read(path)
+    volume = read(path, series=flags["series"])
+    if flags["resample"] and is_uneven(volume):
+        volume = resample_evenly(volume)
     for note in volume.notes:
         click.echo(f"Note: {note}", err=True)
-    for position in at:
+    for position in flags["at"]:
         axis, _, number = position.partition("=")
         if not number.lstrip("-").isdigit():
             raise InputError(f"--at {position}: expected an axis and a number, for example t=0.")

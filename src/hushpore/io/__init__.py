@@ -13,43 +13,55 @@ from typing import TYPE_CHECKING
 
 from hushpore.base.errors import HushporeError, InputError, MissingPackageError
 from hushpore.base.events import result_of
+from hushpore.io.choosing import choose
 from hushpore.io.formats import kind_of
 from hushpore.io.loading import into_memory, is_on_disk, load
 from hushpore.io.planes import LEFT_OUT
-from hushpore.io.resample import resample_evenly
+from hushpore.io.resample import is_uneven, resample_evenly
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Sequence
 
     from hushpore.base.volume import Volume
+    from hushpore.io.loading import Paths
 
-__all__ = ["describe", "is_on_disk", "kind_of", "load", "read", "read_all", "resample_evenly"]
+__all__ = [
+    "choose", "describe", "is_on_disk", "is_uneven", "kind_of", "load", "read", "read_all",
+    "resample_evenly",
+]  # fmt: skip
 
 
-def read(path: str | os.PathLike[str]) -> Volume:
+def read(path: Paths, *, series: int | str | None = None) -> Volume:
     """Read the image stack of a file or folder.
 
     Parameters
     ----------
-    path : str or path-like
+    path : str or path-like, or sequence of them
         A TIFF, DICOM or NumPy file, or a folder that holds a DICOM series or one TIFF a slice.
-        Of a single DICOM file its own pixels are read, never those of its neighbours.
+        Of a single DICOM file its own pixels are read, never those of its neighbours. Several
+        files are read as if they were all that their folder holds.
+    series : int or str, optional
+        Which one to read where there are several: its number in the order of `describe`, from 1,
+        or its name, or a part that only its name has.
 
     Returns
     -------
     Volume
-        With spacing, unit, axes and notes. Where there are several, the one with most voxels; a
-        note then names the others.
+        With spacing, unit, axes and notes. Where there are several and none is named, the one with
+        most voxels; a note then names the others.
 
     Raises
     ------
     InputError
-        If there is nothing that can be read; says why.
+        If there is nothing that can be read, or no such series; says why.
     MissingPackageError
         If an optional package is needed; gives the command that installs it.
     """
-    volumes = sorted(describe(path), key=lambda volume: math.prod(volume.shape), reverse=True)
+    found = describe(path)
+    if series is not None:
+        (wanted,) = result_of(into_memory([choose(found, series)]))
+        return wanted
+    volumes = sorted(found, key=lambda volume: math.prod(volume.shape), reverse=True)
     damaged: list[HushporeError] = []
     for volume in volumes:
         try:
@@ -67,17 +79,17 @@ def read(path: str | os.PathLike[str]) -> Volume:
         names = "; ".join(f"{volume.name} ({_times(volume.shape)})" for volume in others)
         notes.append(
             f"The largest of {len(volumes)} image stacks was read. The others: {names}; "
-            "hushpore.read_all gives them all."
+            "name one with series=, or take them all with hushpore.read_all."
         )
     return dataclasses.replace(largest, notes=[*notes, *largest.notes])
 
 
-def read_all(path: str | os.PathLike[str], *, lazy: bool | None = None) -> list[Volume]:
+def read_all(path: Paths, *, lazy: bool | None = None) -> list[Volume]:
     """Read every image stack of a file or folder: one for each DICOM series and shape of page.
 
     Parameters
     ----------
-    path : str or path-like
+    path
         As for `read`.
     lazy : bool, optional
         Whether values stay on disk until they are asked for; by default those do that would take
@@ -100,12 +112,12 @@ def read_all(path: str | os.PathLike[str], *, lazy: bool | None = None) -> list[
     return result_of(load(path, lazy=lazy))
 
 
-def describe(path: str | os.PathLike[str]) -> list[Volume]:
+def describe(path: Paths) -> list[Volume]:
     """Say what is in a file or folder from its headers alone.
 
     Parameters
     ----------
-    path : str or path-like
+    path
         As for `read`.
 
     Returns

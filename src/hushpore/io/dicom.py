@@ -147,8 +147,10 @@ def _volume(part: Arrangement, name: str) -> Volume:
         metadata["value_unit"] = "HU"
     if facts["padding"] is not None:
         metadata["padding_value"] = facts["padding"] * first.slope + first.intercept
-    if "contrast_limits" in facts:
-        metadata["contrast_limits"] = facts["contrast_limits"]
+    if facts["windows"]:
+        # soft tissue, lung, bone: the first is what the scanner shows
+        metadata["contrast_limits"] = facts["windows"][0]
+        metadata["windows"] = facts["windows"]
     if facts["localiser"]:
         notes.append("This is a localiser (overview image), not a slice.")
     # a single slice has no z axis

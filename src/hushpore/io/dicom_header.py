@@ -219,7 +219,7 @@ def _slices(header: Header, encoding: Encoding) -> list[Slice]:
         rescale = "PixelValueTransformationSequence"
         slope = value("RescaleSlope", rescale)
         intercept = value("RescaleIntercept", rescale)
-        window = _window(value)
+        windows = _windows(value)
         slices.append(
             Slice(
                 path=encoding.path,
@@ -238,7 +238,7 @@ def _slices(header: Header, encoding: Encoding) -> list[Slice]:
                 intercept=number(intercept, 0.0),
                 facts={
                     **facts,
-                    **({"contrast_limits": window} if window else {}),
+                    "windows": windows,
                     "calibrated": (slope is not None and facts["modality"] == "CT")
                     or str(value("RescaleType", rescale)) == "HU",
                 },
@@ -275,12 +275,12 @@ def _facts(header: Header) -> dict[str, Any]:
     }
 
 
-def _window(value: _Lookup) -> list[float] | None:
-    centre = numbers(value("WindowCenter", "FrameVOILUTSequence"))
-    width = numbers(value("WindowWidth", "FrameVOILUTSequence"))
-    if not centre or not width or not width[0] > 0:
-        return None
-    return [centre[0] - width[0] / 2, centre[0] + width[0] / 2]
+def _windows(value: _Lookup) -> list[list[float]]:
+    """Return the lowest and highest value of every window that the header proposes."""
+    centres = numbers(value("WindowCenter", "FrameVOILUTSequence"))
+    widths = numbers(value("WindowWidth", "FrameVOILUTSequence"))
+    pairs = zip(centres, widths, strict=False)
+    return [[centre - width / 2, centre + width / 2] for centre, width in pairs if width > 0]
 
 
 def _pixel_spacing(value: _Lookup) -> tuple[float, float] | None:

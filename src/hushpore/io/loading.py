@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -11,15 +12,17 @@ import numpy as np
 
 from hushpore.base.errors import HushporeError, InputError, MemoryLimitError
 from hushpore.base.events import Progress
-from hushpore.io.opening import opening
+from hushpore.io.opening import opening, opening_files
 from hushpore.io.planes import LEFT_OUT
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Generator, Sequence
 
     from hushpore.base.volume import Volume
+    from hushpore.io.opening import Opening
 
+    #: A file, a folder, or several files.
+    Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
     #: A job that yields `Progress` and returns volumes.
     Loading: TypeAlias = Generator[Progress, None, list[Volume]]
 
@@ -28,7 +31,7 @@ SHARE = 0.5
 _HEADERS = 0.1  # share of the time that headers take
 
 
-def load(path: str | os.PathLike[str], *, lazy: bool | None = None) -> Loading:
+def load(path: Paths, *, lazy: bool | None = None) -> Loading:
     """Read every image stack of a file or folder, as a job; closing it stops the reading.
 
     Parameters
@@ -46,9 +49,13 @@ def load(path: str | os.PathLike[str], *, lazy: bool | None = None) -> Loading:
     list of Volume
         At least one; errors are those of `hushpore.io.read_all`.
     """
-    place = Path(path).expanduser()
+    given = [path] if isinstance(path, str | os.PathLike) else path
+    files = [Path(each).expanduser() for each in given]
+    place = _common(files)
     try:
-        volumes = yield from _opened(place)
+        volumes = yield from _opened(
+            opening_files(files, place) if len(files) > 1 else opening(place)
+        )
     except OSError as error:
         raise _explain(place, error) from error
     volumes = [dataclasses.replace(volume, source=str(place)) for volume in volumes]
@@ -124,8 +131,19 @@ def is_on_disk(volume: Volume) -> bool:
     return isinstance(volume.data, np.memmap) or hasattr(volume.data, "loading")
 
 
-def _opened(place: Path) -> Loading:
-    work = opening(place)
+def _common(files: Sequence[Path]) -> Path:
+    """Return a file itself, and of several the folder in which they all are."""
+    if len(files) == 1:
+        return files[0]
+    if not files:
+        raise InputError("There is no file to read.")
+    try:
+        return Path(os.path.commonpath([file.absolute().parent for file in files]))
+    except ValueError:  # on several drives
+        return files[0].absolute().parent
+
+
+def _opened(work: Opening) -> Loading:
     while True:
         try:
             share = next(work)

@@ -11,7 +11,7 @@ from hushpore.base.volume import Volume
 from hushpore.io.formats import IMAGES, files_below, is_zarr, kind_of_file, natural_key
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Sequence, Set
     from pathlib import Path
 
     #: Yields the share of the headers that was read; returns volumes that lie on disk still.
@@ -35,6 +35,21 @@ def opening(path: Path) -> Opening:
     """
     path.stat()
     return (yield from _folder(path) if path.is_dir() else _file(path))
+
+
+def opening_files(files: Sequence[Path], folder: Path) -> Opening:
+    """Open some files as if they were all that a folder holds; as `opening`.
+
+    Parameters
+    ----------
+    files : sequence of Path
+        At least two, as a user picks them out of a folder.
+    folder : Path
+        Where they lie, for names and messages.
+    """
+    for path in files:
+        path.stat()
+    return (yield from _files(sorted(files, key=natural_key), folder, {p.parent for p in files}))
 
 
 def _file(path: Path) -> Opening:
@@ -70,13 +85,18 @@ def _folder(folder: Path) -> Opening:
     files = files_below(folder)
     if not files:
         raise InputError(f"The folder {folder} is empty; expected a DICOM series or TIFF files.")
+    return (yield from _files(files, folder, {folder}))
+
+
+def _files(files: Sequence[Path], folder: Path, places: Set[Path]) -> Opening:
+    """Open the files of a folder; of those that are TIFF only what lies right in `places`."""
     kinds = {path: kind_of_file(path) for path in files}
     dicom = [path for path in files if kinds[path] == "dicom"]
     if dicom:
         strays = [path for path in files if kinds[path] != "dicom"]
         return (yield from _dicom(dicom, folder, strays))
     tiff = [path for path in files if kinds[path] == "tiff"]
-    here = sorted((path for path in tiff if path.parent == folder), key=natural_key)
+    here = sorted((path for path in tiff if path.parent in places), key=natural_key)
     if here:
         from hushpore.io.tiff import read_tiff_folder
 

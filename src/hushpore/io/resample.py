@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.base.events import Progress, result_of
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from hushpore.base.volume import Volume
 
 
@@ -37,12 +40,24 @@ def resample_evenly(volume: Volume, spacing: float | None = None) -> Volume:
     InputError
         If the volume has no places of slices, or the spacing is not above zero.
     """
+    return result_of(resampling(volume, spacing))
+
+
+def is_uneven(volume: Volume) -> bool:
+    """Whether `resample_evenly` has something to do: slices are missing or unevenly spaced."""
     places = np.asarray(volume.metadata.get("slice_positions", ()), dtype=float)
-    if volume.axes != "zyx" or len(places) != volume.shape[0] or (np.diff(places) <= 0).any():
+    fits = volume.axes == "zyx" and 1 < len(places) == volume.shape[0]
+    return fits and bool((np.diff(places) > 0).all())
+
+
+def resampling(volume: Volume, spacing: float | None = None) -> Generator[Progress, None, Volume]:
+    """Do what `resample_evenly` does as a job, slice by slice."""
+    if not is_uneven(volume):
         raise InputError(
             f"{volume.name} does not say that its slices are uneven (metadata "
             "'slice_positions'): there is nothing to resample."
         )
+    places = np.asarray(volume.metadata["slice_positions"], dtype=float)
     step = volume.spacing[0] if spacing is None else float(spacing)
     if not step > 0:
         raise InputError(f"The spacing must be above zero; got {spacing}.")
@@ -52,6 +67,7 @@ def resample_evenly(volume: Volume, spacing: float | None = None) -> Volume:
     values = np.empty((count, *volume.shape[1:]), np.float32)
     interpolated = 0
     for index, place in enumerate(wanted):
+        yield Progress("resampling", index, count, "slices", index / count)
         above = int(np.clip(np.searchsorted(places, place), 1, len(places) - 1))
         low, high = places[above - 1], places[above]
         share = min(max((place - low) / (high - low), 0.0), 1.0)
