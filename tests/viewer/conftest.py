@@ -8,8 +8,10 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 _NO_SCREEN = sys.platform == "linux" and not os.environ.get("DISPLAY")
@@ -22,6 +24,7 @@ pytest.importorskip("pytestqt", reason="the GUI tests need pytest-qt")
 
 from hushpore import jobs  # noqa: E402
 from hushpore.base.events import Progress  # noqa: E402
+from hushpore.base.volume import Volume  # noqa: E402
 from hushpore.device.backend import Backend  # noqa: E402
 from hushpore.viewer import device_choice  # noqa: E402
 from hushpore.viewer.worker import JobWorker, stop_all  # noqa: E402
@@ -136,3 +139,61 @@ def scan():
     z, y, x = np.mgrid[:8, :32, :32]
     void = (y % 16 - 8) ** 2 + (x % 16 - 8) ** 2 + 0 * z < 20
     return (np.where(void, -500, 500) + rng.normal(0, 40, void.shape)).astype(np.float32)
+
+
+def cubes(sides, spacing=(2.0, 0.5, 0.5), unit="um"):
+    """Stand in for a result of pores that are cubes in a row, one for each side in voxels."""
+    sides = np.asarray(sides)
+    step, count = int(sides.max()) + 1, sides.size
+    labels = np.zeros((step, step, step * count), np.int32)
+    for number, side in enumerate(sides):
+        labels[:side, :side, step * number : step * number + side] = number + 1
+    volume = Volume(labels, spacing, unit, name="scan")
+    start = step * np.arange(count)
+    size = sides**3 * np.prod(spacing)
+    pores = pd.DataFrame(
+        {
+            "label": np.arange(1, count + 1, dtype=np.int32),
+            "num_voxels": sides**3,
+            "volume": size,
+            "equivalent_diameter": np.cbrt(6 * size / np.pi),
+            "sphericity": 1 - 1 / (sides + 1),
+            "centroid_z": (sides - 1) / 2 * spacing[0],
+            "centroid_y": (sides - 1) / 2 * spacing[1],
+            "centroid_x": (start + (sides - 1) / 2) * spacing[2],
+            "is_open": sides % 2 == 0,
+            "bbox_z_start": 0 * sides,
+            "bbox_z_stop": sides,
+            "bbox_y_start": 0 * sides,
+            "bbox_y_stop": sides,
+            "bbox_x_start": start,
+            "bbox_x_stop": start + sides,
+        }
+    )
+    ends = np.arange(1, count)
+    throats = pd.DataFrame({"pore_1": ends, "pore_2": ends + 1, "area": ends * 0.5})
+    totals = {
+        "porosity": int((sides**3).sum()) / labels.size,
+        "open_porosity": 0.25,
+        "closed_porosity": 0.05,
+        "specific_surface": 0.75,
+        "sample_voxels": labels.size,
+        "count": count,
+        "unit": unit,
+    }
+    return SimpleNamespace(
+        labels=labels,
+        labels_volume=volume,
+        volume=volume,
+        pores=pores,
+        throats=throats,
+        porosity_profile=(labels > 0).mean(axis=(1, 2)),
+        provenance={"job": "pores", "settings": {"h": 0.5}, "result": totals},
+        summary="Porosity, pores",
+    )
+
+
+@pytest.fixture
+def made_of_cubes():
+    """Return the maker of results whose every number is known: see `cubes`."""
+    return cubes

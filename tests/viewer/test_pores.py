@@ -1,12 +1,11 @@
 import numpy as np
-import pandas as pd
 import pytest
 from napari.components import ViewerModel
 from napari.layers import Image, Labels
 
 from hushpore import jobs
 from hushpore.viewer.layers import KEY
-from hushpore.viewer.pores import PoresWidget, features_of
+from hushpore.viewer.pores import PoresWidget
 
 
 @pytest.fixture
@@ -48,14 +47,6 @@ def test_a_threshold_of_ones_own_begins_between_the_greys(viewer, widget):
     widget.layers.changed.emit()
     field._box.setCurrentText("value")
     assert widget.form.settings().threshold == 100.0
-
-
-def test_the_table_goes_where_napari_looks_for_it():
-    table = pd.DataFrame({"label": [1, 5], "volume": [2.0, 3.0]})
-    layer = Labels(np.array([[0, 1], [5, 5]]), features=features_of(table))
-    assert list(layer.features.columns) == ["index", "volume"]
-    assert "volume: 3" in layer.get_status((1, 1))["value"]
-    assert "label" in table
 
 
 def test_the_real_segmentation_runs_behind_the_widget(qtbot, viewer, widget, scan):

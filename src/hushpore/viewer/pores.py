@@ -8,11 +8,9 @@ import numpy as np
 from napari.layers import Image, Labels
 
 from hushpore.viewer.job_widget import JobWidget, LayerData
-from hushpore.viewer.layers import layer_data
+from hushpore.viewer.pore_layer import pore_layer
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from hushpore.base.volume import Volume
     from hushpore.pores.result import Pores
     from hushpore.viewer.form import WordOrNumberField
@@ -49,17 +47,8 @@ class PoresWidget(JobWidget):
 
     @classmethod
     def result_layers(cls, result: Pores, target: Target) -> list[LayerData]:
-        """Return the labels, with the table where napari looks for what to show on hovering."""
-        return [
-            layer_data(
-                result.labels_volume,
-                "labels",
-                placement=target.placement,
-                record=result.provenance,
-                name=f"{target.volume.name} pores",
-                features=features_of(result.pores),
-            )
-        ]
+        """Return the labels, which carry the tables."""
+        return [pore_layer(result, f"{target.volume.name} pores", target.placement)]
 
     def facts(self, volume: Volume) -> str:
         """Say how labels are understood."""
@@ -73,10 +62,3 @@ class PoresWidget(JobWidget):
         if isinstance(layer, Image):
             low, high = layer.contrast_limits
             cast("WordOrNumberField", field).suggest((low + high) / 2)
-
-
-def features_of(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a pore table as napari wants the features of labels: found by the column `index`."""
-    features = table.copy()
-    features.insert(0, "index", table["label"])
-    return features.drop(columns="label")

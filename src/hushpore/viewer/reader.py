@@ -17,6 +17,7 @@ from hushpore.io import kind_of, load
 from hushpore.viewer.layers import layer_data
 from hushpore.viewer.problem import explain
 from hushpore.viewer.progress import Activity
+from hushpore.viewer.result_files import labels_from_result
 from hushpore.viewer.worker import JobWorker
 
 if TYPE_CHECKING:
@@ -136,6 +137,9 @@ def _read(path: str) -> Job:
 
 def _layer(volume: Volume) -> LayerData:
     """Return a volume as a layer, with the contrast that the scanner's operator chose."""
+    labels = labels_from_result(volume)
+    if labels is not None:
+        return labels
     data, keywords, kind = layer_data(volume)
     keywords["contrast_limits"] = volume.metadata.get(
         "contrast_limits", keywords["contrast_limits"]
