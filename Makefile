@@ -1,7 +1,9 @@
 # make demo    from nothing to a pore table, in demo/   (make demo VOLUME=path: on your own stack)
 # make test    all tests
 # make gui     napari with the sample loaded
-# make lint    style and types       make bench    benchmarks       make docs    the pictures in docs/
+# make lint    style and types       make bench    benchmarks
+# make docs    what in docs/ is made by the program: pictures and tables
+# make site    the documentation as web pages, in build/site
 # Each sets up all that it needs first: .venv, the package, system libraries.
 
 PYTHON ?= python3
@@ -11,7 +13,7 @@ INSTALLED := $(VENV)/.installed
 XVFB := xvfb-run -a -s "-screen 0 1600x1000x24"
 VOLUME ?=
 
-.PHONY: install demo test lint gui bench docs clean
+.PHONY: install demo test lint gui bench docs site clean
 
 install: $(INSTALLED)
 
@@ -42,7 +44,11 @@ bench: $(INSTALLED)
 
 docs: $(INSTALLED)
 	$(BIN)/python docs/settings.py
+	$(BIN)/python docs/performance.py
 	$(XVFB) $(BIN)/python docs/screenshots.py
+
+site: $(INSTALLED)
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -b html docs build/site
 
 clean:
 	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
