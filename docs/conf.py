@@ -41,4 +41,4 @@ html_theme_options = {
 }
 html_copy_source = False
 html_show_sourcelink = False
-copyright = "The hushpore developers, BSD-3-Clause"  # noqa: A001 - Sphinx's name for it
+copyright = "The hushpore developers, BSD-3-Clause"
