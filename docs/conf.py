@@ -30,15 +30,8 @@ numpydoc_show_class_members = False
 default_role = "code"
 nitpicky = False
 
-html_theme = "pydata_sphinx_theme"
-html_title = "hushpore"
-html_theme_options = {
-    "show_nav_level": 2,
-    "navigation_with_keys": False,
-    "secondary_sidebar_items": ["page-toc"],
-    "footer_start": ["copyright"],
-    "footer_end": [],
-}
+html_theme = "furo"
+html_title = f"hushpore {version}"
 html_copy_source = False
 html_show_sourcelink = False
 copyright = "The hushpore developers, BSD-3-Clause"
