@@ -51,14 +51,14 @@ def test_dask_takes_what_stays_on_disk(series):
     np.testing.assert_array_equal(lazy.max(axis=0).compute(scheduler="threads"), values.max(axis=0))
 
 
-def test_above_half_of_the_free_memory_values_stay_on_disk_and_it_is_said(series, monkeypatch):
+def test_above_half_of_thefree_memory_values_stay_on_disk_and_it_is_said(series, monkeypatch):
     folder, values = series
-    monkeypatch.setattr(loading, "_free_memory", lambda: 1.9 * values.nbytes)
+    monkeypatch.setattr(loading, "free_memory", lambda: 1.9 * values.nbytes)
     volume = read(folder)
     assert is_on_disk(volume)
     assert "half of the free memory" in volume.notes[-1]
     assert not is_on_disk(read_all(folder, lazy=False)[0])
-    monkeypatch.setattr(loading, "_free_memory", lambda: 2.1 * values.nbytes)
+    monkeypatch.setattr(loading, "free_memory", lambda: 2.1 * values.nbytes)
     assert not is_on_disk(read(folder))
 
 

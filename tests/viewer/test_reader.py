@@ -5,8 +5,10 @@ from napari.components import ViewerModel
 from napari.layers import Layer
 from napari.utils.notifications import notification_manager
 
+import hushpore
 from hushpore import InputError
 from hushpore.base.events import Progress
+from hushpore.io.dicom import write_series
 from hushpore.viewer import reader
 from hushpore.viewer.reader import NOTHING, get_reader
 
@@ -63,8 +65,21 @@ def test_a_folder_without_images_is_refused(tmp_path):
     assert get_reader(str(tmp_path)) is None
 
 
-def test_several_paths_at_once_are_left_to_others(tiff):
-    assert get_reader([tiff, tiff]) is None
+def test_slices_that_are_opened_as_a_stack_are_one_layer(tmp_path):
+    paths = [str(tmp_path / f"s{number}.tif") for number in range(12)]
+    for number, path in enumerate(paths):
+        tifffile.imwrite(path, np.full((8, 10), number, np.uint8))
+    ((data, _, _),) = get_reader(paths)(paths[::-1])
+    np.testing.assert_array_equal(data[:, 0, 0], range(12))
+
+
+def test_several_paths_that_are_not_slices_are_left_to_others(tiff, tmp_path):
+    (tmp_path / "notes.txt").write_text("hello")
+    np.save(tmp_path / "a.npy", STACK)
+    assert get_reader([tiff, str(tmp_path / "notes.txt")]) is None
+    assert get_reader([str(tmp_path / "a.npy")] * 2) is None
+    assert get_reader([str(tmp_path), str(tmp_path)]) is None
+    assert get_reader([]) is None
 
 
 def test_a_small_file_is_read_at_once(tiff):
@@ -119,8 +134,6 @@ def test_without_a_viewer_an_error_is_raised(tmp_path, monkeypatch):
 
 
 def test_what_the_reader_met_is_said_and_kept(viewer, monkeypatch, tiff):
-    import hushpore
-
     volume = hushpore.Volume(STACK, name="scan", notes=["Slice 6 is missing."])
     monkeypatch.setattr(hushpore, "read_all", lambda path: [volume], raising=False)
     read(viewer, tiff)
@@ -130,11 +143,9 @@ def test_what_the_reader_met_is_said_and_kept(viewer, monkeypatch, tiff):
 
 @pytest.mark.parametrize("large", [100, 10**9], ids=["in a thread", "at once"])
 def test_every_series_becomes_a_layer(qtbot, viewer, monkeypatch, tiff, large):
-    import hushpore
-
     volumes = [hushpore.Volume(STACK, name=name) for name in ("chest", "head")]
 
-    def load(path):
+    def load(path, lazy):
         yield Progress("reading", 1, 2, "slices", 0.5)
         return volumes
 
@@ -144,6 +155,57 @@ def test_every_series_becomes_a_layer(qtbot, viewer, monkeypatch, tiff, large):
     read(viewer, tiff)
     qtbot.waitUntil(lambda: len(viewer.layers) == 2, timeout=10_000)
     assert [layer.name for layer in viewer.layers] == ["chest", "head"]
+
+
+@pytest.fixture
+def several(tmp_path, rng):
+    """A folder with three series, of which one lacks a slice."""
+    for number, depth in enumerate((5, 9, 3)):
+        values = rng.integers(-900, 900, (depth, 16, 12)).astype(np.int16)
+        volume = hushpore.Volume(values, spacing=(2, 1, 1), unit="mm", name=f"part {number}")
+        folder = write_series(volume, tmp_path / f"{number}", seed=number)
+        if depth == 9:
+            sorted(folder.iterdir())[4].unlink()
+    return str(tmp_path)
+
+
+def chooser_of(viewer):
+    (dock,) = viewer.window.dock_widgets.values()
+    return dock
+
+
+@pytest.mark.parametrize("large", [100, 10**9], ids=["in a thread", "at once"])
+def test_of_several_series_those_are_opened_that_have_a_tick(
+    qtbot, make_napari_viewer, monkeypatch, several, large
+):
+    monkeypatch.setattr(reader, "LARGE", large)
+    viewer = make_napari_viewer()
+    viewer.open(several, plugin="hushpore")
+    qtbot.waitUntil(lambda: len(viewer.window.dock_widgets) == 1, timeout=10_000)
+    assert len(viewer.layers) == 0
+    chooser = chooser_of(viewer)
+    assert len(chooser.ticked()) == 3
+    chooser.tick([0, 1])
+    chooser._open.click()
+    qtbot.waitUntil(lambda: len(viewer.layers) == 2 and bool(said()), timeout=10_000)
+    assert [layer.data.shape[0] for layer in viewer.layers] == [5, 8]
+    assert not viewer.window.dock_widgets
+    assert any("Slice 5 is missing" in message for _, message in said())
+
+
+def test_a_note_about_missing_slices_offers_to_resample(
+    qtbot, make_napari_viewer, monkeypatch, several
+):
+    monkeypatch.setattr(reader, "LARGE", 100)
+    viewer = make_napari_viewer()
+    viewer.open(f"{several}/1", plugin="hushpore")
+    qtbot.waitUntil(lambda: bool(notification_manager.records), timeout=10_000)
+    (note,) = notification_manager.records
+    ((text, act),) = note.actions
+    assert text == "Resample evenly"
+    act(None)
+    qtbot.waitUntil(lambda: len(viewer.layers) == 2, timeout=10_000)
+    assert [layer.data.shape[0] for layer in viewer.layers] == [8, 9]
 
 
 def test_the_size_of_a_folder_is_found_without_walking_it_all(tmp_path):

@@ -224,7 +224,7 @@ class Volume:
             shape += f" ({self.axes})"
         spacing = " x ".join(f"{step:.4g}" for step in self.spacing)
         size = f"{spacing} {self.unit}" if self.unit != "pixel" else "voxel size unknown"
-        return f"{shape} · {size} · {self.dtype.name} · {_bytes(self.nbytes)}"
+        return f"{shape} · {size} · {self.dtype.name} · {readable_bytes(self.nbytes)}"
 
 
 def as_volume(image: VolumeLike, **known: Any) -> Volume:
@@ -253,18 +253,39 @@ def require_values(volume: Volume) -> npt.NDArray[Any]:
     if 0 in volume.shape:
         raise InputError(f"{volume.name} is empty: its shape is {volume.shape}.")
     values = volume.array()
+    bad = 0
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         bad = int(values.size - np.isfinite(values).sum())
+    require_range(volume, values.min(), values.max(), bad)
+    return values
+
+
+def require_range(volume: Volume, lowest: Any, highest: Any, bad: int) -> None:
+    """Check the range of the values of a volume, as `require_values` does.
+
+    Parameters
+    ----------
+    lowest, highest : scalar
+        Of all values.
+    bad : int
+        How many are NaN or infinite.
+
+    Raises
+    ------
+    InputError
+        If there are any, or all values are the same.
+    """
+    size = math.prod(volume.shape)
+    if bad:
         raise InputError(
-            f"{volume.name} holds {bad} NaN or infinite values of {values.size}. "
+            f"{volume.name} holds {bad} NaN or infinite values of {size}. "
             "Replace them first, for example with numpy.nan_to_num."
         )
-    if values.dtype != np.bool_ and values.size > 1 and values.min() == values.max():
+    if volume.dtype != np.bool_ and size > 1 and lowest == highest:
         raise InputError(
-            f"{volume.name} is constant: every value is {values.flat[0]}. "
+            f"{volume.name} is constant: every value is {lowest}. "
             "There is nothing to denoise or to segment."
         )
-    return values
 
 
 def _default_axes(shape: tuple[int, ...]) -> str:
@@ -315,7 +336,8 @@ def _per_axis(
     return tuple(float(value) for value in given)
 
 
-def _bytes(count: float) -> str:
+def readable_bytes(count: float) -> str:
+    """Write a number of bytes with a unit: 14.7 MB."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.3g} {unit}"

@@ -82,7 +82,7 @@ def into_memory(volumes: Sequence[Volume], *, lazy: bool | None = None) -> Loadi
     InputError, MissingPackageError, MemoryLimitError
         As for `load`, if none could be read.
     """
-    free = np.inf if lazy is False else _free_memory() * SHARE
+    free = np.inf if lazy is False else free_memory() * SHARE
     total = sum(_planes(volume) for volume in volumes)
     before = 0
     loaded: list[Volume] = []
@@ -165,7 +165,8 @@ def _kept_on_disk(volume: Volume) -> Volume:
     return dataclasses.replace(volume, notes=[*volume.notes, note])
 
 
-def _free_memory() -> float:
+def free_memory() -> float:
+    """Return how many bytes can be taken before the system begins to swap."""
     import psutil
 
     return float(psutil.virtual_memory().available)

@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from napari import current_viewer
 from napari.layers import Layer
-from napari.utils.notifications import show_error, show_info, show_warning
-from qtpy.QtCore import QTimer
+from napari.utils.notifications import (
+    Notification,
+    NotificationSeverity,
+    notification_manager,
+)
 
 import hushpore
+from hushpore.base.volume import Volume
 from hushpore.io import kind_of, load
-from hushpore.viewer.layers import layer_data
+from hushpore.io.loading import into_memory
+from hushpore.viewer.layers import KEY, layer_data
+from hushpore.viewer.loading import Loading, add_one_by_one, say
 from hushpore.viewer.problem import explain
-from hushpore.viewer.progress import Activity
+from hushpore.viewer.resampling import resample
 from hushpore.viewer.result_files import labels_from_result
-from hushpore.viewer.worker import JobWorker
+from hushpore.viewer.series_chooser import offer_series
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hushpore.base.events import Job
-    from hushpore.base.volume import Volume
-    from hushpore.viewer.problem import Problem
-
-#: Milliseconds between two looks at a file that is being read.
-LOOK = 125
 
 #: Bytes on disk from which a file is read in a thread.
 LARGE = 16_000_000
+
+#: Files looked at where several are opened as one.
+_PEEK = 8
+_SLICES = ("dicom", "tiff")
 
 LayerData = tuple[Any, dict[str, Any], str]
 
@@ -42,97 +48,93 @@ NOTHING: list[Any] = [(None,)]
 def get_reader(path: str | list[str]) -> Callable[[str | list[str]], list[Any]] | None:
     """Return hushpore's reader for a file or folder, or None where it is not ours.
 
-    Looks at the beginning of a file, or at a few files of a folder. Several paths at once are not
-    ours: a scan is one folder or one file.
+    Looks at the beginning of a file, or at a few files of a folder. Several paths, which napari
+    gives where a user opens files as a stack, are ours if they are DICOM or TIFF files.
     """
-    if not isinstance(path, str) or kind_of(path) is None:
-        return None
-    return read_layers
+    if isinstance(path, str):
+        return None if kind_of(path) is None else read_layers
+    files = [Path(each) for each in itertools.islice(path, _PEEK)]
+    ours = bool(files) and all(file.is_file() and kind_of(file) in _SLICES for file in files)
+    return read_layers if ours else None
 
 
 def read_layers(path: str | list[str]) -> list[Any]:
-    """Read a file or folder into one layer a series.
+    """Read a file, a folder or the slices of a stack into one layer a series.
 
-    A large one is read in a thread, with progress in the activity dock, and its layers are added
-    when they are there. What cannot be read is said in a notification.
+    What is large is read in a thread, with progress in the activity dock, and its layers are
+    added when they are there. Where there are several series, a list of them is docked in the
+    window, and those are opened that the user ticks. What cannot be read is said in a
+    notification.
     """
-    assert isinstance(path, str)
     viewer = current_viewer()
+    several = getattr(viewer, "window", None) is not None
+    name = Path(path if isinstance(path, str) else path[0]).name
     if viewer is not None and size_of(path, LARGE) >= LARGE:
-        _Loading(viewer, path).start()
+        read, then = partial(_read, path, several), partial(_found, viewer, name)
+        Loading(f"Reading {name}", read, then).start()
         return NOTHING
     try:
-        found = [_layer(volume) for volume in hushpore.read_all(path)]
+        volumes = hushpore.read_all(path)
+        if several and len(volumes) > 1:
+            _found(viewer, name, volumes)
+            return NOTHING
+        found = [_layer(volume) for volume in volumes]
     except Exception as error:
         if viewer is None:
             raise
-        _say(explain(error))
+        say(explain(error))
         return NOTHING
-    _mention_notes(found)
+    _mention_notes(viewer, ((each["name"], each["metadata"]) for _, each, _ in found))
     return found
 
 
-def size_of(path: str, enough: int) -> int:
-    """Return the bytes of a file, or of the files in a folder until there are `enough`."""
-    place = Path(path)
-    if not place.is_dir():
-        return place.stat().st_size
+def size_of(path: str | list[str], enough: int) -> int:
+    """Return the bytes of files, or of the files in a folder, until there are `enough`."""
+    if isinstance(path, str) and not Path(path).is_dir():
+        return Path(path).stat().st_size
     total = 0
-    for folder, _, names in os.walk(place):
-        for name in names:
-            total += (Path(folder) / name).stat().st_size
-            if total >= enough:
-                return total
+    for file in path if not isinstance(path, str) else _below(path):
+        total += Path(file).stat().st_size
+        if total >= enough:
+            break
     return total
 
 
-class _Loading:
-    """One file that is read in a thread."""
-
-    #: Keeps them alive while they read: a connection to a bound method does not.
-    running: ClassVar[set[_Loading]] = set()
-
-    def __init__(self, viewer: Any, path: str) -> None:
-        self._viewer = viewer
-        self._worker = JobWorker(partial(_read, path), f"hushpore reads {path}")
-        self._worker.returned.connect(self._returned)
-        self._worker.failed.connect(self._failed)
-        self._worker.cancelled.connect(self._close)
-        self._activity = Activity(f"Reading {Path(path).name}", self._worker.cancel)
-        self._timer = QTimer()
-        self._timer.setInterval(LOOK)
-        self._timer.timeout.connect(self._look)
-
-    def start(self) -> None:
-        """Begin to read."""
-        _Loading.running.add(self)
-        self._worker.start()
-        self._timer.start()
-
-    def _look(self) -> None:
-        progress = self._worker.take().progress
-        if progress is not None:
-            self._activity.show(progress)
-
-    def _returned(self, found: list[LayerData]) -> None:
-        self._close()
-        for data in found:
-            self._viewer.add_layer(Layer.create(*data))
-        _mention_notes(found)
-
-    def _failed(self, problem: Problem) -> None:
-        self._close()
-        _say(problem)
-
-    def _close(self) -> None:
-        _Loading.running.discard(self)
-        self._timer.stop()
-        self._activity.close()
+def _below(folder: str) -> Iterator[Path]:
+    for place, _, names in os.walk(folder):
+        yield from (Path(place) / name for name in names)
 
 
-def _read(path: str) -> Job:
-    volumes = yield from load(path)
-    return [_layer(volume) for volume in volumes]
+def _read(path: str | list[str], choosing: bool) -> Job:
+    """Return layers; or volumes on disk, where there are several and the user is to choose."""
+    volumes = yield from load(path, lazy=True)
+    if choosing and len(volumes) > 1:
+        return volumes
+    return (yield from _loaded(volumes))
+
+
+def _loaded(volumes: Sequence[Volume]) -> Job:
+    loaded = yield from into_memory(volumes)
+    # made in the thread, because napari reads SciPy and a table of units with its first layer,
+    # and of values on disk a slice
+    return [Layer.create(*_layer(volume)) for volume in loaded]
+
+
+def _found(viewer: Any, name: str, found: list[Any]) -> None:
+    """Show layers, or a list of series to choose from."""
+
+    def said(layers: Sequence[Layer]) -> None:
+        _mention_notes(viewer, ((layer.name, layer.metadata) for layer in layers))
+
+    if not found or not isinstance(found[0], Volume):
+        add_one_by_one(viewer, found, said)
+        return
+
+    def read(volumes: Sequence[Volume]) -> None:
+        then = partial(_found, viewer, name)
+        Loading(f"Reading {name}", partial(_loaded, volumes), then).start()
+
+    offer_series(viewer, name, found, read)
 
 
 def _layer(volume: Volume) -> LayerData:
@@ -147,13 +149,27 @@ def _layer(volume: Volume) -> LayerData:
     return data, keywords, kind
 
 
-def _say(problem: Problem) -> None:
-    (show_warning if problem.expected else show_error)(problem.message)
+def _mention_notes(viewer: Any, found: Iterable[tuple[str, dict[str, Any]]]) -> None:
+    """Say what the reader met; of slices that are uneven, offer to resample them.
+
+    Each layer is given as its name and its metadata; the notes also stay in those.
+    """
+    for name, metadata in found:
+        known = metadata[KEY]
+        if not known["notes"]:
+            continue
+        actions: tuple[tuple[str, Any], ...] = ()
+        if viewer is not None and "slice_positions" in known["metadata"]:
+            actions = (("Resample evenly", partial(_resample, viewer, known)),)
+        message = f"{name}: " + " ".join(known["notes"])
+        notification_manager.dispatch(
+            Notification(message, NotificationSeverity.INFO, actions=actions)
+        )
 
 
-def _mention_notes(found: list[LayerData]) -> None:
-    """Say what the reader met; the notes also stay in the layers."""
-    for _, keywords, _ in found:
-        notes = keywords["metadata"]["hushpore"]["notes"]
-        if notes:
-            show_info(f"{keywords['name']}: " + " ".join(notes))
+def _resample(viewer: Any, known: dict[str, Any], *_: Any) -> None:
+    """Resample the layer that a note was about, if it is still there."""
+    for layer in viewer.layers:
+        if layer.metadata.get(KEY) is known:
+            resample(viewer, layer)
+            return
