@@ -1,0 +1,90 @@
+"""What the pages tell the reader to type must work."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import pytest
+
+import hushpore
+from hushpore.cli.commands import hushpore as command
+from hushpore.io.dicom_writer import write_series
+from hushpore.io.results import write_image
+from hushpore.samples import foam_phantom
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def commands(page: Path) -> Iterator[str]:
+    """The command lines of a page, without what a shell would add."""
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    for line in re.findall(r"^(?:    |\$ )(hushpore .*)$", text, re.MULTILINE):
+        yield re.split(r"\s+#|\s+\||\s+>", line)[0]
+
+
+def blocks(page: Path) -> list[str]:
+    """The Python code of a page, in its order."""
+    return re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S)
+
+
+@pytest.mark.parametrize(
+    ("page", "line"), [(name(page), line) for page in PAGES for line in commands(page)]
+)
+def test_every_command_line_on_a_page_is_understood(page: str, line: str) -> None:
+    words = shlex.split(line)[1:]
+    context = command.make_context("hushpore", list(words))
+    _, chosen, rest = command.resolve_command(context, words)
+    assert chosen is not None
+    try:
+        chosen.make_context(chosen.name, rest, parent=context)
+    except click.exceptions.Exit:
+        pass  # --help and the like
+    except click.UsageError as error:
+        pytest.fail(f"{page}: {line}: {error.format_message()}")
+
+
+@pytest.fixture
+def small_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with what the pages work on, small; and training of two steps."""
+    scan = foam_phantom((16, 48, 48)).volume
+    monkeypatch.chdir(tmp_path)
+    write_series(scan, tmp_path / "scan")
+    write_image(tmp_path / "scan.tif", scan)
+    write_image(tmp_path / "clean.tif", scan)
+    found = hushpore.segment_pores(scan)
+    (tmp_path / "result").mkdir()
+    found.pores.to_csv(tmp_path / "result" / "pores.csv", index=False)
+
+    def quick(volume: Any, **settings: Any) -> Any:
+        return hushpore.run("denoise", volume, {**settings, "steps": 2, "patch_size": 16}, "cpu")
+
+    monkeypatch.setattr(hushpore, "denoise", quick, raising=False)
+
+
+@pytest.mark.usefixtures("small_scan")
+@pytest.mark.parametrize("page", [name(page) for page in PAGES if blocks(page)])
+@pytest.mark.filterwarnings("ignore:FigureCanvasAgg is non-interactive")
+def test_the_python_code_on_a_page_runs(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    import shutil
+
+    import matplotlib
+
+    matplotlib.use("Agg")
+    known: dict[str, Any] = {}
+    for code in blocks(ROOT / page):
+        if "write_series" in code:
+            shutil.rmtree("scan")
+        exec(compile(code, page, "exec"), known)
+    capsys.readouterr()
