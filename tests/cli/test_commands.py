@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 import hushpore
 from hushpore import Volume
+from hushpore.base.record import fingerprint
 from hushpore.cli.commands import hushpore as command
 from hushpore.io.results import write_image
 from hushpore.jobs import JOBS
@@ -114,7 +115,8 @@ def test_a_result_folder_holds_table_labels_record_and_picture(
     quick = QUICK if name == "run" else ["--device", "cpu"]
     done = call(name, scan, "-o", tmp_path / "out", "--threshold", "500", *quick)
     assert done.exit_code == 0, done.output
-    expected = {"pores.csv", "labels.tif", "result.json", "report.png"}
+    expected = {"pores.csv", "throats.csv", "profile.csv", "labels.tif", "result.json"}
+    expected |= {"report.png", "report.html"}
     assert {path.name for path in (tmp_path / "out").iterdir()} == expected | (
         {"denoised.tif"} if name == "run" else set()
     )
@@ -124,6 +126,8 @@ def test_a_result_folder_holds_table_labels_record_and_picture(
     assert labels.spacing == (0.2, 0.1, 0.1)
     assert len(table) == labels.array().max()
     record = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert record["source"]["path"] == str(scan)
+    assert record["fingerprints"]["labels"] == fingerprint(labels.array())
     jobs = ["denoise", "pores"] if name == "run" else ["pores"]
     assert [job["job"] for job in record["jobs"]] == jobs
     assert record["jobs"][-1]["settings"]["threshold"] == 500

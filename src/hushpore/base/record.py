@@ -71,7 +71,7 @@ def _identity(volume: Volume) -> dict[str, Any]:
         "dtype": volume.dtype.name,
         "spacing": list(volume.spacing),
         "unit": volume.unit,
-        "blake2b": _fingerprint(volume.data),
+        "blake2b": fingerprint(volume.data),
     }
 
 
@@ -85,12 +85,24 @@ def _beside(volume: Volume, settings: Settings) -> dict[str, Any]:
                 "name": getattr(settings, opt.name),
                 "shape": list(thing.shape),
                 "dtype": np.dtype(thing.dtype).name,
-                "blake2b": _fingerprint(thing),
+                "blake2b": fingerprint(thing),
             }
     return found
 
 
-def _fingerprint(data: Any) -> str:
+def fingerprint(data: Any) -> str:
+    """Return what tells an array from another: a BLAKE2b digest of its values, in C order.
+
+    Parameters
+    ----------
+    data : array_like
+        Of at least one axis; read plane by plane.
+
+    Returns
+    -------
+    str
+        32 hexadecimal digits.
+    """
     digest = hashlib.blake2b(digest_size=16)
     # plane by plane: what lies on disk, or is a view that is not contiguous, is never held whole
     for plane in range(len(data)):

@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hushpore._version import __version__
-from hushpore.base.errors import HushporeError, InputError
-from hushpore.cli.beside import lay_beside
+from hushpore.base.errors import HushporeError
 from hushpore.cli.flags import settings_flags, settings_from
 from hushpore.cli.measured import Measured
 from hushpore.jobs import JOBS, start
+from hushpore.runs.beside import lay_beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hushpore.base.volume import Volume
+    from hushpore.runs.source import Source
 
 DENOISE = JOBS["denoise"].settings
 PORES = JOBS["pores"].settings
@@ -162,7 +163,7 @@ def denoise(path: str, output: str, save_model: str | None, **flags: Any) -> Non
 @settings_flags(PORES)
 @_common
 def pores(path: str, output: str, **flags: Any) -> None:
-    """Segment and measure the pores of PATH: pores.csv, labels.tif, result.json, report.png."""
+    """Segment and measure the pores of PATH: tables, labels.tif, report.html, result.json."""
     _segment(path, output, flags, denoise_first=False)
 
 
@@ -200,15 +201,17 @@ def gui(paths: tuple[str, ...], sample: bool) -> None:
 
 
 def _segment(path: str, output: str, flags: dict[str, Any], denoise_first: bool) -> None:
-    from hushpore.cli.results import write_pores
     from hushpore.io.results import check_target
+    from hushpore.runs.folder import write_pores
 
     check_target(output, flags["overwrite"])
     measured = _measured(flags)
     before = _read(path, flags)
     denoised = _run("denoise", before, flags, measured) if denoise_first else None
     found = _run("pores", before if denoised is None else denoised.volume, flags, measured)
-    written = write_pores(Path(output), before, denoised, found, overwrite=flags["overwrite"])
+    written = write_pores(
+        Path(output), before, denoised, found, flags["overwrite"], source=_source(path, flags)
+    )
     measured.show()
     _say(found.summary, written, found.provenance, flags["as_json"])
 
@@ -227,19 +230,16 @@ def _measured(flags: dict[str, Any]) -> Measured:
     return Measured(flags["timings"], flags["trace"], flags["overwrite"])
 
 
-def _read(path: str, flags: dict[str, Any]) -> Volume:
-    from hushpore.io import is_uneven, read, resample_evenly
+def _source(path: str, flags: dict[str, Any]) -> Source:
+    from hushpore.runs.source import Source
 
-    volume = read(path, series=flags["series"])
-    if flags["resample"] and is_uneven(volume):
-        volume = resample_evenly(volume)
+    return Source(path, flags["series"] or "", flags["resample"], flags["at"])
+
+
+def _read(path: str, flags: dict[str, Any]) -> Volume:
+    volume = _source(path, flags).read()
     for note in volume.notes:
         click.echo(f"Note: {note}", err=True)
-    for position in flags["at"]:
-        axis, _, number = position.partition("=")
-        if not number.lstrip("-").isdigit():
-            raise InputError(f"--at {position}: expected an axis and a number, for example t=0.")
-        volume = volume.at(**{axis: int(number)})
     return volume
 
 

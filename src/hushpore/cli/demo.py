@@ -14,11 +14,11 @@ from rich.console import Console
 from rich.table import Table
 
 from hushpore.cli.bar import drive
-from hushpore.cli.results import write_pores
 from hushpore.io import read
 from hushpore.io.dicom_writer import write_series
 from hushpore.io.results import check_target
 from hushpore.jobs import start
+from hushpore.runs.folder import write_pores
 from hushpore.samples import foam_phantom
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -33,9 +34,11 @@ class SettingType(click.ParamType):  # type: ignore[type-arg]
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the value, or fail with what would have been accepted."""
         try:
-            return self.option.parse(value) if isinstance(value, str) else value
+            found = self.option.parse(value) if isinstance(value, str) else value
         except InputError as error:
             self.fail(str(error), param, ctx)
+        # a record must name the file wherever it is read
+        return str(Path(found).expanduser().resolve()) if self.option.beside and found else found
 
 
 def settings_flags(*classes: type[Settings]) -> Callable[[Any], Any]:

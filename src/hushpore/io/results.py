@@ -40,6 +40,7 @@ def write_results(
     tables: Mapping[str, pd.DataFrame],
     record: Mapping[str, Any],
     figures: Mapping[str, bytes] | None = None,
+    pages: Mapping[str, str] | None = None,
     overwrite: bool = False,
 ) -> Path:
     """Write a result as a directory that is complete or not there at all.
@@ -57,6 +58,8 @@ def write_results(
         infinity become null.
     figures : mapping of str to bytes, optional
         PNG files, written as ``<name>.png``.
+    pages : mapping of str to str, optional
+        HTML pages, written as ``<name>.html``.
     overwrite : bool, optional
         Replace an earlier result, once this one is complete. A directory that is not a result, or
         that holds other files too, is never replaced.
@@ -74,9 +77,10 @@ def write_results(
         If a name cannot be a file's, or an image has a type that TIFF does not know.
     """
     target = check_target(directory, overwrite)
-    figures = figures or {}
+    figures, pages = figures or {}, pages or {}
     names = [f"{name}.tif" for name in images]
     names += [f"{name}.csv" for name in tables] + [f"{name}.png" for name in figures]
+    names += [f"{name}.html" for name in pages]
     for name in names:
         if not _NAME.fullmatch(name):
             raise InputError(f"{name!r} cannot be the name of a file in a result.")
@@ -87,6 +91,8 @@ def write_results(
             table.to_csv(part / f"{name}.csv", index=False, lineterminator="\n", encoding="utf-8")
         for name, picture in figures.items():
             (part / f"{name}.png").write_bytes(picture)
+        for name, page in pages.items():
+            (part / f"{name}.html").write_text(page, encoding="utf-8")
         _write_json(part / RECORD, {**record, "files": sorted([*names, RECORD])})
     return target
 

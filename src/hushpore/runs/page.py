@@ -1,0 +1,283 @@
+"""The report of a result as one HTML file: pictures, figures, settings, and how it was made.
+
+Nothing in it is loaded from elsewhere, and it prints as it is shown.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.jobs import JOBS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from hushpore.base.settings import Option
+
+_INK, _FAINT, _LINE, _OTHER = "#1f2933", "#7b8794", "#3b7ea1", "#c2703d"
+_LARGEST = 10
+
+#: Figures of the record: title, unit as a power of the length, and whether it is a share.
+_TOTALS = (
+    ("porosity", "Porosity", 0, True),
+    ("open_porosity", "Void that is connected to a face", 0, True),
+    ("closed_porosity", "Void that is not", 0, True),
+    ("count", "Pores", 0, False),
+    ("throats", "Throats", 0, False),
+    ("median_diameter", "Median equivalent diameter", 1, False),
+    ("specific_surface", "Specific surface", -1, False),
+    ("threshold", "Threshold (grey value)", 0, False),
+)
+
+#: Columns of the table of pores that are summed up: title, and unit as a power of the length.
+_COLUMNS = {
+    "equivalent_diameter": ("Equivalent diameter", 1),
+    "inscribed_diameter": ("Inscribed diameter", 1),
+    "volume": ("Volume", 3),
+    "surface_area": ("Surface", 2),
+    "sphericity": ("Sphericity", 0),
+    "elongation": ("Elongation", 0),
+    "num_throats": ("Throats a pore", 0),
+}
+
+_STYLE = """
+:root { color-scheme: light; }
+body { font: 15px/1.5 system-ui, sans-serif; color: #1f2933; max-width: 62rem; margin: 2rem auto;
+  padding: 0 1rem; }
+h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
+p.summary { font-size: 1.1rem; margin: .3rem 0; } p.faint, caption { color: #5b6875; }
+img, svg { max-width: 100%; height: auto; }
+table { border-collapse: collapse; font-size: .9rem; margin: .3rem 0 1rem; }
+th, td { padding: .15rem .8rem .15rem 0; text-align: left; vertical-align: top;
+  border-bottom: 1px solid #e4e7eb; }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
+tr.changed td { font-weight: 600; } td { overflow-wrap: anywhere; }
+ul.warnings { padding-left: 1.2rem; }
+@media print { body { margin: 0; max-width: none; font-size: 10.5pt; }
+  table, img, svg { break-inside: avoid; } h2 { break-after: avoid; } }
+"""
+
+
+def report_page(
+    name: str, record: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], picture: bytes
+) -> str:
+    """Return the report of a pore result as one HTML page.
+
+    Parameters
+    ----------
+    name : str
+        What was measured.
+    record : mapping
+        As ``result.json`` has it; the last of its ``jobs`` is the segmentation.
+    tables : mapping of str to pandas.DataFrame
+        ``pores`` and ``profile``.
+    picture : bytes
+        PNG file of slices, see `hushpore.io.report.report_figure`.
+
+    Returns
+    -------
+    str
+        The page; pictures are part of it.
+    """
+    made = record["jobs"][-1]
+    unit = _shown(made["input"]["unit"])
+    notes = list(dict.fromkeys(note for job in record["jobs"] for note in job["notes"]))
+    parts = [
+        f"<h1>{_text(name)}</h1>",
+        f'<p class="summary">{_text(record["summary"])}</p>',
+        f'<p class="faint">{_text(made["date"])} · hushpore {_text(made["hushpore"])}</p>',
+        f'<img alt="Slices before and after, and pore sizes" src="{_png(picture)}">',
+    ]
+    if notes:
+        parts += ["<h2>Worth knowing</h2>", _list(notes)]
+    parts += [
+        "<h2>Totals</h2>",
+        _table(_totals(made["result"], unit)),
+        "<h2>Distributions</h2>",
+        _plots(tables["pores"], tables["profile"], unit),
+        "<h2>Pores</h2>",
+        _spread(tables["pores"], unit),
+        _largest(tables["pores"], unit),
+    ]
+    for job in record["jobs"]:
+        parts += [f"<h2>Settings: {_text(JOBS[job['job']].title)}</h2>", _settings(job)]
+    parts += ["<h2>How it was made</h2>", _table(_provenance(record))]
+    head = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>{_text(name)}: pores</title><style>{_STYLE}</style></head>"
+    )
+    return f"{head}\n<body>\n" + "\n".join(parts) + "\n</body></html>\n"
+
+
+def _totals(result: Mapping[str, Any], unit: str) -> Iterable[tuple[str, str]]:
+    for key, title, power, share in _TOTALS:
+        value = result.get(key)
+        if value is not None:
+            shown = f"{100 * value:.2f} %" if share else f"{_number(value)} {_power(unit, power)}"
+            yield title, shown.strip()
+
+
+def _spread(pores: pd.DataFrame, unit: str) -> str:
+    """Quartiles of the main columns."""
+    levels = {"smallest": 0, "lower quartile": 0.25, "median": 0.5, "upper quartile": 0.75,
+              "largest": 1}  # fmt: skip
+    rows = []
+    for column, (title, power) in _COLUMNS.items():
+        values = pores[column].to_numpy(np.float64)
+        if values.size:
+            found = [_number(value) for value in np.quantile(values, list(levels.values()))]
+            rows.append([f"{title} {_in(unit, power)}", *found, _number(values.mean())])
+    return _grid(["", *levels, "mean"], rows) if rows else "<p>There are no pores.</p>"
+
+
+def _largest(pores: pd.DataFrame, unit: str) -> str:
+    columns = {name: f"{title} {_in(unit, power)}" for name, (title, power) in _COLUMNS.items()}
+    top = pores.nlargest(_LARGEST, "volume")
+    if top.empty:
+        return ""
+    rows = [
+        [str(int(row["label"])), *(_number(row[name]) for name in columns)]
+        for _, row in top.iterrows()
+    ]
+    caption = f"The {len(top)} largest of {len(pores):,}; all are in pores.csv."
+    return _grid(["Label", *columns.values()], rows, caption)
+
+
+def _settings(job: Mapping[str, Any]) -> str:
+    """All settings as the form has them; those that are not the default stand out."""
+    rows = []
+    for opt in JOBS[job["job"]].settings.options():
+        if opt.name in job["settings"]:
+            value = job["settings"][opt.name]
+            cells = [opt.label, _value(opt, value), _value(opt, opt.default)]
+            rows.append((cells, value != opt.default))
+    body = "".join(
+        f"<tr{' class=changed' if changed else ''}>"
+        + "".join(f"<td>{_text(cell)}</td>" for cell in cells)
+        + "</tr>"
+        for cells, changed in rows
+    )
+    return f"<table><tr><th>Setting</th><th>Value</th><th>Default</th></tr>{body}</table>"
+
+
+def _provenance(record: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    first, made = record["jobs"][0], record["jobs"][-1]
+    given = first["input"]
+    shape = " x ".join(str(length) for length in given["shape"])
+    spacing = " x ".join(f"{step:.6g}" for step in given["spacing"])
+    yield "Read from", given["source"] or "memory"
+    yield "Input", f"{shape} · {spacing} {_shown(given['unit'])} · {given['dtype']}"
+    yield "Fingerprint of the input", given["blake2b"]
+    for name, digest in record.get("fingerprints", {}).items():
+        yield f"Fingerprint of {name}", digest
+    for job in record["jobs"]:
+        seconds = sum(job["timings"].values())
+        yield JOBS[job["job"]].title, f"{seconds:.1f} s on {job['device']}"
+    yield "Versions", ", ".join(f"{name} {is_}" for name, is_ in made["versions"].items())
+    yield "Computer", made["platform"]
+
+
+def _plots(pores: pd.DataFrame, profile: pd.DataFrame, unit: str) -> str:
+    """Size distribution, cumulative shares, and porosity by slice, as SVG."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 3.1), layout="constrained")
+    FigureCanvasSVG(figure)
+    sizes, cumulative, slices = figure.subplots(1, 3)
+    diameter = pores["equivalent_diameter"].to_numpy(np.float64)
+    volume = pores["volume"].to_numpy(np.float64)
+    length = f"equivalent diameter {_in(unit, 1)}"
+    _frame(sizes, length, "share")
+    _frame(cumulative, length, "cumulative share")
+    _frame(slices, f"position {_in(unit, 1)}", "porosity")
+    if diameter.size:
+        weights = (("by number", np.ones_like(volume), _LINE), ("by volume", volume, _OTHER))
+        edges = np.linspace(0, diameter.max(), int(np.clip(2 * math.cbrt(diameter.size), 8, 40)))
+        order = np.argsort(diameter)
+        for title, weight, colour in weights:
+            share = weight / weight.sum()
+            sizes.hist(diameter, edges, weights=share, histtype="step", color=colour, label=title)
+            cumulative.plot(diameter[order], np.cumsum(share[order]), color=colour, label=title)
+        sizes.legend(frameon=False, fontsize=8)
+        cumulative.legend(frameon=False, fontsize=8)
+    slices.plot(profile["position"], profile["porosity"], color=_LINE)
+    buffer = io.StringIO()
+    # no date: the same result gives the same page
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    drawn = buffer.getvalue()
+    return drawn[drawn.index("<svg") :]
+
+
+def _frame(ax: Axes, across: str, up: str) -> None:
+    ax.set_xlabel(across, color=_INK, fontsize=9)
+    ax.set_ylabel(up, color=_INK, fontsize=9)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.tick_params(colors=_FAINT, labelsize=8)
+
+
+def _table(rows: Iterable[tuple[str, str]]) -> str:
+    cells = (f"<tr><th>{_text(title)}</th><td>{_text(value)}</td></tr>" for title, value in rows)
+    return f"<table>{''.join(cells)}</table>"
+
+
+def _grid(head: Iterable[str], rows: Iterable[Iterable[str]], caption: str = "") -> str:
+    def line(cells: Iterable[str], tag: str) -> str:
+        kinds = ("", " class=number")
+        marked = ((kinds[number > 0], cell) for number, cell in enumerate(cells))
+        return "".join(f"<{tag}{kind}>{_text(cell)}</{tag}>" for kind, cell in marked)
+
+    body = "".join(f"<tr>{line(row, 'td')}</tr>" for row in rows)
+    above = f"<caption>{_text(caption)}</caption>" if caption else ""
+    return f"<table>{above}<tr>{line(head, 'th')}</tr>{body}</table>"
+
+
+def _list(items: Iterable[str]) -> str:
+    return f'<ul class="warnings">{"".join(f"<li>{_text(item)}</li>" for item in items)}</ul>'
+
+
+def _value(opt: Option, value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value == "":
+        return "-"
+    return f"{_number(value) if isinstance(value, float) else value} {opt.unit}".strip()
+
+
+def _number(value: float) -> str:
+    if math.isfinite(value) and value == int(value):
+        return f"{int(value):,}"
+    return f"{value:.4g}"
+
+
+def _power(unit: str, power: int) -> str:
+    marks = {0: "", 1: unit, 2: f"{unit}²", 3: f"{unit}³", -1: f"1/{unit}"}
+    return marks[power]
+
+
+def _in(unit: str, power: int) -> str:
+    return f"({_power(unit, power)})" if power else ""
+
+
+def _shown(unit: str) -> str:
+    return {"um": "µm", "pixel": "px"}.get(unit, unit)
+
+
+def _png(picture: bytes) -> str:
+    return "data:image/png;base64," + base64.b64encode(picture).decode("ascii")
+
+
+def _text(value: object) -> str:
+    return html.escape(str(value))

@@ -1,0 +1,100 @@
+"""What was read: enough to read it again, and to tell whether it is still the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from hushpore.base.errors import InputError
+from hushpore.io import is_uneven, read, resample_evenly
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hushpore.base.volume import Volume
+
+
+@dataclass(frozen=True)
+class Source:
+    """An image stack on disk, and how it is read.
+
+    Parameters
+    ----------
+    path : str
+        A file or folder, as `hushpore.read` takes it.
+    series : str, optional
+        Which one of several; empty for the largest.
+    resample : bool, optional
+        Interpolate uneven slices to an even spacing.
+    at : tuple of str, optional
+        Positions on time and channel axes, each as ``"t=0"``.
+    """
+
+    path: str
+    series: str = ""
+    resample: bool = False
+    at: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, known: Mapping[str, Any]) -> Self:
+        """Return the source that a record tells of (`to_dict`).
+
+        Raises
+        ------
+        InputError
+            If it does not tell of one.
+        """
+        if not known.get("path"):
+            raise InputError("The record does not say which file or folder was read.")
+        names = {field.name for field in dataclasses.fields(cls)}
+        values = {name: known[name] for name in names & set(known)}
+        return cls(**{**values, "at": tuple(values.get("at", ()))})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values, the path absolute, with the `stamp` of the files."""
+        place = str(Path(self.path).expanduser().resolve())
+        return {**dataclasses.asdict(self), "path": place, "at": list(self.at), **self.stamp()}
+
+    def stamp(self) -> dict[str, Any]:
+        """Return what tells whether files have changed without reading them.
+
+        Returns
+        -------
+        dict
+            ``files``: how many; ``bytes``: their sizes together; ``stamp``: a fingerprint of names,
+            sizes and times of change. Empty where there are none.
+        """
+        place = Path(self.path).expanduser().resolve()
+        digest, count, total = hashlib.blake2b(digest_size=16), 0, 0
+        files = sorted(place.rglob("*")) if place.is_dir() else [place]
+        for file in files:
+            if not file.is_file():
+                continue
+            state = file.stat()
+            name = file.relative_to(place.parent).as_posix()
+            digest.update(f"{name}\0{state.st_size}\0{state.st_mtime_ns}\n".encode())
+            count, total = count + 1, total + state.st_size
+        return {"files": count, "bytes": total, "stamp": digest.hexdigest()} if count else {}
+
+    def read(self) -> Volume:
+        """Read it into memory.
+
+        Raises
+        ------
+        InputError, MissingPackageError
+            As for `hushpore.read`; if a position is not one of the volume.
+        """
+        volume = read(self.path, series=self.series or None)
+        if self.resample and is_uneven(volume):
+            volume = resample_evenly(volume)
+        for position in self.at:
+            axis, _, number = position.partition("=")
+            if not number.lstrip("-").isdigit():
+                raise InputError(
+                    f"--at {position}: expected an axis and a number, for example t=0."
+                )
+            volume = volume.at(**{axis: int(number)})
+        return volume

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import hushpore
+from hushpore import Volume
+from hushpore.base.record import fingerprint
+from hushpore.runs.page import report_page
+
+if TYPE_CHECKING:
+    from hushpore.pores.result import Pores
+
+VOID = {"br", "img", "meta", "hr"}
+
+
+class Balanced(HTMLParser):
+    """Checks that tags close in order, and gathers text and addresses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.words: list[str] = []
+        self.sources: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+        self.sources += [value or "" for name, value in attrs if name in ("src", "href")]
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.sources += [value or "" for name, value in attrs if name in ("src", "href")]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data.strip())
+
+
+def page_of(found: Pores, name: str = "bread") -> str:
+    import pandas as pd
+
+    profile = found.porosity_profile
+    record = {
+        "summary": found.summary,
+        "jobs": [found.provenance],
+        "fingerprints": {"labels": fingerprint(found.labels)},
+    }
+    place = pd.DataFrame({"position": np.arange(profile.size), "porosity": profile})
+    return report_page(name, record, {"pores": found.pores, "profile": place}, b"picture")
+
+
+@pytest.fixture
+def found() -> Pores:
+    z, y, x = np.ogrid[:12, :24, :48]
+    void = (z - 6) ** 2 + (y - 12) ** 2 + (x % 24 - 12) ** 2 < 25
+    return hushpore.segment_pores(Volume(void, spacing=5, unit="um"), edge_pores="remove")
+
+
+def test_the_page_is_whole_and_loads_nothing(found: Pores) -> None:
+    page = page_of(found)
+    parser = Balanced()
+    parser.feed(page)
+    assert parser.open == []
+    assert all(src.startswith(("data:", "#")) for src in parser.sources)
+    assert "<script" not in page
+    # the plots are well-formed by themselves
+    ET.fromstring(page[page.index("<svg") : page.index("</svg>") + 6])
+
+
+def test_the_page_tells_totals_settings_and_fingerprint(found: Pores) -> None:
+    parser = Balanced()
+    parser.feed(page_of(found))
+    words = parser.words
+    assert f"{100 * found.porosity:.2f} %" in words
+    assert words[words.index("Pores") + 1] == "2"
+    assert fingerprint(found.labels) in words
+    row = words.index("Pores at the edge")
+    assert words[row + 1 : row + 3] == ["remove", "keep"]
+    assert page_of(found).count("<tr class=changed>") == 1
+    assert "Equivalent diameter (µm)" in words
+
+
+def test_names_are_no_markup(found: Pores) -> None:
+    page = page_of(found, "<b>Tom & Jerry</b>")
+    assert "<b>" not in page
+    assert "&lt;b&gt;Tom &amp; Jerry" in page
+
+
+def test_a_result_without_pores_has_a_page() -> None:
+    page = page_of(hushpore.segment_pores(Volume(np.zeros((4, 6, 6), bool))))
+    assert "There are no pores." in page
