@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from hushpore.patches.extraction import read_windows
-from hushpore.patches.sampling import draw_corners, draw_orientations
+from hushpore.patches.sampling import draw_corners, draw_orientations, draw_stratified
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -71,3 +71,50 @@ def test_all_orientations_are_drawn_equally_often(n_spatial: int) -> None:
     turned = draw_orientations(8000, n_spatial, generator()).long()
     codes = (turned * 2 ** torch.arange(n_spatial + 1)).sum(1)
     assert stats.chisquare(torch.bincount(codes, minlength=2 ** (n_spatial + 1))).pvalue > 0.01
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.integers(0, 40)), min_size=1, max_size=4),
+    st.integers(1, 300),
+)
+@settings(max_examples=50, deadline=None)
+def test_every_stratified_patch_fits_into_the_image(
+    axes: list[tuple[int, int]], count: int
+) -> None:
+    size = [edge for edge, _ in axes]
+    shape = [edge + room for edge, room in axes]
+    corners = draw_stratified(shape, size, count, generator())
+    assert corners.shape == (count, len(axes))
+    assert (corners >= 0).all()
+    assert (corners + torch.tensor(size) <= torch.tensor(shape)).all()
+
+
+def test_every_place_is_equally_likely_when_stratified() -> None:
+    counts = np.zeros((7, 7))
+    for seed in range(700):
+        np.add.at(counts, tuple(draw_stratified((7, 70), (1, 64), 10, generator(seed)).T), 1)
+    # strata make the counts more even than chance would, never less
+    assert stats.chisquare(counts.ravel()).pvalue > 0.01
+
+
+def test_stratified_patches_are_spread_more_evenly_than_random_ones() -> None:
+    def counts(draw) -> np.ndarray:
+        corners = draw((128, 128), (1, 1), 64, generator(2)).numpy() // 16
+        found = np.zeros((8, 8), int)
+        np.add.at(found, tuple(corners.T), 1)
+        return found
+
+    assert (counts(draw_stratified) == 1).all()
+    assert counts(draw_corners).max() > 1
+
+
+def test_more_stratified_patches_than_places_take_each_place_as_often() -> None:
+    corners = draw_stratified((5, 6), (4, 4), 15, generator())
+    _, counts = torch.unique(corners, dim=0, return_counts=True)
+    assert sorted(counts.tolist()) == [2, 2, 2, 3, 3, 3]
+
+
+def test_sampling_reads_no_value_on_the_host() -> None:
+    # every value of a tensor on this device is unknown: to read one is an error
+    for draw in (draw_corners, draw_stratified):
+        assert draw((9, 80, 80), (1, 16, 16), 20, None, "meta").shape == (20, 3)

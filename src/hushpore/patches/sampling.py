@@ -1,7 +1,8 @@
-"""Where patches lie: all coordinates of a batch from one draw, on the device."""
+"""Where patches lie by chance: all coordinates of a batch from one draw, on the device."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -46,6 +47,43 @@ def draw_corners(
     return (draw * places).long().minimum(places - 1)
 
 
+def draw_stratified(
+    shape: Sequence[int],
+    size: Sequence[int],
+    count: int,
+    generator: torch.Generator | None = None,
+    device: str | torch.device = "cpu",
+) -> torch.Tensor:
+    """Draw the first voxel of patches, spread evenly: one in each cell of a grid.
+
+    The places where a patch fits are cut into at least `count` cells of one size, as near to
+    cubes as whole numbers allow. As many cells as are needed are drawn without replacement, and
+    one place in each; every place is as likely as any other. Where more patches are wanted than
+    there are places, each place comes up equally often, give or take one.
+
+    Parameters
+    ----------
+    shape, size, count, generator, device
+        As for `draw_corners`.
+
+    Returns
+    -------
+    torch.Tensor
+        int64, shape (count, len(shape)), in random order.
+    """
+    room = tuple(length - edge + 1 for length, edge in zip(shape, size, strict=True))
+    cells = _cells(room, count)
+    n_cells = math.prod(cells)
+    order = torch.randperm(n_cells, generator=generator, device=device)
+    which = order.repeat(-(-count // n_cells))[:count]
+    cell = torch.stack(torch.unravel_index(which, cells), 1)
+    draw = torch.rand((count, len(room)), generator=generator, device=device)
+    places = constant(room, device)
+    corners = ((cell + draw) * (places / constant(cells, device))).long()
+    # rounding can carry a draw just below 1 out of the last cell
+    return corners.minimum(places - 1)
+
+
 def draw_orientations(
     count: int,
     n_spatial: int,
@@ -77,3 +115,14 @@ def draw_orientations(
     turned = draw < 0.5
     turned[:, -1] &= exchange
     return turned
+
+
+def _cells(room: Sequence[int], count: int) -> tuple[int, ...]:
+    """Number of cells along each axis: at least `count` in all, where there is room for so many."""
+    cells = [1] * len(room)
+    wanted = min(count, math.prod(room))
+    while math.prod(cells) < wanted:
+        splittable = [axis for axis in range(len(room)) if cells[axis] < room[axis]]
+        longest = max(splittable, key=lambda axis: room[axis] / cells[axis])
+        cells[longest] += 1
+    return tuple(cells)

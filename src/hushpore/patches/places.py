@@ -1,0 +1,223 @@
+"""Places where a patch may lie: on a grid, at points, or by weight, to be drawn from."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING, Self
+
+import torch
+
+from hushpore.base.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Places:
+    """Places of patches, each with its weight; a draw gives a place in proportion to it.
+
+    Parameters
+    ----------
+    flat : torch.Tensor
+        int64, shape (n_places,): number of each place's first voxel, counted over `shape`.
+    weights : torch.Tensor
+        float64, shape (n_places,), all above zero.
+    shape : sequence of int
+        Shape of the image.
+    """
+
+    def __init__(self, flat: torch.Tensor, weights: torch.Tensor, shape: Sequence[int]) -> None:
+        self._flat = flat
+        self._reach = weights.cumsum(0)
+        self._shape = tuple(shape)
+
+    @classmethod
+    def weighted(
+        cls, weights: torch.Tensor, size: Sequence[int], forbidden: torch.Tensor | None = None
+    ) -> Self:
+        """Return every place where a patch fits, weighted by the sum of the weights inside it.
+
+        Parameters
+        ----------
+        weights : torch.Tensor
+            Shape of the image; boolean, or numbers of at least zero.
+        size : sequence of int
+            Shape of a patch, one length for each axis.
+        forbidden : torch.Tensor, optional
+            Boolean, shape of the image: a patch that holds one of these voxels is left out.
+
+        Raises
+        ------
+        InputError
+            If a weight is below zero or not a number, or no place has a weight above zero.
+        """
+        if weights.is_floating_point() and not bool(weights.isfinite().all()):
+            raise InputError("A weight is not a finite number; weights must be zero or above.")
+        if weights.dtype != torch.bool and bool((weights < 0).any()):
+            raise InputError("A weight is below zero; weights must be zero or above.")
+        sums = window_sums(weights, size)
+        if forbidden is not None:
+            sums = sums * (window_sums(forbidden, size) == 0)
+        room = sums.shape
+        inside = sums.flatten().nonzero()[:, 0]
+        if not len(inside):
+            raise InputError(
+                f"No patch of {' x '.join(map(str, size))} voxels can be placed: nowhere that one "
+                "fits is there a weight above zero."
+            )
+        corners = torch.stack(torch.unravel_index(inside, room), 1)
+        return cls(_flat(corners, weights.shape), sums.flatten()[inside].double(), weights.shape)
+
+    @classmethod
+    def of(cls, corners: torch.Tensor, shape: Sequence[int]) -> Self:
+        """Return these places, each as likely as any other.
+
+        Parameters
+        ----------
+        corners : torch.Tensor
+            int64, shape (n_places, len(shape)): first voxel of each.
+        shape : sequence of int
+            Shape of the image.
+        """
+        even = torch.ones(len(corners), dtype=torch.float64, device=corners.device)
+        return cls(_flat(corners, shape), even, shape)
+
+    def __len__(self) -> int:
+        return len(self._flat)
+
+    def to(self, device: str | torch.device) -> Self:
+        """Return the same places on another device."""
+        moved = type(self).__new__(type(self))
+        moved._flat, moved._reach = self._flat.to(device), self._reach.to(device)
+        moved._shape = self._shape
+        return moved
+
+    def draw(self, count: int, generator: torch.Generator | None = None) -> torch.Tensor:
+        """Draw places with replacement; no value is read by the host.
+
+        Returns
+        -------
+        torch.Tensor
+            int64, shape (count, n_axes): first voxel of each patch.
+        """
+        device = self._flat.device
+        draw = torch.rand(count, generator=generator, dtype=torch.float64, device=device)
+        number = torch.searchsorted(self._reach, draw * self._reach[-1], right=True)
+        # a draw just below 1 can be rounded up to the whole reach
+        flat = self._flat[number.clamp_max(len(self._flat) - 1)]
+        return torch.stack(torch.unravel_index(flat, self._shape), 1)
+
+
+def window_sums(values: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
+    """Return the sum of the values in each window of one size, as running sums along each axis.
+
+    Parameters
+    ----------
+    values : torch.Tensor
+        Any shape; boolean, integer or floating point.
+    size : sequence of int
+        Shape of a window.
+
+    Returns
+    -------
+    torch.Tensor
+        Shape ``values.shape - size + 1``: for each place of a window's first voxel. int64 and exact
+        for whole numbers, float64 and at least zero else.
+    """
+    sums = values.double() if values.is_floating_point() else values.long()
+    for axis, edge in enumerate(size):
+        if edge == 1:
+            continue
+        reach = sums.cumsum(axis)
+        length = reach.shape[axis]
+        sums = reach.narrow(axis, edge - 1, length - edge + 1).clone()
+        sums.narrow(axis, 1, length - edge).sub_(reach.narrow(axis, 0, length - edge))
+    # a difference of sums can fall below zero by its rounding
+    return sums.clamp_min(0) if sums.is_floating_point() else sums
+
+
+def grid_corners(
+    shape: Sequence[int],
+    size: Sequence[int],
+    overlap: Sequence[int] | int = 0,
+    device: str | torch.device = "cpu",
+) -> torch.Tensor:
+    """Return the first voxels of patches that cover an image, neighbours overlapping.
+
+    Parameters
+    ----------
+    shape, size : sequence of int
+        Of the image and of a patch.
+    overlap : int or sequence of int, optional
+        How many voxels neighbours share along each axis; less than a patch. The last patch of
+        each axis ends where the image ends, and overlaps more where the lengths ask for it.
+    device : str or torch.device, optional
+        Where to put them.
+
+    Returns
+    -------
+    torch.Tensor
+        int64, shape (n_patches, len(shape)), in the order of the axes.
+
+    Raises
+    ------
+    InputError
+        If a patch does not fit, or the overlap is not less than a patch.
+    """
+    shared = [overlap] * len(shape) if isinstance(overlap, int) else list(overlap)
+    axes = []
+    for length, edge, wanted in zip(shape, size, shared, strict=True):
+        if edge > length:
+            raise InputError(f"A patch of {tuple(size)} does not fit into {tuple(shape)}.")
+        # an axis of single voxels has nothing to share
+        common = 0 if edge == 1 else wanted
+        if not 0 <= common < edge:
+            raise InputError(
+                f"The overlap must be at least 0 and less than the patch; got {common} of {edge}."
+            )
+        last = length - edge
+        axes.append([*range(0, last, edge - common), last])
+    corners = list(itertools.product(*axes))
+    return torch.tensor(corners, dtype=torch.int64, device=device)
+
+
+def corners_at(
+    points: torch.Tensor, shape: Sequence[int], size: Sequence[int]
+) -> tuple[torch.Tensor, int]:
+    """Return the first voxels of patches centred on points, moved where they would not fit.
+
+    Parameters
+    ----------
+    points : torch.Tensor
+        Shape (n_points, len(shape)): voxel coordinates, whole numbers at centres of voxels.
+    shape, size : sequence of int
+        Of the image and of a patch.
+
+    Returns
+    -------
+    torch.Tensor
+        int64, shape (n_points, len(shape)).
+    int
+        How many had to be moved to fit.
+
+    Raises
+    ------
+    InputError
+        If a patch does not fit into the image, or a coordinate is not a number.
+    """
+    if any(edge > length for length, edge in zip(shape, size, strict=True)):
+        raise InputError(f"A patch of {tuple(size)} does not fit into {tuple(shape)}.")
+    if not bool(points.isfinite().all()):
+        raise InputError("A coordinate of the points is not a finite number.")
+    edges = torch.tensor(tuple(size), device=points.device)
+    last = torch.tensor(tuple(shape), device=points.device) - edges
+    wanted = (points.double() - edges / 2).ceil()
+    # far outside, a coordinate need not fit into an integer
+    fitting = wanted.clamp_min(0).minimum(last.double()).long()
+    return fitting, int((fitting != wanted).any(1).sum())
+
+
+def _flat(corners: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    return (corners * torch.tensor(strides, device=corners.device)).sum(1)
