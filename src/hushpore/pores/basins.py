@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushpore.base.errors import InputError
 from hushpore.pores.parallel import kernel
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from hushpore.pores.parallel import Workers
 
+_MOST = 2**31 - 2  # basins that int32 can number
 _ROWS = 64  # rows that are worked on at a time, so that the buffers of a thread stay in its cache
 
 
@@ -48,19 +50,151 @@ def find_basins(
     summits : numpy.ndarray
         (n,), int64: flat index of the summit of each basin.
     """
-    pointers = np.empty(distance.shape, np.int32)
-    depth, height, _ = distance.shape
-    for row in range(0, height, _ROWS):
-        rows = (row, min(row + _ROWS, height))
-        workers.over(depth, _point, distance, distance.view(np.int32), pointers, *rows, smallest=4)
-    flat = pointers.reshape(-1)
-    # a thread may read pointers that another one is writing: old or new, they lead the same way
-    workers.over(flat.size, _climb, flat, smallest=1 << 14)
-    summits = np.concatenate(workers.over(flat.size, _summits, flat, smallest=1 << 14))
-    flat[summits] = -2 - np.arange(summits.size, dtype=np.int32)
-    workers.over(flat.size, _number, flat, smallest=1 << 14)
-    flat[summits] = np.arange(1, summits.size + 1, dtype=np.int32)
-    return pointers, summits
+    basins = np.empty(distance.shape, np.int32)
+    return basins, Basins(len(distance)).add(distance, basins, workers)
+
+
+class Basins:
+    """Basins of a distance map that is met slab by slab.
+
+    Within a slab every pointer is followed to a summit, or to where it leaves the slab, an exit:
+    a voxel of the slice before or after. Exits are few; once all slabs are met, following them from
+    slab to slab leads to the summits of all voxels.
+
+    Parameters
+    ----------
+    depth : int
+        Slices of the stack.
+
+    Attributes
+    ----------
+    count : int
+        Number of basins so far.
+    """
+
+    def __init__(self, depth: int) -> None:
+        self.depth = depth
+        self.count = 0
+        self._done = 0  # slices
+        self._exits = [0]  # how many there are before each slab
+        # where exits lead: to a basin, or with -1 - n on to exit n; first those back, then ahead
+        self._leads: list[npt.NDArray[np.int64]] = []
+        self._ahead = np.zeros(0, np.int64)  # places in the next slice, of the last slab's exits
+        self._last_slice = np.zeros(0, np.int64)  # where its voxels lead
+        self._settled = np.zeros(0, np.int32)
+
+    def slices(self, first: int, last: int) -> tuple[int, int]:
+        """Return the slices of the distance map that are needed for those of a slab."""
+        return max(first - 2, 0), min(last + 2, self.depth)
+
+    def add(
+        self,
+        distance: npt.NDArray[np.float32],
+        pointers: npt.NDArray[np.int32],
+        workers: Workers,
+        first: int = 0,
+        last: int | None = None,
+    ) -> npt.NDArray[np.int64]:
+        """Find the basins in the next slab.
+
+        Parameters
+        ----------
+        distance : numpy.ndarray
+            (z, y, x), float32, C order: the `slices` around the slab.
+        pointers : numpy.ndarray
+            int32, of the same shape. In its slices `first` to `last`, those of the slab, basins are
+            written; where a voxel leaves the slab, what `settle` looks up.
+        first, last : int
+            See `pointers`; by default all.
+
+        Returns
+        -------
+        numpy.ndarray
+            (n,), int64: flat index, in the slab, of the summit of each basin that is new.
+
+        Raises
+        ------
+        InputError
+            If there are more basins than int32 can number.
+        """
+        last = len(distance) if last is None else last
+        _, height, width = distance.shape
+        size = height * width
+        for row in range(0, height, _ROWS):
+            rows = (row, min(row + _ROWS, height))
+            where = (distance, distance.view(np.int32), pointers, *rows, first)
+            workers.over(last - first, _point, *where, smallest=4)
+        flat = pointers.reshape(-1)
+        begin, end = first * size, last * size
+        # what lies beside the slab leads nowhere else
+        flat[max(begin - size, 0) : begin] = np.arange(max(begin - size, 0), begin)
+        flat[end : end + size] = np.arange(end, min(end + size, flat.size))
+        # a thread may read pointers that another one is writing: old or new, they lead the same way
+        workers.over(end - begin, _climb, flat, begin, smallest=1 << 14)
+        found = workers.over(end - begin, _summits, flat, begin, smallest=1 << 14)
+        summits: npt.NDArray[np.int64] = np.concatenate(found)
+        if self.count + summits.size > _MOST:
+            raise InputError(
+                f"There are more than {_MOST:,} basins, which cannot be numbered. Crop the volume, "
+                "or denoise it first."
+            )
+        exits = self._find_exits(flat, begin, end, size, workers)
+        flat[exits] = np.arange(exits.size, dtype=np.int32)
+        numbers = np.arange(self.count + 1, self.count + 1 + summits.size, dtype=np.int32)
+        flat[summits] = -1 - numbers
+        workers.over(end - begin, _number, flat, begin, smallest=1 << 14)
+        flat[summits] = numbers
+        self.count += summits.size
+        self._connect(exits, flat[begin:end], begin, end, size)
+        summits -= begin
+        return summits
+
+    def settle(self, slab: int, basins: npt.NDArray[np.int32], workers: Workers) -> None:
+        """Look up in place, in slices of a slab, where exits lead; once all slabs are added."""
+        if self._exits[slab + 1] > self._exits[slab]:
+            table = self._settled[self._exits[slab] : self._exits[slab + 1]]
+            workers.over(basins.size, _settle, basins.reshape(-1), table, smallest=1 << 14)
+
+    def join(self) -> None:
+        """Follow all exits to their basins, once all slabs are added."""
+        leads = np.concatenate([*self._leads, np.zeros(0, np.int64)])
+        self._leads.clear()
+        self._settled = _follow(leads)
+
+    def _find_exits(
+        self, flat: npt.NDArray[np.int32], begin: int, end: int, size: int, workers: Workers
+    ) -> npt.NDArray[np.int64]:
+        """Return the voxels beside the slab to which voxels of it lead."""
+        if begin == 0 and end == flat.size:
+            return np.zeros(0, np.int64)
+        marked = np.zeros(2 * size, np.bool_)
+        workers.over(end - begin, _mark_exits, flat, begin, end, size, marked, smallest=1 << 14)
+        place = np.flatnonzero(marked)
+        return np.where(place < size, begin - size + place, end - size + place)
+
+    def _connect(
+        self,
+        exits: npt.NDArray[np.int64],
+        slab: npt.NDArray[np.int32],
+        begin: int,
+        end: int,
+        size: int,
+    ) -> None:
+        """Note where the exits between this slab and the last one lead."""
+        before = self._exits[-1]
+        back = exits[exits < begin] - (begin - size)
+        if self._ahead.size or back.size:
+            # of the last slab ahead into this one
+            self._leads.append(_numbered(slab[self._ahead], before))
+            self._leads.append(self._last_slice[back])
+        self._ahead = exits[exits >= end] - end
+        self._exits.append(before + exits.size)
+        self._last_slice = _numbered(slab[slab.size - size :], before)
+
+
+def _numbered(codes: npt.NDArray[np.int32], before: int) -> npt.NDArray[np.int64]:
+    """Number exits throughout, of a slab that `before` exits come before."""
+    return np.where(codes < 0, codes.astype(np.int64) - before, codes)
 
 
 @kernel
@@ -70,10 +204,13 @@ def _point(
     pointers: npt.NDArray[np.int32],
     row_first: int,
     row_last: int,
+    offset: int,
     first: int,
     last: int,
 ) -> None:
     """Point every void voxel of a range of slices and rows to its highest neighbour; solid to -1.
+
+    The range is counted from slice `offset`.
 
     Box sum and maximum are both taken one dimension at a time, on three planes of each that are
     carried along z. A key of 63 bits holds the bits of the squared distance (those of floats above
@@ -86,11 +223,12 @@ def _point(
     tops = np.zeros((3, rows, width), np.int64)
     lines = np.zeros((3, width), np.float32)
     key_tops = np.zeros((3, width), np.int64)
-    for z in range(first - 2, last + 2):
+    begin = offset + first
+    for z in range(begin - 2, offset + last + 2):
         _sum_plane(distance, z, row_first - 1, row_last + 1, lines, sums[z % 3])
-        if z >= first:
+        if z >= begin:
             _top_plane(bits, z - 1, row_first, row_last, sums, key_tops, tops[(z - 1) % 3])
-        if z >= first + 2:
+        if z >= begin + 2:
             _point_plane(bits, z - 2, row_first, row_last, tops, pointers)
 
 
@@ -205,9 +343,9 @@ def _point_plane(
 
 
 @kernel
-def _climb(pointers: npt.NDArray[np.int32], first: int, last: int) -> None:
-    """Make every pointer of a range lead straight to its summit, by path compression in place."""
-    for start in range(first, last):
+def _climb(pointers: npt.NDArray[np.int32], offset: int, first: int, last: int) -> None:
+    """Make every pointer of a range lead straight to its end, by path compression in place."""
+    for start in range(offset + first, offset + last):
         summit = pointers[start]
         if summit < 0:
             continue
@@ -221,15 +359,17 @@ def _climb(pointers: npt.NDArray[np.int32], first: int, last: int) -> None:
 
 
 @kernel
-def _summits(pointers: npt.NDArray[np.int32], first: int, last: int) -> npt.NDArray[np.int64]:
+def _summits(
+    pointers: npt.NDArray[np.int32], offset: int, first: int, last: int
+) -> npt.NDArray[np.int64]:
     """Return the indices in a range that point to themselves."""
     count = 0
-    for i in range(first, last):
+    for i in range(offset + first, offset + last):
         if pointers[i] == i:
             count += 1
     found = np.empty(count, np.int64)
     count = 0
-    for i in range(first, last):
+    for i in range(offset + first, offset + last):
         if pointers[i] == i:
             found[count] = i
             count += 1
@@ -237,14 +377,61 @@ def _summits(pointers: npt.NDArray[np.int32], first: int, last: int) -> npt.NDAr
 
 
 @kernel
-def _number(pointers: npt.NDArray[np.int32], first: int, last: int) -> None:
-    """Replace pointers by basin numbers; summits hold ``-1 - number`` and are left as they are."""
-    for i in range(first, last):
+def _mark_exits(
+    pointers: npt.NDArray[np.int32],
+    begin: int,
+    end: int,
+    size: int,
+    marked: npt.NDArray[np.bool_],
+    first: int,
+    last: int,
+) -> None:
+    """Mark the voxels of the slice before and of the one after a slab that are pointed to."""
+    for i in range(begin + first, begin + last):
+        target = pointers[i]
+        if target >= end:
+            marked[size + target - end] = True
+        elif 0 <= target < begin:
+            marked[size + target - begin] = True
+
+
+@kernel
+def _number(pointers: npt.NDArray[np.int32], offset: int, first: int, last: int) -> None:
+    """Replace pointers by basin numbers, and by -1 - n where they lead to exit n.
+
+    Summits hold ``-1 - number`` and are left as they are; exits hold theirs.
+    """
+    for i in range(offset + first, offset + last):
         target = pointers[i]
         if target >= 0:
             pointers[i] = -1 - pointers[target]
         elif target == -1:
             pointers[i] = 0
+
+
+@kernel
+def _follow(leads: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+    """Return the basins that exits lead to, from one to the next, by path compression."""
+    for start in range(leads.size):
+        lead = leads[start]
+        while lead < 0:
+            lead = leads[-1 - lead]
+        at = start
+        while leads[at] < 0:
+            onward = -1 - leads[at]
+            leads[at] = lead
+            at = onward
+    return leads.astype(np.int32)
+
+
+@kernel
+def _settle(
+    basins: npt.NDArray[np.int32], table: npt.NDArray[np.int32], first: int, last: int
+) -> None:
+    """Replace exits, ``-1 - n``, by the basins that they lead to."""
+    for i in range(first, last):
+        if basins[i] < 0:
+            basins[i] = table[-1 - basins[i]]
 
 
 @kernel
@@ -261,7 +448,10 @@ def relabel(
 
 
 def apply_labels(
-    basins: npt.NDArray[np.int32], label_of: npt.NDArray[Any], workers: Workers
+    basins: npt.NDArray[np.int32],
+    label_of: npt.NDArray[Any],
+    workers: Workers,
+    out: npt.NDArray[np.int32] | None = None,
 ) -> npt.NDArray[np.int32]:
     """Return the label of every voxel.
 
@@ -273,13 +463,15 @@ def apply_labels(
         (n + 1,): label of each basin, 0 for what is not a pore.
     workers : Workers
         Threads to run on.
+    out : numpy.ndarray, optional
+        Where to write them.
 
     Returns
     -------
     numpy.ndarray
         int32, of the same shape.
     """
-    labels = np.empty(basins.shape, np.int32)
+    labels = np.empty(basins.shape, np.int32) if out is None else out
     table = np.ascontiguousarray(label_of, np.int32)
     flat = basins.reshape(-1)
     workers.over(flat.size, relabel, flat, table, labels.reshape(-1), smallest=1 << 16)

@@ -23,11 +23,12 @@ import numpy as np
 from hushpore.pores.parallel import kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
     from hushpore.pores.parallel import Workers
+    from hushpore.pores.slabs import Scratch, Slabs, Stack
 
 _REACH = 48  # voxels up to which looking at all of them is faster than an envelope
 _COLUMNS = 16  # columns of a slice that are turned into lines at a time: one cache line of them
@@ -63,11 +64,121 @@ def squared_distance(
     -----
     Linear in the number of voxels; needs no memory besides the result and one slice a thread.
     """
+    distance = np.empty(void.shape, np.float32)
+    edge = edge_plane(void.shape, solid_outside[0])
+    fill_distance(void.view(np.uint8), distance, edge, edge, spacing, solid_outside, workers)
+    return distance
+
+
+def distances(
+    codes: Stack,
+    slabs: Slabs,
+    scratch: Scratch,
+    spacing: Sequence[float],
+    solid_outside: Sequence[bool],
+    workers: Workers,
+    highest: int = 1,
+    out: npt.NDArray[np.float32] | None = None,
+) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
+    """Find the squared distance in a stack slab by slab, from its last to its first.
+
+    Parameters
+    ----------
+    codes : Stack
+        (z, y, x), uint8: 1 to `highest` is void, all else is solid.
+    slabs : Slabs
+        How it is cut.
+    scratch : Scratch
+        Makes room for one slice a slab.
+    spacing, solid_outside, workers
+        As for `squared_distance`.
+    out : numpy.ndarray, optional
+        (z, y, x), float32: where they go, if there is room for all of them.
+
+    Yields
+    ------
+    first : int
+        First slice of a slab.
+    distance : numpy.ndarray
+        float32, its squared distance; without `out` the next slab overwrites it.
+    """
+    room = np.empty((slabs.thickness, *codes.shape[1:]), np.float32) if out is None else out
+    edge = edge_plane(codes.shape, solid_outside[0])
+    # what comes from the slices before each slab
+    carried = scratch.stack("carried", (len(slabs), *edge.shape), np.float32)
+    before = edge
+    for slab, (first, last) in enumerate(slabs):
+        carried.write(slab, before[None])
+        if last < slabs.depth:
+            before = carry(codes.read(first, last), before, workers, highest)
+    after = edge
+    for slab in reversed(range(len(slabs))):
+        first, last = slabs[slab]
+        part = codes.read(first, last)
+        distance = room[: last - first] if out is None else room[first:last]
+        before = carried.read(slab, slab + 1)[0]
+        fill_distance(part, distance, before, after, spacing, solid_outside, workers, highest)
+        if slab:
+            after = carry(part, after, workers, highest, back=True)
+        yield first, distance
+    carried.close()
+
+
+def edge_plane(shape: Sequence[int], solid_outside: bool) -> npt.NDArray[np.float32]:
+    """Return the distance along z, (y, x), of what lies before the first slice of a stack."""
+    return np.full(shape[1:], 0.0 if solid_outside else np.inf, np.float32)
+
+
+def carry(
+    codes: npt.NDArray[np.uint8],
+    plane: npt.NDArray[np.float32],
+    workers: Workers,
+    highest: int = 1,
+    *,
+    back: bool = False,
+) -> npt.NDArray[np.float32]:
+    """Return the plain distance along z at the end of a slab, from that before its beginning.
+
+    Parameters
+    ----------
+    codes, highest
+        As for `fill_distance`.
+    plane : numpy.ndarray
+        (y, x), float32: distance to the nearest solid before the slab, in its adjacent slice.
+    back : bool
+        Whether the slab is passed from its last slice to its first.
+    """
+    carried = plane.copy()
+    workers.over(carried.shape[0], _carry, codes, carried, highest, back)
+    return carried
+
+
+def fill_distance(
+    codes: npt.NDArray[np.uint8],
+    distance: npt.NDArray[np.float32],
+    before: npt.NDArray[np.float32],
+    after: npt.NDArray[np.float32],
+    spacing: Sequence[float],
+    solid_outside: Sequence[bool],
+    workers: Workers,
+    highest: int = 1,
+) -> None:
+    """Write the squared distance of every voxel of a slab, see `squared_distance`.
+
+    Parameters
+    ----------
+    codes : numpy.ndarray
+        (z, y, x), uint8, C order: 1 to `highest` is void, all else is solid.
+    distance : numpy.ndarray
+        (z, y, x), float32: where to.
+    before, after : numpy.ndarray
+        (y, x), float32: the distance along z in the slices that the slab lies between, to solid
+        before the slab and to solid after it. Whatever the cuts, the result is the same.
+    """
     smallest = min(spacing)
     weight_z, weight_y, weight_x = ((step / smallest) ** 2 for step in spacing)
-    distance = np.empty(void.shape, np.float32)
-    depth, height, _ = void.shape
-    workers.over(height, _along_z, void.view(np.uint8), distance, solid_outside[0])
+    depth, height, _ = codes.shape
+    workers.over(height, _along_z, codes, distance, before, after, highest)
     workers.over(
         depth,
         _in_slices,
@@ -78,33 +189,53 @@ def squared_distance(
         solid_outside[1],
         solid_outside[2],
     )
-    return distance
+
+
+@kernel
+def _carry(
+    codes: npt.NDArray[np.uint8],
+    carried: npt.NDArray[np.float32],
+    highest: int,
+    back: bool,
+    first: int,
+    last: int,
+) -> None:
+    """Carry the plain distance along z through rows `first` to `last` of every slice."""
+    depth, _, width = codes.shape
+    for y in range(first, last):
+        line = carried[y]
+        for step in range(depth):
+            row = codes[depth - 1 - step if back else step, y]
+            for x in range(width):
+                is_void = np.uint8(row[x] - np.uint8(1)) < np.uint8(highest)
+                line[x] = line[x] + np.float32(1.0) if is_void else np.float32(0.0)
 
 
 @kernel
 def _along_z(
-    void: npt.NDArray[np.uint8],
+    codes: npt.NDArray[np.uint8],
     distance: npt.NDArray[np.float32],
-    solid_outside: bool,
+    before: npt.NDArray[np.float32],
+    after: npt.NDArray[np.float32],
+    highest: int,
     first: int,
     last: int,
 ) -> None:
     """Write the plain distance along z of rows `first` to `last` of every slice."""
-    depth, _, width = void.shape
-    outside = np.float32(0.0) if solid_outside else np.float32(np.inf)
-    zero = np.float32(0.0)
+    depth, _, width = codes.shape
     one = np.float32(1.0)
     carried = np.empty(width, np.float32)
     for y in range(first, last):
-        carried[:] = outside
+        carried[:] = before[y]
         for z in range(depth):
-            pores = void[z, y]
+            row = codes[z, y]
             line = distance[z, y]
             for x in range(width):
-                value = carried[x] + one if pores[x] else zero
+                is_void = np.uint8(row[x] - np.uint8(1)) < np.uint8(highest)
+                value = carried[x] + one if is_void else np.float32(0.0)
                 carried[x] = value
                 line[x] = value
-        carried[:] = outside
+        carried[:] = after[y]
         for z in range(depth - 1, -1, -1):
             line = distance[z, y]
             for x in range(width):

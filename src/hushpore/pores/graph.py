@@ -15,6 +15,8 @@ import numpy as np
 from hushpore.pores.parallel import kernel
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from hushpore.pores.parallel import Workers
@@ -114,28 +116,76 @@ def build_graph(
     workers : Workers
         Threads to run on.
     """
-    count = summits.size
-    sums = np.zeros((count + 1, _N_SUMS), np.int64)
-    ends = np.zeros((count + 1, _N_DIRECTIONS), np.int64)
-    bounds = np.zeros((count + 1, 6), np.int32)
-    bounds[:, :3] = np.iinfo(np.int32).max
-    pieces = workers.over(len(basins), _scan, basins, distance, smallest=8)
-    cuts = np.zeros(_N_DIRECTIONS, np.int64)
-    for low, piece_sums, piece_bounds, piece_ends, piece_cuts, _ in pieces:
-        cuts += piece_cuts
-        part = slice(low, low + len(piece_sums))
-        sums[part] += piece_sums
-        ends[part] += piece_ends
-        np.minimum(bounds[part, :3], piece_bounds[:, :3], out=bounds[part, :3])
-        np.maximum(bounds[part, 3:], piece_bounds[:, 3:], out=bounds[part, 3:])
-    peak = np.zeros(count + 1, np.float32)
-    peak[1:] = distance.reshape(-1)[summits]
-    summit = np.full(count + 1, -1, np.int64)
-    summit[1:] = summits
-    is_open = np.zeros(count + 1, np.bool_)
-    is_open[1:] = summit_is_open
-    edges = _join_edges([piece_edges for *_, piece_edges in pieces])
-    return BasinGraph(summit, peak, sums, ends, bounds, is_open, cuts, *edges)
+    tables = Tables(basins.shape, summits, summit_is_open)
+    tables.add(basins, distance, workers)
+    return tables.graph()
+
+
+class Tables:
+    """The measures of basins, and their edges, of a stack that is met slab by slab.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        (z, y, x) of the stack.
+    summits, summit_is_open
+        As for `build_graph`.
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        summits: npt.NDArray[np.int64],
+        summit_is_open: npt.NDArray[np.bool_],
+    ) -> None:
+        count = summits.size
+        self._shape = (int(shape[0]), int(shape[1]), int(shape[2]))
+        self._summits = summits
+        self._is_open = np.concatenate([[False], summit_is_open])
+        self._peak = np.zeros(count + 1, np.float32)
+        self._sums = np.zeros((count + 1, _N_SUMS), np.int64)
+        self._ends = np.zeros((count + 1, _N_DIRECTIONS), np.int64)
+        self._bounds = np.zeros((count + 1, 6), np.int32)
+        self._bounds[:, :3] = np.iinfo(np.int32).max
+        self._cuts = np.zeros(_N_DIRECTIONS, np.int64)
+        self._edges: list[_Edges] = []
+
+    def add(
+        self,
+        basins: npt.NDArray[np.int32],
+        distance: npt.NDArray[np.float32],
+        workers: Workers,
+        first: int = 0,
+        last: int | None = None,
+    ) -> None:
+        """Add the slices `first` to `last` of the stack, by default all.
+
+        Parameters
+        ----------
+        basins, distance
+            As for `build_graph`, of these slices, and of the one after them where there is one.
+        """
+        slices, height, width = basins.shape
+        own = slices if last is None else last - first
+        pieces = workers.over(own, _scan, basins, distance, self._shape, first, smallest=8)
+        for low, sums, bounds, ends, cuts, edges in pieces:
+            part = slice(low, low + len(sums))
+            self._cuts += cuts
+            self._sums[part] += sums
+            self._ends[part] += ends
+            np.minimum(self._bounds[part, :3], bounds[:, :3], out=self._bounds[part, :3])
+            np.maximum(self._bounds[part, 3:], bounds[:, 3:], out=self._bounds[part, 3:])
+            self._edges.append(edges)
+        start = first * height * width
+        here = slice(*np.searchsorted(self._summits, [start, start + own * height * width]))
+        self._peak[1:][here] = distance.reshape(-1)[self._summits[here] - start]
+
+    def graph(self) -> BasinGraph:
+        """Return all of it, once the last slab is added."""
+        edges = _join_edges(self._edges)
+        summit = np.concatenate([[-1], self._summits])
+        tables = (self._peak, self._sums, self._ends, self._bounds, self._is_open, self._cuts)
+        return BasinGraph(summit, *tables, *edges)
 
 
 class _Edges(NamedTuple):
@@ -184,7 +234,12 @@ def _join_edges(
 
 
 def _scan(
-    basins: npt.NDArray[np.int32], distance: npt.NDArray[np.float32], first: int, last: int
+    basins: npt.NDArray[np.int32],
+    distance: npt.NDArray[np.float32],
+    shape: tuple[int, int, int],
+    offset: int,
+    first: int,
+    last: int,
 ) -> tuple[
     int,
     npt.NDArray[np.int64],
@@ -195,8 +250,8 @@ def _scan(
 ]:
     """Sum up the basins in a range of slices, and find the contacts of its voxels.
 
-    Returns the lowest basin met; sums, bounds and ends of the basins from there on; and the cuts
-    and edges.
+    The slices are those from `offset` on of a stack of the given shape. Returns the lowest basin
+    met; sums, bounds and ends of the basins from there on; and the cuts and edges.
     """
     low, high = _span(basins, first, last)
     sums = np.zeros((high - low, _N_SUMS), np.int64)
@@ -204,16 +259,21 @@ def _scan(
     bounds[:, :3] = np.iinfo(np.int32).max
     ends = np.zeros((high - low, _N_DIRECTIONS), np.int64)
     cuts = np.zeros(_N_DIRECTIONS, np.int64)
+    tables = (sums, bounds, ends, cuts)
     used, edges = _scan_runs(
-        basins, distance, low, sums, bounds, ends, cuts, _no_edges(1 << 10), 0, first, last
+        basins, distance, shape, offset, low, *tables, _no_edges(1 << 10), 0, first, last
     )
-    return low, sums, bounds, ends, cuts, edges.first(used)
+    edges = edges.first(used)
+    edges.place[:] += offset * shape[1] * shape[2]
+    return low, sums, bounds, ends, cuts, edges
 
 
 @kernel
 def _scan_runs(
     basins: npt.NDArray[np.int32],
     distance: npt.NDArray[np.float32],
+    shape: tuple[int, int, int],
+    offset: int,
     low: int,
     sums: npt.NDArray[np.int64],
     bounds: npt.NDArray[np.int32],
@@ -229,7 +289,7 @@ def _scan_runs(
     Zeros come in as arguments or from arrays: for a literal one numba would compile what takes it
     a second time.
     """
-    _, height, width = basins.shape
+    _, height, width = shape
     flat = basins.reshape(-1)
     heights = distance.reshape(-1)
     for z in range(first, last):
@@ -238,7 +298,7 @@ def _scan_runs(
             while edges.keys.size - used < _N_DIRECTIONS * width:
                 edges = _with_more_room(edges, used)
             used = _scan_row(
-                basins.shape, flat, heights, z, y, low, sums, bounds, ends, cuts, edges, used
+                shape, flat, heights, z, y, offset, low, sums, bounds, ends, cuts, edges, used
             )
     return used, edges
 
@@ -250,6 +310,7 @@ def _scan_row(
     heights: npt.NDArray[np.float32],
     z: int,
     y: int,
+    offset: int,
     low: int,
     sums: npt.NDArray[np.int64],
     bounds: npt.NDArray[np.int32],
@@ -277,8 +338,8 @@ def _scan_row(
             continue
         own = a - low
         length = i - begin
-        _add_run(sums, bounds, own, z, y, begin - start, i - start)
-        _add_cuts(cuts, shape, z, y, begin - start, i - start)
+        _add_run(sums, bounds, own, z + offset, y, begin - start, i - start)
+        _add_cuts(cuts, shape, z + offset, y, begin - start, i - start)
         ends[own, _ALONG_X] += 1
         if i < stop and flat[i] != 0:
             used = _join_runs(
@@ -288,7 +349,7 @@ def _scan_row(
             same_before, same, same_after = 0, 0, 0
             dz = _ROWS[r, 0]
             dy = _ROWS[r, 1]
-            if z + dz < depth and 0 <= y + dy < height:
+            if z + offset + dz < depth and 0 <= y + dy < height:
                 step = (dz * height + dy) * width
                 same, void = _count(flat[begin + step : i + step], a)
                 first = max(begin - 1, start)

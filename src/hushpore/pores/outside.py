@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hushpore.pores.distance import squared_distance
+from hushpore.pores.distance import distances, squared_distance
 from hushpore.pores.graph import DIRECTIONS
-from hushpore.pores.void import find_components, keep_components
+from hushpore.pores.slabs import Scratch, Slabs, Stack
+from hushpore.pores.void import AIR, SOLID, Components, find_components, find_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -69,23 +70,88 @@ def find_outside(
     Linear in the number of voxels: two distance transforms and one search for connected parts, in
     a volume that is larger by the diameter of the ball (`outside_bytes`).
     """
-    before, after = _margins(spacing, radius, slicewise)
-    limit = (radius * min(spacing) / _smallest(spacing, slicewise)) ** 2
-    steps = (_APART * min(spacing[1:]), *spacing[1:]) if slicewise else tuple(spacing)
-    margins = tuple(zip(before, after, strict=True))
-    padded = np.pad(void, margins, constant_values=True)
+    codes = Stack.of(void.astype(np.uint8))
+    whole, memory = Slabs(len(void), len(void)), Scratch(on_disk=False)
+    for _ in mark_outside(codes, whole, memory, spacing, radius, slicewise, workers):
+        pass
+    found: npt.NDArray[np.bool_] = codes.read(0, len(void)) == AIR
+    return found
+
+
+def mark_outside(
+    codes: Stack,
+    slabs: Slabs,
+    scratch: Scratch,
+    spacing: Sequence[float],
+    radius: float,
+    slicewise: bool,
+    workers: Workers,
+) -> Iterator[float]:
+    """Mark as `AIR`, slab by slab, what `find_outside` finds; yields the share that is done."""
+    if slicewise:
+        for first, last in slabs:
+            part = codes.read(first, last)
+            part[_outside_of_slices(part != SOLID, spacing, radius, workers)] = AIR
+            codes.write(first, part)
+            yield last / slabs.depth
+        return
+    before, _ = _margins(spacing, radius, slicewise)
+    inner = tuple(slice(b, b + n) for b, n in zip(before[1:], codes.shape[1:], strict=True))
+    limit = radius**2
+    shape = outside_shape(codes.shape, spacing, radius, slicewise)
+    around = Slabs(shape[0], min(slabs.thickness, shape[0]), slabs.on_disk)
+    if len(slabs) == 1:
+        around = Slabs(shape[0], shape[0], slabs.on_disk)
+    balls = scratch.stack("balls", shape, np.uint8)
+    for first, last in around:
+        part = codes.read(first - before[0], last - before[0])
+        room = balls.room(first, last)
+        room[...] = 1
+        place = max(first, before[0])
+        room[place - first :][: len(part)][:, *inner] = part != SOLID
+        balls.write(first, room)
+    no_walls = (False, False, False)
+    steps = (balls, around, scratch, spacing, no_walls, workers)
+    for first, distance in distances(*steps):
+        # where the ball fits
+        balls.write(first, (distance > limit).view(np.uint8))
+        yield 0.5 * (1 - first / around.depth)
+    parts = Components((False, False, True), around)
+    for first, last in around:
+        parts.add(find_runs(balls.read(first, last), workers))
+    parts.join()
+    for slab, (first, last) in enumerate(around):
+        part = balls.read(first, last)
+        parts.paint(slab, part, parts.is_open.view(np.uint8), workers)
+        # and where it does not get to
+        balls.write(first, np.bitwise_xor(part, 1, out=part))
+    for first, distance in distances(*steps):
+        place = max(first, before[0])
+        part = codes.read(place - before[0], first + len(distance) - before[0])
+        near = distance[place - first :][: len(part)][:, *inner] <= limit
+        part[near & (part != SOLID)] = AIR
+        codes.write(place - before[0], part)
+        yield 1 - 0.5 * first / around.depth
+    balls.close()
+
+
+def _outside_of_slices(
+    void: npt.NDArray[np.bool_], spacing: Sequence[float], radius: float, workers: Workers
+) -> npt.NDArray[np.bool_]:
+    """Return the air around the sample in slices, each of them taken for itself."""
+    before, after = _margins(spacing, radius, slicewise=True)
+    limit = (radius * min(spacing) / min(spacing[1:])) ** 2
+    steps = (_APART * min(spacing[1:]), *spacing[1:])
+    padded = np.pad(void, tuple(zip(before, after, strict=True)), constant_values=True)
     no_walls = (False, False, False)
     distance = squared_distance(padded, steps, no_walls, workers)
     centres = np.greater(distance, limit, out=padded)
     del distance
-    if slicewise:
-        # a row of solid between slices, and one below the other they are an image
-        centres[:, -1] = False
-        parted = centres.reshape(1, -1, centres.shape[2])
-    else:
-        parted = centres
+    # a row of solid between slices, and one below the other they are an image
+    centres[:, -1] = False
+    parted = centres.view(np.uint8).reshape(1, -1, centres.shape[2])
     parts = find_components(parted, (False, False, True), workers)
-    keep_components(parted, parts, parts.is_open)
+    parts.paint(0, parted, parts.is_open.view(np.uint8), workers)
     unreached = np.logical_not(centres, out=centres)
     distance = squared_distance(unreached, steps, no_walls, workers)
     inner = tuple(
@@ -98,9 +164,15 @@ def outside_bytes(
     shape: Sequence[int], spacing: Sequence[float], radius: float, slicewise: bool
 ) -> int:
     """Return how much memory `find_outside` takes at most, with the void and its own result."""
+    return 3 * math.prod(shape) + 5 * math.prod(outside_shape(shape, spacing, radius, slicewise))
+
+
+def outside_shape(
+    shape: Sequence[int], spacing: Sequence[float], radius: float, slicewise: bool
+) -> tuple[int, ...]:
+    """Return the shape of a volume with room around it for the ball."""
     before, after = _margins(spacing, radius, slicewise)
-    padded = math.prod(sum(lengths) for lengths in zip(before, shape, after, strict=True))
-    return 3 * math.prod(shape) + 5 * padded
+    return tuple(sum(lengths) for lengths in zip(before, shape, after, strict=True))
 
 
 def beside(air: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
@@ -139,11 +211,6 @@ def _pairs(direction: npt.NDArray[np.int64]) -> tuple[tuple[slice, ...], tuple[s
     near = tuple(slice(max(0, -step), min(0, -step) or None) for step in direction.tolist())
     far = tuple(slice(max(0, step), min(0, step) or None) for step in direction.tolist())
     return near, far
-
-
-def _smallest(spacing: Sequence[float], slicewise: bool) -> float:
-    """The unit of distances: the smallest spacing, of those that count."""
-    return min(spacing[1:]) if slicewise else min(spacing)
 
 
 def _margins(

@@ -35,35 +35,42 @@ import numpy as np
 from hushpore.pores.merging import merge_by_height
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     import numpy.typing as npt
 
     from hushpore.pores.graph import BasinGraph
     from hushpore.pores.parallel import Workers
+    from hushpore.pores.slabs import Slabs, Stack
 
 #: Standard deviation of the smoothing and radius of the ball, in voxels: SNOW's defaults.
 SIGMA, RADIUS = 0.4, 4
+
+# slices beside a slab that its peaks depend on: those of the ball, and of the smoothing there
+_HALO = 5
 
 # what the solid counts as, so that there are no peaks right beside it
 _SOLID = np.float32(2.0)
 
 
 def find_peaks(
-    distance: npt.NDArray[np.float32],
-    basins: npt.NDArray[np.int32],
+    distance: Stack,
+    basins: Stack,
+    slabs: Slabs,
     graph: BasinGraph,
     spacing: Sequence[float],
     workers: Workers,
-) -> npt.NDArray[np.bool_]:
-    """Return which basins hold a peak by the rule of SNOW.
+) -> Generator[float, None, npt.NDArray[np.bool_]]:
+    """Find the basins that hold a peak by the rule of SNOW.
 
     Parameters
     ----------
-    distance : numpy.ndarray
+    distance : Stack
         (z, y, x), float32: squared distance in squared voxels of the smallest spacing.
-    basins : numpy.ndarray
+    basins : Stack
         (z, y, x), int32: 1 to n, 0 in the solid.
+    slabs : Slabs
+        How they are read.
     graph : BasinGraph
         The graph of these basins.
     spacing : sequence of float
@@ -71,6 +78,11 @@ def find_peaks(
         same number of voxels along every axis.
     workers : Workers
         Threads to run on.
+
+    Yields
+    ------
+    float
+        The share that is done.
 
     Returns
     -------
@@ -83,36 +95,59 @@ def find_peaks(
     """
     from scipy import ndimage
 
-    place = _summit_plateaus(distance, basins, graph, workers)
-    smooth = np.sqrt(distance)
-    ndimage.gaussian_filter(smooth, SIGMA, output=smooth)
-    place = _highest_around(place, smooth, distance)
-    basin, which = np.unique(basins[tuple(place.T)], return_inverse=True)
-    middle = np.zeros((basin.size, 3))
-    np.add.at(middle, which, place)
-    middle = np.floor(middle / np.bincount(which, minlength=basin.size)[:, None]).astype(np.int64)
-    radius = np.sqrt(distance[tuple(middle.T)].astype(np.float64))
+    # basins merge at height 0 where a plateau leads from one summit up to another
+    level = graph.peak[merge_by_height(graph, 0.0)]
+    level[0] = -1
+    places, owners = [], []
+    for first, last in slabs:
+        low = max(first - _HALO, 0)
+        heights = distance.read(low, last + _HALO)
+        labels = basins.read(first, last)
+        place = _summit_plateaus(heights[first - low :], labels, level, workers)
+        place[:, 0] += first - low
+        smooth = np.sqrt(heights)
+        ndimage.gaussian_filter(smooth, SIGMA, output=smooth)
+        place = _highest_around(place, smooth, heights)
+        del smooth
+        place[:, 0] += low
+        places.append(place)
+        owners.append(labels[place[:, 0] - first, place[:, 1], place[:, 2]])
+        yield last / slabs.depth
+    place = np.concatenate(places)
+    basin, which = np.unique(np.concatenate(owners), return_inverse=True)
+    total = np.zeros((basin.size, 3))
+    np.add.at(total, which, place)
+    middle = np.floor(total / np.bincount(which, minlength=basin.size)[:, None]).astype(np.int64)
+    radius = np.sqrt(_values_at(distance, slabs, middle).astype(np.float64))
     kept = _widest(middle * (np.asarray(spacing) / min(spacing)), radius)
     is_peak = np.zeros(graph.count + 1, np.bool_)
     is_peak[basin[kept]] = True
     return is_peak
 
 
+def _values_at(stack: Stack, slabs: Slabs, place: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+    """Look up voxels (m, 3) of a stack."""
+    values = np.empty(len(place), np.float32)
+    for first, last in slabs:
+        here = (place[:, 0] >= first) & (place[:, 0] < last)
+        if here.any():
+            z, y, x = place[here].T
+            values[here] = stack.read(first, last)[z - first, y, x]
+    return values
+
+
 def _summit_plateaus(
-    distance: npt.NDArray[np.float32],
+    heights: npt.NDArray[np.float32],
     basins: npt.NDArray[np.int32],
-    graph: BasinGraph,
+    level: npt.NDArray[np.float32],
     workers: Workers,
 ) -> npt.NDArray[np.int64]:
-    """Return the voxels (m, 3) from which no way leads up, also not along a plateau."""
-    # basins merge at height 0 where a plateau leads from one summit up to another
-    level = graph.peak[merge_by_height(graph, 0.0)]
-    level[0] = -1
+    """Return the voxels (m, 3) of a slab that are as high as their basin leads, (n + 1,)."""
 
     def find(first: int, last: int) -> npt.NDArray[np.int64]:
         found = []
         for z in range(first, last):
-            y, x = np.nonzero(distance[z] == level[basins[z]])
+            y, x = np.nonzero(heights[z] == level[basins[z]])
             found.append(np.stack([np.full(y.size, z), y, x], axis=-1))
         return np.concatenate(found)
 

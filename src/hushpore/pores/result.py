@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.pores.basins import apply_labels
 from hushpore.pores.measure import (
     measure_pores,
     measure_throats,
@@ -20,6 +20,8 @@ from hushpore.pores.measure import (
 )
 from hushpore.pores.merging import merge_by_height, merge_to_markers
 from hushpore.pores.parallel import Workers
+from hushpore.pores.passes import finish, write_labels
+from hushpore.pores.slabs import Scratch, check_disk
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from hushpore.pores.graph import BasinGraph
     from hushpore.pores.measure import Numbering
     from hushpore.pores.settings import PoreSettings
+    from hushpore.pores.slabs import Slabs, Stack
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +41,9 @@ class Pores:
     Attributes
     ----------
     labels : numpy.ndarray
-        int32, of the shape of the input, C order: 0 is not pore, 1 to n are the pores.
+        int32, of the shape of the input, C order: 0 is not pore, 1 to n are the pores. Where the
+        volume did not fit into memory this is a `numpy.memmap` of a temporary file, which is
+        removed when nothing refers to it any more.
     pores : pandas.DataFrame
         One row a pore, sorted by label; see `hushpore.pores.measure.measure_pores`.
     throats : pandas.DataFrame
@@ -70,7 +75,8 @@ class Pores:
     provenance: dict[str, Any]
     notes: tuple[str, ...]
     _sample: npt.NDArray[np.int64] = dataclasses.field(repr=False)
-    _basins: npt.NDArray[np.int32] = dataclasses.field(repr=False)
+    _basins: Stack = dataclasses.field(repr=False)
+    _slabs: Slabs = dataclasses.field(repr=False)
     _graph: BasinGraph = dataclasses.field(repr=False)
     _settings: PoreSettings = dataclasses.field(repr=False)
 
@@ -183,7 +189,8 @@ class Pores:
         InputError
             If the markers have another shape, are none, or lie outside the volume or the void.
         """
-        marked = _mark_basins(np.asarray(markers), self._basins, self._graph.count)
+        basins = self._basins.array().reshape(self.volume.shape)
+        marked = _mark_basins(np.asarray(markers), basins, self._graph.count)
         group = merge_to_markers(self._graph, marked)
         left_out = _left_out(self._graph, self._settings, self.volume)
         smallest = self._settings.minimum_voxels
@@ -192,8 +199,13 @@ class Pores:
         return self._renumber(numbering, self._settings, {"markers": count})
 
     def _renumber(self, numbering: Numbering, settings: PoreSettings, by: dict[str, Any]) -> Pores:
-        with Workers() as workers:
-            merged = measured(self._basins, self._graph, numbering, self.volume, workers)
+        if self._slabs.on_disk:
+            check_disk(self._basins.nbytes)
+        with closing(Scratch(self._slabs.on_disk)) as scratch, Workers() as workers:
+            labels = finish(
+                write_labels(self._basins, numbering.label_of, self._slabs, scratch, workers)
+            )
+            merged = measured(scratch.keep(labels), self._graph, numbering, self.volume)
         found = {**self.provenance["result"], "merged_by": by}
         totals = totals_of(merged, self.volume, found)
         record = {**self.provenance, "settings": settings.to_dict(), "result": totals}
@@ -238,15 +250,11 @@ def _left_out(
 
 
 def measured(
-    basins: npt.NDArray[np.int32],
-    graph: BasinGraph,
-    numbering: Numbering,
-    volume: Volume,
-    workers: Workers,
+    labels: Stack, graph: BasinGraph, numbering: Numbering, volume: Volume
 ) -> dict[str, Any]:
     """Return the fields of `Pores` that come of merging basins into pores."""
     return {
-        "labels": apply_labels(basins, numbering.label_of, workers),
+        "labels": labels.array().reshape(volume.shape),
         "pores": measure_pores(graph, numbering, volume),
         "throats": measure_throats(graph, numbering, volume),
     }

@@ -95,3 +95,11 @@ class PoreSettings(Settings):
         "Whether the volume is taken to be enclosed in solid, when distances are measured.",
         more=True,
     )
+    memory_budget: float | None = option(
+        None,
+        "Memory that may be used beyond the input. What needs more is worked on in slabs, with "
+        "temporary files, to the same result; None: the memory that is free.",
+        unit="GB",
+        minimum=0.001,
+        more=True,
+    )

@@ -7,7 +7,7 @@ numbers of up to 65,536 levels are counted level by level; anything else in 1024
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,8 +15,11 @@ from hushpore.base.errors import InputError
 from hushpore.pores.parallel import kernel
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     import numpy.typing as npt
 
+    from hushpore.pores.grey import GreyValues
     from hushpore.pores.parallel import Workers
 
 #: Names accepted for a threshold; each gives the value of scikit-image's function of that name.
@@ -41,6 +44,12 @@ class Histogram:
     counts: npt.NDArray[np.int64]
     centers: npt.NDArray[np.float64]
 
+    def trimmed(self) -> Histogram:
+        """Return the histogram without the empty bins at both ends."""
+        full = np.flatnonzero(self.counts)
+        kept = slice(full[0], full[-1] + 1)
+        return Histogram(self.counts[kept], self.centers[kept])
+
     def coarser(self, bins: int) -> Histogram:
         """Return the histogram in at most `bins` bins, each of as many of the present ones."""
         factor = -(-self.counts.size // bins)
@@ -53,7 +62,39 @@ class Histogram:
         return Histogram(counts, first + step * factor * np.arange(counts.size))
 
 
-def make_histogram(values: npt.NDArray[Any], workers: Workers) -> Histogram:
+class Range(NamedTuple):
+    """The lowest and the highest of some values, and how many are NaN or infinite."""
+
+    low: Any
+    high: Any
+    bad: int = 0
+
+    def join(self, other: Range) -> Range:
+        """Return the range of both."""
+        return Range(min(self.low, other.low), max(self.high, other.high), self.bad + other.bad)
+
+
+def find_range(values: npt.NDArray[Any], workers: Workers) -> Range:
+    """Return the range of an image of two axes or more."""
+
+    def look(first: int, last: int) -> Range:
+        part = values[first:last]
+        low, high = part.min(), part.max()
+        bad = 0
+        if not (np.isfinite(low) and np.isfinite(high)):
+            bad = int(part.size - np.count_nonzero(np.isfinite(part)))
+        return Range(low, high, bad)
+
+    first, *others = workers.over(len(values), look)
+    for other in others:
+        first = first.join(other)
+    found: Range = first
+    return found
+
+
+def make_histogram(
+    values: npt.NDArray[Any], workers: Workers, among: Range | None = None
+) -> Histogram:
     """Count the grey values of an image.
 
     Parameters
@@ -62,8 +103,10 @@ def make_histogram(values: npt.NDArray[Any], workers: Workers) -> Histogram:
         Two axes or more, integer or floating point, finite and not constant.
     workers : Workers
         Threads to run on.
+    among : Range, optional
+        The range of a larger image that this is a part of: the histograms of its parts add up.
     """
-    low, high = values.min(), values.max()
+    low, high, _ = among or find_range(values, workers)
     exact = values.dtype.kind in "iu" and int(high) - int(low) < _LEVELS
     if exact:
         bins = int(high) - int(low) + 1
@@ -88,6 +131,60 @@ def make_histogram(values: npt.NDArray[Any], workers: Workers) -> Histogram:
 
     pieces = workers.over(len(values), count_slices)
     return Histogram(np.sum(pieces, axis=0, dtype=np.int64), centers)
+
+
+def survey(
+    values: GreyValues, with_histogram: bool, workers: Workers
+) -> Generator[float, None, tuple[Range, Histogram | None]]:
+    """Find the range of a volume, slab by slab, and its histogram where that is wanted.
+
+    Whole numbers of 16 bits are read once, anything else a second time for the histogram.
+
+    Yields
+    ------
+    float
+        The share that is done.
+
+    Raises
+    ------
+    InputError
+        If the values are all the same, or some of them are not finite.
+    """
+    counted = _counted_once(values.dtype) if with_histogram else None
+    passes = 1 + (with_histogram and counted is None)
+    found: Range | None = None
+    counts: Any = 0
+    histogram = None
+    for first, last in values.slabs:
+        part = values.read(first, last)
+        if counted:
+            histogram = make_histogram(part, workers, counted)
+            counts = counts + histogram.counts
+        else:
+            here = find_range(part, workers)
+            found = found.join(here) if found else here
+        yield last / values.slabs.depth / passes
+    if counted and histogram:
+        histogram = Histogram(counts, histogram.centers).trimmed()
+        found = Range(*values.dtype.type(histogram.centers[[0, -1]]))
+    assert found is not None, "a stack has slabs"
+    values.check(found.low, found.high, found.bad)
+    if passes == 2:
+        for first, last in values.slabs:
+            histogram = make_histogram(values.read(first, last), workers, found)
+            counts = counts + histogram.counts
+            yield (1 + last / values.slabs.depth) / passes
+        assert histogram is not None, "a stack has slabs"
+        histogram = Histogram(counts, histogram.centers)
+    return found, histogram
+
+
+def _counted_once(dtype: np.dtype[Any]) -> Range | None:
+    """Return the range of a type that has so few levels that all of them can be counted."""
+    if dtype.kind not in "iu" or dtype.itemsize > 2:
+        return None
+    limits = np.iinfo(dtype)
+    return Range(dtype.type(limits.min), dtype.type(limits.max))
 
 
 def find_threshold(

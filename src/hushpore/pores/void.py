@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.pores.parallel import kernel
+from hushpore.pores.slabs import Slabs
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -24,33 +25,76 @@ if TYPE_CHECKING:
     from hushpore.pores.parallel import Workers
 
 
+#: What a voxel is: solid; void, open until it is known to be closed; or air outside the sample.
+SOLID, OPEN, CLOSED, AIR = 0, 1, 2, 3
+
+
 @dataclass(frozen=True, eq=False)
-class Components:
-    """The 6-connected components of a void, as runs along x.
+class Runs:
+    """Stretches of void along x in a slab, and which of its 6-connected parts each belongs to.
 
     Attributes
     ----------
     shape : tuple of int
-        (z, y, x) of the volume.
+        (z, y, x) of the slab.
     row_start : numpy.ndarray
         (z * y + 1,), int64: first run of each row.
     begin, end : numpy.ndarray
         (runs,), int32: first voxel of a run, and the one after its last.
-    component : numpy.ndarray
-        (runs,), int32: which component a run belongs to, from 0.
-    voxels : numpy.ndarray
-        (components,), int64.
-    is_open : numpy.ndarray
-        (components,), bool: whether it touches a face of the volume.
+    part : numpy.ndarray
+        (runs,), int32: from 0.
+    count : int
+        Number of parts.
     """
 
     shape: tuple[int, int, int]
     row_start: npt.NDArray[np.int64]
     begin: npt.NDArray[np.int32]
     end: npt.NDArray[np.int32]
-    component: npt.NDArray[np.int32]
-    voxels: npt.NDArray[np.int64]
-    is_open: npt.NDArray[np.bool_]
+    part: npt.NDArray[np.int32]
+    count: int
+
+    def paint(self, codes: npt.NDArray[np.uint8], code_of: npt.NDArray[np.uint8]) -> None:
+        """Write a code for each part, in place, but where it is `OPEN`, as all void is at first."""
+        rows = codes.reshape(-1, codes.shape[-1])
+        _paint_runs(rows, self.row_start, self.begin, self.end, code_of[self.part])
+
+    def holding(self, strict: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Return which parts hold a voxel of `strict` (z, y, x), one bool a part."""
+        rows = strict.view(np.uint8).reshape(-1, strict.shape[-1])
+        marked = np.zeros(self.count, np.bool_)
+        marked[self.part[_marked(rows, self.row_start, self.begin, self.end)]] = True
+        return marked
+
+
+class Components:
+    """The 6-connected components of a void that is met slab by slab.
+
+    Parameters
+    ----------
+    faces : tuple of bool
+        For each axis, whether its two faces count as an opening (in a 2D image those of z do not).
+    slabs : Slabs
+        How the stack is cut. The runs of a single slab are kept, those of several found anew.
+
+    Attributes
+    ----------
+    voxels : numpy.ndarray
+        (components,), int64.
+    is_open : numpy.ndarray
+        (components,), bool: whether it touches a face of the volume, or what was marked.
+    """
+
+    def __init__(self, faces: tuple[bool, bool, bool], slabs: Slabs) -> None:
+        self.faces = faces
+        self.slabs = slabs
+        self.voxels = np.zeros(0, np.int64)
+        self.is_open = np.zeros(0, np.bool_)
+        self._runs: Runs | None = None
+        self._counts: list[int] = []
+        self._found: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]] = []
+        self._pairs: list[npt.NDArray[np.int64]] = []
+        self._component: npt.NDArray[np.int32] = np.zeros(0, np.int32)
 
     @property
     def count(self) -> int:
@@ -67,16 +111,59 @@ class Components:
         """Void voxels that are not."""
         return int(self.voxels[~self.is_open].sum())
 
-    def is_open_at(self, voxels: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Whether the void at some voxels (flat indices) is connected to a face of the volume."""
-        width = self.shape[2]
-        rows = np.repeat(np.arange(self.row_start.size - 1), np.diff(self.row_start))
-        run = np.searchsorted(rows * width + self.begin, voxels, side="right") - 1
-        return self.is_open[self.component[run]]
+    def add(self, runs: Runs, marked: npt.NDArray[np.bool_] | None = None) -> None:
+        """Add the next slab; parts that are `marked`, (parts,), bool, count as open."""
+        first, last = self.slabs[len(self._counts)]
+        faces = (self.faces[0] and first == 0, self.faces[0] and last == self.slabs.depth)
+        touches = _touching(runs, (faces, self.faces[1:]))
+        if marked is not None:
+            touches |= marked
+        voxels = np.bincount(runs.part, runs.end - runs.begin, runs.count).astype(np.int64)
+        if self._runs is not None:
+            offsets = np.cumsum([0, *self._counts])[-2:]
+            self._pairs.append(_pairs_across(self._runs, runs) + offsets)
+        self._found.append((voxels, touches))
+        self._counts.append(runs.count)
+        self._runs = runs
+
+    def join(self) -> None:
+        """Join what is connected across slabs, once all are added."""
+        voxels = np.concatenate([voxels for voxels, _ in self._found])
+        touches = np.concatenate([touches for _, touches in self._found])
+        pairs = np.concatenate(self._pairs) if self._pairs else np.zeros((0, 2), np.int64)
+        self._component, count = _join(np.zeros(voxels.size, np.int32), pairs)
+        self.voxels = np.bincount(self._component, voxels, count).astype(np.int64)
+        self.is_open = np.zeros(count, np.bool_)
+        self.is_open[self._component[touches]] = True
+        self._found.clear()
+        self._pairs.clear()
+        if len(self.slabs) > 1:
+            self._runs = None
+
+    def paint(
+        self,
+        slab: int,
+        codes: npt.NDArray[np.uint8],
+        code_of: npt.NDArray[np.uint8],
+        workers: Workers,
+    ) -> None:
+        """Write a code for each component into a slab, in place; see `Runs.paint`."""
+        runs = self._runs or find_runs(codes, workers)
+        first = sum(self._counts[:slab])
+        runs.paint(codes, code_of[self._component[first : first + runs.count]])
+
+    def forget(self) -> None:
+        """Give back what only `paint` needs."""
+        self._runs = None
+        self._component = np.zeros(0, np.int32)
 
 
 def make_void(
-    values: npt.NDArray[Any], threshold: float | None, bright: bool, workers: Workers
+    values: npt.NDArray[Any],
+    threshold: float | None,
+    bright: bool,
+    workers: Workers,
+    out: npt.NDArray[np.bool_] | None = None,
 ) -> npt.NDArray[np.bool_]:
     """Return where the pores are.
 
@@ -90,22 +177,26 @@ def make_void(
         Whether the pores are the bright phase.
     workers : Workers
         Threads to run on.
+    out : numpy.ndarray, optional
+        Where to write it.
 
     Returns
     -------
     numpy.ndarray
         (z, y, x), bool, C order, owned by the caller.
     """
+    void = np.empty(values.shape, np.bool_) if out is None else out
     if threshold is None:
-        return np.array(values, np.bool_, order="C")
+        void[...] = values
+        return void
     limit: Any = np.float64(threshold)
     if values.dtype.kind in "iu":
         # whole numbers are compared as such: exact at any size, and no conversion
         info = np.iinfo(values.dtype)
         if threshold < info.min or threshold >= info.max:
-            return np.full(values.shape, (threshold < info.min) == bright)
+            void[...] = (threshold < info.min) == bright
+            return void
         limit = values.dtype.type(np.floor(threshold))
-    void = np.empty(values.shape, np.bool_)
     compare = np.greater if bright else np.less_equal
 
     def compare_slices(first: int, last: int) -> None:
@@ -115,55 +206,45 @@ def make_void(
     return void
 
 
-def find_components(
-    void: npt.NDArray[np.bool_], faces: tuple[bool, bool, bool], workers: Workers
-) -> Components:
-    """Find the 6-connected components of a void.
+def find_runs(codes: npt.NDArray[Any], workers: Workers) -> Runs:
+    """Find the 6-connected parts of the void in a slab.
 
     Parameters
     ----------
-    void : numpy.ndarray
-        (z, y, x), bool, C order.
-    faces : tuple of bool
-        For each axis, whether its two faces count as an opening (in a 2D image those of z do not).
+    codes : numpy.ndarray
+        (z, y, x), bool or uint8, C order: void is what is `OPEN`, or true.
     workers : Workers
         Threads to run on.
     """
-    depth, height, width = void.shape
-    rows = void.view(np.uint8).reshape(-1, width)
+    depth, height, width = codes.shape
+    rows = codes.view(np.uint8).reshape(-1, width)
     pieces = workers.over(len(rows), _find_runs, rows, smallest=256)
     row_start = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(np.concatenate([counts for counts, _, _ in pieces]), out=row_start[1:])
     begin = np.concatenate([begins for _, begins, _ in pieces])
     end = np.concatenate([ends for _, _, ends in pieces])
-    component, count = _connect(depth, height, row_start, begin, end)
-    voxels = np.bincount(component, end - begin, count).astype(np.int64)
-    is_open = _touching(void.shape, faces, row_start, begin, end, component, count)
-    return Components(void.shape, row_start, begin, end, component, voxels, is_open)
+    part, count = _connect(depth, height, row_start, begin, end)
+    return Runs((depth, height, width), row_start, begin, end, part, count)
 
 
-def keep_components(
-    void: npt.NDArray[np.bool_], components: Components, kept: npt.NDArray[np.bool_]
-) -> None:
-    """Make solid, in place, every component that is not `kept` (one bool a component)."""
-    rows = void.view(np.uint8).reshape(-1, void.shape[-1])
-    _erase_runs(
-        rows,
-        components.row_start,
-        components.begin,
-        components.end,
-        kept[components.component],
-    )
+def find_components(
+    void: npt.NDArray[Any], faces: tuple[bool, bool, bool], workers: Workers
+) -> Components:
+    """Find the 6-connected components of a void in one piece.
 
-
-def holding(components: Components, strict: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Return which components hold a voxel of `strict` (z, y, x), one bool a component."""
-    rows = strict.view(np.uint8).reshape(-1, strict.shape[-1])
-    marked = np.zeros(components.count, np.bool_)
-    marked[
-        components.component[_marked(rows, components.row_start, components.begin, components.end)]
-    ] = True
-    return marked
+    Parameters
+    ----------
+    void : numpy.ndarray
+        As for `find_runs`.
+    faces : tuple of bool
+        See `Components`.
+    workers : Workers
+        Threads to run on.
+    """
+    components = Components(faces, Slabs(len(void), len(void)))
+    components.add(find_runs(void, workers))
+    components.join()
+    return components
 
 
 @kernel
@@ -194,8 +275,9 @@ def _find_runs(
         previous = np.uint8(0)
         count = 0
         for x in range(width):
-            count += line[x] > previous
-            previous = line[x]
+            here = np.uint8(line[x] == 1)
+            count += int(here > previous)
+            previous = here
         counts[row - first] = count
         total += count
     begin = np.empty(total, np.int32)
@@ -207,11 +289,11 @@ def _find_runs(
         line = rows[row]
         x = 0
         while x < width:
-            if line[x] == 0:
+            if line[x] != 1:
                 x += 1
                 continue
             begin[run] = x
-            while x < width and line[x] != 0:
+            while x < width and line[x] == 1:
                 x += 1
             end[run] = x
             run += 1
@@ -233,15 +315,7 @@ def _connect(
             _unite_rows(parent, row_start, begin, end, row, row - 1)
         if row >= height:
             _unite_rows(parent, row_start, begin, end, row, row - height)
-    count = 0
-    for run in range(begin.size):
-        # parents come first: the smaller index is the root
-        if parent[run] == run:
-            parent[run] = count
-            count += 1
-        else:
-            parent[run] = parent[parent[run]]
-    return parent, count
+    return parent, _compact(parent)
 
 
 @kernel
@@ -280,39 +354,101 @@ def _unite(parent: npt.NDArray[np.int32], a: int, b: int) -> None:
         parent[a] = b
 
 
+@kernel
+def _join(
+    parent: npt.NDArray[np.int32], pairs: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int32], int]:
+    """Number components from 0, of parts of which some pairs are connected."""
+    for i in range(parent.size):
+        parent[i] = i
+    for i in range(len(pairs)):
+        _unite(parent, pairs[i, 0], pairs[i, 1])
+    return parent, _compact(parent)
+
+
+@kernel
+def _compact(parent: npt.NDArray[np.int32]) -> int:
+    """Replace parents, which come first in their trees, by numbers of trees; returns how many."""
+    count = 0
+    for i in range(parent.size):
+        if parent[i] == i:
+            parent[i] = count
+            count += 1
+        else:
+            parent[i] = parent[parent[i]]
+    return count
+
+
+def _pairs_across(before: Runs, after: Runs) -> npt.NDArray[np.int64]:
+    """Return the parts (n, 2) of two slabs that are connected, of the first and of the second."""
+    height = before.shape[1]
+    starts = (before.row_start[-height - 1 :], after.row_start[: height + 1])
+    return np.unique(
+        _overlaps(
+            *starts, before.begin, before.end, before.part, after.begin, after.end, after.part
+        ),
+        axis=0,
+    )
+
+
+@kernel
+def _overlaps(
+    row_start_a: npt.NDArray[np.int64],
+    row_start_b: npt.NDArray[np.int64],
+    begin_a: npt.NDArray[np.int32],
+    end_a: npt.NDArray[np.int32],
+    part_a: npt.NDArray[np.int32],
+    begin_b: npt.NDArray[np.int32],
+    end_b: npt.NDArray[np.int32],
+    part_b: npt.NDArray[np.int32],
+) -> npt.NDArray[np.int64]:
+    """Return the parts (n, 2) of all runs of two slices that overlap in x."""
+    most = row_start_a[-1] - row_start_a[0] + row_start_b[-1] - row_start_b[0]
+    pairs = np.empty((most, 2), np.int64)
+    count = 0
+    for row in range(row_start_a.size - 1):
+        a = row_start_a[row]
+        b = row_start_b[row]
+        while a < row_start_a[row + 1] and b < row_start_b[row + 1]:
+            if begin_a[a] < end_b[b] and begin_b[b] < end_a[a]:
+                pairs[count, 0] = part_a[a]
+                pairs[count, 1] = part_b[b]
+                count += 1
+            if end_a[a] < end_b[b]:
+                a += 1
+            else:
+                b += 1
+    return pairs[:count].copy()
+
+
 def _touching(
-    shape: tuple[int, ...],
-    faces: tuple[bool, bool, bool],
-    row_start: npt.NDArray[np.int64],
-    begin: npt.NDArray[np.int32],
-    end: npt.NDArray[np.int32],
-    component: npt.NDArray[np.int32],
-    count: int,
+    runs: Runs, faces: tuple[tuple[bool, bool], tuple[bool, ...]]
 ) -> npt.NDArray[np.bool_]:
-    depth, height, width = shape
-    touches = np.zeros(count, np.bool_)
-    if faces[2]:
-        touches[component[(begin == 0) | (end == width)]] = True
+    """Return which parts touch the first or last slice, or both faces in y, or in x."""
+    depth, height, width = runs.shape
+    (first, last), (along_y, along_x) = faces
+    touches = np.zeros(runs.count, np.bool_)
+    if along_x:
+        touches[runs.part[(runs.begin == 0) | (runs.end == width)]] = True
     rows = np.arange(depth * height).reshape(depth, height)
     edge: list[npt.NDArray[np.int64]] = []
-    if faces[0]:
-        edge += [rows[0], rows[-1]]
-    if faces[1]:
-        edge += [rows[:, 0], rows[:, -1]]
+    edge += [rows[0]] if first else []
+    edge += [rows[-1]] if last else []
+    edge += [rows[:, 0], rows[:, -1]] if along_y else []
     for row in np.unique(np.concatenate(edge)) if edge else ():
-        touches[component[row_start[row] : row_start[row + 1]]] = True
+        touches[runs.part[runs.row_start[row] : runs.row_start[row + 1]]] = True
     return touches
 
 
 @kernel
-def _erase_runs(
+def _paint_runs(
     rows: npt.NDArray[np.uint8],
     row_start: npt.NDArray[np.int64],
     begin: npt.NDArray[np.int32],
     end: npt.NDArray[np.int32],
-    kept: npt.NDArray[np.bool_],
+    code: npt.NDArray[np.uint8],
 ) -> None:
     for row in range(len(rows)):
         for run in range(row_start[row], row_start[row + 1]):
-            if not kept[run]:
-                rows[row, begin[run] : end[run]] = 0
+            if code[run] != 1:
+                rows[row, begin[run] : end[run]] = code[run]

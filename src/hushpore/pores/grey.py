@@ -1,0 +1,48 @@
+"""The grey values of a volume, as they are read slab by slab."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.base.volume import require_range
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from hushpore.base.volume import Volume
+    from hushpore.pores.slabs import Slabs
+
+
+class GreyValues:
+    """The values of a volume as a stack; an image is a stack of one slice.
+
+    Parameters
+    ----------
+    volume : Volume
+        2D or 3D, from any source: NumPy, a memory map, dask, zarr, planes of a file.
+    slabs : Slabs
+        How it is read: a slab at a time where stacks lie on disk, else once and for all.
+    """
+
+    def __init__(self, volume: Volume, slabs: Slabs) -> None:
+        self.volume = volume
+        self.slabs = slabs
+        self.dtype = volume.dtype.newbyteorder("=")
+        self._whole = None if slabs.on_disk else self._stacked(volume.array())
+
+    def read(self, first: int, last: int) -> npt.NDArray[Any]:
+        """Return some slices, (z, y, x), in native byte order and C order; not to be changed."""
+        if self._whole is not None:
+            return self._whole[first:last]
+        data = self.volume.data
+        part = np.asarray(data[first:last] if self.volume.n_spatial == 3 else data)
+        return self._stacked(np.ascontiguousarray(part, self.dtype))
+
+    def check(self, low: Any, high: Any, bad: int) -> None:
+        """Raise `InputError` if the range of all values says that they cannot be used."""
+        require_range(self.volume, low, high, bad)
+
+    def _stacked(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return values.reshape((1,) * (3 - values.ndim) + values.shape)

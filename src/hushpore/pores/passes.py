@@ -1,0 +1,332 @@
+"""The passes of a pore segmentation: each walks over the slabs of a stack once, or there and back.
+
+A pass is a generator: it yields the share of it that is done after every slab, where it can be
+closed, and returns what it found. What it leaves behind lies in stacks (`hushpore.pores.slabs`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+
+from hushpore.base.errors import InputError
+from hushpore.pores.basins import Basins, apply_labels
+from hushpore.pores.distance import distances
+from hushpore.pores.graph import DIRECTIONS, Tables
+from hushpore.pores.grey import GreyValues
+from hushpore.pores.outside import beside, crossings, mark_outside
+from hushpore.pores.peaks import find_peaks
+from hushpore.pores.threshold import find_threshold, survey
+from hushpore.pores.void import (
+    AIR,
+    CLOSED,
+    OPEN,
+    SOLID,
+    Components,
+    find_runs,
+    make_void,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    import numpy.typing as npt
+
+    from hushpore.base.volume import Volume
+    from hushpore.pores.graph import BasinGraph
+    from hushpore.pores.parallel import Workers
+    from hushpore.pores.settings import PoreSettings
+    from hushpore.pores.slabs import Scratch, Slabs, Stack
+
+    T = TypeVar("T")
+    Pass: TypeAlias = Generator[float, None, T]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What all passes of a job need to know."""
+
+    volume: Volume
+    settings: PoreSettings
+    slabs: Slabs
+    scratch: Scratch
+    workers: Workers
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the stack: an image is one slice."""
+        return (1,) * (3 - self.volume.n_spatial) + self.volume.shape
+
+    @property
+    def spacing(self) -> tuple[float, ...]:
+        """In z, y, x, also of an image."""
+        return spacing_of(self.volume)
+
+    @property
+    def faces(self) -> tuple[bool, bool, bool]:
+        """Which axes have faces: in an image not z."""
+        return (self.volume.n_spatial == 3, True, True)
+
+    @property
+    def has_air(self) -> bool:
+        """Whether there may be air outside the sample."""
+        return self.settings.outside != "keep"
+
+
+def finish(work: Pass[T]) -> T:
+    """Run a pass to its end."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+def spacing_of(volume: Volume) -> tuple[float, ...]:
+    """Spacing in z, y, x, also of an image."""
+    return (min(volume.spacing),) * (3 - volume.n_spatial) + volume.spacing
+
+
+def is_slicewise(volume: Volume, settings: PoreSettings) -> bool:
+    """Whether the air outside is found slice by slice: an image is one slice."""
+    return volume.n_spatial == 2 or settings.outside == "remove-slicewise"
+
+
+class Grey(NamedTuple):
+    """Grey values, and the one that parts pores from solid."""
+
+    values: GreyValues
+    threshold: float | None  # None where the values are the void itself
+    problem: str
+
+
+def find_grey_value(work: Work) -> Pass[Grey]:
+    """Find the threshold, or take the one that is given, and check the values."""
+    settings = work.settings
+    values = GreyValues(work.volume, work.slabs)
+    if values.dtype == np.bool_:
+        return Grey(values, None, "")
+    method = settings.threshold
+    (low, high, _), histogram = yield from survey(values, isinstance(method, str), work.workers)
+    if histogram is None:
+        threshold = float(method)
+    else:
+        bright = settings.pores_are == "bright"
+        threshold = find_threshold(histogram, str(method), settings.phases, bright)
+    problem = ""
+    if not low <= threshold < high:
+        side = "above" if threshold >= high else "below"
+        problem = (
+            f"The threshold {threshold:g} is {side} all grey values ({low:g} to {high:g}): "
+            "nothing is separated by it."
+        )
+    return Grey(values, threshold, problem)
+
+
+def find_void(work: Work, values: GreyValues, threshold: float | None) -> Pass[Stack]:
+    """Find the void beyond the threshold, with hysteresis where that is asked for.
+
+    Returns a stack of uint8, `SOLID` and `OPEN`.
+    """
+    bright = work.settings.pores_are == "bright"
+    strict = None if threshold is None else work.settings.hysteresis
+    if threshold is not None and strict is not None and (strict < threshold) == bright:
+        raise InputError(
+            f"hysteresis must be stricter than the threshold, {threshold:g}: "
+            f"{'above' if bright else 'below'} it for {work.settings.pores_are} pores; "
+            f"got {strict:g}."
+        )
+    codes = work.scratch.stack("codes", work.shape, np.uint8)
+    parts = Components((False,) * 3, work.slabs)
+    share = 1.0 if strict is None else 0.5
+    for first, last in work.slabs:
+        room = codes.room(first, last)
+        grey = values.read(first, last)
+        make_void(grey, threshold, bright, work.workers, room.view(np.bool_))
+        codes.write(first, room)
+        if strict is not None:
+            runs = find_runs(room, work.workers)
+            parts.add(runs, runs.holding(make_void(grey, strict, bright, work.workers)))
+        yield share * last / work.slabs.depth
+    if strict is not None:
+        parts.join()
+        # of what was marked, not of what reaches a face
+        kept = np.where(parts.is_open, OPEN, SOLID).astype(np.uint8)
+        for slab, (first, last) in enumerate(work.slabs):
+            part = codes.read(first, last)
+            parts.paint(slab, part, kept, work.workers)
+            codes.write(first, part)
+            yield 0.5 + 0.5 * last / work.slabs.depth
+    return codes
+
+
+class Space(NamedTuple):
+    """The void of a sample, taken apart."""
+
+    components: Components
+    air_cuts: npt.NDArray[np.int64]  # crossings between void and the air outside, by direction
+    sample: npt.NDArray[np.int64]  # voxels of each slice (row, in 2D) that are not air
+    problem: str
+
+
+def find_air(work: Work, codes: Stack) -> Pass[npt.NDArray[np.int64]]:
+    """Mark the air around the sample; returns how much of it is in each slice (row, in 2D)."""
+    if not work.has_air:
+        return np.zeros(len(work.volume.data), np.int64)
+    if all(codes.read(first, last).all() for first, last in work.slabs):
+        raise InputError(
+            f"There is no solid in {work.volume.name}, so no sample that air could be around. "
+            "Set another threshold, or outside to 'keep'."
+        )
+    slicewise = is_slicewise(work.volume, work.settings)
+    yield from mark_outside(
+        codes,
+        work.slabs,
+        work.scratch,
+        work.spacing,
+        work.settings.outside_radius,
+        slicewise,
+        work.workers,
+    )
+    counts = []
+    for first, last in work.slabs:
+        part = codes.read(first, last)
+        lines = part[0] if work.volume.n_spatial == 2 else part
+        counts += [np.count_nonzero(line == AIR) for line in lines]
+    return np.array(counts, np.int64)
+
+
+def take_apart(work: Work, codes: Stack, air: npt.NDArray[np.int64]) -> Pass[Space]:
+    """Tell open void from closed in the codes, and leave only what is asked for."""
+    components = Components(work.faces, work.slabs)
+    depth = work.slabs.depth
+    for first, last in work.slabs:
+        runs = find_runs(codes.read(first, last), work.workers)
+        marked = None
+        if work.has_air:
+            near = beside(codes.read(first - 1, last + 1) == AIR)
+            marked = runs.holding(near[min(first, 1) :][: last - first])
+        components.add(runs, marked)
+        yield 0.5 * last / depth
+    components.join()
+    code_of = np.where(components.is_open, OPEN, CLOSED).astype(np.uint8)
+    if work.settings.mode != "all":
+        code_of[components.is_open != (work.settings.mode == "open")] = SOLID
+    for slab, (first, last) in enumerate(work.slabs):
+        part = codes.read(first, last)
+        components.paint(slab, part, code_of, work.workers)
+        codes.write(first, part)
+        yield 0.5 + 0.5 * last / depth
+    components.forget()
+    cuts = np.zeros(len(DIRECTIONS), np.int64)
+    if work.has_air:
+        for first, last in work.slabs:
+            part = codes.read(first, last + 1)
+            cuts += _crossings(part)
+            # but for those within the next slab
+            cuts -= _crossings(part[last - first :])
+    problem = ""
+    if work.has_air and not air.any():
+        problem = "No air was found outside the sample: the ball cannot reach any."
+    sample = math.prod(work.volume.shape[1:]) - air
+    return Space(components, cuts, sample, problem)
+
+
+def _crossings(codes: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+    air = codes == AIR
+    return crossings((codes != SOLID) & ~air, air)
+
+
+def find_distance(work: Work, codes: Stack) -> Pass[Stack]:
+    """Find the squared distance to the solid, in the void; returns a stack of float32.
+
+    The mouth of a pore is no wall: air around the sample counts like what lies beyond the faces of
+    the volume.
+    """
+    solid_outside = tuple(work.settings.border_is_solid and face for face in work.faces)
+    highest = CLOSED if work.settings.border_is_solid else AIR
+    distance = work.scratch.stack("distance", work.shape, np.float32)
+    slabs = work.slabs
+    out = None if slabs.on_disk else distance.array()
+    for first, part in distances(
+        codes, slabs, work.scratch, work.spacing, solid_outside, work.workers, highest, out
+    ):
+        if work.has_air:
+            part[codes.read(first, first + len(part)) == AIR] = 0
+        distance.write(first, part)
+        yield 1 - first / slabs.depth
+    return distance
+
+
+class Climbed(NamedTuple):
+    """Where the voxels of a stack climb to."""
+
+    stack: Stack  # int32: basins, but for exits that `found` has to settle
+    found: Basins
+    summits: npt.NDArray[np.int64]  # flat index of each basin's summit
+    is_open: npt.NDArray[np.bool_]  # whether the void there is open
+
+
+def climb(work: Work, codes: Stack, distance: Stack) -> Pass[Climbed]:
+    """Find the basins of the distance map."""
+    basins = work.scratch.stack("basins", work.shape, np.int32)
+    found = Basins(work.slabs.depth)
+    summits, is_open = [], []
+    for first, last in work.slabs:
+        low, high = found.slices(first, last)
+        heights = distance.read(low, high)
+        own = slice(first - low, last - low)
+        alone = (low, high) == (first, last)
+        pointers = basins.room(low, high) if alone else np.empty(heights.shape, np.int32)
+        new = found.add(heights, pointers, work.workers, own.start, own.stop)
+        basins.write(first, pointers[own])
+        is_open.append(codes.read(first, last).reshape(-1)[new] == OPEN)
+        summits.append(new + first * math.prod(work.shape[1:]))
+        yield last / work.slabs.depth
+    found.join()
+    return Climbed(basins, found, np.concatenate(summits), np.concatenate(is_open))
+
+
+def measure_basins(work: Work, climbed: Climbed, distance: Stack) -> Pass[BasinGraph]:
+    """Measure all basins and find where they touch; settles their stack."""
+    tables = Tables(work.shape, climbed.summits, climbed.is_open)
+    basins, found = climbed.stack, climbed.found
+    for slab, (first, last) in enumerate(work.slabs):
+        part = basins.read(first, last + 1)
+        own = part[: last - first]
+        found.settle(slab, own, work.workers)
+        basins.write(first, own)
+        if last < work.slabs.depth:
+            found.settle(slab + 1, part[last - first :], work.workers)
+        tables.add(part, distance.read(first, last + 1), work.workers, first, last)
+        yield last / work.slabs.depth
+    return tables.graph()
+
+
+def part_by_peaks(
+    work: Work, basins: Stack, distance: Stack, graph: BasinGraph
+) -> Pass[npt.NDArray[np.bool_] | None]:
+    """Find which basins hold a peak, where pores are parted by peaks, and else None."""
+    if work.settings.merging == "height":
+        return None
+    return (yield from find_peaks(distance, basins, work.slabs, graph, work.spacing, work.workers))
+
+
+def write_labels(
+    basins: Stack,
+    label_of: npt.NDArray[np.int32],
+    slabs: Slabs,
+    scratch: Scratch,
+    workers: Workers,
+) -> Pass[Stack]:
+    """Write the label of each basin in its place; returns a stack of int32."""
+    labels = scratch.stack("labels", basins.shape, np.int32)
+    for first, last in slabs:
+        room = labels.room(first, last)
+        labels.write(first, apply_labels(basins.read(first, last), label_of, workers, room))
+        yield last / slabs.depth
+    return labels

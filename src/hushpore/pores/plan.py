@@ -1,0 +1,107 @@
+"""How much memory a segmentation takes, and so in how many slabs a volume is cut."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hushpore.base.errors import InputError, MemoryLimitError
+from hushpore.device.backend import Backend
+from hushpore.pores.outside import outside_bytes, outside_shape
+from hushpore.pores.passes import is_slicewise, spacing_of
+from hushpore.pores.slabs import Slabs, check_disk
+
+if TYPE_CHECKING:
+    from hushpore.base.volume import Volume
+    from hushpore.pores.settings import PoreSettings
+
+#: Bytes a voxel that are in use at once where all is in memory, besides the input: codes of the
+#: void 1, distance 4, basins 4, labels 4, and 1 for what goes with the number of basins.
+BYTES_A_VOXEL = 14
+
+#: Bytes a voxel of a slab that are in use at once, besides its grey values, where stacks lie on
+#: disk: the same, and 2 for the runs of a noisy void.
+BYTES_IN_SLAB = 16
+
+#: Bytes a voxel of one slice for what is kept beside a slab: slices before and after it, the
+#: distance and the exits that are carried on.
+BYTES_IN_SLICE = 80
+
+#: Bytes a voxel on disk at once: codes of the void 1, distance 4, basins 4, a slice a slab 4.
+BYTES_ON_DISK = 13
+
+#: Share of the memory budget for slabs; the rest is for what goes with the number of basins.
+SHARE = 0.6
+
+_MOST = 2**31 - 1  # voxels of a slab, with the slices beside it, that int32 can index
+
+
+def plan_slabs(volume: Volume, settings: PoreSettings) -> Slabs:
+    """Return one slab in memory where all fits into the budget, else slabs that do.
+
+    Parameters
+    ----------
+    volume : Volume
+        2D or 3D; not read.
+    settings : PoreSettings
+        With the ``memory_budget`` in GB, or None for the free memory.
+
+    Raises
+    ------
+    MemoryLimitError
+        If the thinnest slabs do not fit, or the temporary files do not fit on the disk.
+    InputError
+        If a single slice has too many voxels.
+    """
+    stacked = (1,) * (3 - volume.n_spatial) + volume.shape
+    depth, slice_voxels = stacked[0], math.prod(stacked[1:])
+    if settings.memory_budget is None:
+        budget, whose = Backend().free_memory(), "are free"
+    else:
+        budget, whose = int(settings.memory_budget * 1e9), "are allowed (memory_budget)"
+    if _bytes_in_memory(volume, settings) <= budget and depth * slice_voxels <= _MOST:
+        return Slabs(depth, depth)
+    if 5 * slice_voxels > _MOST:
+        raise InputError(
+            f"A slice of {volume.name} has {slice_voxels:,} voxels; up to {_MOST // 5:,} can be "
+            "segmented. Crop it, or bin it 2 x 2 x 2."
+        )
+    if settings.outside != "keep":
+        # the ball needs more room, in which it is alone
+        slice_voxels = math.prod(outside_shape(stacked, *_ball(volume, settings))[1:])
+    a_slice = slice_voxels * (BYTES_IN_SLAB + volume.dtype.itemsize)
+    beside = slice_voxels * BYTES_IN_SLICE
+    thickness = int((SHARE * budget - beside) / a_slice)
+    if thickness < 1:
+        least = (a_slice + beside) / SHARE
+        raise MemoryLimitError(
+            f"Segmenting {volume.name} needs at least {_gb(least)} GB of memory, in the thinnest "
+            f"slabs, and {_gb(budget)} GB {whose}. Crop the volume or bin it, or "
+            f"{'close other programs' if settings.memory_budget is None else 'allow more'}."
+        )
+    thickness = min(thickness, depth, _MOST // slice_voxels - 4)
+    # of the same number of slabs the most even ones
+    slabs = Slabs(depth, -(-depth // -(-depth // thickness)), on_disk=True)
+    check_disk(math.prod(stacked) * BYTES_ON_DISK)
+    return slabs
+
+
+def _bytes_in_memory(volume: Volume, settings: PoreSettings) -> int:
+    count = math.prod(volume.shape)
+    in_place = isinstance(volume.data, np.ndarray) and volume.data.flags.c_contiguous
+    needed = count * BYTES_A_VOXEL
+    if settings.outside != "keep":
+        shape = (1,) * (3 - volume.n_spatial) + volume.shape
+        needed = max(needed, outside_bytes(shape, *_ball(volume, settings)))
+    return needed + (0 if in_place else volume.nbytes)
+
+
+def _ball(volume: Volume, settings: PoreSettings) -> tuple[tuple[float, ...], float, bool]:
+    """Return spacing, radius and whether slices are taken each for itself."""
+    return spacing_of(volume), settings.outside_radius, is_slicewise(volume, settings)
+
+
+def _gb(count: float) -> str:
+    return f"{count / 1e9:.3g}"

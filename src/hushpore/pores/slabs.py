@@ -1,0 +1,232 @@
+"""Slabs: how a stack is cut along z, so that what is worked on at a time fits into memory.
+
+Where a volume and all that is made of it fit into the memory budget, there is one slab, the whole
+stack, and every `Stack` is an array. Where they do not, stacks are temporary files, of which a slab
+at a time is read and written; what is computed is the same, bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import tempfile
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.base.errors import MemoryLimitError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class Slabs:
+    """How a stack is cut.
+
+    Attributes
+    ----------
+    depth : int
+        Slices of the stack.
+    thickness : int
+        Slices of a slab; the last may have fewer.
+    on_disk : bool
+        Whether stacks lie in temporary files.
+    """
+
+    depth: int
+    thickness: int
+    on_disk: bool = False
+
+    def __len__(self) -> int:
+        return (self.depth + self.thickness - 1) // self.thickness
+
+    def __getitem__(self, slab: int) -> tuple[int, int]:
+        """Return the first slice of a slab, and the one after its last."""
+        if not 0 <= slab < len(self):
+            raise IndexError(f"There are {len(self)} slabs, numbered from 0; got {slab}.")
+        first = slab * self.thickness
+        return first, min(first + self.thickness, self.depth)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return (self[slab] for slab in range(len(self)))
+
+
+class Stack:
+    """Slices of one kind, in memory or in a file that is removed with this object.
+
+    Made by `Scratch.stack`. In memory, slabs are views; from a file they are copies.
+    """
+
+    def __init__(self, shape: Sequence[int], dtype: npt.DTypeLike, path: Path | None) -> None:
+        self.shape = (int(shape[0]), int(shape[1]), int(shape[2]))
+        self.dtype = np.dtype(dtype)
+        self._path = path
+        self._array = None if path else np.empty(self.shape, self.dtype)
+        if path:
+            with path.open("wb") as file:
+                file.truncate(self._bytes(len(self)))
+        self._remove = weakref.finalize(self, _remove, path)
+
+    @classmethod
+    def of(cls, values: npt.NDArray[Any]) -> Stack:
+        """Return a stack that is an array in memory, (z, y, x)."""
+        stack = cls((0, 0, 0), values.dtype, None)
+        stack.shape, stack._array = values.shape, values
+        return stack
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return self._bytes(len(self))
+
+    def read(self, first: int, last: int) -> npt.NDArray[Any]:
+        """Return some slices, as far as there are any; to change them, `write` them back."""
+        first = min(max(first, 0), len(self))
+        last = max(min(last, len(self)), first)
+        if self._array is not None:
+            return self._array[first:last]
+        path = self._file()
+        count = (last - first) * math.prod(self.shape[1:])
+        values = np.fromfile(path, self.dtype, count, offset=self._bytes(first))
+        return values.reshape(last - first, *self.shape[1:])
+
+    def room(self, first: int, last: int) -> npt.NDArray[Any]:
+        """Return an array to fill with some slices and to `write`."""
+        if self._array is not None:
+            return self._array[first:last]
+        return np.empty((last - first, *self.shape[1:]), self.dtype)
+
+    def write(self, first: int, values: npt.NDArray[Any]) -> None:
+        """Store slices from slice `first` on.
+
+        Raises
+        ------
+        MemoryLimitError
+            If the disk is full.
+        """
+        if self._array is not None:
+            target = self._array[first : first + len(values)]
+            if target.ctypes.data != values.ctypes.data:
+                target[...] = values
+            return
+        path = self._file()
+        try:
+            with path.open("r+b", buffering=0) as file:
+                file.seek(self._bytes(first))
+                np.ascontiguousarray(values, self.dtype).tofile(file)
+        except OSError as error:
+            raise MemoryLimitError(
+                f"The temporary files of the segmentation cannot be written in {path.parent}: "
+                f"{error.strerror or error}. {_ELSEWHERE}"
+            ) from error
+
+    def array(self) -> npt.NDArray[Any]:
+        """Return all of it: the array itself, or a memory map that keeps the file alive."""
+        if self._array is not None:
+            return self._array
+        mapped = np.memmap(self._file(), self.dtype, "r+", shape=self.shape)
+        # views of the map share this, and nothing else
+        weakref.finalize(mapped._mmap, self.close)  # type: ignore[attr-defined]
+        return mapped
+
+    def close(self) -> None:
+        """Give memory or file back; there is nothing to be read any more."""
+        self._array = self._path = None
+        self._remove()
+
+    def _file(self) -> Path:
+        if self._path is None:
+            raise ValueError("The stack is closed.")
+        return self._path
+
+    def _bytes(self, slices: int) -> int:
+        return slices * math.prod(self.shape[1:]) * self.dtype.itemsize
+
+
+class Scratch:
+    """Makes the stacks of a job; `close` removes all but those that are kept.
+
+    Parameters
+    ----------
+    on_disk : bool
+        Whether stacks are files, each in a folder of its own among the system's temporary files.
+    """
+
+    def __init__(self, on_disk: bool) -> None:
+        self.on_disk = on_disk
+        self._stacks: list[Stack] = []
+
+    def stack(self, name: str, shape: Sequence[int], dtype: npt.DTypeLike) -> Stack:
+        """Return a new stack, (z, y, x), of any values."""
+        path = None
+        if self.on_disk:
+            path = Path(tempfile.mkdtemp(prefix="hushpore-", dir=scratch_folder())) / f"{name}.raw"
+        stack = Stack(shape, dtype, path)
+        self._stacks.append(stack)
+        return stack
+
+    def keep(self, stack: Stack) -> Stack:
+        """Leave a stack to its owner."""
+        self._stacks.remove(stack)
+        return stack
+
+    def close(self) -> None:
+        """Remove what is not kept."""
+        for stack in self._stacks:
+            stack.close()
+        self._stacks.clear()
+
+
+_ELSEWHERE = (
+    "Free some space, or name another folder in the environment variable TMPDIR before starting."
+)
+
+
+def scratch_folder() -> Path:
+    """Return the folder for temporary files: the system's, unless that lies in memory."""
+    folder = Path(tempfile.gettempdir())
+    disk = Path("/var/tmp")
+    chosen = any(name in os.environ for name in ("TMPDIR", "TEMP", "TMP"))
+    if not chosen and _lies_in_memory(folder) and os.access(disk, os.W_OK):
+        return disk
+    return folder
+
+
+def check_disk(needed: int) -> None:
+    """Refuse what does not fit on the disk.
+
+    Raises
+    ------
+    MemoryLimitError
+        With what is needed, and what is free.
+    """
+    folder = scratch_folder()
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise MemoryLimitError(
+            f"The segmentation does not fit into memory and needs {needed / 1e9:.1f} GB for "
+            f"temporary files in {folder}, where {free / 1e9:.1f} GB are free. {_ELSEWHERE}"
+        )
+
+
+def _lies_in_memory(folder: Path) -> bool:
+    import psutil
+
+    mounts = {Path(part.mountpoint): part.fstype for part in psutil.disk_partitions(all=True)}
+    place = next((each for each in (folder, *folder.parents) if each in mounts), None)
+    return place is not None and mounts[place] in ("tmpfs", "ramfs")
+
+
+def _remove(path: Path | None) -> None:
+    if path is not None:
+        shutil.rmtree(path.parent, ignore_errors=True)
