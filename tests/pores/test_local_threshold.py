@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import ndimage
+from skimage import filters
+
+from hushpore.pores.local_threshold import LOCAL_METHODS, LocalThreshold, window_in_voxels
+from hushpore.pores.parallel import Workers
+from hushpore.pores.threshold import Range, find_range
+
+
+def uneven_scan(shape: tuple[int, ...] = (13, 40, 37)) -> np.ndarray:
+    """Pores in a ground whose grey rises along x, as under a cupping artefact."""
+    rng = np.random.default_rng(3)
+    pores = ndimage.gaussian_filter(rng.normal(size=shape), 1.5) > 0.1
+    ground = 120 + 3.0 * np.arange(shape[-1])
+    return ground - 60 * pores + rng.normal(0, 6, shape)
+
+
+def find(
+    image: np.ndarray,
+    workers: Workers,
+    method: str = "sauvola",
+    window: tuple[int, int, int] = (5, 9, 7),
+    bright: bool = False,
+    slabs: int = 1,
+) -> np.ndarray:
+    grey = find_range(image, workers)
+    local = LocalThreshold(method, window, 0.2, bright, len(image), grey)
+    cuts = np.linspace(0, len(image), slabs + 1).astype(int)
+    pieces = []
+    for first, last in itertools.pairwise(cuts):
+        begin, end = local.slices(first, last)
+        pieces.append(local.void(image[begin:end], first, last, workers))
+    return np.concatenate(pieces)
+
+
+def expected_threshold(image: np.ndarray, method: str, window: tuple[int, ...]) -> np.ndarray:
+    """scikit-image's, in float64, of grey values that begin at 0."""
+    grey = image.astype(float) - float(image.min())
+    if method == "niblack":
+        return filters.threshold_niblack(grey, window, 0.2)
+    return filters.threshold_sauvola(grey, window, 0.2, r=np.ptp(grey) / 2)
+
+
+@pytest.mark.parametrize("method", LOCAL_METHODS)
+@pytest.mark.parametrize("window", [(5, 9, 7), (1, 11, 11), (3, 1, 1), (25, 5, 5)])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16])
+def test_whole_numbers_get_the_threshold_of_scikit_image(
+    dtype: type, window: tuple[int, int, int], method: str, workers: Workers
+) -> None:
+    image = uneven_scan().clip(0, 255).astype(dtype)
+    if dtype is np.int16:
+        image = image * np.int16(8) - np.int16(1000)
+    threshold = expected_threshold(image, method, window)
+    grey = image - float(image.min())
+    found = find(image, workers, method, window)
+    # a grey value that is its own threshold may fall on either side there
+    clear = np.abs(grey - threshold) > 1e-7 * np.ptp(grey)
+    np.testing.assert_array_equal(found[clear], (grey <= threshold)[clear])
+    assert clear.mean() > 0.99
+    assert 0.05 < found.mean() < 0.95
+
+
+@pytest.mark.parametrize("method", LOCAL_METHODS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.uint64])
+def test_other_types_agree_to_a_hundred_thousandth_of_the_range(
+    dtype: type, method: str, workers: Workers
+) -> None:
+    image = (uneven_scan() * 1e5).astype(dtype)
+    if dtype is np.uint64:
+        image += np.uint64(2**63)
+    grey = (image - image.min()).astype(float)
+    threshold = expected_threshold(grey, method, (5, 9, 7))
+    found = find(image, workers, method)
+    clear = np.abs(grey - threshold) > 1e-5 * np.ptp(grey)
+    np.testing.assert_array_equal(found[clear], (grey <= threshold)[clear])
+    assert clear.mean() > 0.99
+
+
+@pytest.mark.parametrize("method", LOCAL_METHODS)
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_slabs_and_threads_change_no_bit(method: str, dtype: type) -> None:
+    image = uneven_scan().clip(0, 255).astype(dtype)
+    with Workers(1) as one:
+        expected = find(image, one, method)
+    for threads, slabs in ((1, 2), (2, 3), (3, 7), (2, 13)):
+        with Workers(threads) as several:
+            found = find(image, several, method, slabs=slabs)
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("method", LOCAL_METHODS)
+def test_bright_pores_of_the_negative_are_the_dark_pores(method: str, workers: Workers) -> None:
+    image = uneven_scan().clip(0, 255).astype(np.uint8)
+    dark = find(image, workers, method)
+    np.testing.assert_array_equal(find(255 - image, workers, method, bright=True), dark)
+
+
+@pytest.mark.parametrize("method", LOCAL_METHODS)
+def test_the_void_does_not_depend_on_the_scale_of_the_greys(method: str, workers: Workers) -> None:
+    image = uneven_scan().clip(0, 255).astype(np.uint8)
+    hounsfield = image.astype(np.int16) * np.int16(7) - np.int16(1024)
+    np.testing.assert_array_equal(find(hounsfield, workers, method), find(image, workers, method))
+
+
+def test_pores_in_an_uneven_ground_are_found(workers: Workers) -> None:
+    rng = np.random.default_rng(4)
+    pores = ndimage.gaussian_filter(rng.normal(size=(20, 60, 160)), 2) > 0.02
+    ground = np.linspace(80, 230, 160)
+    image = (ground - 50 * pores + rng.normal(0, 4, pores.shape)).clip(0, 255).astype(np.uint8)
+    found = find(image, workers, "niblack", (15, 21, 21))
+    local = (found == pores).mean()
+    best_global = max(((image <= level) == pores).mean() for level in range(60, 240, 4))
+    assert best_global < 0.85
+    assert local > 0.95
+
+
+def test_a_constant_window_has_no_deviation(workers: Workers) -> None:
+    image = np.full((5, 20, 20), 100, np.uint8)
+    image[:, :4] = 30
+    # at the ground's own grey, nothing is darker by anything; Niblack calls it all void
+    assert find(image, workers, "niblack", (3, 3, 3))[:, 10:].all()
+    assert not find(image, workers, "sauvola", (3, 3, 3))[:, 10:].any()
+
+
+def test_a_slab_needs_half_a_window_more() -> None:
+    local = LocalThreshold("niblack", (7, 3, 3), 0.2, False, 20, Range(0, 1))
+    assert local.slices(0, 5) == (0, 8)
+    assert local.slices(8, 12) == (5, 15)
+    assert local.slices(18, 20) == (15, 20)
+
+
+def test_a_window_has_the_same_width_along_every_axis() -> None:
+    assert window_in_voxels(15, (1.0, 1.0, 1.0), False) == (15, 15, 15)
+    assert window_in_voxels(16, (1.0, 1.0, 1.0), True) == (1, 17, 17)
+    assert window_in_voxels(51, (5.0, 0.49, 0.49), False) == (5, 51, 51)
+    assert window_in_voxels(3, (50.0, 0.5, 1.0), False) == (1, 3, 1)
