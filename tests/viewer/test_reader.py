@@ -202,7 +202,7 @@ def test_a_note_about_missing_slices_offers_to_resample(
     qtbot.waitUntil(lambda: bool(notification_manager.records), timeout=10_000)
     (note,) = notification_manager.records
     ((text, act),) = note.actions
-    assert text == "Resample evenly"
+    assert text == "Resample"
     act(None)
     qtbot.waitUntil(lambda: len(viewer.layers) == 2, timeout=10_000)
     assert [layer.data.shape[0] for layer in viewer.layers] == [8, 9]

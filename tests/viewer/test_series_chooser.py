@@ -5,7 +5,7 @@ from qtpy.QtCore import Qt
 from hushpore import InputError, Volume
 from hushpore.io.planes import Planes
 from hushpore.viewer import series_chooser
-from hushpore.viewer.series_chooser import EDGE, SeriesChooser, picture
+from hushpore.viewer.series_chooser import EDGE, SeriesChooser, parted, picture
 
 
 def stack(name, depth, notes=()):
@@ -25,11 +25,22 @@ def chooser(qtbot):
 
 
 def test_a_series_is_listed_with_its_size_and_its_notes(chooser):
-    item = chooser._items[1]
-    assert item.text(0).splitlines()[0] == "thorax"
-    assert "40 x 90 x 60 · 2 x 1 x 1 mm · int16" in item.text(0)
-    assert item.child(0).text(0) == "⚠ Slice 6 is missing."
-    assert not item.child(0).flags() & Qt.ItemFlag.ItemIsUserCheckable
+    name, shape, rest, note = chooser._rows[1].text.text().splitlines()
+    assert (name, shape) == ("thorax", "40 x 90 x 60")
+    assert rest == "2 x 1 x 1 mm · int16 · 432 kB"
+    assert note == "⚠ Slice 6 is missing."
+
+
+def test_a_click_anywhere_in_a_row_changes_its_tick(qtbot, chooser):
+    chooser.tick([])
+    qtbot.mouseClick(chooser._rows[2], Qt.MouseButton.LeftButton)
+    assert chooser.ticked() == [2]
+
+
+def test_a_note_of_all_series_is_said_once():
+    shared, own = parted([["stray", "odd"], ["stray"], ["stray", "tilted"]])
+    assert (shared, own) == (["stray"], [["odd"], [], ["tilted"]])
+    assert parted([["alone"]]) == ([], [["alone"]])
 
 
 def test_the_ticks_are_told_in_number_and_size(chooser):
@@ -58,10 +69,8 @@ def test_where_memory_is_short_the_largest_is_proposed(qtbot, monkeypatch):
 
 
 def test_each_series_gets_its_picture(qtbot, chooser):
-    qtbot.waitUntil(
-        lambda: all(chooser._items[i].icon(0).availableSizes() for i in range(3)), timeout=10_000
-    )
     qtbot.waitUntil(lambda: not chooser._timer.isActive(), timeout=10_000)
+    assert all(not row.picture.pixmap().isNull() for row in chooser._rows)
 
 
 def test_a_picture_is_small_and_keeps_the_proportions():

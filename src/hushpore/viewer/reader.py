@@ -25,7 +25,7 @@ from hushpore.viewer.loading import Loading, add_one_by_one, say
 from hushpore.viewer.problem import explain
 from hushpore.viewer.resampling import resample
 from hushpore.viewer.result_files import labels_from_result
-from hushpore.viewer.series_chooser import offer_series
+from hushpore.viewer.series_chooser import offer_series, parted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -150,26 +150,27 @@ def _layer(volume: Volume) -> LayerData:
 
 
 def _mention_notes(viewer: Any, found: Iterable[tuple[str, dict[str, Any]]]) -> None:
-    """Say what the reader met; of slices that are uneven, offer to resample them.
+    """Say what the reader met, once for all layers; of uneven slices, offer to resample them.
 
     Each layer is given as its name and its metadata; the notes also stay in those.
     """
-    for name, metadata in found:
-        known = metadata[KEY]
-        if not known["notes"]:
-            continue
-        actions: tuple[tuple[str, Any], ...] = ()
-        if viewer is not None and "slice_positions" in known["metadata"]:
-            actions = (("Resample evenly", partial(_resample, viewer, known)),)
-        message = f"{name}: " + " ".join(known["notes"])
+    layers = [(name, metadata[KEY]) for name, metadata in found]
+    shared, own = parted([known["notes"] for _, known in layers])
+    lines = [" ".join(shared)] if shared else []
+    uneven = [known for _, known in layers if "slice_positions" in known["metadata"]]
+    for (name, _), notes in zip(layers, own, strict=True):
+        if notes:
+            lines.append(f"{name}: {' '.join(notes)}")
+    offered = viewer is not None and uneven
+    actions = (("Resample", partial(_resample, viewer, uneven)),) if offered else ()
+    if lines:
         notification_manager.dispatch(
-            Notification(message, NotificationSeverity.INFO, actions=actions)
+            Notification("\n".join(lines), NotificationSeverity.INFO, actions=actions)
         )
 
 
-def _resample(viewer: Any, known: dict[str, Any], *_: Any) -> None:
-    """Resample the layer that a note was about, if it is still there."""
-    for layer in viewer.layers:
-        if layer.metadata.get(KEY) is known:
+def _resample(viewer: Any, uneven: Sequence[dict[str, Any]], *_: Any) -> None:
+    """Resample the layers that a note was about, as far as they are still there."""
+    for layer in list(viewer.layers):
+        if any(layer.metadata.get(KEY) is known for known in uneven):
             resample(viewer, layer)
-            return

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from qtpy.QtCore import QSize, Qt, QTimer, Signal
-from qtpy.QtGui import QIcon, QImage, QPixmap
+from qtpy.QtGui import QImage, QPixmap
 from qtpy.QtWidgets import (
-    QAbstractItemView,
+    QCheckBox,
+    QFrame,
     QHBoxLayout,
-    QHeaderView,
     QLabel,
     QPushButton,
-    QTreeWidget,
-    QTreeWidgetItem,
+    QScrollArea,
     QVBoxLayout,
     QWidget,
 )
@@ -27,6 +26,7 @@ from hushpore.io.choosing import proposed
 from hushpore.io.loading import SHARE, free_memory
 from hushpore.viewer.layers import contrast_limits
 from hushpore.viewer.loading import LOOK
+from hushpore.viewer.sentence import plain_line
 from hushpore.viewer.worker import JobWorker
 
 if TYPE_CHECKING:
@@ -57,16 +57,22 @@ class SeriesChooser(QWidget):
         super().__init__()
         self._volumes = list(volumes)
         ticked = proposed(self._volumes, SHARE * free_memory())
-        self._tree = _tree()
-        self._items = [_item(volume, i in ticked) for i, volume in enumerate(self._volumes)]
-        for item in self._items:
-            self._tree.addTopLevelItem(item)
-            for row in range(item.childCount()):
-                item.child(row).setFirstColumnSpanned(True)
-        self._tree.expandAll()
-        self._tree.itemChanged.connect(self._count)
-        self._total = QLabel()
-        self._total.setWordWrap(True)
+        shared, own = parted([volume.notes for volume in self._volumes])
+        self._rows = [_Row(volume, notes) for volume, notes in zip(self._volumes, own, strict=True)]
+        self.tick(ticked)
+        listed = QWidget()
+        rows = QVBoxLayout(listed)
+        rows.setContentsMargins(0, 0, 0, 0)
+        for row in self._rows:
+            row.box.toggled.connect(self._count)
+            rows.addWidget(row)
+        rows.addStretch(1)
+        scrolled = QScrollArea()
+        scrolled.setWidgetResizable(True)
+        scrolled.setFrameShape(QFrame.Shape.NoFrame)
+        scrolled.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        scrolled.setWidget(listed)
+        self._total = plain_line()
         self._open = _button("Open", self._choose)
         everything = _button("All", partial(self.tick, range(len(self._volumes))))
         nothing = _button("None", partial(self.tick, ()))
@@ -75,8 +81,10 @@ class SeriesChooser(QWidget):
         for button in (self._open, everything, nothing, close):
             line.addWidget(button)
         column = QVBoxLayout(self)
-        column.addWidget(QLabel(f"{len(self._volumes)} series were found. Which to open?"))
-        column.addWidget(self._tree, 1)
+        column.addWidget(plain_line(f"{len(self._volumes)} series were found. Which to open?"))
+        for note in shared:
+            column.addWidget(plain_line(f"⚠ {note}"))
+        column.addWidget(scrolled, 1)
         column.addWidget(self._total)
         column.addLayout(line)
         self._count()
@@ -95,16 +103,12 @@ class SeriesChooser(QWidget):
 
     def ticked(self) -> list[int]:
         """Return the places of the series that have a tick."""
-        return [
-            number
-            for number, item in enumerate(self._items)
-            if item.checkState(0) == Qt.CheckState.Checked
-        ]
+        return [number for number, row in enumerate(self._rows) if row.box.isChecked()]
 
     def tick(self, numbers: Sequence[int]) -> None:
         """Put a tick at some series, and at no other."""
-        for number, item in enumerate(self._items):
-            item.setCheckState(0, _state(number in numbers))
+        for number, row in enumerate(self._rows):
+            row.box.setChecked(number in numbers)
 
     def _count(self, *_: Any) -> None:
         chosen = [self._volumes[number] for number in self.ticked()]
@@ -131,11 +135,56 @@ class SeriesChooser(QWidget):
 
     def _look(self) -> None:
         for number, preview in self._pictures.take().previews.items():
-            self._items[int(number)].setIcon(0, _icon(preview.image))
+            self._rows[int(number)].show_picture(preview.image)
 
     def _drawn(self, *_: Any) -> None:
         self._look()
         self._timer.stop()
+
+
+class _Row(QFrame):
+    """One series: a tick, a picture, its name, its size and its notes."""
+
+    def __init__(self, volume: Volume, notes: Sequence[str]) -> None:
+        super().__init__()
+        self.box = QCheckBox()
+        self.picture = QLabel()
+        self.picture.setFixedSize(EDGE, EDGE)
+        self.picture.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        shape, spacing, *stored = volume.facts.split(" · ")
+        modality = volume.metadata.get("modality")
+        lines = [volume.name, f"{f'{modality} · ' * bool(modality)}{shape}"]
+        lines += [f"{spacing} · {' · '.join(stored)}", *(f"⚠ {note}" for note in notes)]
+        self.text = plain_line("\n".join(lines))
+        line = QHBoxLayout(self)
+        line.setContentsMargins(0, 4, 0, 4)
+        line.addWidget(self.box)
+        line.addWidget(self.picture)
+        line.addWidget(self.text, 1)
+
+    def mousePressEvent(self, event: Any) -> None:  # noqa: N802 - Qt's name
+        """Let a click anywhere in the row change the tick."""
+        self.box.toggle()
+        event.accept()
+
+    def show_picture(self, grey: npt.NDArray[np.uint8]) -> None:
+        """Show grey values where the picture goes."""
+        height, width = grey.shape
+        image = QImage(grey.data, width, height, width, QImage.Format.Format_Grayscale8)
+        drawn = QPixmap.fromImage(image)
+        self.picture.setPixmap(drawn.scaled(EDGE, EDGE, Qt.AspectRatioMode.KeepAspectRatio))
+
+
+def parted(notes: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
+    """Part notes into those that all series have, and those of each alone.
+
+    >>> parted([["a", "b"], ["a"]])
+    (['a'], [['b'], []])
+    """
+    if len(notes) < 2:
+        return [], [list(each) for each in notes]
+    shared = [note for note in notes[0] if all(note in other for other in notes)]
+    return shared, [[note for note in each if note not in shared] for each in notes]
 
 
 def offer_series(
@@ -160,7 +209,8 @@ def offer_series(
     def close() -> None:
         viewer.window.remove_dock_widget(dock)
 
-    chooser.chosen.connect(lambda found: (close(), then(found)))
+    chooser.chosen.connect(close)
+    chooser.chosen.connect(then)
     chooser.dismissed.connect(close)
     return chooser
 
@@ -186,44 +236,6 @@ def _pictures(volumes: Sequence[Volume]) -> Job:
         except (HushporeError, OSError):
             continue  # what is damaged has no picture; opening it says why
         yield Preview(str(number), drawn, ())
-
-
-def _tree() -> QTreeWidget:
-    tree = QTreeWidget()
-    tree.setColumnCount(1)
-    tree.setHeaderHidden(True)
-    tree.header().setSectionResizeMode(QHeaderView.ResizeMode.Stretch)
-    tree.setIconSize(QSize(EDGE, EDGE))
-    tree.setWordWrap(True)
-    tree.setSelectionMode(QAbstractItemView.SelectionMode.NoSelection)
-    tree.setRootIsDecorated(False)
-    return tree
-
-
-def _item(volume: Volume, is_ticked: bool) -> QTreeWidgetItem:
-    modality = volume.metadata.get("modality")
-    facts = volume.facts if not modality else f"{modality} · {volume.facts}"
-    item = QTreeWidgetItem([f"{volume.name}\n{facts}"])
-    item.setCheckState(0, _state(is_ticked))
-    empty = QPixmap(EDGE, EDGE)
-    empty.fill(Qt.GlobalColor.transparent)
-    item.setIcon(0, QIcon(empty))
-    for note in volume.notes:
-        line = QTreeWidgetItem([f"⚠ {note}"])
-        line.setFlags(Qt.ItemFlag.ItemIsEnabled)
-        line.setToolTip(0, note)
-        item.addChild(line)
-    return item
-
-
-def _icon(grey: npt.NDArray[np.uint8]) -> QIcon:
-    height, width = grey.shape
-    image = QImage(grey.data, width, height, width, QImage.Format.Format_Grayscale8)
-    return QIcon(QPixmap.fromImage(image).scaled(EDGE, EDGE, Qt.AspectRatioMode.KeepAspectRatio))
-
-
-def _state(is_ticked: bool) -> Qt.CheckState:
-    return Qt.CheckState.Checked if is_ticked else Qt.CheckState.Unchecked
 
 
 def _button(text: str, pressed: Callable[[], None]) -> QPushButton:
