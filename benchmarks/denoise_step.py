@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 import torch
 
 from hushpore.device.backend import choose_backend
+from hushpore.n2v2.images import Images
 from hushpore.n2v2.model import build_network
+from hushpore.n2v2.settings import DenoiseSettings
 from hushpore.n2v2.training import (
     Batches,
     Learner,
+    channels_last,
     choose_precision,
     mixed_precision,
-    with_channel,
 )
 
 if TYPE_CHECKING:
@@ -44,15 +46,17 @@ def measure() -> dict[str, object]:
 
 def training_step(device: str, dtype: torch.dtype) -> Callable[[], object]:
     learner = Learner(_network(device), dtype)
-    image = torch.randn(40, 256, 256, device=device)
-    batches = Batches((64, 64), 16, 0.03, torch.Generator(device).manual_seed(0))
+    image = Images.of(torch.randn(40, 256, 256, device=device))
+    batches = Batches(
+        (64, 64), 16, DenoiseSettings().masked_share, torch.Generator(device).manual_seed(0)
+    )
     return lambda: learner.step(image, batches, 1e-3, 1000)
 
 
 def _ceiling(device: str, dtype: torch.dtype) -> Callable[[], object]:
     network = _network(device)
     optimizer = torch.optim.Adam(network.parameters(), fused=True)
-    batch = with_channel(torch.randn(16, 64, 64, device=device))
+    batch = channels_last(torch.randn(16, 1, 64, 64, device=device))
 
     def step() -> None:
         with mixed_precision(device.partition(":")[0], dtype):

@@ -13,6 +13,7 @@ from hushpore.base.errors import MemoryLimitError
 from hushpore.base.events import Metric, Note, Preview, Progress, StopEarly
 from hushpore.device.backend import Backend
 from hushpore.device.timing import StageTimer
+from hushpore.n2v2 import applying, fitting
 from hushpore.n2v2 import job as denoising
 from hushpore.n2v2.training import Learner
 
@@ -51,7 +52,10 @@ def test_the_record_allows_to_do_it_again(scan: Volume) -> None:
     assert record["job"] == "denoise"
     again = hushpore.run("denoise", scan, record["settings"], "cpu")
     np.testing.assert_array_equal(again.volume.data, result.volume.data)
-    assert set(result.timings) == {"upload", "diagnosis", "training", "denoising", "download"}
+    assert list(result.timings) == [
+        "reading", "upload", "diagnosis", "training", "validation", "denoising", "download",
+        "examination",
+    ]  # fmt: skip
 
 
 def test_a_seed_decides_the_result_and_the_global_states_are_untouched(scan: Volume) -> None:
@@ -107,8 +111,8 @@ def test_events_tell_progress_loss_and_show_the_middle_slice(scan: Volume) -> No
     fractions = [event.fraction for event in events if isinstance(event, Progress)]
     assert fractions == sorted(fractions)
     assert fractions[-1] == 1
-    losses = [event for event in events if isinstance(event, Metric)]
-    assert [loss.step % denoising.EPOCH for loss in losses[:-1]] == [0] * (len(losses) - 1)
+    losses = [event for event in events if isinstance(event, Metric) and event.name == "loss"]
+    assert [loss.step % fitting.EPOCH for loss in losses[:-1]] == [0] * (len(losses) - 1)
     previews = [event for event in events if isinstance(event, Preview)]
     assert previews
     assert all(shown.index == (2,) and shown.image.shape == (30, 35) for shown in previews)
@@ -122,7 +126,7 @@ def test_noise_that_neighbours_share_is_said_and_kept_in_the_record(
     assert result.provenance["noise"]["correlation"]["x"] == pytest.approx(2 / 3, abs=0.1)
     assert "try correlated_along='x'" in result.provenance["notes"][0]
     answered = hushpore.denoise(lines, correlated_along="x", **QUICK)
-    assert answered.provenance["notes"] == []
+    assert not any("neighbours are correlated" in note for note in answered.provenance["notes"])
 
 
 def test_hiding_the_line_removes_noise_that_runs_along_it() -> None:
@@ -159,7 +163,7 @@ def test_stopping_early_keeps_what_was_learnt(scan: Volume) -> None:
         result = end.value
     assert result.provenance["result"]["steps"] < 20
     assert result.volume.shape == scan.shape
-    assert result.provenance["notes"][-1].startswith("Stopped early, after ")
+    assert any(note.startswith("Stopped early, after ") for note in result.provenance["notes"])
 
 
 def run_out_of_memory(
@@ -185,7 +189,7 @@ def test_training_takes_smaller_batches_where_memory_runs_out(
     settings = {"steps": 3, "patch_size": 16, "batch_size": 8}
     result = hushpore.run("denoise", scan, settings, "cpu", events.append)
     notes = [event.message for event in events if isinstance(event, Note)]
-    assert notes == [
+    assert notes[:2] == [
         "Memory ran out: training with 4 patches a step.",
         "Memory ran out: training with 2 patches a step.",
     ]
@@ -198,7 +202,7 @@ def test_prediction_takes_smaller_tiles_where_memory_runs_out(
     expected = hushpore.denoise(scan, precision="float32", **QUICK).volume.data
     run_out_of_memory(
         monkeypatch, "predict_tile",
-        lambda network, padded, tile, *_: tile.kept[0].stop <= 1, denoising,
+        lambda network, padded, tile, *_: tile.kept[0].stop <= 1, applying,
     )  # fmt: skip
     result = hushpore.denoise(scan, precision="float32", **QUICK)
     assert any("predicting in tiles" in note for note in result.provenance["notes"])
@@ -216,10 +220,11 @@ def test_a_gpu_too_small_for_the_volume_hands_over_to_the_cpu(
     monkeypatch.setattr(Backend, "put", put)
     monkeypatch.setattr(Backend, "timer", lambda self: StageTimer())
     monkeypatch.setattr(Backend, "release", lambda self: None)
+    monkeypatch.setattr(Backend, "free_memory", lambda self: 1e9)
     monkeypatch.setattr(denoising, "choose_precision", lambda *_: torch.float32)
     gpu = Backend("cuda:0", "a small GPU", "as asked")
     result = hushpore.denoise(scan, **{**QUICK, "device": gpu})
-    assert result.provenance["notes"] == ["The GPU's memory ran out: continuing on the CPU."]
+    assert result.provenance["notes"][0] == "The GPU's memory ran out: continuing on the CPU."
     assert result.provenance["device"].endswith("(the GPU's memory ran out)")
 
 
@@ -251,7 +256,7 @@ def test_other_errors_are_not_taken_for_lack_of_memory(
         (np.eye(64, dtype=bool), {}, "is a mask"),
         (np.eye(40), {}, "40 x 40 against 64 x 64. Choose a smaller patch_size"),
         (np.eye(64), {"dimensions": 3}, "denoise it with dimensions=2"),
-        (np.eye(64)[None] + np.zeros((4, 1, 1)), {"dimensions": 3}, "patch_depth"),
+        (np.eye(64) + np.zeros((20, 1, 1)), {"dimensions": 3, "patch_depth": 32}, "patch_depth"),
         (np.eye(64), {"patch_size": 18}, "multiple of 4"),
         (np.eye(64), {"correlated_along": "z"}, "only be hidden with dimensions=3"),
         (np.eye(64), {"step": 18}, "no setting 'step'"),

@@ -10,19 +10,31 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hushpore.n2v2.masking import WINDOW, Line, draw_positions, hide, neighbour_medians, values_at
+from hushpore.n2v2.masking import (
+    WINDOW,
+    Line,
+    Replacement,
+    draw_positions,
+    hide,
+    replacements,
+    values_at,
+)
+
+MEDIAN = Replacement()
 
 
-def median_written_plainly(patch: np.ndarray, position: tuple[int, ...]) -> float:
-    """Median of the window around a pixel without the pixel, cropped at the border."""
-    reach = range(-(WINDOW // 2), WINDOW // 2 + 1)
+def neighbours_written_plainly(
+    patch: np.ndarray, position: tuple[int, ...], window: int = WINDOW
+) -> list[float]:
+    """Return the window around a pixel without the pixel, cropped at the border."""
+    reach = range(-(window // 2), window // 2 + 1)
     values = []
     for offset in itertools.product(reach, repeat=patch.ndim):
         where = tuple(p + o for p, o in zip(position, offset, strict=True))
         inside = all(0 <= w < n for w, n in zip(where, patch.shape, strict=True))
         if inside and any(offset):
-            values.append(patch[where])
-    return float(np.median(values))
+            values.append(float(patch[where]))
+    return values
 
 
 @given(st.sampled_from([(3, 8), (9, 9), (4, 6, 7), (2, 2)]), st.integers(0, 2**31))
@@ -33,10 +45,14 @@ def test_replacement_equals_the_plain_reference_up_to_the_border(
     patches = np.random.default_rng(seed).normal(size=(2, *size)).astype(np.float32)
     everywhere = np.stack(np.unravel_index(np.arange(np.prod(size)), size), -1)
     positions = torch.from_numpy(np.stack([everywhere, everywhere]))
-    medians = neighbour_medians(torch.from_numpy(patches), positions)
-    for patch, found in zip(patches, medians, strict=True):
-        expected = [median_written_plainly(patch, tuple(p)) for p in everywhere]
-        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
+    for kind, window in (("median", 5), ("mean", 5), ("median", 3), ("mean", 7)):
+        how = Replacement(kind, window)
+        for patch, found in zip(
+            patches, replacements(torch.from_numpy(patches), positions, how), strict=True
+        ):
+            around = [neighbours_written_plainly(patch, tuple(p), window) for p in everywhere]
+            expected = [getattr(np, kind)(values) for values in around]
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 @given(st.sampled_from([(8, 8), (16, 12), (4, 8, 8)]), st.data())
@@ -45,9 +61,24 @@ def test_a_pixel_never_sees_itself(size: tuple[int, ...], data: st.DataObject) -
     position = tuple(data.draw(st.integers(0, edge - 1)) for edge in size)
     patch = torch.rand(1, *size, generator=torch.Generator().manual_seed(1))
     where = torch.tensor([[position]])
-    before = neighbour_medians(patch, where)
-    patch[0][position] = 1e6
-    assert torch.equal(neighbour_medians(patch, where), before)
+    for kind in ("median", "mean", "uniform"):
+        before, after = (
+            replacements(seen, where, Replacement(kind), torch.Generator().manual_seed(2))
+            for seen in (
+                patch,
+                patch.index_put((torch.tensor(0), *map(torch.tensor, position)), torch.tensor(1e6)),
+            )
+        )
+        assert torch.equal(before, after)
+
+
+def test_a_uniform_replacement_is_any_of_the_neighbours_equally_often() -> None:
+    patch = torch.arange(9.0).reshape(1, 3, 3).repeat(8000, 1, 1)
+    where = torch.tensor([1, 1]).expand(8000, 1, 2)
+    found = replacements(patch, where, Replacement("uniform"), torch.Generator().manual_seed(0))
+    values, counts = np.unique(found.numpy(), return_counts=True)
+    assert values.tolist() == [0, 1, 2, 3, 5, 6, 7, 8]
+    assert stats.chisquare(counts).pvalue > 0.01
 
 
 @pytest.mark.parametrize(
@@ -88,7 +119,7 @@ def test_hiding_changes_the_chosen_pixels_and_no_others() -> None:
     patches = torch.rand(3, 32, 32, generator=draw)
     positions = draw_positions((32, 32), 0.03, 3, draw)
     hidden = hide(patches, positions)
-    assert torch.equal(values_at(hidden, positions), neighbour_medians(patches, positions))
+    assert torch.equal(values_at(hidden, positions), replacements(patches, positions, MEDIAN))
     changed = hidden != patches
     assert changed.sum() == positions.shape[0] * positions.shape[1]
 
@@ -113,7 +144,7 @@ def test_the_number_of_operations_does_not_grow_with_the_number_of_pixels() -> N
 @pytest.mark.parametrize("axis", [0, 1])
 def test_along_a_line_the_pixels_beside_a_hidden_one_are_hidden_too(axis: int) -> None:
     patches = torch.rand(1, 20, 20, generator=torch.Generator().manual_seed(0))
-    hidden = hide(patches, torch.tensor([[[10, 2]]]), Line(axis, 4))
+    hidden = hide(patches, torch.tensor([[[10, 2]]]), Replacement(line=Line(axis, 4)))
     changed = (hidden != patches)[0].nonzero().tolist()
     along = range(6, 15) if axis == 0 else range(7)
     assert changed == [[k, 2] if axis == 0 else [10, k] for k in along]
@@ -124,9 +155,10 @@ def test_nothing_of_the_line_is_seen_through_its_replacements(axis: int) -> None
     size = (8, 9, 10)
     patches = torch.rand(1, *size, generator=torch.Generator().manual_seed(0))
     where = [4, 4, 5]
-    before = hide(patches, torch.tensor([[where]]), Line(axis, 3))
+    how = Replacement(line=Line(axis, 3))
+    before = hide(patches, torch.tensor([[where]]), how)
     line: list[object] = list(where)
     line[axis] = slice(where[axis] - 3, where[axis] + 4)
     patches[0][tuple(line)] += 100
-    after = hide(patches, torch.tensor([[where]]), Line(axis, 3))
+    after = hide(patches, torch.tensor([[where]]), how)
     assert torch.equal(before[0][tuple(line)], after[0][tuple(line)])

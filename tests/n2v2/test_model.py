@@ -3,7 +3,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hushpore.n2v2.model import RECEPTIVE_RADIUS, MaxBlurPool, UNet, build_network
+from hushpore.n2v2.model import (
+    RECEPTIVE_RADIUS,
+    MaxBlurPool,
+    UNet,
+    build_network,
+)
 
 
 def network(dimensions: int = 2) -> UNet:
@@ -23,7 +28,7 @@ def test_the_output_has_the_shape_of_the_input(dimensions: int) -> None:
 
 @pytest.mark.parametrize("dimensions", [2, 3])
 def test_pooling_is_a_maximum_and_a_normalised_blur(dimensions: int) -> None:
-    pool = MaxBlurPool(dimensions)
+    pool = MaxBlurPool((2,) * dimensions)
     assert pool.kernel.sum() == 1
     flat = pool(torch.full((1, 3, *[8] * dimensions), 5.0))
     assert flat.shape == (1, 3, *[4] * dimensions)

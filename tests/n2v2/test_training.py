@@ -6,7 +6,8 @@ import torch
 
 from hushpore import InputError
 from hushpore.device.backend import Backend
-from hushpore.n2v2.masking import Line
+from hushpore.n2v2.images import Images
+from hushpore.n2v2.masking import Line, Replacement
 from hushpore.n2v2.model import UNet, build_network
 from hushpore.n2v2.training import Batches, Learner, choose_precision, one_cycle
 
@@ -17,7 +18,7 @@ from hushpore.n2v2.training import Batches, Learner, choose_precision, one_cycle
 def test_a_training_step_reads_nothing_back(dimensions: int, size: tuple[int, ...]) -> None:
     """On the meta device tensors have no values, so that any hidden host read raises."""
     learner = Learner(UNet(dimensions).to("meta"))
-    image = torch.empty((6, 10, 40, 40)[-dimensions - 1 :], device="meta")
+    image = Images.of(torch.empty((6, 10, 40, 40)[-dimensions - 1 :], device="meta"))
     for step in range(2):
         loss = learner.step(image, Batches(size, 4, 0.03, None), 1e-3, step)
         assert loss.is_meta
@@ -31,8 +32,8 @@ def test_a_training_step_sends_nothing_to_the_device_after_the_first(
 ) -> None:
     """A tensor made of host numbers is a copy that a GPU waits for; constants are sent once."""
     learner = Learner(UNet(2).to("meta"))
-    image = torch.empty((6, 40, 40), device="meta")
-    batches = Batches((16, 16), 4, 0.03, None, Line(1, 3))
+    image = Images.of(torch.empty((6, 40, 40), device="meta"))
+    batches = Batches((16, 16), 4, 0.03, None, Replacement(line=Line(1, 3)))
     learner.step(image, batches, 1e-3, 0)
 
     def refuse(*args: object, **kwargs: object) -> None:
@@ -49,7 +50,7 @@ def test_a_training_step_makes_no_host_wait_on_a_gpu() -> None:
         pytest.skip("needs a CUDA device")
     network = build_network(2, torch.Generator().manual_seed(0)).cuda()
     learner = Learner(network, torch.bfloat16)
-    image = torch.randn(4, 128, 128, device="cuda")
+    image = Images.of(torch.randn(4, 128, 128, device="cuda"))
     batches = Batches((64, 64), 8, 0.03, torch.Generator("cuda").manual_seed(0))
     learner.step(image, batches, 1e-3, 0)
     torch.cuda.set_sync_debug_mode("error")
@@ -79,7 +80,7 @@ def test_the_rate_is_pytorchs_one_cycle() -> None:
 def test_the_average_follows_the_weights_and_forgets_the_start() -> None:
     learner = Learner(build_network(2, torch.Generator().manual_seed(0)))
     first = learner.average.out.weight.clone()
-    image = torch.randn(2, 32, 32, generator=torch.Generator().manual_seed(0))
+    image = Images.of(torch.randn(2, 32, 32, generator=torch.Generator().manual_seed(0)))
     for step in range(12):
         draw = torch.Generator().manual_seed(step)
         learner.step(image, Batches((16, 16), 2, 0.03, draw), 1e-2, step)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import time
+import math
+import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,28 +12,34 @@ import numpy as np
 import torch
 
 from hushpore.base.errors import InputError, MemoryLimitError
-from hushpore.base.events import Job, Metric, Note, Preview, Progress, StopEarly
-from hushpore.base.record import make_record
-from hushpore.base.volume import Volume, require_values
+from hushpore.base.events import Job, Note, Preview, Progress
+from hushpore.base.record import fingerprint, make_record
 from hushpore.device.backend import Backend
 from hushpore.device.memory import is_out_of_memory
-from hushpore.device.readback import Readback
+from hushpore.n2v2.applying import Applied
+from hushpore.n2v2.blocks import Blocks
+from hushpore.n2v2.checkpoint import Checkpoint, training_key
 from hushpore.n2v2.diagnosis import diagnose_noise
-from hushpore.n2v2.masking import Line
-from hushpore.n2v2.model import build_network
-from hushpore.n2v2.prediction import CORES, halve_core, pad, plan_tiles, predict, predict_tile
-from hushpore.n2v2.trained import Model, Scale, load_model, require_dimensions
-from hushpore.n2v2.training import Batches, Learner, choose_precision, one_cycle
+from hushpore.n2v2.fitting import Fitting, Shown
+from hushpore.n2v2.images import Images, arrange
+from hushpore.n2v2.masking import PAPER_SHARE, Line, Replacement
+from hushpore.n2v2.model import Architecture
+from hushpore.n2v2.residual import examine_residual
+from hushpore.n2v2.source import Source, measure_scale
+from hushpore.n2v2.trained import Model, load_model, require_dimensions
+from hushpore.n2v2.training import Batches, choose_precision
 from hushpore.patches.job import require_room
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
+    from hushpore.base.volume import Volume
     from hushpore.device.timing import StageTimer
+    from hushpore.n2v2.images import Arrangement
+    from hushpore.n2v2.model import UNet
     from hushpore.n2v2.settings import DenoiseSettings
-
-#: Steps between two readings of the loss.
-EPOCH = 25
 
 #: Patches in a batch where the settings leave it open: a step then takes a fraction of a second
 #: on a CPU.
@@ -40,6 +47,14 @@ BATCH = {2: 16, 3: 4}
 
 #: Share of the job that is training, for the progress bar.
 TRAINING_SHARE = 0.9
+
+#: In 3D there is no down-sampling along z where slices lie so much further apart than pixels, or
+#: where there are fewer of them than this.
+COARSE, THIN = 2.0, 16
+
+#: Bytes a voxel takes beside its own where the whole volume is on the device: normalised, padded,
+#: and its result.
+_WORKING = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,11 +64,13 @@ class Denoised:
     Attributes
     ----------
     volume : Volume
-        The denoised volume: float32, in the geometry of the input.
+        The denoised volume: float32, in the geometry of the input. Where it does not fit into
+        memory, its values lie in a temporary file, which goes when they are no longer used.
     model : Model
         What was trained, to be used on other volumes.
-    losses : numpy.ndarray
-        float32, shape (n, 2): step, and mean loss of the steps up to it.
+    losses, validation : numpy.ndarray
+        float32, shape (n, 2): step, and mean loss of the steps up to it; and step, and loss of the
+        averaged network on the same patches each time, to look at and not to choose by.
     timings : dict of str to float
         Seconds by stage.
     provenance : dict
@@ -63,6 +80,7 @@ class Denoised:
     volume: Volume
     model: Model
     losses: npt.NDArray[np.float32]
+    validation: npt.NDArray[np.float32]
     timings: dict[str, float]
     provenance: dict[str, Any]
 
@@ -73,7 +91,7 @@ class Denoised:
         removed = f"Denoised: {result['noise_removed']:.3g} of noise removed (standard deviation)"
         if not result["steps"]:
             return f"{removed}, with the model {self.provenance['settings']['model']}"
-        return f"{removed}, {result['steps']} training steps in {self.timings['training']:.0f} s"
+        return f"{removed}, {result['steps']} training steps in {result['training_seconds']:.0f} s"
 
 
 def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
@@ -86,7 +104,7 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
 
     Yields
     ------
-    Progress, Timing, Metric ("loss"), Preview ("denoised"), Note
+    Progress, Timing, Metric ("loss", "validation"), Preview ("denoised"), Note
 
     Returns
     -------
@@ -97,74 +115,87 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
     ------
     InputError
         If the volume or a setting cannot be used.
+    OutputError
+        If the checkpoint cannot be written.
     MemoryLimitError
         If a single patch does not fit into memory.
     """
-    values = _require_greyscale(volume)
-    require_dimensions(volume, settings.dimensions)
-    trained = load_model(settings.model) if settings.model else None
-    size, line = _patch_size(settings), _line(settings)
-    if trained is None:
-        require_room(volume, size, "patch_size" if len(size) == 2 else "patch_depth or patch_size")
-    elif trained.network.dimensions != settings.dimensions:
-        raise InputError(
-            f"The model {settings.model} was trained in {trained.network.dimensions}D; "
-            f"set dimensions to {trained.network.dimensions}."
-        )
+    work = _Work(volume, settings, backend)
     yield Progress("preparing", 0, 1, "", 0.0)
-    work = _Work(volume, values, settings, backend, trained)
     try:
         yield from work.upload()
         yield from work.diagnose()
-        if trained is None:
-            yield from work.train(size, line)
-        denoised = yield from work.predict()
+        if work.trained is None:
+            yield from work.train()
+        yield from work.predict()
+        yield from work.examine()
         yield work.timer.timing()
     finally:
         work.backend.release()
-    return work.result(denoised)
+    return work.result()
 
 
 class _Work:
     """The state of one denoising job, kept together because running out of memory changes it."""
 
-    def __init__(
-        self,
-        volume: Volume,
-        values: npt.NDArray[Any],
-        settings: DenoiseSettings,
-        backend: Backend,
-        trained: Model | None,
-    ) -> None:
-        self.volume, self.values, self.settings = volume, values, settings
-        self.trained = trained
+    def __init__(self, volume: Volume, settings: DenoiseSettings, backend: Backend) -> None:
+        require_dimensions(volume, settings.dimensions)
+        self.volume, self.settings, self.backend = volume, settings, backend
+        self.source = Source(volume, settings.dimensions)
+        self.trained = load_model(settings.model) if settings.model else None
+        if self.trained is None:
+            self.arrangement = arrange(
+                volume, settings.dimensions, settings.channels, settings.context
+            )
+            self.architecture = _architecture(volume, settings, self.arrangement)
+            self.size = _patch_size(settings, self.architecture, self.source.size)
+            self.replacement = _replacement(settings)
+            require_room(
+                volume,
+                self.size,
+                "patch_size" if len(self.size) == 2 else "patch_depth or patch_size",
+            )
+        else:
+            _require_dimensions_of(self.trained, settings)
+            self.arrangement = self.trained.arrange(volume)
         self.timer: StageTimer = backend.timer()
         self.notes: list[str] = []
-        self.losses: list[tuple[int, float]] = []
-        self.steps = 0
-        self.backend = backend
+        self.curves: dict[str, list[tuple[int, float]]] = {}
+        self.steps, self.spent = 0, 0.0
 
     def upload(self) -> Job:
         """Move the volume to the device, or leave it on the CPU where the device is too small."""
+        with self.timer.stage("reading"):
+            # every value is looked at, also for NaN, before anything is made of them
+            self.scale = measure_scale(self.source)
+        if self.trained is not None:
+            self.scale, self.model = self.trained.scale, self.trained
         try:
             self._use(self.backend)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
             yield self._to_cpu()
+        if self.images is None:
+            yield self._note(
+                f"{self.volume.name} does not fit into {self.budget / 1e9:.3g} GB of memory: "
+                "it is read block by block.",
+                warning=False,
+            )
 
     def _use(self, backend: Backend) -> None:
         """Move to a device: upload once, in the dtype of the file, and normalise there."""
         self.backend = backend
         self.dtype = choose_precision(self.settings.precision, backend, self.settings.dimensions)
+        self.images: Images | None = None
+        wanted = self.settings.denoise_memory
+        self.budget = backend.free_memory() / 2 if wanted is None else 1e9 * wanted
+        if math.prod(self.volume.shape) * (self.source.dtype.itemsize + _WORKING) > self.budget:
+            return
         with self.timer.stage("upload"):
-            raw = backend.put(self.values)
-            if self.trained is None:
-                self.scale = Scale(self.volume, *_statistics(raw, self.volume))
-            else:
-                self.scale = Scale(self.volume, self.trained.mean, self.trained.std)
-                self.network = self.trained.network.to(backend.device)
-            self.images = self.scale.normalise(raw, self.settings.dimensions)
+            raw = backend.put(self.source.read(np.arange(self.source.count)))
+            planes = self.scale.normalise(raw, self.source.channels)
+            self.images = Images.of(planes, self.arrangement)
 
     def diagnose(self) -> Job:
         """Say so where the noise is not what Noise2Void assumes."""
@@ -174,12 +205,18 @@ class _Work:
         if axes and axes != self.settings.correlated_along:
             yield self._note(self.noise.summary.capitalize() + ".")
 
-    def train(self, size: tuple[int, ...], line: Line | None) -> Job:
+    def train(self) -> Job:
         """Train, in smaller batches and then on the CPU where memory runs out."""
         count = self.settings.batch_size or BATCH[self.settings.dimensions]
         while True:
-            generator = torch.Generator(self.backend.device).manual_seed(self.settings.seed)
-            batches = Batches(size, count, self.settings.masked_share, generator, line)
+            share = self.settings.masked_share
+            batches = Batches(
+                self.size,
+                count,
+                PAPER_SHARE if isinstance(share, str) else share,
+                torch.Generator(self.backend.device).manual_seed(self.settings.seed),
+                self.replacement,
+            )
             try:
                 yield from self._train(batches)
                 return
@@ -194,126 +231,110 @@ class _Work:
                 yield self._to_cpu()
 
     def _train(self, batches: Batches) -> Job:
-        settings, device = self.settings, self.backend.device
-        weights = torch.Generator().manual_seed(settings.seed)
-        layout = torch.channels_last if settings.dimensions == 2 else torch.channels_last_3d
-        network = build_network(settings.dimensions, weights)
-        network = network.to(device).to(memory_format=layout)  # type: ignore[call-overload]
-        learner = Learner(network, self.dtype)
-        self.network = learner.average
-        readback = Readback(self.backend)
-        previews = _PreviewPace(self.images, batches.voxels)
-        self.losses, done = [], 0
-        total = torch.zeros((), device=device)
-        start = time.monotonic()
-        fraction, step = 0.0, 0
-        while fraction < 1:
-            step = self.steps = step + 1
-            rate = one_cycle(fraction, settings.learning_rate)
-            with self.timer.stage("training"):
-                total += learner.step(self.images, batches, rate, step - 1)
-            spent = time.monotonic() - start
-            fraction = step / settings.steps
-            if settings.time_budget is not None:
-                fraction = max(fraction, spent / settings.time_budget)
-            if step % EPOCH == 0:
-                readback.push(("loss", step), total / EPOCH)
-                done = step
-                total.zero_()
-            if previews.due(spent / step, spent):
-                with self.timer.stage("preview"):
-                    readback.push(("preview", step), self._preview())
-                previews.shown(time.monotonic() - start - spent, spent)
-            try:
-                if done == step:
-                    yield self.timer.timing()
-                yield from self._report(readback.arrived())
-                yield self._progress(fraction)
-            except StopEarly:
-                self.notes.append(f"Stopped early, after {step} of {settings.steps} steps.")
-                break
-        # a last mean over a few steps alone would jump
-        if step - done > EPOCH // 2 or not done:
-            readback.push(("loss", step), total / (step - done))
-        yield self.timer.timing()
-        yield from self._report(readback.rest())
+        notes: list[str] = []
+        fitting = Fitting(
+            self.settings, self.backend, self.timer, self._images_at(), batches, self.dtype,
+            self._shown(), self._as_model, TRAINING_SHARE, notes,
+        )  # fmt: skip
+        state = fitting.start(self.architecture)
+        checkpoint = self._checkpoint(batches)
+        if checkpoint is not None and checkpoint.exists:
+            checkpoint.load(state)
+            yield self._note(f"Went on from the checkpoint, after {state.step} steps.", False)
+        yield from fitting.run(state, checkpoint)
+        self.notes += notes
+        self.model = self._as_model(state.learner.average)
+        self.curves, self.steps, self.spent = state.curves, state.step, state.spent
 
-    def _report(self, arrived: list[tuple[Any, npt.NDArray[Any]]]) -> Job:
-        for (kind, step), value in arrived:
-            if kind == "loss":
-                loss = float(value)
-                if not np.isfinite(loss):
-                    raise InputError(
-                        "Training diverged: the loss is no longer a number. "
-                        "Choose a smaller learning_rate."
-                    )
-                self.losses.append((step, loss))
-                yield Metric("loss", step, loss)
-            else:
-                index = tuple(int(i) for i in np.unravel_index(self._shown, self.volume.shape[:-2]))
-                channel = index[self.volume.axes.index("c")] if "c" in self.volume.axes else 0
-                image = value * self.scale.std[channel] + self.scale.mean[channel]
-                yield Preview("denoised", image, index)
+    def _images_at(self) -> Callable[[int], Images]:
+        """Return what gives the images to learn from in a step."""
+        if self.images is not None:
+            whole = self.images
+            return lambda step: whole
+        blocks = Blocks(
+            self.source, self.arrangement, self.scale, self.backend, self.timer, self.budget,
+            self.size[0], self.settings.seed,
+        )  # fmt: skip
+        return blocks.at
 
-    def _progress(self, fraction: float) -> Progress:
-        total = self.settings.steps
-        if self.settings.time_budget is not None:
-            total = max(self.steps, min(total, round(self.steps / fraction)))
-        # what the device has finished, not what it has been asked to do
-        finished = self.losses[-1][0] if self.backend.is_cuda and self.losses else self.steps
-        share = TRAINING_SHARE * (min(fraction, 1) * (finished / self.steps))
-        return Progress("training", finished, total, "steps", share)
+    def _checkpoint(self, batches: Batches) -> Checkpoint | None:
+        if not self.settings.checkpoint:
+            return None
+        device = self.backend.device.partition(":")[0]
+        key = training_key(
+            self.settings.to_dict(),
+            fingerprint(self.volume.data),
+            device,
+            self.dtype,
+            batches.count,
+        )
+        return Checkpoint(self.settings.checkpoint, key)
 
-    @property
-    def _shown(self) -> int:
-        """Number of the slice in the middle, over all leading axes."""
+    def _as_model(self, network: UNet) -> Model:
+        settings = self.settings
+        return Model(network, self.scale.mean, self.scale.std, settings.channels, settings.context)
+
+    def _shown(self) -> Shown:
+        """Return what previews show: the slice in the middle, over all leading axes."""
         # of two middle slices the first: there a viewer opens the volume
-        return (int(np.prod(self.volume.shape[:-2])) - 1) // 2
+        number = (math.prod(self.volume.shape[:-2]) - 1) // 2
+        plane, row, rows = number, 0, slice(None)
+        if self.settings.dimensions == 3:
+            plane, z = divmod(number, self.source.size[0])
+            rows = slice(max(z - 8, 0), min(z + 8, self.source.size[0]))
+            row = z - rows.start
+        image, output = np.argwhere(self.arrangement.predicted == plane)[0]
+        planes, part = self.arrangement.part(np.array([image]))
+        channels = self.source.channels
+        raw = self.backend.put(self.source.read(planes, rows))
+        images = Images.of(self.scale.normalise(raw, channels[planes]), part)
+        index = tuple(int(i) for i in np.unravel_index(number, (1, *self.volume.shape[:-2]))[1:])
 
-    def _preview(self) -> torch.Tensor:
-        """Denoise the slice in the middle as well as the network can by now."""
-        if self.settings.dimensions == 2:
-            image = self.images[self._shown][None]
-            return predict(self.network, image, dtype=self.dtype)[0]
-        n, z = divmod(self._shown, self.images.shape[1])
-        near = slice(max(z - 8, 0), z + 8)
-        slab = predict(self.network, self.images[n : n + 1, near], dtype=self.dtype)
-        return slab[0, z - near.start]
+        def preview(value: npt.NDArray[np.float32]) -> Preview:
+            restored = self.scale.restore(value[None], channels[[plane]])[0]
+            return Preview("denoised", restored, index)
+
+        return Shown(images, int(output), row, preview)
 
     def predict(self) -> Job:
         """Predict the whole volume, in smaller tiles and then on the CPU where memory runs out."""
-        core: tuple[int, ...] | None = CORES[self.settings.dimensions]
-        while core is not None:
-            try:
-                result = yield from self._predict(core)
-                return result
-            except Exception as error:
-                if not is_out_of_memory(error):
-                    raise
-            core = halve_core(core)
-            if core is not None:
-                yield self._note(f"Memory ran out: predicting in tiles of {core[1:]}.")
-            else:
-                yield self._to_cpu()
-                self.network.to("cpu")
-                core = CORES[self.settings.dimensions]
-        return None
+        self.denoised = self._room_for_result()
+        work = Applied(
+            self.model.network, self.arrangement, self.scale, self.budget, self.dtype,
+            self.settings.symmetries, TRAINING_SHARE if self.steps else 0.0, self.timer,
+        )  # fmt: skip
+        applying = work.to(self.source, self.denoised, self.backend, self.images)
+        self.backend = yield from self._noted(applying)
 
-    def _predict(self, core: tuple[int, ...]) -> Job:
-        padded = pad(self.images)
-        result = torch.empty(self.images.shape, device=self.backend.device)
-        tiles = plan_tiles(self.images.shape, core)
-        for number, tile in enumerate(tiles):
-            fraction = TRAINING_SHARE + (1 - TRAINING_SHARE) * number / len(tiles)
-            yield Progress("denoising", number, len(tiles), "tiles", fraction)
-            with self.timer.stage("denoising"):
-                result[tile.target] = predict_tile(
-                    self.network, padded, tile, self.dtype, self.settings.symmetries
-                )
-        with self.timer.stage("download"):
-            values = self.backend.get(result)
-        yield Progress("denoising", len(tiles), len(tiles), "tiles", 1.0)
-        return self.scale.restore(values)
+    def _noted(self, job: Job) -> Job:
+        """Keep the notes that a part of the job gives."""
+        while True:
+            try:
+                event = next(job)
+            except StopIteration as end:
+                return end.value
+            if isinstance(event, Note):
+                self.notes.append(event.message)
+            yield event
+
+    def _room_for_result(self) -> npt.NDArray[np.float32]:
+        """Return an array for the result: in memory, or in a file where it does not fit."""
+        wanted = self.settings.denoise_memory
+        room = Backend().free_memory() / 2 if wanted is None else 1e9 * wanted
+        if 4 * math.prod(self.volume.shape) <= room:
+            return np.empty(self.volume.shape, np.float32)
+        # without a name: it goes when its last user lets go of it
+        with tempfile.TemporaryFile() as file:
+            return np.memmap(file, np.float32, "w+", shape=self.volume.shape)
+
+    def examine(self) -> Job:
+        """Look at what was removed and at what is left, and say so where it is not noise."""
+        with self.timer.stage("examination"):
+            self.residual = examine_residual(
+                self.source, self.denoised, self.noise, self.settings.seed
+            )
+        for message in self.residual.problems:
+            yield self._note(message)
 
     def _to_cpu(self) -> Note:
         if not self.backend.is_cuda:
@@ -327,70 +348,79 @@ class _Work:
         gpu.release()
         return self._note("The GPU's memory ran out: continuing on the CPU.")
 
-    def _note(self, message: str) -> Note:
+    def _note(self, message: str, warning: bool = True) -> Note:
         self.notes.append(message)
-        return Note(message, warning=True)
+        return Note(message, warning)
 
-    def result(self, denoised: npt.NDArray[np.float32]) -> Denoised:
+    def result(self) -> Denoised:
         """Put the result and its record together."""
+        timing = self.timer.timing()
         record = make_record(
             "denoise",
             self.volume,
             self.settings,
             f"{self.backend.name} ({self.backend.reason})",
-            self.timer.timing(),
+            timing,
             self.notes,
         )
-        record["noise"] = dataclasses.asdict(self.noise)
+        losses, validation = (
+            np.array(self.curves.get(name, []), np.float32).reshape(-1, 2)
+            for name in ("loss", "validation")
+        )
+        architecture = self.model.network.architecture
+        record["noise"] = {**dataclasses.asdict(self.noise), "summary": self.noise.summary}
+        record["residual"] = dataclasses.asdict(self.residual)
+        record["network"] = dataclasses.asdict(architecture)
         record["result"] = {
             "steps": self.steps,
-            "final_loss": self.losses[-1][1] if self.losses else None,
-            "noise_removed": float(np.std(self.values.astype(np.float32) - denoised)),
+            "training_seconds": self.spent,
+            "final_loss": float(losses[-1, 1]) if len(losses) else None,
+            "noise_removed": self.residual.deviation,
             "precision": str(self.dtype).removeprefix("torch."),
         }
-        model = Model(self.network.cpu(), self.scale.mean, self.scale.std)
+        self.model.network.cpu()
+        name = f"{self.volume.name} denoised"
         return Denoised(
-            self.volume.replace(denoised, name=f"{self.volume.name} denoised"),
-            model,
-            np.array(self.losses, np.float32).reshape(-1, 2),
+            self.volume.replace(self.denoised, name=name),
+            self.model,
+            losses,
+            validation,
             record["timings"],
             record,
         )
 
 
-class _PreviewPace:
-    """Lets previews take a twentieth of the time at most, and come once a second at most."""
-
-    def __init__(self, images: torch.Tensor, batch_voxels: int) -> None:
-        depth = 1 if images.ndim == 3 else min(16, images.shape[1])
-        slice_voxels = images.shape[-1] * images.shape[-2] * depth
-        # prediction is the forward third of a training step
-        self._steps_each = slice_voxels / batch_voxels / 3
-        self._cost: float | None = None
-        self._last = 0.0
-
-    def due(self, step_seconds: float, now: float) -> bool:
-        """Whether a preview may be made now, `now` seconds into the training."""
-        cost = self._cost if self._cost is not None else self._steps_each * step_seconds
-        return now - self._last >= max(1.0, 20 * cost)
-
-    def shown(self, cost: float, now: float) -> None:
-        """Remember what the preview took."""
-        self._cost, self._last = cost, now + cost
+def _architecture(
+    volume: Volume, settings: DenoiseSettings, arrangement: Arrangement
+) -> Architecture:
+    flat = settings.dimensions == 3 and (
+        volume.shape[-3] < THIN or volume.spacing[0] >= COARSE * max(volume.spacing[1:])
+    )
+    return Architecture(
+        settings.dimensions,
+        settings.method,
+        flat,
+        inputs=arrangement.inputs,
+        outputs=arrangement.outputs,
+    )
 
 
-def _require_greyscale(volume: Volume) -> npt.NDArray[Any]:
-    if volume.dtype == np.bool_:
-        raise InputError(
-            f"{volume.name} is a mask (boolean), which has no noise to remove. "
-            "Denoise the grey values, then segment."
-        )
-    return require_values(volume)
-
-
-def _patch_size(settings: DenoiseSettings) -> tuple[int, ...]:
+def _patch_size(
+    settings: DenoiseSettings, architecture: Architecture, size: tuple[int, ...]
+) -> tuple[int, ...]:
     plane = (settings.patch_size, settings.patch_size)
-    return plane if settings.dimensions == 2 else (settings.patch_depth, *plane)
+    if settings.dimensions == 2:
+        return plane
+    # without down-sampling along z a patch may be of any depth, and so of that of a thin stack
+    depth = min(settings.patch_depth, size[0]) if architecture.flat else settings.patch_depth
+    return (depth, *plane)
+
+
+def _replacement(settings: DenoiseSettings) -> Replacement:
+    kind = settings.replacement
+    if kind == "auto":
+        kind = "median" if settings.method == "n2v2" else "uniform"
+    return Replacement(kind, settings.window, _line(settings))
 
 
 def _line(settings: DenoiseSettings) -> Line | None:
@@ -403,14 +433,10 @@ def _line(settings: DenoiseSettings) -> Line | None:
     return Line(axes.index(axis), settings.correlated_reach)
 
 
-def _statistics(raw: torch.Tensor, volume: Volume) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of each channel; the job's one blocking read."""
-    values = raw.float()
-    if "c" in volume.axes:
-        values = values.movedim(volume.axes.index("c"), 0).flatten(1)
-    else:
-        values = values.reshape(1, -1)
-    std, mean = torch.std_mean(values, dim=1, correction=0)
-    if (std == 0).any():
-        raise InputError(f"A channel of {volume.name} is constant; leave it out.")
-    return tuple(mean.tolist()), tuple(std.tolist())
+def _require_dimensions_of(model: Model, settings: DenoiseSettings) -> None:
+    dimensions = model.network.dimensions
+    if dimensions != settings.dimensions:
+        raise InputError(
+            f"The model {settings.model} was trained in {dimensions}D; "
+            f"set dimensions to {dimensions}."
+        )

@@ -2,7 +2,9 @@
 
 The masked pixels are stratified: the patch is cut into a fixed grid of cells and one pixel is drawn
 in each, so their number never varies and no boolean mask is needed. A hidden pixel is replaced by
-the median of its neighbourhood without itself (N2V2, https://doi.org/10.1007/978-3-031-25069-9_33).
+the median or mean of its neighbourhood without itself (N2V2,
+https://doi.org/10.1007/978-3-031-25069-9_33), or by one of its neighbours (N2V,
+https://doi.org/10.1109/CVPR.2019.00223).
 
 Where noise is correlated along a line, the network could predict it from the rest of the line. Then
 the pixels beside a hidden one are hidden too, along that line (structN2V,
@@ -23,8 +25,11 @@ from hushpore.device.constants import constant
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Edge of the neighbourhood of which the median is taken.
+#: Edge of the neighbourhood that a replacement comes from.
 WINDOW = 5
+
+#: Share of hidden pixels in the papers on N2V and N2V2.
+PAPER_SHARE = 0.00198
 
 
 def draw_positions(
@@ -77,10 +82,32 @@ class Line:
     reach: int
 
 
-def neighbour_medians(
-    patches: torch.Tensor, positions: torch.Tensor, line: Line | None = None
+@dataclass(frozen=True)
+class Replacement:
+    """What a hidden pixel is replaced by.
+
+    Attributes
+    ----------
+    kind : str
+        ``"median"`` or ``"mean"`` of the neighbourhood, or ``"uniform"``: any of its pixels.
+    window : int
+        Edge of the neighbourhood, odd.
+    line : Line, optional
+        Direction of correlated noise: the whole line through the pixel is then left out.
+    """
+
+    kind: str = "median"
+    window: int = WINDOW
+    line: Line | None = None
+
+
+def replacements(
+    patches: torch.Tensor,
+    positions: torch.Tensor,
+    how: Replacement,
+    generator: torch.Generator | None = None,
 ) -> torch.Tensor:
-    """Return the median of the window around each position, its centre left out.
+    """Return what the pixels at `positions` are replaced by.
 
     The window is cropped at the border of the patch: clamped or mirrored coordinates would let a
     pixel near the border see itself. With an even number of neighbours the median is the mean of
@@ -92,8 +119,10 @@ def neighbour_medians(
         Floating point, shape (count, *size).
     positions : torch.Tensor
         int64, shape (count, n_positions, len(size)).
-    line : Line, optional
-        Direction of correlated noise: the whole line through the centre is then left out.
+    how : Replacement
+        Which kind, and from where.
+    generator : torch.Generator, optional
+        Source of random numbers for the kind ``"uniform"``.
 
     Returns
     -------
@@ -101,40 +130,58 @@ def neighbour_medians(
         Shape (count, n_positions), dtype of the patches.
     """
     size = patches.shape[1:]
-    reach = range(-(WINDOW // 2), WINDOW // 2 + 1)
-    off_axis = [axis for axis in range(len(size)) if line is None or axis != line.axis]
-    around = tuple(
-        offset
-        for offset in itertools.product(reach, repeat=len(size))
-        if any(offset[axis] for axis in off_axis)
-    )
+    around = _around(how, len(size))
     neighbours = positions[:, :, None] + constant(around, patches.device)
     edges = constant(tuple(size), patches.device)
     inside = ((neighbours >= 0) & (neighbours < edges)).all(-1)
     values = _gather(patches, neighbours.clamp_min(0).minimum(edges - 1))
-    # what is outside sorts to the end, and the middle is counted without it
-    ordered = torch.where(inside, values, math.inf).sort(-1).values
     n_inside = inside.sum(-1, keepdim=True)
+    if how.kind == "mean":
+        return torch.where(inside, values, 0).sum(-1) / n_inside[..., 0]
+    # what is outside sorts to the end, and the place is counted without it
+    ordered = torch.where(inside, values, math.inf).sort(-1).values
+    if how.kind == "uniform":
+        draw = torch.rand(n_inside.shape, generator=generator, device=patches.device)
+        # a float32 just below 1, times the number of neighbours, can round up to it
+        place = (draw * n_inside).long().minimum(n_inside - 1)
+        return ordered.gather(-1, place).squeeze(-1)
     low = ordered.gather(-1, (n_inside - 1) // 2)
     high = ordered.gather(-1, n_inside // 2)
     return ((low + high) / 2).squeeze(-1)
 
 
-def hide(patches: torch.Tensor, positions: torch.Tensor, line: Line | None = None) -> torch.Tensor:
-    """Return the patches with the pixels at `positions` replaced by their neighbours' median.
+def hide(
+    patches: torch.Tensor,
+    positions: torch.Tensor,
+    how: Replacement | None = None,
+    generator: torch.Generator | None = None,
+) -> torch.Tensor:
+    """Return the patches with the pixels at `positions` replaced; parameters as `replacements`.
 
-    With a `line`, the pixels beside them along it are replaced as well.
+    With a line, the pixels beside them along it are replaced as well.
     """
-    if line is not None:
-        positions = _along(positions, line, patches.shape[1:])
+    how = how or Replacement()
+    if how.line is not None:
+        positions = _along(positions, how.line, patches.shape[1:])
     flat = _flat_index(positions, patches.shape[1:])
-    hidden = patches.flatten(1).scatter(1, flat, neighbour_medians(patches, positions, line))
-    return hidden.view_as(patches)
+    new = replacements(patches, positions, how, generator)
+    return patches.flatten(1).scatter(1, flat, new).view_as(patches)
 
 
 def values_at(patches: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
     """Return the values at `positions`, shape (count, n_positions)."""
     return _gather(patches, positions)
+
+
+def _around(how: Replacement, n_axes: int) -> tuple[tuple[int, ...], ...]:
+    """Return the offsets of the neighbours that a replacement may come from."""
+    reach = range(-(how.window // 2), how.window // 2 + 1)
+    off_axis = [axis for axis in range(n_axes) if how.line is None or axis != how.line.axis]
+    return tuple(
+        offset
+        for offset in itertools.product(reach, repeat=n_axes)
+        if any(offset[axis] for axis in off_axis)
+    )
 
 
 def _gather(patches: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""The network of N2V2: a U-Net that cannot make checkerboards.
+"""The network of N2V2: a U-Net that cannot make checkerboards; and that of N2V, to compare.
 
 After Hoeck et al., N2V2: Fixing Noise2Void Checkerboard Artifacts with Modified Sampling Strategies
 and a Tweaked Network Architecture, https://doi.org/10.1007/978-3-031-25069-9_33: no residual
@@ -9,72 +9,151 @@ connection, no skip connection at the top level, and max-blur-pooling
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
 from torch import nn
 
-#: Every spatial axis must be a multiple of this: two levels of down-sampling by two.
+from hushpore.base.errors import InputError
+
+#: Every axis that is down-sampled must be a multiple of this: two levels, by two each.
 MULTIPLE = 4
 
-#: How far an output pixel sees, in pixels, along every axis (a test measures it).
-RECEPTIVE_RADIUS = 32
+#: How far an output pixel sees, in pixels, along an axis that is down-sampled, and along one that
+#: is not (a test measures both).
+RECEPTIVE_RADIUS, FLAT_RADIUS = 32, 10
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What a network is like: enough to build it again.
+
+    Attributes
+    ----------
+    dimensions : int
+        2 for images (batch, inputs, y, x), 3 for volumes (batch, inputs, z, y, x).
+    method : str
+        ``"n2v2"``, or ``"n2v"``: max-pooling and a skip connection at the top level as well, as in
+        the original Noise2Void (https://doi.org/10.1109/CVPR.2019.00223).
+    flat : bool
+        In 3D: no down-sampling along z, for stacks that are thin or whose slices lie far apart.
+    inputs : int
+        Images that are seen together: channels, or neighbouring slices.
+    outputs : int
+        How many of them are predicted.
+    features : int
+        Channels of the top level.
+    """
+
+    dimensions: int = 2
+    method: str = "n2v2"
+    flat: bool = False
+    inputs: int = 1
+    outputs: int = 1
+    features: int = 32
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.inputs, int) and isinstance(self.features, int)
+        if (
+            self.dimensions not in (2, 3)
+            or self.method not in ("n2v2", "n2v")
+            or not whole
+            or not 1 <= self.outputs <= self.inputs <= 64
+            or not 1 <= self.features <= 512
+        ):
+            raise InputError(f"There is no such network: {self}.")
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Down-sampling of one level along each axis: 2, or 1 where there is none."""
+        return (1, 2, 2) if self.flat and self.dimensions == 3 else (2,) * self.dimensions
+
+    @property
+    def multiples(self) -> tuple[int, ...]:
+        """What every axis must be a multiple of."""
+        return tuple(MULTIPLE if step == 2 else 1 for step in self.steps)
+
+    @property
+    def radii(self) -> tuple[int, ...]:
+        """How far an output pixel sees along each axis, in pixels."""
+        return tuple(RECEPTIVE_RADIUS if step == 2 else FLAT_RADIUS for step in self.steps)
 
 
 class MaxBlurPool(nn.Module):
     """Maximum over 2 pixels at stride 1, then the kernel [1, 2, 1] / 4 along each axis at stride 2.
 
-    (batch, channels, *size) to (batch, channels, *size / 2).
+    (batch, channels, *size) to (batch, channels, *size / 2); along an axis whose step is 1 nothing
+    happens.
+
+    Parameters
+    ----------
+    steps : tuple of int
+        1 or 2 for each axis.
     """
 
     kernel: torch.Tensor
 
-    def __init__(self, dimensions: int) -> None:
+    def __init__(self, steps: tuple[int, ...]) -> None:
         super().__init__()
-        self._max_pool = F.max_pool2d if dimensions == 2 else F.max_pool3d
-        self._convolve = F.conv2d if dimensions == 2 else F.conv3d
-        self.register_buffer("kernel", _blur_kernel(dimensions))
+        self.steps = steps
+        self._max_pool = F.max_pool2d if len(steps) == 2 else F.max_pool3d
+        self._convolve = F.conv2d if len(steps) == 2 else F.conv3d
+        self.register_buffer("kernel", _blur_kernel(steps))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Halve every spatial axis."""
+        """Halve every spatial axis whose step is 2."""
         channels = x.shape[1]
         kernel = self.kernel.to(x.dtype).expand(channels, 1, *self.kernel.shape)
-        return self._convolve(self._max_pool(x, 2, 1), kernel, padding=1, stride=2, groups=channels)
+        padding = tuple(step - 1 for step in self.steps)
+        highest = self._max_pool(x, self.steps, 1)
+        return self._convolve(highest, kernel, padding=padding, stride=self.steps, groups=channels)
 
 
 class UNet(nn.Module):
-    """U-Net of two levels for N2V2, in 2D or 3D.
+    """U-Net of two levels for N2V2 or N2V, in 2D or 3D.
 
     Parameters
     ----------
-    dimensions : int
-        2 for images (batch, 1, y, x), 3 for volumes (batch, 1, z, y, x).
-    features : int, optional
-        Channels of the top level.
+    architecture : Architecture or int, optional
+        What it is like; a number stands for so many dimensions and all else as by default.
     """
 
-    def __init__(self, dimensions: int = 2, features: int = 32) -> None:
+    def __init__(self, architecture: Architecture | int = 2) -> None:
         super().__init__()
-        f = features
-        self.dimensions = dimensions
-        self.pool = MaxBlurPool(dimensions)
-        self.down_top = _two_convolutions(dimensions, 1, f, f)
-        self.down = _two_convolutions(dimensions, f, 2 * f, 2 * f)
-        self.bottom = _two_convolutions(dimensions, 2 * f, 4 * f, 2 * f)
-        self.up = _two_convolutions(dimensions, 4 * f, 2 * f, f)
-        self.up_top = _two_convolutions(dimensions, f, f, f)
-        self.out = _convolution(dimensions, f, 1, kernel=1)
-        self._mode = "bilinear" if dimensions == 2 else "trilinear"
+        if isinstance(architecture, int):
+            architecture = Architecture(architecture)
+        self.architecture = a = architecture
+        n, f = a.dimensions, a.features
+        self.has_top_skip = a.method == "n2v"
+        if a.method == "n2v2":
+            self.pool: nn.Module = MaxBlurPool(a.steps)
+        else:
+            self.pool = (nn.MaxPool2d if n == 2 else nn.MaxPool3d)(a.steps)
+        self.down_top = _two_convolutions(n, a.inputs, f, f)
+        self.down = _two_convolutions(n, f, 2 * f, 2 * f)
+        self.bottom = _two_convolutions(n, 2 * f, 4 * f, 2 * f)
+        self.up = _two_convolutions(n, 4 * f, 2 * f, f)
+        self.up_top = _two_convolutions(n, 2 * f if self.has_top_skip else f, f, f)
+        self.out = _convolution(n, f, a.outputs, kernel=1)
+        self._scale = tuple(float(step) for step in a.steps)
+        self._mode = "bilinear" if n == 2 else "trilinear"
+
+    @property
+    def dimensions(self) -> int:
+        """2 or 3."""
+        return self.architecture.dimensions
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Predict the noise-free image; spatial axes must be multiples of `MULTIPLE`."""
+        """Predict the noise-free image; axes that are down-sampled are multiples of `MULTIPLE`."""
         top = self.down_top(x)  # (batch, f, y, x)
         middle = self.down(self.pool(top))  # (batch, 2 f, y / 2, x / 2)
         low = self.bottom(self.pool(middle))  # (batch, 2 f, y / 4, x / 4)
         middle = self.up(torch.cat([self._upsample(low), middle], 1))
-        # no skip connection here: it would carry the noise of single pixels to the output
-        features = self.up_top(self._upsample(middle))
+        # N2V2 has no skip connection here: it would carry the noise of single pixels to the output
+        upper = self._upsample(middle)
+        features = self.up_top(torch.cat([upper, top], 1) if self.has_top_skip else upper)
         return self._output(features)
 
     def initialise(self, generator: torch.Generator) -> None:
@@ -87,7 +166,7 @@ class UNet(nn.Module):
             elif isinstance(module, nn.BatchNorm2d | nn.BatchNorm3d):
                 module.reset_parameters()
             elif isinstance(module, MaxBlurPool):
-                module.kernel.copy_(_blur_kernel(self.dimensions, "cpu"))
+                module.kernel.copy_(_blur_kernel(module.steps, "cpu"))
 
     def _output(self, features: torch.Tensor) -> torch.Tensor:
         result: torch.Tensor
@@ -100,14 +179,14 @@ class UNet(nn.Module):
         return result
 
     def _upsample(self, x: torch.Tensor) -> torch.Tensor:
-        return F.interpolate(x, scale_factor=2, mode=self._mode)
+        return F.interpolate(x, scale_factor=self._scale, mode=self._mode)
 
 
-def build_network(dimensions: int, generator: torch.Generator) -> UNet:
+def build_network(architecture: Architecture | int, generator: torch.Generator) -> UNet:
     """Return a network on the CPU whose weights come from `generator` alone."""
     # PyTorch's constructors draw from the global random state, which is not ours to touch
     with torch.device("meta"):
-        network = UNet(dimensions)
+        network = UNet(architecture)
     network.to_empty(device="cpu")
     network.initialise(generator)
     return network
@@ -130,9 +209,9 @@ def _convolution(dimensions: int, inputs: int, outputs: int, kernel: int = 3) ->
     return convolution(inputs, outputs, kernel, padding=kernel // 2)
 
 
-def _blur_kernel(dimensions: int, device: str | None = None) -> torch.Tensor:
-    line = torch.tensor([1.0, 2.0, 1.0], device=device) / 4
-    kernel = line
-    for _ in range(dimensions - 1):
-        kernel = kernel[..., None] * line
+def _blur_kernel(steps: tuple[int, ...], device: str | None = None) -> torch.Tensor:
+    kernel = torch.ones((), device=device)
+    for step in steps:
+        line = [1.0, 2.0, 1.0] if step == 2 else [4.0]
+        kernel = kernel[..., None] * torch.tensor(line, device=device) / 4
     return kernel

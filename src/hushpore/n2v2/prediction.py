@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from hushpore.n2v2.model import MULTIPLE, RECEPTIVE_RADIUS
-from hushpore.n2v2.training import mixed_precision, with_channel
+from hushpore.n2v2.model import MULTIPLE, Architecture
+from hushpore.n2v2.training import channels_last, mixed_precision
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from hushpore.n2v2.images import Images
 
 #: Cores of tiles: (images, y, x) in 2D and (images, z, y, x) in 3D.
 CORES = {2: (4, 512, 512), 3: (1, 32, 128, 128)}
@@ -46,7 +48,7 @@ class Tile:
 
 
 def plan_tiles(
-    shape: Sequence[int], core: Sequence[int], margin: int = RECEPTIVE_RADIUS
+    shape: Sequence[int], core: Sequence[int], architecture: Architecture | None = None
 ) -> list[Tile]:
     """Cut images into tiles.
 
@@ -56,18 +58,17 @@ def plan_tiles(
         Shape of the images, (n, y, x) or (n, z, y, x).
     core : sequence of int
         Largest core of a tile; a multiple of 4 along the spatial axes.
-    margin : int, optional
-        Read around the core along the spatial axes; a multiple of 4.
+    architecture : Architecture, optional
+        Says how far the network sees and what its axes must be multiples of.
 
     Returns
     -------
     list of Tile
         Their targets cover `shape` exactly once.
     """
-    axes = [
-        _cut(length, edge, margin if axis else 0, MULTIPLE if axis else 1)
-        for axis, (length, edge) in enumerate(zip(shape, core, strict=True))
-    ]
+    network = architecture or Architecture(len(shape) - 1)
+    radii, multiples = (0, *network.radii), (1, *network.multiples)
+    axes = [cut(*axis) for axis in zip(shape, core, radii, multiples, strict=True)]
     return [
         Tile(*(tuple(part) for part in zip(*pieces, strict=True)))
         for pieces in itertools.product(*axes)
@@ -86,35 +87,43 @@ def halve_core(core: tuple[int, ...]) -> tuple[int, ...] | None:
     return (*core[:axis], half, *core[axis + 1 :])
 
 
-def pad(images: torch.Tensor) -> torch.Tensor:
-    """Mirror the far end of every spatial axis up to a multiple of `MULTIPLE`."""
-    for axis in range(1, images.ndim):
-        length = images.shape[axis]
-        missing = -length % MULTIPLE
+def pad(planes: torch.Tensor, multiples: Sequence[int] | None = None) -> torch.Tensor:
+    """Mirror the far end of every spatial axis of planes (n, *size) up to a multiple.
+
+    Parameters
+    ----------
+    planes : torch.Tensor
+        Shape (n, y, x) or (n, z, y, x).
+    multiples : sequence of int, optional
+        One a spatial axis; 4 by default.
+    """
+    for axis in range(1, planes.ndim):
+        length = planes.shape[axis]
+        missing = -length % (multiples[axis - 1] if multiples else MULTIPLE)
         if missing:
             # an axis of one voxel has nothing to mirror, and repeats it
             back = [max(length - 2 - k, 0) for k in range(missing)]
-            index = torch.tensor([*range(length), *back], device=images.device)
-            images = images.index_select(axis, index)
-    return images
+            index = torch.tensor([*range(length), *back], device=planes.device)
+            planes = planes.index_select(axis, index)
+    return planes
 
 
 @torch.inference_mode()
 def predict_tile(
     network: Callable[[torch.Tensor], torch.Tensor],
-    padded: torch.Tensor,
+    padded: Images,
     tile: Tile,
     dtype: torch.dtype = torch.float32,
     symmetries: bool = False,
 ) -> torch.Tensor:
-    """Return the network's output for the core of one tile.
+    """Return the network's output for the core of one tile, (images, outputs, *core).
 
     Parameters
     ----------
     network : callable
-        (batch, 1, *size) to (batch, 1, *size), in evaluation mode.
-    padded : torch.Tensor
-        Images as `pad` returns them.
+        (batch, inputs, *size) to (batch, outputs, *size), in evaluation mode.
+    padded : Images
+        With planes as `pad` returns them.
     tile : Tile
         One of `plan_tiles` for the images before padding.
     dtype : torch.dtype, optional
@@ -122,24 +131,27 @@ def predict_tile(
     symmetries : bool, optional
         Average over the tile mirrored and turned in y and x, 8 times in all.
     """
-    images = padded[tile.source]
-    total = torch.zeros(images.shape, device=images.device)
+    region = padded.region(tile.source)
+    shape = (len(region), padded.outputs, *region.shape[2:])
+    total = torch.zeros(shape, device=region.device)
     turns = list(itertools.product(_MIRRORS, (False, True))) if symmetries else [((), False)]
     for mirrored, exchanged in turns:
-        turned = images.flip(mirrored)
+        turned = region.flip(mirrored)
         turned = turned.transpose(-1, -2) if exchanged else turned
-        with mixed_precision(padded.device.type, dtype):
-            output = network(with_channel(turned))[:, 0].float()
+        with mixed_precision(region.device.type, dtype):
+            output = network(channels_last(turned)).float()
         output = output.transpose(-1, -2) if exchanged else output
         total += output.flip(mirrored)
-    return (total / len(turns))[tile.kept]
+    images, *within = tile.kept
+    return (total / len(turns))[(images, slice(None), *within)]
 
 
 def predict(
     network: Callable[[torch.Tensor], torch.Tensor],
-    images: torch.Tensor,
+    images: Images,
     core: Sequence[int] | None = None,
     dtype: torch.dtype = torch.float32,
+    architecture: Architecture | None = None,
 ) -> torch.Tensor:
     """Return the network's output for whole images, computed tile by tile.
 
@@ -147,26 +159,43 @@ def predict(
     ----------
     network, dtype
         As for `predict_tile`.
-    images : torch.Tensor
-        Floating point, shape (n, y, x) or (n, z, y, x), any lengths.
-    core : sequence of int, optional
+    images : Images
+        Of any size.
+    core, architecture
         As for `plan_tiles`.
 
     Returns
     -------
     torch.Tensor
-        float32, the shape of `images`.
+        float32, shape (n_images, outputs, *size).
     """
-    padded = pad(images)
-    result = torch.empty(images.shape, device=images.device)
-    for tile in plan_tiles(images.shape, core or CORES[images.ndim - 1]):
-        result[tile.target] = predict_tile(network, padded, tile, dtype)
+    architecture = architecture or Architecture(len(images.shape) - 1)
+    padded = images.with_planes(pad(images.planes, architecture.multiples))
+    n, *size = images.shape
+    result = torch.empty((n, images.outputs, *size), device=images.device)
+    core = core or CORES[architecture.dimensions]
+    for tile in plan_tiles(images.shape, core, architecture):
+        number, *within = tile.target
+        result[(number, slice(None), *within)] = predict_tile(network, padded, tile, dtype)
     return result
 
 
-def _cut(length: int, edge: int, margin: int, multiple: int) -> list[tuple[slice, slice, slice]]:
-    """Cut one axis into (source, kept, target)."""
+def cut(length: int, edge: int, margin: int, multiple: int) -> list[tuple[slice, slice, slice]]:
+    """Cut one axis into pieces of at most `edge`, each as (source, kept, target).
+
+    Parameters
+    ----------
+    length : int
+        Of the axis, before it is padded to a multiple.
+    edge : int
+        A multiple of `multiple`.
+    margin : int
+        What is read around a piece; rounded up to a multiple.
+    multiple : int
+        What every source starts and ends on.
+    """
     padded = -(-length // multiple) * multiple
+    margin = -(-margin // multiple) * multiple
     pieces = []
     for start in range(0, length, edge):
         stop = min(start + edge, length)

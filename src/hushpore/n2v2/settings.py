@@ -65,6 +65,60 @@ class DenoiseSettings(Settings):
         label="Trained model",
         more=True,
     )
+    checkpoint: str = option(
+        "",
+        "File (.safetensors) to keep the state of the training in, every half minute: a run that "
+        "was broken off goes on from it. It can be applied as a trained model at any time.",
+        more=True,
+    )
+    method: str = option(
+        "n2v2",
+        "n2v2: without checkerboard patterns. n2v: the original Noise2Void, to compare.",
+        choices=("n2v2", "n2v"),
+        more=True,
+    )
+    context: int = option(
+        0,
+        "Neighbouring slices to either side that the network sees beside each slice, where "
+        "dimensions is 2 (2.5D).",
+        label="Slices beside",
+        unit="slices",
+        minimum=0,
+        maximum=8,
+        more=True,
+    )
+    channels: str = option(
+        "independent",
+        "independent: each channel is denoised by itself. together: the network sees them all, "
+        "for channels that show the same thing with noise of their own.",
+        choices=("independent", "together"),
+        more=True,
+    )
+    replacement: str = option(
+        "auto",
+        "What a hidden pixel is replaced by: the median or mean of its neighbours, or any one of "
+        "them (uniform). auto: median for n2v2, uniform for n2v.",
+        choices=("auto", "median", "mean", "uniform"),
+        more=True,
+    )
+    window: int = option(
+        5,
+        "Edge of the neighbourhood that replacements come from; odd.",
+        unit="px",
+        minimum=3,
+        maximum=11,
+        step=2,
+        more=True,
+    )
+    masked_share: float | str = option(
+        0.08,
+        "Share of the pixels of a patch that are hidden from the network; paper: 0.00198.",
+        choices=("paper",),
+        minimum=0.0005,
+        maximum=0.2,
+        step=0.005,
+        more=True,
+    )
     patch_size: int = option(
         64,
         "Edge of a training patch in y and x; a multiple of 4.",
@@ -90,16 +144,8 @@ class DenoiseSettings(Settings):
         maximum=1024,
         more=True,
     )
-    masked_share: float = option(
-        0.03,
-        "Share of the pixels of a patch that are hidden from the network.",
-        minimum=0.0005,
-        maximum=0.2,
-        step=0.005,
-        more=True,
-    )
     learning_rate: float = option(
-        2e-3,
+        4e-3,
         "Highest learning rate of the one-cycle schedule.",
         minimum=1e-6,
         maximum=1.0,
@@ -112,9 +158,21 @@ class DenoiseSettings(Settings):
         choices=("auto", "float32", "bfloat16"),
         more=True,
     )
+    denoise_memory: float | None = option(
+        None,
+        "Memory that the images may take; what does not fit is read block by block, and the result "
+        "is kept in a file. None: half of what is free.",
+        label="Memory",
+        unit="GB",
+        minimum=0.001,
+        step=1,
+        more=True,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("patch_size", "patch_depth"):
             if getattr(self, name) % 4:
                 raise InputError(f"{name} must be a multiple of 4; got {getattr(self, name)}.")
+        if self.window % 2 == 0:
+            raise InputError(f"window must be odd, to have a centre; got {self.window}.")

@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from hushpore._version import __version__
 from hushpore.base.errors import InputError, OutputError
-from hushpore.base.volume import Volume, VolumeLike, as_volume, require_values
+from hushpore.base.events import result_of
+from hushpore.base.volume import Volume, VolumeLike, as_volume
 from hushpore.device.backend import choose_backend
-from hushpore.n2v2.model import UNet
-from hushpore.n2v2.prediction import predict
+from hushpore.n2v2.applying import Applied
+from hushpore.n2v2.images import arrange
+from hushpore.n2v2.model import Architecture, UNet
+from hushpore.n2v2.source import Scale, Source, measure_scale
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from collections.abc import Callable
+
+    import torch
+
+    from hushpore.n2v2.images import Arrangement
 
 #: Name of the entry in the file's header that says what the weights are.
-_HEADER = "hushpore"
+HEADER = "hushpore"
+
+#: What the names of tensors begin with that are of use to the training alone.
+TRAINING = "training."
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,37 +46,83 @@ class Model:
         Averaged weights, in evaluation mode, on the CPU.
     mean, std : tuple of float
         Of the values trained on, one pair for each channel: what normalised them.
+    channels : str
+        ``"independent"`` or ``"together"``: how it sees channels.
+    context : int
+        Neighbouring slices to either side that it sees beside each.
     """
 
     network: UNet
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    channels: str = "independent"
+    context: int = 0
 
-    def predict(self, volume: VolumeLike, device: str = "auto") -> Volume:
+    @property
+    def scale(self) -> Scale:
+        """Between grey values and those of the network."""
+        return Scale(self.mean, self.std)
+
+    def arrange(self, volume: Volume) -> Arrangement:
+        """Say how the planes of a volume make up the images that the network sees.
+
+        Raises
+        ------
+        InputError
+            If the volume has other axes or channels than the model was trained on.
+        """
+        dimensions = self.network.dimensions
+        require_dimensions(volume, dimensions)
+        if channel_count(volume) != len(self.mean):
+            raise InputError(
+                f"The model was trained on {len(self.mean)} channels; "
+                f"{volume.name} has {channel_count(volume)}."
+            )
+        return arrange(volume, dimensions, self.channels, self.context)
+
+    def predict(
+        self,
+        volume: VolumeLike,
+        device: str = "auto",
+        *,
+        out: Any = None,
+        symmetries: bool = False,
+        memory: float | None = None,
+    ) -> Volume:
         """Denoise another volume of the same kind.
 
         Parameters
         ----------
         volume : Volume or array_like
-            As many channels as the model was trained on.
+            As many channels as the model was trained on; NumPy, a memory map, dask or Zarr. What
+            does not fit into memory is read piece by piece.
         device : str, optional
             As for `hushpore.denoise`.
+        out : array_like, optional
+            Where to write: of the shape of the volume, assignable by slices, such as a memory map
+            or a Zarr array. By default an array in memory.
+        symmetries : bool, optional
+            Average over 8 mirrored and turned copies.
+        memory : float, optional
+            Bytes that the images may take; by default half of what is free.
 
         Returns
         -------
         Volume
-            float32, same geometry.
+            float32 (or of the type of `out`), same geometry.
         """
         noisy = as_volume(volume)
         backend = choose_backend(device)
-        dimensions = self.network.dimensions
-        require_dimensions(noisy, dimensions)
-        scale = Scale(noisy, self.mean, self.std)
-        images = scale.normalise(backend.put(require_values(noisy)), dimensions)
-        network = self.network.to(backend.device)
-        result = backend.get(predict(network, images))
+        arrangement = self.arrange(noisy)
+        source = Source(noisy, self.network.dimensions)
+        # refuses what is not a number, or constant
+        measure_scale(source)
+        out = np.empty(noisy.shape, np.float32) if out is None else out
+        budget = memory or backend.free_memory() / 2
+        work = Applied(self.network, arrangement, self.scale, budget, symmetries=symmetries)
+        result_of(work.to(source, out, backend))
         self.network.to("cpu")
-        return noisy.replace(scale.restore(result), name=f"{noisy.name} denoised")
+        return noisy.replace(out, name=f"{noisy.name} denoised")
 
     def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> Path:
         """Write the model to a ``.safetensors`` file, with its facts as JSON in the header.
@@ -83,25 +139,49 @@ class Model:
         OutputError
             If the file is there already, or cannot be written.
         """
-        from safetensors.torch import save
-
         target = check_model_target(path, overwrite)
-        facts = {
+        weights = {name: value.contiguous() for name, value in self.network.state_dict().items()}
+        write_tensors(target, weights, {HEADER: self.facts()})
+        return target
+
+    def facts(self) -> dict[str, Any]:
+        """Return what is to be known beside the weights, as plain JSON values."""
+        return {
             "version": __version__,
             "dimensions": self.network.dimensions,
-            "mean": self.mean,
-            "std": self.std,
+            "architecture": dataclasses.asdict(self.network.architecture),
+            "mean": list(self.mean),
+            "std": list(self.std),
+            "channels": self.channels,
+            "context": self.context,
         }
-        weights = {name: value.contiguous() for name, value in self.network.state_dict().items()}
-        part = target.with_name(f".{target.name}.part")
-        try:
-            part.write_bytes(save(weights, {_HEADER: json.dumps(facts)}))
-            os.replace(part, target)
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                part.unlink()
-            raise OutputError(f"Cannot write {target}: {error.strerror or error}.") from error
-        return target
+
+
+def write_tensors(
+    target: Path, tensors: dict[str, torch.Tensor], facts: dict[str, dict[str, Any]]
+) -> None:
+    """Write tensors and JSON facts to one safetensors file, which appears when it is complete.
+
+    Raises
+    ------
+    OutputError
+        If it cannot be written; an older file is then still there.
+    """
+    from safetensors.torch import save
+
+    header = {name: json.dumps(each) for name, each in facts.items()}
+    part = target.with_name(f".{target.name}.part")
+    try:
+        with part.open("wb") as file:
+            file.write(save(tensors, header))
+            # a file that has its name has its content, even where the power fails
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, target)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise OutputError(f"Cannot write {target}: {error.strerror or error}.") from error
 
 
 def check_model_target(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
@@ -128,7 +208,7 @@ def check_model_target(path: str | os.PathLike[str], overwrite: bool = False) ->
 
 
 def load_model(path: str | os.PathLike[str]) -> Model:
-    """Read a model that `Model.save` wrote.
+    """Read a model that `Model.save` wrote, or that a checkpoint holds.
 
     Parameters
     ----------
@@ -140,6 +220,42 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     ------
     InputError
         If there is no such file, or it is not a whole model of hushpore.
+    """
+    facts, weights = read_tensors(path, HEADER, lambda name: not name.startswith(TRAINING))
+    try:
+        if "architecture" in facts:
+            architecture = Architecture(**facts["architecture"])
+        else:
+            architecture = Architecture(facts["dimensions"])
+        network = UNet(architecture)
+        network.load_state_dict(weights)
+        mean, std = tuple(map(float, facts["mean"])), tuple(map(float, facts["std"]))
+        channels, context = str(facts.get("channels", "independent")), int(facts.get("context", 0))
+        if not np.isfinite([*mean, *std]).all() or len(mean) != len(std) or min(std) <= 0:
+            raise ValueError("no scale")
+    except (KeyError, ValueError, TypeError, RuntimeError) as error:
+        raise _not_whole(path, error) from error
+    return Model(network.eval(), mean, std, channels, context)
+
+
+def read_tensors(
+    path: str | os.PathLike[str], entry: str, wanted: Callable[[str], bool] = lambda name: True
+) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    """Read tensors and the facts of one entry of a safetensors file.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+    entry : str
+        Name of the facts in its header.
+    wanted : callable, optional
+        Says by its name whether a tensor is read.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, it is a pickle, or it is damaged or without these facts.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -154,65 +270,19 @@ def load_model(path: str | os.PathLike[str]) -> Model:
             "Expected a .safetensors file written by hushpore."
         )
     try:
-        with safe_open(source, framework="pt") as file:
-            facts = json.loads((file.metadata() or {})[_HEADER])
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        network = UNet(facts["dimensions"])
-        network.load_state_dict(weights)
-        mean, std = tuple(map(float, facts["mean"])), tuple(map(float, facts["std"]))
-    except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
-        raise InputError(
-            f"{source.name} is not a whole model of hushpore ({type(error).__name__}). "
-            "Save it again with Model.save, or train a new one."
-        ) from error
-    return Model(network.eval(), mean, std)
+        with safe_open(source, framework="pt") as opened:
+            facts = json.loads((opened.metadata() or {})[entry])
+            names = [name for name in opened.keys() if wanted(name)]  # noqa: SIM118
+            return dict(facts), {name: opened.get_tensor(name) for name in names}
+    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        raise _not_whole(source, error) from error
 
 
-class Scale:
-    """Between the values of a volume and those of the network: zero mean, unit deviation.
-
-    Each channel has its own mean and deviation, since channels measure different things.
-
-    Parameters
-    ----------
-    volume : Volume
-        Gives shape and axes.
-    mean, std : sequence of float
-        One a channel.
-    """
-
-    def __init__(self, volume: Volume, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
-        if len(mean) != channel_count(volume):
-            raise InputError(
-                f"The model was trained on {len(mean)} channels; "
-                f"{volume.name} has {channel_count(volume)}."
-            )
-        self.mean, self.std = mean, std
-        self._shape = volume.shape
-        self._per_channel = [
-            length if axis == "c" else 1
-            for axis, length in zip(volume.axes, volume.shape, strict=True)
-        ]
-
-    def normalise(self, values: torch.Tensor, dimensions: int) -> torch.Tensor:
-        """Return float32 images (n, y, x) or (n, z, y, x) for the network, on the same device."""
-        mean, std = (
-            torch.tensor(per_channel, device=values.device).view(self._per_channel)
-            for per_channel in (self.mean, self.std)
-        )
-        images = (values.float() - mean) / std
-        return images.reshape(-1, *self._shape[-dimensions:])
-
-    def restore(self, images: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Return the network's output as values of the volume, in its shape."""
-        mean, std = (
-            np.array(per_channel, np.float32).reshape(self._per_channel)
-            for per_channel in (self.mean, self.std)
-        )
-        values: npt.NDArray[np.float32] = images.reshape(self._shape)
-        values *= std
-        values += mean
-        return values
+def _not_whole(path: str | os.PathLike[str], error: Exception) -> InputError:
+    return InputError(
+        f"{Path(path).name} is not a whole model of hushpore ({type(error).__name__}). "
+        "Save it again with Model.save, or train a new one."
+    )
 
 
 def require_dimensions(volume: Volume, dimensions: int) -> None:

@@ -10,24 +10,23 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from hushpore.base.errors import InputError
-from hushpore.n2v2.masking import draw_positions, hide, values_at
-from hushpore.patches.extraction import read_windows
+from hushpore.n2v2.masking import Replacement, draw_positions, hide, values_at
 from hushpore.patches.sampling import draw_corners, draw_orientations
 
 if TYPE_CHECKING:
     from hushpore.device.backend import Backend
-    from hushpore.n2v2.masking import Line
+    from hushpore.n2v2.images import Images
     from hushpore.n2v2.model import UNet
 
 #: Decay of the running average of the weights, once it has warmed up.
-AVERAGE_DECAY = 0.99
+AVERAGE_DECAY = 0.995
 
 
 @dataclass(frozen=True)
@@ -44,20 +43,26 @@ class Batches:
         Share of hidden pixels.
     generator : torch.Generator or None
         Source of all random numbers, on the device of the image.
-    line : Line, optional
-        Direction of correlated noise.
+    replacement : Replacement, optional
+        What hidden pixels are replaced by, and the direction of correlated noise.
     """
 
     size: tuple[int, ...]
     count: int
     share: float
     generator: torch.Generator | None
-    line: Line | None = None
+    replacement: Replacement = field(default_factory=Replacement)
 
     @property
     def voxels(self) -> int:
         """Number of voxels that go through the network in a step."""
         return self.count * math.prod(self.size)
+
+    def corners(self, images: Images) -> torch.Tensor:
+        """Draw where the patches of a batch lie: int64, shape (count, 1 + len(size))."""
+        return draw_corners(
+            images.shape, (1, *self.size), self.count, self.generator, images.device
+        )
 
     def halved(self) -> Batches | None:
         """Return batches of half as many patches, or None where it is one already."""
@@ -82,13 +87,27 @@ class Learner:
         fused = network.out.weight.device.type in ("cpu", "cuda")
         self.optimizer = torch.optim.Adam(network.parameters(), fused=fused or None)
 
-    def step(self, image: torch.Tensor, batches: Batches, rate: float, step: int) -> torch.Tensor:
+    def moments(self) -> list[dict[str, torch.Tensor]]:
+        """Return what the optimiser keeps of each parameter, made where there is none yet."""
+        fused = bool(self.optimizer.defaults["fused"])
+        for parameter in self.network.parameters():
+            if not self.optimizer.state[parameter]:
+                # as PyTorch makes them in the first step
+                count = torch.zeros((), device=parameter.device if fused else "cpu")
+                self.optimizer.state[parameter] = {
+                    "step": count,
+                    "exp_avg": torch.zeros_like(parameter),
+                    "exp_avg_sq": torch.zeros_like(parameter),
+                }
+        return [self.optimizer.state[parameter] for parameter in self.network.parameters()]
+
+    def step(self, images: Images, batches: Batches, rate: float, step: int) -> torch.Tensor:
         """Train on one batch and return its loss, as a tensor on the device.
 
         Parameters
         ----------
-        image : torch.Tensor
-            Normalised, shape (n, y, x) or (n, z, y, x).
+        images : Images
+            What to learn from.
         batches : Batches
             What to draw from it.
         rate : float
@@ -96,17 +115,7 @@ class Learner:
         step : int
             Number of this step, from 0.
         """
-        device, draw = image.device, batches.generator
-        corners = draw_corners(image.shape, (1, *batches.size), batches.count, draw, device)
-        turned = draw_orientations(
-            batches.count, len(batches.size), draw, device, exchange=batches.line is None
-        )
-        patches = read_windows(image, corners, batches.size, turned)  # (batch, *size)
-        hidden = draw_positions(batches.size, batches.share, batches.count, draw, device)
-        predicted = self._forward(hide(patches, hidden, batches.line))
-        loss = torch.nn.functional.mse_loss(
-            values_at(predicted, hidden), values_at(patches, hidden)
-        )
+        loss = self._loss(self.network, images, batches)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         for group in self.optimizer.param_groups:
@@ -115,10 +124,30 @@ class Learner:
         self._update_average(step)
         return loss.detach()
 
-    def _forward(self, patches: torch.Tensor) -> torch.Tensor:
-        with mixed_precision(patches.device.type, self.dtype):
-            output: torch.Tensor = self.network(with_channel(patches))
-        return output[:, 0].float()
+    @torch.no_grad()
+    def validate(self, images: Images, batches: Batches) -> torch.Tensor:
+        """Return the loss of the averaged network on a batch, as a tensor on the device."""
+        return self._loss(self.average, images, batches)
+
+    def _loss(self, network: UNet, images: Images, batches: Batches) -> torch.Tensor:
+        device, draw, how = images.device, batches.generator, batches.replacement
+        corners = batches.corners(images)
+        turned = draw_orientations(
+            batches.count, len(batches.size), draw, device, exchange=how.line is None
+        )
+        patches = images.windows(corners, batches.size, turned)  # (batch, inputs, *size)
+        positions = draw_positions(batches.size, batches.share, batches.count, draw, device)
+        # all planes that are predicted are hidden at the same places: their noise may be related
+        positions = positions.repeat_interleave(images.outputs, 0)
+        first, last = images.first, images.first + images.outputs
+        noisy = patches[:, first:last].flatten(0, 1)  # (batch * outputs, *size)
+        hidden = hide(noisy, positions, how, draw).view(-1, images.outputs, *batches.size)
+        inputs = torch.cat([patches[:, :first], hidden, patches[:, last:]], 1)
+        with mixed_precision(device.type, self.dtype):
+            predicted = network(channels_last(inputs)).float().flatten(0, 1)
+        return torch.nn.functional.mse_loss(
+            values_at(predicted, positions), values_at(noisy, positions)
+        )
 
     @torch.no_grad()
     def _update_average(self, step: int) -> None:
@@ -186,10 +215,10 @@ def mixed_precision(device: str, dtype: torch.dtype) -> contextlib.AbstractConte
     return torch.autocast(device, dtype)
 
 
-def with_channel(images: torch.Tensor) -> torch.Tensor:
-    """Return images (batch, *size) as (batch, 1, *size), channels last in memory."""
-    layout = torch.channels_last if images.ndim == 3 else torch.channels_last_3d
-    return images[:, None].contiguous(memory_format=layout)
+def channels_last(images: torch.Tensor) -> torch.Tensor:
+    """Return images (batch, channels, *size) with the channels last in memory."""
+    layout = torch.channels_last if images.ndim == 4 else torch.channels_last_3d
+    return images.contiguous(memory_format=layout)
 
 
 def _statistics(network: torch.nn.Module) -> list[torch.Tensor]:

@@ -1,0 +1,290 @@
+"""A trained network applied to a whole volume: slab by slab where it does not fit into memory."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from hushpore.base.errors import MemoryLimitError
+from hushpore.base.events import Job, Note, Progress
+from hushpore.device.backend import Backend
+from hushpore.device.memory import is_out_of_memory
+from hushpore.device.prefetch import ReadAhead
+from hushpore.device.timing import StageTimer
+from hushpore.n2v2.images import Images
+from hushpore.n2v2.prediction import CORES, Tile, halve_core, pad, plan_tiles, predict_tile
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from hushpore.n2v2.images import Arrangement
+    from hushpore.n2v2.model import UNet
+    from hushpore.n2v2.source import Scale, Source
+
+#: Bytes a voxel of a plane takes in float32: normalised, padded, and as a result.
+_WORKING = 12
+
+
+@dataclass(frozen=True)
+class Slab:
+    """A part of the volume that is held at once.
+
+    Attributes
+    ----------
+    images : slice
+        Which images.
+    rows : slice
+        Which rows along their first axis, margins included.
+    tiles : tuple of Tile
+        Sources are counted from the start of the slab, targets from that of the volume.
+    """
+
+    images: slice
+    rows: slice
+    tiles: tuple[Tile, ...]
+
+    @property
+    def kept(self) -> slice:
+        """The rows that it predicts."""
+        first = min(tile.target[1].start for tile in self.tiles)
+        return slice(first, max(tile.target[1].stop for tile in self.tiles))
+
+
+@dataclass
+class Applied:
+    """How a network is applied; `to` does it.
+
+    Attributes
+    ----------
+    network : UNet
+        In evaluation mode.
+    arrangement : Arrangement
+        What it sees as one image.
+    scale : Scale
+        Between grey values and those of the network.
+    budget : float
+        Bytes that a slab may take.
+    dtype : torch.dtype
+        Arithmetic of the network.
+    symmetries : bool
+        Whether to average over mirrored and turned copies.
+    begin : float
+        Share of the whole job that is over before, for progress.
+    timer : StageTimer
+        Told what takes how long.
+    """
+
+    network: UNet
+    arrangement: Arrangement
+    scale: Scale
+    budget: float
+    dtype: torch.dtype = torch.float32
+    symmetries: bool = False
+    begin: float = 0.0
+    timer: StageTimer = field(default_factory=StageTimer)
+
+    def to(self, source: Source, out: Any, backend: Backend, images: Images | None = None) -> Job:
+        """Predict every plane of a volume, in smaller tiles where memory runs out.
+
+        Parameters
+        ----------
+        source : Source
+            What to read.
+        out : array_like
+            Of the shape of the volume; written slab by slab.
+        backend : Backend
+            Where to compute; the CPU where its memory does not hold even the smallest tile.
+        images : Images, optional
+            The whole volume, normalised and on the device already.
+
+        Yields
+        ------
+        Progress, Note
+
+        Returns
+        -------
+        Backend
+            Where it was computed in the end.
+
+        Raises
+        ------
+        MemoryLimitError
+            If the smallest tile does not fit on the CPU.
+        """
+        architecture = self.network.architecture
+        core: tuple[int, ...] | None = CORES[architecture.dimensions]
+        while core is not None:
+            try:
+                self.network.to(backend.device)
+                yield from self._whole(source, out, backend, images, core)
+                return backend
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+            core = halve_core(core)
+            if core is not None:
+                message = f"Memory ran out: predicting in tiles of {core[1:]}."
+            elif backend.is_cuda:
+                message = "The GPU's memory ran out: continuing on the CPU."
+                backend, images = Backend(reason="the GPU's memory ran out"), None
+                self.dtype, core = torch.float32, CORES[architecture.dimensions]
+            else:
+                break
+            yield Note(message, warning=True)
+        raise MemoryLimitError(
+            f"{source.volume.name} does not fit into memory, even one tile at a time "
+            f"({source.volume.facts}). Close other programs, or crop or bin the volume."
+        )
+
+    def _whole(
+        self,
+        source: Source,
+        out: Any,
+        backend: Backend,
+        images: Images | None,
+        core: tuple[int, ...],
+    ) -> Job:
+        shape = (len(self.arrangement.members), *source.size)
+        if images is not None:
+            tiles = tuple(plan_tiles(shape, core, self.network.architecture))
+            slab = Slab(slice(0, shape[0]), slice(0, shape[1]), tiles)
+            yield from self._slab(slab, images, source, out, backend, 0, len(tiles))
+            return
+        slabs = self.plan(source, core)
+        done, total = 0, sum(len(slab.tiles) for slab in slabs)
+        # one slab is read while another is predicted, so each has half of the memory
+        with ReadAhead(lambda slab: self._read(source, slab), slabs, most=1) as ahead:
+            for slab, (raw, planes) in zip(slabs, ahead, strict=True):
+                part = self._normalised(slab, raw, planes, source, backend)
+                yield from self._slab(slab, part, source, out, backend, done, total)
+                done += len(slab.tiles)
+
+    def plan(self, source: Source, core: tuple[int, ...]) -> list[Slab]:
+        """Cut the volume into slabs that fit into the memory, at least one tile's worth each."""
+        architecture, arrangement = self.network.architecture, self.arrangement
+        n_images, size = len(arrangement.members), source.size
+        per_row = math.prod(size[1:]) * (source.dtype.itemsize + _WORKING) * arrangement.inputs
+        fitting = int(self.budget / 2 / per_row)
+        if architecture.dimensions == 2:
+            together = max(1, fitting // size[0])
+            core = (min(core[0], together), *core[1:])
+            tiles = plan_tiles((n_images, *size), core, architecture)
+            chunks = max(1, together // core[0])
+            return _grouped(tiles, 0, chunks)
+        if fitting >= size[0] * n_images:
+            tiles = plan_tiles((n_images, *size), core, architecture)
+            return [Slab(slice(0, n_images), slice(0, size[0]), tuple(tiles))]
+        multiple = architecture.multiples[0]
+        margin = -(-architecture.radii[0] // multiple) * multiple
+        rows = max((fitting - 2 * margin) // multiple, 1) * multiple
+        core = (1, min(core[1], rows), *core[2:])
+        tiles = plan_tiles((n_images, *size), core, architecture)
+        return _grouped(tiles, 1, max(1, rows // core[1]))
+
+    def _read(self, source: Source, slab: Slab) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+        with self.timer.stage("reading"):
+            planes = np.unique(self.arrangement.members[slab.images])
+            return source.read(planes, slab.rows), planes
+
+    def _normalised(
+        self,
+        slab: Slab,
+        raw: npt.NDArray[Any],
+        planes: npt.NDArray[np.int64],
+        source: Source,
+        backend: Backend,
+    ) -> Images:
+        numbers = np.arange(slab.images.start, slab.images.stop)
+        arrangement = self.arrangement.part(numbers)[1]
+        with self.timer.stage("upload"):
+            values = self.scale.normalise(backend.put(raw), source.channels[planes])
+            return Images.of(values, arrangement)
+
+    def _slab(
+        self,
+        slab: Slab,
+        images: Images,
+        source: Source,
+        out: Any,
+        backend: Backend,
+        done: int,
+        total: int,
+    ) -> Job:
+        padded = images.with_planes(pad(images.planes, self.network.architecture.multiples))
+        rows, n_images = slab.kept, slab.images.stop - slab.images.start
+        shape = (n_images, images.outputs, rows.stop - rows.start, *source.size[1:])
+        result = torch.empty(shape, device=backend.device)
+        for number, tile in enumerate(slab.tiles, start=done):
+            yield self._progress(number, total)
+            with self.timer.stage("denoising"):
+                which, first, *within = tile.target
+                place = (_moved(which, slab.images.start), slice(None), _moved(first, rows.start))
+                result[(*place, *within)] = predict_tile(
+                    self.network, padded, tile, self.dtype, self.symmetries
+                )
+        with self.timer.stage("download"):
+            planes = self.arrangement.predicted[slab.images].ravel()
+            values = backend.get(result.flatten(0, 1))
+            values = self.scale.restore(values, source.channels[planes])
+            write_planes(out, source, planes, rows, values)
+        done += len(slab.tiles)
+        yield self._progress(done, total)
+
+    def _progress(self, done: int, total: int) -> Progress:
+        fraction = self.begin + (1 - self.begin) * done / total
+        return Progress("denoising", done, total, "tiles", fraction)
+
+
+def write_planes(
+    out: Any,
+    source: Source,
+    planes: npt.NDArray[np.int64],
+    rows: slice,
+    values: npt.NDArray[np.float32],
+) -> None:
+    """Write rows of some planes into an array of the shape of the volume."""
+    leading = source.volume.shape[: -len(source.size)]
+    if len(leading) == 1 and (np.diff(planes) == 1).all():
+        out[int(planes[0]) : int(planes[-1]) + 1, rows] = values
+        return
+    for plane, value in zip(planes, values, strict=True):
+        place = tuple(int(k) for k in np.unravel_index(int(plane), (1, *leading))[1:])
+        out[(*place, rows)] = value
+
+
+def _grouped(tiles: list[Tile], axis: int, chunks: int) -> list[Slab]:
+    """Put the tiles of `chunks` neighbouring pieces of an axis together; of one image for rows."""
+    groups: dict[tuple[int, int], list[Tile]] = {}
+    edges = sorted({tile.target[axis].start for tile in tiles})
+    number = {start: position // chunks for position, start in enumerate(edges)}
+    for tile in tiles:
+        image = tile.target[0].start if axis == 1 else 0
+        groups.setdefault((image, number[tile.target[axis].start]), []).append(tile)
+    return [_slab_of(group) for _, group in sorted(groups.items())]
+
+
+def _slab_of(tiles: list[Tile]) -> Slab:
+    images, rows = (
+        slice(
+            min(tile.source[axis].start for tile in tiles),
+            max(tile.source[axis].stop for tile in tiles),
+        )
+        for axis in (0, 1)
+    )
+    moved = tuple(
+        Tile(
+            (_moved(t.source[0], images.start), _moved(t.source[1], rows.start), *t.source[2:]),
+            t.kept,
+            t.target,
+        )
+        for t in tiles
+    )
+    return Slab(images, rows, moved)
+
+
+def _moved(where: slice, start: int) -> slice:
+    return slice(where.start - start, where.stop - start)

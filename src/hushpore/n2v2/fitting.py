@@ -1,0 +1,238 @@
+"""The training loop: steps, curves, previews, checkpoints, and its end."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from hushpore.base.errors import InputError
+from hushpore.base.events import Event, Job, Metric, Preview, Progress, StopEarly
+from hushpore.device.readback import Readback
+from hushpore.n2v2.checkpoint import TrainingState
+from hushpore.n2v2.model import Architecture, build_network
+from hushpore.n2v2.prediction import predict
+from hushpore.n2v2.training import Batches, Learner, one_cycle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+    from hushpore.device.backend import Backend
+    from hushpore.device.timing import StageTimer
+    from hushpore.n2v2.checkpoint import Checkpoint
+    from hushpore.n2v2.images import Images
+    from hushpore.n2v2.model import UNet
+    from hushpore.n2v2.settings import DenoiseSettings
+    from hushpore.n2v2.trained import Model
+
+#: Steps between two readings of the loss.
+EPOCH = 25
+
+
+@dataclass
+class Fitting:
+    """One training: what it works with, and what it has come to.
+
+    Attributes
+    ----------
+    settings : DenoiseSettings
+        Steps, rate, time budget, seed.
+    backend, timer
+        Where it runs, and its clock.
+    images : callable
+        Returns the `Images` to learn from in a step.
+    batches : Batches
+        What a step draws from them; its generator is part of the state.
+    dtype : torch.dtype
+        Arithmetic of the network.
+    shown : Shown or None
+        What previews show; None: there are none.
+    as_model : callable
+        Makes a `Model` of a network.
+    share : float
+        Of the whole job, for progress.
+    notes : list of str
+        What was said; added to.
+    """
+
+    settings: DenoiseSettings
+    backend: Backend
+    timer: StageTimer
+    images: Callable[[int], Images]
+    batches: Batches
+    dtype: torch.dtype
+    shown: Shown | None
+    as_model: Callable[[UNet], Model]
+    share: float = 1.0
+    notes: list[str] = field(default_factory=list)
+
+    def start(self, architecture: Architecture) -> TrainingState:
+        """Return the state before the first step."""
+        weights = torch.Generator().manual_seed(self.settings.seed)
+        two = architecture.dimensions == 2
+        layout = torch.channels_last if two else torch.channels_last_3d
+        network = build_network(architecture, weights).to(self.backend.device)
+        network = network.to(memory_format=layout)  # type: ignore[call-overload]
+        generator = self.batches.generator
+        assert generator is not None
+        total = torch.zeros((), device=self.backend.device)
+        return TrainingState(Learner(network, self.dtype), generator, total)
+
+    def run(self, state: TrainingState, checkpoint: Checkpoint | None = None) -> Job:
+        """Train from a state on, to the last step or until `StopEarly`.
+
+        Yields
+        ------
+        Progress, Timing, Metric ("loss", "validation"), Preview ("denoised")
+        """
+        try:
+            yield from self._run(state, checkpoint)
+        except GeneratorExit:
+            # cancelled between two steps: what was learnt can be applied, or gone on from
+            self._keep(state, checkpoint)
+            raise
+        self._keep(state, checkpoint)
+
+    def _keep(self, state: TrainingState, checkpoint: Checkpoint | None) -> None:
+        if checkpoint is not None and state.step:
+            with self.timer.stage("checkpoint"):
+                checkpoint.save(state, self.as_model(state.learner.average))
+
+    def _run(self, state: TrainingState, checkpoint: Checkpoint | None) -> Job:
+        settings, learner = self.settings, state.learner
+        readback = Readback(self.backend)
+        pace = _PreviewPace(self.shown, self.batches.voxels)
+        start = time.monotonic() - state.spent
+        fraction = self._fraction(state)
+        while fraction < 1:
+            rate = one_cycle(fraction, settings.learning_rate)
+            with self.timer.stage("training"):
+                state.total += learner.step(self.images(state.step), self.batches, rate, state.step)
+            state.step += 1
+            state.spent = spent = time.monotonic() - start
+            fraction = self._fraction(state)
+            if state.step % EPOCH == 0:
+                self._end_epoch(state, readback)
+            if pace.due(spent / state.step, spent):
+                with self.timer.stage("preview"):
+                    readback.push(("preview", state.step), self._preview(learner))
+                pace.done(time.monotonic() - start - spent, spent)
+            try:
+                if state.summed_from == state.step:
+                    yield self.timer.timing()
+                yield from self._report(readback.arrived(), state)
+                if checkpoint is not None and checkpoint.due:
+                    yield from self._report(readback.rest(), state)
+                    self._keep(state, checkpoint)
+                yield self._progress(state, fraction)
+            except StopEarly:
+                self.notes.append(f"Stopped early, after {state.step} of {settings.steps} steps.")
+                break
+        # a last mean over a few steps alone would jump
+        if state.step - state.summed_from > EPOCH // 2 or not state.summed_from:
+            self._end_epoch(state, readback)
+        yield self.timer.timing()
+        yield from self._report(readback.rest(), state)
+
+    def _fraction(self, state: TrainingState) -> float:
+        """How much of the training is over."""
+        fraction = state.step / self.settings.steps
+        if self.settings.time_budget is not None:
+            fraction = max(fraction, state.spent / self.settings.time_budget)
+        return fraction
+
+    def _end_epoch(self, state: TrainingState, readback: Readback) -> None:
+        count = state.step - state.summed_from
+        if not count:
+            return
+        readback.push(("loss", state.step), state.total / count)
+        state.summed_from = state.step
+        state.total.zero_()
+        # the same patches and blind spots each time, so that the curve is smooth
+        generator = torch.Generator(self.backend.device).manual_seed(self.settings.seed + 1)
+        fixed = replace(self.batches, generator=generator)
+        with self.timer.stage("validation"):
+            loss = state.learner.validate(self.images(state.step - 1), fixed)
+            readback.push(("validation", state.step), loss)
+
+    def _report(self, arrived: list[tuple[Any, npt.NDArray[Any]]], state: TrainingState) -> Job:
+        events: list[Event] = []
+        for (kind, step), value in arrived:
+            if kind == "preview":
+                assert self.shown is not None
+                events.append(self.shown.preview(value))
+                continue
+            if not np.isfinite(value):
+                raise InputError(
+                    "Training diverged: the loss is no longer a number. "
+                    "Choose a smaller learning_rate."
+                )
+            state.curves.setdefault(kind, []).append((step, float(value)))
+            events.append(Metric(kind, step, float(value)))
+        # all is noted before the first of these, at which the job may be cancelled
+        yield from events
+
+    def _preview(self, learner: Learner) -> torch.Tensor:
+        """Denoise the slice to be shown as well as the network can by now."""
+        assert self.shown is not None
+        architecture = learner.average.architecture
+        result = predict(
+            learner.average, self.shown.image, dtype=self.dtype, architecture=architecture
+        )
+        return result[0, self.shown.output].reshape(-1, *result.shape[-2:])[self.shown.row]
+
+    def _progress(self, state: TrainingState, fraction: float) -> Progress:
+        total, step = self.settings.steps, state.step
+        if self.settings.time_budget is not None:
+            total = max(step, min(total, round(step / fraction)))
+        # what the device has finished, not what it has been asked to do
+        losses = state.curves.get("loss", [])
+        finished = losses[-1][0] if self.backend.is_cuda and losses else step
+        share = self.share * min(fraction, 1) * finished / step
+        return Progress("training", finished, total, "steps", share)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What previews show.
+
+    Attributes
+    ----------
+    image : Images
+        One image, or in 3D a few slices of one.
+    output, row : int
+        Which of the planes that it predicts, and which row of that.
+    preview : callable
+        Makes a `Preview` of a normalised slice.
+    """
+
+    image: Images
+    output: int
+    row: int
+    preview: Callable[[npt.NDArray[np.float32]], Preview]
+
+
+class _PreviewPace:
+    """Lets previews take a twentieth of the time at most, and come once a second at most."""
+
+    def __init__(self, shown: Shown | None, batch_voxels: int) -> None:
+        self._shows = shown is not None
+        # prediction is the forward third of a training step
+        voxels = shown.image.planes[0].numel() if shown is not None else 0
+        self._steps_each = voxels / batch_voxels / 3
+        self._cost: float | None = None
+        self._last = 0.0
+
+    def due(self, step_seconds: float, now: float) -> bool:
+        """Whether a preview may be made now, `now` seconds into the training."""
+        cost = self._cost if self._cost is not None else self._steps_each * step_seconds
+        return self._shows and now - self._last >= max(1.0, 20 * cost)
+
+    def done(self, cost: float, now: float) -> None:
+        """Remember what the preview took."""
+        self._cost, self._last = cost, now + cost

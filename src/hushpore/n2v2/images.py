@@ -1,0 +1,192 @@
+"""What the network sees as one image: a plane of the volume, or several that belong together.
+
+A *plane* is an array along the axes on which the network works: a slice in 2D, a whole volume in
+3D. One image is made of one plane, of the planes of all channels, or of a slice and its
+neighbours. Planes are kept once; an image is a row of their numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from hushpore.base.errors import InputError
+from hushpore.patches.extraction import read_windows
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from hushpore.base.volume import Volume
+
+
+@dataclass(frozen=True, eq=False)
+class Arrangement:
+    """Which planes make up each image, and which of them are predicted.
+
+    Attributes
+    ----------
+    members : numpy.ndarray
+        int64, shape (n_images, inputs): numbers of planes, over all leading axes.
+    first, outputs : int
+        The planes ``first`` to ``first + outputs - 1`` of an image are predicted. Every plane of
+        the volume is predicted in exactly one image.
+    """
+
+    members: npt.NDArray[np.int64]
+    first: int = 0
+    outputs: int = 1
+
+    @property
+    def inputs(self) -> int:
+        """Planes that are seen together."""
+        return int(self.members.shape[1])
+
+    @property
+    def predicted(self) -> npt.NDArray[np.int64]:
+        """Numbers of the planes that each image predicts, shape (n_images, outputs)."""
+        return self.members[:, self.first : self.first + self.outputs]
+
+    def part(self, images: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Arrangement]:
+        """Return the planes that some images need, and these images in terms of them."""
+        planes, members = np.unique(self.members[images], return_inverse=True)
+        members = members.reshape(len(images), self.inputs)
+        return planes, Arrangement(members, self.first, self.outputs)
+
+
+def arrange(
+    volume: Volume, dimensions: int, channels: str = "independent", context: int = 0
+) -> Arrangement:
+    """Say how the planes of a volume make up images.
+
+    Parameters
+    ----------
+    volume : Volume
+        Only its axes and shape are looked at.
+    dimensions : int
+        2 or 3.
+    channels : str, optional
+        ``"independent"``: each channel is an image; ``"together"``: all channels are one.
+    context : int, optional
+        Neighbouring slices (time points where there is no z) to either side that are seen with
+        each; the slice itself alone is predicted. At the ends the neighbour of the other side
+        stands in for the missing one; the slice itself never does, or it would be seen twice.
+
+    Raises
+    ------
+    InputError
+        If the volume has no such axis, or is too short along it.
+    """
+    leading = volume.shape[:-dimensions]
+    numbers = np.arange(math.prod(leading)).reshape(leading)
+    if context:
+        return _with_neighbours(volume, dimensions, channels, context, numbers)
+    if channels == "together" and "c" in volume.axes:
+        together = np.moveaxis(numbers, volume.axes.index("c"), -1)
+        count = together.shape[-1]
+        return Arrangement(together.reshape(-1, count), 0, count)
+    return Arrangement(numbers.reshape(-1, 1))
+
+
+def _with_neighbours(
+    volume: Volume, dimensions: int, channels: str, context: int, numbers: npt.NDArray[np.int64]
+) -> Arrangement:
+    if dimensions != 2 or channels == "together":
+        raise InputError(
+            "Neighbouring slices are seen beside a slice only with dimensions=2 and "
+            "channels='independent'; in 3D they are seen anyway. Set context to 0."
+        )
+    axis = volume.axes[-3:-2]
+    length = volume.shape[-3] if axis in ("z", "t") else 1
+    if length < 2 * context + 1:
+        raise InputError(
+            f"context={context} needs at least {2 * context + 1} slices, one behind the other; "
+            f"{volume.name} has {length}. Choose a smaller context."
+        )
+    here = np.arange(length)[:, None]
+    shifts = np.arange(-context, context + 1)
+    beside = here + shifts
+    beside = np.where((beside >= 0) & (beside < length), beside, here - shifts)
+    members = numbers.reshape(-1, length)[:, beside]
+    return Arrangement(members.reshape(-1, 2 * context + 1), context, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """Images on a device, ready for the network.
+
+    Attributes
+    ----------
+    planes : torch.Tensor
+        Normalised, shape (n_planes, *size), contiguous.
+    members : torch.Tensor
+        int64, shape (n_images, inputs), on the same device.
+    first, outputs : int
+        As in `Arrangement`.
+    """
+
+    planes: torch.Tensor
+    members: torch.Tensor
+    first: int = 0
+    outputs: int = 1
+
+    @classmethod
+    def of(cls, planes: torch.Tensor, arrangement: Arrangement | None = None) -> Images:
+        """Arrange planes; by default each is an image of its own."""
+        if arrangement is None:
+            members = torch.arange(len(planes), device=planes.device)[:, None]
+            return cls(planes, members)
+        members = torch.from_numpy(arrangement.members).to(planes.device)
+        return cls(planes, members, arrangement.first, arrangement.outputs)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of images, and their size."""
+        return (len(self.members), *self.planes.shape[1:])
+
+    @property
+    def device(self) -> torch.device:
+        """Where they are."""
+        return self.planes.device
+
+    def windows(
+        self, corners: torch.Tensor, size: tuple[int, ...], orientations: torch.Tensor
+    ) -> torch.Tensor:
+        """Read windows, each in its own orientation.
+
+        Parameters
+        ----------
+        corners : torch.Tensor
+            int64, shape (count, 1 + len(size)): an image, and the first voxel in it.
+        size : tuple of int
+            Of a window.
+        orientations : torch.Tensor
+            As `hushpore.patches.sampling.draw_orientations` gives them.
+
+        Returns
+        -------
+        torch.Tensor
+            Shape (count, inputs, *size).
+        """
+        inputs = self.members.shape[1]
+        planes = self.members[corners[:, 0]].reshape(-1, 1)
+        within = corners[:, 1:].repeat_interleave(inputs, 0)
+        turned = orientations.repeat_interleave(inputs, 0)
+        found = read_windows(self.planes, torch.cat([planes, within], 1), size, turned)
+        return found.view(-1, inputs, *size)
+
+    def region(self, where: tuple[slice, ...]) -> torch.Tensor:
+        """Return a region of some images, (images, inputs, *size)."""
+        images, *within = where
+        chosen = self.members[images]
+        planes = self.planes[(slice(None), *within)]
+        if self.members.shape[1] == 1 and self.members.shape[0] == self.planes.shape[0]:
+            return planes[images, None]
+        return planes[chosen.flatten()].view(*chosen.shape, *planes.shape[1:])
+
+    def with_planes(self, planes: torch.Tensor) -> Images:
+        """Return the same arrangement of other planes."""
+        return Images(planes, self.members, self.first, self.outputs)

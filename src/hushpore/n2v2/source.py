@@ -1,0 +1,204 @@
+"""The volume as the denoiser reads it: plane by plane, whole or in pieces, and its grey scale."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from hushpore.base.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from hushpore.base.volume import Volume
+
+#: Voxels that are looked at in one piece for the statistics: 64 MB in float64.
+_PIECE = 1 << 23
+
+
+class Source:
+    """Reads planes of a volume, from memory or from wherever its values lie.
+
+    Parameters
+    ----------
+    volume : Volume
+        Of any real dtype but boolean; NumPy, a memory map, dask, Zarr.
+    dimensions : int
+        Axes of a plane, 2 or 3.
+
+    Attributes
+    ----------
+    count : int
+        Number of planes, over all leading axes.
+    size : tuple of int
+        Shape of a plane.
+    dtype : numpy.dtype
+        Of what is read: that of the volume in native byte order.
+
+    Raises
+    ------
+    InputError
+        If the volume is empty or a mask.
+    """
+
+    def __init__(self, volume: Volume, dimensions: int) -> None:
+        if volume.dtype == np.bool_:
+            raise InputError(
+                f"{volume.name} is a mask (boolean), which has no noise to remove. "
+                "Denoise the grey values, then segment."
+            )
+        if 0 in volume.shape:
+            raise InputError(f"{volume.name} is empty: its shape is {volume.shape}.")
+        self.volume = volume
+        self._data = volume.data
+        self._leading = volume.shape[:-dimensions]
+        self.size = volume.shape[-dimensions:]
+        self.count = math.prod(self._leading)
+        self.dtype = volume.dtype.newbyteorder("=")
+        channel = np.zeros(self._leading, np.int64)
+        if "c" in volume.axes:
+            axis = volume.axes.index("c")
+            along = [1] * len(self._leading)
+            along[axis] = -1
+            channel += np.arange(volume.shape[axis]).reshape(along)
+        #: Number of the channel of every plane.
+        self.channels = channel.ravel()
+
+    def read(
+        self, planes: Sequence[int] | npt.NDArray[np.int64], rows: slice = slice(None)
+    ) -> npt.NDArray[Any]:
+        """Return some planes, (len(planes), *size), `rows` of them along their first axis."""
+        first, last = int(planes[0]), int(planes[-1])
+        in_a_row = last - first + 1 == len(planes) and np.all(np.diff(planes) == 1)
+        if len(self._leading) == 1 and in_a_row:
+            return self._native(self._data[first : last + 1, rows])
+        if in_a_row and len(planes) == self.count and rows == slice(None):
+            return self._native(self._data[...]).reshape(-1, *self.size)
+        # a 2D image has no leading axes to find the plane on
+        places = [np.unravel_index(int(k), (1, *self._leading))[1:] for k in planes]
+        found = [self._data[(*place, rows)] for place in places]
+        return self._native(np.stack([np.asarray(plane) for plane in found]))
+
+    def _native(self, values: Any) -> npt.NDArray[Any]:
+        return np.ascontiguousarray(values, dtype=self.dtype)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Between grey values and those of the network: zero mean, unit deviation.
+
+    Each channel has its own mean and deviation, since channels measure different things.
+
+    Attributes
+    ----------
+    mean, std : tuple of float
+        One a channel.
+    """
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def normalise(self, values: torch.Tensor, channels: npt.NDArray[np.int64]) -> torch.Tensor:
+        """Return planes in float32 for the network, on the same device.
+
+        Parameters
+        ----------
+        values : torch.Tensor
+            Shape (n, *size).
+        channels : numpy.ndarray
+            int, shape (n,): the channel of each plane.
+        """
+        mean, std = (self._of(each, channels, values.ndim) for each in (self.mean, self.std))
+        on_device = [torch.from_numpy(each).to(values.device) for each in (mean, std)]
+        return (values.float() - on_device[0]) / on_device[1]
+
+    def restore(
+        self, planes: npt.NDArray[np.float32], channels: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.float32]:
+        """Return the network's output as grey values; works in place."""
+        planes *= self._of(self.std, channels, planes.ndim)
+        planes += self._of(self.mean, channels, planes.ndim)
+        return planes
+
+    @staticmethod
+    def _of(
+        per_channel: tuple[float, ...], channels: npt.NDArray[np.int64], ndim: int
+    ) -> npt.NDArray[np.float32]:
+        return np.array(per_channel, np.float32)[channels].reshape(-1, *[1] * (ndim - 1))
+
+
+def measure_scale(source: Source) -> Scale:
+    """Return mean and deviation of each channel, having looked at every value once.
+
+    The values are read piece by piece, so that they need not fit into memory.
+
+    Raises
+    ------
+    InputError
+        If there are NaN or infinite values, or a channel is constant.
+    """
+    volume = source.volume
+    n_channels = int(source.channels.max()) + 1
+    count, total, square, bad = (np.zeros(n_channels) for _ in range(4))
+    # squares of differences from a value in the middle of things: 16 digits are enough for that
+    pivot: npt.NDArray[np.float64] | None = None
+    for planes, rows in pieces(source):
+        values = source.read(planes, rows).astype(np.float64)
+        for number, plane in zip(source.channels[planes], values, strict=True):
+            finite = plane if np.isfinite(plane).all() else plane[np.isfinite(plane)]
+            bad[number] += plane.size - finite.size
+            if not finite.size:
+                continue
+            if pivot is None:
+                pivot = np.full(n_channels, np.nan)
+            if np.isnan(pivot[number]):
+                pivot[number] = finite.mean()
+            centred = finite - pivot[number]
+            count[number] += finite.size
+            total[number] += centred.sum()
+            square[number] += np.vdot(centred, centred)
+    if bad.any():
+        raise InputError(
+            f"{volume.name} holds {int(bad.sum())} NaN or infinite values of "
+            f"{math.prod(volume.shape)}. Replace them first, for example with numpy.nan_to_num."
+        )
+    assert pivot is not None
+    mean = total / count
+    std = np.sqrt(np.maximum(square / count - mean**2, 0))
+    _require_variation(volume, pivot + mean, std)
+    return Scale(tuple((pivot + mean).tolist()), tuple(std.tolist()))
+
+
+def _require_variation(
+    volume: Volume, mean: npt.NDArray[np.float64], std: npt.NDArray[np.float64]
+) -> None:
+    # a constant of 0.1 leaves a deviation of some 1e-17
+    constant = std <= 1e-12 * np.abs(mean)
+    if not constant.any():
+        return
+    if len(std) == 1:
+        raise InputError(
+            f"{volume.name} is constant: every value is {mean[0]:g}. There is nothing to denoise."
+        )
+    raise InputError(
+        f"Channel {int(np.flatnonzero(constant)[0])} of {volume.name} is constant; leave it out."
+    )
+
+
+def pieces(source: Source) -> list[tuple[npt.NDArray[np.int64], slice]]:
+    """Cut a volume into pieces (planes, rows) that are read one at a time."""
+    depth, row = source.size[0], math.prod(source.size[1:])
+    rows = max(1, min(depth, _PIECE // row))
+    together = max(1, _PIECE // (row * depth)) if rows == depth else 1
+    numbers = np.arange(source.count)
+    return [
+        (numbers[first : first + together], slice(start, min(start + rows, depth)))
+        for first in range(0, source.count, together)
+        for start in range(0, depth, rows)
+    ]
