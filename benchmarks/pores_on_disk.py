@@ -1,0 +1,117 @@
+"""Pores of a volume on disk, within a memory budget: time, peak memory and disk, in a new process.
+
+The volume is a smooth random void that is continued periodically, with noise, written slice by
+slice as raw uint8 and read through a memory map. Peak memory is what the kernel states for the
+process at its highest, ``VmHWM``: private memory and all pages of mapped files that were resident,
+with the interpreter and all libraries; the file cache of the system is not in it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import ndimage
+
+from hushpore.device.backend import cpu_threads
+
+SIZE = 1024
+TILE = 128
+BUDGET = 2.5  # GB
+
+_RUN = """
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+
+from hushpore.device.backend import Backend
+from hushpore.jobs import segment_pores
+from hushpore.pores.slabs import scratch_folder
+
+path, size, budget = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+
+
+def status(key):
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
+
+
+most = {"disk": 0, "RssAnon": 0, "RssFile": 0}
+done = threading.Event()
+
+
+def watch():
+    while not done.wait(0.05):
+        used = 0
+        for file in scratch_folder().glob("hushpore-*/*.raw"):
+            try:
+                used += file.stat().st_blocks * 512
+            except FileNotFoundError:
+                pass
+        most["disk"] = max(most["disk"], used)
+        for key in ("RssAnon", "RssFile"):
+            most[key] = max(most[key], status(key))
+
+
+values = np.memmap(path, np.uint8, "r", shape=(size,) * 3)
+segment_pores(np.asarray(values[:16, :64, :64]), device=Backend())
+before = status("VmHWM")
+threading.Thread(target=watch, daemon=True).start()
+start, cpu = time.perf_counter(), time.process_time()
+result = segment_pores(values, device=Backend(), memory_budget=budget)
+wall, cpu = time.perf_counter() - start, time.process_time() - cpu
+done.set()
+print(json.dumps({
+    "voxels": size**3,
+    "memory_budget, GB": budget,
+    "notes": list(result.notes),
+    "wall, s": round(wall, 1),
+    "cpu, s": round(cpu, 1),
+    "wall_ns_a_voxel": round(wall / size**3 * 1e9, 1),
+    "stages, s": {stage: round(seconds, 1) for stage, seconds in result.timings.items()},
+    "pores": len(result.pores),
+    "throats": len(result.throats),
+    "basins": result._graph.count,
+    "porosity": result.porosity,
+    "peak resident memory (VmHWM), GiB": round(status("VmHWM") / 2**30, 2),
+    "of it before the run, GiB": round(before / 2**30, 2),
+    "most private memory (RssAnon), GiB": round(most["RssAnon"] / 2**30, 2),
+    "most mapped files (RssFile), GiB": round(most["RssFile"] / 2**30, 2),
+    "most temporary files, GiB": round(most["disk"] / 2**30, 2),
+}))
+"""
+
+
+def write_volume(path: Path, size: int) -> None:
+    """Write a noisy scan of a periodic foam, (size, size, size), uint8, slice by slice."""
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(TILE,) * 3).astype(np.float32)
+    smooth = ndimage.gaussian_filter(noise, 5.0, mode="wrap")
+    grey = np.where(smooth > np.median(smooth), 60, 180)
+    tile = (grey + rng.normal(0, 12, grey.shape)).clip(0, 255).astype(np.uint8)
+    repeats = -(-size // TILE)
+    with path.open("wb") as file:
+        for z in range(size):
+            # shifted from period to period, so that no two are cut alike
+            plane = np.roll(tile[z % TILE], z // TILE * 17, axis=1)
+            file.write(np.tile(plane, (repeats, repeats))[:size, :size].tobytes())
+
+
+def measure(size: int = SIZE, budget: float = BUDGET) -> dict[str, Any]:
+    """Run it once; some minutes, and about 11 GB of disk."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "volume.raw"
+        write_volume(path, size)
+        command = [sys.executable, "-c", _RUN, str(path), str(size), str(budget)]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    figures: dict[str, Any] = json.loads(done.stdout)
+    return {"threads": cpu_threads(), **figures}
