@@ -1,13 +1,13 @@
 """Reading and grouping patches, against the loops that they replace.
 
 Reading: 20,000 patches of 64 x 64 at positions between pixels, out of a complex image and out of
-one of two channels, each 512 x 512. The loop that it is measured against moves the whole image once
-for each patch, as ptychography codes do (PtychoPINN's translation before its rework), here in its
-quicker form: linear interpolation by NumPy slices; SciPy's ``ndimage.shift`` is shown too. The loops
-are timed on 200 patches and their time is scaled to 20,000. The compared variants take turns.
+one of two channels, each 512 x 512. The loop that it is measured against moves the whole image
+once for each patch, as ptychography codes do, here in its quicker form: linear interpolation by
+NumPy slices; SciPy's ``ndimage.shift`` is shown too. The loops are timed on 200 patches and their
+time is scaled to 20,000. The compared variants take turns.
 
-Grouping: four of the seven nearest, for 5,000 and 20,000 points, against making the groups of every
-point first in a loop and then drawing from them.
+Grouping: four of the seven nearest, for 5,000 and 20,000 points, against making groups about every
+point first, as many as it has neighbours, and only then drawing from them.
 """
 
 from __future__ import annotations

@@ -5,44 +5,174 @@ import pytest
 
 import hushpore
 from hushpore import InputError, Volume
-from hushpore.n2v2.training import Batches, Learner
+from hushpore.base.events import Note
+from hushpore.n2v2.training import Batches
+
+
+def sample(scan, **settings):
+    return hushpore.sample_patches(scan, device="cpu", **settings)
 
 
 def test_patches_are_where_the_corners_say(rng: np.random.Generator) -> None:
     scan = rng.integers(0, 999, (2, 5, 30, 40)).astype(np.uint16)
-    found = hushpore.sample_patches(Volume(scan, axes="tzyx"), n_patches=7, patch_size=16)
+    found = sample(Volume(scan, axes="tzyx"), n_patches=7, patch_size=16)
     assert found.corners.shape == (7, 4)
     assert found.summary == "7 patches of 16 x 16 px"
     for (t, z, y, x), patch in zip(found.corners, found.patches, strict=True):
         np.testing.assert_array_equal(patch, scan[t, z, y : y + 16, x : x + 16])
 
 
+def test_patches_of_a_volume_go_through_several_slices(rng: np.random.Generator) -> None:
+    scan = rng.integers(0, 999, (2, 12, 30, 40)).astype(np.uint16)
+    found = sample(
+        Volume(scan, axes="tzyx"), n_patches=5, patch_size=8, patch_depth=4, dimensions=3
+    )
+    for (t, z, y, x), patch in zip(found.corners, found.patches, strict=True):
+        np.testing.assert_array_equal(patch, scan[t, z : z + 4, y : y + 8, x : x + 8])
+    np.testing.assert_array_equal(found.centres - found.corners, [[0, 1.5, 3.5, 3.5]] * 5)
+
+
 def test_they_are_what_the_denoiser_trains_on_first(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scan = rng.normal(size=(6, 48, 48)).astype(np.float32)
-    seen = []
-    step = Learner.step
+    drawn = []
+    corners = Batches.corners
 
-    def spy(self: Learner, image: object, batches: Batches, *args: object) -> object:
-        seen.append(batches.generator.clone_state())
-        return step(self, image, batches, *args)
+    def spy(self: Batches, *images: object) -> object:
+        drawn.append(corners(self, *images))
+        return drawn[-1]
 
-    monkeypatch.setattr(Learner, "step", spy)
+    monkeypatch.setattr(Batches, "corners", spy)
     hushpore.denoise(scan, steps=1, patch_size=16, batch_size=5, seed=9, device="cpu")
-    shown = hushpore.sample_patches(scan, n_patches=5, patch_size=16, seed=9, device="cpu")
-    from hushpore.patches.sampling import draw_corners
-
-    trained = draw_corners(scan.shape, (1, 16, 16), 5, seen[0])
-    np.testing.assert_array_equal(shown.corners, trained)
+    shown = sample(scan, n_patches=5, patch_size=16, seed=9)
+    np.testing.assert_array_equal(shown.corners, drawn[0])
 
 
-def test_an_image_smaller_than_a_patch_is_refused() -> None:
-    with pytest.raises(InputError, match=r"20 x 30 against 64 x 64. Choose a smaller patch_size"):
-        hushpore.sample_patches(np.eye(20, 30))
+@pytest.mark.parametrize("sampler", ["uniform", "stratified", "foreground", "gradient"])
+def test_every_sampler_draws_as_many_as_asked_for_and_the_same_again(sampler, rng) -> None:
+    scan = rng.normal(size=(4, 32, 32)).astype(np.float32)
+    settings = {"sampler": sampler, "n_patches": 20, "patch_size": 8}
+    found = sample(scan, **settings)
+    assert found.corners.shape == (20, 3)
+    np.testing.assert_array_equal(found.corners, sample(scan, **settings).corners)
+    assert (found.corners != sample(scan, **settings, seed=1).corners).any()
+
+
+def test_a_grid_covers_every_slice(rng) -> None:
+    found = sample(rng.normal(size=(3, 20, 20)), sampler="grid", patch_size=8, overlap=2)
+    assert len(found.corners) == 3 * 9
+    covered = np.zeros((3, 20, 20), bool)
+    for z, y, x in found.corners:
+        covered[z, y : y + 8, x : x + 8] = True
+    assert covered.all()
+
+
+def test_patches_in_the_foreground_lie_where_it_is_bright(rng) -> None:
+    scan = rng.normal(0, 0.1, (40, 60))
+    scan[:, 40:] += 10
+    x = sample(scan, sampler="foreground", patch_size=8, n_patches=50).corners[:, 1]
+    assert (x > 32).all()
+
+
+def test_patches_by_gradient_lie_at_edges(rng) -> None:
+    scan = np.zeros((40, 60)) + rng.normal(0, 1e-6, (40, 60))
+    scan[:, 30:] = 10
+    x = sample(scan, sampler="gradient", patch_size=8, n_patches=50).corners[:, 1]
+    assert ((x > 20) & (x < 32)).mean() > 0.95
+
+
+@pytest.mark.parametrize("axes", ["zyx", "tzyx", "czyx"])
+def test_labels_draw_patches_to_them(axes, rng) -> None:
+    shape = (2,) * (len(axes) - 3) + (6, 30, 30)
+    labels = np.zeros((6, 30, 30), np.int32)
+    labels[4, 20, 20] = 7
+    scan = Volume(rng.normal(size=shape), axes=axes)
+    found = sample(scan, sampler="weights", weights=labels, patch_size=8, n_patches=20)
+    z, y, x = found.corners[:, -3:].T
+    assert (z == 4).all()
+    assert ((y <= 20) & (y > 12) & (x <= 20) & (x > 12)).all()
+
+
+def test_patches_lie_about_given_points(rng) -> None:
+    scan = rng.normal(size=(5, 40, 40))
+    points = np.array([(2.2, 20.0, 16.0), (4.0, 39.0, 20.0)])
+    notes = []
+    found = hushpore.run(
+        "patches", scan, {"sampler": "points", "points": points, "patch_size": 9}, "cpu",
+        lambda event: notes.append(event.message) if isinstance(event, Note) else None,
+    )  # fmt: skip
+    assert found.corners.tolist() == [[2, 16, 12], [4, 31, 16]]
+    assert notes[0] == "1 of 2 patches were moved to lie inside volume."
+    assert notes[0] in found.provenance["notes"]
+
+
+def test_points_without_a_time_lie_in_the_first(rng) -> None:
+    scan = Volume(rng.normal(size=(3, 5, 20, 20)), axes="tzyx")
+    found = sample(scan, sampler="points", points=np.array([(2.0, 10.0, 10.0)]), patch_size=8)
+    assert found.corners.tolist() == [[0, 2, 6, 6]]
+
+
+def test_groups_are_of_patches_that_lie_near_in_space(rng) -> None:
+    scan = Volume(rng.normal(size=(2, 4, 64, 64)), axes="tzyx", spacing=(50.0, 1.0, 1.0))
+    found = sample(scan, n_patches=200, patch_size=8, group_size=3, n_groups=10, n_neighbours=4)
+    assert found.groups.shape == (10, 3)
+    t = found.corners[found.groups][..., 0]
+    assert (t == t[:, :1]).all()
+    assert "10 groups of 3" in found.summary
+
+
+def test_the_table_has_a_row_a_patch(rng) -> None:
+    found = sample(rng.normal(size=(3, 20, 20)), n_patches=4, patch_size=8)
+    table = found.table()
+    assert list(table.columns) == ["patch", "z", "y", "x", "order", "mean", "sd", "gradient"]
+    assert table["mean"][2] == pytest.approx(found.patches[2].mean())
+    first = found.ranked("mean", 2)
+    assert table["mean"][first[0]] == table["mean"].max()
+    assert found.ranked("order", 2).tolist() == [0, 1]
+
+
+def test_only_windows_are_read_of_a_memory_map(tmp_path, rng) -> None:
+    scan = np.memmap(tmp_path / "scan", np.int16, "w+", shape=(4, 40, 40))
+    scan[:] = rng.integers(0, 99, scan.shape)
+    found = sample(scan, n_patches=3, patch_size=8)
+    z, y, x = found.corners[1]
+    np.testing.assert_array_equal(found.patches[1], scan[z, y : y + 8, x : x + 8])
 
 
 def test_a_read_only_image_is_read_and_left_alone(rng: np.random.Generator) -> None:
     scan = rng.normal(size=(40, 40))
     scan.flags.writeable = False
-    assert hushpore.sample_patches(scan, n_patches=2, patch_size=8).patches.shape == (2, 8, 8)
+    assert sample(scan, n_patches=2, patch_size=8).patches.shape == (2, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("shape", "settings", "message"),
+    [
+        ((20, 30), {}, r"20 x 30 against 64 x 64. Choose a smaller patch_size"),
+        ((4, 20, 20), {"dimensions": 3, "patch_size": 8}, "patch_depth or patch_size"),
+        ((20, 20), {"dimensions": 3, "patch_size": 8}, "is a 2D image"),
+        ((20, 20), {"sampler": "points"}, "needs points"),
+        ((20, 20), {"sampler": "weights"}, "needs a mask"),
+        ((20, 20), {"sampler": "grid", "patch_size": 8, "overlap": 8}, "less than patch_size"),
+        ((9, 900, 900), {"sampler": "grid", "patch_size": 4}, "patches; at most 100,000"),
+        (
+            (20, 20),
+            {"sampler": "weights", "weights": np.zeros((20, 20), bool), "patch_size": 8},
+            "No patch of",
+        ),
+        (
+            (20, 20),
+            {"sampler": "points", "points": np.empty((0, 2)), "patch_size": 8},
+            "There are no points",
+        ),
+        (
+            (20, 20),
+            {"group_size": 3, "n_patches": 4, "patch_size": 8},
+            "There are 4 points, but groups",
+        ),
+    ],
+)
+def test_what_cannot_be_sampled_is_refused(shape, settings, message, rng) -> None:
+    with pytest.raises(InputError, match=message):
+        sample(rng.normal(size=shape), **settings)

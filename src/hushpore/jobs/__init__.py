@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Event, Job
     from hushpore.n2v2.job import Denoised
-    from hushpore.patches.job import Patches
+    from hushpore.patches.result import Patches
     from hushpore.pores.result import Pores
 
 
@@ -68,7 +68,7 @@ class Kind:
 JOBS: dict[str, Kind] = {
     "denoise": Kind("Denoise", DenoiseSettings, "hushpore.n2v2.job:denoise"),
     "pores": Kind("Segment pores", PoreSettings, "hushpore.pores.job:segment_pores", False),
-    "patches": Kind("Show patches", PatchSettings, "hushpore.patches.job:sample_patches"),
+    "patches": Kind("Show patches", PatchSettings, "hushpore.n2v2.inspection:inspect_patches"),
 }
 
 

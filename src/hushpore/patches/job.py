@@ -1,93 +1,146 @@
-"""The job that samples patches, the way the denoiser does."""
+"""The job that samples patches: draws places, reads them, describes them, groups them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from numpy.lib.stride_tricks import sliding_window_view
 
 from hushpore.base.errors import InputError
-from hushpore.base.events import Job, Progress
+from hushpore.base.events import Job, Note, Progress
 from hushpore.base.record import make_record
-from hushpore.patches.sampling import draw_corners
+from hushpore.base.volume import require_values
+from hushpore.patches.features import patch_features
+from hushpore.patches.grouping import draw_groups
+from hushpore.patches.places import Places, corners_at, grid_corners
+from hushpore.patches.reading import read_patches
+from hushpore.patches.result import Patches
+from hushpore.patches.sampling import draw_corners, draw_stratified
+from hushpore.patches.weights import foreground, gradient_magnitude
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     import numpy.typing as npt
 
     from hushpore.base.volume import Volume
     from hushpore.device.backend import Backend
     from hushpore.patches.settings import PatchSettings
 
+#: Most patches that a grid or points may make.
+MOST = 100_000
 
-@dataclass(frozen=True, eq=False)
-class Patches:
-    """Sampled patches.
+#: Neighbours in time and in other channels are no neighbours: they are so many voxels away.
+_FAR = 1e9
 
-    Attributes
+
+def sample_patches(
+    volume: Volume,
+    settings: PatchSettings,
+    backend: Backend,
+    look: Callable[..., Job] | None = None,
+) -> Job:
+    """Draw patches from a volume, read and describe them.
+
+    With the same seed and size the patches of the sampler ``"uniform"`` are the first that the
+    denoiser trains on.
+
+    Parameters
     ----------
-    corners : numpy.ndarray
-        int64, shape (n_patches, volume.ndim): first voxel of each patch on every axis.
-    patches : numpy.ndarray
-        Shape (n_patches, y, x), dtype of the volume.
-    patch_shape : tuple of int
-        (y, x) of a patch; a patch lies in one slice.
-    volume : Volume
-        Where they come from.
-    timings : dict of str to float
-        Seconds by stage.
-    provenance : dict
-        The record of the job.
-    """
+    volume, settings, backend
+        As for any job.
+    look : callable, optional
+        A generator function that looks closer: called with volume, settings, backend, the planes
+        and first voxels of the patches as `draw_patches` gives them, the patches, the random
+        generator and the timer. It yields events and returns `BlindSpots`.
 
-    corners: npt.NDArray[np.int64]
-    patches: npt.NDArray[Any]
-    patch_shape: tuple[int, int]
-    volume: Volume
-    timings: dict[str, float]
-    provenance: dict[str, Any]
+    Yields
+    ------
+    Progress, Note, Timing
 
-    @property
-    def summary(self) -> str:
-        """The result in one sentence."""
-        edge = " x ".join(str(n) for n in self.patch_shape)
-        return f"{len(self.corners)} patches of {edge} px"
-
-
-def sample_patches(volume: Volume, settings: PatchSettings, backend: Backend) -> Job:
-    """Draw patches uniformly from all slices of a volume.
-
-    With the same seed and size these are the first patches that the denoiser trains on in 2D.
+    Returns
+    -------
+    Patches
 
     Raises
     ------
     InputError
-        If a slice is smaller than a patch.
+        If a patch does not fit into the volume, or a setting cannot be used.
     """
-    require_room(volume, (settings.patch_size,) * 2, "patch_size")
+    size = settings.size
+    if volume.n_spatial < settings.dimensions:
+        raise InputError(
+            f"{volume.name} is a 2D image ({volume.facts}); patches of it have dimensions=2."
+        )
+    require_room(volume, size, "patch_size" if len(size) == 2 else "patch_depth or patch_size")
     timer = backend.timer()
     yield Progress("sampling", 0, settings.n_patches, "patches", 0.0)
+    # drawing on the backend's own generator gives what the denoiser draws there
+    generator = torch.Generator(backend.device).manual_seed(settings.seed)
+    notes: list[str] = []
     with timer.stage("sampling"):
-        # drawing on the backend's own generator gives what the denoiser draws there
-        generator = torch.Generator(backend.device).manual_seed(settings.seed)
-        slices = volume.array().reshape(-1, *volume.shape[-2:])
-        size = (settings.patch_size, settings.patch_size)
-        corners = draw_corners(
-            slices.shape, (1, *size), settings.n_patches, generator, backend.device
-        )
+        drawn = draw_patches(volume, settings, backend, generator, notes)
+        corners = _in_volume(drawn, volume, len(size))
+    for message in notes:
+        yield Note(message)
+    yield Progress("reading", 0, len(corners), "patches", 0.1)
     with timer.stage("extraction"):
-        # windows are views: only the patches themselves are read
-        n, y, x = corners.cpu().numpy().T
-        patches = sliding_window_view(slices, size, axis=(1, 2))[n, y, x]
-    # a 2D image has no leading axes to find the slice on
-    leading = np.unravel_index(n, (1, *volume.shape[:-2]))[1:]
-    positions = np.stack([*leading, y, x], axis=1)
+        window = (1,) * (volume.ndim - len(size)) + size
+        patches = read_patches(volume.data, corners, window).reshape(-1, *size)
+    with timer.stage("features"):
+        features = patch_features(patches)
+    blind = None
+    if look is not None:
+        blind = yield from look(volume, settings, backend, drawn, patches, generator, timer)
+        if blind.losses is not None:
+            features["loss"] = blind.losses.astype(np.float64)
+    with timer.stage("grouping"):
+        groups = _groups(corners, volume, settings)
     timing = timer.timing()
-    yield Progress("sampling", settings.n_patches, settings.n_patches, "patches", 1.0)
-    record = make_record("patches", volume, settings, backend.name, timing)
-    return Patches(positions, patches, size, volume, record["timings"], record)
+    yield timing
+    yield Progress("sampling", len(corners), len(corners), "patches", 1.0)
+    record = make_record("patches", volume, settings, backend.name, timing, notes)
+    return Patches(
+        corners, patches, size, features, groups, blind, volume, record["timings"], record
+    )
+
+
+def draw_patches(
+    volume: Volume,
+    settings: PatchSettings,
+    backend: Backend,
+    generator: torch.Generator,
+    notes: list[str],
+) -> npt.NDArray[np.int64]:
+    """Return the plane and the first voxel in it of each patch, as the settings say.
+
+    Planes, along the axes that a patch has, are numbered over all leading axes of the volume.
+
+    Returns
+    -------
+    numpy.ndarray
+        int64, shape (n_patches, 1 + dimensions).
+    """
+    n_spatial = settings.dimensions
+    leading, plane = volume.shape[:-n_spatial], volume.shape[-n_spatial:]
+    shape, size = (int(np.prod(leading)), *plane), (1, *settings.size)
+    count, device = settings.n_patches, backend.device
+    match settings.sampler:
+        case "uniform":
+            corners = draw_corners(shape, size, count, generator, device)
+        case "stratified":
+            corners = draw_stratified(shape, size, count, generator, device)
+        case "grid":
+            _require_few(_grid_count(shape, size, settings.overlap))
+            overlap = [min(settings.overlap, edge - 1) for edge in size]
+            corners = grid_corners(shape, size, overlap, device)
+        case "points":
+            return _at_points(volume, settings, notes)
+        case _:
+            weights = _weights(volume, settings, backend).reshape(shape)
+            corners = Places.weighted(weights, size).draw(count, generator)
+    return corners.cpu().numpy()
 
 
 def require_room(volume: Volume, size: tuple[int, ...], setting: str) -> None:
@@ -105,4 +158,80 @@ def require_room(volume: Volume, size: tuple[int, ...], setting: str) -> None:
         raise InputError(
             f"{volume.name} is smaller than a patch: {image} against {patch}. "
             f"Choose a smaller {setting}, or a larger image."
+        )
+
+
+def _weights(volume: Volume, settings: PatchSettings, backend: Backend) -> torch.Tensor:
+    """Return the weight of every voxel, in the shape of the volume."""
+    if settings.sampler != "weights":
+        values = backend.put(require_values(volume))
+        if settings.sampler == "foreground":
+            return foreground(values)
+        return gradient_magnitude(values, settings.dimensions)
+    given = np.asarray(volume.beside_of(settings, "weights"))
+    if given.dtype.kind in "iu":
+        # the number of a label is its name, not how much it weighs
+        given = given != 0
+    weights = backend.put(np.ascontiguousarray(given))
+    return weights.expand(volume.shape)
+
+
+def _at_points(volume: Volume, settings: PatchSettings, notes: list[str]) -> npt.NDArray[np.int64]:
+    points = np.asarray(volume.beside_of(settings, "points"), np.float64)
+    missing = volume.ndim - points.shape[1]
+    # points that do not say which time or channel lie in the first
+    points = np.hstack([np.zeros((len(points), missing)), points])
+    if not len(points):
+        raise InputError("There are no points; add one for each patch.")
+    _require_few(len(points))
+    n_spatial = settings.dimensions
+    leading = volume.shape[:-n_spatial]
+    size = (1,) * len(leading) + settings.size
+    corners, moved = corners_at(torch.from_numpy(points), volume.shape, size)
+    if moved:
+        notes.append(f"{moved} of {len(points)} patches were moved to lie inside {volume.name}.")
+    found = corners.numpy()
+    # a 2D image has no leading axes to number planes over
+    planes = np.ravel_multi_index(
+        (np.zeros(len(found), np.int64), *found[:, : len(leading)].T), (1, *leading)
+    )
+    return np.column_stack([planes, found[:, len(leading) :]])
+
+
+def _in_volume(
+    drawn: npt.NDArray[np.int64], volume: Volume, n_spatial: int
+) -> npt.NDArray[np.int64]:
+    """Return (plane, first voxel) as a voxel of the volume."""
+    leading = np.unravel_index(drawn[:, 0], (1, *volume.shape[:-n_spatial]))[1:]
+    return np.column_stack([*leading, drawn[:, 1:]]).astype(np.int64)
+
+
+def _groups(
+    corners: npt.NDArray[np.int64], volume: Volume, settings: PatchSettings
+) -> npt.NDArray[np.int64]:
+    if settings.group_size == 1:
+        return np.empty((0, 1), np.int64)
+    steps = np.array([_FAR] * (volume.ndim - volume.n_spatial) + list(volume.spacing))
+    return draw_groups(
+        corners * steps,
+        settings.n_groups,
+        settings.group_size,
+        settings.n_neighbours,
+        settings.seed,
+    )
+
+
+def _grid_count(shape: Sequence[int], size: Sequence[int], overlap: int) -> int:
+    along = [
+        -(-(length - edge) // (edge - min(overlap, edge - 1))) + 1
+        for length, edge in zip(shape, size, strict=True)
+    ]
+    return int(np.prod(along, dtype=object))
+
+
+def _require_few(count: int) -> None:
+    if count > MOST:
+        raise InputError(
+            f"These would be {count:,} patches; at most {MOST:,} can be shown. Choose larger "
+            "patches, less overlap or fewer points."
         )

@@ -4,14 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hushpore.base.errors import InputError
 from hushpore.base.settings import Settings, option
 
 
 @dataclass(frozen=True)
 class PatchSettings(Settings):
-    """Which patches to sample."""
+    """Which patches to look at, and how."""
 
-    n_patches: int = option(64, "How many patches to draw.", label="Patches", minimum=1)
+    sampler: str = option(
+        "uniform",
+        "Where patches lie. uniform: anywhere, as the denoiser draws them. stratified: anywhere, "
+        "spread evenly. grid: side by side. foreground, gradient: more where it is bright, or "
+        "where values change. weights: in proportion to a mask or image. points: about points.",
+        label="Patches lie",
+        choices=("uniform", "stratified", "grid", "foreground", "gradient", "weights", "points"),
+    )
+    n_patches: int = option(
+        64,
+        "How many patches to draw; a grid and points have as many as they have.",
+        label="Patches",
+        minimum=1,
+        maximum=100_000,
+    )
     patch_size: int = option(
         64,
         "Edge of a patch in y and x.",
@@ -20,4 +35,96 @@ class PatchSettings(Settings):
         maximum=4096,
         step=4,
     )
-    seed: int = option(0, "Start of the random numbers.", minimum=0)
+    model: str = option(
+        "",
+        "File of a trained denoiser (.safetensors): shows what it predicts in each patch, and how "
+        "far off it is where pixels are hidden.",
+        label="Trained model",
+    )
+    dimensions: int = option(
+        2,
+        "2: a patch lies in one slice. 3: it goes through several.",
+        minimum=2,
+        maximum=3,
+        more=True,
+    )
+    patch_depth: int = option(
+        16,
+        "Depth of a patch in z, where dimensions is 3.",
+        unit="slices",
+        minimum=1,
+        maximum=4096,
+        step=4,
+        more=True,
+    )
+    overlap: int = option(
+        0,
+        "What neighbours on a grid share.",
+        unit="px",
+        minimum=0,
+        maximum=4095,
+        step=4,
+        more=True,
+    )
+    weights: str = option(
+        "",
+        "Mask, labels or image by whose sum inside a patch it is drawn, for the sampler weights: "
+        "any label counts as 1.",
+        beside=("labels", "image"),
+        more=True,
+    )
+    points: str = option(
+        "",
+        "Points about which patches lie, for the sampler points.",
+        beside=("points",),
+        more=True,
+    )
+    masked_share: float = option(
+        0.08,
+        "Share of the pixels of a patch that are hidden, as in the training.",
+        minimum=0.0005,
+        maximum=0.2,
+        step=0.005,
+        more=True,
+    )
+    group_size: int = option(
+        1,
+        "Patches in a group of neighbours, its centre among them; 1: no groups.",
+        minimum=1,
+        maximum=64,
+        more=True,
+    )
+    n_groups: int = option(
+        8,
+        "How many groups to draw.",
+        label="Groups",
+        minimum=1,
+        maximum=100_000,
+        more=True,
+    )
+    n_neighbours: int = option(
+        7,
+        "Nearest patches that a group is drawn from, its centre among them.",
+        label="Out of nearest",
+        minimum=1,
+        maximum=1024,
+        more=True,
+    )
+    seed: int = option(0, "Start of the random numbers.", minimum=0, more=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for sampler in ("weights", "points"):
+            if self.sampler == sampler and not getattr(self, sampler):
+                what = "a mask, labels or an image" if sampler == "weights" else "points"
+                raise InputError(f"The sampler {sampler} needs {what}: choose {sampler} too.")
+        if self.sampler == "grid" and self.overlap >= self.patch_size:
+            raise InputError(
+                f"overlap must be less than patch_size; got {self.overlap} of {self.patch_size}."
+            )
+
+    @property
+    def size(self) -> tuple[int, ...]:
+        """Shape of a patch along the axes that it has: (y, x) or (z, y, x)."""
+        plane = (self.patch_size, self.patch_size)
+        return plane if self.dimensions == 2 else (self.patch_depth, *plane)

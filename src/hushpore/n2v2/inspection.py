@@ -1,0 +1,183 @@
+"""The job that shows what the network sees: patches, their blind spots, and its predictions."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from hushpore.base.errors import InputError
+from hushpore.base.events import Job, Note, Progress
+from hushpore.n2v2.masking import Replacement, draw_positions, hide, replacements, values_at
+from hushpore.n2v2.source import Source
+from hushpore.n2v2.trained import load_model
+from hushpore.n2v2.training import channels_last, choose_precision, mixed_precision
+from hushpore.patches.job import sample_patches
+from hushpore.patches.reading import read_patches
+from hushpore.patches.result import BlindSpots
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from hushpore.base.volume import Volume
+    from hushpore.device.backend import Backend
+    from hushpore.device.timing import StageTimer
+    from hushpore.n2v2.trained import Model
+    from hushpore.patches.settings import PatchSettings
+
+#: Voxels that go through the network at once.
+_PIECE = 16 * 64 * 64
+
+#: How the denoiser hides pixels where its settings leave it open.
+_HOW = Replacement()
+
+
+def inspect_patches(volume: Volume, settings: PatchSettings, backend: Backend) -> Job:
+    """Sample patches and hide pixels in them as the denoiser does; predict them under a model.
+
+    Parameters, events and errors as `hushpore.patches.job.sample_patches`.
+
+    Returns
+    -------
+    hushpore.patches.result.Patches
+        With blind spots; with predictions and losses where the settings name a model.
+    """
+    model = load_model(settings.model) if settings.model else None
+    if model is not None:
+        _require_fitting(model, volume, settings)
+    try:
+        result = yield from sample_patches(volume, settings, backend, _Look(model))
+    finally:
+        backend.release()
+    return result
+
+
+class _Look:
+    """Looks at patches as the network does."""
+
+    def __init__(self, model: Model | None) -> None:
+        self._model = model
+
+    def __call__(
+        self,
+        volume: Volume,
+        settings: PatchSettings,
+        backend: Backend,
+        drawn: npt.NDArray[np.int64],
+        patches: npt.NDArray[Any],
+        generator: torch.Generator,
+        timer: StageTimer,
+    ) -> Job:
+        if self._model is None:
+            yield Note(
+                "No trained model was given: predictions, residuals and losses are left out."
+            )
+        size, count = settings.size, len(patches)
+        together = max(1, _PIECE // math.prod(size))
+        parts = []
+        for start in range(0, count, together):
+            part = slice(start, start + together)
+            fraction = 0.2 + 0.75 * start / count
+            yield Progress("looking at patches", start, count, "patches", fraction)
+            with timer.stage("prediction" if self._model is not None else "masking"):
+                here = len(patches[part])
+                positions = draw_positions(
+                    size, settings.masked_share, here, generator, backend.device
+                )
+                parts.append(self._seen(volume, backend, drawn[part], patches[part], positions))
+        return BlindSpots(*(_joined(each) for each in zip(*parts, strict=True)))
+
+    def _seen(
+        self,
+        volume: Volume,
+        backend: Backend,
+        drawn: npt.NDArray[np.int64],
+        patches: npt.NDArray[Any],
+        positions: torch.Tensor,
+    ) -> tuple[Any, ...]:
+        """Return positions, originals, replacements, predictions and losses of some patches."""
+        values = backend.put(patches.astype(np.float32))
+        originals, new = values_at(values, positions), replacements(values, positions, _HOW)
+        found = positions.cpu().numpy(), backend.get(originals), backend.get(new)
+        if self._model is None:
+            return *found, None, None
+        return *found, *self._predict(volume, backend, drawn, patches.shape[1:], positions)
+
+    def _predict(
+        self,
+        volume: Volume,
+        backend: Backend,
+        drawn: npt.NDArray[np.int64],
+        size: tuple[int, ...],
+        positions: torch.Tensor,
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """Predict patches with their pixels hidden, as a training step does."""
+        assert self._model is not None
+        model, count = self._model, len(drawn)
+        arrangement, channels = model.arrange(volume), Source(volume, len(size)).channels
+        first, outputs = arrangement.first, arrangement.outputs
+        # every plane is predicted in exactly one image, as one of its outputs
+        image_of, output_of = _whereabouts(arrangement.predicted)
+        planes = arrangement.members[image_of[drawn[:, 0]]]  # (count, inputs)
+        corners = np.column_stack([planes.ravel(), drawn[:, 1:].repeat(planes.shape[1], axis=0)])
+        raw = _read(volume, corners, size)
+        inputs = model.scale.normalise(backend.put(raw), channels[planes.ravel()])
+        inputs = inputs.view(count, -1, *size)
+        # a copy, for the hidden ones take its place
+        noisy = inputs[:, first : first + outputs].flatten(0, 1).clone()
+        hidden = hide(noisy, positions.repeat_interleave(outputs, 0), _HOW)
+        inputs[:, first : first + outputs] = hidden.view(count, outputs, *size)
+        dtype = choose_precision("auto", backend, len(size))
+        network = model.network.to(backend.device)
+        with torch.inference_mode(), mixed_precision(backend.device.partition(":")[0], dtype):
+            predicted = network(channels_last(inputs)).float()
+        output = torch.from_numpy(output_of[drawn[:, 0]]).to(backend.device)
+        each = torch.arange(count, device=backend.device)
+        predicted = predicted[each, output]
+        truth = noisy.view(count, outputs, *size)[each, output]
+        errors = values_at(predicted, positions) - values_at(truth, positions)
+        losses = backend.get((errors**2).mean(1))
+        return model.scale.restore(backend.get(predicted), channels[drawn[:, 0]]), losses
+
+
+def _read(
+    volume: Volume, corners: npt.NDArray[np.int64], size: tuple[int, ...]
+) -> npt.NDArray[Any]:
+    """Read patches at (plane, first voxel)."""
+    leading = np.unravel_index(corners[:, 0], (1, *volume.shape[: -len(size)]))[1:]
+    where = np.column_stack([*leading, corners[:, 1:]])
+    window = (1,) * len(leading) + size
+    found: npt.NDArray[Any] = read_patches(volume.data, where, window).reshape(-1, *size)
+    return found
+
+
+def _whereabouts(
+    predicted: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return which image predicts each plane, and as which of its outputs."""
+    image_of, output_of = np.empty((2, predicted.size), np.int64)
+    image_of[predicted.ravel()] = np.arange(len(predicted)).repeat(predicted.shape[1])
+    output_of[predicted.ravel()] = np.tile(np.arange(predicted.shape[1]), len(predicted))
+    return image_of, output_of
+
+
+def _joined(parts: tuple[Any, ...]) -> Any:
+    return None if parts[0] is None else np.concatenate(parts)
+
+
+def _require_fitting(model: Model, volume: Volume, settings: PatchSettings) -> None:
+    architecture = model.network.architecture
+    if architecture.dimensions != settings.dimensions:
+        raise InputError(
+            f"The model {settings.model} was trained in {architecture.dimensions}D; "
+            f"set dimensions to {architecture.dimensions}."
+        )
+    for edge, multiple in zip(settings.size, architecture.multiples, strict=True):
+        if edge % multiple:
+            raise InputError(
+                f"Patches of {' x '.join(map(str, settings.size))} cannot go through the network: "
+                f"every edge must be a multiple of {multiple}. Choose another patch_size."
+            )
+    model.arrange(volume)

@@ -1,0 +1,159 @@
+"""Sampled patches, and all that is known of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.patches.sheet import contact_sheet
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pandas as pd
+
+    from hushpore.base.volume import Volume
+    from hushpore.patches.sheet import Sheet
+
+
+@dataclass(frozen=True, eq=False)
+class BlindSpots:
+    """Pixels hidden in each patch, and what a network makes of them.
+
+    Attributes
+    ----------
+    positions : numpy.ndarray
+        int64, shape (n_patches, n_hidden, n_spatial): from the first voxel of the patch.
+    originals, replacements : numpy.ndarray
+        float32, shape (n_patches, n_hidden): grey values there, before and after hiding.
+    predictions : numpy.ndarray or None
+        float32, shape (n_patches, *size): grey values that the network predicts of the patch with
+        its pixels hidden. None without a model.
+    losses : numpy.ndarray or None
+        float32, shape (n_patches,): mean squared error at the hidden pixels, in units of the
+        variance that the model was trained on, as the denoiser's loss.
+    """
+
+    positions: npt.NDArray[np.int64]
+    originals: npt.NDArray[np.float32]
+    replacements: npt.NDArray[np.float32]
+    predictions: npt.NDArray[np.float32] | None = None
+    losses: npt.NDArray[np.float32] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Patches:
+    """Sampled patches.
+
+    Attributes
+    ----------
+    corners : numpy.ndarray
+        int64, shape (n_patches, volume.ndim): first voxel of each patch on every axis.
+    patches : numpy.ndarray
+        Shape (n_patches, *patch_shape), dtype of the volume.
+    patch_shape : tuple of int
+        (y, x) of a patch that lies in one slice, or (z, y, x).
+    features : dict of str to numpy.ndarray
+        Shape (n_patches,) each: order, mean, sd, gradient; and loss where there is a model.
+    groups : numpy.ndarray
+        int64, shape (n_groups, group_size): numbers of patches that are neighbours, each group's
+        centre first; n_groups is 0 where none were asked for.
+    blind : BlindSpots or None
+        Hidden pixels, where they were looked at.
+    volume : Volume
+        Where they come from.
+    timings : dict of str to float
+        Seconds by stage.
+    provenance : dict
+        The record of the job.
+    """
+
+    corners: npt.NDArray[np.int64]
+    patches: npt.NDArray[Any]
+    patch_shape: tuple[int, ...]
+    features: dict[str, npt.NDArray[np.float64]]
+    groups: npt.NDArray[np.int64]
+    blind: BlindSpots | None
+    volume: Volume
+    timings: dict[str, float]
+    provenance: dict[str, Any]
+
+    @property
+    def summary(self) -> str:
+        """The result in one sentence."""
+        edge = " x ".join(str(n) for n in self.patch_shape)
+        text = f"{len(self.corners)} patches of {edge} px"
+        if "loss" in self.features:
+            losses = self.features["loss"]
+            text += f", loss {np.median(losses):.3g} (median), {losses.max():.3g} at most"
+        if len(self.groups):
+            text += f", {len(self.groups)} groups of {self.groups.shape[1]}"
+        return text
+
+    @property
+    def centres(self) -> npt.NDArray[np.float64]:
+        """Middle of each patch, in voxels: float64, shape (n_patches, volume.ndim)."""
+        middle = np.zeros(self.corners.shape[1])
+        middle[-len(self.patch_shape) :] = (np.array(self.patch_shape) - 1) / 2
+        return self.corners + middle
+
+    def table(self) -> pd.DataFrame:
+        """Return where each patch begins (columns as the volume's axes) and its features."""
+        import pandas as pd
+
+        columns = dict(zip(self.volume.axes, self.corners.T, strict=True))
+        return pd.DataFrame({"patch": np.arange(len(self.corners)), **columns, **self.features})
+
+    def hidden_voxels(self, patch: int) -> npt.NDArray[np.int64]:
+        """Return where the hidden pixels of a patch lie in the volume, (n_hidden, volume.ndim)."""
+        assert self.blind is not None
+        inside = self.blind.positions[patch]
+        found = np.repeat(self.corners[patch][None], len(inside), axis=0)
+        found[:, -inside.shape[1] :] += inside
+        return found
+
+    def ranked(self, feature: str, count: int) -> npt.NDArray[np.int64]:
+        """Return the first patches by a feature: the highest first, but for the order."""
+        values = self.features[feature]
+        order = np.argsort(values if feature == "order" else -values, kind="stable")
+        return order[:count].astype(np.int64)
+
+    def sheet(self, patches: npt.NDArray[np.int64] | None = None) -> Sheet:
+        """Return a contact sheet of some patches, by default of all, in the order given.
+
+        Its rows are, as far as they are known: original; masked, with the hidden pixels black or
+        white, whichever stands out; replaced, which is what the network is given; prediction; and
+        residual, which is original less prediction, about the middle of the grey values. Of a 3D
+        patch the slice in the middle is shown.
+        """
+        chosen = np.arange(len(self.corners)) if patches is None else patches
+        middle = self.patch_shape[0] // 2 if len(self.patch_shape) == 3 else None
+        cut = (slice(None),) if middle is None else (slice(None), middle)
+        original = self.patches[chosen][cut].astype(np.float32)
+        rows = {"original": original}
+        if self.blind is not None:
+            rows |= self._hidden_rows(original, chosen, middle)
+            if self.blind.predictions is not None:
+                predicted = self.blind.predictions[chosen][cut]
+                grey = np.float32((original.min() + original.max()) / 2)
+                rows["prediction"] = predicted
+                rows["residual"] = original - predicted + grey
+        return contact_sheet(rows, chosen)
+
+    def _hidden_rows(
+        self, original: npt.NDArray[np.float32], chosen: npt.NDArray[np.int64], middle: int | None
+    ) -> dict[str, npt.NDArray[np.float32]]:
+        assert self.blind is not None
+        masked, replaced = original.copy(), original.copy()
+        low, high = original.min(), original.max()
+        positions = self.blind.positions[chosen]
+        patch, hidden = np.nonzero(
+            np.ones(positions.shape[:2], bool) if middle is None else positions[..., 0] == middle
+        )
+        y, x = positions[patch, hidden, -2], positions[patch, hidden, -1]
+        means = original.reshape(len(original), -1).mean(1)
+        stands_out = np.where(means > (low + high) / 2, low, high)
+        masked[patch, y, x] = stands_out[patch]
+        replaced[patch, y, x] = self.blind.replacements[chosen][patch, hidden]
+        return {"masked": masked, "replaced": replaced}
