@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +80,33 @@ class Backend:
             import torch
 
             torch.cuda.empty_cache()
+            cupy = sys.modules.get("cupy")
+            if cupy is not None:
+                cupy.get_default_memory_pool().free_all_blocks()
+
+    def cupy(self) -> Any:
+        """Return CuPy, with this device as its current one.
+
+        Raises
+        ------
+        DeviceError
+            If it is not installed, or cannot use the device; says why.
+        """
+        try:
+            import cupy
+
+            cupy.cuda.Device(int(self.device.partition(":")[2] or 0)).use()
+            # packages for another CUDA, or half of one, fail only in use
+            cupy.zeros(1).sum().get()
+        except ImportError:
+            raise DeviceError(
+                "CuPy is not installed: pip install 'hushpore[cuda12]', or 'hushpore[cuda13]' for "
+                "CUDA 13"
+            ) from None
+        except Exception as error:
+            problem = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise DeviceError(f"CuPy cannot use {self.name}: {problem}") from None
+        return cupy
 
 
 def choose_backend(device: str = "auto") -> Backend:

@@ -102,10 +102,8 @@ class ReadAhead(Generic[T]):
     def _fill(self, read: Callable[[K], T], keys: Iterable[K]) -> None:
         try:
             for key in keys:
-                with self._changed:
-                    self._changed.wait_for(lambda: self._closed or len(self._waiting) < self.depth)
-                    if self._closed:
-                        return
+                if not self._has_room():
+                    return
                 start = time.perf_counter()
                 piece = read(key)
                 with self._changed:
@@ -122,6 +120,12 @@ class ReadAhead(Generic[T]):
             with self._changed:
                 self._ended = True
                 self._changed.notify_all()
+
+    def _has_room(self) -> bool:
+        """Wait until another piece may wait; False where none is wanted any more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or len(self._waiting) < self.depth)
+            return not self._closed
 
     def _adapt(self) -> None:
         if not self._reading:

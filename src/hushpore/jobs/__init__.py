@@ -43,7 +43,7 @@ class Kind:
         ``"module:function"`` of its generator, imported when it is first used, because the
         libraries behind it take seconds to load.
     on_gpu : bool
-        Whether it can use one; where it cannot, ``"auto"`` is the CPU without a look for a GPU.
+        Whether ``"auto"`` takes a GPU; else it is the CPU, and a GPU is used where it is asked for.
     """
 
     title: str
@@ -55,7 +55,7 @@ class Kind:
         """Choose where it runs."""
         if device == "auto" and not self.on_gpu:
             # to look for a GPU is to import PyTorch, which takes seconds
-            return Backend(reason="runs on the CPU only")
+            return Backend(reason="a GPU is used where it is asked for")
         return choose_backend(device)
 
     def load(self) -> Callable[[Any, Any, Backend], Job]:

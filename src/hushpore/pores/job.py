@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from contextlib import closing
+from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.base.errors import InputError
+from hushpore.base.errors import DeviceError, InputError
 from hushpore.base.events import Note, Preview, Progress
 from hushpore.base.record import make_record
 from hushpore.base.volume import SPATIAL_AXES
 from hushpore.device.backend import Backend
+from hushpore.device.clocks import HostClock
+from hushpore.device.memory import is_out_of_memory
 from hushpore.device.timing import StageTimer
 from hushpore.pores.basins import apply_labels, find_basins
 from hushpore.pores.distance import squared_distance
 from hushpore.pores.graph import build_graph
 from hushpore.pores.measure import void_surface
 from hushpore.pores.merging import merge_by_height, merge_to_markers
+from hushpore.pores.on_gpu import find_graph, open_gpu
 from hushpore.pores.parallel import Workers
 from hushpore.pores.passes import (
     Work,
@@ -42,11 +45,12 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from typing import TypeVar
 
-    from hushpore.base.events import Job
+    from hushpore.base.events import Event, Job
     from hushpore.base.volume import Volume
     from hushpore.pores.graph import BasinGraph
     from hushpore.pores.passes import Pass, Space
     from hushpore.pores.settings import PoreSettings
+    from hushpore.pores.slabs import Stack
 
     T = TypeVar("T")
 
@@ -61,7 +65,8 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
     settings : PoreSettings
         How to.
     backend : Backend
-        Pores are segmented on the CPU, whatever this is; where it is a GPU, that is said.
+        Where to. Of a GPU the labels are the same; where one is asked for that cannot be used,
+        the CPU is, and that is said.
 
     Yields
     ------
@@ -88,11 +93,7 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
     _check(volume)
     slabs = plan_slabs(volume, settings)
     stages = _Stages(volume)
-    notes = []
-    if backend.is_cuda:
-        backend = Backend(reason="pores are segmented on the CPU")
-        notes.append("Pores are segmented on the CPU; the GPU is not used for them yet.")
-        yield Note(notes[-1])
+    notes: list[str] = []
     if slabs.on_disk:
         notes.append(
             f"Worked on in {len(slabs)} slabs of {slabs.thickness} slices, with temporary files "
@@ -106,20 +107,18 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
         work = Work(volume, settings, slabs, scratch, workers)
         grey = yield from stages.run("threshold", find_grey_value(work), 0.15)
         threshold, problems = grey.threshold, [grey.problem]
-        codes = yield from stages.run("void", find_void(work, grey.values, threshold), 0.17)
+        codes = yield from stages.run("void", find_void(work, grey), 0.17)
         del grey
         air = yield from stages.run("void", find_air(work, codes), 0.19)
         space = yield from stages.run("void", take_apart(work, codes, air), 0.2)
         for problem in filter(None, [*problems, space.problem]):
             notes.append(problem)
             yield Note(problem, warning=True)
-        distance = yield from stages.run("distance", find_distance(work, codes), 0.4)
-        climbed = yield from stages.run("basins", climb(work, codes, distance), 0.6)
+        found = yield from _find_graph(work, codes, backend, stages, notes)
+        backend, basins, graph, distance = found
         codes.close()
-        graph = yield from stages.run("measuring", measure_basins(work, climbed, distance), 0.85)
         # where pores open into air around the sample, they have no surface
         graph = dataclasses.replace(graph, cuts=graph.cuts + space.air_cuts)
-        basins = climbed.stack
         parted = part_by_peaks(work, basins, distance, graph)
         peaks = yield from stages.run("measuring", parted, 0.9)
         distance.close()
@@ -161,6 +160,39 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
     )
 
 
+def _find_graph(
+    work: Work, codes: Stack, backend: Backend, stages: _Stages, notes: list[str]
+) -> Generator[Event, None, tuple[Backend, Stack, BasinGraph, Stack]]:
+    """Find basins, their graph and the distance map: on a GPU where that can be, else on the CPU.
+
+    Returns where it was first of all.
+    """
+    if backend.is_cuda:
+        try:
+            with stages.timer.stage("preparing"):
+                gpu = open_gpu(backend, work)
+            stages.timer.run_on(backend.clock())
+            found = yield from stages.run("", find_graph(gpu, work, codes, stages.timer), 0.85)
+            return backend, *found
+        except DeviceError as error:
+            reason = str(error)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            reason = "the GPU's memory ran out"
+        finally:
+            stages.timer.run_on(HostClock())
+            backend.release()
+        backend = Backend(reason=reason)
+        notes.append(f"Pores are segmented on the CPU: {reason}.")
+        yield Note(notes[-1], warning=True)
+    distance = yield from stages.run("distance", find_distance(work, codes), 0.4)
+    climbed = yield from stages.run("basins", climb(work, codes, distance), 0.6)
+    codes.close()
+    graph = yield from stages.run("measuring", measure_basins(work, climbed, distance), 0.85)
+    return backend, climbed.stack, graph, distance
+
+
 class _Stages:
     """Runs the passes of a job as timed stages, and says how far they are."""
 
@@ -170,12 +202,12 @@ class _Stages:
         self._done = 0.05
 
     def run(self, stage: str, work: Pass[T], until: float) -> Generator[Progress, None, T]:
-        """Run a pass, up to some share of the whole job."""
+        """Run a pass, up to some share of the whole job; without a stage it times its own."""
         start = self._done
         with closing(work):
             while True:
                 try:
-                    with self.timer.stage(stage):
+                    with self.timer.stage(stage) if stage else nullcontext():
                         share = next(work)
                 except StopIteration as end:
                     self._done = until
@@ -183,7 +215,8 @@ class _Stages:
                     return result
                 self._done = start + (until - start) * share
                 slices = round(share * self.slices)
-                yield Progress(stage, slices, self.slices, "slices", self._done)
+                shown = stage or "basins"
+                yield Progress(shown, slices, self.slices, "slices", self._done)
 
 
 def _check(volume: Volume) -> None:

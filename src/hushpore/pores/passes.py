@@ -17,6 +17,7 @@ from hushpore.pores.basins import Basins, apply_labels
 from hushpore.pores.distance import distances
 from hushpore.pores.graph import DIRECTIONS, Tables
 from hushpore.pores.grey import GreyValues
+from hushpore.pores.local_threshold import LOCAL_METHODS, LocalThreshold, window_in_voxels
 from hushpore.pores.outside import beside, crossings, mark_outside
 from hushpore.pores.peaks import find_peaks
 from hushpore.pores.threshold import find_threshold, survey
@@ -100,8 +101,9 @@ class Grey(NamedTuple):
     """Grey values, and the one that parts pores from solid."""
 
     values: GreyValues
-    threshold: float | None  # None where the values are the void itself
+    threshold: float | None  # None where the values are the void itself, or it is a local one
     problem: str
+    local: LocalThreshold | None = None
 
 
 def find_grey_value(work: Work) -> Pass[Grey]:
@@ -111,6 +113,13 @@ def find_grey_value(work: Work) -> Pass[Grey]:
     if values.dtype == np.bool_:
         return Grey(values, None, "")
     method = settings.threshold
+    if method in LOCAL_METHODS:
+        _check_local(settings)
+        found, _ = yield from survey(values, False, work.workers)
+        window = window_of(work.volume, settings)
+        bright = settings.pores_are == "bright"
+        how = (str(method), window, settings.local_k, bright, work.slabs.depth, found)
+        return Grey(values, None, "", LocalThreshold(*how))
     (low, high, _), histogram = yield from survey(values, isinstance(method, str), work.workers)
     if histogram is None:
         threshold = float(method)
@@ -127,11 +136,32 @@ def find_grey_value(work: Work) -> Pass[Grey]:
     return Grey(values, threshold, problem)
 
 
-def find_void(work: Work, values: GreyValues, threshold: float | None) -> Pass[Stack]:
+def _check_local(settings: PoreSettings) -> None:
+    """Refuse what has no meaning for a threshold that differs from voxel to voxel."""
+    if settings.hysteresis is not None:
+        raise InputError(
+            f"hysteresis is a grey value of the whole volume and cannot be stricter than the local "
+            f"threshold {settings.threshold!r}. Set it to None, or choose another threshold."
+        )
+    if settings.phases > 2:
+        raise InputError(
+            f"Only the method 'otsu' knows {settings.phases} phases; got {settings.threshold!r}. "
+            "Choose 'otsu', or set phases to 2."
+        )
+
+
+def window_of(volume: Volume, settings: PoreSettings) -> tuple[int, int, int]:
+    """Return the window of a local threshold in voxels, (z, y, x)."""
+    in_slice = settings.window_in_slice or volume.n_spatial == 2
+    return window_in_voxels(settings.window, spacing_of(volume), in_slice)
+
+
+def find_void(work: Work, grey: Grey) -> Pass[Stack]:
     """Find the void beyond the threshold, with hysteresis where that is asked for.
 
     Returns a stack of uint8, `SOLID` and `OPEN`.
     """
+    values, threshold, local = grey.values, grey.threshold, grey.local
     bright = work.settings.pores_are == "bright"
     strict = None if threshold is None else work.settings.hysteresis
     if threshold is not None and strict is not None and (strict < threshold) == bright:
@@ -145,12 +175,16 @@ def find_void(work: Work, values: GreyValues, threshold: float | None) -> Pass[S
     share = 1.0 if strict is None else 0.5
     for first, last in work.slabs:
         room = codes.room(first, last)
-        grey = values.read(first, last)
-        make_void(grey, threshold, bright, work.workers, room.view(np.bool_))
+        if local is not None:
+            around = values.read(*local.slices(first, last))
+            local.void(around, first, last, work.workers, room.view(np.bool_))
+        else:
+            own = values.read(first, last)
+            make_void(own, threshold, bright, work.workers, room.view(np.bool_))
         codes.write(first, room)
         if strict is not None:
             runs = find_runs(room, work.workers)
-            parts.add(runs, runs.holding(make_void(grey, strict, bright, work.workers)))
+            parts.add(runs, runs.holding(make_void(own, strict, bright, work.workers)))
         yield share * last / work.slabs.depth
     if strict is not None:
         parts.join()
@@ -241,17 +275,26 @@ def _crossings(codes: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
     return crossings((codes != SOLID) & ~air, air)
 
 
-def find_distance(work: Work, codes: Stack) -> Pass[Stack]:
-    """Find the squared distance to the solid, in the void; returns a stack of float32.
+def solid_beyond(work: Work) -> tuple[bool, ...]:
+    """Whether there is solid beyond the faces, by axis."""
+    return tuple(work.settings.border_is_solid and face for face in work.faces)
+
+
+def highest_void(work: Work) -> int:
+    """Return the highest code that counts as void when distances are measured.
 
     The mouth of a pore is no wall: air around the sample counts like what lies beyond the faces of
     the volume.
     """
-    solid_outside = tuple(work.settings.border_is_solid and face for face in work.faces)
-    highest = CLOSED if work.settings.border_is_solid else AIR
+    return CLOSED if work.settings.border_is_solid else AIR
+
+
+def find_distance(work: Work, codes: Stack) -> Pass[Stack]:
+    """Find the squared distance to the solid, in the void; returns a stack of float32."""
     distance = work.scratch.stack("distance", work.shape, np.float32)
     slabs = work.slabs
     out = None if slabs.on_disk else distance.array()
+    solid_outside, highest = solid_beyond(work), highest_void(work)
     for first, part in distances(
         codes, slabs, work.scratch, work.spacing, solid_outside, work.workers, highest, out
     ):

@@ -1,0 +1,127 @@
+// The measures of basins and the contacts between them, as hushpore/pores/graph.py has them.
+//
+// No barriers and no shared memory: see distance.cu. What several threads add up are whole numbers,
+// and what they compete for is a maximum or a minimum, so that their order changes nothing.
+
+typedef unsigned long long u64;
+
+#define N_DIRECTIONS 13
+#define N_SUMS 10
+#define EMPTY 0xFFFFFFFFFFFFFFFFull
+
+// Steps to the half of the 26 neighbours that come later; the order of graph.DIRECTIONS.
+__device__ const signed char STEP[N_DIRECTIONS][3] = {
+    {1, 0, 0}, {0, 1, 0}, {0, 0, 1}, {0, 1, 1}, {0, 1, -1}, {1, 0, 1}, {1, 0, -1},
+    {1, 1, 0}, {1, -1, 0}, {1, 1, 1}, {1, 1, -1}, {1, -1, 1}, {1, -1, -1}};
+
+__device__ inline int as_bits(float value)
+{
+    union { float value; int bits; } both;
+    both.value = value;
+    return both.bits;
+}
+
+// Slot of an edge in the table, made where there is none yet; -1 where the table is full.
+__device__ inline long long slot_of(u64 *keys, long long size, int a, int b)
+{
+    u64 key = ((u64)(a < b ? a : b) << 32) | (u64)(a < b ? b : a);
+    long long slot = (long long)((key * 0x9E3779B97F4A7C15ull) >> 24) & (size - 1);
+    for (long long tried = 0; tried < size; tried++) {
+        u64 found = keys[slot];
+        if (found == EMPTY) found = atomicCAS(keys + slot, EMPTY, key);
+        if (found == EMPTY || found == key) return slot;
+        slot = (slot + 1) & (size - 1);
+    }
+    return -1;
+}
+
+extern "C" {
+
+// Add up voxels, coordinates, their products and bounds, one stretch of a basin along x at a time.
+__global__ void sum_runs(
+    const int *basins, u64 *sums, int *bounds, long long count, long long depth, int height,
+    int width)
+{
+    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    int own = basins[i], begin = (int)(i % width);
+    if (own == 0 || (begin > 0 && basins[i - 1] == own)) return;
+    int end = begin + 1;
+    while (end < width && basins[i + end - begin] == own) end++;
+    long long y = i / width % height, z = i / width / height, n = end - begin;
+    long long x = (begin + end - 1) * n / 2;
+    long long upto = (end - 1ll) * end * (2ll * end - 1);
+    long long before = (begin - 1ll) * begin * (2ll * begin - 1);
+    long long xx = (upto - before) / 6;
+    long long values[N_SUMS] = {
+        n, n * z, n * y, x, n * z * z, n * y * y, xx, n * z * y, z * x, y * x};
+    for (int k = 0; k < N_SUMS; k++) atomicAdd(sums + (long long)own * N_SUMS + k, (u64)values[k]);
+    int *own_bounds = bounds + (long long)own * 6;
+    atomicMin(own_bounds, (int)z);
+    atomicMin(own_bounds + 1, (int)y);
+    atomicMin(own_bounds + 2, begin);
+    atomicMax(own_bounds + 3, (int)z + 1);
+    atomicMax(own_bounds + 4, (int)y + 1);
+    atomicMax(own_bounds + 5, end);
+}
+
+// Count where basins end, in every direction, and find the edges with their contacts and saddles.
+__global__ void find_edges(
+    const int *basins, const float *distance, u64 *ends, u64 *cuts, u64 *keys, int *saddle,
+    int *contacts, int *is_full, long long size, long long count, long long depth, int height,
+    int width)
+{
+    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    int own = basins[i];
+    if (own == 0) return;
+    int x = (int)(i % width), y = (int)(i / width % height);
+    long long z = i / width / height;
+    for (int k = 0; k < N_DIRECTIONS; k++) {
+        int dz = STEP[k][0], dy = STEP[k][1], dx = STEP[k][2];
+        bool back = z - dz >= 0 && y - dy >= 0 && y - dy < height && x - dx >= 0 && x - dx < width;
+        bool ahead = z + dz < depth && y + dy >= 0 && y + dy < height && x + dx >= 0 &&
+                     x + dx < width;
+        if (!back) atomicAdd(cuts + k, 1ull);
+        if (!ahead) atomicAdd(cuts + k, 1ull);
+        long long there = i + ((long long)dz * height + dy) * width + dx;
+        int other = ahead ? basins[there] : 0;
+        if (other == own) continue;
+        atomicAdd(ends + (long long)own * N_DIRECTIONS + k, 1ull);
+        if (other == 0) continue;
+        long long slot = slot_of(keys, size, own, other);
+        if (slot < 0) {
+            *is_full = 1;
+            return;
+        }
+        atomicAdd(contacts + slot * N_DIRECTIONS + k, 1);
+        float way = distance[i] < distance[there] ? distance[i] : distance[there];
+        atomicMax(saddle + slot, as_bits(way));
+    }
+}
+
+// Find the first voxel at each saddle, once their heights are known.
+__global__ void place_saddles(
+    const int *basins, const float *distance, u64 *keys, const int *saddle, long long *place,
+    long long size, long long count, long long depth, int height, int width)
+{
+    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    int own = basins[i];
+    if (own == 0) return;
+    int x = (int)(i % width), y = (int)(i / width % height);
+    long long z = i / width / height;
+    for (int k = 0; k < N_DIRECTIONS; k++) {
+        int dz = STEP[k][0], dy = STEP[k][1], dx = STEP[k][2];
+        if (z + dz >= depth || y + dy < 0 || y + dy >= height || x + dx < 0 || x + dx >= width)
+            continue;
+        long long there = i + ((long long)dz * height + dy) * width + dx;
+        int other = basins[there];
+        if (other == own || other == 0) continue;
+        long long slot = slot_of(keys, size, own, other);
+        float way = distance[i] < distance[there] ? distance[i] : distance[there];
+        if (as_bits(way) == saddle[slot])
+            atomicMin(place + slot, distance[i] == way ? i : there);
+    }
+}
+}

@@ -1,0 +1,107 @@
+"""CUDA kernels compiled by g++ and run on the CPU, launched like those on a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+#: Orders in which the threads of a launch are run.
+ORDERS = ("forward", "reverse", "shuffled", "parallel")
+
+_SIGNATURE = re.compile(r"__global__ void (\w+)\s*\(([^)]*)\)")
+_TYPES = {"int": ctypes.c_int, "long long": ctypes.c_longlong, "float": ctypes.c_float}
+_TYPES["double"] = ctypes.c_double
+
+
+class ShimKernels:
+    """The kernels of a source file; as `hushpore.device.kernels.CudaKernels`, for NumPy arrays.
+
+    Parameters
+    ----------
+    source : Path
+        A ``.cu`` file.
+    folder : Path
+        Where to build.
+    flags : tuple of str
+        Further flags of the compiler.
+    """
+
+    def __init__(self, source: Path, folder: Path, flags: tuple[str, ...] = ()) -> None:
+        self.order = "forward"
+        self._signatures = dict(_SIGNATURE.findall(source.read_text(encoding="utf-8")))
+        self._library = ctypes.CDLL(str(_build(source, self._signatures, folder, flags)))
+
+    def launch(self, name: str, count: int, *arguments: Any) -> None:
+        """Run a kernel with at least `count` threads."""
+        blocks = ctypes.c_longlong((count + 255) // 256)
+        order = ctypes.c_int(ORDERS.index(self.order))
+        types = [_type_of(text) for text in self._signatures[name].split(",")]
+        assert len(types) == len(arguments), f"{name} takes {types}"
+        values = [_value(kind, given) for kind, given in zip(types, arguments, strict=True)]
+        getattr(self._library, f"launch_{name}")(blocks, order, *values)
+
+
+def _build(source: Path, signatures: dict[str, str], folder: Path, flags: tuple[str, ...]) -> Path:
+    lines = ['#include "cuda_shim.h"', f'#include "{source}"']
+    for name, text in signatures.items():
+        names = ", ".join(re.findall(r"(\w+)\s*(?:,|$)", text))
+        lines.append(
+            f'extern "C" void launch_{name}(long long blocks, int order, {text}) '
+            f"{{ run_threads(blocks, 256, order, [&] {{ {name}({names}); }}); }}"
+        )
+    path = folder / f"{source.stem}.cpp"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    library = path.with_suffix(".so")
+    command = ["g++", "-std=c++17", "-O2", "-ffp-contract=off", "-shared", "-fPIC", "-fopenmp"]
+    command += [*flags, f"-I{Path(__file__).parent}", str(path), "-o", str(library)]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    return library
+
+
+def _type_of(text: str) -> str:
+    words = text.replace("const ", "").strip()
+    return "*" if "*" in words else words.rsplit(" ", 1)[0]
+
+
+def _value(kind: str, given: Any) -> Any:
+    if kind == "*":
+        assert isinstance(given, np.ndarray)
+        assert given.flags.c_contiguous
+        return ctypes.c_void_p(given.ctypes.data)
+    return _TYPES[kind](given)
+
+
+def nvrtc_problem(source: Path, architecture: str) -> str | None:
+    """Compile a file as CuPy does, which takes neither GPU nor driver.
+
+    Returns what the compiler complains of, nothing where it does not, and None where there is no
+    compiler.
+    """
+    from hushpore.device.kernels import OPTIONS
+
+    spec = importlib.util.find_spec("nvidia.cuda_nvrtc") if _has_nvidia() else None
+    if spec is None or spec.submodule_search_locations is None:
+        return None
+    folder = Path(next(iter(spec.submodule_search_locations)))
+    nvrtc = ctypes.CDLL(str(next(folder.glob("lib/libnvrtc.so*"))))
+    program, size = ctypes.c_void_p(), ctypes.c_size_t()
+    text = source.read_bytes()
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), text, source.name.encode(), 0, None, None)
+    words = [f"--gpu-architecture={architecture}", *OPTIONS]
+    options = (ctypes.c_char_p * len(words))(*[word.encode() for word in words])
+    failed = nvrtc.nvrtcCompileProgram(program, len(words), options)
+    nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+    log = ctypes.create_string_buffer(size.value)
+    nvrtc.nvrtcGetProgramLog(program, log)
+    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    return log.value.decode() or ("failed" if failed else "")
+
+
+def _has_nvidia() -> bool:
+    return importlib.util.find_spec("nvidia") is not None
