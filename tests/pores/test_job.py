@@ -459,15 +459,6 @@ def test_closing_at_any_event_leaves_no_thread_behind(scan: np.ndarray) -> None:
     assert set(threading.enumerate()) <= before
 
 
-def test_a_gpu_is_not_used_and_that_is_said(scan: np.ndarray) -> None:
-    events, result = drive(Volume(scan), Backend("cuda:0", "Some GPU"))
-    (note,) = [event for event in events if isinstance(event, Note)]
-    assert "CPU" in note.message
-    assert not note.warning
-    assert result.provenance["device"].startswith("CPU")
-    assert note.message in result.notes
-
-
 def test_a_threshold_that_separates_nothing_is_warned_of(scan: np.ndarray) -> None:
     events, result = drive(Volume(scan), threshold=1000)
     (note,) = [event for event in events if isinstance(event, Note)]
