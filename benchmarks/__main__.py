@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from importlib import import_module, metadata
 from pathlib import Path
 
+from hushpore.base.errors import DeviceError
 from hushpore.device.backend import choose_backend
 
 HERE = Path(__file__).parent
@@ -48,7 +49,11 @@ def surroundings() -> dict[str, object]:
 def main(wanted: list[str]) -> None:
     """Run benchmarks and write their results."""
     for name in wanted or names():
-        figures = import_module(f"benchmarks.{name}").measure()
+        try:
+            figures = import_module(f"benchmarks.{name}").measure()
+        except DeviceError as error:
+            print(f"{name} was not run: {error}")
+            continue
         result = json.dumps({**surroundings(), "figures": figures}, indent=2)
         (HERE / "results" / f"{name}.json").write_text(result + "\n", encoding="utf-8")
         print(name, json.dumps(figures, indent=2))
