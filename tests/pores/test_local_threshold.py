@@ -7,6 +7,9 @@ import pytest
 from scipy import ndimage
 from skimage import filters
 
+import hushpore
+from hushpore.base.errors import InputError
+from hushpore.base.volume import Volume
 from hushpore.pores.local_threshold import LOCAL_METHODS, LocalThreshold, window_in_voxels
 from hushpore.pores.parallel import Workers
 from hushpore.pores.threshold import Range, find_range
@@ -139,3 +142,39 @@ def test_a_window_has_the_same_width_along_every_axis() -> None:
     assert window_in_voxels(16, (1.0, 1.0, 1.0), True) == (1, 17, 17)
     assert window_in_voxels(51, (5.0, 0.49, 0.49), False) == (5, 51, 51)
     assert window_in_voxels(3, (50.0, 0.5, 1.0), False) == (1, 3, 1)
+
+
+# in the job
+
+
+@pytest.mark.parametrize("method", LOCAL_METHODS)
+def test_the_job_takes_a_local_threshold_whatever_the_slabs(method: str, workers: Workers) -> None:
+    image = uneven_scan((40, 60, 64)).clip(0, 255).astype(np.float32)
+    settings = {"threshold": method, "window": 9, "local_k": 0.2}
+    result = hushpore.segment_pores(image, **settings)
+    np.testing.assert_array_equal(result.labels > 0, find(image, workers, method, (9, 9, 9)))
+    assert result.threshold is None
+    assert result.provenance["result"]["threshold"] is None
+    assert result.provenance["settings"]["threshold"] == method
+    slabs = hushpore.segment_pores(image, memory_budget=0.002, **settings)
+    assert any("slabs" in note for note in slabs.notes)
+    np.testing.assert_array_equal(slabs.labels, result.labels)
+
+
+def test_a_window_in_one_slice_sees_nothing_of_the_others(workers: Workers) -> None:
+    image = uneven_scan().clip(0, 255).astype(np.uint8)
+    volume = Volume(image, spacing=(4.0, 1.0, 1.0))
+    settings = {"threshold": "niblack", "window": 11}
+    in_slice = hushpore.segment_pores(volume, window_in_slice=True, **settings)
+    np.testing.assert_array_equal(in_slice.labels > 0, find(image, workers, "niblack", (1, 11, 11)))
+    as_wide = hushpore.segment_pores(volume, **settings)
+    np.testing.assert_array_equal(as_wide.labels > 0, find(image, workers, "niblack", (3, 11, 11)))
+    one = hushpore.segment_pores(image[3], **settings)
+    alone = find(image[3:4], workers, "niblack", (1, 11, 11))
+    np.testing.assert_array_equal(one.labels > 0, alone[0])
+
+
+@pytest.mark.parametrize(("setting", "value"), [("hysteresis", 50.0), ("phases", 3)])
+def test_what_has_no_meaning_with_a_local_threshold_is_refused(setting: str, value: float) -> None:
+    with pytest.raises(InputError, match="sauvola"):
+        hushpore.segment_pores(uneven_scan(), threshold="sauvola", **{setting: value})

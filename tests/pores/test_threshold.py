@@ -7,6 +7,7 @@ import pytest
 from skimage import filters
 
 from hushpore.base.errors import InputError
+from hushpore.pores.local_threshold import LOCAL_METHODS
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.threshold import METHODS, find_threshold, make_histogram
 
@@ -88,7 +89,7 @@ def test_a_method_that_finds_nothing_says_so(workers: Workers) -> None:
 
 def test_the_settings_offer_every_method() -> None:
     option = next(option for option in PoreSettings.options() if option.name == "threshold")
-    assert option.choices == METHODS
+    assert option.choices == (*METHODS, *LOCAL_METHODS)
 
 
 @pytest.mark.parametrize("phases", [3, 4])

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 #: Names of the methods.
 LOCAL_METHODS = ("sauvola", "niblack")
 
+#: Bytes a voxel of one slice that each thread needs for its sums.
+BYTES_IN_WINDOW = 60
+
 _EXACT = 1 << 16  # levels that whole numbers are counted by as they are
 _LEVELS = 1 << 18  # levels of anything else: their squares, summed in the largest window, fit int64
 
@@ -108,7 +111,7 @@ class LocalThreshold:
 
         Notes
         -----
-        About 60 bytes a voxel of one slice for each thread, whatever the window.
+        Takes `BYTES_IN_WINDOW` for each thread, whatever the window.
         """
         begin, _ = self.slices(first, last)
         shape = (last - first, *values.shape[1:])

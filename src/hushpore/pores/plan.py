@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hushpore.base.errors import InputError, MemoryLimitError
-from hushpore.device.backend import Backend
+from hushpore.device.backend import Backend, cpu_threads
+from hushpore.pores.local_threshold import BYTES_IN_WINDOW, LOCAL_METHODS
 from hushpore.pores.outside import outside_bytes, outside_shape
-from hushpore.pores.passes import is_slicewise, spacing_of
+from hushpore.pores.passes import is_slicewise, spacing_of, window_of
 from hushpore.pores.slabs import Slabs, check_disk
 
 if TYPE_CHECKING:
@@ -73,6 +74,9 @@ def plan_slabs(volume: Volume, settings: PoreSettings) -> Slabs:
         slice_voxels = math.prod(outside_shape(stacked, *_ball(volume, settings))[1:])
     a_slice = slice_voxels * (BYTES_IN_SLAB + volume.dtype.itemsize)
     beside = slice_voxels * BYTES_IN_SLICE
+    if settings.threshold in LOCAL_METHODS:
+        around = window_of(volume, settings)[0] * volume.dtype.itemsize
+        beside += slice_voxels * (around + BYTES_IN_WINDOW * cpu_threads())
     thickness = int((SHARE * budget - beside) / a_slice)
     if thickness < 1:
         least = (a_slice + beside) / SHARE

@@ -13,8 +13,9 @@ class PoreSettings(Settings):
 
     threshold: str | float = option(
         "otsu",
-        "Grey value between pore and solid: a method that finds it, or a number.",
-        choices=("otsu", "li", "triangle", "yen", "isodata", "minimum"),
+        "Grey value between pore and solid: a method that finds it, or a number. sauvola and "
+        "niblack find one for every voxel, from what is around it, for grounds of uneven grey.",
+        choices=("otsu", "li", "triangle", "yen", "isodata", "minimum", "sauvola", "niblack"),
     )
     phases: int = option(
         2,
@@ -27,6 +28,33 @@ class PoreSettings(Settings):
         None,
         "A stricter grey value: void is kept only where a connected part passes this one too; "
         "None: all of it.",
+        more=True,
+    )
+    window: int = option(
+        51,
+        "Side of the window around a voxel that sauvola and niblack look at; wider than the widest "
+        "pore.",
+        label="Local window",
+        unit="voxels",
+        minimum=3,
+        maximum=255,
+        step=2,
+        more=True,
+    )
+    window_in_slice: bool = option(
+        False,
+        "Whether that window lies in one slice, and is not as deep as it is wide.",
+        label="Window in one slice",
+        more=True,
+    )
+    local_k: float = option(
+        0.2,
+        "How far below the mean of the window the threshold lies, for sauvola and niblack: the "
+        "factor of the standard deviation; the greater, the less is pore.",
+        label="Local k",
+        minimum=-1,
+        maximum=1,
+        step=0.05,
         more=True,
     )
     pores_are: str = option(
