@@ -62,3 +62,16 @@ def test_any_axes_are_looked_at(axes: str) -> None:
     found = diagnose_noise(Volume(white(shape, 5).astype(">f4"), axes=axes))
     assert found.noise == pytest.approx(5, rel=0.1)
     assert ("z" in found.correlation) == ("z" in axes)
+
+
+def test_the_slope_of_photon_noise_is_one_and_that_of_steady_noise_none() -> None:
+    steps = np.repeat(np.arange(100, 1700, 100), 16).astype(float)
+    image = np.broadcast_to(steps, (256, 256))
+    rng = np.random.default_rng(0)
+    photons = diagnose_noise(Volume(rng.poisson(image)))
+    assert photons.slope == pytest.approx(1, rel=0.15)
+    assert photons.variance_at(np.array([1000.0])) == pytest.approx(1000, rel=0.15)
+    assert photons.summary.endswith("from pixel to pixel, stronger where it is brighter")
+    steady = diagnose_noise(Volume(image + rng.normal(0, 20, image.shape)))
+    assert steady.slope == 0
+    assert steady.variance_at(np.array([1000.0])) == pytest.approx(400, rel=0.1)

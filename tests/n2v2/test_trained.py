@@ -16,7 +16,7 @@ from hushpore.base.errors import OutputError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hushpore.n2v2.job import Denoised
+    from hushpore.n2v2.result import Denoised
 
 QUICK = {"steps": 3, "patch_size": 16, "batch_size": 4, "device": "cpu", "precision": "float32"}
 

@@ -35,7 +35,7 @@ EVERY = 30.0
 _ENTRY = "training"
 
 #: Settings that change neither weights nor schedule.
-_FREE = ("checkpoint", "model", "symmetries", "denoise_memory")
+_FREE = ("checkpoint", "model", "symmetries", "detail", "denoise_memory")
 
 
 @dataclass

@@ -28,6 +28,9 @@ NOTABLE = 0.15
 #: Blocks that are looked at, at most: enough for a standard error well below `NOTABLE`.
 _BLOCKS = 400
 
+#: Growth of the variance over the grey values, in variances, from which on it is taken for real.
+_STEEP = 0.25
+
 #: Share of all blocks that count as flat.
 _FLATTEST = 0.05
 
@@ -45,11 +48,16 @@ class NoiseDiagnosis:
     growth : float
         How much the noise grows with the grey value: the rank correlation of deviation and mean
         over flat blocks, -1 to 1. Photon noise shows as clearly above zero.
+    slope, offset : float
+        The variance of the noise is ``offset + slope * value`` at a grey value; the slope is that
+        of photon noise, and zero where none can be told.
     """
 
     correlation: dict[str, float]
     noise: float
     growth: float
+    slope: float = 0.0
+    offset: float = 0.0
 
     @property
     def correlated_axes(self) -> str:
@@ -57,12 +65,19 @@ class NoiseDiagnosis:
         notable = {axis: c for axis, c in self.correlation.items() if c >= NOTABLE}
         return "".join(sorted(notable, key=lambda axis: -notable[axis]))
 
+    def variance_at(self, values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Return the variance of the noise at some grey values."""
+        least = (0.1 * self.noise) ** 2
+        result: npt.NDArray[np.float32] = np.maximum(self.offset + self.slope * values, least)
+        return result
+
     @property
     def summary(self) -> str:
         """The finding in one sentence, with what to do about it."""
         axes = self.correlated_axes
         if not axes:
-            return "noise: independent from pixel to pixel"
+            grows = ", stronger where it is brighter" if self.slope > 0 else ""
+            return f"noise: independent from pixel to pixel{grows}"
         found = ", ".join(f"{self.correlation[axis]:.2f} along {axis}" for axis in axes)
         if len(axes) == 1:
             advice = f"try correlated_along={axes!r}"
@@ -106,7 +121,8 @@ def diagnose_noise(volume: Volume, seed: int = 0) -> NoiseDiagnosis:
     }
     if depth == 2:
         correlation = {"z": _correlation(across_x[:, 1], across_x[:, 0]), **correlation}
-    return NoiseDiagnosis(correlation, noise, _growth(across_x, flat))
+    slope, offset = _variance_line(across_y, across_x, flat, noise)
+    return NoiseDiagnosis(correlation, noise, _growth(across_x, flat), slope, offset)
 
 
 def _draw_blocks(volume: Volume, depth: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:
@@ -147,3 +163,25 @@ def _growth(differences: npt.NDArray[np.float64], flat: npt.NDArray[np.float64])
     if np.ptp(means) == 0:
         return 0.0
     return float(spearmanr(differences.std((1, 2, 3)), means).statistic)
+
+
+def _variance_line(
+    across_y: npt.NDArray[np.float64],
+    across_x: npt.NDArray[np.float64],
+    flat: npt.NDArray[np.float64],
+    noise: float,
+) -> tuple[float, float]:
+    """Fit the variance of the noise as a line over the grey value: slope and offset."""
+    from scipy.stats import theilslopes
+
+    means = flat.mean((1, 2, 3))
+    variances = ((across_y**2).mean((1, 2, 3)) + (across_x**2).mean((1, 2, 3))) / 12
+    if np.ptp(means) == 0:
+        return 0.0, noise**2
+    slope, _, low, _ = theilslopes(variances, means, alpha=0.99)
+    # blocks overlap, so that less is certain than it seems
+    span = np.subtract(*np.percentile(means, (95, 5)))
+    if low <= 0 or slope * span < _STEEP * noise**2:
+        return 0.0, noise**2
+    # through the middle of the blocks; the median of variances would be below their mean
+    return float(slope), float(noise**2 - slope * means.mean())

@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 import tempfile
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from hushpore.base.errors import InputError, MemoryLimitError
+from hushpore.base.errors import MemoryLimitError
 from hushpore.base.events import Job, Note, Preview, Progress
 from hushpore.base.record import fingerprint, make_record
 from hushpore.device.backend import Backend
@@ -19,12 +18,20 @@ from hushpore.device.memory import is_out_of_memory
 from hushpore.n2v2.applying import Applied
 from hushpore.n2v2.blocks import Blocks
 from hushpore.n2v2.checkpoint import Checkpoint, training_key
+from hushpore.n2v2.detail import give_back_detail
 from hushpore.n2v2.diagnosis import diagnose_noise
 from hushpore.n2v2.fitting import Fitting, Shown
 from hushpore.n2v2.images import Images, arrange
-from hushpore.n2v2.masking import PAPER_SHARE, Line, Replacement
-from hushpore.n2v2.model import Architecture
+from hushpore.n2v2.plan import (
+    architecture_for,
+    masked_share,
+    patch_size_for,
+    patches_in_a_batch,
+    replacement_for,
+    require_dimensions_of,
+)
 from hushpore.n2v2.residual import examine_residual
+from hushpore.n2v2.result import Denoised
 from hushpore.n2v2.source import Source, measure_scale
 from hushpore.n2v2.trained import Model, load_model, require_dimensions
 from hushpore.n2v2.training import Batches, choose_precision
@@ -37,61 +44,15 @@ if TYPE_CHECKING:
 
     from hushpore.base.volume import Volume
     from hushpore.device.timing import StageTimer
-    from hushpore.n2v2.images import Arrangement
     from hushpore.n2v2.model import UNet
     from hushpore.n2v2.settings import DenoiseSettings
-
-#: Patches in a batch where the settings leave it open: a step then takes a fraction of a second
-#: on a CPU.
-BATCH = {2: 16, 3: 4}
 
 #: Share of the job that is training, for the progress bar.
 TRAINING_SHARE = 0.9
 
-#: In 3D there is no down-sampling along z where slices lie so much further apart than pixels, or
-#: where there are fewer of them than this.
-COARSE, THIN = 2.0, 16
-
 #: Bytes a voxel takes beside its own where the whole volume is on the device: normalised, padded,
 #: and its result.
 _WORKING = 12
-
-
-@dataclass(frozen=True, eq=False)
-class Denoised:
-    """Result of the denoising job.
-
-    Attributes
-    ----------
-    volume : Volume
-        The denoised volume: float32, in the geometry of the input. Where it does not fit into
-        memory, its values lie in a temporary file, which goes when they are no longer used.
-    model : Model
-        What was trained, to be used on other volumes.
-    losses, validation : numpy.ndarray
-        float32, shape (n, 2): step, and mean loss of the steps up to it; and step, and loss of the
-        averaged network on the same patches each time, to look at and not to choose by.
-    timings : dict of str to float
-        Seconds by stage.
-    provenance : dict
-        The record of the job.
-    """
-
-    volume: Volume
-    model: Model
-    losses: npt.NDArray[np.float32]
-    validation: npt.NDArray[np.float32]
-    timings: dict[str, float]
-    provenance: dict[str, Any]
-
-    @property
-    def summary(self) -> str:
-        """The result in one sentence."""
-        result = self.provenance["result"]
-        removed = f"Denoised: {result['noise_removed']:.3g} of noise removed (standard deviation)"
-        if not result["steps"]:
-            return f"{removed}, with the model {self.provenance['settings']['model']}"
-        return f"{removed}, {result['steps']} training steps in {result['training_seconds']:.0f} s"
 
 
 def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
@@ -128,6 +89,8 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
         if work.trained is None:
             yield from work.train()
         yield from work.predict()
+        if settings.detail:
+            yield from work.give_back_detail()
         yield from work.examine()
         yield work.timer.timing()
     finally:
@@ -147,16 +110,16 @@ class _Work:
             self.arrangement = arrange(
                 volume, settings.dimensions, settings.channels, settings.context
             )
-            self.architecture = _architecture(volume, settings, self.arrangement)
-            self.size = _patch_size(settings, self.architecture, self.source.size)
-            self.replacement = _replacement(settings)
+            self.architecture = architecture_for(volume, settings, self.arrangement)
+            self.size = patch_size_for(settings, self.architecture, self.source.size)
+            self.replacement = replacement_for(settings)
             require_room(
                 volume,
                 self.size,
                 "patch_size" if len(self.size) == 2 else "patch_depth or patch_size",
             )
         else:
-            _require_dimensions_of(self.trained, settings)
+            require_dimensions_of(self.trained, settings)
             self.arrangement = self.trained.arrange(volume)
         self.timer: StageTimer = backend.timer()
         self.notes: list[str] = []
@@ -207,13 +170,12 @@ class _Work:
 
     def train(self) -> Job:
         """Train, in smaller batches and then on the CPU where memory runs out."""
-        count = self.settings.batch_size or BATCH[self.settings.dimensions]
+        count = patches_in_a_batch(self.settings)
         while True:
-            share = self.settings.masked_share
             batches = Batches(
                 self.size,
                 count,
-                PAPER_SHARE if isinstance(share, str) else share,
+                masked_share(self.settings),
                 torch.Generator(self.backend.device).manual_seed(self.settings.seed),
                 self.replacement,
             )
@@ -327,6 +289,21 @@ class _Work:
         with tempfile.TemporaryFile() as file:
             return np.memmap(file, np.float32, "w+", shape=self.volume.shape)
 
+    def give_back_detail(self) -> Job:
+        """Give back what was removed beyond the noise, where the noise allows to tell."""
+        if self.noise.correlated_axes:
+            yield self._note(
+                "No detail is given back: the noise of neighbours is correlated, and could not be "
+                "told from detail."
+            )
+            return
+        with self.timer.stage("detail"):
+            yield from self._detail()
+
+    def _detail(self) -> Job:
+        for share in give_back_detail(self.source, self.denoised, self.noise):
+            yield Progress("giving back detail", round(100 * share), 100, "%", 1.0)
+
     def examine(self) -> Job:
         """Look at what was removed and at what is left, and say so where it is not noise."""
         with self.timer.stage("examination"):
@@ -387,56 +364,4 @@ class _Work:
             validation,
             record["timings"],
             record,
-        )
-
-
-def _architecture(
-    volume: Volume, settings: DenoiseSettings, arrangement: Arrangement
-) -> Architecture:
-    flat = settings.dimensions == 3 and (
-        volume.shape[-3] < THIN or volume.spacing[0] >= COARSE * max(volume.spacing[1:])
-    )
-    return Architecture(
-        settings.dimensions,
-        settings.method,
-        flat,
-        inputs=arrangement.inputs,
-        outputs=arrangement.outputs,
-    )
-
-
-def _patch_size(
-    settings: DenoiseSettings, architecture: Architecture, size: tuple[int, ...]
-) -> tuple[int, ...]:
-    plane = (settings.patch_size, settings.patch_size)
-    if settings.dimensions == 2:
-        return plane
-    # without down-sampling along z a patch may be of any depth, and so of that of a thin stack
-    depth = min(settings.patch_depth, size[0]) if architecture.flat else settings.patch_depth
-    return (depth, *plane)
-
-
-def _replacement(settings: DenoiseSettings) -> Replacement:
-    kind = settings.replacement
-    if kind == "auto":
-        kind = "median" if settings.method == "n2v2" else "uniform"
-    return Replacement(kind, settings.window, _line(settings))
-
-
-def _line(settings: DenoiseSettings) -> Line | None:
-    axis = settings.correlated_along
-    if axis == "none":
-        return None
-    axes = "zyx"[-settings.dimensions :]
-    if axis not in axes:
-        raise InputError(f"Noise that runs along {axis} can only be hidden with dimensions=3.")
-    return Line(axes.index(axis), settings.correlated_reach)
-
-
-def _require_dimensions_of(model: Model, settings: DenoiseSettings) -> None:
-    dimensions = model.network.dimensions
-    if dimensions != settings.dimensions:
-        raise InputError(
-            f"The model {settings.model} was trained in {dimensions}D; "
-            f"set dimensions to {dimensions}."
         )

@@ -59,6 +59,12 @@ class DenoiseSettings(Settings):
         label="Average copies",
         more=True,
     )
+    detail: bool = option(
+        False,
+        "Give back what was removed beyond the noise: edges and texture are sharper, with a little "
+        "grain on them. Needs noise that is independent from pixel to pixel.",
+        label="Give back detail",
+    )
     model: str = option(
         "",
         "File of a trained model (.safetensors) to apply; nothing is trained then.",

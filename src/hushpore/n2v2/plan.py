@@ -1,0 +1,102 @@
+"""What settings and a volume ask for, as the parts of the denoiser take it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hushpore.base.errors import InputError
+from hushpore.n2v2.masking import PAPER_SHARE, Line, Replacement
+from hushpore.n2v2.model import Architecture
+
+if TYPE_CHECKING:
+    from hushpore.base.volume import Volume
+    from hushpore.n2v2.images import Arrangement
+    from hushpore.n2v2.settings import DenoiseSettings
+    from hushpore.n2v2.trained import Model
+
+#: Patches in a batch where the settings leave it open: a step then takes a fraction of a second
+#: on a CPU.
+BATCH = {2: 16, 3: 4}
+
+#: In 3D there is no down-sampling along z where slices lie so much further apart than pixels, or
+#: where there are fewer of them than this.
+COARSE, THIN = 2.0, 16
+
+
+def architecture_for(
+    volume: Volume, settings: DenoiseSettings, arrangement: Arrangement
+) -> Architecture:
+    """Return what network suits a volume: in 3D without down-sampling along a coarse or short z."""
+    flat = settings.dimensions == 3 and (
+        volume.shape[-3] < THIN or volume.spacing[0] >= COARSE * max(volume.spacing[1:])
+    )
+    return Architecture(
+        settings.dimensions,
+        settings.method,
+        flat,
+        inputs=arrangement.inputs,
+        outputs=arrangement.outputs,
+    )
+
+
+def patch_size_for(
+    settings: DenoiseSettings, architecture: Architecture, size: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Return the shape of a patch in planes of some size."""
+    plane = (settings.patch_size, settings.patch_size)
+    if settings.dimensions == 2:
+        return plane
+    # without down-sampling along z a patch may be of any depth, and so of that of a thin stack
+    depth = min(settings.patch_depth, size[0]) if architecture.flat else settings.patch_depth
+    return (depth, *plane)
+
+
+def patches_in_a_batch(settings: DenoiseSettings) -> int:
+    """Return how many patches a training step takes."""
+    return settings.batch_size or BATCH[settings.dimensions]
+
+
+def masked_share(settings: DenoiseSettings) -> float:
+    """Return the share of pixels that are hidden."""
+    share = settings.masked_share
+    return PAPER_SHARE if isinstance(share, str) else share
+
+
+def replacement_for(settings: DenoiseSettings) -> Replacement:
+    """Return what hidden pixels are replaced by.
+
+    Raises
+    ------
+    InputError
+        If noise is said to run along an axis that the network does not see.
+    """
+    kind = settings.replacement
+    if kind == "auto":
+        kind = "median" if settings.method == "n2v2" else "uniform"
+    return Replacement(kind, settings.window, _line(settings))
+
+
+def _line(settings: DenoiseSettings) -> Line | None:
+    axis = settings.correlated_along
+    if axis == "none":
+        return None
+    axes = "zyx"[-settings.dimensions :]
+    if axis not in axes:
+        raise InputError(f"Noise that runs along {axis} can only be hidden with dimensions=3.")
+    return Line(axes.index(axis), settings.correlated_reach)
+
+
+def require_dimensions_of(model: Model, settings: DenoiseSettings) -> None:
+    """Check that a model is of the dimensions that are asked for.
+
+    Raises
+    ------
+    InputError
+        If it is not; says what to set.
+    """
+    dimensions = model.network.dimensions
+    if dimensions != settings.dimensions:
+        raise InputError(
+            f"The model {settings.model} was trained in {dimensions}D; "
+            f"set dimensions to {dimensions}."
+        )
