@@ -105,7 +105,7 @@ def fingerprint(data: Any) -> str:
     """
     digest = hashlib.blake2b(digest_size=16)
     # plane by plane: what lies on disk, or is a view that is not contiguous, is never held whole
-    for plane in range(len(data)):
+    for plane in range(data.shape[0]):
         digest.update(np.ascontiguousarray(data[plane]).data)
     return digest.hexdigest()
 

@@ -210,7 +210,7 @@ class Space(NamedTuple):
 def find_air(work: Work, codes: Stack) -> Pass[npt.NDArray[np.int64]]:
     """Mark the air around the sample; returns how much of it is in each slice (row, in 2D)."""
     if not work.has_air:
-        return np.zeros(len(work.volume.data), np.int64)
+        return np.zeros(work.volume.shape[0], np.int64)
     if all(codes.read(first, last).all() for first, last in work.slabs):
         raise InputError(
             f"There is no solid in {work.volume.name}, so no sample that air could be around. "

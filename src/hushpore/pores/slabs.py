@@ -135,8 +135,8 @@ class Stack:
         if self._array is not None:
             return self._array
         mapped = np.memmap(self._file(), self.dtype, "r+", shape=self.shape)
-        # views of the map share this, and nothing else
-        weakref.finalize(mapped._mmap, self.close)  # type: ignore[attr-defined]
+        # views share the map, and nothing else: as long as there is one, there is this stack
+        weakref.finalize(mapped._mmap, _let_go, self)  # type: ignore[attr-defined]
         return mapped
 
     def close(self) -> None:
@@ -187,6 +187,7 @@ class Scratch:
         self._stacks.clear()
 
 
+_DISK = Path("/var/tmp")  # where temporary files survive a restart, and so are on disk
 _ELSEWHERE = (
     "Free some space, or name another folder in the environment variable TMPDIR before starting."
 )
@@ -195,10 +196,9 @@ _ELSEWHERE = (
 def scratch_folder() -> Path:
     """Return the folder for temporary files: the system's, unless that lies in memory."""
     folder = Path(tempfile.gettempdir())
-    disk = Path("/var/tmp")
     chosen = any(name in os.environ for name in ("TMPDIR", "TEMP", "TMP"))
-    if not chosen and _lies_in_memory(folder) and os.access(disk, os.W_OK):
-        return disk
+    if not chosen and _lies_in_memory(folder) and os.access(_DISK, os.W_OK):
+        return _DISK
     return folder
 
 
@@ -225,6 +225,10 @@ def _lies_in_memory(folder: Path) -> bool:
     mounts = {Path(part.mountpoint): part.fstype for part in psutil.disk_partitions(all=True)}
     place = next((each for each in (folder, *folder.parents) if each in mounts), None)
     return place is not None and mounts[place] in ("tmpfs", "ramfs")
+
+
+def _let_go(stack: Stack) -> None:
+    """Do nothing: that a finalizer knows the stack has kept it alive."""
 
 
 def _remove(path: Path | None) -> None:
