@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from hushpore.base.volume import Volume
-    from hushpore.n2v2.job import Denoised
+    from hushpore.n2v2.result import Denoised
     from hushpore.pores.result import Pores
     from hushpore.runs.source import Source
 
