@@ -144,3 +144,90 @@ def test_without_zarr_the_command_that_installs_it_is_given(tmp_path, ramp, monk
     monkeypatch.setitem(__import__("sys").modules, "zarr", None)
     with pytest.raises(MissingPackageError, match="pip install zarr"):
         read(path)
+
+
+@pytest.fixture
+def stack(rng):
+    """Wider than a level may be in the end, and anisotropic: z is as coarse as every fourth x."""
+    values = rng.normal(0, 100, (10, 300, 521)).astype(np.float32)
+    return Volume(values, spacing=(2, 0.5, 0.5), origin=(4, 5, 6), unit="mm", name="scan")
+
+
+def test_a_pyramid_halves_the_finest_axes_and_keeps_its_place(tmp_path, stack):
+    (volume,) = read_all(write_zarr(tmp_path / "a.zarr", stack), lazy=True)
+    levels = volume.data.levels
+    assert [level.shape for level in levels] == [(10, 300, 521), (10, 150, 260), (10, 75, 130)]
+    assert volume.data is levels[0]
+    means = stack.data[:, :, :520].reshape(10, 150, 2, 260, 2).mean(axis=(2, 4))
+    np.testing.assert_allclose(levels[1][...], means, atol=1e-3)
+    attributes = json.loads((tmp_path / "a.zarr" / ".zattrs").read_text())
+    steps = attributes["multiscales"][0]["datasets"][2]["coordinateTransformations"]
+    assert [step["scale"] for step in steps if "scale" in step] == [[2, 2, 2]]
+    # the middle of the first four pixels
+    assert [step["translation"] for step in steps if "translation" in step] == [[4, 5.75, 6.75]]
+
+
+def test_labels_beside_an_image_are_read_as_labels(tmp_path, stack):
+    labels = (stack.data > 0).astype(np.int32) * 7
+    path = write_zarr(
+        tmp_path / "a.zarr",
+        stack,
+        labels={"pores": stack.replace(labels), "mask": stack.replace(labels > 0)},
+    )
+    image, pores, mask = read_all(path)
+    assert (image.name, pores.name, mask.name) == ("scan", "pores", "mask")
+    assert (image.metadata.get("labels"), pores.metadata["labels"]) == (None, True)
+    np.testing.assert_array_equal(pores.data, labels)
+    np.testing.assert_array_equal(mask.data, labels > 0)
+    assert (pores.spacing, pores.origin, pores.unit) == (stack.spacing, stack.origin, "mm")
+    # labels have no mean: a coarse level holds no number that is not a label
+    (_, coarse, _) = read_all(path, lazy=True)
+    assert set(np.unique(coarse.data.levels[-1][...])) == {0, 7}
+    with pytest.raises(InputError, match="do not fit"):
+        write_zarr(tmp_path / "b.zarr", stack, labels={"bad": stack})
+
+
+def test_the_ome_zarr_library_finds_image_pyramid_and_labels(tmp_path, stack):
+    pytest.importorskip("ome_zarr", reason="needs the reference implementation of OME-Zarr")
+    from ome_zarr.io import parse_url
+    from ome_zarr.reader import Reader
+
+    labels = stack.replace((stack.data > 0).astype(np.int32))
+    path = write_zarr(tmp_path / "a.zarr", stack, labels={"pores": labels})
+    nodes = list(Reader(parse_url(path))())
+    image, found = nodes[0], [node for node in nodes if "pores" in str(node.zarr)]
+    assert [level.shape for level in image.data] == [(10, 300, 521), (10, 150, 260), (10, 75, 130)]
+    np.testing.assert_array_equal(np.asarray(image.data[0]), stack.data)
+    assert [axis["name"] for axis in image.metadata["axes"]] == ["z", "y", "x"]
+    np.testing.assert_array_equal(np.asarray(found[0].data[0]), labels.data)
+
+
+def test_a_pass_over_slices_decodes_each_chunk_once(tmp_path, stack, monkeypatch):
+    (volume,) = read_all(write_zarr(tmp_path / "a.zarr", stack), lazy=True)
+    seen = []
+    original = type(volume.data)._read
+    monkeypatch.setattr(
+        type(volume.data), "_read", lambda self, keys: seen.append(keys) or original(self, keys)
+    )
+    for k in range(10):
+        np.testing.assert_array_equal(volume.data[k], stack.data[k])
+        # a halo of one slice, as of a filter
+        around = slice(max(0, k - 1), k + 2)
+        np.testing.assert_array_equal(volume.data[around], stack.data[around])
+    assert len(seen) == 1
+
+
+@given(key=st.tuples(*[st.slices(n) | st.integers(-n, n - 1) for n in (10, 6, 7)]))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_an_index_gives_what_it_gives_of_an_array(tmp_path_factory, key):
+    values = np.arange(10 * 6 * 7).reshape(10, 6, 7)
+    path = tmp_path_factory.mktemp("zarr") / "a.zarr"
+    zarr.create_array(str(path), data=values, chunks=(4, 3, 7))
+    (volume,) = read_all(path, lazy=True)
+    try:
+        expected = values[key]
+        zarr.open(str(path))[key]
+    except (IndexError, NotImplementedError):
+        return  # Zarr goes forward only
+    for _ in range(2):
+        np.testing.assert_array_equal(volume.data[key], expected)

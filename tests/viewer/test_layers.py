@@ -5,7 +5,9 @@ from hypothesis import strategies as st
 from napari.layers import Image, Labels, Layer, Points
 
 from hushpore import InputError, Volume
+from hushpore.io.planes import Planes
 from hushpore.viewer.layers import (
+    CONTRAST_SLICES,
     KEY,
     contrast_limits,
     is_result,
@@ -160,16 +162,30 @@ def test_contrast_has_a_range_even_where_the_image_has_none(values):
     assert low < high
 
 
-def test_contrast_of_a_large_image_reads_a_sample_only():
-    class Large:
-        shape, ndim, dtype = (1000, 4000, 4000), 3, np.dtype("int16")
-        read = 0
+def test_contrast_of_a_large_image_on_disk_reads_a_few_slices_only():
+    seen = []
 
-        def __getitem__(self, key):
-            shape = [len(range(*part.indices(n))) for part, n in zip(key, self.shape, strict=True)]
-            self.read = int(np.prod(shape))
-            return np.arange(self.read, dtype=float)
+    def read(number, out):
+        seen.append(number)
+        out[...] = number
 
-    large = Large()
-    contrast_limits(large)
-    assert 0 < large.read <= 1_500_000
+    low, high = contrast_limits(Planes(np.arange(6000), (400, 300), np.dtype("f4"), read))
+    assert len(seen) <= CONTRAST_SLICES
+    # from all over the stack
+    assert low < 500
+    assert high > 5400
+
+
+def test_of_a_pyramid_all_levels_are_shown_and_jobs_get_the_finest(tmp_path):
+    pytest.importorskip("zarr")
+    from hushpore.io import read_all
+    from hushpore.io.ome_zarr import write_zarr
+
+    values = np.random.default_rng(0).integers(0, 99, (4, 300, 520)).astype(np.uint16)
+    path = write_zarr(tmp_path / "a.zarr", Volume(values, spacing=(9, 1, 1), unit="um"))
+    (volume,) = read_all(path, lazy=True)
+    layer = layer_of(volume)
+    assert layer.multiscale
+    assert [level.shape for level in layer.data] == [(4, 300, 520), (4, 150, 260), (4, 75, 130)]
+    assert tuple(layer.scale) == (9, 1, 1)
+    np.testing.assert_array_equal(volume_of(layer).array(), values)

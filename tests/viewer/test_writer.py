@@ -10,7 +10,7 @@ from napari.layers import Layer
 import hushpore
 from hushpore import Volume
 from hushpore.viewer.layers import layer_data
-from hushpore.viewer.writer import write_image_layer, write_labels_layer
+from hushpore.viewer.writer import write_image_layer, write_image_with_labels, write_labels_layer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,3 +45,20 @@ def test_how_a_layer_was_made_is_saved_beside_it(tmp_path: Path) -> None:
     volume = Volume(np.ones((4, 4), np.float32), spacing=1, unit="mm")
     save(str(tmp_path / "bread.tif"), layer_data(volume, record={"job": "denoise"}))
     assert json.loads((tmp_path / "bread.json").read_text()) == {"job": "denoise"}
+
+
+def test_an_image_and_the_labels_over_it_are_saved_as_one(tmp_path: Path) -> None:
+    values = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
+    volume = Volume(values, spacing=(2, 0.5, 0.5), unit="mm", name="bread")
+    layers = [
+        Layer.create(*layer_data(each, kind)).as_layer_data_tuple()
+        for each, kind in (
+            (volume.replace((values > 9).astype(np.int32), name="pores"), "labels"),
+            (volume, "image"),
+        )
+    ]
+    (written,) = write_image_with_labels(str(tmp_path / "bread.zarr"), layers)
+    image, labels = hushpore.read_all(written)
+    np.testing.assert_array_equal(image.array(), values)
+    np.testing.assert_array_equal(labels.array(), values > 9)
+    assert (labels.name, labels.spacing) == ("pores", (2, 0.5, 0.5))

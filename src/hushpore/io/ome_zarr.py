@@ -1,29 +1,29 @@
-"""OME-Zarr (NGFF 0.1 to 0.5) to volumes, and volumes to OME-Zarr 0.4."""
+"""OME-Zarr (NGFF 0.1 to 0.5) to volumes, with pyramids and labels."""
 
 from __future__ import annotations
 
+import math
+import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.base.errors import HushporeError, InputError, MissingPackageError
+from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.volume import Volume
-from hushpore.io.target import check_target, new_directory, require_zarr
+from hushpore.io.ome_zarr_writer import import_zarr, write_zarr
 from hushpore.io.units import METRES, unit_of
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterator, Mapping
     from pathlib import Path
-    from types import ModuleType
 
     import numpy.typing as npt
 
+__all__ = ["ZarrStack", "open_zarr", "write_zarr"]
+
 _ORDER = "tczyx"
-# names of units as NGFF spells them
-_UNITS = {"m": "meter", "cm": "centimeter", "mm": "millimeter", "um": "micrometer",
-          "nm": "nanometer"}  # fmt: skip
-_CHUNK = 64  # voxels along each axis, 0.5 MB of int16; viewers cut in any direction
+#: Bytes of the newest layer of chunks that are kept, so that the next slice decodes nothing.
+_KEPT = 256_000_000
 
 
 class ZarrStack:
@@ -35,28 +35,71 @@ class ZarrStack:
         The array.
     index : tuple
         Applied first: drops axes of length one.
+
+    Attributes
+    ----------
+    chunks : tuple of int
+        Shape of a chunk, on the axes that are kept.
+    levels : tuple of ZarrStack
+        Of a pyramid all levels, the finest one first.
     """
 
     def __init__(self, array: Any, index: tuple[int | slice, ...]) -> None:
         self._array, self._index = array, index
         kept = [axis for axis, each in enumerate(index) if isinstance(each, slice)]
-        self._chunk = int(array.chunks[kept[0]])
+        self.chunks: tuple[int, ...] = tuple(int(array.chunks[axis]) for axis in kept)
         self.shape: tuple[int, ...] = tuple(int(array.shape[axis]) for axis in kept)
         self.dtype = np.dtype(array.dtype)
         self.ndim = len(self.shape)
         self.size = int(np.prod(self.shape))
         self.nbytes = self.size * self.dtype.itemsize
+        self.levels: tuple[ZarrStack, ...] = (self,)
+        self._lock = threading.Lock()
+        self._newest: tuple[Any, npt.NDArray[Any]] | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ZarrStack:
         return self  # nothing of it changes
 
     def __getitem__(self, key: Any) -> npt.NDArray[Any]:
         keys = list(key) if isinstance(key, tuple) else [key]
-        if Ellipsis in keys:
-            place = keys.index(Ellipsis)
-            keys[place : place + 1] = [slice(None)] * (self.ndim - len(keys) + 1)
+        if Ellipsis not in keys:
+            keys.append(Ellipsis)
+        place = keys.index(Ellipsis)
+        keys[place : place + 1] = [slice(None)] * (self.ndim - len(keys) + 1)
+        if len(keys) != self.ndim:
+            raise IndexError(f"Too many indices for {self.ndim} axes: {key!r}.")
+        axis = max(self.ndim - 3, 0)
+        return self._of_layer(keys, axis) if self.ndim > 2 else self._read(keys)
+
+    def _of_layer(self, keys: list[Any], axis: int) -> npt.NDArray[Any]:
+        """Read slices out of the layer of chunks that holds them, which is kept for the next."""
+        own, depth, length = keys[axis], self.chunks[axis], self.shape[axis]
+        first, last = _ends(own, length)
+        if depth == 1 or first is None or last is None or first // depth != last // depth:
+            return self._read(keys)
+        start = first // depth * depth
+        sizes = [
+            len(range(n)[each]) if isinstance(each, slice) else 1
+            for n, each in zip(self.shape, keys, strict=True)
+        ]
+        sizes[axis] = min(depth, length - start)
+        if math.prod(sizes) * self.dtype.itemsize > _KEPT:
+            return self._read(keys)
+        wanted = [*keys[:axis], slice(start, start + depth), *keys[axis + 1 :]]
+        with self._lock:
+            if self._newest is None or self._newest[0] != wanted:
+                self._newest = None
+                self._newest = wanted, self._read(wanted)
+            layer = self._newest[1]
+        moved = _moved(own, start, length) if isinstance(own, slice) else first - start
+        # axes before this one that are numbers are gone
+        before = sum(isinstance(each, slice) for each in keys[:axis])
+        values: npt.NDArray[Any] = layer[(slice(None),) * before + (moved,)].copy()
+        return values
+
+    def _read(self, keys: list[Any]) -> npt.NDArray[Any]:
         rest = iter(keys)
-        full = [next(rest, slice(None)) if isinstance(i, slice) else i for i in self._index]
+        full = [next(rest) if isinstance(i, slice) else i for i in self._index]
         return np.asarray(self._array[tuple(full)])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
@@ -68,10 +111,11 @@ class ZarrStack:
     def loading(self, values: npt.NDArray[Any]) -> Iterator[int]:
         """Fill an array of this shape, and yield the number of planes read so far."""
         planes = int(np.prod(self.shape[1:-2]))
-        for start in range(0, self.shape[0], self._chunk):
-            end = min(start + self._chunk, self.shape[0])
+        rest = [slice(None)] * (self.ndim - 1)
+        for start in range(0, self.shape[0], self.chunks[0]):
+            end = min(start + self.chunks[0], self.shape[0])
             try:
-                values[start:end] = self[start:end]
+                values[start:end] = self._read([slice(start, end), *rest])
             except (OSError, MemoryError):
                 raise
             except Exception as error:
@@ -94,8 +138,9 @@ def open_zarr(folder: Path) -> list[Volume]:
     Returns
     -------
     list of Volume
-        Of a pyramid its full resolution; with spacing, unit and origin. Time and channel axes of
-        length one are dropped, unless hushpore wrote them.
+        Of a pyramid its full resolution; the other levels are in ``volume.data.levels``. With
+        spacing, unit and origin. Time and channel axes of length one are dropped, unless hushpore
+        wrote them. Labels come after the images, with ``metadata["labels"]`` set.
 
     Raises
     ------
@@ -104,17 +149,24 @@ def open_zarr(folder: Path) -> list[Volume]:
     MissingPackageError
         If zarr is not installed.
     """
-    zarr = _import_zarr()
+    zarr = import_zarr()
     try:
         node = zarr.open(str(folder), mode="r")
         if not hasattr(node, "keys"):
             plain = tuple(slice(None) for _ in node.shape)
             return [Volume(ZarrStack(node, plain), name=folder.stem)]
         images = {folder.name.removesuffix(".zarr").removesuffix(".ome"): node}
+        labels = {}
         if _multiscales(node) is None:
             groups = {key: node[key] for key in sorted(node.keys()) if hasattr(node[key], "keys")}
             images = {key: group for key, group in groups.items() if _multiscales(group)}
+        for group in images.values():
+            labels.update(_labels(group))
         volumes = [_image(group, name) for name, group in images.items()]
+        volumes += [
+            volume.replace(volume.data, name=name, metadata={"labels": True})
+            for name, volume in ((name, _image(group, name)) for name, group in labels.items())
+        ]
     except (HushporeError, OSError, MemoryError):
         raise
     except Exception as error:
@@ -131,63 +183,35 @@ def open_zarr(folder: Path) -> list[Volume]:
     return volumes
 
 
-def write_zarr(path: str | os.PathLike[str], volume: Volume, *, overwrite: bool = False) -> Path:
-    """Write a volume as an OME-Zarr image (NGFF 0.4), complete or not there at all.
-
-    Values, axes, spacing, unit and origin survive a round trip through `hushpore.read`.
-
-    Parameters
-    ----------
-    path : str or path-like
-        A folder, usually named ``.ome.zarr``.
-    volume : Volume
-        2D or 3D, with leading axes or without.
-    overwrite : bool, optional
-        Replace an OME-Zarr folder of that name.
-
-    Returns
-    -------
-    Path
-        The folder.
-
-    Raises
-    ------
-    OutputError
-        If it cannot be written; nothing is left behind then.
-    InputError
-        If the volume is empty.
-    MissingPackageError
-        If zarr is not installed.
-    """
-    zarr = _import_zarr()
-    if 0 in volume.shape:
-        raise InputError(f"{volume.name} is empty (shape {volume.shape}); nothing to write.")
-    target = check_target(path, overwrite, replaceable=require_zarr)
-    with new_directory(target, overwrite, replaceable=require_zarr) as part:
-        group = zarr.open_group(str(part), mode="w", zarr_format=2)
-        chunks = tuple(min(_CHUNK, n) for n in volume.shape)
-        array = group.create_array(
-            "0", shape=volume.shape, chunks=chunks, dtype=volume.dtype.newbyteorder("="),
-            chunk_key_encoding={"name": "v2", "separator": "/"},
-        )  # fmt: skip
-        for start in range(0, volume.shape[0], chunks[0]):
-            array[start : start + chunks[0]] = np.asarray(volume.data[start : start + chunks[0]])
-        group.attrs.update(_attributes(volume))
-    return target
-
-
-def _import_zarr() -> ModuleType:
-    try:
-        import zarr
-    except ImportError as error:
-        raise MissingPackageError("OME-Zarr needs a further package: pip install zarr") from error
-    return zarr
-
-
 def _multiscales(group: Any) -> Any:
     attributes: Mapping[str, Any] = group.attrs
     # since 0.5 everything lies under one key
     return attributes.get("ome", attributes).get("multiscales")
+
+
+def _labels(group: Any) -> dict[str, Any]:
+    """Return the groups of labels of an image, by their names."""
+    if "labels" not in group:
+        return {}
+    inner = group["labels"]
+    listed = inner.attrs.get("ome", inner.attrs).get("labels", [])
+    return {str(name): inner[name] for name in listed if name in inner}
+
+
+def _ends(key: Any, length: int) -> tuple[int | None, int | None]:
+    """Return the first and last place that an index takes from an axis, both from 0."""
+    if not isinstance(key, slice):
+        place = range(length)[key]
+        return place, place
+    places = range(length)[key]
+    return (min(places[0], places[-1]), max(places[0], places[-1])) if places else (None, None)
+
+
+def _moved(key: slice, start: int, length: int) -> slice:
+    """Return a slice of an axis as one of the layer that begins at `start`."""
+    places = range(length)[key]
+    end = places[-1] - start + (1 if places.step > 0 else -1)
+    return slice(places[0] - start, end if end >= 0 else None, places.step)
 
 
 def _image(group: Any, name: str) -> Volume:
@@ -218,8 +242,19 @@ def _image(group: Any, name: str) -> Volume:
     kept = [axis for axis, each in enumerate(index) if isinstance(each, slice)]
     spatial = [axis for axis in kept if letters[axis] in "zyx"]
     unit, factor, notes = _common_unit([str(axes[axis].get("unit", "")) for axis in spatial])
+    stack = ZarrStack(array, index)
+    finer = stack
+    coarser = []
+    for other in image["datasets"][1:]:
+        level = ZarrStack(group[other["path"]], index)
+        # a level that is no smaller is no pyramid, but several versions of one image
+        if level.ndim != stack.ndim or level.size >= finer.size:
+            break
+        coarser.append(level)
+        finer = level
+    stack.levels = (stack, *coarser)
     return Volume(
-        ZarrStack(array, index),
+        stack,
         spacing=tuple(abs(float(scale[axis])) * f for axis, f in zip(spatial, factor, strict=True)),
         origin=tuple(float(shift[axis]) * f for axis, f in zip(spatial, factor, strict=True)),
         unit=unit,
@@ -243,26 +278,3 @@ def _common_unit(units: list[str]) -> tuple[str, list[float], list[str]]:
         return "pixel", [1.0] * len(units), [note]
     factors = [f if own == name else f * METRES[own] / METRES[name] for own, f in found]
     return name, factors, []
-
-
-def _attributes(volume: Volume) -> dict[str, Any]:
-    """Return the metadata of an image by NGFF 0.4."""
-    kinds = {"t": "time", "c": "channel"}
-    axes: list[dict[str, str]] = []
-    for letter in volume.axes:
-        axis = {"name": letter, "type": kinds.get(letter, "space")}
-        if letter in "zyx" and volume.unit in _UNITS:
-            axis["unit"] = _UNITS[volume.unit]
-        axes.append(axis)
-    leading = len(volume.leading_shape)
-    steps = [
-        {"type": "scale", "scale": [*[1.0] * leading, *volume.spacing]},
-        {"type": "translation", "translation": [*[0.0] * leading, *volume.origin]},
-    ]
-    image = {
-        "version": "0.4",
-        "name": volume.name,
-        "axes": axes,
-        "datasets": [{"path": "0", "coordinateTransformations": steps}],
-    }
-    return {"multiscales": [image], "hushpore": {"axes": volume.axes}}

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError, OutputError
+from hushpore.io.slabs import slabs
 from hushpore.io.target import RECORD, check_target, new_directory, new_file
 from hushpore.io.units import METRES
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     import numpy.typing as npt
     import pandas as pd
@@ -170,7 +171,7 @@ def _write_json(path: Path, record: Mapping[str, Any]) -> None:
 def _write_tiff(path: Path, volume: Volume) -> None:
     import tifffile
 
-    values = _storable(volume)
+    dtype = _storable(volume)
     unit = _OME_UNITS.get(volume.unit, "pixel")
     # OME has no place for the order of axes of length one, nor for the position of the stack
     description = {"hushpore": {"axes": volume.axes, "origin": list(volume.origin)}}
@@ -182,38 +183,46 @@ def _write_tiff(path: Path, volume: Volume) -> None:
     for axis, step in zip(reversed("ZYX"), reversed(volume.spacing), strict=False):
         metadata[f"PhysicalSize{axis}"] = step
         metadata[f"PhysicalSize{axis}Unit"] = unit
-    compressed = values.dtype in _LABEL_TYPES
     tifffile.imwrite(
         path,
-        values,
+        _planes(volume, dtype),
+        shape=volume.shape,
+        dtype=dtype,
         ome=True,
-        bigtiff=values.nbytes > _LARGE,
+        bigtiff=math.prod(volume.shape) * dtype.itemsize > _LARGE,
         photometric="minisblack",
-        compression="zlib" if compressed else None,
+        compression="zlib" if dtype in _LABEL_TYPES else None,
         metadata=metadata,
     )
 
 
-def _storable(volume: Volume) -> npt.NDArray[Any]:
-    """Return the values in a type that OME-TIFF has."""
+def _planes(volume: Volume, dtype: np.dtype[Any]) -> Iterator[npt.NDArray[Any]]:
+    """Yield the planes one by one; what lies on disk is read a slab at a time."""
+    for _, values in slabs(volume.data):
+        yield from values.reshape(-1, *volume.shape[-2:]).astype(dtype, copy=False)
+
+
+def _storable(volume: Volume) -> np.dtype[Any]:
+    """Return a type that OME-TIFF has, and that holds the values."""
     if 0 in volume.shape:
         raise InputError(f"{volume.name} is empty (shape {volume.shape}); nothing to write.")
-    values = volume.array()
-    kind, size = values.dtype.kind, values.dtype.itemsize
-    if kind == "b":
-        return values.view(np.uint8)
-    if kind in "ui" and size == 8:
-        smaller = np.dtype(f"{kind}4")
+    dtype = volume.dtype.newbyteorder("=")
+    if dtype.kind == "b":
+        return np.dtype(np.uint8)
+    if dtype.kind in "ui" and dtype.itemsize == 8:
+        smaller = np.dtype(f"{dtype.kind}4")
         limits = np.iinfo(smaller)
-        if values.min() < limits.min or values.max() > limits.max:
+        ends = [(values.min(), values.max()) for _, values in slabs(volume.data)]
+        lowest, highest = min(low for low, _ in ends), max(high for _, high in ends)
+        if lowest < limits.min or highest > limits.max:
             raise InputError(
-                f"{volume.name} holds {values.dtype} values from {values.min()} to "
-                f"{values.max()}; TIFF stores integers of 32 bits. Rescale them first."
+                f"{volume.name} holds {dtype} values from {lowest} to {highest}; TIFF stores "
+                "integers of 32 bits. Rescale them first."
             )
-        return values.astype(smaller)
-    if kind == "f" and size not in (4, 8):
-        return values.astype(np.float32 if size < 4 else np.float64)
-    return values
+        return smaller
+    if dtype.kind == "f" and dtype.itemsize not in (4, 8):
+        return np.dtype(np.float32 if dtype.itemsize < 4 else np.float64)
+    return dtype
 
 
 def _plain(value: Any) -> Any:

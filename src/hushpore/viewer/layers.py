@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,9 @@ KEY = "hushpore"
 
 #: Values looked at to find a good contrast.
 CONTRAST_SAMPLE = 1_000_000
+
+#: Slices that are looked at of an image that lies on disk.
+CONTRAST_SLICES = 12
 
 _LETTERS = {
     "t": "t", "time": "t", "frame": "t", "frames": "t",
@@ -143,7 +147,7 @@ def layer_data(
     Parameters
     ----------
     volume : Volume
-        Its values become the layer's, uncopied.
+        Its values become the layer's, uncopied; of a pyramid on disk all levels do.
     kind : {"image", "labels"}
         Type of the layer.
     placement : Placement, optional
@@ -165,6 +169,9 @@ def layer_data(
     }
     if kind == "image":
         keywords["contrast_limits"] = contrast_limits(volume.data)
+    levels = getattr(volume.data, "levels", ())
+    if len(levels) > 1:
+        return list(levels), {**keywords, "multiscale": True, **more}, kind
     return volume.data, {**keywords, **more}, kind
 
 
@@ -172,17 +179,31 @@ def contrast_limits(data: Any) -> tuple[float, float]:
     """Return grey values between which nearly all of the image lies.
 
     The 0.1st and 99.9th percentile of every n-th value, so that a few hot pixels do not darken
-    the rest and a large file is not read whole.
+    the rest. Of a large image on disk a few slices are read, and of a pyramid its coarsest level.
     """
     if np.dtype(data.dtype) == np.bool_:
         return 0.0, 1.0
-    step = max(1, int(np.ceil((np.prod(data.shape) / CONTRAST_SAMPLE) ** (1 / data.ndim))))
-    values = np.asarray(data[(slice(None, None, step),) * data.ndim])
+    values = _sample(getattr(data, "levels", (data,))[-1])
     values = values[np.isfinite(values)]
     if values.size == 0:
         return 0.0, 1.0
     low, high = (float(limit) for limit in np.percentile(values, (0.1, 99.9)))
     return (low, high) if low < high else (low, low + 1.0)
+
+
+def _sample(data: Any) -> npt.NDArray[Any]:
+    """Return about `CONTRAST_SAMPLE` values from all over an image."""
+    planes = math.prod(data.shape[:-2])
+    if isinstance(data, np.ndarray) or planes <= CONTRAST_SLICES:
+        step = max(1, math.ceil((math.prod(data.shape) / CONTRAST_SAMPLE) ** (1 / data.ndim)))
+        return np.asarray(data[(slice(None, None, step),) * data.ndim])
+    step = max(1, math.ceil(math.sqrt(math.prod(data.shape[-2:]) * CONTRAST_SLICES
+                                      / CONTRAST_SAMPLE)))  # fmt: skip
+    places = (np.arange(CONTRAST_SLICES) + 0.5) / CONTRAST_SLICES * planes
+    indices = [np.unravel_index(int(place), data.shape[:-2]) for place in places]
+    every = slice(None, None, step)
+    # one by one: each reads its own chunks
+    return np.stack([np.asarray(data[(*map(int, index), every, every)]) for index in indices])
 
 
 def is_result(layer: Any, job: str) -> bool:

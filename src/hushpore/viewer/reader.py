@@ -75,7 +75,7 @@ def read_layers(path: str | list[str]) -> list[Any]:
         return NOTHING
     try:
         volumes = hushpore.read_all(path)
-        if several and len(volumes) > 1:
+        if several and _are_several(volumes):
             _found(viewer, name, volumes)
             return NOTHING
         found = [_layer(volume) for volume in volumes]
@@ -108,9 +108,14 @@ def _below(folder: str) -> Iterator[Path]:
 def _read(path: str | list[str], choosing: bool) -> Job:
     """Return layers; or volumes on disk, where there are several and the user is to choose."""
     volumes = yield from load(path, lazy=True)
-    if choosing and len(volumes) > 1:
+    if choosing and _are_several(volumes):
         return volumes
     return (yield from _loaded(volumes))
+
+
+def _are_several(volumes: Sequence[Volume]) -> bool:
+    """Whether there is something to choose: an image and its labels belong together."""
+    return sum(not volume.metadata.get("labels") for volume in volumes) > 1
 
 
 def _loaded(volumes: Sequence[Volume]) -> Job:
@@ -142,6 +147,8 @@ def _layer(volume: Volume) -> LayerData:
     labels = labels_from_result(volume)
     if labels is not None:
         return labels
+    if volume.metadata.get("labels"):
+        return layer_data(volume, "labels")
     data, keywords, kind = layer_data(volume)
     keywords["contrast_limits"] = volume.metadata.get(
         "contrast_limits", keywords["contrast_limits"]

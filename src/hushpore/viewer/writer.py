@@ -6,6 +6,7 @@ from typing import Any
 
 from napari.layers import Layer
 
+from hushpore.io.ome_zarr import write_zarr
 from hushpore.io.results import write_image
 from hushpore.viewer.layers import KEY, volume_of
 
@@ -18,6 +19,15 @@ def write_image_layer(path: str, data: Any, attributes: dict[str, Any]) -> list[
 def write_labels_layer(path: str, data: Any, attributes: dict[str, Any]) -> list[str]:
     """Write a labels layer as OME-TIFF or OME-Zarr, by the end of the name."""
     return _write(path, Layer.create(data, attributes, "labels"))
+
+
+def write_image_with_labels(path: str, layers: list[tuple[Any, dict[str, Any], str]]) -> list[str]:
+    """Write an image layer and labels layers over it as one OME-Zarr image with labels."""
+    image, *labels = sorted(layers, key=lambda layer: layer[2] != "image")
+    volume = volume_of(Layer.create(*image))
+    over = [volume_of(Layer.create(*layer)) for layer in labels]
+    written = write_zarr(path, volume, labels={each.name: each for each in over}, overwrite=True)
+    return [str(written)]
 
 
 def _write(path: str, layer: Any) -> list[str]:

@@ -1,0 +1,74 @@
+"""The values of a volume a slab at a time, so that what lies on disk is never read whole."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+#: Bytes of a slab, where one slice is not larger.
+SLAB = 64_000_000
+
+
+def slabs(
+    data: Any, n_plane_axes: int = 2, depth: int | None = None
+) -> Iterator[tuple[tuple[int | slice, ...], npt.NDArray[Any]]]:
+    """Yield the values of an array slab by slab, in order and each voxel once.
+
+    Parameters
+    ----------
+    data : array_like
+        NumPy, dask, Zarr, a memory map, or planes on disk: has a shape and takes slices.
+    n_plane_axes : int, optional
+        How many of the last axes are never cut.
+    depth : int, optional
+        Length of a slab along the axis before those; by default as many as `SLAB` bytes hold, and
+        whole chunks where the array has chunks.
+
+    Yields
+    ------
+    index : tuple of int and slice
+        Where the slab lies: ``data[index]``.
+    values : numpy.ndarray
+        In native byte order. All axes before the one that is cut are dropped; an array without
+        such an axis comes whole.
+
+    Examples
+    --------
+    >>> [values.shape for _, values in slabs(np.zeros((2, 5, 4, 3)), depth=2)]
+    [(2, 4, 3), (2, 4, 3), (1, 4, 3), (2, 4, 3), (2, 4, 3), (1, 4, 3)]
+    """
+    shape = tuple(int(n) for n in data.shape)
+    cut = len(shape) - n_plane_axes - 1
+    if cut < 0:
+        yield (), _native(data[...])
+        return
+    if depth is None:
+        size = math.prod(shape[cut + 1 :]) * np.dtype(data.dtype).itemsize
+        depth = max(1, SLAB // max(size, 1))
+        chunk = _chunk(data, cut)
+        depth = max(chunk, depth // chunk * chunk)
+    for leading in np.ndindex(shape[:cut]):
+        for start in range(0, shape[cut], depth):
+            index = (*leading, slice(start, min(start + depth, shape[cut])))
+            yield index, _native(data[index])
+
+
+def _native(values: Any) -> npt.NDArray[Any]:
+    array = np.asarray(values)
+    return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
+
+
+def _chunk(data: Any, axis: int) -> int:
+    """Return the length of the chunks along an axis, 1 where there are none."""
+    chunks = getattr(data, "chunks", None)
+    if not chunks or len(chunks) <= axis:
+        return 1
+    own = chunks[axis]
+    return int(own if isinstance(own, int | np.integer) else max(own))
