@@ -123,7 +123,7 @@ class Basins:
         for row in range(0, height, _ROWS):
             rows = (row, min(row + _ROWS, height))
             where = (distance, distance.view(np.int32), pointers, *rows, first)
-            workers.over(last - first, _point, *where, smallest=4)
+            workers.over(last - first, _point_range, *where, smallest=4)
         flat = pointers.reshape(-1)
         begin, end = first * size, last * size
         # what lies beside the slab leads nowhere else
@@ -197,8 +197,7 @@ def _numbered(codes: npt.NDArray[np.int32], before: int) -> npt.NDArray[np.int64
     return np.where(codes < 0, codes.astype(np.int64) - before, codes)
 
 
-@kernel
-def _point(
+def _point_range(
     distance: npt.NDArray[np.float32],
     bits: npt.NDArray[np.int32],
     pointers: npt.NDArray[np.int32],
@@ -208,23 +207,38 @@ def _point(
     first: int,
     last: int,
 ) -> None:
-    """Point every void voxel of a range of slices and rows to its highest neighbour; solid to -1.
+    """Call `_point` with buffers of this thread's own."""
+    rows, width = row_last - row_first, distance.shape[2]
+    sums = np.zeros((3, rows + 2, width), np.float32)
+    tops = np.zeros((3, rows, width), np.int64)
+    lines = np.zeros((3, width), np.float32)
+    key_tops = np.zeros((3, width), np.int64)
+    where = (row_first, row_last, offset + first, offset + last)
+    _point(distance, bits, pointers, sums, tops, lines, key_tops, *where)
 
-    The range is counted from slice `offset`.
+
+@kernel
+def _point(
+    distance: npt.NDArray[np.float32],
+    bits: npt.NDArray[np.int32],
+    pointers: npt.NDArray[np.int32],
+    sums: npt.NDArray[np.float32],
+    tops: npt.NDArray[np.int64],
+    lines: npt.NDArray[np.float32],
+    key_tops: npt.NDArray[np.int64],
+    row_first: int,
+    row_last: int,
+    begin: int,
+    end: int,
+) -> None:
+    """Point every void voxel of a range of slices and rows to its highest neighbour; solid to -1.
 
     Box sum and maximum are both taken one dimension at a time, on three planes of each that are
     carried along z. A key of 63 bits holds the bits of the squared distance (those of floats above
     zero are in order as integers), the leading 27 bits of the box sum, and 5 bits that say which of
     the 27 voxels it is of, the lowest index highest.
     """
-    width = distance.shape[2]
-    rows = row_last - row_first
-    sums = np.zeros((3, rows + 2, width), np.float32)
-    tops = np.zeros((3, rows, width), np.int64)
-    lines = np.zeros((3, width), np.float32)
-    key_tops = np.zeros((3, width), np.int64)
-    begin = offset + first
-    for z in range(begin - 2, offset + last + 2):
+    for z in range(begin - 2, end + 2):
         _sum_plane(distance, z, row_first - 1, row_last + 1, lines, sums[z % 3])
         if z >= begin:
             _top_plane(bits, z - 1, row_first, row_last, sums, key_tops, tops[(z - 1) % 3])

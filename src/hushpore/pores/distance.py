@@ -226,7 +226,7 @@ def _along_z(
     one = np.float32(1.0)
     carried = np.empty(width, np.float32)
     for y in range(first, last):
-        carried[:] = before[y]
+        _copy(before[y], carried)
         for z in range(depth):
             row = codes[z, y]
             line = distance[z, y]
@@ -235,7 +235,7 @@ def _along_z(
                 value = carried[x] + one if is_void else np.float32(0.0)
                 carried[x] = value
                 line[x] = value
-        carried[:] = after[y]
+        _copy(after[y], carried)
         for z in range(depth - 1, -1, -1):
             line = distance[z, y]
             for x in range(width):
@@ -273,7 +273,7 @@ def _in_slices(
         if not _near_in_y(plane, weight_y, edge_y, scratch):
             _far_in_y(plane, weight_y, edge_y, scratch)
         for y in range(height):
-            line[_REACH : _REACH + width] = scratch[y]
+            _copy(scratch[y], line[_REACH : _REACH + width])
             if not _near_in_x(line, weight_x, plane[y]):
                 _lower_envelope(line[_REACH - 1 : _REACH + width + 1], weight_x, plane[y])
 
@@ -293,7 +293,7 @@ def _near_in_y(
     height, width = plane.shape
     for y in range(height):
         best = out[y]
-        best[:] = plane[y]
+        _copy(plane[y], best)
         for away in range(1, _REACH):
             rise = np.float32(weight * away * away)
             if not _any_above(best, rise):
@@ -318,7 +318,7 @@ def _near_in_x(line: npt.NDArray[np.float32], weight: float, best: npt.NDArray[n
     Returns whether that was far enough.
     """
     width = best.size
-    best[:] = line[_REACH : _REACH + width]
+    _copy(line[_REACH : _REACH + width], best)
     for away in range(1, _REACH):
         rise = np.float32(weight * away * away)
         if not _any_above(best, rise):
@@ -328,6 +328,13 @@ def _near_in_x(line: npt.NDArray[np.float32], weight: float, best: npt.NDArray[n
         for x in range(width):
             best[x] = min(best[x], min(before[x], after[x]) + rise)
     return not _any_above(best, np.float32(weight * _REACH * _REACH))
+
+
+@kernel
+def _copy(values: npt.NDArray[np.float32], out: npt.NDArray[np.float32]) -> None:
+    """Write ``out[:] = values``, for which numba would take seconds to compile its own checks."""
+    for x in range(values.size):
+        out[x] = values[x]
 
 
 @kernel

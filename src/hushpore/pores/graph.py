@@ -8,6 +8,7 @@ this graph without going through the volume again.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -92,6 +93,17 @@ class BasinGraph:
     def count(self) -> int:
         """Number of basins."""
         return int(self.peak.size) - 1
+
+    @cached_property
+    def by_neck(self) -> npt.NDArray[np.int64]:
+        """Edges from the widest neck to the narrowest, ties broken for good."""
+        contacts = self.contacts.sum(axis=1, dtype=np.int64)
+        return np.lexsort((self.b, self.a, -contacts, -self.saddle))
+
+    @cached_property
+    def by_saddle(self) -> npt.NDArray[np.int64]:
+        """Edges from the highest saddle to the lowest, those first in memory before others."""
+        return np.lexsort((self.saddle_at, -self.saddle))
 
 
 def build_graph(
@@ -217,20 +229,31 @@ def _join_edges(
     npt.NDArray[np.int64],
     npt.NDArray[np.int32],
 ]:
-    """Join the edges that more than one piece of the volume has found."""
-    keys = np.concatenate([piece.keys for piece in pieces])
-    saddle = np.concatenate([piece.saddle for piece in pieces])
-    place = np.concatenate([piece.place for piece in pieces])
-    contacts = np.concatenate([piece.contacts for piece in pieces])
-    order = np.lexsort((place, -saddle, keys))
-    keys, saddle, place = keys[order], saddle[order], place[order]
-    first = np.flatnonzero(np.diff(keys, prepend=-1))
-    if first.size:
-        contacts = np.add.reduceat(contacts[order], first, axis=0, dtype=np.int32)
-    keys = keys[first]
+    """Join the edges that more than one piece of the volume has found; empties the list.
+
+    Piece after piece is given back, since in noise there are more bytes of edges than of voxels.
+    """
+    keys, which = np.unique(np.concatenate([piece.keys for piece in pieces]), return_inverse=True)
+    which = which.astype(np.int32)
+    saddle = np.full(keys.size, -1, np.float32)
+    place = np.zeros(keys.size, np.int64)
+    contacts = np.zeros((keys.size, _N_DIRECTIONS), np.int32)
+    first = 0
+    while pieces:
+        piece = pieces.pop(0)
+        # within a piece every edge is there once
+        at = which[first : first + piece.keys.size]
+        first += piece.keys.size
+        contacts[at] += piece.contacts
+        higher = piece.saddle > saddle[at]
+        # pieces come in the order of their slices, but a way across may begin in the last one
+        before = (piece.saddle == saddle[at]) & (piece.place < place[at])
+        better = higher | before
+        saddle[at[better]] = piece.saddle[better]
+        place[at[better]] = piece.place[better]
     a = (keys >> 32).astype(np.int32)
     b = (keys & 0xFFFFFFFF).astype(np.int32)
-    return a, b, saddle[first], place[first], contacts
+    return a, b, saddle, place, contacts
 
 
 def _scan(
@@ -260,19 +283,23 @@ def _scan(
     ends = np.zeros((high - low, _N_DIRECTIONS), np.int64)
     cuts = np.zeros(_N_DIRECTIONS, np.int64)
     tables = (sums, bounds, ends, cuts)
-    used, edges = _scan_runs(
-        basins, distance, shape, offset, low, *tables, _no_edges(1 << 10), 0, first, last
-    )
+    flat, heights = basins.reshape(-1), distance.reshape(-1)
+    edges, used = _no_edges(1 << 10), 0
+    row, end = first * shape[1], last * shape[1]
+    while row < end:
+        used, row = _scan_rows(shape, flat, heights, offset, low, *tables, edges, used, row, end)
+        if row < end:
+            edges = _with_more_room(edges, used)
     edges = edges.first(used)
     edges.place[:] += offset * shape[1] * shape[2]
     return low, sums, bounds, ends, cuts, edges
 
 
 @kernel
-def _scan_runs(
-    basins: npt.NDArray[np.int32],
-    distance: npt.NDArray[np.float32],
+def _scan_rows(
     shape: tuple[int, int, int],
+    flat: npt.NDArray[np.int32],
+    heights: npt.NDArray[np.float32],
     offset: int,
     low: int,
     sums: npt.NDArray[np.int64],
@@ -281,26 +308,23 @@ def _scan_runs(
     cuts: npt.NDArray[np.int64],
     edges: _Edges,
     used: int,
-    first: int,
-    last: int,
-) -> tuple[int, _Edges]:
-    """Go through a range of slices row by row; returns how many edges there are, and them.
+    row: int,
+    end: int,
+) -> tuple[int, int]:
+    """Go through rows as long as there is room; returns the number of edges, and the next row.
 
     Zeros come in as arguments or from arrays: for a literal one numba would compile what takes it
     a second time.
     """
     _, height, width = shape
-    flat = basins.reshape(-1)
-    heights = distance.reshape(-1)
-    for z in range(first, last):
-        for y in range(height):
-            # a row cannot find more edges than its voxels have contacts
-            while edges.keys.size - used < _N_DIRECTIONS * width:
-                edges = _with_more_room(edges, used)
-            used = _scan_row(
-                shape, flat, heights, z, y, offset, low, sums, bounds, ends, cuts, edges, used
-            )
-    return used, edges
+    # a row cannot find more edges than its voxels have contacts
+    while row < end and edges.keys.size - used >= _N_DIRECTIONS * width:
+        z, y = row // height, row % height
+        used = _scan_row(
+            shape, flat, heights, z, y, offset, low, sums, bounds, ends, cuts, edges, used
+        )
+        row += 1
+    return used, row
 
 
 @kernel
@@ -462,7 +486,6 @@ def _raise_saddle(
     edges.place[edge] = place
 
 
-@kernel
 def _no_edges(room: int) -> _Edges:
     """Return a table with room for some edges, and for as many again before it is slow."""
     return _Edges(
@@ -474,7 +497,6 @@ def _no_edges(room: int) -> _Edges:
     )
 
 
-@kernel
 def _with_more_room(edges: _Edges, used: int) -> _Edges:
     """Return the edges in use in twice the room."""
     wider = _no_edges(2 * edges.keys.size)
@@ -482,9 +504,15 @@ def _with_more_room(edges: _Edges, used: int) -> _Edges:
     wider.saddle[:used] = edges.saddle[:used]
     wider.place[:used] = edges.place[:used]
     wider.contacts[:used] = edges.contacts[:used]
-    for i in range(used):
-        wider.table[_find(wider.table, wider.keys, wider.keys[i])] = i
+    _enter(wider.table, wider.keys, used)
     return wider
+
+
+@kernel
+def _enter(table: npt.NDArray[np.int32], keys: npt.NDArray[np.int64], used: int) -> None:
+    """Enter all edges in use into a table that has none."""
+    for i in range(used):
+        table[_find(table, keys, keys[i])] = i
 
 
 @kernel

@@ -223,7 +223,8 @@ def find_runs(codes: npt.NDArray[Any], workers: Workers) -> Runs:
     np.cumsum(np.concatenate([counts for counts, _, _ in pieces]), out=row_start[1:])
     begin = np.concatenate([begins for _, begins, _ in pieces])
     end = np.concatenate([ends for _, _, ends in pieces])
-    part, count = _connect(depth, height, row_start, begin, end)
+    part = np.arange(begin.size, dtype=np.int32)
+    count = _connect(depth, height, row_start, begin, end, part)
     return Runs((depth, height, width), row_start, begin, end, part, count)
 
 
@@ -307,15 +308,18 @@ def _connect(
     row_start: npt.NDArray[np.int64],
     begin: npt.NDArray[np.int32],
     end: npt.NDArray[np.int32],
-) -> tuple[npt.NDArray[np.int32], int]:
-    """Number the components of runs from 0, in the order of their first runs, by union-find."""
-    parent = np.arange(begin.size, dtype=np.int32)
+    parent: npt.NDArray[np.int32],
+) -> int:
+    """Number the components of runs from 0, in the order of their first runs, by union-find.
+
+    At first every run is its own parent; the numbers take their place.
+    """
     for row in range(depth * height):
         if row % height:
             _unite_rows(parent, row_start, begin, end, row, row - 1)
         if row >= height:
             _unite_rows(parent, row_start, begin, end, row, row - height)
-    return parent, _compact(parent)
+    return _compact(parent)
 
 
 @kernel
