@@ -73,7 +73,7 @@ def replacement_for(settings: DenoiseSettings) -> Replacement:
     kind = settings.replacement
     if kind == "auto":
         kind = "median" if settings.method == "n2v2" else "uniform"
-    return Replacement(kind, settings.window, _line(settings))
+    return Replacement(kind, settings.replacement_window, _line(settings))
 
 
 def _line(settings: DenoiseSettings) -> Line | None:

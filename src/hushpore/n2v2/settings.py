@@ -107,7 +107,7 @@ class DenoiseSettings(Settings):
         choices=("auto", "median", "mean", "uniform"),
         more=True,
     )
-    window: int = option(
+    replacement_window: int = option(
         5,
         "Edge of the neighbourhood that replacements come from; odd.",
         unit="px",
@@ -180,5 +180,5 @@ class DenoiseSettings(Settings):
         for name in ("patch_size", "patch_depth"):
             if getattr(self, name) % 4:
                 raise InputError(f"{name} must be a multiple of 4; got {getattr(self, name)}.")
-        if self.window % 2 == 0:
-            raise InputError(f"window must be odd, to have a centre; got {self.window}.")
+        if self.replacement_window % 2 == 0:
+            raise InputError(f"replacement_window must be odd, to have a centre; got {self.replacement_window}.")
