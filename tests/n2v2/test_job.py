@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -16,6 +18,9 @@ from hushpore.device.timing import StageTimer
 from hushpore.n2v2 import applying, fitting
 from hushpore.n2v2 import job as denoising
 from hushpore.n2v2.training import Learner
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 QUICK = {"steps": 3, "patch_size": 16, "batch_size": 4, "device": "cpu"}
 
@@ -129,7 +134,7 @@ def test_noise_that_neighbours_share_is_said_and_kept_in_the_record(
     assert not any("neighbours are correlated" in note for note in answered.provenance["notes"])
 
 
-def test_hiding_the_line_removes_noise_that_runs_along_it() -> None:
+def test_the_diagnosis_says_beforehand_that_hiding_lines_helps_and_it_does() -> None:
     rng = np.random.default_rng(0)
     clean = np.zeros((8, 64, 64))
     clean[:, :, 20:40] = 100
@@ -139,7 +144,95 @@ def test_hiding_the_line_removes_noise_that_runs_along_it() -> None:
     for along in ("none", "x"):
         result = hushpore.denoise(noisy, correlated_along=along, correlated_reach=8, **quick)
         stripes[along] = (result.volume.data - clean).mean(2).std()
+        advised = any("try correlated_along='x'" in note for note in result.provenance["notes"])
+        assert advised is (along == "none")
     assert stripes["x"] < 0.7 * stripes["none"]
+
+
+@pytest.mark.parametrize(
+    ("axes", "shape", "settings", "inputs"),
+    [
+        ("zyx", (5, 30, 35), {"context": 2}, 5),
+        ("tzyx", (2, 3, 30, 35), {"context": 1}, 3),
+        ("tyx", (3, 30, 35), {"context": 1}, 3),
+        ("czyx", (2, 3, 30, 35), {"channels": "together"}, 2),
+        ("tcyx", (2, 3, 30, 35), {"channels": "together"}, 3),
+        ("tczyx", (2, 2, 5, 30, 35), {"channels": "together", "dimensions": 3}, 2),
+        ("tczyx", (2, 2, 5, 30, 35), {"dimensions": 3}, 1),
+        ("zyx", (1, 31, 33), {"dimensions": 3}, 1),
+        ("zyx", (3, 31, 33), {"method": "n2v", "replacement": "mean", "replacement_window": 3}, 1),
+    ],
+)
+def test_any_axes_are_denoised_in_their_place_and_the_model_knows_how(
+    rng: np.random.Generator,
+    tmp_path: Path,
+    axes: str,
+    shape: tuple[int, ...],
+    settings: dict[str, object],
+    inputs: int,
+) -> None:
+    offsets = 1000.0 * np.arange(math.prod(shape[:-2])).reshape(*shape[:-2], 1, 1)
+    values = rng.normal(0, 20, shape) + (offsets if "c" not in axes else 0)
+    scan = Volume(values.astype(np.float32), axes=axes)
+    quick = {"steps": 30, "patch_size": 16, "batch_size": 4, "precision": "float32"}
+    result = hushpore.denoise(scan, device="cpu", **quick, **settings)
+    assert result.volume.data.shape == shape
+    assert result.provenance["network"]["inputs"] == inputs
+    again = hushpore.load_model(result.model.save(tmp_path / "m.safetensors"))
+    np.testing.assert_allclose(
+        again.predict(scan, "cpu").data, result.volume.data, rtol=1e-3, atol=0.5
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "spacing", "flat"),
+    [
+        ((20, 20, 20), (1, 1, 1), False),
+        ((20, 20, 20), (1.9, 1, 1), False),
+        ((20, 20, 20), (2, 1, 1), True),
+        ((15, 20, 20), (1, 1, 1), True),
+    ],
+)
+def test_z_is_not_down_sampled_where_it_is_coarse_or_short(
+    rng: np.random.Generator,
+    shape: tuple[int, ...],
+    spacing: tuple[float, ...],
+    flat: bool,
+) -> None:
+    scan = Volume(rng.normal(size=shape), spacing=spacing)
+    result = hushpore.denoise(scan, dimensions=3, **QUICK)
+    assert result.provenance["network"]["flat"] is flat
+    assert result.model.network.architecture.flat is flat
+
+
+def test_the_validation_curve_is_of_the_same_patches_each_time(scan: Volume) -> None:
+    events: list[object] = []
+    settings = {"steps": 60, "patch_size": 16, "batch_size": 4, "precision": "float32"}
+    result = hushpore.run("denoise", scan, settings, "cpu", events.append)
+    curve = [(e.step, e.value) for e in events if isinstance(e, Metric) and e.name == "validation"]
+    assert [step for step, _ in curve] == [25, 50]
+    np.testing.assert_allclose(result.validation, curve, rtol=1e-6)
+    assert curve[1][1] < curve[0][1]
+
+
+def test_one_and_two_threads_agree(scan: Volume) -> None:
+    before = torch.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            found.append(hushpore.denoise(scan, precision="float32", **QUICK).volume.data)
+    finally:
+        torch.set_num_threads(before)
+    # three steps let rounding grow to some thousandths of the noise
+    assert np.abs(found[0] - found[1]).max() < 5e-3 * scan.data.std()
+
+
+def test_extremes_and_saturation_are_denoised(rng: np.random.Generator) -> None:
+    extremes = np.where(rng.random((2, 32, 32)) < 0.5, -(2**63), 2**63 - 1)
+    saturated = np.clip(rng.normal(200, 60, (2, 32, 32)), 0, 255).astype(np.uint8)
+    for values in (extremes, saturated):
+        assert np.isfinite(hushpore.denoise(values, **QUICK).volume.data).all()
 
 
 def test_cancel_stops_at_once_and_leaves_nothing_running(scan: Volume) -> None:
@@ -258,6 +351,10 @@ def test_other_errors_are_not_taken_for_lack_of_memory(
         (np.eye(64), {"dimensions": 3}, "denoise it with dimensions=2"),
         (np.eye(64) + np.zeros((20, 1, 1)), {"dimensions": 3, "patch_depth": 32}, "patch_depth"),
         (np.eye(64), {"patch_size": 18}, "multiple of 4"),
+        (np.eye(64), {"replacement_window": 4}, "replacement_window must be odd"),
+        (np.eye(64), {"context": 1}, "at least 3 slices"),
+        (np.eye(64), {"method": "care"}, "'n2v2', 'n2v'"),
+        (np.eye(64), {"masked_share": 0.5}, "'paper' or a number from"),
         (np.eye(64), {"correlated_along": "z"}, "only be hidden with dimensions=3"),
         (np.eye(64), {"step": 18}, "no setting 'step'"),
         (np.zeros((64, 64, 3), np.uint8), {}, "photograph"),

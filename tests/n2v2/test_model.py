@@ -3,8 +3,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from hushpore import InputError
 from hushpore.n2v2.model import (
+    FLAT_RADIUS,
     RECEPTIVE_RADIUS,
+    Architecture,
     MaxBlurPool,
     UNet,
     build_network,
@@ -36,6 +39,44 @@ def test_pooling_is_a_maximum_and_a_normalised_blur(dimensions: int) -> None:
     assert torch.equal(flat[inner], torch.full_like(flat[inner], 5.0))
 
 
+def test_a_flat_network_leaves_z_as_it_is() -> None:
+    net = build_network(Architecture(3, flat=True), torch.Generator().manual_seed(0)).eval()
+    x = torch.zeros(1, 1, 5, 16, 12)
+    assert net(x).shape == x.shape
+    pooled = MaxBlurPool((1, 2, 2))(torch.rand(1, 2, 5, 16, 12))
+    assert pooled.shape == (1, 2, 5, 8, 6)
+    one = torch.rand(1, 1, 1, 16, 12)
+    torch.testing.assert_close(
+        MaxBlurPool((1, 2, 2))(one)[:, :, 0], MaxBlurPool((2, 2))(one[:, :, 0])
+    )
+
+
+def test_n2v_has_a_skip_connection_at_the_top_and_plain_pooling() -> None:
+    net = build_network(Architecture(2, "n2v"), torch.Generator().manual_seed(0)).eval()
+    x = torch.rand(1, 1, 16, 16)
+    torch.testing.assert_close(net.pool(x), torch.nn.functional.max_pool2d(x, 2))
+    with torch.no_grad():
+        net.up[-2].weight.zero_()
+        net.up[-2].bias.zero_()
+    assert not torch.equal(net(x), net(torch.rand(1, 1, 16, 16)))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"dimensions": 4},
+        {"method": "care"},
+        {"inputs": 0},
+        {"inputs": 2, "outputs": 3},
+        {"features": 10**9},
+        {"features": "32"},
+    ],
+)
+def test_no_other_network_is_built(wrong: dict[str, object]) -> None:
+    with pytest.raises((InputError, TypeError)):
+        Architecture(**wrong)
+
+
 def test_nothing_reaches_the_output_but_through_the_pooling() -> None:
     """Without the lower levels there is no way from the input to the output: no residual, no skip.
 
@@ -50,8 +91,9 @@ def test_nothing_reaches_the_output_but_through_the_pooling() -> None:
     assert torch.equal(a, b)
 
 
-def test_an_output_pixel_sees_no_further_than_stated() -> None:
-    net = network().double()
+@pytest.mark.parametrize("method", ["n2v2", "n2v"])
+def test_an_output_pixel_sees_no_further_than_stated(method: str) -> None:
+    net = build_network(Architecture(2, method), torch.Generator().manual_seed(0)).eval().double()
     x = torch.zeros(1, 1, 96, 96, dtype=torch.float64, requires_grad=True)
     reach = 0
     for offset in range(4):  # the pooling grid makes the reach depend on the position
@@ -59,6 +101,16 @@ def test_an_output_pixel_sees_no_further_than_stated() -> None:
         rows = gradient.abs().sum(1).nonzero()
         reach = max(reach, int((rows - 48 - offset).abs().max()))
     assert RECEPTIVE_RADIUS - 8 < reach <= RECEPTIVE_RADIUS
+
+
+def test_along_a_flat_axis_it_sees_no_further_than_its_convolutions() -> None:
+    flat = Architecture(3, flat=True, features=2)
+    net = build_network(flat, torch.Generator().manual_seed(0)).eval().double()
+    x = torch.rand(1, 1, 31, 8, 8, dtype=torch.float64, requires_grad=True)
+    gradient = torch.autograd.grad(net(x)[0, 0, 15].sum(), x)[0][0, 0]
+    rows = gradient.abs().sum((1, 2)).nonzero()
+    assert int((rows - 15).abs().max()) <= FLAT_RADIUS
+    assert flat.radii == (FLAT_RADIUS, RECEPTIVE_RADIUS, RECEPTIVE_RADIUS)
 
 
 def test_weights_come_from_the_seed_and_the_global_state_is_untouched() -> None:
