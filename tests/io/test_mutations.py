@@ -1,6 +1,7 @@
 """Damaged files of every kind: an image or a clear error, at once, and in little memory.
 
-HUSHPORE_MUTATIONS sets how many of each kind are tried: 300 by default, 10000 for a long search.
+HUSHPORE_MUTATIONS sets how many of each kind are tried, 300 by default; the benchmark ``damaged``
+tries 10,000 and keeps the figures.
 """
 
 import contextlib
@@ -64,18 +65,18 @@ def mutated(content, rng):
     return bytes(data)
 
 
-@pytest.fixture
-def dicom(tmp_path, ramp):
-    series = write_series(Volume(ramp, spacing=(3, 1, 1), unit="mm"), tmp_path / "s", seed=1)
-    folder = Path(DATA_ROOT) / "test_files"
-    files = [next(iter(series.iterdir())), *(folder / f"{name}.dcm" for name in OF_PYDICOM)]
+def dicom_files(folder):
+    """Contents of a slice written here, and of small files of pydicom in many encodings."""
+    values = np.arange(-100, 110).reshape(5, 6, 7).astype(np.int16)
+    series = write_series(Volume(values, spacing=(3, 1, 1), unit="mm"), folder / "s", seed=1)
+    test_files = Path(DATA_ROOT) / "test_files"
+    files = [next(iter(series.iterdir())), *(test_files / f"{name}.dcm" for name in OF_PYDICOM)]
     return [path.read_bytes() for path in files if path.is_file()]
 
 
-@pytest.fixture
-def tiff(tmp_path, rng):
-    pytest.importorskip("imagecodecs")
-    values = rng.integers(0, 4000, (5, 40, 48), dtype=np.uint16)
+def tiff_files(folder):
+    """Contents of TIFF files of every kind and compression."""
+    values = np.random.default_rng(0).integers(0, 4000, (5, 40, 48), dtype=np.uint16)
     kinds = {
         "plain": {}, "imagej": {"imagej": True}, "ome": {"ome": True}, "big": {"bigtiff": True},
         "zlib": {"compression": "zlib", "predictor": True}, "lzw": {"compression": "lzw"},
@@ -83,8 +84,11 @@ def tiff(tmp_path, rng):
         "other": {"byteorder": ">"}, "zstd": {"compression": "zstd"},
     }  # fmt: skip
     for name, options in kinds.items():
-        tifffile.imwrite(tmp_path / f"{name}.tif", values, photometric="minisblack", **options)
-    return [(tmp_path / f"{name}.tif").read_bytes() for name in kinds]
+        tifffile.imwrite(folder / f"{name}.tif", values, photometric="minisblack", **options)
+    return [(folder / f"{name}.tif").read_bytes() for name in kinds]
+
+
+KINDS = {"dicom": dicom_files, "tiff": tiff_files}
 
 
 def peak():
@@ -94,19 +98,34 @@ def peak():
     return 1024.0 * int(re.search(r"VmHWM:\s+(\d+)", status.read_text())[1])
 
 
-@pytest.mark.parametrize("kind", ["dicom", "tiff"])
-def test_a_damaged_file_gives_an_image_or_a_clear_error_at_once(request, tmp_path, kind):
-    originals = request.getfixturevalue(kind)
-    path = tmp_path / "damaged" / "scan"
+def search(kind, folder, count):
+    """Read many damaged files; returns what came of them, the longest time, and the memory taken.
+
+    Anything but an image or an error of ours is raised.
+    """
+    originals = KINDS[kind](folder)
+    path = folder / "damaged" / "scan"
     path.parent.mkdir()
     for content in originals:
         path.write_bytes(content)
         read_all(path)
     before, rng = peak(), random.Random(0)
-    for number in range(COUNT):
+    read, longest = 0, 0.0
+    for _ in range(count):
         path.write_bytes(mutated(rng.choice(originals), rng))
         start = time.perf_counter()
         with contextlib.suppress(HushporeError):
             read_all(path)
-        assert time.perf_counter() - start < LONGEST, number
-    assert peak() - before < MOST_MEMORY
+            read += 1
+        longest = max(longest, time.perf_counter() - start)
+    return {"files": count, "read": read, "refused": count - read, "longest": longest,
+            "memory": peak() - before}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_damaged_file_gives_an_image_or_a_clear_error_at_once(tmp_path, kind):
+    pytest.importorskip("imagecodecs")
+    found = search(kind, tmp_path, COUNT)
+    assert found["read"] + found["refused"] == COUNT
+    assert found["longest"] < LONGEST
+    assert found["memory"] < MOST_MEMORY
