@@ -181,4 +181,6 @@ class DenoiseSettings(Settings):
             if getattr(self, name) % 4:
                 raise InputError(f"{name} must be a multiple of 4; got {getattr(self, name)}.")
         if self.replacement_window % 2 == 0:
-            raise InputError(f"replacement_window must be odd, to have a centre; got {self.replacement_window}.")
+            raise InputError(
+                f"replacement_window must be odd, to have a centre; got {self.replacement_window}."
+            )
