@@ -65,3 +65,58 @@ def test_the_real_denoiser_runs_behind_the_widget(qtbot, widget, scan):
     record = result.metadata[KEY]["provenance"]
     assert record["settings"]["steps"] == 3
     assert record["input"]["name"] == "scan"
+
+
+def test_a_cancelled_training_can_be_used_and_gone_on_with(qtbot, widget):
+    widget.form.fields["steps"].set(100_000)
+    widget._run_button.click()
+    qtbot.waitUntil(widget._finish_button.isEnabled, timeout=60_000)
+    widget.cancel()
+    qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
+    assert widget._result.text().startswith("Cancelled.")
+    assert "denoise with it" in widget._result.text()
+    widget._follow("apply")
+    qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
+    assert widget._result.text().startswith("Finished early. Denoised")
+    record = widget._viewer.layers["scan denoised"].metadata[KEY]["provenance"]
+    went_on = next(note for note in record["notes"] if note.startswith("Went on from"))
+    assert record["result"]["steps"] > int(went_on.split()[-2]) > 0
+
+
+def test_a_run_cancelled_before_it_learnt_anything_offers_nothing(widget):
+    widget.settings()
+    assert widget.after_cancel() == ""
+
+
+def test_what_was_removed_is_a_hidden_layer_that_no_job_takes(qtbot, widget, scan):
+    widget.form.fields["steps"].set(3)
+    widget._run_button.click()
+    qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
+    removed = widget._viewer.layers["scan removed"]
+    assert not removed.visible
+    expected = scan - widget._viewer.layers["scan denoised"].data
+    np.testing.assert_allclose(np.asarray(removed.data), expected, rtol=1e-4, atol=1e-3)
+    assert removed not in widget.layers._listed
+    assert tuple(removed.scale) == (2, 0.5, 0.5)
+
+
+def test_the_facts_say_what_the_noise_is_like(qtbot):
+    rng = np.random.default_rng(0)
+    viewer = ViewerModel()
+    viewer.add_image(rng.normal(100, 20, (4, 64, 64)), name="white")
+    widget = DenoiseWidget(viewer)
+    qtbot.addWidget(widget)
+    qtbot.waitUntil(lambda: "noise: independent from pixel to pixel ✓" in widget._facts.text())
+    lines = rng.normal(100, 20, (4, 64, 1)) + rng.normal(0, 10, (4, 64, 64))
+    viewer.add_image(lines, name="lines")
+    qtbot.waitUntil(lambda: "noise: alike along x ⚠" in widget._facts.text())
+    assert "choose 'Noise runs along' x" in widget._facts.text()
+
+
+def test_an_image_whose_noise_cannot_be_told_has_its_facts_all_the_same(qtbot):
+    viewer = ViewerModel()
+    viewer.add_image(np.eye(5), name="tiny")
+    widget = DenoiseWidget(viewer)
+    qtbot.addWidget(widget)
+    qtbot.wait(200)
+    assert widget._facts.text().startswith("5 x 5")
