@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 import tifffile
@@ -191,6 +193,19 @@ def test_of_several_series_those_are_opened_that_have_a_tick(
     assert [layer.data.shape[0] for layer in viewer.layers] == [5, 8]
     assert not viewer.window.dock_widgets
     assert any("Slice 5 is missing" in message for _, message in said())
+
+
+def test_slices_that_are_dropped_one_by_one_are_one_layer(qtbot, make_napari_viewer, several):
+    viewer = make_napari_viewer()
+    slices = sorted(str(path) for path in (Path(several) / "0").iterdir())
+    viewer.open(slices, stack=False, plugin="hushpore")
+    assert len(viewer.layers) == 0
+    qtbot.waitUntil(lambda: len(viewer.layers) == 1, timeout=10_000)
+    (layer,) = viewer.layers
+    assert layer.data.shape == (5, 16, 12)
+    assert tuple(layer.scale) == (2, 1, 1)
+    qtbot.wait(100)
+    assert len(viewer.layers) == 1
 
 
 def test_a_note_about_missing_slices_offers_to_resample(

@@ -15,6 +15,7 @@ from napari.utils.notifications import (
     NotificationSeverity,
     notification_manager,
 )
+from qtpy.QtCore import QTimer
 
 import hushpore
 from hushpore.base.volume import Volume
@@ -39,6 +40,9 @@ LARGE = 16_000_000
 _PEEK = 8
 _SLICES = ("dicom", "tiff")
 
+#: Slices that were opened one by one since the window last lived, by viewer.
+_gathered: dict[Any, list[str]] = {}
+
 LayerData = tuple[Any, dict[str, Any], str]
 
 #: What a reader returns when there is nothing to add, or not yet.
@@ -61,22 +65,23 @@ def get_reader(path: str | list[str]) -> Callable[[str | list[str]], list[Any]] 
 def read_layers(path: str | list[str]) -> list[Any]:
     """Read a file, a folder or the slices of a stack into one layer a series.
 
-    What is large is read in a thread, with progress in the activity dock, and its layers are
-    added when they are there. Where there are several series, a list of them is docked in the
-    window, and those are opened that the user ticks. What cannot be read is said in a
-    notification.
+    What is large, and DICOM files in any case, is read in a thread, with progress in the activity
+    dock, and its layers are added when they are there; slices that are dropped together are one
+    volume. Where there are several series, a list of them is docked in the window, and those are
+    opened that the user ticks. What cannot be read is said in a notification.
     """
     viewer = current_viewer()
     several = getattr(viewer, "window", None) is not None
-    name = Path(path if isinstance(path, str) else path[0]).name
+    if several and isinstance(path, str) and Path(path).is_file() and kind_of(path) == "dicom":
+        _gather(viewer, path)
+        return NOTHING
     if viewer is not None and size_of(path, LARGE) >= LARGE:
-        read, then = partial(_read, path, several), partial(_found, viewer, name)
-        Loading(f"Reading {name}", read, then).start()
+        _read_in_thread(viewer, path)
         return NOTHING
     try:
         volumes = hushpore.read_all(path)
         if several and _are_several(volumes):
-            _found(viewer, name, volumes)
+            _found(viewer, _name(path), volumes)
             return NOTHING
         found = [_layer(volume) for volume in volumes]
     except Exception as error:
@@ -86,6 +91,30 @@ def read_layers(path: str | list[str]) -> list[Any]:
         return NOTHING
     _mention_notes(viewer, ((each["name"], each["metadata"]) for _, each, _ in found))
     return found
+
+
+def _gather(viewer: Any, path: str) -> None:
+    """Wait for further slices of the same drop: napari opens one file after another."""
+    waiting = _gathered.setdefault(viewer, [])
+    waiting.append(path)
+    if len(waiting) == 1:
+        QTimer.singleShot(0, partial(_read_gathered, viewer))
+
+
+def _read_gathered(viewer: Any) -> None:
+    paths = _gathered.pop(viewer)
+    _read_in_thread(viewer, paths[0] if len(paths) == 1 else paths)
+
+
+def _read_in_thread(viewer: Any, path: str | list[str]) -> None:
+    name = _name(path)
+    choosing = getattr(viewer, "window", None) is not None
+    then = partial(_found, viewer, name)
+    Loading(f"Reading {name}", partial(_read, path, choosing), then).start()
+
+
+def _name(path: str | list[str]) -> str:
+    return Path(path).name if isinstance(path, str) else Path(path[0]).parent.name
 
 
 def size_of(path: str | list[str], enough: int) -> int:
