@@ -1,22 +1,10 @@
 import numpy as np
 import pytest
 from napari.components import ViewerModel
-from napari.layers import Image, Labels, Layer
+from napari.layers import Image, Labels, Points, Vectors
 
 from hushpore.viewer.layers import KEY
-from hushpore.viewer.patches import PatchesWidget, boxes
-
-
-def test_boxes_surround_the_voxels_of_their_patches():
-    (outline,) = boxes(np.array([[3, 10, 20]]), (4, 6))
-    np.testing.assert_array_equal(outline[:, 0], 3)
-    np.testing.assert_array_equal(outline[:, 1:].min(axis=0), (9.5, 19.5))
-    np.testing.assert_array_equal(outline[:, 1:].max(axis=0), (13.5, 25.5))
-
-
-@pytest.mark.parametrize("corner", [(5, 6), (2, 5, 6), (1, 2, 5, 6)])
-def test_boxes_have_the_axes_of_the_volume(corner):
-    assert boxes(np.array([corner]), (4, 4)).shape == (1, 4, len(corner))
+from hushpore.viewer.patches import PatchesWidget
 
 
 def test_images_only_can_be_sampled():
@@ -24,36 +12,92 @@ def test_images_only_can_be_sampled():
     assert not PatchesWidget.accepts(Labels(np.zeros((4, 8, 8), int)))
 
 
-def test_the_real_sampler_runs_behind_the_widget(qtbot, scan):
+@pytest.fixture
+def shown(qtbot, scan):
+    """A viewer in which the real sampler has run behind the widget."""
     viewer = ViewerModel()
     viewer.add_image(scan, name="scan", scale=(2, 0.5, 0.5), units=("mm",) * 3)
     widget = PatchesWidget(viewer)
     qtbot.addWidget(widget)
-    widget.form.fields["n_patches"].set(5)
+    widget.form.fields["n_patches"].set(12)
     widget.form.fields["patch_size"].set(8)
+    widget.form.fields["group_size"].set(3)
+    widget.form.fields["n_neighbours"].set(4)
     widget._run_button.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
-    shapes = viewer.layers["scan patches"]
-    assert shapes.nshapes == 5
-    assert tuple(shapes.scale) == (2, 0.5, 0.5)
-    z, y, x = np.ceil(shapes.data[2].min(axis=0)).astype(int)
-    patch = scan[z, y : y + 8, x : x + 8]
-    assert shapes.features["mean"][2] == pytest.approx(patch.mean())
-    assert shapes.features["sd"][2] == pytest.approx(patch.std(), rel=1e-4)
-    assert shapes.metadata[KEY]["provenance"]["job"] == "patches"
+    assert "12 patches of 8 x 8" in widget._result.text(), widget._result.text()
+    return viewer, widget
 
 
-def test_boxes_are_coloured_by_their_order():
-    from hushpore.base.volume import Volume
-    from hushpore.patches.job import Patches
-    from hushpore.viewer.target import capture
+def test_a_result_is_boxes_hidden_pixels_groups_and_a_sheet(shown, scan):
+    viewer, widget = shown
+    boxes, hidden = viewer.layers["scan patches"], viewer.layers["scan hidden pixels"]
+    groups, sheet = viewer.layers["scan patch groups"], viewer.layers["scan contact sheet"]
+    assert isinstance(boxes, Vectors)
+    assert isinstance(hidden, Points)
+    assert isinstance(groups, Vectors)
+    assert tuple(boxes.scale) == (2, 0.5, 0.5)
+    assert boxes.metadata[KEY]["provenance"]["job"] == "patches"
+    result = widget.panel.result
+    z, y, x = result.corners[2]
+    assert boxes.features["mean"][8] == pytest.approx(scan[z, y : y + 8, x : x + 8].mean())
+    at = tuple(hidden.data[5].astype(int))
+    assert hidden.features["original"][5] == scan[at]
+    assert len(groups.data) == 8 * 2
+    # beside the image, and as high
+    assert sheet.extent.world[0][1] > viewer.layers["scan"].extent.world[1][2]
+    assert sheet.scale[0] * sheet.data.shape[0] == pytest.approx(16, rel=0.01)
 
-    volume = Volume(np.zeros((4, 32, 32)))
-    layer = Image(volume.data)
-    corners = np.array([(0, 0, 0), (1, 4, 4), (3, 8, 8)])
-    result = Patches(corners, np.zeros((3, 8, 8)), (8, 8), volume, {}, {"job": "patches"})
-    target = capture(layer)
-    (data,) = PatchesWidget.result_layers(result, target)
-    shapes = Layer.create(*data)
-    assert len(np.unique(shapes.edge_color, axis=0)) == 3
-    assert list(shapes.features["order"]) == [1, 2, 3]
+
+def test_points_and_a_mask_of_chosen_patches_are_made_for_the_denoiser(shown):
+    viewer, widget = shown
+    result = widget.panel.result
+    low, high = np.sort(result.features["mean"])[[0, 3]]
+    widget.panel.feature.setCurrentText("mean")
+    widget.panel.histogram.choose(low, high)
+    chosen = widget.panel.chosen()
+    assert len(chosen) == 4
+    widget.panel.wanted.emit(True)
+    points = viewer.layers["scan train here"]
+    np.testing.assert_array_equal(points.data, result.centres[chosen])
+    assert tuple(points.scale) == (2, 0.5, 0.5)
+    widget.panel.wanted.emit(False)
+    mask = viewer.layers["scan leave out"].data
+    expected = np.zeros_like(mask)
+    for z, y, x in result.corners[chosen]:
+        expected[z, y : y + 8, x : x + 8] = 1
+    np.testing.assert_array_equal(mask, expected)
+
+
+def test_a_contact_sheet_is_not_taken_as_what_to_work_on(shown):
+    _, widget = shown
+    assert widget.layers.layer.name == "scan"
+
+
+def test_the_model_of_a_denoised_layer_is_taken(qtbot, scan):
+    import torch
+
+    from hushpore.n2v2.model import Architecture, build_network
+    from hushpore.n2v2.trained import Model
+
+    viewer = ViewerModel()
+    viewer.add_image(scan, name="scan")
+    widget = PatchesWidget(viewer)
+    qtbot.addWidget(widget)
+    network = build_network(Architecture(2), torch.Generator().manual_seed(0)).eval()
+    model = Model(network, (0.0,), (500.0,))
+    viewer.add_image(
+        scan, name="scan denoised",
+        metadata={KEY: {"model": model, "provenance": {"job": "denoise"}}},
+    )  # fmt: skip
+    assert widget.form.fields["model"]._box.currentText() == "of scan denoised"
+    widget.form.fields["patch_size"].set(16)
+    widget.form.fields["n_patches"].set(4)
+    widget._run_button.click()
+    qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
+    result = widget.panel.result
+    assert result.volume.name == "scan"
+    assert (result.features["loss"] > 0).all()
+    assert viewer.layers["scan contact sheet"].metadata[KEY]["sheet"].rows[-1] == "residual"
+    viewer.layers.remove("scan denoised")
+    assert widget.form.fields["model"].value() == ""

@@ -1,0 +1,123 @@
+"""A histogram of one number, in which a range can be chosen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from napari.utils.theme import get_theme
+from qtpy.QtCore import QRectF, Qt, Signal
+from qtpy.QtGui import QColor, QPainter
+from qtpy.QtWidgets import QWidget
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+_BINS = 60
+_MARGIN = 6.0
+
+#: Pixels that the pointer must move to choose a range; less is a click, which clears it.
+_DRAG = 3.0
+
+
+class Histogram(QWidget):
+    """Draws how often a number takes which value; dragging over it chooses a range.
+
+    Parameters
+    ----------
+    viewer : napari.components.ViewerModel
+        Whose theme to follow.
+    """
+
+    #: Emitted while a range is dragged: (low, high), or None where it was cleared.
+    chosen = Signal(object)
+
+    def __init__(self, viewer: Any) -> None:
+        super().__init__()
+        self._viewer = viewer
+        self._counts = np.zeros(_BINS)
+        self._limits = (0.0, 1.0)
+        self._range: tuple[float, float] | None = None
+        self._start: float | None = None
+        self.setFixedHeight(90)
+        self.setToolTip("Drag to choose patches by this number; click to choose all again.")
+        viewer.events.theme.connect(self._repaint)
+
+    def show_values(self, name: str, values: npt.NDArray[Any]) -> None:
+        """Draw other values, and forget the range."""
+        finite = values[np.isfinite(values)]
+        low, high = (finite.min(), finite.max()) if len(finite) else (0.0, 1.0)
+        self._limits = (float(low), float(high) if high > low else float(low) + 1.0)
+        self._counts = np.histogram(finite, _BINS, self._limits)[0]
+        self._range = None
+        self.setAccessibleName(f"Histogram of {name}, {low:.4g} to {high:.4g}")
+        self.update()
+
+    @property
+    def range(self) -> tuple[float, float] | None:
+        """The range that is chosen."""
+        return self._range
+
+    def choose(self, low: float, high: float) -> None:
+        """Choose a range, as dragging does."""
+        self._range = (min(low, high), max(low, high))
+        self.update()
+        self.chosen.emit(self._range)
+
+    def clear(self) -> None:
+        """Choose nothing, which is all."""
+        self._range = None
+        self.update()
+        self.chosen.emit(None)
+
+    def mousePressEvent(self, event: Any) -> None:  # noqa: N802
+        """Begin a range."""
+        if event.button() == Qt.MouseButton.LeftButton:
+            self._start = event.position().x()
+
+    def mouseMoveEvent(self, event: Any) -> None:  # noqa: N802
+        """Draw the range out."""
+        if self._start is not None and abs(event.position().x() - self._start) > _DRAG:
+            self.choose(self._value_at(self._start), self._value_at(event.position().x()))
+
+    def mouseReleaseEvent(self, event: Any) -> None:  # noqa: N802
+        """End the range; a click clears it."""
+        if self._start is not None and abs(event.position().x() - self._start) <= _DRAG:
+            self.clear()
+        self._start = None
+
+    def paintEvent(self, event: Any) -> None:  # noqa: N802
+        """Draw the bars, those in the range in full, and the limits in numbers."""
+        theme = get_theme(self._viewer.theme)
+        painter = QPainter(self)
+        painter.fillRect(self.rect(), QColor(theme.foreground.as_hex()))
+        text = QColor(theme.text.as_hex())
+        pale = QColor(text)
+        pale.setAlphaF(0.35)
+        line = painter.fontMetrics().height()
+        area = QRectF(self.rect()).adjusted(_MARGIN, _MARGIN, -_MARGIN, -_MARGIN - line)
+        width, most = area.width() / _BINS, max(1.0, float(np.sqrt(self._counts.max())))
+        edges = np.linspace(*self._limits, _BINS + 1)
+        for number, count in enumerate(self._counts):
+            # square roots: single patches stay visible beside hundreds
+            height = area.height() * float(np.sqrt(count)) / most
+            within = self._range is None or (
+                edges[number + 1] >= self._range[0] and edges[number] <= self._range[1]
+            )
+            left = area.left() + number * width
+            bar = QRectF(left, area.bottom() - height, max(width - 1, 1), height)
+            painter.fillRect(bar, text if within else pale)
+        painter.setPen(text)
+        below = QRectF(area.left(), area.bottom(), area.width(), line + 2)
+        low, high = self._range or self._limits
+        painter.drawText(below, Qt.AlignmentFlag.AlignLeft, f"{low:.4g}")
+        painter.drawText(below, Qt.AlignmentFlag.AlignRight, f"{high:.4g}")
+        painter.end()
+
+    def _value_at(self, x: float) -> float:
+        share = (x - _MARGIN) / max(float(self.width()) - 2 * _MARGIN, 1.0)
+        low, high = self._limits
+        return low + (high - low) * min(max(share, 0.0), 1.0)
+
+    def _repaint(self, event: Any = None) -> None:
+        self.update()
