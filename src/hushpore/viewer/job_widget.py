@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from napari.layers import Layer
+import numpy as np
+from napari.layers import Labels, Layer
 from napari.utils.notifications import show_error, show_warning
 from qtpy.QtCore import QEvent, Qt, QTimer
 from qtpy.QtWidgets import (
@@ -27,6 +28,7 @@ from hushpore.base.errors import HushporeError
 from hushpore.base.events import Note, Preview, Progress
 from hushpore.viewer.device_choice import DeviceChoice
 from hushpore.viewer.form import Field, SettingsForm, make_field
+from hushpore.viewer.glyphs import Glyphs
 from hushpore.viewer.layer_choice import LayerChoice
 from hushpore.viewer.layer_field import LayerField
 from hushpore.viewer.layers import volume_of
@@ -72,7 +74,7 @@ class Outcome:
     """A finished job, made ready for the window in the worker's thread."""
 
     summary: str
-    layers: list[LayerData]
+    layers: list[Layer]
     timings: Mapping[str, float]
 
 
@@ -122,6 +124,7 @@ class JobWidget(QWidget):
         self._timer.setInterval(LOOK)
         self._timer.timeout.connect(self._look)
         self._build()
+        self._make_ready()
         self.layers.changed.connect(self._show_facts)
         self._show_facts()
         # whichever way the widget goes, its job must not outlive it; nothing of the widget can be
@@ -129,6 +132,12 @@ class JobWidget(QWidget):
         stop = partial(_stop, self._running)
         self.destroyed.connect(stop)
         QApplication.instance().aboutToQuit.connect(stop)
+
+    def _make_ready(self) -> None:
+        """Do now what would take seconds when Run is pressed."""
+        Glyphs(self)
+        self._importing = JobWorker(partial(_import, jobs.JOBS[self.job]), "hushpore imports")
+        self._importing.start()
 
     # ---- what a subclass says
 
@@ -156,6 +165,20 @@ class JobWidget(QWidget):
         """Return the line about the chosen layer."""
         return volume.facts
 
+    def settings(self) -> Settings:
+        """Return the settings for a run.
+
+        Raises
+        ------
+        InputError
+            If one of them cannot be used.
+        """
+        return self.form.settings()
+
+    def after_cancel(self) -> str:
+        """Return what to offer once a job was cancelled, as HTML; empty where there is nothing."""
+        return ""
+
     # ---- running
 
     @property
@@ -172,7 +195,7 @@ class JobWidget(QWidget):
         self._result.say("")
         self._notes.say("")
         try:
-            settings = self.form.settings()
+            settings = self.settings()
             target = capture(layer, self._labels_of_axes(layer.ndim), self._layers_beside())
         except HushporeError as error:
             self._show_problem(explain(error))
@@ -220,7 +243,9 @@ class JobWidget(QWidget):
         yield Progress("preparing", 0, 0, "", 0.0)
         volume = cls.prepare(target)
         result = yield from jobs.start(cls.job, volume, settings, device)
-        return Outcome(result.summary, cls.result_layers(result, target), result.timings)
+        # made here, for napari looks for contrast, thumbnail and colours when a layer is made
+        layers = [Layer.create(*data) for data in cls.result_layers(result, target)]
+        return Outcome(result.summary, layers, result.timings)
 
     def _layers_beside(self) -> list[Any]:
         """Return the layers that settings name, each once."""
@@ -293,8 +318,7 @@ class JobWidget(QWidget):
         previews, early = self._now.previews, self._now.worker.finished_early
         try:
             made = [
-                previews.adopt(*data) or self._viewer.add_layer(Layer.create(*data))
-                for data in outcome.layers
+                previews.adopt(layer) or self._viewer.add_layer(layer) for layer in outcome.layers
             ]
         except Exception as error:
             self._failed(explain(error))
@@ -317,7 +341,8 @@ class JobWidget(QWidget):
         assert self._now is not None
         name = html.escape(self._now.target.volume.name)
         self._finish()
-        self._show_result(f"Cancelled. The unfinished result was dropped; {name} is unchanged.")
+        text = f"Cancelled. The unfinished result was dropped; {name} is unchanged."
+        self._show_result(f"{text} {self.after_cancel()}".rstrip())
 
     def _finish(self) -> None:
         """Take down what belongs to the running job."""
@@ -512,6 +537,13 @@ def _stop(workers: list[JobWorker], *_: Any) -> None:
         worker = workers.pop()
         worker.cancel()
         worker.wait(PATIENCE)
+
+
+def _import(kind: jobs.Kind) -> Job:
+    """Import the libraries behind a job, and have napari compile its colours of labels."""
+    yield from ()
+    kind.load()
+    Labels(np.zeros((2, 2), np.int32))
 
 
 def _rule() -> QFrame:

@@ -71,20 +71,25 @@ class Previews:
         for layer in self._shown():
             self._go_to(layer)
 
-    def adopt(self, data: Any, keywords: dict[str, Any], kind: str) -> Any:
+    def adopt(self, made: Any) -> Any:
         """Let a preview become a layer of the result, or return None where there is none.
 
         napari takes a fifth of a second to remove a layer, in which the window would stand still.
+
+        Parameters
+        ----------
+        made : napari.layers.Layer
+            The layer of the result; the preview takes over what it shows.
         """
         for name, layer in self._layers.items():
-            if layer in self._shown() and layer.as_layer_data_tuple()[2] == kind:
+            if layer in self._shown() and type(layer) is type(made):
                 del self._layers[name]
-                layer.metadata = keywords["metadata"]
-                layer.data = data
-                layer.translate = keywords["translate"]
-                layer.name = keywords["name"]
-                if "features" in keywords:
-                    layer.features = keywords["features"]
+                layer.metadata = made.metadata
+                layer.data = made.data
+                layer.translate = made.translate
+                layer.name = made.name
+                if hasattr(made, "features"):
+                    layer.features = made.features
                 return layer
         return None
 

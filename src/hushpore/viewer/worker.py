@@ -16,6 +16,7 @@ from qtpy.QtCore import QObject, Signal
 
 from hushpore.base.events import Metric, Note, Preview, Progress, StopEarly, Timing
 from hushpore.device.trace import Trace
+from hushpore.viewer.priority import window_first
 from hushpore.viewer.problem import explain
 
 if TYPE_CHECKING:
@@ -182,7 +183,8 @@ class JobWorker(QObject):
 
     def _run(self) -> None:
         try:
-            finished, result = self._drive()
+            with window_first():
+                finished, result = self._drive()
         except BaseException as error:  # whatever it is, the user must hear of it
             self.failed.emit(explain(error))
         else:

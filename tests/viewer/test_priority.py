@@ -1,0 +1,48 @@
+"""Threads of jobs give way to the window."""
+
+import os
+import sys
+import threading
+
+import pytest
+
+from hushpore.viewer.priority import NICE, SWITCH, window_first
+
+
+def test_threads_take_turns_often_while_a_job_runs_and_as_before_after_it():
+    before = sys.getswitchinterval()
+    seen = []
+
+    def job():
+        with window_first():
+            with window_first():
+                pass
+            seen.append(sys.getswitchinterval())
+
+    thread = threading.Thread(target=job)
+    thread.start()
+    thread.join()
+    assert seen == [pytest.approx(min(before, SWITCH))]
+    assert sys.getswitchinterval() == pytest.approx(before)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a thread has no priority of its own")
+def test_a_job_and_the_threads_that_it_starts_ask_for_less_of_the_processor():
+    seen = []
+
+    def own():
+        seen.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+
+    def job():
+        with window_first():
+            own()
+            helper = threading.Thread(target=own)
+            helper.start()
+            helper.join()
+
+    before = os.getpriority(os.PRIO_PROCESS, os.getpid())
+    thread = threading.Thread(target=job)
+    thread.start()
+    thread.join()
+    assert seen == [min(before + NICE, 19)] * 2
+    assert os.getpriority(os.PRIO_PROCESS, os.getpid()) == before
