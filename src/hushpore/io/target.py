@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 RECORD = "result.json"
+#: How the names of images end; the last one is a folder.
+IMAGES = (".tif", ".tiff", ".zarr")
 
 
 def require_result(folder: Path) -> None:
@@ -66,6 +68,7 @@ def check_target(
     overwrite: bool = False,
     *,
     directory: bool = True,
+    suffixes: tuple[str, ...] = IMAGES,
     replaceable: Callable[[Path], None] = require_result,
 ) -> Path:
     """Check that a result can be written to a place, before hours of work go into it.
@@ -78,6 +81,8 @@ def check_target(
         Whether an earlier result there may be replaced.
     directory : bool, optional
         What is to be written.
+    suffixes : tuple of str, optional
+        How the name of a file may end, in lower case.
     replaceable : callable, optional
         Called with an existing directory that is not empty; raises where it must be kept.
 
@@ -96,7 +101,7 @@ def check_target(
         exists = target.exists()
     except (OSError, RuntimeError, ValueError) as error:
         raise OutputError(f"{path} is not a place that can be written to: {error}.") from error
-    if not directory and target.suffix.lower() == ".zarr":
+    if not directory and target.suffix.lower() == ".zarr" and ".zarr" in suffixes:
         directory, replaceable = True, require_zarr  # an image, but a folder all the same
     parent = target.parent
     if not parent.is_dir():
@@ -104,10 +109,10 @@ def check_target(
         raise OutputError(f"Cannot write {target}: the folder {parent} {what}.")
     if not os.access(parent, os.W_OK | os.X_OK):
         raise OutputError(f"Cannot write {target}: you are not allowed to write in {parent}.")
-    if not directory and target.suffix.lower() not in (".tif", ".tiff"):
-        raise OutputError(
-            f"Cannot write {target}: the name of an image must end in .tif, .tiff or .zarr."
-        )
+    if not directory and target.suffix.lower() not in suffixes:
+        *others, last = suffixes
+        endings = f"{', '.join(others)} or {last}" if others else last
+        raise OutputError(f"Cannot write {target}: its name must end in {endings}.")
     if exists:
         _check_existing(target, overwrite, directory, replaceable)
     return target

@@ -1,0 +1,215 @@
+"""Surfaces of pores as triangles, in STL and PLY files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.base.errors import InputError, MemoryLimitError
+from hushpore.device.backend import Backend
+from hushpore.io.target import check_target, new_file
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from hushpore.base.volume import Volume
+
+#: File names that `write_mesh` knows.
+SUFFIXES = (".stl", ".ply")
+_BYTES_A_VOXEL = 6  # a mask, and float32 for the contouring; triangles come on top
+
+
+@dataclass(frozen=True, eq=False)
+class Mesh:
+    """A closed surface.
+
+    Attributes
+    ----------
+    vertices : numpy.ndarray
+        (n, 3), float64: x, y, z in the unit of the volume.
+    faces : numpy.ndarray
+        (m, 3), int32: vertices of a triangle, counter-clockwise seen from outside the pore.
+    labels : numpy.ndarray
+        (m,), int32: the pore that a triangle belongs to; 0 where pores are not kept apart.
+    """
+
+    vertices: npt.NDArray[np.float64]
+    faces: npt.NDArray[np.int32]
+    labels: npt.NDArray[np.int32]
+
+
+def pore_surface(labels: Volume, only: Sequence[int] | None = None, apart: bool = False) -> Mesh:
+    """Return the surface of pores, closed also where a face of the volume cuts them.
+
+    Parameters
+    ----------
+    labels : Volume
+        3D integer labels, 0 is not pore.
+    only : sequence of int, optional
+        Labels of the pores that are wanted; by default all.
+    apart : bool, optional
+        Whether each pore has a closed surface of its own, with its label on the triangles. By
+        default they share one: between pores that touch there is none.
+
+    Returns
+    -------
+    Mesh
+        By marching cubes (Lorensen & Cline 1987, https://doi.org/10.1145/37402.37422) half way
+        between voxel centres. Its volume is a little below that of the voxels, whose corners it
+        cuts.
+
+    Raises
+    ------
+    InputError
+        If the volume is not 3D, or a label is not there.
+    MemoryLimitError
+        If there is too little memory.
+    """
+    if labels.axes != "zyx" or labels.dtype.kind not in "iub":
+        raise InputError(
+            f"{labels.name} has axes {labels.axes!r} and type {labels.dtype}; surfaces are made "
+            "from 3D labels."
+        )
+    needed, free = _BYTES_A_VOXEL * labels.data.size, Backend().free_memory()
+    if needed > free:
+        raise MemoryLimitError(
+            f"The surface of {labels.name} needs about {needed / 1e9:.1f} GB of memory, and "
+            f"{free / 1e9:.1f} GB are free. Choose some labels, or crop the volume."
+        )
+    values = labels.array()
+    boxes = _boxes(values, only)
+    if apart:
+        parts = [_contour(values[box] == label, box, label, labels) for label, box in boxes]
+    elif boxes:
+        # one box around all that is wanted
+        box = tuple(
+            slice(
+                min(each[axis].start for _, each in boxes),
+                max(each[axis].stop for _, each in boxes),
+            )
+            for axis in range(3)
+        )
+        wanted = values[box] > 0 if only is None else np.isin(values[box], only)
+        parts = [_contour(wanted, box, 0, labels)]
+    else:
+        parts = []
+    return _joined(parts)
+
+
+def write_mesh(
+    path: str | os.PathLike[str], mesh: Mesh, unit: str = "", overwrite: bool = False
+) -> Path:
+    """Write a surface as a binary STL or PLY file, complete or not there at all.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Ends in ``.stl`` (float32, no labels, no unit) or ``.ply`` (float64, a ``label`` a face).
+    mesh : Mesh
+        The surface.
+    unit : str, optional
+        Unit of the vertices, for the head of the file.
+    overwrite : bool, optional
+        Replace an existing file.
+
+    Returns
+    -------
+    pathlib.Path
+        The file.
+
+    Raises
+    ------
+    OutputError
+        If it cannot be written.
+    """
+    target = check_target(path, overwrite, directory=False, suffixes=SUFFIXES)
+    pieces = _stl(mesh, unit) if target.suffix.lower() == ".stl" else _ply(mesh, unit)
+    with new_file(target, overwrite) as part, part.open("wb") as file:
+        file.writelines(pieces)
+    return target
+
+
+def _boxes(
+    values: npt.NDArray[Any], only: Sequence[int] | None
+) -> list[tuple[int, tuple[slice, ...]]]:
+    """Return the labels that are wanted and there, each with its box."""
+    from scipy.ndimage import find_objects
+
+    found = {
+        label: box for label, box in enumerate(find_objects(values.astype(np.int32)), 1) if box
+    }
+    missing = sorted(set(only or ()) - set(found))
+    if missing:
+        raise InputError(
+            f"There is no pore {', '.join(map(str, missing[:5]))}: labels go from 1 to "
+            f"{max(found, default=0)}."
+        )
+    return [(label, box) for label, box in found.items() if only is None or label in only]
+
+
+def _contour(
+    inside: npt.NDArray[np.bool_], box: tuple[slice, ...], label: int, volume: Volume
+) -> Mesh:
+    from skimage.measure import marching_cubes
+
+    # a border of nothing closes the surface at the faces of the volume. Lewiner's tables leave
+    # edges with four triangles where voxels meet in an edge; these do not
+    padded = np.pad(inside, 1).astype(np.float32)
+    vertices, faces, _, _ = marching_cubes(padded, 0.5, method="lorensen")  # type: ignore[no-untyped-call]
+    first = np.array([side.start - 1 for side in box])
+    places = (vertices + first) * volume.spacing + volume.origin
+    # in z, y, x order the triangles turn one way, in x, y, z the other: outward
+    return Mesh(places[:, ::-1], faces.astype(np.int32), np.full(len(faces), label, np.int32))
+
+
+def _joined(parts: list[Mesh]) -> Mesh:
+    if not parts:
+        return Mesh(np.empty((0, 3)), np.empty((0, 3), np.int32), np.empty(0, np.int32))
+    before = np.cumsum([0, *(len(part.vertices) for part in parts[:-1])])
+    return Mesh(
+        np.concatenate([part.vertices for part in parts]),
+        np.concatenate(
+            [part.faces + shift for part, shift in zip(parts, before, strict=True)]
+        ).astype(np.int32),
+        np.concatenate([part.labels for part in parts]),
+    )
+
+
+def _stl(mesh: Mesh, unit: str) -> Iterator[bytes]:
+    corners = mesh.vertices[mesh.faces].astype("<f4")
+    normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    length = np.linalg.norm(normal, axis=1, keepdims=True)
+    records = np.zeros(
+        len(corners), [("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribute", "<u2")]
+    )
+    np.divide(normal, length, out=records["normal"], where=length > 0)
+    records["corners"] = corners
+    yield f"hushpore, lengths in {unit or 'unknown'}".encode()[:80].ljust(80)
+    yield np.array(len(corners), "<u4").tobytes()
+    yield records.tobytes()
+
+
+def _ply(mesh: Mesh, unit: str) -> Iterator[bytes]:
+    head = f"""ply
+format binary_little_endian 1.0
+comment hushpore, lengths in {unit or "unknown"}
+element vertex {len(mesh.vertices)}
+property double x
+property double y
+property double z
+element face {len(mesh.faces)}
+property list uchar int vertex_indices
+property int label
+end_header
+"""
+    faces = np.zeros(len(mesh.faces), [("count", "u1"), ("corners", "<i4", 3), ("label", "<i4")])
+    faces["count"], faces["corners"], faces["label"] = 3, mesh.faces, mesh.labels
+    yield head.encode("ascii", "replace")
+    yield mesh.vertices.astype("<f8").tobytes()
+    yield faces.tobytes()

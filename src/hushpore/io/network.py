@@ -1,0 +1,168 @@
+"""The network of pores and throats in the terms and units of OpenPNM."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.base.errors import InputError
+from hushpore.io.target import check_target, new_file
+from hushpore.io.units import METRES
+
+if TYPE_CHECKING:
+    import os
+    from pathlib import Path
+
+    import numpy.typing as npt
+    import pandas as pd
+
+    from hushpore.base.volume import Volume
+
+#: File names that `write_network` knows.
+SUFFIXES = (".csv", ".npz")
+_FACES = "zyx"
+
+
+def network_arrays(
+    pores: pd.DataFrame, throats: pd.DataFrame, volume: Volume
+) -> dict[str, npt.NDArray[Any]]:
+    """Return a pore network as the arrays that OpenPNM works on.
+
+    Parameters
+    ----------
+    pores, throats : pandas.DataFrame
+        The tables of a segmentation, see `hushpore.pores.measure`.
+    volume : Volume
+        The labels: shape, spacing and unit.
+
+    Returns
+    -------
+    dict of str to numpy.ndarray
+        ``pore.*`` and ``throat.*``, one row a pore or throat, in SI units; coordinates in the order
+        x, y, z. Pore ``i`` is label ``pore.region_label[i]``. Pores that reach a face of the volume
+        are marked ``pore.xmin`` to ``pore.zmax``, from which flow can be made to enter.
+
+    Raises
+    ------
+    InputError
+        If the volume is not 3D, its voxel size is not known, or no two pores touch.
+
+    Notes
+    -----
+    Names are those of OpenPNM (Gostick et al. 2016, https://doi.org/10.1109/MCSE.2016.49) and
+    PoreSpy. ``throat.total_length`` leads from the centroid of one pore through the widest voxel of
+    the neck to the other; ``throat.diameter`` is the inscribed one.
+    """
+    if volume.n_spatial != 3:
+        raise InputError(f"{volume.name} is 2D; a pore network is made from a 3D volume.")
+    if volume.unit not in METRES:
+        raise InputError(
+            f"The voxel size of {volume.name} is not known (unit {volume.unit!r}), and OpenPNM "
+            f"counts in metres. Segment it with its spacing and a unit of {', '.join(METRES)}."
+        )
+    if throats.empty:
+        raise InputError(
+            f"No two of the {len(pores):,} pores of {volume.name} touch: there is no network. "
+            "The tables hold them all the same."
+        )
+    metre = METRES[volume.unit]
+    centre = _places(pores, "centroid") * metre
+    neck = _places(throats, "position") * metre
+    ends = throats[["pore_1", "pore_2"]].to_numpy(np.int64)
+    # labels are numbered from 1 without a gap, but need not be if the table was filtered
+    conns = np.searchsorted(pores["label"].to_numpy(np.int64), ends)
+    width = throats["inscribed_diameter"].to_numpy(np.float64) * metre
+    area = throats["area"].to_numpy(np.float64) * metre**2
+    first, second = centre[conns[:, 0]], centre[conns[:, 1]]
+    inscribed = pores["inscribed_diameter"].to_numpy(np.float64) * metre
+    return {
+        "pore.coords": centre,
+        "throat.conns": conns,
+        "pore.region_label": pores["label"].to_numpy(np.int64),
+        "pore.volume": pores["volume"].to_numpy(np.float64) * metre**3,
+        "pore.surface_area": pores["surface_area"].to_numpy(np.float64) * metre**2,
+        "pore.equivalent_diameter": pores["equivalent_diameter"].to_numpy(np.float64) * metre,
+        "pore.inscribed_diameter": inscribed,
+        "pore.diameter": inscribed,
+        "throat.coords": neck,
+        "throat.cross_sectional_area": area,
+        "throat.equivalent_diameter": np.sqrt(4 * area / np.pi),
+        "throat.inscribed_diameter": width,
+        "throat.diameter": width,
+        "throat.direct_length": _distance(first, second),
+        "throat.total_length": _distance(first, neck) + _distance(neck, second),
+        **_at_faces(pores, volume),
+    }
+
+
+def write_network(
+    path: str | os.PathLike[str],
+    pores: pd.DataFrame,
+    throats: pd.DataFrame,
+    volume: Volume,
+    overwrite: bool = False,
+) -> Path:
+    """Write a pore network for OpenPNM: complete, or not there at all.
+
+    Parameters
+    ----------
+    path : str or path-like
+        ``.csv``, which ``openpnm.io.network_from_csv`` loads, or ``.npz``, which is smaller and
+        exact: ``openpnm.io.network_from_porespy(dict(numpy.load(path)))``.
+    pores, throats, volume
+        As for `network_arrays`.
+    overwrite : bool, optional
+        Replace an existing file.
+
+    Returns
+    -------
+    pathlib.Path
+        The file.
+    """
+    target = check_target(path, overwrite, directory=False, suffixes=SUFFIXES)
+    arrays = network_arrays(pores, throats, volume)
+    with new_file(target, overwrite) as part, part.open("wb") as file:
+        if target.suffix.lower() == ".npz":
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+        else:
+            _columns(arrays).to_csv(file, index=False, lineterminator="\n", encoding="utf-8")
+    return target
+
+
+def _columns(arrays: dict[str, npt.NDArray[Any]]) -> pd.DataFrame:
+    """One column a component, as OpenPNM names them; pores and throats share rows."""
+    import pandas as pd
+
+    flat = {}
+    for name, values in arrays.items():
+        if values.ndim == 1:
+            flat[name] = pd.Series(values)
+        else:
+            flat |= {f"{name}[{axis}]": pd.Series(part) for axis, part in enumerate(values.T)}
+    # where there are fewer throats than pores, numbers that stay whole need a type with gaps
+    whole = {name: "Int64" for name, column in flat.items() if column.dtype.kind in "iu"}
+    flags = {name: "boolean" for name, column in flat.items() if column.dtype.kind == "b"}
+    typed = {
+        name: column.astype((whole | flags).get(name, column.dtype))
+        for name, column in flat.items()
+    }
+    return pd.DataFrame(typed)
+
+
+def _places(table: pd.DataFrame, what: str) -> npt.NDArray[np.float64]:
+    places: npt.NDArray[np.float64] = table[[f"{what}_{axis}" for axis in "xyz"]].to_numpy(float)
+    return places
+
+
+def _distance(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    distance: npt.NDArray[np.float64] = np.linalg.norm(a - b, axis=1)
+    return distance
+
+
+def _at_faces(pores: pd.DataFrame, volume: Volume) -> dict[str, npt.NDArray[np.bool_]]:
+    marks = {}
+    for axis, length in zip(_FACES, volume.spatial_shape, strict=True):
+        marks[f"pore.{axis}min"] = pores[f"bbox_{axis}_start"].to_numpy() == 0
+        marks[f"pore.{axis}max"] = pores[f"bbox_{axis}_stop"].to_numpy() == length
+    return marks

@@ -1,0 +1,183 @@
+"""VTK's XML files, for ParaView: labels as image data, the network as points and lines.
+
+Only what is needed of the format: one piece, values appended in raw bytes and compressed with
+zlib; see https://docs.vtk.org/en/latest/vtk_file_formats/vtkxml_file_format.html.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Any
+from xml.sax.saxutils import quoteattr
+
+import numpy as np
+
+from hushpore.base.errors import InputError
+from hushpore.io.target import check_target, new_file
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import numpy.typing as npt
+    import pandas as pd
+
+    from hushpore.base.volume import Volume
+
+_BLOCK = 1 << 20  # bytes that are compressed at a time
+_TYPES = {
+    **{f"i{size}": f"Int{8 * size}" for size in (1, 2, 4, 8)},
+    **{f"u{size}": f"UInt{8 * size}" for size in (1, 2, 4, 8)},
+    **{f"f{size}": f"Float{8 * size}" for size in (4, 8)},
+}
+
+
+def write_vti(
+    path: str | os.PathLike[str], images: Mapping[str, Volume], overwrite: bool = False
+) -> Path:
+    """Write volumes of one place as VTK image data: a value a cell, in the order x, y, z.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Ends in ``.vti``.
+    images : mapping of str to Volume
+        2D or 3D, of one shape, by the names that ParaView shows; booleans become uint8.
+    overwrite : bool, optional
+        Replace an existing file.
+
+    Returns
+    -------
+    pathlib.Path
+        The file.
+
+    Raises
+    ------
+    InputError
+        If a volume has leading axes or another shape.
+    OutputError
+        If it cannot be written.
+    """
+    target = check_target(path, overwrite, directory=False, suffixes=(".vti",))
+    first = next(iter(images.values()))
+    for volume in images.values():
+        if volume.leading_shape or volume.shape != first.shape:
+            raise InputError(
+                f"{volume.name} has axes {volume.axes!r} and shape {volume.shape}; expected yx or "
+                f"zyx, and {first.shape}. Take one position, for example volume.at(t=0)."
+            )
+    missing = 3 - first.n_spatial
+    shape = (1,) * missing + first.shape
+    spacing = (first.spacing[-1],) * missing + first.spacing
+    # voxels are cells around the places that a volume gives
+    corner = [
+        place - step / 2
+        for place, step in zip((0.0,) * missing + first.origin, spacing, strict=True)
+    ]
+    extent = " ".join(f"0 {length}" for length in reversed(shape))
+    values = _Values()
+    cells = "".join(values.add(name, volume.array()) for name, volume in images.items())
+    body = (
+        f'<ImageData WholeExtent="{extent}" Origin="{_numbers(corner)}" '
+        f'Spacing="{_numbers(spacing)}"><Piece Extent="{extent}">'
+        f"<CellData>{cells}</CellData></Piece></ImageData>"
+    )
+    _write(target, overwrite, "ImageData", body, values)
+    return target
+
+
+def write_vtp(
+    path: str | os.PathLike[str],
+    pores: pd.DataFrame,
+    throats: pd.DataFrame,
+    overwrite: bool = False,
+) -> Path:
+    """Write a pore network as VTK poly data: a point at each pore's centroid, a line a throat.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Ends in ``.vtp``.
+    pores, throats : pandas.DataFrame
+        The tables of a segmentation, see `hushpore.pores.measure`; all their columns go with the
+        points and the lines. Places are in the unit of the volume.
+    overwrite : bool, optional
+        Replace an existing file.
+
+    Returns
+    -------
+    pathlib.Path
+        The file.
+
+    Raises
+    ------
+    OutputError
+        If it cannot be written.
+    """
+    target = check_target(path, overwrite, directory=False, suffixes=(".vtp",))
+    values = _Values()
+    centre = pores[["centroid_x", "centroid_y", "centroid_z"]].to_numpy(np.float64)
+    ends = throats[["pore_1", "pore_2"]].to_numpy(np.int64)
+    lines = np.searchsorted(pores["label"].to_numpy(np.int64), ends)
+    of_pores = "".join(values.add(name, pores[name].to_numpy()) for name in pores)
+    of_throats = "".join(values.add(name, throats[name].to_numpy()) for name in throats)
+    points = values.add("Points", centre)
+    connectivity = values.add("connectivity", lines)
+    offsets = values.add("offsets", 2 * np.arange(1, len(lines) + 1))
+    body = (
+        f'<PolyData><Piece NumberOfPoints="{len(centre)}" NumberOfVerts="0" '
+        f'NumberOfLines="{len(lines)}" NumberOfStrips="0" NumberOfPolys="0">'
+        f"<PointData>{of_pores}</PointData><CellData>{of_throats}</CellData>"
+        f"<Points>{points}</Points><Lines>{connectivity}{offsets}</Lines></Piece></PolyData>"
+    )
+    _write(target, overwrite, "PolyData", body, values)
+    return target
+
+
+class _Values:
+    """The bytes behind the XML, and the elements that point into them."""
+
+    def __init__(self) -> None:
+        self.blobs: list[bytes] = []
+        self._length = 0
+
+    def add(self, name: str, values: npt.NDArray[Any]) -> str:
+        """Append an array, a row a tuple where it is a table of points, and return its element."""
+        flat = values.view(np.uint8) if values.dtype == np.bool_ else values
+        little = np.ascontiguousarray(flat, flat.dtype.newbyteorder("<"))
+        kind = _TYPES[little.dtype.str[1:]]
+        components = 3 if name == "Points" else 1
+        element = (
+            f'<DataArray type="{kind}" Name={quoteattr(name)} NumberOfComponents="{components}" '
+            f'format="appended" offset="{self._length}"/>'
+        )
+        blob = _compressed(little.reshape(-1).view(np.uint8))
+        self.blobs.append(blob)
+        self._length += len(blob)
+        return element
+
+
+def _compressed(data: npt.NDArray[np.uint8]) -> bytes:
+    """Return blocks with their head: how many, size of a block, of the last, each compressed."""
+    blocks = [
+        zlib.compress(data[start : start + _BLOCK].data, 1) for start in range(0, data.size, _BLOCK)
+    ]
+    head = [len(blocks), _BLOCK, data.size % _BLOCK, *map(len, blocks)]
+    return np.array(head, "<u8").tobytes() + b"".join(blocks)
+
+
+def _write(target: Path, overwrite: bool, kind: str, body: str, values: _Values) -> None:
+    head = (
+        f'<?xml version="1.0"?>\n<VTKFile type="{kind}" version="1.0" byte_order="LittleEndian" '
+        f'header_type="UInt64" compressor="vtkZLibDataCompressor">{body}'
+        '<AppendedData encoding="raw">_'
+    )
+    with new_file(target, overwrite) as part, part.open("wb") as file:
+        file.write(head.encode())
+        file.writelines(values.blobs)
+        file.write(b"</AppendedData></VTKFile>\n")
+
+
+def _numbers(values: Any) -> str:
+    return " ".join(repr(float(value)) for value in reversed(tuple(values)))
