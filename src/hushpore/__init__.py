@@ -20,13 +20,17 @@ if TYPE_CHECKING:
     from hushpore.io import read, read_all
     from hushpore.jobs import denoise, run, sample_patches, segment_pores, start
     from hushpore.n2v2.trained import load_model
+    from hushpore.runs.compare import compare
+    from hushpore.runs.export import export
 
 __all__ = [
     "HushporeError",
     "InputError",
     "Volume",
     "__version__",
+    "compare",
     "denoise",
+    "export",
     "load_model",
     "read",
     "read_all",
@@ -40,7 +44,9 @@ __all__ = [
 _LATER = {
     "read": "hushpore.io",
     "read_all": "hushpore.io",
+    "compare": "hushpore.runs.compare",
     "denoise": "hushpore.jobs",
+    "export": "hushpore.runs.export",
     "load_model": "hushpore.n2v2.trained",
     "run": "hushpore.jobs",
     "sample_patches": "hushpore.jobs",

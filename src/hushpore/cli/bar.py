@@ -14,20 +14,24 @@ from hushpore.base.events import Note, StopEarly
 from hushpore.base.events import Progress as Done
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
-    from hushpore.base.events import Event, Job
+    from hushpore.base.events import Event
 
 
 def drive(
-    job: Job, title: str, quiet: bool = False, listen: Callable[[Event], None] | None = None
+    job: Generator[Any, None, Any],
+    title: str,
+    quiet: bool = False,
+    listen: Callable[[Event], None] | None = None,
 ) -> Any:
     """Run a job to its end with a progress bar on standard error, and return its result.
 
     Parameters
     ----------
     job : generator
-        As `hushpore.start` makes it; closed whatever happens, an interrupt included.
+        As `hushpore.start` makes it, or another that yields events; closed whatever happens, an
+        interrupt included.
     title : str
         What stands before the bar.
     quiet : bool, optional

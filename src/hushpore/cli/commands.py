@@ -14,8 +14,13 @@ import click
 
 from hushpore._version import __version__
 from hushpore.base.errors import HushporeError
+from hushpore.cli.batch import batch_command
+from hushpore.cli.compare import compare_command
+from hushpore.cli.export import export_command
 from hushpore.cli.flags import settings_flags, settings_from
 from hushpore.cli.measured import Measured
+from hushpore.cli.rerun import rerun_command
+from hushpore.cli.settings import settings_command, settings_sources
 from hushpore.jobs import JOBS, start
 from hushpore.runs.beside import lay_beside
 
@@ -133,6 +138,7 @@ def info(path: str | None, series: str | None, device: bool, as_json: bool) -> N
 @click.option("-o", "--output", required=True, metavar="OUT", help="TIFF file to write.")
 @click.option("--save-model", metavar="FILE", help="Keep the trained model (.safetensors).")
 @settings_flags(DENOISE)
+@settings_sources("denoise")
 @_common
 def denoise(path: str, output: str, save_model: str | None, **flags: Any) -> None:
     """Denoise the stack in PATH with N2V2, trained on the stack itself.
@@ -141,6 +147,7 @@ def denoise(path: str, output: str, save_model: str | None, **flags: Any) -> Non
     """
     from hushpore.io.results import check_record_target, check_target, write_image
     from hushpore.n2v2.trained import check_model_target
+    from hushpore.runs.scan import record_of_image
 
     target = check_target(output, flags["overwrite"], directory=False)
     check_record_target(target, flags["overwrite"])
@@ -148,9 +155,8 @@ def denoise(path: str, output: str, save_model: str | None, **flags: Any) -> Non
         check_model_target(save_model, flags["overwrite"])
     measured = _measured(flags)
     result = _run("denoise", _read(path, flags), flags, measured)
-    written = write_image(
-        target, result.volume, record=result.provenance, overwrite=flags["overwrite"]
-    )
+    record = record_of_image(result, _source(path, flags))
+    written = write_image(target, result.volume, record=record, overwrite=flags["overwrite"])
     if save_model:
         result.model.save(save_model, overwrite=flags["overwrite"])
     measured.show()
@@ -161,6 +167,7 @@ def denoise(path: str, output: str, save_model: str | None, **flags: Any) -> Non
 @click.argument("path")
 @click.option("-o", "--output", required=True, metavar="DIR", help="Folder to write.")
 @settings_flags(PORES)
+@settings_sources("pores")
 @_common
 def pores(path: str, output: str, **flags: Any) -> None:
     """Segment and measure the pores of PATH: tables, labels.tif, report.html, result.json."""
@@ -171,6 +178,7 @@ def pores(path: str, output: str, **flags: Any) -> None:
 @click.argument("path")
 @click.option("-o", "--output", required=True, metavar="DIR", help="Folder to write.")
 @settings_flags(DENOISE, PORES)
+@settings_sources("denoise", "pores")
 @_common
 def run(path: str, output: str, **flags: Any) -> None:
     """Denoise PATH, then segment and measure its pores."""
@@ -198,6 +206,12 @@ def gui(paths: tuple[str, ...], sample: bool) -> None:
     from hushpore.cli.gui import open_viewer
 
     open_viewer(paths, sample=sample)
+
+
+for _command in (
+    batch_command, compare_command, export_command, rerun_command, settings_command,
+):  # fmt: skip
+    hushpore.add_command(_command)
 
 
 def _segment(path: str, output: str, flags: dict[str, Any], denoise_first: bool) -> None:

@@ -4,28 +4,55 @@ from __future__ import annotations
 
 import dataclasses
 from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hushpore.base.events import Progress, StopEarly
+from hushpore.base.record import fingerprint
+from hushpore.io.results import check_record_target, write_image
 from hushpore.io.target import check_target
 from hushpore.jobs import start
 from hushpore.runs.beside import lay_beside
 from hushpore.runs.folder import write_pores
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    import os
+    from collections.abc import Callable, Generator
     from pathlib import Path
 
     from hushpore.base.events import Event, Job
     from hushpore.base.settings import Settings
+    from hushpore.base.volume import Volume
+    from hushpore.n2v2.result import Denoised
     from hushpore.pores.result import Pores
     from hushpore.runs.source import Source
 
-    #: Yields the events of all jobs in turn, and returns the pores that were written.
-    Scan: TypeAlias = Generator[Event, None, Pores]
+    #: Yields the events of all jobs in turn, and returns what was written.
+    Scan: TypeAlias = Generator[Event, None, "Written"]
+    #: Looks at what was read before anything is done with it; raises to refuse it.
+    Check: TypeAlias = Callable[[Volume], None]
 
 #: Share of the whole that is done after reading, denoising, segmenting.
 _READ, _DENOISED, _SEGMENTED = 0.02, 0.85, 0.97
+
+
+@dataclass(frozen=True)
+class Written:
+    """A finished scan.
+
+    Attributes
+    ----------
+    folder : pathlib.Path
+        The result folder, or for a denoised scan its TIFF file.
+    summary : str
+        The result in one sentence.
+    record : dict
+        The record of the last job.
+    """
+
+    folder: Path
+    summary: str
+    record: dict[str, Any]
 
 
 def segment_scan(
@@ -36,7 +63,7 @@ def segment_scan(
     pores: Settings,
     device: str = "auto",
     overwrite: bool = False,
-    extra: dict[str, Any] | None = None,
+    check: Check | None = None,
 ) -> Scan:
     """Read a scan, denoise it where asked for, segment its pores and write the result folder.
 
@@ -54,8 +81,8 @@ def segment_scan(
         As for `hushpore.denoise`.
     overwrite : bool, optional
         Replace an earlier result.
-    extra : dict, optional
-        Further entries of ``result.json``.
+    check : callable, optional
+        Looks at what was read before anything is done with it; raises to refuse it.
 
     Yields
     ------
@@ -64,27 +91,95 @@ def segment_scan(
 
     Returns
     -------
-    Pores
-        What was written.
+    Written
+        Where the result is, and what it says.
 
     Raises
     ------
     HushporeError
         As reading, the jobs and writing do; nothing is written then.
     """
-    check_target(folder, overwrite)
-    yield Progress("reading", 0, 0, "", 0.0)
-    before = source.read()
+    target = check_target(folder, overwrite)
+    before = yield from _read(source, check)
     cleaned = None
     if denoise is not None:
-        job = start("denoise", lay_beside(before, denoise), denoise, device)
-        cleaned = yield from _part(job, _READ, _DENOISED)
+        cleaned = yield from _denoise(before, denoise, device, _DENOISED)
     volume = before if cleaned is None else cleaned.volume
     job = start("pores", lay_beside(volume, pores), pores, device)
     found: Pores = yield from _part(job, _READ if cleaned is None else _DENOISED, _SEGMENTED)
     yield Progress("writing", 0, 0, "", _SEGMENTED)
-    write_pores(folder, before, cleaned, found, overwrite, extra, source)
-    return found
+    write_pores(target, before, cleaned, found, overwrite, source=source)
+    return Written(target, found.summary, found.provenance)
+
+
+def denoise_scan(
+    source: Source,
+    path: str | os.PathLike[str],
+    settings: Settings,
+    *,
+    device: str = "auto",
+    overwrite: bool = False,
+    check: Check | None = None,
+) -> Scan:
+    """Read a scan, denoise it and write it as an image, with its record beside it.
+
+    Parameters
+    ----------
+    source, device, overwrite, check
+        As for `segment_scan`.
+    path : str or path-like
+        Where to write, see `hushpore.io.results.write_image`.
+    settings : DenoiseSettings
+        How to denoise.
+
+    Yields
+    ------
+    Event
+        Of the job; `Progress` counts for the whole.
+
+    Returns
+    -------
+    Written
+        Where the result is, and what it says.
+
+    Raises
+    ------
+    HushporeError
+        As reading, the job and writing do; nothing is written then.
+    """
+    target = check_target(path, overwrite, directory=False)
+    check_record_target(target, overwrite)
+    before = yield from _read(source, check)
+    cleaned = yield from _denoise(before, settings, device, _SEGMENTED)
+    yield Progress("writing", 0, 0, "", _SEGMENTED)
+    record = record_of_image(cleaned, source)
+    write_image(target, cleaned.volume, record=record, overwrite=overwrite)
+    return Written(target, cleaned.summary, cleaned.provenance)
+
+
+def record_of_image(cleaned: Denoised, source: Source) -> dict[str, Any]:
+    """Return the record that goes with a denoised image, so that it can be made again."""
+    return {
+        **cleaned.provenance,
+        "source": source.to_dict(),
+        "fingerprints": {"image": fingerprint(cleaned.volume.data)},
+    }
+
+
+def _read(source: Source, check: Check | None) -> Generator[Event, None, Volume]:
+    yield Progress("reading", 0, 0, "", 0.0)
+    volume = source.read()
+    if check is not None:
+        check(volume)
+    return volume
+
+
+def _denoise(
+    volume: Volume, settings: Settings, device: str, share: float
+) -> Generator[Event, None, Denoised]:
+    job = start("denoise", lay_beside(volume, settings), settings, device)
+    cleaned: Denoised = yield from _part(job, _READ, share)
+    return cleaned
 
 
 def _part(job: Job, first: float, last: float) -> Generator[Event, None, Any]:

@@ -1,0 +1,250 @@
+"""Many scans through the same settings: failures stop nothing, what is done is not done again."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import psutil
+
+from hushpore._version import __version__
+from hushpore.base.errors import InputError, OutputError
+from hushpore.base.events import Note, Progress, StopEarly
+from hushpore.io.target import new_file
+from hushpore.jobs import JOBS
+from hushpore.runs.samples import plan
+from hushpore.runs.workers import State, at_once, in_turn
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator, Sequence
+
+    import pandas as pd
+
+    from hushpore.base.events import Event
+    from hushpore.base.settings import Settings
+    from hushpore.runs.samples import Task
+
+    #: Yields events and the states of scans, and returns the batch.
+    Batching: TypeAlias = Generator[Event | State, None, "Batch"]
+
+#: Files of a batch beside the result folders.
+TABLE, RECORD, LOCK = "summary.csv", "summary.json", ".batch.lock"
+
+_FIGURES = (
+    "porosity", "open_porosity", "closed_porosity", "count", "throats", "median_diameter",
+    "specific_surface", "threshold", "unit",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """A batch that has ended.
+
+    Attributes
+    ----------
+    folder : pathlib.Path
+        Holds a result folder a scan, ``summary.csv`` and ``summary.json``.
+    states : tuple of State
+        How each scan stands, in the order in which they were found.
+    table : pandas.DataFrame
+        One row a scan: ``name``, ``state``, the totals of its result, ``message``, ``path``.
+    """
+
+    folder: Path
+    states: tuple[State, ...]
+    table: pd.DataFrame
+
+    def count(self, *states: str) -> int:
+        """How many scans are in one of some states."""
+        return sum(state.state in states for state in self.states)
+
+    @property
+    def summary(self) -> str:
+        """One sentence: how many results there are, how many failed."""
+        results, failed = self.count("done", "skipped"), self.count("failed")
+        parts = [f"{results} of {len(self.states)} scans have a result"]
+        if self.count("skipped"):
+            parts.append(f"{self.count('skipped')} of them from before")
+        parts.append(f"{failed} failed" if failed else "none failed")
+        if self.count("waiting", "running"):
+            parts.append(f"{self.count('waiting', 'running')} were not reached")
+        return ", ".join(parts)
+
+
+def run_batch(
+    patterns: str | Iterable[str],
+    output: str | os.PathLike[str],
+    *,
+    denoise: Settings | None = None,
+    pores: Settings | None = None,
+    device: str = "auto",
+    jobs: int = 1,
+    overwrite: bool = False,
+) -> Batching:
+    """Denoise and segment many scans through the same settings, as a job.
+
+    Started again after a stop, a crash or a loss of power, it goes on where it was: a scan whose
+    result folder is complete, and was made from the same files with the same settings, is skipped.
+
+    Parameters
+    ----------
+    patterns : str or iterable of str
+        Files and folders, with wildcards where wanted: ``"scans/*/"``.
+    output : str or path-like
+        Folder for the results, one folder a scan; made where it does not exist.
+    denoise : DenoiseSettings, optional
+        How to denoise; None: not at all.
+    pores : PoreSettings, optional
+        How to segment; by default the defaults.
+    device : str, optional
+        As for `hushpore.denoise`.
+    jobs : int, optional
+        How many scans at once, each in a process of its own, as far as memory allows. 1: in this
+        process.
+    overwrite : bool, optional
+        Make results again that are of other settings, or of a scan that has changed since.
+
+    Yields
+    ------
+    Progress, Note, State
+        Over all scans; one note for each that ends; the state of a scan whenever it changes.
+
+    Returns
+    -------
+    Batch
+        Also after `StopEarly`, with what is done by then.
+
+    Raises
+    ------
+    InputError
+        If nothing matches, or `jobs` is below 1.
+    OutputError
+        If the folder cannot be written, holds other results, or another batch is at work in it.
+
+    Notes
+    -----
+    The summary is written anew after each scan, whole.
+    """
+    if jobs < 1:
+        raise InputError(f"jobs must be at least 1; got {jobs}.")
+    folder = _folder(Path(output).expanduser().resolve())
+    given = [patterns] if isinstance(patterns, str | os.PathLike) else list(patterns)
+    how = pores or JOBS["pores"].settings()
+    with _claimed(folder):
+        todo, done = plan(
+            given, folder, denoise=denoise, pores=how, device=device, overwrite=overwrite
+        )
+        return (yield from _run(folder, todo, done, jobs))
+
+
+def _run(folder: Path, todo: list[Task], done: list[Task], jobs: int) -> Batching:
+    tasks = sorted([*todo, *done], key=lambda task: task.source.path)
+    states = {task.name: State(task.name, "waiting") for task in tasks}
+    for task in done:
+        states[task.name] = State(task.name, "skipped", 1.0, _summary_of(task))
+    for task in todo:
+        task.clean()
+    yield from states.values()
+    if done:
+        yield Note(f"{len(done)} of {len(tasks)} scans were done before and are skipped.")
+    working = in_turn(todo) if jobs == 1 else at_once(todo, min(jobs, len(todo) or 1))
+    try:
+        with closing(working):
+            for state in working:
+                states[state.name] = state
+                yield state
+                yield _progress(states)
+                if state.state in ("done", "failed"):
+                    _write(folder, tasks, states)
+                    yield Note(f"{state.name}: {state.message}", warning=state.state == "failed")
+    except StopEarly:
+        yield Note("Stopped; started again, the batch goes on from here.")
+    return Batch(folder, tuple(states.values()), _write(folder, tasks, states))
+
+
+def _progress(states: dict[str, State]) -> Progress:
+    ended = sum(state.state in ("done", "skipped", "failed") for state in states.values())
+    running = [state for state in states.values() if state.state == "running"]
+    stage = ", ".join(f"{state.name} ({state.message})" for state in running) or "scans"
+    fraction = sum(state.fraction for state in states.values()) / len(states)
+    return Progress(stage, ended, len(states), "scans", fraction)
+
+
+def _write(folder: Path, tasks: Sequence[Task], states: dict[str, State]) -> pd.DataFrame:
+    """Write the summary of all scans, as far as they are, and return it as a table."""
+    import pandas as pd
+
+    rows = [_row(task, states[task.name]) for task in tasks]
+    table = pd.DataFrame(rows)
+    first = tasks[0]
+    record = {
+        "hushpore": __version__,
+        "settings": {
+            "denoise": None if first.denoise is None else first.denoise.to_dict(),
+            "pores": first.pores.to_dict(),
+        },
+        "scans": json.loads(table.to_json(orient="records")),
+    }
+    with new_file(folder / TABLE, overwrite=True) as part:
+        table.to_csv(part, index=False, lineterminator="\n", encoding="utf-8")
+    with new_file(folder / RECORD, overwrite=True) as part:
+        part.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return table
+
+
+def _row(task: Task, state: State) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": task.name, "state": state.state}
+    record = task.record() if state.state in ("done", "skipped") else None
+    result = record["jobs"][-1]["result"] if record is not None else {}
+    row |= {name: result.get(name) for name in _FIGURES}
+    seconds = sum(sum(job["timings"].values()) for job in record["jobs"]) if record else None
+    return {**row, "seconds": seconds, "message": state.message, "path": task.source.path}
+
+
+def _summary_of(task: Task) -> str:
+    record = task.record()
+    return str(record.get("summary", "")) if record else ""
+
+
+def _folder(folder: Path) -> Path:
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        why = "its folder does not exist" if not folder.parent.exists() else error.strerror
+        raise OutputError(f"Cannot write to {folder}: {why}.") from error
+    return folder
+
+
+@contextmanager
+def _claimed(folder: Path) -> Iterator[None]:
+    """Keep a second batch out of the folder while this one is at work."""
+    lock = folder / LOCK
+    holder = _holder(lock)
+    if holder is not None:
+        raise OutputError(
+            f"Another batch (process {holder}) is at work in {folder}. Wait for it, or choose "
+            "another folder."
+        )
+    own = psutil.Process()
+    with new_file(lock, overwrite=True) as part:
+        part.write_text(json.dumps({"process": own.pid, "started": own.create_time()}))
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)
+
+
+def _holder(lock: Path) -> int | None:
+    """Return the process that holds a lock, or None where it does not run any more."""
+    try:
+        known = json.loads(lock.read_text())
+        process = psutil.Process(known["process"])
+        # a number is given again to another process, once the first has ended
+        alive = abs(process.create_time() - known["started"]) < 1
+    except (OSError, ValueError, KeyError, TypeError, psutil.Error):
+        return None
+    return process.pid if alive and process.pid != os.getpid() else None

@@ -1,0 +1,198 @@
+"""Two pore results side by side: a table of what differs, and their distributions overlaid."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.base.errors import InputError
+from hushpore.io.units import METRES
+from hushpore.runs.result import open_result
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from hushpore.runs.result import Result, ResultLike
+
+#: Figures of the record, and the power of the length in their unit.
+_TOTALS = {
+    "porosity": 0,
+    "open_porosity": 0,
+    "closed_porosity": 0,
+    "count": 0,
+    "throats": 0,
+    "specific_surface": -1,
+}
+#: Columns whose distributions are compared, by table.
+_COLUMNS = {
+    "pores": {
+        "equivalent_diameter": 1,
+        "inscribed_diameter": 1,
+        "volume": 3,
+        "surface_area": 2,
+        "sphericity": 0,
+        "elongation": 0,
+        "num_throats": 0,
+    },
+    "throats": {"inscribed_diameter": 1, "area": 2},
+}
+_COLOURS = ("#3b7ea1", "#c2703d")
+
+
+def compare(a: ResultLike, b: ResultLike) -> pd.DataFrame:
+    """Return how two pore results differ.
+
+    Parameters
+    ----------
+    a, b : Pores, str or path-like
+        What `hushpore.segment_pores` returns, or result folders.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a quantity: totals first, then the median of each column of the tables. Columns
+        ``quantity``, ``unit``, ``a``, ``b``, ``difference`` (b - a), ``relative`` (a share of a)
+        and ``ks``, for distributions the Kolmogorov-Smirnov distance: the largest difference of
+        the two cumulative shares, 0 (alike) to 1. Lengths of `b` are in the unit of `a`.
+
+    Raises
+    ------
+    InputError
+        If one is not a result, or lengths cannot be compared.
+    """
+    import pandas as pd
+
+    first, second = open_result(a), open_result(b)
+    table = pd.DataFrame(
+        list(_rows(first, second, _scale(first, second))),
+        columns=["quantity", "unit", "a", "b", "ks"],
+    )
+    table.insert(4, "difference", table["b"] - table["a"])
+    table.insert(5, "relative", table["difference"] / table["a"].where(table["a"] != 0).abs())
+    return table
+
+
+def comparison_figure(a: ResultLike, b: ResultLike, dpi: int = 150) -> bytes:
+    """Draw the pore sizes of two results over each other.
+
+    Parameters
+    ----------
+    a, b : Pores, str or path-like
+        As for `compare`.
+    dpi : int, optional
+        Resolution.
+
+    Returns
+    -------
+    bytes
+        A PNG file: share of the pores by size, cumulative share by number, and by volume.
+
+    Raises
+    ------
+    InputError
+        As for `compare`.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    first, second = open_result(a), open_result(b)
+    scale = _scale(first, second)
+    figure = Figure(figsize=(12, 3.8), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = list(figure.subplots(1, 3))
+    unit = {"um": "µm", "pixel": "px"}.get(first.labels.unit, first.labels.unit)
+    titles = ("share of pores", "cumulative share of their number", "... of their volume")
+    for ax, title in zip(axes, titles, strict=True):
+        ax.set_xlabel(f"equivalent diameter ({unit})")
+        ax.set_ylabel(title)
+        ax.spines[["top", "right"]].set_visible(False)
+    sizes = [
+        found.pores["equivalent_diameter"].to_numpy(np.float64) * factor
+        for found, factor in ((first, 1.0), (second, scale))
+    ]
+    largest = float(np.concatenate(sizes).max(initial=0))
+    edges = [float(edge) for edge in np.linspace(0, largest or 1, 31)]
+    for number, (found, name) in enumerate(
+        zip((first, second), _names(first, second), strict=True)
+    ):
+        volume = found.pores["volume"].to_numpy(np.float64)
+        _draw(axes, sizes[number], volume, edges, name, _COLOURS[number])
+    for ax in axes:
+        ax.legend(frameon=False, fontsize=9)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": "hushpore"})
+    return buffer.getvalue()
+
+
+def _draw(
+    axes: list[Axes],
+    diameter: npt.NDArray[np.float64],
+    volume: npt.NDArray[np.float64],
+    edges: list[float],
+    name: str,
+    colour: str,
+) -> None:
+    """Draw one result into all three plots."""
+    count = diameter.size
+    label = f"{name} ({count:,} pores)"
+    shares = np.full(count, 1 / max(count, 1))
+    axes[0].hist(diameter, edges, weights=shares, histtype="step", color=colour, label=label)
+    order = np.argsort(diameter)
+    for ax, weight in zip(axes[1:], (shares, volume / (volume.sum() or 1)), strict=True):
+        ax.step(diameter[order], np.cumsum(weight[order]), color=colour, label=name, where="post")
+
+
+def _rows(first: Result, second: Result, scale: float) -> Iterator[tuple[Any, ...]]:
+    unit = first.labels.unit
+    for name, power in _TOTALS.items():
+        a, b = (found.record["result"].get(name) for found in (first, second))
+        if a is not None and b is not None:
+            yield name, _unit(unit, power), float(a), float(b) * scale**power, np.nan
+    for table, columns in _COLUMNS.items():
+        for column, power in columns.items():
+            one, other = (
+                getattr(found, table)[column].to_numpy(np.float64) for found in (first, second)
+            )
+            other = other * scale**power
+            a, b = (np.median(each) if each.size else np.nan for each in (one, other))
+            title = f"median {column} of {table}"
+            yield title, _unit(unit, power), a, b, _distance(one, other)
+
+
+def _distance(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
+    """Kolmogorov-Smirnov distance of two samples; NaN where one is empty."""
+    if not a.size or not b.size:
+        return float("nan")
+    # a little above each value: what is equal but for rounding, after a change of unit, is equal
+    places = np.concatenate([a, b]) * (1 + 1e-9)
+    shares = [np.searchsorted(np.sort(each), places, "right") / each.size for each in (a, b)]
+    return float(np.abs(shares[0] - shares[1]).max())
+
+
+def _scale(first: Result, second: Result) -> float:
+    """Return what converts lengths of the second into the unit of the first."""
+    a, b = first.labels.unit, second.labels.unit
+    if a == b:
+        return 1.0
+    if a not in METRES or b not in METRES:
+        raise InputError(
+            f"{first.name} is measured in {a} and {second.name} in {b}; these lengths cannot be "
+            "compared. Segment both with their voxel size."
+        )
+    return METRES[b] / METRES[a]
+
+
+def _names(first: Result, second: Result) -> tuple[str, str]:
+    if first.name != second.name:
+        return first.name, second.name
+    return f"{first.name}, first", f"{second.name}, second"
+
+
+def _unit(unit: str, power: int) -> str:
+    return {0: "", 1: unit, 2: f"{unit}^2", 3: f"{unit}^3", -1: f"1/{unit}"}[power]

@@ -1,0 +1,139 @@
+"""Settings that are kept under a name, the same for forms and command line.
+
+A preset is a settings file (`hushpore.runs.settings_file`) in the user's configuration folder, with
+a table for each job that it was saved for.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from platformdirs import user_config_path
+
+from hushpore.base.errors import InputError
+from hushpore.io.target import new_file
+from hushpore.jobs import JOBS
+from hushpore.runs.settings_file import SUFFIX, read_settings, settings_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hushpore.base.settings import Settings
+
+#: The name under which the defaults of a job are found; it cannot be saved.
+DEFAULT = "Default"
+_NAME = re.compile(r"\w[\w .+-]{0,58}[\w+-]|\w")
+# names that Windows keeps for devices
+_RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
+
+
+def presets_folder() -> Path:
+    """Return the folder that holds the presets, whether it exists or not."""
+    return user_config_path("hushpore", appauthor=False, roaming=True) / "presets"
+
+
+def list_presets(job: str = "") -> list[str]:
+    """Return the names of presets, sorted without regard to case.
+
+    Parameters
+    ----------
+    job : str, optional
+        Only presets that were saved for this job. Files that are damaged are left out.
+    """
+    names = sorted((path.stem for path in presets_folder().glob(f"*{SUFFIX}")), key=str.casefold)
+    return [name for name in names if not job or job in _known(name)]
+
+
+def load_preset(name: str, job: str) -> Settings:
+    """Return the settings of a job that were saved under a name.
+
+    Raises
+    ------
+    InputError
+        If there are none; says which there are.
+    """
+    if name == DEFAULT:
+        return JOBS[job].settings()
+    found = read_preset(name)
+    if job not in found:
+        raise InputError(
+            f"The preset {name!r} holds no settings for {JOBS[job].title.lower()!r}, but for "
+            f"{', '.join(found)}."
+        )
+    return found[job]
+
+
+def read_preset(name: str) -> dict[str, Settings]:
+    """Return all settings that were saved under a name, by job.
+
+    Raises
+    ------
+    InputError
+        If there is no such preset, or its file is damaged.
+    """
+    file = preset_file(name)
+    if not file.is_file():
+        listed = ", ".join(repr(each) for each in list_presets()) or "none"
+        raise InputError(f"There is no preset {name!r}. Saved are: {listed}.")
+    return read_settings(file)
+
+
+def save_preset(name: str, job: str, settings: Settings) -> Path:
+    """Keep the settings of a job under a name; those of other jobs under that name stay.
+
+    Parameters
+    ----------
+    name : str
+        Letters, digits, spaces and ``. _ + -``, at most 60.
+    job : str
+        A key of `hushpore.jobs.JOBS`.
+    settings : Settings
+        Its settings.
+
+    Returns
+    -------
+    pathlib.Path
+        The file; replaced whole or not at all.
+
+    Raises
+    ------
+    InputError
+        If the name cannot be used.
+    OutputError
+        If it cannot be written.
+    """
+    file = preset_file(name)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    before = read_settings(file) if file.is_file() else {}
+    with new_file(file, overwrite=True) as part:
+        part.write_text(settings_text({**before, job: settings}), encoding="utf-8")
+    return file
+
+
+def delete_preset(name: str) -> None:
+    """Delete a preset, for all jobs; does nothing where there is none."""
+    preset_file(name).unlink(missing_ok=True)
+
+
+def preset_file(name: str) -> Path:
+    """Return the file of a preset, whether it exists or not.
+
+    Raises
+    ------
+    InputError
+        If the name cannot be a file's.
+    """
+    if not _NAME.fullmatch(name) or _RESERVED.fullmatch(name) or name == DEFAULT:
+        raise InputError(
+            f"{name!r} cannot be the name of a preset: letters, digits, spaces and . _ + - are "
+            f"accepted, at most 60, and not {DEFAULT!r}."
+        )
+    return presets_folder() / f"{name}{SUFFIX}"
+
+
+def _known(name: str) -> dict[str, Settings]:
+    try:
+        return read_preset(name)
+    except InputError:
+        return {}

@@ -1,0 +1,112 @@
+"""A pore result, as it came out of the job or out of its folder."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from hushpore.base.errors import InputError
+from hushpore.io import describe
+from hushpore.io.target import RECORD
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from hushpore.base.volume import Volume
+    from hushpore.pores.result import Pores
+
+    #: A result folder, or what `hushpore.segment_pores` returns.
+    ResultLike: TypeAlias = str | os.PathLike[str] | Pores
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What is known of a segmentation.
+
+    Attributes
+    ----------
+    name : str
+        A short name for tables and plots.
+    labels : Volume
+        The labels; from a folder they stay on disk until they are asked for.
+    pores, throats : pandas.DataFrame
+        The tables, see `hushpore.pores.measure`.
+    record : dict
+        The record of the segmentation.
+    """
+
+    name: str
+    labels: Volume
+    pores: pd.DataFrame
+    throats: pd.DataFrame
+    record: dict[str, Any]
+
+
+def open_result(given: ResultLike) -> Result:
+    """Return a result, read from its folder where a folder is given.
+
+    Parameters
+    ----------
+    given : Pores, str or path-like
+        A finished segmentation; or its folder, or the ``result.json`` in it.
+
+    Returns
+    -------
+    Result
+        Labels, tables and record.
+
+    Raises
+    ------
+    InputError
+        If there is no complete pore result there.
+    """
+    if isinstance(given, str | os.PathLike):
+        return _from_folder(Path(given).expanduser())
+    return Result(
+        given.volume.name, given.labels_volume, given.pores, given.throats, given.provenance
+    )
+
+
+def read_record(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read the record of a result: a JSON file, or the folder that holds ``result.json``.
+
+    Raises
+    ------
+    InputError
+        If there is none, or it is not one of hushpore.
+    """
+    place = Path(path).expanduser()
+    file = place / RECORD if place.is_dir() else place
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(
+            f"There is no result in {place}: {file.name} cannot be read ({error.strerror}). "
+            f"Give a folder that holds {RECORD}."
+        ) from error
+    except ValueError as error:
+        raise InputError(f"{file} is not a record: it is no JSON ({error}).") from error
+    if not isinstance(record, dict) or not ("jobs" in record or "job" in record):
+        raise InputError(f"{file} is not a record of hushpore: it names no job.")
+    return record
+
+
+def _from_folder(path: Path) -> Result:
+    import pandas as pd
+
+    record = read_record(path)
+    folder = path if path.is_dir() else path.parent
+    made = [job for job in record.get("jobs", []) if job.get("job") == "pores"]
+    needed = [folder / name for name in ("pores.csv", "throats.csv", "labels.tif")]
+    missing = [file.name for file in needed if not file.is_file()]
+    if missing or not made:
+        what = f"{', '.join(missing)} missing" if missing else "its record names no segmentation"
+        raise InputError(
+            f"{folder} is not a complete pore result ({what}). Make one with: "
+            "hushpore pores SCAN -o FOLDER"
+        )
+    pores, throats = (pd.read_csv(file) for file in needed[:2])
+    return Result(folder.resolve().name, describe(needed[2])[0], pores, throats, made[-1])

@@ -1,0 +1,202 @@
+"""The scans of a batch: which they are, what they are called, what is done of them already."""
+
+from __future__ import annotations
+
+import glob
+import shutil
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hushpore.base.errors import HushporeError, InputError, OutputError
+from hushpore.io.formats import natural_key
+from hushpore.io.target import require_result
+from hushpore.runs.result import read_record
+from hushpore.runs.scan import segment_scan
+from hushpore.runs.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hushpore.base.settings import Settings
+    from hushpore.runs.scan import Scan
+
+
+@dataclass(frozen=True)
+class Task:
+    """One scan of a batch, and how it is worked on.
+
+    Attributes
+    ----------
+    name : str
+        What it is called in the summary, and its result folder.
+    source : Source
+        What is read.
+    folder : pathlib.Path
+        Its result folder.
+    denoise : DenoiseSettings or None
+        How to denoise; None: not at all.
+    pores : PoreSettings
+        How to segment.
+    device : str
+        Where to run.
+    overwrite : bool
+        Whether an earlier result is replaced.
+    """
+
+    name: str
+    source: Source
+    folder: Path
+    denoise: Settings | None
+    pores: Settings
+    device: str
+    overwrite: bool
+
+    def start(self) -> Scan:
+        """Return its job."""
+        return segment_scan(
+            self.source,
+            self.folder,
+            denoise=self.denoise,
+            pores=self.pores,
+            device=self.device,
+            overwrite=self.overwrite,
+        )
+
+    def record(self) -> dict[str, Any] | None:
+        """Return the record of its result, or None where there is none yet.
+
+        Raises
+        ------
+        OutputError
+            If something else is in the place of the result.
+        """
+        if not self.folder.exists() or not any(self.folder.iterdir()):
+            return None
+        try:
+            return read_record(self.folder)
+        except InputError as error:
+            raise OutputError(
+                f"{self.folder} is in the way: {error} Move it, or choose another folder."
+            ) from error
+
+    def made_by(self, record: dict[str, Any]) -> str:
+        """Return why a record is not that of this task; empty where it is."""
+        wanted = {"denoise": self.denoise, "pores": self.pores}
+        used = {job["job"]: job["settings"] for job in record.get("jobs", [])}
+        if record.get("source") != self.source.to_dict():
+            return "the scan is another, or has changed since"
+        if used != {job: each.to_dict() for job, each in wanted.items() if each is not None}:
+            return "it was made with other settings"
+        return ""
+
+    def clean(self) -> None:
+        """Remove what an earlier batch that was killed has left half-written beside the result."""
+        for part in self.folder.parent.glob(f".{glob.escape(self.folder.name[:40])}.*.part"):
+            shutil.rmtree(part, ignore_errors=True)
+
+
+def find_scans(patterns: Iterable[str], output: Path) -> list[Path]:
+    """Return the files and folders that patterns name, in natural order, each once.
+
+    Parameters
+    ----------
+    patterns : iterable of str
+        Paths, with wildcards where wanted: ``"scans/*/"`` for all folders in one, ``**`` for any
+        depth.
+    output : pathlib.Path
+        The folder of results; it is no scan itself, nor is what it holds.
+
+    Raises
+    ------
+    InputError
+        If a pattern matches nothing.
+    """
+    found: dict[Path, None] = {}
+    results = output.expanduser().resolve()
+    for pattern in patterns:
+        place = Path(pattern).expanduser()
+        matches = [pattern] if place.exists() else glob.glob(str(place), recursive=True)
+        if str(pattern).endswith(("/", "\\")):
+            matches = [match for match in matches if Path(match).is_dir()]
+        scans = [path for path in (Path(match).resolve() for match in matches)
+                 if path != results and results not in path.parents]  # fmt: skip
+        if not scans:
+            raise InputError(f"Nothing matches {pattern!r}: no file and no folder of that name.")
+        found |= dict.fromkeys(sorted(scans, key=natural_key))
+    return list(found)
+
+
+def names_of(scans: Sequence[Path]) -> list[str]:
+    """Return a name for each scan that no other has: its own, with its folder's where needed.
+
+    Examples
+    --------
+    >>> names_of([Path("/a/one.tif"), Path("/a/scan"), Path("/b/scan")])
+    ['one', 'a_scan', 'b_scan']
+    """
+    names = [scan.name if scan.is_dir() else scan.stem or scan.name for scan in scans]
+    shared = {name for name, count in Counter(map(str.casefold, names)).items() if count > 1}
+    names = [
+        f"{scan.parent.name}_{name}" if name.casefold() in shared else name
+        for scan, name in zip(scans, names, strict=True)
+    ]
+    counts: Counter[str] = Counter()
+    unique = []
+    for name in names:
+        counts[name.casefold()] += 1
+        number = counts[name.casefold()]
+        unique.append(name if number == 1 else f"{name}_{number}")
+    return unique
+
+
+def plan(
+    patterns: Iterable[str],
+    output: Path,
+    *,
+    denoise: Settings | None,
+    pores: Settings,
+    device: str = "auto",
+    overwrite: bool = False,
+) -> tuple[list[Task], list[Task]]:
+    """Return the tasks of a batch that are still to be done, and those that are done.
+
+    Raises
+    ------
+    InputError
+        If a pattern matches nothing.
+    OutputError
+        If there are results of other scans or other settings, and they may not be replaced.
+    """
+    scans = find_scans(patterns, output)
+    todo, done, outdated = [], [], []
+    for scan, name in zip(scans, names_of(scans), strict=True):
+        folder = output / name
+        task = Task(name, Source(str(scan)), folder, denoise, pores, device, overwrite)
+        record = task.record()
+        why = task.made_by(record) if record is not None else ""
+        if record is None or why:
+            todo.append(task)
+        else:
+            done.append(task)
+        if why and not overwrite:
+            outdated.append(f"{name}: {why}")
+        elif why:
+            require_result(folder)
+    if outdated:
+        more = f", and {len(outdated) - 3} more" if len(outdated) > 3 else ""
+        raise OutputError(
+            f"{output} holds results that do not belong to this batch ({'; '.join(outdated[:3])}"
+            f"{more}). Choose another folder, or allow overwriting to make these again."
+        )
+    return todo, done
+
+
+def explained(error: BaseException) -> str:
+    """Return an error in the user's words, on one line."""
+    if isinstance(error, HushporeError):
+        return " ".join(str(error).split())
+    if isinstance(error, MemoryError):
+        return "There was not enough memory."
+    return f"Unexpected {type(error).__name__}: {' '.join(str(error).split())}"

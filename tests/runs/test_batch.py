@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from hushpore import InputError, Volume
+from hushpore.base.errors import OutputError
+from hushpore.base.events import Note, Progress, StopEarly, result_of
+from hushpore.cli.commands import hushpore as command
+from hushpore.io.results import write_image
+from hushpore.runs.batch import LOCK, run_batch
+from hushpore.runs.workers import State
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+def make_scans(folder: Path, count: int, broken: Sequence[int] = (), side: int = 24) -> Path:
+    """Scans of one ball each; of those that are broken one is no TIFF and the next is constant."""
+    z, y, x = np.ogrid[:side, :side, :side]
+    folder.mkdir()
+    for number in range(count):
+        radius = 4 + number % 4
+        ball = (z - side // 2) ** 2 + (y - side // 2) ** 2 + (x - side // 2) ** 2 < radius**2
+        grey = np.where(ball, 100, 900).astype(np.uint16)
+        if number in broken and number % 2:
+            (folder / f"scan{number}.tif").write_text("no pixels")
+        elif number in broken:
+            write_image(folder / f"scan{number}.tif", Volume(np.full_like(grey, 7)))
+        else:
+            volume = Volume(grey, spacing=2, unit="um")
+            write_image(folder / f"scan{number}.tif", volume)
+    return folder
+
+
+def events_of(batch: object) -> tuple[list[object], object]:
+    events: list[object] = []
+    return events, result_of(batch, events.append)
+
+
+def test_a_batch_gives_a_result_a_scan_and_a_table_across(tmp_path: Path) -> None:
+    scans = make_scans(tmp_path / "scans", 4, broken=[1, 2])
+    events, batch = events_of(run_batch(f"{scans}/*.tif", tmp_path / "out", device="cpu"))
+    assert [state.state for state in batch.states] == ["done", "failed", "failed", "done"]
+    assert batch.summary == "2 of 4 scans have a result, 2 failed"
+    table = pd.read_csv(tmp_path / "out" / "summary.csv")
+    assert table["name"].tolist() == ["scan0", "scan1", "scan2", "scan3"]
+    assert "not one" in table["message"][1]
+    assert "constant" in table["message"][2]
+    for row in (0, 3):
+        record = json.loads((tmp_path / "out" / table["name"][row] / "result.json").read_text())
+        assert table["porosity"][row] == record["jobs"][-1]["result"]["porosity"]
+        assert table["count"][row] == 1
+    assert table["porosity"][1:3].isna().all()
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["settings"]["denoise"] is None
+    assert len(summary["scans"]) == 4
+    # nothing else is left: no lock, nothing half-written
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "scan0", "scan3", "summary.csv", "summary.json",
+    }  # fmt: skip
+    fractions = [event.fraction for event in events if isinstance(event, Progress)]
+    assert fractions == sorted(fractions)
+    assert fractions[-1] == 1.0
+    warned = [event.message for event in events if isinstance(event, Note) and event.warning]
+    assert [message.partition(":")[0] for message in warned] == ["scan1", "scan2"]
+
+
+def test_a_batch_that_is_started_again_skips_what_is_done(tmp_path: Path) -> None:
+    scans = make_scans(tmp_path / "scans", 3, broken=[1])
+    how = {"output": tmp_path / "out", "device": "cpu"}
+    result_of(run_batch(f"{scans}/*.tif", **how))
+    before = (tmp_path / "out" / "scan0" / "result.json").stat().st_mtime_ns
+    # the broken one is mended meanwhile
+    (scans / "scan1.tif").write_bytes((scans / "scan2.tif").read_bytes())
+    events, batch = events_of(run_batch(f"{scans}/*.tif", **how))
+    assert [state.state for state in batch.states] == ["skipped", "done", "skipped"]
+    assert (tmp_path / "out" / "scan0" / "result.json").stat().st_mtime_ns == before
+    assert batch.table["porosity"].notna().all()
+    assert any(isinstance(e, Note) and "2 of 3 scans were done before" in e.message for e in events)
+
+
+def test_a_stop_keeps_what_is_done(tmp_path: Path) -> None:
+    scans = make_scans(tmp_path / "scans", 3)
+    work = run_batch(f"{scans}/*.tif", tmp_path / "out", device="cpu")
+    for event in work:
+        if isinstance(event, State) and event.state == "done":
+            break
+    events = [work.throw(StopEarly())]
+    batch = result_of(work, events.append)
+    assert "goes on from here" in events[0].message
+    assert [state.state for state in batch.states] == ["done", "waiting", "waiting"]
+    assert batch.summary == "1 of 3 scans have a result, none failed, 2 were not reached"
+    assert pd.read_csv(tmp_path / "out" / "summary.csv")["state"].tolist()[1:] == ["waiting"] * 2
+
+
+def test_a_cancel_leaves_nothing_half_written(tmp_path: Path) -> None:
+    scans = make_scans(tmp_path / "scans", 1)
+    work = run_batch(f"{scans}/*.tif", tmp_path / "out", device="cpu")
+    next(event for event in work if isinstance(event, State) and event.state == "running")
+    work.close()
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_two_batches_at_work_in_one_folder_are_refused(tmp_path: Path) -> None:
+    scans = make_scans(tmp_path / "scans", 1)
+    (tmp_path / "out").mkdir()
+    import psutil
+
+    other = psutil.Process(os.getppid())
+    lock = tmp_path / "out" / LOCK
+    lock.write_text(json.dumps({"process": other.pid, "started": other.create_time()}))
+    with pytest.raises(OutputError, match=f"Another batch .process {other.pid}. is at work"):
+        result_of(run_batch(f"{scans}/*.tif", tmp_path / "out"))
+    # the number now belongs to another process than the one that was killed
+    lock.write_text(json.dumps({"process": other.pid, "started": other.create_time() - 60}))
+    assert result_of(run_batch(f"{scans}/*.tif", tmp_path / "out")).count("done") == 1
+
+
+def test_what_cannot_be_run_is_said_before_any_work(tmp_path: Path) -> None:
+    scans = make_scans(tmp_path / "scans", 1)
+    with pytest.raises(InputError, match="jobs must be at least 1"):
+        result_of(run_batch(f"{scans}/*.tif", tmp_path / "out", jobs=0))
+    with pytest.raises(OutputError, match="its folder does not exist"):
+        result_of(run_batch(f"{scans}/*.tif", tmp_path / "no" / "out"))
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match="Cannot write to"):
+        result_of(run_batch(f"{scans}/*.tif", tmp_path / "file"))
+
+
+def test_the_command_fails_if_a_scan_does_and_takes_settings_from_a_file(tmp_path: Path) -> None:
+    scans = make_scans(tmp_path / "scans", 3, broken=[1])
+    (tmp_path / "s.toml").write_text("[pores]\nthreshold = 500\nmode = 'closed'\n")
+    words = ["batch", f"{scans}/*.tif", "-o", str(tmp_path / "out"), "--no-denoise"]
+    done = CliRunner().invoke(command, [*words, "--settings", str(tmp_path / "s.toml")])
+    assert done.exit_code == 1
+    assert "Failed: scan1: scan1.tif is named like a TIFF file but is not one" in done.stderr
+    assert "2 of 3 scans have a result, 1 failed." in done.output
+    record = json.loads((tmp_path / "out" / "scan0" / "result.json").read_text())
+    assert record["jobs"][0]["settings"]["mode"] == "closed"
+    (scans / "scan1.tif").unlink()
+    done = CliRunner().invoke(command, [*words, "--threshold", "500", "--mode", "closed"])
+    assert done.exit_code == 0, done.output
+    assert "2 of 2 scans have a result, 2 of them from before, none failed." in done.output
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL on Windows")
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_ten_scans_killed_half_way_and_started_again(tmp_path: Path, jobs: int) -> None:
+    scans = make_scans(tmp_path / "scans", 10, broken=[3, 6])
+    out = tmp_path / "out"
+    words = [sys.executable, "-m", "hushpore", "batch", f"{scans}/*.tif", "-o", str(out)]
+    words += ["--no-denoise", "--device", "cpu", "--jobs", str(jobs)]
+    first = subprocess.Popen(words, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while len(results(out)) < 3 and time.monotonic() < deadline:
+        time.sleep(0.002)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    kept = results(out)
+    assert 3 <= len(kept) < 8, "killed too early or too late"
+    again = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    assert again.returncode == 1, again.stderr
+    after = results(out)
+    assert len(after) == 8
+    # nothing was done twice
+    assert {name: after[name] for name in kept} == kept
+    table = pd.read_csv(out / "summary.csv", index_col="name")
+    assert table["state"].value_counts().to_dict() == {
+        "skipped": len(kept), "done": 8 - len(kept), "failed": 2,
+    }  # fmt: skip
+    assert table.loc[["scan3", "scan6"], "message"].str.len().min() > 20
+    # nothing half-written is left of what was killed
+    assert not list(out.glob(".*"))
+
+
+def results(out: Path) -> dict[str, int]:
+    """The complete results, and when each was written."""
+    return {path.parent.name: path.stat().st_mtime_ns for path in out.glob("[!.]*/result.json")}

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import io
+import json
+from typing import TYPE_CHECKING
+
+import matplotlib.image
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from scipy.stats import ks_2samp
+
+import hushpore
+from hushpore import InputError, Volume
+from hushpore.cli.commands import hushpore as command
+from hushpore.runs.compare import compare, comparison_figure
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hushpore.pores.result import Pores
+
+
+@pytest.fixture(scope="module")
+def other(found: Pores) -> Pores:
+    return hushpore.segment_pores(found.volume, h=0.0, threshold=650, device="cpu")
+
+
+def test_a_result_does_not_differ_from_itself(found: Pores, folder: Path) -> None:
+    for one, two in ((found, found), (found, folder), (folder, found)):
+        table = compare(one, two)
+        assert (table["difference"].dropna() == 0).all()
+        assert (table["ks"].dropna() == 0).all()
+
+
+def test_totals_and_medians_stand_side_by_side(found: Pores, other: Pores) -> None:
+    table = compare(found, other).set_index("quantity")
+    row = table.loc["porosity"]
+    assert (row["a"], row["b"]) == (found.porosity, other.porosity)
+    assert row["difference"] == other.porosity - found.porosity
+    assert row["relative"] == pytest.approx(other.porosity / found.porosity - 1)
+    assert table.loc["count", "b"] == len(other.pores)
+    median = table.loc["median sphericity of pores"]
+    assert median["b"] == np.median(other.pores["sphericity"])
+    assert table.loc["median volume of pores", "unit"] == "um^3"
+
+
+def test_the_distance_of_distributions_is_that_of_scipy(found: Pores, other: Pores) -> None:
+    table = compare(found, other).set_index("quantity")
+    for column in ("equivalent_diameter", "sphericity", "num_throats"):
+        expected = ks_2samp(found.pores[column], other.pores[column]).statistic
+        assert table.loc[f"median {column} of pores", "ks"] == pytest.approx(expected)
+
+
+def test_lengths_are_compared_in_one_unit(found: Pores) -> None:
+    in_mm = Volume(found.volume.data, spacing=5e-3, unit="mm", name="foam")
+    table = compare(found, hushpore.segment_pores(in_mm, device="cpu"))
+    np.testing.assert_allclose(table["a"], table["b"], rtol=1e-9)
+    np.testing.assert_allclose(table["ks"].dropna(), 0, atol=1e-9)
+
+
+def test_an_unknown_voxel_size_is_not_compared_with_a_known_one(found: Pores) -> None:
+    unknown = hushpore.segment_pores(found.volume.data, device="cpu")
+    with pytest.raises(InputError, match="these lengths cannot be compared"):
+        compare(found, unknown)
+
+
+def test_a_result_without_pores_can_be_compared(found: Pores) -> None:
+    none = hushpore.segment_pores(Volume(np.zeros((4, 8, 8), bool), spacing=5, unit="um"))
+    table = compare(found, none).set_index("quantity")
+    assert table.loc["count", "b"] == 0
+    assert np.isnan(table.loc["median volume of pores", "b"])
+    assert comparison_figure(found, none).startswith(b"\x89PNG")
+
+
+def test_the_picture_shows_both(found: Pores, other: Pores) -> None:
+    picture = matplotlib.image.imread(io.BytesIO(comparison_figure(found, other, dpi=60)))
+    rgb = (picture[..., :3] * 255).round().astype(int).reshape(-1, 3)
+    for colour in ((0x3B, 0x7E, 0xA1), (0xC2, 0x70, 0x3D)):
+        assert (np.abs(rgb - colour).max(axis=1) < 8).sum() > 50
+
+
+def test_the_command_prints_and_writes(folder: Path, tmp_path: Path) -> None:
+    files = ["-o", str(tmp_path / "both.png"), "--csv", str(tmp_path / "both.csv")]
+    done = CliRunner().invoke(command, ["compare", str(folder), str(folder), *files])
+    assert done.exit_code == 0, done.output
+    assert "median equivalent_diameter of pores" in done.output
+    assert len(pd.read_csv(tmp_path / "both.csv")) == 15
+    again = CliRunner().invoke(command, ["compare", str(folder), str(folder), *files])
+    assert again.exit_code == 1
+    rows = json.loads(
+        CliRunner().invoke(command, ["compare", str(folder), str(folder), "--json"]).stdout
+    )
+    assert rows[0]["quantity"] == "porosity"

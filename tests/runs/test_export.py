@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import hushpore
+from hushpore import InputError
+from hushpore.base.errors import MissingPackageError, OutputError
+from hushpore.cli.commands import hushpore as command
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hushpore.pores.result import Pores
+
+
+@pytest.mark.parametrize(
+    ("name", "to", "files"),
+    [
+        ("net.csv", "", ["net.csv"]),
+        ("net.npz", "openpnm", ["net.npz"]),
+        ("net", "openpnm", ["net.csv"]),
+        ("foam", "vtk", ["foam.vti", "foam.vtp"]),
+        ("foam.vtp", "", ["foam.vtp"]),
+        ("v1.2", "stl", ["v1.2.stl"]),
+        ("foam.ply", "", ["foam.ply"]),
+    ],
+)
+def test_a_result_and_its_folder_give_the_same_files(
+    tmp_path: Path, found: Pores, folder: Path, name: str, to: str, files: list[str]
+) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    one = hushpore.export(found, tmp_path / "one" / name, to)
+    two = hushpore.export(folder, tmp_path / "two" / name, to)
+    assert [path.name for path in one] == [path.name for path in two] == files
+    for a, b in zip(one, two, strict=True):
+        # tables have full precision, but whole numbers have no width in a CSV file
+        assert a.suffix == ".vtp" or a.read_bytes() == b.read_bytes()
+
+
+def test_parquet_holds_both_tables(tmp_path: Path, found: Pores) -> None:
+    pytest.importorskip("pyarrow")
+    files = hushpore.export(found, tmp_path / "foam.parquet")
+    assert [path.name for path in files] == ["foam_pores.parquet", "foam_throats.parquet"]
+    pd.testing.assert_frame_equal(pd.read_parquet(files[0]), found.pores)
+    pd.testing.assert_frame_equal(pd.read_parquet(files[1]), found.throats)
+
+
+def test_without_pyarrow_parquet_says_what_to_install(
+    tmp_path: Path, found: Pores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent(*_: object, **__: object) -> None:
+        raise ImportError("pyarrow")
+
+    monkeypatch.setattr(pd.DataFrame, "to_parquet", absent)
+    with pytest.raises(MissingPackageError, match=r"pip install hushpore\[parquet\]"):
+        hushpore.export(found, tmp_path / "foam", "parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_overwritten_unless_asked_for(tmp_path: Path, found: Pores) -> None:
+    (tmp_path / "foam.vtp").write_text("mine")
+    with pytest.raises(OutputError, match="exists already"):
+        hushpore.export(found, tmp_path / "foam", "vtk")
+    assert not (tmp_path / "foam.vti").exists()
+    assert (tmp_path / "foam.vtp").read_text() == "mine"
+    hushpore.export(found, tmp_path / "foam", "vtk", overwrite=True)
+    assert (tmp_path / "foam.vtp").read_bytes().startswith(b"<?xml")
+
+
+@pytest.mark.parametrize(
+    ("name", "to", "keywords", "words"),
+    [
+        ("a.xyz", "", {}, "does not say which format"),
+        ("a", "gltf", {}, r"no format 'gltf' to export to\. Available: openpnm"),
+        ("a.vti", "", {"apart": True}, "surfaces only"),
+        ("a.ply", "", {"labels": [999]}, "no pore 999"),
+    ],
+)
+def test_what_cannot_be_exported_is_said(
+    tmp_path: Path, found: Pores, name: str, to: str, keywords: dict, words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        hushpore.export(found, tmp_path / name, to, **keywords)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_no_result_is_refused(tmp_path: Path, folder: Path) -> None:
+    with pytest.raises(InputError, match="There is no result in"):
+        hushpore.export(tmp_path, tmp_path / "a.stl")
+    (folder / "labels.tif").unlink()
+    with pytest.raises(InputError, match=r"labels\.tif missing"):
+        hushpore.export(folder, tmp_path / "a.stl")
+
+
+def test_the_command_writes_chosen_pores(tmp_path: Path, folder: Path) -> None:
+    words = ["export", str(folder), "-o", str(tmp_path / "two.ply"), "--label", "1", "--label", "2"]
+    done = CliRunner().invoke(command, [*words, "--apart"])
+    assert done.exit_code == 0, done.output
+    assert "two.ply" in done.output
+    wrong = CliRunner().invoke(command, ["export", str(tmp_path), "-o", "x.stl"])
+    assert wrong.exit_code == 1
+    assert "hushpore: There is no result" in wrong.output

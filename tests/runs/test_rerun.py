@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import hushpore
+from hushpore import InputError, Volume
+from hushpore.base.events import result_of
+from hushpore.cli.commands import hushpore as command
+from hushpore.io.results import write_image
+from hushpore.runs.rerun import rerun
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from click.testing import Result
+
+QUICK = ["--steps", "3", "--patch-size", "16", "--batch-size", "2", "--device", "cpu"]
+
+
+def call(*words: object) -> Result:
+    return CliRunner().invoke(command, [str(word) for word in words])
+
+
+def change(path: Path, **changes: Any) -> None:
+    """Alter the segmentation in a record."""
+    record = json.loads(path.read_text())
+    record["jobs"][-1].update(changes)
+    path.write_text(json.dumps(record))
+
+
+def test_a_segmentation_is_made_again_identical(folder: Path, tmp_path: Path) -> None:
+    done = call("rerun", folder, "-o", tmp_path / "again", "--device", "cpu")
+    assert done.exit_code == 0, done.output
+    assert "Identical: the same result, to the bit." in done.output
+    one, two = (hushpore.read(each / "labels.tif") for each in (folder, tmp_path / "again"))
+    np.testing.assert_array_equal(one.data, two.data)
+    assert (folder / "pores.csv").read_bytes() == (tmp_path / "again" / "pores.csv").read_bytes()
+
+
+def test_denoising_and_segmenting_with_other_settings_are_made_again(
+    scan: Path, tmp_path: Path
+) -> None:
+    words = ("--threshold", "500", "--h", "1.5", "--minimum-voxels", "3", "--seed", "4")
+    done = call("run", scan, "-o", tmp_path / "one", *words, *QUICK)
+    assert done.exit_code == 0, done.output
+    done = call("rerun", tmp_path / "one" / "result.json", "-o", tmp_path / "two", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["identical"] is True
+    settings = json.loads((tmp_path / "two" / "result.json").read_text())["jobs"][-1]["settings"]
+    assert (settings["threshold"], settings["h"], settings["minimum_voxels"]) == (500, 1.5, 3)
+
+
+def test_a_denoised_image_is_made_again_from_the_record_beside_it(
+    scan: Path, tmp_path: Path
+) -> None:
+    assert call("denoise", scan, "-o", tmp_path / "clean.tif", *QUICK).exit_code == 0
+    done = result_of(rerun(tmp_path / "clean.json", tmp_path / "again.tif", "cpu"))
+    assert done.identical
+    assert hushpore.read(tmp_path / "again.tif").shape == (12, 40, 48)
+
+
+def test_one_position_of_a_series_is_read_again(tmp_path: Path, rng: np.random.Generator) -> None:
+    values = rng.integers(0, 99, (2, 3, 20, 20)).astype(np.uint8)
+    path = write_image(tmp_path / "drying.tif", Volume(values, axes="tzyx"))
+    assert call("pores", path, "-o", tmp_path / "out", "--at", "t=1").exit_code == 0
+    assert result_of(rerun(tmp_path / "out", tmp_path / "again")).identical
+
+
+def test_another_outcome_is_told_with_what_differs(folder: Path, tmp_path: Path) -> None:
+    change(folder / "result.json", device="a quantum computer", hushpore="0.0.1")
+    record = json.loads((folder / "result.json").read_text())
+    record["jobs"][-1]["settings"]["h"] = 40.0
+    (folder / "result.json").write_text(json.dumps(record))
+    done = call("rerun", folder, "-o", tmp_path / "again", "--device", "cpu")
+    assert done.exit_code == 2
+    assert "Not identical: labels differs; count was" in done.output
+    assert "the device was a quantum computer and is CPU" in done.output
+    assert "hushpore was 0.0.1 and is" in done.output
+
+
+def test_a_scan_that_is_gone_or_has_changed_is_refused(
+    folder: Path, scan: Path, tmp_path: Path
+) -> None:
+    again = tmp_path / "again"
+    other = hushpore.read(scan)
+    write_image(scan, other.replace(other.array() + 1), overwrite=True)
+    with pytest.raises(InputError, match="not what it was when this result was made"):
+        result_of(rerun(folder, again))
+    scan.unlink()
+    with pytest.raises(InputError, match="is gone: there is no"):
+        result_of(rerun(folder, again))
+    assert not again.exists()
+
+
+def test_settings_of_another_version_are_refused(folder: Path, tmp_path: Path) -> None:
+    change(folder / "result.json", settings={"warp": 9}, hushpore="9.9")
+    with pytest.raises(InputError, match=r"made by hushpore 9\.9 and do not fit this version"):
+        result_of(rerun(folder, tmp_path / "again"))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "is no JSON"),
+        ("[]", "names no job"),
+        ('{"jobs": [{"job": "patches"}]}', "cannot be done again"),
+    ],
+)
+def test_what_is_no_record_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "result.json").write_text(text)
+    with pytest.raises(InputError, match=words):
+        result_of(rerun(tmp_path, tmp_path / "again"))
