@@ -144,6 +144,21 @@ class Model:
         write_tensors(target, weights, {HEADER: self.facts()})
         return target
 
+    def export(self, path: str | os.PathLike[str], sample: VolumeLike, **described: Any) -> Path:
+        """Write the model as a package of the BioImage Model Zoo, tested by its own library.
+
+        Parameters
+        ----------
+        path, sample
+            The package (``.zip``), and an image for its test.
+        **described
+            ``name``, ``authors``, ``license`` and ``overwrite``, as
+            `hushpore.n2v2.export.export_model` takes them; errors as there.
+        """
+        from hushpore.n2v2.export import export_model
+
+        return export_model(self, path, sample, **described)
+
     def facts(self) -> dict[str, Any]:
         """Return what is to be known beside the weights, as plain JSON values."""
         return {
