@@ -14,8 +14,9 @@ shapes = hnp.array_shapes(min_dims=3, max_dims=3, max_side=8)
 heights = hnp.arrays(np.float32, shapes, elements=st.integers(0, 4).map(float))
 
 
-def plain_basins(height: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def plain_basins(height: np.ndarray, faces_only: bool) -> tuple[np.ndarray, np.ndarray]:
     """The definition, one voxel after the other."""
+    away = sum if faces_only else max
     box = ndimage.convolve(height, np.ones((3, 3, 3)), mode="constant")
     summit = np.full(height.shape, -1)
     flat = np.arange(height.size).reshape(height.shape)
@@ -25,7 +26,7 @@ def plain_basins(height: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             near = [
                 (height[n], box[n], -flat[n], n)
                 for n in np.ndindex(height.shape)
-                if max(abs(a - b) for a, b in zip(n, at, strict=True)) <= 1
+                if away([abs(a - b) for a, b in zip(n, at, strict=True)]) <= 1
             ]
             best = max(near)[3]
             if best == at:
@@ -43,11 +44,14 @@ def plain_basins(height: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         np.float32,
         hnp.array_shapes(min_dims=3, max_dims=3, max_side=5),
         elements=st.integers(0, 3).map(float),
-    )
+    ),
+    st.booleans(),
 )
-def test_every_voxel_climbs_to_its_highest_neighbour(workers: Workers, height: np.ndarray) -> None:
-    basins, summits = find_basins(height, workers)
-    expected, expected_summits = plain_basins(height)
+def test_every_voxel_climbs_to_its_highest_neighbour(
+    workers: Workers, height: np.ndarray, faces_only: bool
+) -> None:
+    basins, summits = find_basins(height, workers, faces_only=faces_only)
+    expected, expected_summits = plain_basins(height, faces_only)
     np.testing.assert_array_equal(summits, expected_summits)
     np.testing.assert_array_equal(basins, expected)
 
@@ -65,21 +69,25 @@ def test_summits_are_the_highest_of_their_basins(workers: Workers, height: np.nd
 
 
 @settings(max_examples=60, deadline=None)
-@given(heights)
-def test_every_basin_is_one_piece(workers: Workers, height: np.ndarray) -> None:
-    basins, summits = find_basins(height, workers)
+@given(heights, st.booleans())
+def test_every_basin_is_one_piece(workers: Workers, height: np.ndarray, faces_only: bool) -> None:
+    basins, summits = find_basins(height, workers, faces_only=faces_only)
+    neighbours = None if faces_only else np.ones((3, 3, 3))
     for basin in range(1, summits.size + 1):
-        assert ndimage.label(basins == basin, np.ones((3, 3, 3)))[1] == 1
+        assert ndimage.label(basins == basin, neighbours)[1] == 1
 
 
+@pytest.mark.parametrize("faces_only", [False, True])
 @pytest.mark.parametrize("threads", [1, 3, 8])
-def test_basins_do_not_depend_on_threads_or_on_blocks_of_rows(threads: int) -> None:
+def test_basins_do_not_depend_on_threads_or_on_blocks_of_rows(
+    threads: int, faces_only: bool
+) -> None:
     rng = np.random.default_rng(5)
     height = ndimage.distance_transform_edt(rng.random((40, 150, 50)) > 0.02).astype(np.float32)
     with Workers(1) as one:
-        expected, _ = find_basins(height**2, one)
+        expected, _ = find_basins(height**2, one, faces_only=faces_only)
     with Workers(threads) as several:
-        found, _ = find_basins(height**2, several)
+        found, _ = find_basins(height**2, several, faces_only=faces_only)
     np.testing.assert_array_equal(found, expected)
 
 

@@ -19,13 +19,14 @@ def consecutive(labels: np.ndarray) -> np.ndarray:
     return np.where(labels > 0, np.searchsorted(present, labels) + 1, 0).astype(np.int32)
 
 
-def graph_of(labels: np.ndarray, height: np.ndarray, workers: Workers):
+def graph_of(labels: np.ndarray, height: np.ndarray, workers: Workers, faces_only: bool = False):
     count = int(labels.max())
     summits = np.array([np.flatnonzero(labels == i)[0] for i in range(1, count + 1)], np.int64)
-    return build_graph(labels, summits, height, np.zeros(count, bool), workers)
+    is_open = np.zeros(count, bool)
+    return build_graph(labels, summits, height, is_open, workers, faces_only=faces_only)
 
 
-def plain_edges(labels: np.ndarray, height: np.ndarray) -> dict:
+def plain_edges(labels: np.ndarray, height: np.ndarray, faces_only: bool) -> dict:
     edges: dict = {}
     shape = np.array(labels.shape)
     for place in np.argwhere(labels > 0):
@@ -39,6 +40,8 @@ def plain_edges(labels: np.ndarray, height: np.ndarray) -> dict:
                 continue
             contacts, ways = edges.setdefault((min(a, b), max(a, b)), (np.zeros(13, int), []))
             contacts[k] += 1
+            if faces_only and k > 2:
+                continue
             flat = [int(np.ravel_multi_index(at, labels.shape)) for at in pair]
             low = min(float(height[at]) for at in pair)
             at_low = flat[0] if height[pair[0]] == low else flat[1]
@@ -47,15 +50,20 @@ def plain_edges(labels: np.ndarray, height: np.ndarray) -> dict:
 
 
 @settings(max_examples=80, deadline=None)
-@given(maps, st.integers(0, 2**32 - 1))
-def test_edges_are_those_of_a_plain_search(workers: Workers, labels: np.ndarray, seed: int) -> None:
+@given(maps, st.integers(0, 2**32 - 1), st.booleans())
+def test_edges_are_those_of_a_plain_search(
+    workers: Workers, labels: np.ndarray, seed: int, faces_only: bool
+) -> None:
     labels = consecutive(labels)
     height = np.random.default_rng(seed).integers(1, 5, labels.shape).astype(np.float32)
-    graph = graph_of(labels, height, workers)
-    expected = plain_edges(labels, height)
+    graph = graph_of(labels, height, workers, faces_only)
+    expected = plain_edges(labels, height, faces_only)
     assert list(zip(graph.a.tolist(), graph.b.tolist(), strict=True)) == sorted(expected)
     for i, (_, (contacts, ways)) in enumerate(sorted(expected.items())):
         np.testing.assert_array_equal(graph.contacts[i], contacts)
+        if not ways:
+            assert graph.saddle[i] == -1
+            continue
         low, at = min(ways)
         assert graph.saddle[i] == -low
         assert graph.saddle_at[i] == at

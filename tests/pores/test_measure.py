@@ -4,11 +4,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from scipy.spatial import SphericalVoronoi
 from skimage.measure import regionprops
 
 import hushpore
 from hushpore import Volume
+from hushpore.pores.graph import DIRECTIONS
 from hushpore.pores.measure import COLUMNS, THROAT_COLUMNS
+from hushpore.pores.surface import area_per_crossing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -196,3 +199,15 @@ def test_pores_of_open_void_are_open_though_they_may_not_touch_a_face(
     result = hushpore.segment_pores(balls((31, 31, 80), centres, 10))
     assert result.pores["is_open"].tolist() == [True, True, False]
     assert result.pores["touches_border"].tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize("spacing", [(1, 1, 1), (5, 0.49, 0.49), (2, 1, 0.3), (1, 1, 1.0001)])
+def test_shares_of_the_sphere_are_those_of_its_voronoi_cells(
+    spacing: tuple[float, float, float],
+) -> None:
+    steps = DIRECTIONS * np.asarray(spacing)
+    units = steps / np.linalg.norm(steps, axis=1)[:, None]
+    cells = SphericalVoronoi(np.concatenate([units, -units])).calculate_areas()[:13]
+    # 2 senses of a direction, a mean |cos| of 1/2
+    expected = 2 * cells / (4 * np.pi) * np.prod(spacing) / np.linalg.norm(steps, axis=1) / 0.5
+    np.testing.assert_allclose(area_per_crossing(spacing), expected, rtol=1e-9)

@@ -23,6 +23,8 @@ from hushpore.base.errors import InputError
 from hushpore.pores.parallel import kernel
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
     from hushpore.pores.parallel import Workers
@@ -32,7 +34,7 @@ _ROWS = 64  # rows that are worked on at a time, so that the buffers of a thread
 
 
 def find_basins(
-    distance: npt.NDArray[np.float32], workers: Workers
+    distance: npt.NDArray[np.float32], workers: Workers, *, faces_only: bool = False
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     """Assign every void voxel to a summit of the distance map.
 
@@ -42,6 +44,8 @@ def find_basins(
         (z, y, x), float32, C order, fewer than 2**31 voxels: squared distance, 0 in the solid.
     workers : Workers
         Threads to run on.
+    faces_only : bool, optional
+        Whether voxels climb to the 6 neighbours that they share a face with only.
 
     Returns
     -------
@@ -51,7 +55,7 @@ def find_basins(
         (n,), int64: flat index of the summit of each basin.
     """
     basins = np.empty(distance.shape, np.int32)
-    return basins, Basins(len(distance)).add(distance, basins, workers)
+    return basins, Basins(len(distance), faces_only=faces_only).add(distance, basins, workers)
 
 
 class Basins:
@@ -65,6 +69,8 @@ class Basins:
     ----------
     depth : int
         Slices of the stack.
+    faces_only : bool, optional
+        As for `find_basins`.
 
     Attributes
     ----------
@@ -72,8 +78,9 @@ class Basins:
         Number of basins so far.
     """
 
-    def __init__(self, depth: int) -> None:
+    def __init__(self, depth: int, *, faces_only: bool = False) -> None:
         self.depth = depth
+        self._point = _point_to_faces if faces_only else _point
         self.count = 0
         self._done = 0  # slices
         self._exits = [0]  # how many there are before each slab
@@ -122,7 +129,7 @@ class Basins:
         size = height * width
         for row in range(0, height, _ROWS):
             rows = (row, min(row + _ROWS, height))
-            where = (distance, distance.view(np.int32), pointers, *rows, first)
+            where = (self._point, distance, distance.view(np.int32), pointers, *rows, first)
             workers.over(last - first, _point_range, *where, smallest=4)
         flat = pointers.reshape(-1)
         begin, end = first * size, last * size
@@ -198,6 +205,7 @@ def _numbered(codes: npt.NDArray[np.int32], before: int) -> npt.NDArray[np.int64
 
 
 def _point_range(
+    point: Callable[..., None],
     distance: npt.NDArray[np.float32],
     bits: npt.NDArray[np.int32],
     pointers: npt.NDArray[np.int32],
@@ -207,14 +215,15 @@ def _point_range(
     first: int,
     last: int,
 ) -> None:
-    """Call `_point` with buffers of this thread's own."""
+    """Call `_point` or `_point_to_faces` with buffers of this thread's own."""
     rows, width = row_last - row_first, distance.shape[2]
     sums = np.zeros((3, rows + 2, width), np.float32)
-    tops = np.zeros((3, rows, width), np.int64)
+    # the second has keys of the rows before and after as well
+    tops = np.zeros((3, rows + 2, width), np.int64)
     lines = np.zeros((3, width), np.float32)
     key_tops = np.zeros((3, width), np.int64)
     where = (row_first, row_last, offset + first, offset + last)
-    _point(distance, bits, pointers, sums, tops, lines, key_tops, *where)
+    point(distance, bits, pointers, sums, tops, lines, key_tops, *where)
 
 
 @kernel
@@ -354,6 +363,89 @@ def _point_plane(
             else:
                 which = max(above[x] + 18, level[x] + 9, below[x]) & 31
                 target[x] = start + x + step[which]
+
+
+@kernel
+def _point_to_faces(
+    distance: npt.NDArray[np.float32],
+    bits: npt.NDArray[np.int32],
+    pointers: npt.NDArray[np.int32],
+    sums: npt.NDArray[np.float32],
+    keys: npt.NDArray[np.int64],
+    lines: npt.NDArray[np.float32],
+    totals: npt.NDArray[np.int64],
+    row_first: int,
+    row_last: int,
+    begin: int,
+    end: int,
+) -> None:
+    """Do what `_point` does, but to the highest of the 6 neighbours that share a face.
+
+    The keys are the same but for their last bits, which are added for the comparison.
+    """
+    for z in range(begin - 2, end + 2):
+        _sum_plane(distance, z, row_first - 1, row_last + 1, lines, sums[z % 3])
+        if z >= begin:
+            _key_plane(bits, z - 1, row_first, row_last, sums, totals[0], keys[(z - 1) % 3])
+        if z >= begin + 2:
+            _point_plane_to_faces(bits, z - 2, row_first, row_last, keys, pointers)
+
+
+@kernel
+def _key_plane(
+    bits: npt.NDArray[np.int32],
+    z: int,
+    row_first: int,
+    row_last: int,
+    sums: npt.NDArray[np.float32],
+    total: npt.NDArray[np.int64],
+    out: npt.NDArray[np.int64],
+) -> None:
+    """Write the keys of the voxels of some rows of slice `z`, and of the rows beside them."""
+    depth, height, width = bits.shape
+    sum_bits = total.view(np.int32)
+    sum_floats = total.view(np.float32)
+    for y in range(row_first - 1, row_last + 1):
+        target = out[y - row_first + 1]
+        if z < 0 or z >= depth or y < 0 or y >= height:
+            target[:] = 0
+            continue
+        before = sums[(z - 1) % 3, y - row_first + 1]
+        here = sums[z % 3, y - row_first + 1]
+        after = sums[(z + 1) % 3, y - row_first + 1]
+        for x in range(width):
+            sum_floats[x] = (before[x] + after[x]) + here[x]
+        for x in range(width):
+            target[x] = (np.int64(bits[z, y, x]) << 32) | ((np.int64(sum_bits[x]) >> 4) << 5)
+
+
+@kernel
+def _point_plane_to_faces(
+    bits: npt.NDArray[np.int32],
+    z: int,
+    row_first: int,
+    row_last: int,
+    keys: npt.NDArray[np.int64],
+    pointers: npt.NDArray[np.int32],
+) -> None:
+    """Write the pointers of some rows of slice `z` from the keys of three planes."""
+    _, height, width = bits.shape
+    step = np.array([height * width, width, 1, 0, -1, -width, -height * width])
+    for y in range(row_first, row_last):
+        row = y - row_first + 1
+        start = (z * height + y) * width
+        for x in range(width):
+            if bits[z, y, x] == 0:
+                pointers[z, y, x] = -1
+                continue
+            here = keys[z % 3, row, x] + 3
+            best = max(here, keys[(z - 1) % 3, row, x] + 6, keys[(z + 1) % 3, row, x])
+            best = max(best, keys[z % 3, row - 1, x] + 5, keys[z % 3, row + 1, x] + 1)
+            if x > 0:
+                best = max(best, keys[z % 3, row, x - 1] + 4)
+            if x < width - 1:
+                best = max(best, keys[z % 3, row, x + 1] + 2)
+            pointers[z, y, x] = start + x + step[best & 31]
 
 
 @kernel

@@ -37,6 +37,11 @@ _ROWS = np.array([(0, 1, 4, 1, 3), (1, 0, 6, 0, 5), (1, 1, 10, 7, 9), (1, -1, 12
 _ALONG_X = 2
 _ALONG_X_ONLY = np.array([0, 0, -1, -1, _ALONG_X], np.int64)
 
+# how far along x the voxels lie in each of these rows, and last in a voxel's own, to which a way
+# leads; -1 for none
+_WAYS = np.array([1, 1, 1, 1, 1], np.int64)
+_WAYS_OVER_FACES = np.array([0, 0, -1, -1, 1], np.int64)
+
 #: Columns of `BasinGraph.sums`: voxels, coordinates, their products.
 SUMS = ("n", "z", "y", "x", "zz", "yy", "xx", "zy", "zx", "yx")
 _N_SUMS = len(SUMS)
@@ -68,7 +73,8 @@ class BasinGraph:
     a, b : numpy.ndarray
         (edges,), int32: two basins that touch, ``a < b``; sorted.
     saddle : numpy.ndarray
-        (edges,), float32: the highest squared distance at which one can cross between them.
+        (edges,), float32: the highest squared distance at which one can cross between them; -1
+        where they touch over edges and corners of voxels, and only faces are ways.
     saddle_at : numpy.ndarray
         (edges,), int64: flat index of the voxel there.
     contacts : numpy.ndarray
@@ -96,9 +102,10 @@ class BasinGraph:
 
     @cached_property
     def by_neck(self) -> npt.NDArray[np.int64]:
-        """Edges from the widest neck to the narrowest, ties broken for good."""
+        """Edges from the widest neck to the narrowest, ties broken for good; without no ways."""
         contacts = self.contacts.sum(axis=1, dtype=np.int64)
-        return np.lexsort((self.b, self.a, -contacts, -self.saddle))
+        order = np.lexsort((self.b, self.a, -contacts, -self.saddle))
+        return order[self.saddle[order] >= 0]
 
     @cached_property
     def by_saddle(self) -> npt.NDArray[np.int64]:
@@ -112,6 +119,8 @@ def build_graph(
     distance: npt.NDArray[np.float32],
     summit_is_open: npt.NDArray[np.bool_],
     workers: Workers,
+    *,
+    faces_only: bool = False,
 ) -> BasinGraph:
     """Measure all basins and find where they touch.
 
@@ -127,8 +136,10 @@ def build_graph(
         (n,), bool: whether the void at each summit is connected to a face of the volume.
     workers : Workers
         Threads to run on.
+    faces_only : bool, optional
+        Whether one crosses between basins over the faces of voxels only.
     """
-    tables = Tables(basins.shape, summits, summit_is_open)
+    tables = Tables(basins.shape, summits, summit_is_open, faces_only=faces_only)
     tables.add(basins, distance, workers)
     return tables.graph()
 
@@ -140,7 +151,7 @@ class Tables:
     ----------
     shape : tuple of int
         (z, y, x) of the stack.
-    summits, summit_is_open
+    summits, summit_is_open, faces_only
         As for `build_graph`.
     """
 
@@ -149,8 +160,11 @@ class Tables:
         shape: Sequence[int],
         summits: npt.NDArray[np.int64],
         summit_is_open: npt.NDArray[np.bool_],
+        *,
+        faces_only: bool = False,
     ) -> None:
         count = summits.size
+        self._ways = _WAYS_OVER_FACES if faces_only else _WAYS
         self._shape = (int(shape[0]), int(shape[1]), int(shape[2]))
         self._summits = summits
         self._is_open = np.concatenate([[False], summit_is_open])
@@ -179,7 +193,8 @@ class Tables:
         """
         slices, height, width = basins.shape
         own = slices if last is None else last - first
-        pieces = workers.over(own, _scan, basins, distance, self._shape, first, smallest=8)
+        where = (basins, distance, self._shape, self._ways, first)
+        pieces = workers.over(own, _scan, *where, smallest=8)
         for low, sums, bounds, ends, cuts, edges in pieces:
             part = slice(low, low + len(sums))
             self._cuts += cuts
@@ -260,6 +275,7 @@ def _scan(
     basins: npt.NDArray[np.int32],
     distance: npt.NDArray[np.float32],
     shape: tuple[int, int, int],
+    ways: npt.NDArray[np.int64],
     offset: int,
     first: int,
     last: int,
@@ -287,7 +303,9 @@ def _scan(
     edges, used = _no_edges(1 << 10), 0
     row, end = first * shape[1], last * shape[1]
     while row < end:
-        used, row = _scan_rows(shape, flat, heights, offset, low, *tables, edges, used, row, end)
+        used, row = _scan_rows(
+            shape, flat, heights, ways, offset, low, *tables, edges, used, row, end
+        )
         if row < end:
             edges = _with_more_room(edges, used)
     edges = edges.first(used)
@@ -300,6 +318,7 @@ def _scan_rows(
     shape: tuple[int, int, int],
     flat: npt.NDArray[np.int32],
     heights: npt.NDArray[np.float32],
+    ways: npt.NDArray[np.int64],
     offset: int,
     low: int,
     sums: npt.NDArray[np.int64],
@@ -321,7 +340,7 @@ def _scan_rows(
     while row < end and edges.keys.size - used >= _N_DIRECTIONS * width:
         z, y = row // height, row % height
         used = _scan_row(
-            shape, flat, heights, z, y, offset, low, sums, bounds, ends, cuts, edges, used
+            shape, flat, heights, ways, z, y, offset, low, sums, bounds, ends, cuts, edges, used
         )
         row += 1
     return used, row
@@ -332,6 +351,7 @@ def _scan_row(
     shape: tuple[int, int, int],
     flat: npt.NDArray[np.int32],
     heights: npt.NDArray[np.float32],
+    ways: npt.NDArray[np.int64],
     z: int,
     y: int,
     offset: int,
@@ -367,7 +387,17 @@ def _scan_row(
         ends[own, _ALONG_X] += 1
         if i < stop and flat[i] != 0:
             used = _join_runs(
-                flat, heights, begin, i, i, i + 1, _ALONG_X_ONLY[0], _ALONG_X_ONLY, edges, used
+                flat,
+                heights,
+                begin,
+                i,
+                i,
+                i + 1,
+                _ALONG_X_ONLY[0],
+                _ALONG_X_ONLY,
+                ways[4],
+                edges,
+                used,
             )
         for r in range(len(_ROWS)):
             same_before, same, same_after = 0, 0, 0
@@ -386,7 +416,7 @@ def _scan_row(
                 void += (last > i) & (flat[last - 1 + step] != 0)
                 if void > same + before + after:
                     used = _join_runs(
-                        flat, heights, begin, i, first, last, step, _ROWS[r], edges, used
+                        flat, heights, begin, i, first, last, step, _ROWS[r], ways[r], edges, used
                     )
             ends[own, _ROWS[r, 2]] += length - same_before
             ends[own, _ROWS[r, 3]] += length - same
@@ -415,12 +445,14 @@ def _join_runs(
     last: int,
     step: int,
     row: npt.NDArray[np.int64],
+    reach: int,
     edges: _Edges,
     used: int,
 ) -> int:
     """Add the contacts of a run with the runs of other basins beside it in another row.
 
-    The run is ``begin`` to ``end``; the others lie ``step`` on from ``first`` to ``last``.
+    The run is ``begin`` to ``end``; the others lie ``step`` on from ``first`` to ``last``. Ways
+    lead ``reach`` voxels along x, and none where that is below 0.
     """
     a = flat[begin]
     i = first
@@ -443,22 +475,25 @@ def _join_runs(
             if k >= 0:
                 edges.contacts[edge, k] += max(0, min(end, i - dx) - max(begin, other - dx))
         best = np.float32(0.0)
-        for at in range(max(begin, other - 1), min(end, i + 1)):
-            best = max(best, _way_across(heights, at, other + step, i - 1 + step, step))
-        if best >= edges.saddle[edge]:
-            _raise_saddle(heights, begin, end, other, i, step, best, edges, edge)
+        if reach >= 0:
+            for at in range(max(begin, other - reach), min(end, i + reach)):
+                way = _way_across(heights, at, other + step, i - 1 + step, step, reach)
+                best = max(best, way)
+        # in the void all heights are above 0
+        if best > 0 and best >= edges.saddle[edge]:
+            _raise_saddle(heights, begin, end, other, i, step, reach, best, edges, edge)
     return used
 
 
 @kernel
 def _way_across(
-    heights: npt.NDArray[np.float32], at: int, first: int, last: int, step: int
+    heights: npt.NDArray[np.float32], at: int, first: int, last: int, step: int, reach: int
 ) -> np.float32:
     """Return the highest way from a voxel to those beside it, ``first`` to ``last``, in a row."""
     across: np.float32 = max(
-        heights[max(first, at + step - 1)],
+        heights[max(first, at + step - reach)],
         heights[min(max(first, at + step), last)],
-        heights[min(last, at + step + 1)],
+        heights[min(last, at + step + reach)],
     )
     return min(heights[at], across)
 
@@ -471,6 +506,7 @@ def _raise_saddle(
     other: int,
     other_end: int,
     step: int,
+    reach: int,
     best: np.float32,
     edges: _Edges,
     edge: int,
@@ -478,7 +514,7 @@ def _raise_saddle(
     """Keep a way across an edge that is at least as high as all before, and of these the first."""
     place = edges.place[edge] if best == edges.saddle[edge] else heights.size
     for at in range(begin, end):
-        for beside in range(max(other, at - 1), min(other_end, at + 2)):
+        for beside in range(max(other, at - reach), min(other_end, at + reach + 1)):
             there = beside + step
             if min(heights[at], heights[there]) == best:
                 place = min(place, at if heights[at] == best else there)

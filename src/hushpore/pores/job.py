@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from contextlib import closing, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from hushpore.base.errors import DeviceError, InputError
 from hushpore.base.events import Note, Preview, Progress
 from hushpore.base.record import make_record
-from hushpore.base.volume import SPATIAL_AXES
+from hushpore.base.volume import SPATIAL_AXES, Volume
 from hushpore.device.backend import Backend
 from hushpore.device.clocks import HostClock
 from hushpore.device.memory import is_out_of_memory
 from hushpore.device.timing import StageTimer
-from hushpore.pores.basins import apply_labels, find_basins
-from hushpore.pores.distance import squared_distance
-from hushpore.pores.graph import build_graph
+from hushpore.pores.local_threshold import LOCAL_METHODS
 from hushpore.pores.measure import void_surface
-from hushpore.pores.merging import merge_by_height, merge_to_markers
 from hushpore.pores.on_gpu import find_graph, open_gpu
 from hushpore.pores.parallel import Workers
 from hushpore.pores.passes import (
@@ -35,21 +32,19 @@ from hushpore.pores.passes import (
     take_apart,
     write_labels,
 )
-from hushpore.pores.plan import plan_slabs
+from hushpore.pores.plan import check_tables, plan_slabs
+from hushpore.pores.preparing import Preparation
 from hushpore.pores.result import Pores, measured, merged_by, number_basins, totals_of
-from hushpore.pores.slabs import Scratch, scratch_folder
-from hushpore.pores.threshold import make_histogram
-from hushpore.pores.void import find_components, make_void
+from hushpore.pores.settings import PoreSettings
+from hushpore.pores.slabs import Scratch, Slabs, scratch_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
     from typing import TypeVar
 
     from hushpore.base.events import Event, Job
-    from hushpore.base.volume import Volume
     from hushpore.pores.graph import BasinGraph
     from hushpore.pores.passes import Pass, Space
-    from hushpore.pores.settings import PoreSettings
     from hushpore.pores.slabs import Stack
 
     T = TypeVar("T")
@@ -100,9 +95,19 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
             f"in {scratch_folder()}."
         )
         yield Note(notes[-1])
-    yield Progress("preparing", 0, 1, "", 0.0)
-    with stages.timer.stage("preparing"):
-        _prepare()
+    yield from stages.prepare(rehearsal_of(settings, volume.dtype == np.bool_, slabs.on_disk))
+    return (yield from _segment(volume, settings, backend, slabs, stages, notes))
+
+
+def _segment(
+    volume: Volume,
+    settings: PoreSettings,
+    backend: Backend,
+    slabs: Slabs,
+    stages: _Stages,
+    notes: list[str],
+) -> Job:
+    """Do all of it; see `segment_pores`."""
     with closing(Scratch(slabs.on_disk)) as scratch, Workers() as workers:
         work = Work(volume, settings, slabs, scratch, workers)
         grey = yield from stages.run("threshold", find_grey_value(work), 0.15)
@@ -189,6 +194,7 @@ def _find_graph(
     distance = yield from stages.run("distance", find_distance(work, codes), 0.4)
     climbed = yield from stages.run("basins", climb(work, codes, distance), 0.6)
     codes.close()
+    check_tables(work.volume, work.settings, work.slabs, climbed.found.count)
     graph = yield from stages.run("measuring", measure_basins(work, climbed, distance), 0.85)
     return backend, climbed.stack, graph, distance
 
@@ -200,6 +206,16 @@ class _Stages:
         self.timer = StageTimer()
         self.slices = volume.spatial_shape[0] if volume.n_spatial == 3 else 1
         self._done = 0.05
+
+    def prepare(self, kind: Rehearsal) -> Iterator[Progress]:
+        """Prepare as a stage of its own."""
+        with closing(prepare(kind)) as preparing:
+            while True:
+                with self.timer.stage("preparing"):
+                    progress = next(preparing, None)
+                if progress is None:
+                    return
+                yield progress
 
     def run(self, stage: str, work: Pass[T], until: float) -> Generator[Progress, None, T]:
         """Run a pass, up to some share of the whole job; without a stage it times its own."""
@@ -247,23 +263,60 @@ def _void_totals(
     }
 
 
-_prepared = False
+class Rehearsal(NamedTuple):
+    """What decides which kernels a job needs."""
+
+    settings: PoreSettings
+    is_void: bool
+    on_disk: bool
 
 
-def _prepare() -> None:
-    """Compile the kernels, or load them from the disk, so that no stage is timed with it."""
-    global _prepared  # noqa: PLW0603 - once a process is enough
-    if _prepared:
-        return
-    with Workers(1) as workers:
-        void = make_void(np.ones((3, 3, 3), np.bool_), None, False, workers)
-        void[1, 1] = False
-        parts = find_components(void, (True, True, True), workers)
-        parts.paint(0, void.view(np.uint8), parts.is_open.view(np.uint8), workers)
-        distance = squared_distance(void, (1.0, 1.0, 1.0), (True, True, True), workers)
-        basins, summits = find_basins(distance, workers)
-        graph = build_graph(basins, summits, distance, np.ones(summits.size, np.bool_), workers)
-        apply_labels(basins, merge_by_height(graph, 0.0), workers)
-        merge_to_markers(graph, np.zeros(graph.count + 1, np.int32))
-        make_histogram(np.arange(8, dtype=np.uint8).reshape(2, 2, 2), workers)
-    _prepared = True
+def rehearsal_of(settings: PoreSettings, is_void: bool = False, on_disk: bool = False) -> Rehearsal:
+    """Return what to rehearse for a job of some settings.
+
+    Parameters
+    ----------
+    settings : PoreSettings
+        Of the job to come.
+    is_void : bool, optional
+        Whether its volume is the void itself.
+    on_disk : bool, optional
+        Whether it works in slabs.
+    """
+    threshold: str | float = 127.0
+    if isinstance(settings.threshold, str) and settings.hysteresis is None:
+        threshold = settings.threshold if settings.threshold in LOCAL_METHODS else "otsu"
+    tiny = PoreSettings(
+        threshold="otsu" if is_void else threshold,
+        hysteresis=None if settings.hysteresis is None else 60.0,
+        window=3,
+        outside=settings.outside,
+        outside_radius=1,
+        merging=settings.merging,
+        neighbours=settings.neighbours,
+    )
+    return Rehearsal(tiny, is_void, on_disk)
+
+
+def _rehearse(kind: Rehearsal) -> Job:
+    """Do a whole job on a volume that is tiny, and has all that a kernel could meet."""
+    # rows are so long that the table of edges has to grow
+    grey = np.random.default_rng(0).integers(0, 256, (6, 8, 80), np.uint8)
+    volume = Volume(grey < 128 if kind.is_void else grey, name="rehearsal")
+    slabs = Slabs(len(grey), 3 if kind.on_disk else len(grey), kind.on_disk)
+    return _segment(volume, kind.settings, Backend(), slabs, _Stages(volume), [])
+
+
+def prepare(kind: Rehearsal) -> Generator[Progress, None, None]:
+    """Wait until the kernels that a kind of job needs are compiled, or loaded from the disk."""
+    yield Progress("preparing", 0, 0, "", 0.0)
+    with closing(PREPARATION.wait(kind)) as waiting:
+        for is_compiling in waiting:
+            yield Progress(FIRST_TIME if is_compiling else "preparing", 0, 0, "", 0.0)
+
+
+#: Makes kernels ready, once a process.
+PREPARATION = Preparation(_rehearse)
+
+#: The stage in which kernels are compiled, not just loaded.
+FIRST_TIME = "preparing, first time only"

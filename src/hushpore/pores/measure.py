@@ -325,19 +325,30 @@ def _throats(
     Returns both labels of each throat; the edges, throat after throat, the widest of each first;
     and where each throat starts among them.
     """
-    ends = numbering.label_of[np.stack([graph.a, graph.b])]
-    low, high = ends.min(axis=0), ends.max(axis=0)
-    between = np.flatnonzero((low != high) & (low > 0))
-    key = (low[between].astype(np.int64) << 32) | high[between]
-    order = np.lexsort((graph.saddle_at[between], -graph.saddle[between], key))
-    start = np.flatnonzero(np.diff(key[order], prepend=-1))
-    edges = between[order]
-    return low[edges[start]], high[edges[start]], edges, start
+    order = graph.by_saddle
+    pair = _pairs(graph, numbering)[order]
+    between = np.flatnonzero(pair)
+    pair = pair[between]
+    in_turn = np.argsort(pair, kind="stable")
+    pair = pair[in_turn]
+    start = np.flatnonzero(np.diff(pair, prepend=-1))
+    first, second = (pair[start] >> 32).astype(np.int32), pair[start].astype(np.int32)
+    return first, second, order[between[in_turn]], start
+
+
+def _pairs(graph: BasinGraph, numbering: Numbering) -> npt.NDArray[np.int64]:
+    """Return for each edge the pores that it is between, ``low << 32 | high``, 0 for none."""
+    a, b = numbering.label_of[graph.a], numbering.label_of[graph.b]
+    low, high = np.minimum(a, b), np.maximum(a, b)
+    is_between = (low != high) & (low > 0) & (graph.saddle >= 0)
+    return np.where(is_between, (low.astype(np.int64) << 32) | high, 0)
 
 
 def _count_throats(graph: BasinGraph, numbering: Numbering) -> npt.NDArray[np.int64]:
-    first, second, _, _ = _throats(graph, numbering)
-    return np.bincount(np.concatenate([first, second]), minlength=numbering.chief.size + 1)[1:]
+    pair = np.sort(_pairs(graph, numbering))
+    pair = pair[np.diff(pair, prepend=0) > 0]
+    ends = np.concatenate([pair >> 32, pair & 0xFFFFFFFF])
+    return np.bincount(ends, minlength=numbering.chief.size + 1)[1:]
 
 
 def _any_by_pore(flags: npt.NDArray[np.bool_], numbering: Numbering) -> npt.NDArray[np.bool_]:

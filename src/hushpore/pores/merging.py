@@ -44,10 +44,9 @@ def merge_by_height(graph: BasinGraph, h: float) -> npt.NDArray[np.int32]:
     Among equally wide necks those with more contacts come first, then those of the lower basins,
     so that the result is one and the same whatever order the edges were found in.
     """
-    order = edge_order(graph)
     radius = np.sqrt(graph.peak.astype(np.float64))
-    neck = np.sqrt(graph.saddle.astype(np.float64))
-    return _merge(radius, graph.a, graph.b, neck, order, float(h))
+    neck = np.sqrt(np.maximum(graph.saddle, 0).astype(np.float64))
+    return _merge(radius, graph.a, graph.b, neck, graph.by_neck, float(h))
 
 
 def merge_to_markers(graph: BasinGraph, marked: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
@@ -71,14 +70,7 @@ def merge_to_markers(graph: BasinGraph, marked: npt.NDArray[np.int32]) -> npt.ND
     F. Meyer (1994), "Minimum spanning forests for morphological segmentation".
     https://doi.org/10.1007/978-94-011-1040-2_11
     """
-    return _spread(marked.astype(np.int32), graph.a, graph.b, edge_order(graph))
-
-
-def edge_order(graph: BasinGraph) -> npt.NDArray[np.int64]:
-    """Return the edges from the widest neck to the narrowest, ties broken for good."""
-    contacts = graph.contacts.sum(axis=1, dtype=np.int64)
-    order: npt.NDArray[np.int64] = np.lexsort((graph.b, graph.a, -contacts, -graph.saddle))
-    return order.astype(np.int64)
+    return _spread(marked.astype(np.int32), graph.a, graph.b, graph.by_neck)
 
 
 @kernel

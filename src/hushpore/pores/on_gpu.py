@@ -238,6 +238,8 @@ def open_gpu(backend: Backend, work: Work) -> Gpu:
     DeviceError
         If it cannot be used for this one; says why.
     """
+    if work.faces_only:
+        raise DeviceError("pores that hang together over faces only are found on the CPU")
     if work.slabs.on_disk:
         raise DeviceError("a volume that does not fit into memory is segmented on the CPU")
     gpu = Gpu.of(backend)

@@ -21,13 +21,23 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
+_kernels: list[Any] = []
+
+
 def kernel(function: F) -> F:
     """Compile a function with numba on its first call, without the GIL, and keep it on disk."""
     try:
-        return cast("F", numba.njit(cache=True, nogil=True)(function))
+        compiled = numba.njit(cache=True, nogil=True)(function)
     except RuntimeError:
         # nowhere to keep it: neither beside the source nor in the user's cache
-        return cast("F", numba.njit(nogil=True)(function))
+        compiled = numba.njit(nogil=True)(function)
+    _kernels.append(compiled)
+    return cast("F", compiled)
+
+
+def kernels_compiled() -> int:
+    """Return how many kernels this process has begun to compile, not finding them on the disk."""
+    return sum(sum(each.stats.cache_misses.values()) for each in _kernels)
 
 
 def ranges(count: int, parts: int) -> Iterator[tuple[int, int]]:

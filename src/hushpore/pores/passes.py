@@ -72,6 +72,11 @@ class Work:
         return (self.volume.n_spatial == 3, True, True)
 
     @property
+    def faces_only(self) -> bool:
+        """Whether only voxels that share a face are neighbours."""
+        return self.settings.neighbours == "faces"
+
+    @property
     def has_air(self) -> bool:
         """Whether there may be air outside the sample."""
         return self.settings.outside != "keep"
@@ -317,7 +322,7 @@ class Climbed(NamedTuple):
 def climb(work: Work, codes: Stack, distance: Stack) -> Pass[Climbed]:
     """Find the basins of the distance map."""
     basins = work.scratch.stack("basins", work.shape, np.int32)
-    found = Basins(work.slabs.depth)
+    found = Basins(work.slabs.depth, faces_only=work.faces_only)
     summits, is_open = [], []
     for first, last in work.slabs:
         low, high = found.slices(first, last)
@@ -336,7 +341,7 @@ def climb(work: Work, codes: Stack, distance: Stack) -> Pass[Climbed]:
 
 def measure_basins(work: Work, climbed: Climbed, distance: Stack) -> Pass[BasinGraph]:
     """Measure all basins and find where they touch; settles their stack."""
-    tables = Tables(work.shape, climbed.summits, climbed.is_open)
+    tables = Tables(work.shape, climbed.summits, climbed.is_open, faces_only=work.faces_only)
     basins, found = climbed.stack, climbed.found
     for slab, (first, last) in enumerate(work.slabs):
         part = basins.read(first, last + 1)

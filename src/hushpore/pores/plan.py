@@ -33,6 +33,9 @@ BYTES_IN_SLICE = 80
 #: Bytes a voxel on disk at once: codes of the void 1, distance 4, basins 4, a slice a slab 4.
 BYTES_ON_DISK = 13
 
+#: Bytes a basin for all tables while they are made: in noise it has seven neighbours.
+BYTES_A_BASIN = 1500
+
 #: Share of the memory budget for slabs; the rest is for what goes with the number of basins.
 SHARE = 0.6
 
@@ -90,6 +93,28 @@ def plan_slabs(volume: Volume, settings: PoreSettings) -> Slabs:
     slabs = Slabs(depth, -(-depth // -(-depth // thickness)), on_disk=True)
     check_disk(math.prod(stacked) * BYTES_ON_DISK)
     return slabs
+
+
+def check_tables(volume: Volume, settings: PoreSettings, slabs: Slabs, basins: int) -> None:
+    """Refuse more basins than there is memory for, once it is known how many there are.
+
+    Raises
+    ------
+    MemoryLimitError
+        With what is needed, and what is left.
+    """
+    left = float(Backend().free_memory())
+    if settings.memory_budget is not None:
+        budget = settings.memory_budget * 1e9
+        # beside the tables: slabs, or distance and basins
+        others = SHARE * budget if slabs.on_disk else 8.0 * math.prod(volume.shape)
+        left = min(left, budget - others)
+    if basins * BYTES_A_BASIN > left:
+        raise MemoryLimitError(
+            f"The void of {volume.name} falls into {basins:,} parts, whose tables need about "
+            f"{_gb(basins * BYTES_A_BASIN)} GB of memory, and {_gb(left)} GB are left for them. It "
+            "may be noise: denoise the volume first, or crop it, or allow more memory."
+        )
 
 
 def _bytes_in_memory(volume: Volume, settings: PoreSettings) -> int:

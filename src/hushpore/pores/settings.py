@@ -93,6 +93,13 @@ class PoreSettings(Settings):
         choices=("height", "snow"),
         more=True,
     )
+    neighbours: str = option(
+        "all",
+        "Over which voxels pores hang together, and pass into each other. all: the 26 around a "
+        "voxel (8 in an image); faces: the 6 (4) that share a face with it.",
+        choices=("all", "faces"),
+        more=True,
+    )
     h: float = option(
         0.5,
         "Neighbouring pores merge where the neck between them is less than this much "

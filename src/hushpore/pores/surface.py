@@ -17,6 +17,7 @@ and run-length encoding", Insight Journal. https://doi.org/10.54294/wdu86d
 from __future__ import annotations
 
 import math
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -56,13 +57,37 @@ def area_per_crossing(spacing: tuple[float, ...]) -> npt.NDArray[np.float64]:
 def _nearest_share(units: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Share of the sphere, or circle, that is nearest to each of some unit vectors."""
     if units.shape[1] == 3:
-        from scipy.spatial import SphericalVoronoi
-
-        areas: npt.NDArray[np.float64] = SphericalVoronoi(units).calculate_areas()
-        return areas / (4 * math.pi)
+        return _voronoi_areas(units) / (4 * math.pi)
     angle = np.arctan2(units[:, 0], units[:, 1])
     order = np.argsort(angle)
     gap = np.diff(angle[order], append=angle[order[0]] + 2 * math.pi)
     share = np.empty(len(units))
     share[order] = (gap + np.roll(gap, 1)) / (4 * math.pi)
     return share
+
+
+def _voronoi_areas(units: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Area of the part of the unit sphere that is nearest to each of a few unit vectors.
+
+    Corners of these parts are as near to three of the vectors as to any; all threes are tried.
+    SciPy has this for many points; for few it takes far longer to import.
+    """
+    first, second, third = units[np.array(list(combinations(range(len(units)), 3))).T]
+    corner = np.cross(second - first, third - first)
+    length = np.linalg.norm(corner, axis=1)
+    corner = corner[length > 1e-9] / length[length > 1e-9, None]
+    corner = np.unique(np.round(np.concatenate([corner, -corner]), 12), axis=0)
+    nearness = corner @ units.T
+    is_nearest = nearness > nearness.max(axis=1, keepdims=True) - 1e-9
+    areas = np.zeros(len(units))
+    for i, unit in enumerate(units):
+        around = corner[is_nearest[:, i] & (is_nearest.sum(axis=1) >= 3)]
+        # a direction across, from which angles are counted
+        side = around[0] - (around[0] @ unit) * unit
+        order = np.argsort(np.arctan2(around @ np.cross(unit, side), around @ side))
+        here, there = around[order], np.roll(around[order], -1, axis=0)
+        # https://doi.org/10.1109/TBME.1983.325207
+        volume = np.abs(np.cross(here, there) @ unit)
+        cosines = here @ unit + there @ unit + (here * there).sum(axis=1)
+        areas[i] = 2 * np.arctan2(volume, 1 + cosines).sum()
+    return areas
