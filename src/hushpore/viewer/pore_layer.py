@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 #: Where the metadata of a layer hold the table of throats and the porosity of each slice.
 THROATS, PROFILE = "throats", "porosity_profile"
 
+#: Where they hold the result itself, which can be merged anew; not in a layer read from a folder.
+RESULT = "pores"
+
 
 @dataclass(frozen=True, eq=False)
 class PoreTables:
@@ -88,6 +91,12 @@ def update_pore_layer(layer: Any, result: Pores) -> None:
     layer.features = features_of(result.pores)
 
 
+def result_of(layer: Any) -> Pores | None:
+    """Return the result that a layer shows, or None where there is none that can be merged anew."""
+    known = layer.metadata.get(KEY)
+    return known.get(RESULT) if isinstance(known, dict) else None
+
+
 def tables_of(layer: Any) -> PoreTables | None:
     """Return the numbers that a layer carries, or None where it is not that of a pore result."""
     if not isinstance(layer, Labels) or is_preview(layer):
@@ -128,7 +137,7 @@ def in_signs(unit: str, power: int = 1) -> str:
 
 
 def _beside_the_labels(result: Pores) -> dict[str, Any]:
-    return {THROATS: result.throats, PROFILE: result.porosity_profile}
+    return {RESULT: result, THROATS: result.throats, PROFILE: result.porosity_profile}
 
 
 def _void(totals: Mapping[str, Any]) -> str:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import html
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from napari.layers import Image, Labels
 
-from hushpore.viewer.job_widget import JobWidget, LayerData
+from hushpore.viewer.job_widget import RECORD, JobWidget, LayerData
+from hushpore.viewer.merge_height import MergeHeight
 from hushpore.viewer.pore_layer import pore_layer
+from hushpore.viewer.preparing import Preparing
+from hushpore.viewer.sentence import link
 
 if TYPE_CHECKING:
     from hushpore.base.volume import Volume
@@ -27,6 +31,12 @@ class PoresWidget(JobWidget):
         super().__init__(napari_viewer)
         self.layers.changed.connect(self._suggest_threshold)
         self._suggest_threshold()
+        self.merging = MergeHeight(napari_viewer)
+        self.merging.merged.connect(self._show_merged)
+        self._preparing = Preparing()
+        column = self._scroll.widget().layout()
+        column.insertWidget(column.indexOf(self._result) + 1, self.merging)
+        column.insertWidget(column.indexOf(self._result), self._preparing)
 
     @classmethod
     def accepts(cls, layer: Any) -> bool:
@@ -55,6 +65,9 @@ class PoresWidget(JobWidget):
         if isinstance(self.layers.layer, Labels):
             return f"{volume.facts} · every label is taken as pore space"
         return super().facts(volume)
+
+    def _show_merged(self, result: Pores) -> None:
+        self._show_result(f"{html.escape(result.summary)} · {link('record', RECORD)}")
 
     def _suggest_threshold(self) -> None:
         """Begin a threshold of one's own in the middle of the greys on the screen."""
