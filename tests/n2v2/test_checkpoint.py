@@ -47,7 +47,7 @@ checkpoint.EVERY = 0.0
 settings = dict(steps=40, patch_size=16, batch_size=2, seed=3, checkpoint=sys.argv[1])
 scan = np.random.default_rng(0).normal(100, 20, (4, 30, 35)).astype(np.float32)
 for event in hushpore.start("denoise", scan, settings, "cpu"):
-    time.sleep(0.02)
+    time.sleep(0.1)
 """
 
 
@@ -58,7 +58,7 @@ def test_a_killed_run_goes_on_to_the_result_of_an_unbroken_one(
     path = tmp_path / "training.safetensors"
     process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(path)])
     try:
-        for _ in range(600):
+        for _ in range(2400):
             if path.exists() or process.poll() is not None:
                 break
             time.sleep(0.05)

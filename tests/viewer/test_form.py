@@ -148,8 +148,13 @@ def test_the_wheel_scrolls_past_a_number_that_has_no_focus(qtbot, form):
     assert form.settings().count == 3
 
 
+@dataclass(frozen=True)
+class Short(Settings):
+    seed: int = option(0, "Start of the random numbers.", minimum=0)
+
+
 def test_a_form_with_nothing_to_fold_still_can_be_reset(qtbot):
-    form = SettingsForm(jobs.JOBS["patches"].settings)
+    form = SettingsForm(Short)
     qtbot.addWidget(form)
     form.fields["seed"].set(3)
     assert form.more._button.isHidden()
