@@ -1,0 +1,45 @@
+"""Photographs with noise of known strength, as papers on denoising use them.
+
+Set12 and Train400 with white noise of deviation 25, as ``../shared/data/README.md`` states it.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from skimage.io import imread
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+
+#: Deviation of the noise; grey values run from 0 to 255.
+SIGMA = 25.0
+
+
+def training_photos() -> npt.NDArray[np.float32]:
+    """Return the 400 noisy photographs to train on, (400, 180, 180)."""
+    clean = np.stack([imread(path) for path in sorted((DATA / "photos_train").glob("*.png"))])
+    noise = np.random.default_rng(25).normal(0, SIGMA, clean.shape)
+    return (clean + noise).astype(np.float32)
+
+
+def test_photos() -> list[tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]]:
+    """Return the 12 photographs of Set12, each clean and noisy."""
+    rng = np.random.default_rng(25)
+    pairs = []
+    for path in sorted((DATA / "photos").glob("*.png")):
+        clean = imread(path).astype(np.float32)
+        noisy = clean + rng.normal(0, SIGMA, clean.shape)
+        pairs.append((clean, noisy.astype(np.float32)))
+    return pairs
+
+
+def psnr(image: npt.NDArray[np.floating], clean: npt.NDArray[np.floating]) -> float:
+    """Peak signal-to-noise ratio in dB over a range of 255."""
+    error = np.mean((image.astype(np.float64) - clean) ** 2)
+    return 10 * math.log10(255**2 / error)
