@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +19,24 @@ import numpy as np
 from scipy import ndimage
 
 import hushpore
+from hushpore import Volume
 from hushpore.device.backend import Backend, cpu_threads
 from hushpore.pores.basins import find_basins
 from hushpore.pores.distance import squared_distance
 from hushpore.pores.parallel import Workers
+from hushpore.pores.passes import (
+    Work,
+    climb,
+    find_distance,
+    find_grey_value,
+    find_void,
+    finish,
+    measure_basins,
+    write_labels,
+)
+from hushpore.pores.result import number_basins
+from hushpore.pores.settings import PoreSettings
+from hushpore.pores.slabs import Scratch, Slabs
 from hushpore.pores.void import find_components
 
 if TYPE_CHECKING:
@@ -69,6 +84,20 @@ def blobs(size: int) -> np.ndarray:
 def segment(void: np.ndarray) -> None:
     """hushpore: labels and all tables."""
     hushpore.segment_pores(void, device=CPU)
+
+
+def label(void: np.ndarray) -> None:
+    """hushpore: labels alone, without the search for closed pores, tables and record."""
+    volume, settings = Volume(void), PoreSettings()
+    slabs = Slabs(len(void), len(void))
+    with closing(Scratch(on_disk=False)) as scratch, Workers() as workers:
+        work = Work(volume, settings, slabs, scratch, workers)
+        codes = finish(find_void(work, finish(find_grey_value(work))))
+        distance = finish(find_distance(work, codes))
+        climbed = finish(climb(work, codes, distance))
+        graph = finish(measure_basins(work, climbed, distance))
+        numbering = number_basins(graph, settings, volume)
+        finish(write_labels(climbed.stack, numbering.label_of, slabs, scratch, workers))
 
 
 def scipy_skimage(void: np.ndarray) -> None:
@@ -173,7 +202,7 @@ def measure() -> dict[str, Any]:
     with Workers() as workers:
         stages = _stages(workers)
         for name, void in volumes.items():
-            whole = {"hushpore, with all tables": segment}
+            whole = {"hushpore, labels alone": label, "hushpore, with all tables": segment}
             if void.size < 300**3:
                 whole |= {"scipy and scikit-image": scipy_skimage, "porespy snow": snow}
             figures[name] = _interleave({**whole, **stages}, void, ROUNDS)

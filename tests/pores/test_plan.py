@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import ndimage
 
 import hushpore
 from hushpore import Volume
@@ -19,7 +20,15 @@ def volume_of(shape: tuple[int, ...]) -> Volume:
 
 @pytest.fixture
 def void() -> np.ndarray:
-    return np.random.default_rng(0).random((40, 44, 48)) > 0.3
+    noise = np.random.default_rng(0).normal(size=(40, 44, 48))
+    return ndimage.gaussian_filter(noise, 3) > 0
+
+
+def test_noise_with_more_basins_than_memory_is_refused_before_they_are_measured() -> None:
+    noise = np.random.default_rng(0).random((40, 44, 48)) > 0.3
+    with pytest.raises(MemoryLimitError, match=r"1,\d+ parts, .* It may be noise: denoise"):
+        hushpore.segment_pores(noise, memory_budget=0.001)
+    assert len(hushpore.segment_pores(noise).pores)
 
 
 def test_what_fits_is_one_slab_in_memory(void: np.ndarray) -> None:
