@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import platform
 from datetime import UTC, datetime
 from importlib import metadata
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
 
+_AT_ONCE = 1 << 26  # bytes of an array that are read at a time for its fingerprint
 _PACKAGES = ("numpy", "scipy", "scikit-image", "numba", "torch", "pydicom", "tifffile", "pandas")
 
 
@@ -96,7 +98,7 @@ def fingerprint(data: Any) -> str:
     Parameters
     ----------
     data : array_like
-        Of at least one axis; read plane by plane.
+        Of at least one axis; read some planes at a time.
 
     Returns
     -------
@@ -104,9 +106,12 @@ def fingerprint(data: Any) -> str:
         32 hexadecimal digits.
     """
     digest = hashlib.blake2b(digest_size=16)
-    # plane by plane: what lies on disk, or is a view that is not contiguous, is never held whole
-    for plane in range(data.shape[0]):
-        digest.update(np.ascontiguousarray(data[plane]).data)
+    # some planes at a time: what lies on disk, or is a view that is not contiguous, is never held
+    # whole, and chunks of several planes are not read again for each
+    plane = max(1, math.prod(data.shape[1:]) * np.dtype(data.dtype).itemsize)
+    step = max(1, _AT_ONCE // plane)
+    for first in range(0, data.shape[0], step):
+        digest.update(np.ascontiguousarray(data[first : first + step]).data)
     return digest.hexdigest()
 
 

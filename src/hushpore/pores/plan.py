@@ -67,14 +67,14 @@ def plan_slabs(volume: Volume, settings: PoreSettings) -> Slabs:
         budget, whose = int(settings.memory_budget * 1e9), "are allowed (memory_budget)"
     if _bytes_in_memory(volume, settings) <= budget and depth * slice_voxels <= _MOST:
         return Slabs(depth, depth)
+    if settings.outside != "keep" and not settings.sample_mask:
+        # the ball needs more room, in which it is alone
+        slice_voxels = math.prod(outside_shape(stacked, *_ball(volume, settings))[1:])
     if 5 * slice_voxels > _MOST:
         raise InputError(
             f"A slice of {volume.name} has {slice_voxels:,} voxels; up to {_MOST // 5:,} can be "
             "segmented. Crop it, or bin it 2 x 2 x 2."
         )
-    if settings.outside != "keep":
-        # the ball needs more room, in which it is alone
-        slice_voxels = math.prod(outside_shape(stacked, *_ball(volume, settings))[1:])
     a_slice = slice_voxels * (BYTES_IN_SLAB + volume.dtype.itemsize)
     beside = slice_voxels * BYTES_IN_SLICE
     if settings.threshold in LOCAL_METHODS:
@@ -121,7 +121,7 @@ def _bytes_in_memory(volume: Volume, settings: PoreSettings) -> int:
     count = math.prod(volume.shape)
     in_place = isinstance(volume.data, np.ndarray) and volume.data.flags.c_contiguous
     needed = count * BYTES_A_VOXEL
-    if settings.outside != "keep":
+    if settings.outside != "keep" and not settings.sample_mask:
         shape = (1,) * (3 - volume.n_spatial) + volume.shape
         needed = max(needed, outside_bytes(shape, *_ball(volume, settings)))
     return needed + (0 if in_place else volume.nbytes)
