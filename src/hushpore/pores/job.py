@@ -34,7 +34,14 @@ from hushpore.pores.passes import (
 )
 from hushpore.pores.plan import check_tables, plan_slabs
 from hushpore.pores.preparing import Preparation
-from hushpore.pores.result import Pores, measured, merged_by, number_basins, totals_of
+from hushpore.pores.result import (
+    Pores,
+    measured,
+    merged_by,
+    number_basins,
+    number_by_markers,
+    totals_of,
+)
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Scratch, Slabs, scratch_folder
 
@@ -42,8 +49,11 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from typing import TypeVar
 
+    import numpy.typing as npt
+
     from hushpore.base.events import Event, Job
     from hushpore.pores.graph import BasinGraph
+    from hushpore.pores.measure import Numbering
     from hushpore.pores.passes import Pass, Space
     from hushpore.pores.slabs import Stack
 
@@ -128,7 +138,7 @@ def _segment(
         peaks = yield from stages.run("measuring", parted, 0.9)
         distance.close()
         with stages.timer.stage("labels"):
-            numbering = number_basins(graph, settings, volume, peaks)
+            numbering, by = _number(work, basins, graph, peaks)
         written = write_labels(basins, numbering.label_of, slabs, scratch, workers)
         labels = yield from stages.run("labels", written, 0.99)
         with stages.timer.stage("labels"):
@@ -144,7 +154,7 @@ def _segment(
         volume,
         {
             **_void_totals(space, threshold, graph, volume),
-            "merged_by": merged_by(settings, peaks),
+            "merged_by": by,
         },
     )
     record = make_record("pores", volume, settings, backend.name, timing, notes)
@@ -197,6 +207,21 @@ def _find_graph(
     check_tables(work.volume, work.settings, work.slabs, climbed.found.count)
     graph = yield from stages.run("measuring", measure_basins(work, climbed, distance), 0.85)
     return backend, climbed.stack, graph, distance
+
+
+def _number(
+    work: Work, basins: Stack, graph: BasinGraph, peaks: npt.NDArray[np.bool_] | None
+) -> tuple[Numbering, dict[str, Any]]:
+    """Merge basins into pores and number these; returns what the record says of it, too."""
+    settings, volume = work.settings, work.volume
+    markers = volume.beside_of(settings, "markers")
+    if markers is None:
+        return number_basins(graph, settings, volume, peaks), merged_by(settings, peaks)
+    markers = np.asarray(markers)
+    if markers.dtype.kind == "f":
+        # points lie between voxels
+        markers = np.rint(markers).astype(np.int64)
+    return number_by_markers(markers, basins, graph, settings, volume)
 
 
 class _Stages:
@@ -290,9 +315,11 @@ def rehearsal_of(settings: PoreSettings, is_void: bool = False, on_disk: bool = 
         threshold="otsu" if is_void else threshold,
         hysteresis=None if settings.hysteresis is None else 60.0,
         window=3,
-        outside=settings.outside,
+        # void outside a mask is handled like air
+        outside="remove-slicewise" if settings.sample_mask else settings.outside,
         outside_radius=1,
-        merging=settings.merging,
+        # markers and peaks are merged to alike
+        merging="snow" if settings.markers else settings.merging,
         neighbours=settings.neighbours,
     )
     return Rehearsal(tiny, is_void, on_disk)

@@ -79,7 +79,7 @@ class Work:
     @property
     def has_air(self) -> bool:
         """Whether there may be air outside the sample."""
-        return self.settings.outside != "keep"
+        return self.settings.outside != "keep" or bool(self.settings.sample_mask)
 
 
 def finish(work: Pass[T]) -> T:
@@ -213,9 +213,14 @@ class Space(NamedTuple):
 
 
 def find_air(work: Work, codes: Stack) -> Pass[npt.NDArray[np.int64]]:
-    """Mark the air around the sample; returns how much of it is in each slice (row, in 2D)."""
+    """Mark the air around the sample.
+
+    Returns how many voxels of each slice (row, in 2D) are not of the sample.
+    """
     if not work.has_air:
         return np.zeros(work.volume.shape[0], np.int64)
+    if work.settings.sample_mask:
+        return (yield from _mask(work, codes))
     if all(codes.read(first, last).all() for first, last in work.slabs):
         raise InputError(
             f"There is no solid in {work.volume.name}, so no sample that air could be around. "
@@ -236,6 +241,29 @@ def find_air(work: Work, codes: Stack) -> Pass[npt.NDArray[np.int64]]:
         part = codes.read(first, last)
         lines = part[0] if work.volume.n_spatial == 2 else part
         counts += [np.count_nonzero(line == AIR) for line in lines]
+    return np.array(counts, np.int64)
+
+
+def _mask(work: Work, codes: Stack) -> Pass[npt.NDArray[np.int64]]:
+    """Take void outside the mask of the sample as air; returns as `find_air`."""
+    mask = work.volume.beside_of(work.settings, "sample_mask")
+    if tuple(mask.shape) != work.volume.shape:
+        raise InputError(
+            f"sample_mask needs labels or a mask of shape {work.volume.shape}; got points."
+        )
+    counts = []
+    for first, last in work.slabs:
+        own = np.asarray(mask[first:last] if work.volume.n_spatial == 3 else mask)
+        outside = own.reshape(last - first, *work.shape[1:]) <= 0
+        part = codes.read(first, last)
+        part[outside & (part != SOLID)] = AIR
+        codes.write(first, part)
+        lines = outside[0] if work.volume.n_spatial == 2 else outside
+        counts += [np.count_nonzero(line) for line in lines]
+        yield last / work.slabs.depth
+    if sum(counts) == math.prod(work.shape):
+        name = work.settings.sample_mask
+        raise InputError(f"The sample_mask {name!r} is empty: no voxel of it is above 0.")
     return np.array(counts, np.int64)
 
 
@@ -269,7 +297,7 @@ def take_apart(work: Work, codes: Stack, air: npt.NDArray[np.int64]) -> Pass[Spa
             # but for those within the next slab
             cuts -= _crossings(part[last - first :])
     problem = ""
-    if work.has_air and not air.any():
+    if work.has_air and not work.settings.sample_mask and not air.any():
         problem = "No air was found outside the sample: the ball cannot reach any."
     sample = math.prod(work.volume.shape[1:]) - air
     return Space(components, cuts, sample, problem)
@@ -359,7 +387,7 @@ def part_by_peaks(
     work: Work, basins: Stack, distance: Stack, graph: BasinGraph
 ) -> Pass[npt.NDArray[np.bool_] | None]:
     """Find which basins hold a peak, where pores are parted by peaks, and else None."""
-    if work.settings.merging == "height":
+    if work.settings.merging == "height" or work.settings.markers:
         return None
     return (yield from find_peaks(distance, basins, work.slabs, graph, work.spacing, work.workers))
 

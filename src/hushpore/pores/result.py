@@ -136,9 +136,10 @@ class Pores:
         if self._settings.mode == "all" and not math.isclose(self.porosity, void, abs_tol=1e-9):
             # pores that are left out are void all the same
             parts = f"all void {100 * void:.1f}: {parts}"
+        of_sample = self._settings.outside != "keep" or self._settings.sample_mask
         sentence = (
             f"Porosity {100 * self.porosity:.1f} % "
-            f"{'' if self._settings.outside == 'keep' else 'of the sample '}"
+            f"{'of the sample ' if of_sample else ''}"
             f"({parts}), {count:,} {'pore' if count == 1 else 'pores'}"
         )
         if count:
@@ -163,7 +164,7 @@ class Pores:
         InputError
             If `h` is below zero.
         """
-        settings = dataclasses.replace(self._settings, merging="height", h=h)
+        settings = dataclasses.replace(self._settings, merging="height", h=h, markers="")
         numbering = number_basins(self._graph, settings, self.volume)
         return self._renumber(numbering, settings, merged_by(settings, None))
 
@@ -189,14 +190,10 @@ class Pores:
         InputError
             If the markers have another shape, are none, or lie outside the volume or the void.
         """
-        basins = self._basins.array().reshape(self.volume.shape)
-        marked = _mark_basins(np.asarray(markers), basins, self._graph.count)
-        group = merge_to_markers(self._graph, marked)
-        left_out = _left_out(self._graph, self._settings, self.volume)
-        smallest = self._settings.minimum_voxels
-        numbering = number_groups(self._graph, group, smallest, left_out)
-        count = int(np.unique(marked[marked > 0]).size)
-        return self._renumber(numbering, self._settings, {"markers": count})
+        numbering, by = number_by_markers(
+            np.asarray(markers), self._basins, self._graph, self._settings, self.volume
+        )
+        return self._renumber(numbering, self._settings, by)
 
     def _renumber(self, numbering: Numbering, settings: PoreSettings, by: dict[str, Any]) -> Pores:
         if self._slabs.on_disk:
@@ -231,6 +228,24 @@ def number_basins(
         return number_pores(graph, chief, settings.minimum_voxels, left_out)
     group = merge_to_markers(graph, np.where(peaks, np.cumsum(peaks), 0).astype(np.int32))
     return number_groups(graph, group, settings.minimum_voxels, left_out)
+
+
+def number_by_markers(
+    markers: npt.NDArray[Any],
+    basins: Stack,
+    graph: BasinGraph,
+    settings: PoreSettings,
+    volume: Volume,
+) -> tuple[Numbering, dict[str, Any]]:
+    """Merge basins to markers, see `Pores.remerge_to_markers`, and number the pores.
+
+    Returns what the record says of it, too.
+    """
+    marked = _mark_basins(markers, basins.array().reshape(volume.shape), graph.count)
+    group = merge_to_markers(graph, marked)
+    left_out = _left_out(graph, settings, volume)
+    numbering = number_groups(graph, group, settings.minimum_voxels, left_out)
+    return numbering, {"markers": int(np.unique(marked[marked > 0]).size)}
 
 
 def merged_by(settings: PoreSettings, peaks: npt.NDArray[np.bool_] | None) -> dict[str, Any]:

@@ -77,6 +77,14 @@ class PoreSettings(Settings):
         label="Air outside",
         choices=("keep", "remove", "remove-slicewise"),
     )
+    sample_mask: str = option(
+        "",
+        "Labels or a mask, above 0 in the sample: void elsewhere is no pore, and porosity is a "
+        "share of the sample. Takes the place of looking for the air outside.",
+        label="Sample",
+        beside=("labels",),
+        more=True,
+    )
     outside_radius: float = option(
         10.0,
         "Radius of the ball (slice by slice: the disc) that finds the air outside, rolled over the "
@@ -91,6 +99,13 @@ class PoreSettings(Settings):
         "What parts one pore from the next. height: a neck that is narrower by the merge height; "
         "snow: the peaks that PoreSpy's SNOW finds; void too narrow for a peak is left out.",
         choices=("height", "snow"),
+        more=True,
+    )
+    markers: str = option(
+        "",
+        "Points, or labels above 0, one for each pore: pores grow from them and part where they "
+        "meet, and void that none reaches is left out. Takes the place of merging.",
+        beside=("labels", "points"),
         more=True,
     )
     neighbours: str = option(
