@@ -108,6 +108,16 @@ def test_a_model_is_kept_and_applied(scan: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "three.tif").exists()
 
 
+def test_what_was_removed_is_pictured(scan: Path, tmp_path: Path) -> None:
+    words = ("denoise", scan, "-o", tmp_path / "one.tif", "--picture", tmp_path / "one.png")
+    done = call(*words, *QUICK)
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
+    refused = call(*words[:3], tmp_path / "two.tif", *words[4:], *QUICK)
+    assert "there already" in refused.output
+    assert not (tmp_path / "two.tif").exists()
+
+
 @pytest.mark.parametrize("name", ["pores", "run"])
 def test_a_result_folder_holds_table_labels_record_and_picture(
     scan: Path, tmp_path: Path, name: str

@@ -17,7 +17,7 @@ from hushpore.n2v2.trained import (
     HEADER,
     TRAINING,
     Model,
-    check_model_target,
+    check_file_target,
     read_tensors,
     write_tensors,
 )
@@ -114,7 +114,7 @@ class Checkpoint:
     """
 
     def __init__(self, path: str, key: Mapping[str, Any]) -> None:
-        self._path: Path = check_model_target(path, overwrite=True)
+        self._path: Path = check_file_target(path, overwrite=True)
         self._key = dict(key)
         self._last = time.monotonic()
 

@@ -18,7 +18,7 @@ from hushpore._version import __version__
 from hushpore.base.errors import InputError, MissingPackageError
 from hushpore.base.volume import VolumeLike, as_volume
 from hushpore.n2v2.source import Source
-from hushpore.n2v2.trained import check_model_target
+from hushpore.n2v2.trained import check_file_target
 
 if TYPE_CHECKING:
     import os
@@ -79,7 +79,7 @@ def export_model(
     OutputError
         If the package cannot be written.
     """
-    target = check_model_target(path, overwrite)
+    target = check_file_target(path, overwrite)
     if target.suffix != ".zip":
         raise InputError(f"A package of the BioImage Model Zoo ends in .zip; got {target.name}.")
     if model.context or len(model.mean) != model.network.architecture.outputs:

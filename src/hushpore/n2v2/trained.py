@@ -139,7 +139,7 @@ class Model:
         OutputError
             If the file is there already, or cannot be written.
         """
-        target = check_model_target(path, overwrite)
+        target = check_file_target(path, overwrite)
         weights = {name: value.contiguous() for name, value in self.network.state_dict().items()}
         write_tensors(target, weights, {HEADER: self.facts()})
         return target
@@ -199,13 +199,13 @@ def write_tensors(
         raise OutputError(f"Cannot write {target}: {error.strerror or error}.") from error
 
 
-def check_model_target(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
-    """Check that a model can be written to a place, before hours of work go into it.
+def check_file_target(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
+    """Check that a file can be written to a place, before hours of work go into it.
 
     Parameters
     ----------
     path : str or path-like
-        Where `Model.save` will be asked to write.
+        Where it will go.
     overwrite : bool, optional
         Whether an existing file may be replaced.
 
