@@ -26,6 +26,7 @@ from hushpore import jobs  # noqa: E402
 from hushpore.base.events import Progress  # noqa: E402
 from hushpore.base.volume import Volume  # noqa: E402
 from hushpore.device.backend import Backend  # noqa: E402
+from hushpore.runs import presets  # noqa: E402
 from hushpore.viewer import device_choice  # noqa: E402
 from hushpore.viewer.worker import JobWorker, stop_all  # noqa: E402
 
@@ -64,6 +65,12 @@ def cpu_only(monkeypatch):
     device_choice.find_devices.cache_clear()
     yield
     device_choice.find_devices.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def presets_of_its_own(tmp_path, monkeypatch):
+    """No test sees or changes the presets of whoever runs it."""
+    monkeypatch.setattr(presets, "presets_folder", lambda: tmp_path / "presets")
 
 
 @pytest.fixture(autouse=True)
