@@ -80,3 +80,31 @@ def test_labels_are_given_to_the_job_as_the_void(qtbot, viewer, widget, scan, mo
 
 def test_a_boolean_image_can_be_chosen():
     assert PoresWidget.accepts(Image(np.zeros((4, 8, 8), bool)))
+
+
+def test_the_result_can_be_merged_anew_at_once(qtbot, viewer, widget, scan):
+    assert widget.merging.isHidden()
+    run(qtbot, widget)
+    labels = viewer.layers["scan pores"]
+    assert widget.merging.layer is labels
+    assert not widget.merging.isHidden()
+    widget.merging.set_height(50.0)
+    qtbot.waitUntil(lambda: not widget.merging.is_busy, timeout=20_000)
+    record = labels.metadata[KEY]["provenance"]
+    assert record["settings"]["h"] == 50.0
+    assert f"{record['result']['count']} pores" in widget._result.text()
+
+
+def test_a_mask_and_markers_are_layers(qtbot, viewer, widget, scan):
+    mask = np.zeros(scan.shape, np.uint8)
+    mask[:, :, :16] = 1
+    viewer.add_labels(mask, name="left")
+    viewer.add_points([[4, 8.2, 8.3]], scale=(2, 0.5, 0.5), units=("mm",) * 3, name="seed")
+    widget.form.fields["sample_mask"].set("left")
+    widget.form.fields["markers"].set("seed")
+    run(qtbot, widget)
+    labels = viewer.layers["scan pores"]
+    assert labels.data.max() == 1
+    assert labels.data[4, 8, 8] == 1
+    assert not labels.data[:, :, 16:].any()
+    assert "Parted by markers" in widget.merging._word.text()
