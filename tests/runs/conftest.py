@@ -44,4 +44,6 @@ def scan(tmp_path: Path) -> Path:
 @pytest.fixture
 def folder(tmp_path: Path, scan: Path, found: Pores) -> Path:
     """A result folder of `scan`."""
-    return write_pores(tmp_path / "result", found.volume, None, found, source=Source(str(scan)))
+    return write_pores(
+        tmp_path / "result", found.volume, None, found, source=Source(str(scan)).to_dict()
+    )

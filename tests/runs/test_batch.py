@@ -91,6 +91,14 @@ def test_a_batch_that_is_started_again_skips_what_is_done(tmp_path: Path) -> Non
     assert any(isinstance(e, Note) and "2 of 3 scans were done before" in e.message for e in events)
 
 
+def test_scans_are_listed_in_natural_order(tmp_path: Path) -> None:
+    scans = make_scans(tmp_path / "scans", 1)
+    for number in (10, 2):
+        (scans / f"scan{number}.tif").write_text("no pixels")
+    batch = result_of(run_batch(f"{scans}/*.tif", tmp_path / "out", device="cpu"))
+    assert batch.table["name"].tolist() == ["scan0", "scan2", "scan10"]
+
+
 def test_a_stop_keeps_what_is_done(tmp_path: Path) -> None:
     scans = make_scans(tmp_path / "scans", 3)
     work = run_batch(f"{scans}/*.tif", tmp_path / "out", device="cpu")
@@ -111,6 +119,18 @@ def test_a_cancel_leaves_nothing_half_written(tmp_path: Path) -> None:
     next(event for event in work if isinstance(event, State) and event.state == "running")
     work.close()
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_what_a_killed_batch_was_writing_is_removed(tmp_path: Path) -> None:
+    scans = make_scans(tmp_path / "scans", 1)
+    half = [f".{name}.0123abcd.part" for name in ("summary.csv", "summary.json", LOCK)]
+    (tmp_path / "out" / ".scan0.0123abcd.part").mkdir(parents=True)
+    for name in half:
+        (tmp_path / "out" / name).touch()
+    result_of(run_batch(f"{scans}/*.tif", tmp_path / "out", device="cpu"))
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "scan0", "summary.csv", "summary.json",
+    }  # fmt: skip
 
 
 def test_two_batches_at_work_in_one_folder_are_refused(tmp_path: Path) -> None:

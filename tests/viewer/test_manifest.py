@@ -5,6 +5,7 @@ from napari._app_model.constants._menus import is_menu_contributable
 from npe2 import PluginManifest
 
 import hushpore
+from hushpore.viewer.batch import BATCH
 from hushpore.viewer.job_widget import RECORD
 from hushpore.viewer.launch import WIDGETS
 
@@ -25,7 +26,7 @@ def test_every_command_can_be_imported(manifest):
 
 def test_the_widgets_have_the_names_that_links_use(manifest):
     names = tuple(widget.display_name for widget in manifest.contributions.widgets)
-    assert names == (*WIDGETS, RECORD)
+    assert names == (*WIDGETS, BATCH, RECORD)
 
 
 def test_every_widget_is_in_a_menu_that_napari_accepts(manifest):

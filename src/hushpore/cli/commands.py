@@ -154,8 +154,9 @@ def denoise(path: str, output: str, save_model: str | None, **flags: Any) -> Non
     if save_model:
         check_model_target(save_model, flags["overwrite"])
     measured = _measured(flags)
+    origin = _source(path, flags).to_dict()
     result = _run("denoise", _read(path, flags), flags, measured)
-    record = record_of_image(result, _source(path, flags))
+    record = record_of_image(result, origin)
     written = write_image(target, result.volume, record=record, overwrite=flags["overwrite"])
     if save_model:
         result.model.save(save_model, overwrite=flags["overwrite"])
@@ -220,12 +221,11 @@ def _segment(path: str, output: str, flags: dict[str, Any], denoise_first: bool)
 
     check_target(output, flags["overwrite"])
     measured = _measured(flags)
+    origin = _source(path, flags).to_dict()
     before = _read(path, flags)
     denoised = _run("denoise", before, flags, measured) if denoise_first else None
     found = _run("pores", before if denoised is None else denoised.volume, flags, measured)
-    written = write_pores(
-        Path(output), before, denoised, found, flags["overwrite"], source=_source(path, flags)
-    )
+    written = write_pores(Path(output), before, denoised, found, flags["overwrite"], source=origin)
     measured.show()
     _say(found.summary, written, found.provenance, flags["as_json"])
 

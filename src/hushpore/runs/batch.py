@@ -135,22 +135,25 @@ def run_batch(
     given = [patterns] if isinstance(patterns, str | os.PathLike) else list(patterns)
     how = pores or JOBS["pores"].settings()
     with _claimed(folder):
-        todo, done = plan(
-            given, folder, denoise=denoise, pores=how, device=device, overwrite=overwrite
-        )
-        return (yield from _run(folder, todo, done, jobs))
+        tasks = plan(given, folder, denoise=denoise, pores=how, device=device, overwrite=overwrite)
+        return (yield from _run(folder, tasks, jobs))
 
 
-def _run(folder: Path, todo: list[Task], done: list[Task], jobs: int) -> Batching:
-    tasks = sorted([*todo, *done], key=lambda task: task.source.path)
-    states = {task.name: State(task.name, "waiting") for task in tasks}
-    for task in done:
-        states[task.name] = State(task.name, "skipped", 1.0, _summary_of(task))
+def _run(folder: Path, planned: dict[Task, bool], jobs: int) -> Batching:
+    tasks = list(planned)
+    todo = [task for task, is_done in planned.items() if not is_done]
     for task in todo:
         task.clean()
+    states = {
+        task.name: State(task.name, "skipped", 1.0, _summary_of(task))
+        if is_done
+        else State(task.name, "waiting")
+        for task, is_done in planned.items()
+    }
     yield from states.values()
-    if done:
-        yield Note(f"{len(done)} of {len(tasks)} scans were done before and are skipped.")
+    if len(todo) < len(tasks):
+        done = len(tasks) - len(todo)
+        yield Note(f"{done} of {len(tasks)} scans were done before and are skipped.")
     working = in_turn(todo) if jobs == 1 else at_once(todo, min(jobs, len(todo) or 1))
     try:
         with closing(working):
@@ -232,6 +235,10 @@ def _claimed(folder: Path) -> Iterator[None]:
     own = psutil.Process()
     with new_file(lock, overwrite=True) as part:
         part.write_text(json.dumps({"process": own.pid, "started": own.create_time()}))
+    # what a batch that was killed was writing then
+    for name in (TABLE, RECORD, LOCK):
+        for half in folder.glob(f".{name}.*.part"):
+            half.unlink(missing_ok=True)
     try:
         yield
     finally:

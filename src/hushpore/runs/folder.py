@@ -10,6 +10,7 @@ from hushpore.io.results import write_results
 from hushpore.runs.page import report_page
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     import pandas as pd
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.n2v2.result import Denoised
     from hushpore.pores.result import Pores
-    from hushpore.runs.source import Source
 
 
 def write_pores(
@@ -27,7 +27,7 @@ def write_pores(
     found: Pores,
     overwrite: bool = False,
     extra: dict[str, Any] | None = None,
-    source: Source | None = None,
+    source: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write a result folder.
 
@@ -48,8 +48,8 @@ def write_pores(
         Replace an earlier result.
     extra : dict, optional
         Further entries of ``result.json``.
-    source : Source, optional
-        How `before` was read, so that it can be read again.
+    source : mapping, optional
+        How `before` was read, so that it can be read again: `Source.to_dict`, as it was then.
 
     Returns
     -------
@@ -63,7 +63,7 @@ def write_pores(
         jobs = [denoised.provenance, *jobs]
     record = {
         "summary": found.summary,
-        "source": source.to_dict() if source else {},
+        "source": dict(source or {}),
         "jobs": jobs,
         "fingerprints": {name: fingerprint(image.data) for name, image in images.items()},
         **(extra or {}),

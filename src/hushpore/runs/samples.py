@@ -72,7 +72,8 @@ class Task:
         OutputError
             If something else is in the place of the result.
         """
-        if not self.folder.exists() or not any(self.folder.iterdir()):
+        is_folder = self.folder.is_dir()
+        if not self.folder.exists() or (is_folder and not any(self.folder.iterdir())):
             return None
         try:
             return read_record(self.folder)
@@ -159,8 +160,8 @@ def plan(
     pores: Settings,
     device: str = "auto",
     overwrite: bool = False,
-) -> tuple[list[Task], list[Task]]:
-    """Return the tasks of a batch that are still to be done, and those that are done.
+) -> dict[Task, bool]:
+    """Return the tasks of a batch in the order of their scans, and whether each is done already.
 
     Raises
     ------
@@ -170,16 +171,14 @@ def plan(
         If there are results of other scans or other settings, and they may not be replaced.
     """
     scans = find_scans(patterns, output)
-    todo, done, outdated = [], [], []
+    tasks: dict[Task, bool] = {}
+    outdated = []
     for scan, name in zip(scans, names_of(scans), strict=True):
         folder = output / name
         task = Task(name, Source(str(scan)), folder, denoise, pores, device, overwrite)
         record = task.record()
         why = task.made_by(record) if record is not None else ""
-        if record is None or why:
-            todo.append(task)
-        else:
-            done.append(task)
+        tasks[task] = record is not None and not why
         if why and not overwrite:
             outdated.append(f"{name}: {why}")
         elif why:
@@ -190,7 +189,7 @@ def plan(
             f"{output} holds results that do not belong to this batch ({'; '.join(outdated[:3])}"
             f"{more}). Choose another folder, or allow overwriting to make these again."
         )
-    return todo, done
+    return tasks
 
 
 def explained(error: BaseException) -> str:

@@ -17,7 +17,7 @@ from hushpore.runs.folder import write_pores
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Mapping
     from pathlib import Path
 
     from hushpore.base.events import Event, Job
@@ -100,6 +100,8 @@ def segment_scan(
         As reading, the jobs and writing do; nothing is written then.
     """
     target = check_target(folder, overwrite)
+    # as it is now: files that change while they are worked on are then known to have changed
+    origin = source.to_dict()
     before = yield from _read(source, check)
     cleaned = None
     if denoise is not None:
@@ -108,7 +110,7 @@ def segment_scan(
     job = start("pores", lay_beside(volume, pores), pores, device)
     found: Pores = yield from _part(job, _READ if cleaned is None else _DENOISED, _SEGMENTED)
     yield Progress("writing", 0, 0, "", _SEGMENTED)
-    write_pores(target, before, cleaned, found, overwrite, source=source)
+    write_pores(target, before, cleaned, found, overwrite, source=origin)
     return Written(target, found.summary, found.provenance)
 
 
@@ -149,19 +151,28 @@ def denoise_scan(
     """
     target = check_target(path, overwrite, directory=False)
     check_record_target(target, overwrite)
+    origin = source.to_dict()
     before = yield from _read(source, check)
     cleaned = yield from _denoise(before, settings, device, _SEGMENTED)
     yield Progress("writing", 0, 0, "", _SEGMENTED)
-    record = record_of_image(cleaned, source)
+    record = record_of_image(cleaned, origin)
     write_image(target, cleaned.volume, record=record, overwrite=overwrite)
     return Written(target, cleaned.summary, cleaned.provenance)
 
 
-def record_of_image(cleaned: Denoised, source: Source) -> dict[str, Any]:
-    """Return the record that goes with a denoised image, so that it can be made again."""
+def record_of_image(cleaned: Denoised, source: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record that goes with a denoised image, so that it can be made again.
+
+    Parameters
+    ----------
+    cleaned : Denoised
+        The result.
+    source : mapping
+        How the scan was read: `Source.to_dict`, as it was then.
+    """
     return {
         **cleaned.provenance,
-        "source": source.to_dict(),
+        "source": dict(source),
         "fingerprints": {"image": fingerprint(cleaned.volume.data)},
     }
 
