@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.ndimage import uniform_filter1d
 
 from hushpore import Volume
-from hushpore.n2v2.diagnosis import diagnose_noise
+from hushpore.n2v2.diagnosis import _ranks, _theil_sen, diagnose_noise
 from hushpore.samples import foam_phantom
 
 
@@ -75,3 +76,11 @@ def test_the_slope_of_photon_noise_is_one_and_that_of_steady_noise_none() -> Non
     steady = diagnose_noise(Volume(image + rng.normal(0, 20, image.shape)))
     assert steady.slope == 0
     assert steady.variance_at(np.array([1000.0])) == pytest.approx(400, rel=0.1)
+
+
+def test_ranks_and_slopes_are_those_of_scipy(rng: np.random.Generator) -> None:
+    x, y = rng.integers(0, 30, 200).astype(float), rng.normal(size=200)
+    np.testing.assert_array_equal(_ranks(x), stats.rankdata(x))
+    x = rng.normal(size=200)
+    expected = stats.theilslopes(y + 2 * x, x, alpha=0.99)
+    assert _theil_sen(x, y + 2 * x) == pytest.approx((expected.slope, expected.low_slope), rel=0.01)
