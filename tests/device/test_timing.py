@@ -205,6 +205,14 @@ def test_rates_leave_out_the_first_run_which_warms_up() -> None:
     assert stage.voxels_per_second == 500
 
 
+def test_what_a_run_does_may_be_known_at_its_end_only() -> None:
+    timer = StageTimer(Replay([2.0]))
+    with timer.stage("reading") as run:
+        run.nbytes, run.voxels = 4_000, 1_000
+    stage = timer.timing().stages["reading"]
+    assert (stage.bytes_per_second, stage.voxels_per_second) == (2_000, 500)
+
+
 def test_a_rate_of_a_single_run_is_its_own() -> None:
     timer = StageTimer(Replay([2.0]))
     with timer.stage("upload", nbytes=4_000):

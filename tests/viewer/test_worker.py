@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hushpore.base.errors import InputError
-from hushpore.base.events import Metric, Note, Preview, Progress, StopEarly, Timing
+from hushpore.base.events import Attention, Metric, Note, Preview, Progress, StopEarly, Timing
 from hushpore.viewer.worker import JobWorker, stop_all
 
 SOON = 10_000
@@ -112,6 +112,22 @@ def test_a_job_that_is_finished_early_returns_what_it_has(qtbot):
     assert heard.args == [0]
     assert worker.finished_early
     assert [note.message for note in worker.take().notes] == ["cut short"]
+
+
+def test_progress_is_answered_with_what_is_looked_at(qtbot):
+    told = []
+
+    def job():
+        # a list takes no answers
+        yield from [Note("odd"), Timing({})]
+        for _ in range(3):
+            told.append((yield step()))
+
+    worker = JobWorker(job)
+    worker.attend((4,))
+    with qtbot.waitSignal(worker.returned, timeout=SOON):
+        worker.start()
+    assert told == [Attention((4,))] * 3
 
 
 def test_a_job_past_the_stage_that_can_be_cut_ends_as_it_would_have(qtbot):
@@ -273,7 +289,7 @@ def test_a_worker_that_waits_can_be_cancelled_without_its_turn_being_missed(qtbo
         worker.start("cpu")
     with qtbot.waitSignal(second.cancelled, timeout=SOON):
         second.cancel()
-    assert not second.is_running
+    assert second.wait(5)
     assert first.is_running
     with qtbot.waitSignal(third.returned, timeout=SOON):
         gate.set()

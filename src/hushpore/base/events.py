@@ -56,6 +56,28 @@ class Preview:
     index: tuple[int, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """The patches that a training step learnt from, worth showing and safe to drop.
+
+    Attributes
+    ----------
+    step : int
+        Number of the step, from 1.
+    corners : numpy.ndarray
+        int64, shape (n_patches, ndim): first voxel of each patch, on every axis of the volume.
+    patch_shape : tuple of int
+        (y, x) or (z, y, x) of a patch.
+    losses : numpy.ndarray
+        float64, shape (n_patches,): mean squared error of each at its hidden pixels.
+    """
+
+    step: int
+    corners: npt.NDArray[Any]
+    patch_shape: tuple[int, ...]
+    losses: npt.NDArray[Any]
+
+
 @dataclass(frozen=True)
 class Metric:
     """One value of a curve, for example the loss after a step."""
@@ -170,7 +192,7 @@ class Note:
     warning: bool = False
 
 
-Event: TypeAlias = Progress | Preview | Metric | Timing | Note
+Event: TypeAlias = Progress | Preview | Batch | Metric | Timing | Note
 
 
 class StopEarly(Exception):  # noqa: N818 - a request, not an error
@@ -181,8 +203,24 @@ class StopEarly(Exception):  # noqa: N818 - a request, not an error
     """
 
 
-#: A job yields events and returns its result; ``close()`` cancels it.
-Job: TypeAlias = Generator[Event, None, Any]
+@dataclass(frozen=True)
+class Attention:
+    """Sent into a job (``job.send(Attention((12,)))``) to tell it which slice is being looked at.
+
+    It is the answer to a `Progress`; other events are not answered. A job that makes previews makes
+    them of that slice from then on, at its next chance; any other takes no notice.
+
+    Attributes
+    ----------
+    index : tuple of int
+        Position on the leading axes of the volume (time, channel, z), as in `Preview`.
+    """
+
+    index: tuple[int, ...]
+
+
+#: A job yields events and returns its result; ``close()`` cancels it. It may be sent `Attention`.
+Job: TypeAlias = Generator[Event, Any, Any]
 
 
 def result_of(job: Generator[Any, None, T], on_event: Callable[[Any], None] | None = None) -> T:

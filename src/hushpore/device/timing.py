@@ -90,6 +90,12 @@ class StageTimer:
             Voxels that it works on.
         syncs : int, optional
             How often the host waits for the device in it. Not counted on the host's own clock.
+
+        Returns
+        -------
+        context manager
+            Its attributes ``nbytes`` and ``voxels`` may be set in the block, where they are not
+            known before.
         """
         return _Run(self, name, nbytes, voxels, 0 if isinstance(self._clock, HostClock) else syncs)
 
@@ -176,8 +182,9 @@ class _Run:
     inside: float = 0.0
     host_inside: float = 0.0
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> _Run:
         self.timer._begin(self)
+        return self
 
     def __exit__(
         self,

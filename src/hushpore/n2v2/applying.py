@@ -132,6 +132,7 @@ class Applied:
                 message = "The GPU's memory ran out: continuing on the CPU."
                 backend, images = Backend(reason="the GPU's memory ran out"), None
                 self.dtype, core = torch.float32, CORES[architecture.dimensions]
+                self.timer.run_on(backend.clock())
             else:
                 break
             yield Note(message, warning=True)

@@ -32,6 +32,7 @@ from hushpore.viewer.glyphs import Glyphs
 from hushpore.viewer.layer_choice import LayerChoice
 from hushpore.viewer.layer_field import LayerField
 from hushpore.viewer.layers import volume_of
+from hushpore.viewer.presets import PresetRow
 from hushpore.viewer.previews import Previews
 from hushpore.viewer.problem import Problem, explain
 from hushpore.viewer.progress import (
@@ -45,7 +46,7 @@ from hushpore.viewer.progress import (
 )
 from hushpore.viewer.sentence import Sentence, link, plain_line, sign
 from hushpore.viewer.status_line import StatusLine
-from hushpore.viewer.target import Target, capture
+from hushpore.viewer.target import Target, capture, slice_on_screen
 from hushpore.viewer.timing_panel import TimingPanel
 from hushpore.viewer.worker import JobWorker, Update
 
@@ -265,6 +266,9 @@ class JobWidget(QWidget):
         before = self._now.worker.waits_for
         if before is not None and not self._now.worker.is_cancelling:
             self._stage.say(html.escape(f"waits for {before.name} to end"))
+        index = slice_on_screen(self._viewer, self._now.target)
+        if index is not None:
+            self._now.worker.attend(index)
         self._show_update(self._now, self._now.worker.take())
 
     def _show_update(self, now: Run, update: Update) -> None:
@@ -375,6 +379,7 @@ class JobWidget(QWidget):
         self.layers = LayerChoice(self._viewer, self.accepts, self.prefers)
         self._facts = plain_line()
         self.form = SettingsForm(jobs.JOBS[self.job].settings, self._make_field)
+        self.presets = PresetRow(self.job, self.form)
         self.device = DeviceChoice()
         self._run_button = QPushButton("Run")
         self._run_button.setStyleSheet("font-weight: bold; padding: 6px;")
@@ -402,6 +407,7 @@ class JobWidget(QWidget):
         column.addWidget(self._facts)
         column.addWidget(_rule())
         column.addWidget(self.form)
+        column.addWidget(self.presets)
         column.addWidget(_rule())
         column.addWidget(self.device)
         column.addLayout(buttons)

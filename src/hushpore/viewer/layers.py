@@ -67,12 +67,22 @@ class Placement:
 
     def at(self, index: Sequence[int]) -> Placement:
         """Return the placement of the part of the layer that begins at a voxel."""
-        linear = Affine(
-            scale=self.scale, rotate=self.rotate, shear=self.shear, ndim=len(self.scale)
-        ).linear_matrix
-        offset = linear @ np.asarray(index, float)
+        offset = self._linear @ np.asarray(index, float)
         moved = tuple(float(t + o) for t, o in zip(self.translate, offset, strict=True))
         return Placement(**{**vars(self), "translate": moved})
+
+    def voxel_at(self, point: Sequence[float]) -> tuple[int, ...]:
+        """Return the voxel at a point of the world, which may lie outside the layer."""
+        ndim = len(self.scale)
+        inner = np.linalg.solve(self.affine, [*point, 1.0])[:ndim] - np.asarray(self.translate)
+        return tuple(round(at) for at in np.linalg.solve(self._linear, inner))
+
+    @property
+    def _linear(self) -> npt.NDArray[np.float64]:
+        linear: npt.NDArray[np.float64] = Affine(
+            scale=self.scale, rotate=self.rotate, shear=self.shear, ndim=len(self.scale)
+        ).linear_matrix
+        return linear
 
 
 def placement_of(layer: Any) -> Placement:

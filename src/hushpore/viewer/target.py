@@ -74,3 +74,17 @@ def _over(other: Any, layer: Any) -> Any:
         )
     places = [layer.world_to_data(other.data_to_world(point)) for point in other.data]
     return np.array(places, np.float64).reshape(len(places), layer.ndim)
+
+
+def slice_on_screen(viewer: Any, target: Target) -> tuple[int, ...] | None:
+    """Return which slice of a volume is on the screen: its position on the leading axes.
+
+    None where that is no slice of it: in 3D, with the axes turned, or beyond its ends.
+    """
+    dims, shape = viewer.dims, target.volume.shape
+    ndim, last = len(shape), tuple(range(dims.ndim - 2, dims.ndim))
+    if dims.ndisplay != 2 or tuple(dims.displayed) != last or dims.ndim < ndim:
+        return None
+    index = target.placement.voxel_at(dims.point[-ndim:])[:-2]
+    is_inside = all(0 <= at < length for at, length in zip(index, shape, strict=False))
+    return index if is_inside else None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from qtpy.QtCore import QObject, Signal
 
-from hushpore.base.events import Metric, Note, Preview, Progress, StopEarly, Timing
+from hushpore.base.events import Attention, Metric, Note, Preview, Progress, StopEarly, Timing
 from hushpore.device.trace import Trace
 from hushpore.viewer.priority import window_first
 from hushpore.viewer.problem import explain
@@ -101,6 +101,7 @@ class JobWorker(QObject):
         self._lock = threading.Lock()
         self._update = Update()
         self._cancel = threading.Event()
+        self._attention: Attention | None = None
         self._finish_in = ""
         self._finished_early = False
         self._thread = threading.Thread(target=self._run, name=name)
@@ -137,6 +138,16 @@ class JobWorker(QObject):
             self._line.remove(self)
             self._line = []
             self._thread.start()
+
+    def attend(self, index: tuple[int, ...]) -> None:
+        """Tell the job which slice is being looked at; returns at once.
+
+        Parameters
+        ----------
+        index : tuple of int
+            Position on the leading axes of the volume.
+        """
+        self._attention = Attention(index)
 
     def finish(self, stage: str) -> None:
         """Ask the job to end early with what it has; returns at once.
@@ -200,7 +211,7 @@ class JobWorker(QObject):
         with closing(self._make_job()) as job:
             while not self._cancel.is_set():
                 try:
-                    event = job.throw(StopEarly()) if self._cuts(event) else next(job)
+                    event = job.throw(StopEarly()) if self._cuts(event) else self._next(job, event)
                 except StopIteration as end:
                     # a cancel that came in the last step counts too: its result is not wanted
                     return not self._cancel.is_set(), end.value
@@ -211,6 +222,10 @@ class JobWorker(QObject):
                 with self._lock:
                     self._update.add(event)
         return False, None
+
+    def _next(self, job: Job, event: Event | None) -> Event:
+        """Let the job go on, and answer its progress with what is being looked at."""
+        return job.send(self._attention if isinstance(event, Progress) else None)
 
     def _cuts(self, event: Event | None) -> bool:
         """Whether to cut the job short after this event."""
