@@ -246,8 +246,8 @@ def open_gpu(backend: Backend, work: Work) -> Gpu:
     needed, free = math.prod(work.shape) * BYTES_A_VOXEL, backend.free_memory()
     if needed > free:
         raise DeviceError(
-            f"that needs {readable_bytes(needed)} of the GPU's memory, where {readable_bytes(free)} "
-            "are free"
+            f"that needs {readable_bytes(needed)} of the GPU's memory, where "
+            f"{readable_bytes(free)} are free"
         )
     return gpu
 
