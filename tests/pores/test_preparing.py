@@ -91,6 +91,14 @@ def test_an_error_reaches_the_one_who_waits_and_is_not_kept() -> None:
     assert not any(preparation.wait("a"))
 
 
+def test_a_rehearsal_that_cannot_begin_is_an_error_too() -> None:
+    def fail(kind: str) -> Iterator[int]:
+        raise ValueError("not even a generator")
+
+    with pytest.raises(ValueError, match="not even"):
+        list(Preparation(fail).wait("a"))
+
+
 @pytest.mark.parametrize(
     "values",
     [

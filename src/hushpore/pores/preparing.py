@@ -10,6 +10,7 @@ be cancelled meanwhile, and so that a window can begin before there is anything 
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from hushpore.pores.parallel import kernels_compiled
@@ -73,14 +74,12 @@ class Preparation(Generic[K]):
             return self._thread
 
     def _run(self, kind: K, stop: threading.Event) -> None:
-        work = self._rehearse(kind)
         try:
-            for _ in work:
-                # at its end a process waits for its threads
-                if stop.is_set() or not threading.main_thread().is_alive():
-                    return
+            with closing(self._rehearse(kind)) as work:
+                for _ in work:
+                    # at its end a process waits for its threads
+                    if stop.is_set() or not threading.main_thread().is_alive():
+                        return
             self._done.add(kind)
         except BaseException as error:  # for whoever waits
             self._error = error
-        finally:
-            work.close()
