@@ -77,8 +77,7 @@ class Preparation(Generic[K]):
         try:
             with closing(self._rehearse(kind)) as work:
                 for _ in work:
-                    # at its end a process waits for its threads
-                    if stop.is_set() or not threading.main_thread().is_alive():
+                    if stop.is_set():
                         return
             self._done.add(kind)
         except BaseException as error:  # for whoever waits
