@@ -10,7 +10,16 @@ import numpy as np
 import torch
 
 from hushpore.base.errors import InputError
-from hushpore.base.events import Event, Job, Metric, Preview, Progress, StopEarly
+from hushpore.base.events import (
+    Attention,
+    Batch,
+    Event,
+    Job,
+    Metric,
+    Preview,
+    Progress,
+    StopEarly,
+)
 from hushpore.device.readback import Readback
 from hushpore.n2v2.checkpoint import TrainingState
 from hushpore.n2v2.model import Architecture, build_network
@@ -32,6 +41,9 @@ if TYPE_CHECKING:
 
 #: Steps between two readings of the loss.
 EPOCH = 25
+
+#: Seconds between two batches that are told.
+BATCH_PAUSE = 0.2
 
 
 @dataclass
@@ -58,6 +70,10 @@ class Fitting:
         Of the whole job, for progress.
     notes : list of str
         What was said; added to.
+    look : callable, optional
+        Returns the `Shown` of the slice at a position on the volume's leading axes.
+    as_batch : callable, optional
+        Makes a `Batch` of a step and of what `Learner.watched` holds; None: batches are not told.
     """
 
     settings: DenoiseSettings
@@ -70,6 +86,10 @@ class Fitting:
     as_model: Callable[[UNet], Model]
     share: float = 1.0
     notes: list[str] = field(default_factory=list)
+    look: Callable[[tuple[int, ...]], Shown] | None = None
+    as_batch: Callable[[int, npt.NDArray[np.float64]], Batch] | None = None
+    _wanted: tuple[int, ...] | None = field(default=None, init=False)
+    _seen: tuple[int, ...] | None = field(default=None, init=False)
 
     def start(self, architecture: Architecture) -> TrainingState:
         """Return the state before the first step."""
@@ -88,7 +108,8 @@ class Fitting:
 
         Yields
         ------
-        Progress, Timing, Metric ("loss", "validation"), Preview ("denoised")
+        Progress, Timing, Batch, Metric ("loss", "validation"), Preview ("denoised")
+            Of the slice last named by an `Attention` that was sent in.
         """
         try:
             yield from self._run(state, checkpoint)
@@ -108,19 +129,24 @@ class Fitting:
         readback = Readback(self.backend)
         pace = _PreviewPace(self.shown, self.batches.voxels)
         start = time.monotonic() - state.spent
-        fraction = self._fraction(state)
+        fraction, batch_due = self._fraction(state), start
         while fraction < 1:
+            learner.watches = self.as_batch is not None and start + state.spent >= batch_due
             rate = one_cycle(fraction, settings.learning_rate)
             with self.timer.stage("training"):
                 state.total += learner.step(self.images(state.step), self.batches, rate, state.step)
             state.step += 1
             state.spent = spent = time.monotonic() - start
             fraction = self._fraction(state)
+            if learner.watches and learner.watched is not None:
+                readback.push(("batch", state.step), learner.watched)
+                learner.watches, batch_due = False, start + spent + BATCH_PAUSE
             if state.step % EPOCH == 0:
                 self._end_epoch(state, readback)
             if pace.due(spent / state.step, spent):
                 with self.timer.stage("preview"):
-                    readback.push(("preview", state.step), self._preview(learner))
+                    self._turn()
+                    readback.push(("preview", self.shown), self._preview(learner))
                 pace.done(time.monotonic() - start - spent, spent)
             try:
                 if state.summed_from == state.step:
@@ -129,7 +155,9 @@ class Fitting:
                 if checkpoint is not None and checkpoint.due:
                     yield from self._report(readback.rest(), state)
                     self._keep(state, checkpoint)
-                yield self._progress(state, fraction)
+                sent = yield self._progress(state, fraction)
+                if isinstance(sent, Attention):
+                    self._wanted = sent.index
             except StopEarly:
                 self.notes.append(f"Stopped early, after {state.step} of {settings.steps} steps.")
                 break
@@ -150,32 +178,43 @@ class Fitting:
         count = state.step - state.summed_from
         if not count:
             return
-        readback.push(("loss", state.step), state.total / count)
-        state.summed_from = state.step
-        state.total.zero_()
         # the same patches and blind spots each time, so that the curve is smooth
         generator = torch.Generator(self.backend.device).manual_seed(self.settings.seed + 1)
         fixed = replace(self.batches, generator=generator)
         with self.timer.stage("validation"):
-            loss = state.learner.validate(self.images(state.step - 1), fixed)
-            readback.push(("validation", state.step), loss)
+            validation = state.learner.validate(self.images(state.step - 1), fixed)
+        # both in one copy
+        readback.push(("losses", state.step), torch.stack([state.total / count, validation]))
+        state.summed_from = state.step
+        state.total.zero_()
 
     def _report(self, arrived: list[tuple[Any, npt.NDArray[Any]]], state: TrainingState) -> Job:
         events: list[Event] = []
         for (kind, step), value in arrived:
             if kind == "preview":
-                assert self.shown is not None
-                events.append(self.shown.preview(value))
+                # what was shown when it was asked for: by now it may be another slice
+                events.append(step.preview(value))
                 continue
-            if not np.isfinite(value):
+            if kind == "batch":
+                assert self.as_batch is not None
+                events.append(self.as_batch(step, value))
+                continue
+            if not np.isfinite(value).all():
                 raise InputError(
                     "Training diverged: the loss is no longer a number. "
                     "Choose a smaller learning_rate."
                 )
-            state.curves.setdefault(kind, []).append((step, float(value)))
-            events.append(Metric(kind, step, float(value)))
+            for name, each in zip(("loss", "validation"), value, strict=True):
+                state.curves.setdefault(name, []).append((step, float(each)))
+                events.append(Metric(name, step, float(each)))
         # all is noted before the first of these, at which the job may be cancelled
         yield from events
+
+    def _turn(self) -> None:
+        """Turn to the slice that is being looked at."""
+        if self._wanted is not None and self._wanted != self._seen and self.look is not None:
+            self._seen = self._wanted
+            self.shown = self.look(self._wanted)
 
     def _preview(self, learner: Learner) -> torch.Tensor:
         """Denoise the slice to be shown as well as the network can by now."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from hushpore.base.errors import MemoryLimitError
-from hushpore.base.events import Job, Note, Preview, Progress
+from hushpore.base.errors import InputError, MemoryLimitError
+from hushpore.base.events import Batch, Job, Note, Preview, Progress
 from hushpore.base.record import fingerprint, make_record
 from hushpore.device.backend import Backend
 from hushpore.device.memory import is_out_of_memory
@@ -30,6 +30,7 @@ from hushpore.n2v2.plan import (
     replacement_for,
     require_dimensions_of,
 )
+from hushpore.n2v2.regions import has_regions, regions_fingerprint, training_places
 from hushpore.n2v2.residual import examine_residual
 from hushpore.n2v2.result import Denoised
 from hushpore.n2v2.source import Source, measure_scale
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from hushpore.device.timing import StageTimer
     from hushpore.n2v2.model import UNet
     from hushpore.n2v2.settings import DenoiseSettings
+    from hushpore.patches.places import Places
 
 #: Share of the job that is training, for the progress bar.
 TRAINING_SHARE = 0.9
@@ -65,7 +67,8 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
 
     Yields
     ------
-    Progress, Timing, Metric ("loss", "validation"), Preview ("denoised"), Note
+    Progress, Timing, Metric ("loss", "validation"), Preview ("denoised"), Batch, Note
+        Previews are of the slice last named by an `Attention` that was sent in.
 
     Returns
     -------
@@ -178,6 +181,7 @@ class _Work:
                 masked_share(self.settings),
                 torch.Generator(self.backend.device).manual_seed(self.settings.seed),
                 self.replacement,
+                self._places(),
             )
             try:
                 yield from self._train(batches)
@@ -196,7 +200,8 @@ class _Work:
         notes: list[str] = []
         fitting = Fitting(
             self.settings, self.backend, self.timer, self._images_at(), batches, self.dtype,
-            self._shown(), self._as_model, TRAINING_SHARE, notes,
+            self._shown(), self._as_model, TRAINING_SHARE, notes, self._shown,
+            None if self.images is None else self._as_batch,
         )  # fmt: skip
         state = fitting.start(self.architecture)
         checkpoint = self._checkpoint(batches)
@@ -207,6 +212,28 @@ class _Work:
         self.notes += notes
         self.model = self._as_model(state.learner.average)
         self.curves, self.steps, self.spent = state.curves, state.step, state.spent
+
+    def _places(self) -> Places | None:
+        """Return where training patches may lie; None: anywhere."""
+        if not has_regions(self.settings):
+            return None
+        if self.images is None:
+            raise InputError(
+                f"{self.volume.name} is read block by block, since it does not fit into memory: "
+                "train_at and leave_out cannot be used then. Crop it, or allow more memory."
+            )
+        with self.timer.stage("regions"):
+            places = training_places(self.volume, self.settings, self.arrangement, self.size)
+        return None if places is None else places.to(self.backend.device)
+
+    def _as_batch(self, step: int, watched: npt.NDArray[np.float64]) -> Batch:
+        """Say where in the volume the patches of a batch lie."""
+        found = watched[:, :-1].astype(np.int64)
+        planes = self.arrangement.predicted[found[:, 0], 0]
+        # a 2D image has no leading axes to find the plane on
+        leading = np.unravel_index(planes, (1, *self.volume.shape[: -len(self.size)]))[1:]
+        corners = np.column_stack([*leading, found[:, 1:]])
+        return Batch(step, corners, self.size, watched[:, -1])
 
     def _images_at(self) -> Callable[[int], Images]:
         """Return what gives the images to learn from in a step."""
@@ -225,7 +252,7 @@ class _Work:
         device = self.backend.device.partition(":")[0]
         key = training_key(
             self.settings.to_dict(),
-            fingerprint(self.volume.data),
+            fingerprint(self.volume.data) + regions_fingerprint(self.volume, self.settings),
             device,
             self.dtype,
             batches.count,
@@ -236,10 +263,13 @@ class _Work:
         settings = self.settings
         return Model(network, self.scale.mean, self.scale.std, settings.channels, settings.context)
 
-    def _shown(self) -> Shown:
-        """Return what previews show: the slice in the middle, over all leading axes."""
+    def _shown(self, at: tuple[int, ...] | None = None) -> Shown:
+        """Return what previews show: the slice `at`, or the one in the middle."""
+        leading = self.volume.shape[:-2]
         # of two middle slices the first: there a viewer opens the volume
-        number = (math.prod(self.volume.shape[:-2]) - 1) // 2
+        number = (math.prod(leading) - 1) // 2
+        if at is not None and len(at) == len(leading) and leading:
+            number = int(np.ravel_multi_index(at, leading, mode="clip"))
         plane, row, rows = number, 0, slice(None)
         if self.settings.dimensions == 3:
             plane, z = divmod(number, self.source.size[0])
@@ -321,7 +351,9 @@ class _Work:
                 "choose a smaller patch_size."
             )
         gpu = self.backend
-        self._use(Backend(reason="the GPU's memory ran out"))
+        host = Backend(reason="the GPU's memory ran out")
+        self.timer.run_on(host.clock())
+        self._use(host)
         gpu.release()
         return self._note("The GPU's memory ran out: continuing on the CPU.")
 

@@ -158,6 +158,22 @@ class DenoiseSettings(Settings):
         step=1e-4,
         more=True,
     )
+    train_at: str = option(
+        "",
+        "Points about which training patches lie, and nowhere else; or labels, by whose area "
+        "inside a patch it is drawn.",
+        label="Train only at",
+        beside=("points", "labels"),
+        more=True,
+    )
+    leave_out: str = option(
+        "",
+        "Labels or mask of regions to leave out of the training: no patch reaches into them. They "
+        "are denoised all the same.",
+        label="Leave out",
+        beside=("labels",),
+        more=True,
+    )
     precision: str = option(
         "auto",
         "Arithmetic of the network; auto takes bfloat16 where the device is fast at it.",

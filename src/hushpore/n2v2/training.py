@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hushpore.device.backend import Backend
     from hushpore.n2v2.images import Images
     from hushpore.n2v2.model import UNet
+    from hushpore.patches.places import Places
 
 #: Decay of the running average of the weights, once it has warmed up.
 AVERAGE_DECAY = 0.995
@@ -45,6 +46,8 @@ class Batches:
         Source of all random numbers, on the device of the image.
     replacement : Replacement, optional
         What hidden pixels are replaced by, and the direction of correlated noise.
+    places : Places, optional
+        Where patches may lie, on the device of the image; by default anywhere.
     """
 
     size: tuple[int, ...]
@@ -52,6 +55,7 @@ class Batches:
     share: float
     generator: torch.Generator | None
     replacement: Replacement = field(default_factory=Replacement)
+    places: Places | None = None
 
     @property
     def voxels(self) -> int:
@@ -60,6 +64,8 @@ class Batches:
 
     def corners(self, images: Images) -> torch.Tensor:
         """Draw where the patches of a batch lie: int64, shape (count, 1 + len(size))."""
+        if self.places is not None:
+            return self.places.draw(self.count, self.generator)
         return draw_corners(
             images.shape, (1, *self.size), self.count, self.generator, images.device
         )
@@ -78,7 +84,18 @@ class Learner:
         Already on its device.
     dtype : torch.dtype
         float32, or bfloat16 for mixed precision.
+
+    Attributes
+    ----------
+    watches : bool
+        Whether `watched` is made anew in a step.
+    watched : torch.Tensor or None
+        float64, shape (batch, n_axes + 1), on the device: where each patch of the newest batch that
+        was watched lies, as `Batches.corners` says it, and its loss.
     """
+
+    watches = False
+    watched: torch.Tensor | None = None
 
     def __init__(self, network: UNet, dtype: torch.dtype = torch.float32) -> None:
         self.network = network
@@ -145,9 +162,11 @@ class Learner:
         inputs = torch.cat([patches[:, :first], hidden, patches[:, last:]], 1)
         with mixed_precision(device.type, self.dtype):
             predicted = network(channels_last(inputs)).float().flatten(0, 1)
-        return torch.nn.functional.mse_loss(
-            values_at(predicted, positions), values_at(noisy, positions)
-        )
+        found, truth = values_at(predicted, positions), values_at(noisy, positions)
+        if self.watches:
+            errors = (found.detach() - truth).square().view(batches.count, -1).mean(1)
+            self.watched = torch.cat([corners.double(), errors.double()[:, None]], 1)
+        return torch.nn.functional.mse_loss(found, truth)
 
     @torch.no_grad()
     def _update_average(self, step: int) -> None:

@@ -13,10 +13,12 @@ from napari.layers import Image
 
 from hushpore.viewer.job_widget import JobWidget, LayerData
 from hushpore.viewer.layers import KEY, is_result, layer_data
+from hushpore.viewer.live_patches import NewestBatch
 from hushpore.viewer.noise_line import NoiseLine
 from hushpore.viewer.sentence import link
 
 if TYPE_CHECKING:
+    from hushpore.base.events import Job
     from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
     from hushpore.n2v2.result import Denoised
@@ -68,7 +70,14 @@ class DenoiseWidget(JobWidget):
             record=record,
             **{**target.look, "name": f"{name} denoised"},
         )
+        # what shows patches can then show what this model makes of them
+        denoised[1]["metadata"][KEY]["model"] = result.model
         return [denoised, _removed(result, target)] if "residual" in record else [denoised]
+
+    @classmethod
+    def work(cls, target: Target, settings: Settings, device: str) -> Job:
+        """Let the widget of patches look at the batches that are trained on."""
+        return NewestBatch.watch(super().work(target, settings, device), target)
 
     def facts(self, volume: Volume) -> str:
         """Say what the noise is like, too."""

@@ -146,7 +146,8 @@ def sheet_layer(result: Patches, target: Target, sheet: Sheet) -> LayerData:
         ),
         "metadata": _keywords(result, target, SHEET)["metadata"],
     }
-    keywords["metadata"][KEY]["sheet"] = sheet
+    # to be looked at, and never offered to a job
+    keywords["metadata"][KEY] |= {"sheet": sheet, "preview": SHEET}
     return sheet.image, keywords, "image"
 
 

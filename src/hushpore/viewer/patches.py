@@ -12,6 +12,7 @@ from hushpore.viewer.form import Field, make_field
 from hushpore.viewer.job_widget import JobWidget, LayerData
 from hushpore.viewer.layer_field import LayerField
 from hushpore.viewer.layers import is_result
+from hushpore.viewer.live_patches import LivePatches
 from hushpore.viewer.model_field import ModelField
 from hushpore.viewer.patch_layers import patch_layers
 from hushpore.viewer.patches_panel import PatchesPanel
@@ -36,7 +37,9 @@ class PatchesWidget(JobWidget):
         self.panel = PatchesPanel(napari_viewer)
         self.panel.wanted.connect(self._feed_denoiser)
         column = self._scroll.widget().layout()
+        self.live = LivePatches(napari_viewer)
         column.insertWidget(column.indexOf(self.timing), self.panel)
+        column.insertWidget(column.indexOf(self.panel), self.live)
         self.form.changed.connect(self._follow_model)
         self.destroyed.connect(self.panel.forget)
 
