@@ -9,7 +9,6 @@ from qtpy.QtCore import Qt, QTimer, Signal
 from qtpy.QtWidgets import (
     QDoubleSpinBox,
     QHBoxLayout,
-    QLabel,
     QPushButton,
     QSlider,
     QVBoxLayout,
@@ -115,15 +114,16 @@ class MergeHeight(QWidget):
         self._undo, self._redo = QPushButton("Undo"), QPushButton("Redo")
         self._undo.clicked.connect(self.undo)
         self._redo.clicked.connect(self.redo)
-        self._title, self._word = QLabel(), plain_line()
-        self._title.setTextFormat(Qt.TextFormat.PlainText)
+        self._title, self._word = plain_line(), plain_line()
         line = QHBoxLayout()
-        for widget in (self._slider, self._box, self._undo, self._redo):
-            line.addWidget(widget, widget is self._slider)
+        line.addWidget(self._box, 1)
+        line.addWidget(self._undo)
+        line.addWidget(self._redo)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(2)
         column.addWidget(self._title)
+        column.addWidget(self._slider)
         column.addLayout(line)
         column.addWidget(self._word)
 
@@ -147,7 +147,7 @@ class MergeHeight(QWidget):
         h = result.provenance["result"]["merged_by"].get("h")
         self._first = result if h is None else None
         self._past, self._at = [h], 0
-        self._title.setText(f"Merge the pores of {self._layer.name} anew")
+        self._title.setText(f"Merge height of {self._layer.name}, changed at once")
         self._show_height(result.provenance["settings"]["h"] if h is None else h)
         self._show_state()
         self.show()
