@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import ndimage
 
-from hushpore.pores.distance import squared_distance
+from hushpore.pores.distance import distances, squared_distance
+from hushpore.pores.slabs import Scratch, Slabs, Stack
 
 if TYPE_CHECKING:
     from hushpore.pores.parallel import Workers
@@ -58,6 +59,35 @@ def test_solid_outside_is_a_layer_of_solid_around(
     else:
         expected = ndimage.distance_transform_edt(padded)[inner] ** 2
         np.testing.assert_array_equal(found, np.rint(expected))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    voids,
+    st.integers(1, 9),
+    st.sampled_from([(1, 1, 1), (0.3, 1, 2), (2.5, 1, 0.7)]),
+    st.booleans(),
+)
+def test_cuts_into_slabs_change_no_bit(
+    workers: Workers,
+    void: np.ndarray,
+    thickness: int,
+    spacing: tuple[float, float, float],
+    solid: bool,
+) -> None:
+    outside = (solid, False, solid)
+    expected = squared_distance(void, spacing, outside, workers)
+    slabs = Slabs(len(void), thickness)
+    codes = Stack.of(void.astype(np.uint8))
+    found = np.full(void.shape, -1, np.float32)
+    for first, part in distances(codes, slabs, Scratch(False), spacing, outside, workers):
+        found[first : first + len(part)] = part
+    np.testing.assert_array_equal(found, expected)
+    padded = np.pad(void, [(int(side),) * 2 for side in outside])
+    if not padded.all():
+        inner = tuple(slice(1, -1) if side else slice(None) for side in outside)
+        scipy = ndimage.distance_transform_edt(padded, sampling=spacing)[inner]
+        np.testing.assert_allclose(np.sqrt(found) * min(spacing), scipy, rtol=2e-6)
 
 
 def test_a_large_sparse_volume_agrees_with_scipy(workers: Workers) -> None:

@@ -24,7 +24,10 @@ def void() -> np.ndarray:
     return ndimage.gaussian_filter(noise, 3) > 0
 
 
-def test_noise_with_more_basins_than_memory_is_refused_before_they_are_measured() -> None:
+def test_noise_with_more_basins_than_memory_is_refused_before_they_are_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(plan, "_LITTLE", 0)
     noise = np.random.default_rng(0).random((40, 44, 48)) > 0.3
     with pytest.raises(MemoryLimitError, match=r"1,\d+ parts, .* It may be noise: denoise"):
         hushpore.segment_pores(noise, memory_budget=0.001)

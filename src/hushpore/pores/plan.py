@@ -39,6 +39,7 @@ BYTES_A_BASIN = 1500
 #: Share of the memory budget for slabs; the rest is for what goes with the number of basins.
 SHARE = 0.6
 
+_LITTLE = 5e7  # bytes of tables that are never refused
 _MOST = 2**31 - 1  # voxels of a slab, with the slices beside it, that int32 can index
 
 
@@ -109,7 +110,7 @@ def check_tables(volume: Volume, settings: PoreSettings, slabs: Slabs, basins: i
         # beside the tables: slabs, or distance and basins
         others = SHARE * budget if slabs.on_disk else 8.0 * math.prod(volume.shape)
         left = min(left, budget - others)
-    if basins * BYTES_A_BASIN > left:
+    if basins * BYTES_A_BASIN > max(left, _LITTLE):
         raise MemoryLimitError(
             f"The void of {volume.name} falls into {basins:,} parts, whose tables need about "
             f"{_gb(basins * BYTES_A_BASIN)} GB of memory, and {_gb(left)} GB are left for them. It "
