@@ -6,6 +6,7 @@ import hashlib
 import math
 import platform
 from datetime import UTC, datetime
+from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +116,7 @@ def fingerprint(data: Any) -> str:
     return digest.hexdigest()
 
 
+@cache
 def _versions() -> dict[str, str]:
     found = {}
     for name in _PACKAGES:
