@@ -124,7 +124,8 @@ def _problems(found: Residual, noise: NoiseDiagnosis) -> list[str]:
         if value - max(noise.correlation.get(axis, 0.0), 0.0) > NOTABLE_CORRELATION
     }
     if left:
-        axes = " and ".join(left)
+        *others, last = left
+        axes = f"{', '.join(others)} and {last}" if others else last
         problems.append(
             f"What was removed has structure along {axes} that the noise has not (correlation of "
             f"neighbours {max(left.values()):.2f}): some of the image went with it. Train longer."
