@@ -22,6 +22,7 @@ from hushpore.pores.on_gpu import find_graph, open_gpu
 from hushpore.pores.parallel import Workers
 from hushpore.pores.passes import (
     Work,
+    check_local,
     climb,
     find_air,
     find_distance,
@@ -96,6 +97,8 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
     infinite inscribed diameter; a volume without void has none.
     """
     _check(volume)
+    if volume.dtype != np.bool_:
+        check_local(settings)
     slabs = plan_slabs(volume, settings)
     stages = _Stages(volume)
     notes: list[str] = []

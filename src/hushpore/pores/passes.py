@@ -119,7 +119,6 @@ def find_grey_value(work: Work) -> Pass[Grey]:
         return Grey(values, None, "")
     method = settings.threshold
     if method in LOCAL_METHODS:
-        _check_local(settings)
         found, _ = yield from survey(values, False, work.workers)
         window = window_of(work.volume, settings)
         bright = settings.pores_are == "bright"
@@ -141,8 +140,16 @@ def find_grey_value(work: Work) -> Pass[Grey]:
     return Grey(values, threshold, problem)
 
 
-def _check_local(settings: PoreSettings) -> None:
-    """Refuse what has no meaning for a threshold that differs from voxel to voxel."""
+def check_local(settings: PoreSettings) -> None:
+    """Refuse what has no meaning for a threshold that differs from voxel to voxel.
+
+    Raises
+    ------
+    InputError
+        With what to change.
+    """
+    if settings.threshold not in LOCAL_METHODS:
+        return
     if settings.hysteresis is not None:
         raise InputError(
             f"hysteresis is a grey value of the whole volume and cannot be stricter than the local "
