@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 from napari._app_model.constants._menus import is_menu_contributable
-from npe2 import PluginManifest
+from npe2 import PluginManager, PluginManifest
 
 import hushpore
 from hushpore.viewer.batch import BATCH
@@ -35,6 +35,19 @@ def test_every_widget_is_in_a_menu_that_napari_accepts(manifest):
     listed = {item.command for items in menus.values() for item in items}
     widgets = {widget.command for widget in manifest.contributions.widgets}
     assert listed == widgets | {"hushpore.resample", "hushpore.prefer"}
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [("scan.dcm", True), ("SCAN.IMA", True), ("IM0001", True), ("DICOMDIR", True), ("I10", True),
+     ("1.2.840.113619.2.55.3", True), ("photo.png", False), ("notes.txt", False),
+     ("data.2024.csv", False)],
+)  # fmt: skip
+def test_files_are_offered_by_extension_or_where_they_have_none(manifest, name, ours):
+    plugins = PluginManager()
+    plugins.register(manifest)
+    found = list(plugins.iter_compatible_readers(f"/a.b/{name}"))
+    assert bool(found) == ours
 
 
 def test_every_widget_opens_from_the_plugins_menu(make_napari_viewer):
