@@ -12,6 +12,7 @@ from hushpore.viewer.job_widget import RECORD, JobWidget, LayerData
 from hushpore.viewer.merge_height import MergeHeight
 from hushpore.viewer.pore_layer import pore_layer
 from hushpore.viewer.preparing import Preparing
+from hushpore.viewer.results_panel import RESULTS
 from hushpore.viewer.sentence import link
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class PoresWidget(JobWidget):
 
     job = "pores"
     purpose = "Finds the pores, parts them where they are narrow, and measures each."
+    next_step = (RESULTS, "see them in tables")
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__(napari_viewer)

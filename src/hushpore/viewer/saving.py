@@ -44,7 +44,20 @@ def ask_and_save(parent: QWidget, title: str, name: str, make: Callable[[], Any]
 
 def save(path: Path, make: Callable[[], Any]) -> JobWorker:
     """Write JSON values to a file, which is complete or not there; an existing one is replaced."""
-    worker = JobWorker(partial(_write, path, make), f"hushpore writes {path.name}")
+    return save_by(path, lambda part: _write_json(part, make()))
+
+
+def save_by(path: Path, write: Callable[[Path], None]) -> JobWorker:
+    """Write a file in a thread, complete or not at all; says where, or why not.
+
+    Parameters
+    ----------
+    path : Path
+        The file; an existing one is replaced.
+    write : callable
+        Writes to the path that it is given; called in the thread.
+    """
+    worker = JobWorker(partial(_write, path, write), f"hushpore writes {path.name}")
     worker.returned.connect(_say_written)
     worker.failed.connect(_say_problem)
     worker.start()
@@ -56,11 +69,15 @@ def to_json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
-def _write(path: Path, make: Callable[[], Any]) -> Job:
+def _write(path: Path, write: Callable[[Path], None]) -> Job:
     yield Progress("writing", 0, 1, "", 0.0)
     with new_file(path, overwrite=True) as part:
-        part.write_text(to_json(make()) + "\n", encoding="utf-8")
+        write(part)
     return path
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(to_json(value) + "\n", encoding="utf-8")
 
 
 def _say_written(path: Path) -> None:

@@ -1,0 +1,432 @@
+"""The panel of results: totals, tables of pores and throats, filter and colours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from napari.utils.colormaps import AVAILABLE_COLORMAPS
+from qtpy.QtCore import QRectF, Qt, QTimer
+from qtpy.QtGui import QColor, QLinearGradient, QPainter
+from qtpy.QtWidgets import (
+    QBoxLayout,
+    QComboBox,
+    QDockWidget,
+    QFileDialog,
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QMainWindow,
+    QPushButton,
+    QSizePolicy,
+    QTabWidget,
+    QVBoxLayout,
+    QWidget,
+)
+from superqt import QDoubleRangeSlider
+
+from hushpore.base.errors import InputError
+from hushpore.viewer.following import FollowsPores
+from hushpore.viewer.pore_columns import meaning_of, unit_of
+from hushpore.viewer.pore_layer import described
+from hushpore.viewer.pore_table import TableView, in_cell
+from hushpore.viewer.pore_view import COLORMAPS, MOST_COLOURS
+from hushpore.viewer.row_filter import rows_passing
+from hushpore.viewer.saving import save_by
+from hushpore.viewer.sentence import Sentence, plain_line, sign
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Name of this widget, as the manifest has it.
+RESULTS = "Results"
+
+#: Milliseconds without a key pressed after which a filter is tried.
+PAUSE = 250
+
+#: Pixels from which the controls stand beside the table, not above it.
+WIDE = 760
+
+#: The entry of the combo box that colours by chance.
+BY_CHANCE = "chance"
+
+NOTHING = (
+    "No pore result is chosen. Run 'Segment pores', or drop a result folder on the window and "
+    "select its labels."
+)
+
+
+class ResultsWidget(FollowsPores):
+    """Shows the numbers of the pore layer that is selected, linked with the layer.
+
+    Parameters
+    ----------
+    napari_viewer : napari.Viewer
+        Given by napari.
+    """
+
+    def __init__(self, napari_viewer: Any) -> None:
+        super().__init__(napari_viewer)
+        self._moved = False
+        self._build()
+        self.follow()
+
+    # ---- what is shown
+
+    def show_view(self) -> None:
+        """Show the result of another layer, or that there is none."""
+        for widget in (self._controls, self._tabs):
+            widget.setEnabled(self.view is not None)
+        if self.view is None:
+            self._title.setText("")
+            self._summary.setText(NOTHING)
+            return
+        tables = self.view.tables
+        self._title.setText(f"<b>{self.view.layer.name}</b>")
+        self._filter.clear()
+        self.pores.show_table(tables.pores, tables.unit, tables.n_spatial)
+        self._tabs.setTabText(0, f"&Pores ({len(tables.pores):,})")
+        self._tabs.setTabEnabled(1, tables.throats is not None)
+        self._tabs.setTabText(1, "&Throats")
+        if tables.throats is not None:
+            self.throats.show_table(tables.throats, tables.unit, tables.n_spatial)
+            self._tabs.setTabText(1, f"&Throats ({len(tables.throats):,})")
+        self._fill_columns()
+        self._show_shown()
+        self._show_selected()
+        self._show_colours()
+        self._limit.say(
+            ""
+            if self.view.follows
+            else f"{sign(False)} napari colours up to {MOST_COLOURS:,} labels; this layer has more "
+            "and does not follow the table."
+        )
+
+    def _show_shown(self) -> None:
+        assert self.view is not None
+        self._summary.setText("\n".join(described(self.view.tables, self.view.shown)))
+        self.pores.rows.show_only(self.view.shown)
+
+    def _show_selected(self, by: object = None) -> None:
+        assert self.view is not None
+        if by is not self.pores:
+            self.pores.select(self.view.selected)
+        self._copy.setEnabled(bool(self.view.selected.any()))
+
+    def _show_colours(self) -> None:
+        assert self.view is not None
+        column = self.view.column
+        at = self._by.findText(column) if column else 0
+        self._by.setCurrentIndex(at)
+        self._map.setCurrentText(self.view.colormap)
+        self._map.setEnabled(bool(column))
+        self._bar.setVisible(bool(column))
+        if column:
+            tables = self.view.tables
+            self._bar.show_map(
+                self.view.colormap,
+                self.view.limits(),
+                unit_of(column, tables.unit, tables.n_spatial),
+            )
+
+    def view_changed(self) -> None:
+        """Follow another result."""
+        if self.view is not None:
+            self.view.tables_changed.connect(self.show_view)
+            self.view.shown_changed.connect(self._show_shown)
+            self.view.selected_changed.connect(self._show_selected)
+            self.view.colours_changed.connect(self._show_colours)
+        self.show_view()
+
+    def view_leaves(self) -> None:
+        """Follow a result no longer."""
+        assert self.view is not None
+        self.view.tables_changed.disconnect(self.show_view)
+        self.view.shown_changed.disconnect(self._show_shown)
+        self.view.selected_changed.disconnect(self._show_selected)
+        self.view.colours_changed.disconnect(self._show_colours)
+
+    # ---- what the user does
+
+    def apply_filter(self) -> None:
+        """Show the pores that pass line and slider; say what is wrong with the line."""
+        self._pause.stop()
+        if self.view is None:
+            return
+        table = self.view.tables.pores
+        try:
+            passing = rows_passing(self._filter.text(), table)
+        except InputError as error:
+            self._problem.say(f"{sign(False)} {error}")
+            return
+        self._problem.say("")
+        low, high = self._range.value()
+        column = self._range_of.currentText()
+        if column and (low, high) != (self._range.minimum(), self._range.maximum()):
+            values = table[column].to_numpy()
+            passing &= (values >= low) & (values <= high)
+        self.view.show_only(passing)
+
+    def _fill_columns(self) -> None:
+        """List the columns that hold numbers, the most wanted first."""
+        assert self.view is not None
+        tables = self.view.tables
+        names = [name for name in tables.pores if tables.pores[name].dtype.kind in "uif"]
+        for box, first in ((self._range_of, []), (self._by, [BY_CHANCE])):
+            before = box.currentText()
+            box.blockSignals(True)
+            box.clear()
+            box.addItems(first + [name for name in names if not name.startswith("bbox")])
+            for row in range(len(first), box.count()):
+                box.setItemData(row, meaning_of(box.itemText(row)), Qt.ItemDataRole.ToolTipRole)
+            wanted = before if before in names else "equivalent_diameter"
+            box.setCurrentText(wanted if not first else before)
+            box.blockSignals(False)
+        self._choose_range()
+
+    def _choose_range(self) -> None:
+        """Let the slider span another column."""
+        if self.view is None or not self._range_of.currentText():
+            return
+        values = self.view.tables.pores[self._range_of.currentText()].to_numpy(np.float64)
+        values = values[np.isfinite(values)]
+        low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
+        high = high if high > low else low + 1.0
+        self._range.blockSignals(True)
+        self._range.setRange(low, high)
+        self._range.setValue((low, high))
+        self._range.blockSignals(False)
+        self._say_range()
+
+    def _ranged(self) -> None:
+        self._say_range()
+        self.apply_filter()
+
+    def _say_range(self) -> None:
+        assert self.view is not None
+        low, high = self._range.value()
+        column, tables = self._range_of.currentText(), self.view.tables
+        unit = unit_of(column, tables.unit, tables.n_spatial)
+        text = f"{in_cell(float(low))} to {in_cell(float(high))} {unit}".strip()
+        self._range_text.setText(text)
+
+    def _other_range(self) -> None:
+        self._choose_range()
+        self.apply_filter()
+
+    def _chosen(self, mask: Any) -> None:
+        """Rows of the table of pores were selected."""
+        if self.view is not None:
+            self.view.select(mask, self.pores)
+            if np.count_nonzero(mask) == 1:
+                self.view.go_to(int(np.argmax(mask)))
+
+    def _chosen_throats(self, mask: Any) -> None:
+        """Rows of the table of throats were selected: the pores at their ends stand out."""
+        if self.view is not None and self.view.tables.throats is not None:
+            rows = self.view.tables.throats[mask]
+            self.view.select_labels(rows[["pore_1", "pore_2"]].to_numpy(), self.throats)
+
+    def _colour(self) -> None:
+        if self.view is not None:
+            column = self._by.currentText()
+            self.view.colour_by("" if column == BY_CHANCE else column, self._map.currentText())
+
+    def _show_all(self) -> None:
+        if self.view is not None:
+            self._filter.clear()
+            self._choose_range()
+            self._problem.say("")
+            self.view.reset()
+
+    def _copy_rows(self) -> None:
+        self._table().copy()
+
+    def _export(self) -> None:
+        """Write the rows that are shown, in their order."""
+        if self.view is None:
+            return
+        kind = "pores" if self._table() is self.pores else "throats"
+        chosen, _ = QFileDialog.getSaveFileName(
+            self, f"Export the {kind} shown", f"{self.view.layer.name} {kind}.csv", "CSV (*.csv)"
+        )
+        if chosen:
+            save_table(Path(chosen), self._table().rows.table)
+
+    def _table(self) -> TableView:
+        return self.throats if self._tabs.currentWidget() is self.throats else self.pores
+
+    # ---- how it looks
+
+    def _build(self) -> None:
+        self._title, self._summary = QLabel(), plain_line()
+        self._title.setTextFormat(Qt.TextFormat.RichText)
+        self._problem, self._limit = Sentence(self._viewer), Sentence(self._viewer)
+        self.pores, self.throats = TableView("Table of pores"), TableView("Table of throats")
+        self.pores.chosen.connect(self._chosen)
+        self.throats.chosen.connect(self._chosen_throats)
+        self._tabs = QTabWidget()
+        self._tabs.addTab(self.pores, "&Pores")
+        self._tabs.addTab(self.throats, "&Throats")
+        self._tabs.setMinimumHeight(110)
+        self._controls = QWidget()
+        side = QVBoxLayout(self._controls)
+        side.setContentsMargins(0, 0, 0, 0)
+        side.setSpacing(4)
+        side.addLayout(self._build_grid())
+        side.addWidget(self._problem)
+        side.addWidget(self._limit)
+        side.addLayout(self._build_buttons())
+        left = QWidget()
+        column = QVBoxLayout(left)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(4)
+        for widget in (self._title, self._summary, self._controls):
+            column.addWidget(widget)
+        column.addStretch(1)
+        left.setMinimumWidth(280)
+        left.setMaximumWidth(420)
+        self._left = left
+        self._box = QBoxLayout(QBoxLayout.Direction.LeftToRight, self)
+        self._box.setContentsMargins(6, 6, 6, 6)
+        self._box.addWidget(left)
+        self._box.addWidget(self._tabs, 1)
+
+    def _build_grid(self) -> QGridLayout:
+        self._filter = QLineEdit()
+        self._filter.setPlaceholderText("equivalent_diameter > 20 and not is_open")
+        self._filter.setToolTip(
+            "Show the pores that pass: names of columns, numbers, comparisons, and, or, not and "
+            "parentheses."
+        )
+        self._filter.setClearButtonEnabled(True)
+        self._pause = QTimer(self)
+        self._pause.setSingleShot(True)
+        self._pause.setInterval(PAUSE)
+        self._pause.timeout.connect(self.apply_filter)
+        self._filter.textChanged.connect(self._pause.start)
+        self._filter.returnPressed.connect(self.apply_filter)
+        self._range_of, self._by, self._map = QComboBox(), QComboBox(), QComboBox()
+        for box in (self._range_of, self._by, self._map):
+            box.setSizeAdjustPolicy(
+                QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+            )
+            box.setMinimumContentsLength(8)
+        self._range_of.setToolTip("Column of the slider.")
+        self._range_of.currentIndexChanged.connect(self._other_range)
+        self._range = QDoubleRangeSlider(Qt.Orientation.Horizontal)
+        self._range.setToolTip("Show the pores between these two values.")
+        self._range.valueChanged.connect(self._ranged)
+        self._range_text = QLabel()
+        self._by.setToolTip("Colour the labels by a column of the table.")
+        self._by.currentIndexChanged.connect(self._colour)
+        self._map.addItems(COLORMAPS)
+        self._map.setToolTip("Colours of the column, from its lowest to its highest value.")
+        self._map.currentIndexChanged.connect(self._colour)
+        self._bar = ColourBar()
+        self._bar.hide()
+        grid = QGridLayout()
+        grid.setVerticalSpacing(4)
+        grid.setColumnStretch(1, 1)
+        grid.setColumnStretch(2, 1)
+        buddies = {
+            0: ("&Filter", self._filter),
+            1: ("&Range", self._range_of),
+            3: ("&Colour", self._by),
+        }
+        for row, (text, buddy) in buddies.items():
+            label = QLabel(text)
+            label.setBuddy(buddy)
+            grid.addWidget(label, row, 0)
+        grid.addWidget(self._filter, 0, 1, 1, 2)
+        grid.addWidget(self._range_of, 1, 1)
+        grid.addWidget(self._range, 1, 2)
+        grid.addWidget(self._range_text, 2, 1, 1, 2)
+        grid.addWidget(self._by, 3, 1)
+        grid.addWidget(self._map, 3, 2)
+        grid.addWidget(self._bar, 4, 1, 1, 2)
+        return grid
+
+    def _build_buttons(self) -> QHBoxLayout:
+        everything, self._copy = QPushButton("Show &all"), QPushButton("Cop&y rows")
+        export = QPushButton("&Export …")
+        everything.setToolTip("Drop filter, selection and colours.")
+        self._copy.setToolTip("Copy the selected rows for a spreadsheet (Ctrl+C in the table).")
+        export.setToolTip("Save the rows that are shown, in their order, as CSV.")
+        everything.clicked.connect(self._show_all)
+        self._copy.clicked.connect(self._copy_rows)
+        export.clicked.connect(self._export)
+        line = QHBoxLayout()
+        for button in (everything, self._copy, export):
+            button.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+            line.addWidget(button)
+        return line
+
+    def resizeEvent(self, event: Any) -> None:  # noqa: N802
+        """Put the controls beside the table where there is room, above it where there is not."""
+        super().resizeEvent(event)
+        across = self.width() >= WIDE
+        direction = QBoxLayout.Direction
+        self._box.setDirection(direction.LeftToRight if across else direction.TopToBottom)
+        self._left.setMaximumWidth(420 if across else 16777215)
+
+    def showEvent(self, event: Any) -> None:  # noqa: N802
+        """Begin under the canvas: a table is wide."""
+        super().showEvent(event)
+        if not self._moved:
+            self._moved = True
+            QTimer.singleShot(0, self._move_down)
+
+    def _move_down(self) -> None:
+        dock = self.parent()
+        while dock is not None and not isinstance(dock, QDockWidget):
+            dock = dock.parent()
+        window = dock.parent() if dock is not None else None
+        if isinstance(window, QMainWindow):
+            window.addDockWidget(Qt.DockWidgetArea.BottomDockWidgetArea, dock)
+            window.resizeDocks([dock], [250], Qt.Orientation.Vertical)
+
+
+class ColourBar(QWidget):
+    """A colour map with the values at its ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._colours: list[tuple[float, QColor]] = []
+        self._ends = ("", "")
+        self.setFixedHeight(self.fontMetrics().height() + 12)
+
+    def show_map(self, name: str, limits: tuple[float, float], unit: str) -> None:
+        """Show a colour map between two values."""
+        shares = np.linspace(0, 1, 16)
+        colours = AVAILABLE_COLORMAPS[name].map(shares)
+        self._colours = [
+            (float(at), QColor.fromRgbF(*(float(part) for part in colour)))
+            for at, colour in zip(shares, colours, strict=True)
+        ]
+        low, high = (in_cell(limit) for limit in limits)
+        self._ends = (f"≤ {low} {unit}".strip(), f"≥ {high} {unit}".strip())
+        self.setToolTip(f"From {low} to {high} {unit}: 98 % of the pores lie between.")
+        self.update()
+
+    def paintEvent(self, event: Any) -> None:  # noqa: N802
+        """Draw it."""
+        painter = QPainter(self)
+        area = QRectF(0, 0, self.width(), 8)
+        gradient = QLinearGradient(area.topLeft(), area.topRight())
+        for at, colour in self._colours:
+            gradient.setColorAt(at, colour)
+        painter.fillRect(area, gradient)
+        under = self.rect().adjusted(0, 10, 0, 0)
+        painter.setPen(self.palette().windowText().color())
+        painter.drawText(under, Qt.AlignmentFlag.AlignLeft, self._ends[0])
+        painter.drawText(under, Qt.AlignmentFlag.AlignRight, self._ends[1])
+        painter.end()
+
+
+def save_table(path: Path, table: pd.DataFrame) -> None:
+    """Write a table as CSV in a thread, numbers in full precision; says where, or why not."""
+    path = path if path.suffix else path.with_suffix(".csv")
+    save_by(path, lambda part: table.to_csv(part, index=False, lineterminator="\n"))

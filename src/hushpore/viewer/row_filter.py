@@ -1,0 +1,149 @@
+"""A filter of table rows in one line: ``volume > 20 and not is_open``.
+
+The line is read as an expression over the columns and nothing else: names of columns, numbers,
+arithmetic, comparisons, and, or, not and parentheses. Nothing in it is executed.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import operator
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.base.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+    import pandas as pd
+
+#: Characters of the longest line; a longer one could nest deeper than Python reads.
+LONGEST = 1000
+
+_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+}
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+_WORDS = {"&": " and ", "&&": " and ", "|": " or ", "||": " or ", "~": " not "}
+_HOW = "Write, for example: equivalent_diameter > 20 and not is_open"
+
+
+def rows_passing(text: str, table: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Return which rows of a table pass a filter.
+
+    Parameters
+    ----------
+    text : str
+        Comparisons of columns and numbers, joined by ``and``, ``or``, ``not`` (or ``& | ~``,
+        which bind as loosely as the words) and parentheses. Empty lets every row pass.
+    table : pandas.DataFrame
+        Columns of numbers and of True and False.
+
+    Returns
+    -------
+    numpy.ndarray
+        (rows,), bool. A comparison with a missing number (NaN) is false.
+
+    Raises
+    ------
+    InputError
+        If the line cannot be read, names no column, or does not come to yes or no.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> pores = pd.DataFrame({"volume": [1.0, 8.0, 27.0], "is_open": [True, True, False]})
+    >>> rows_passing("volume > 2 & is_open", pores)
+    array([False,  True, False])
+    """
+    if not text.strip():
+        return np.ones(len(table), np.bool_)
+    if len(text) > LONGEST:
+        raise InputError(f"The filter has {len(text)} characters; up to {LONGEST} are read.")
+    words = re.sub(r"&&?|\|\|?|~", lambda found: _WORDS[found.group()], text)
+    try:
+        tree = ast.parse(words.strip(), mode="eval")
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        if re.search(r"[^=<>!]=[^=]", text):
+            raise InputError("To compare for being equal, write == (two signs).") from None
+        raise InputError(f"The filter cannot be read: {text.strip()}. {_HOW}") from None
+    with np.errstate(all="ignore"):
+        passing = _yes_or_no(tree.body, table)
+    return np.broadcast_to(passing, len(table)).copy()
+
+
+def _value(node: ast.expr, table: pd.DataFrame) -> Any:  # noqa: PLR0911 - one for each kind
+    """Return what a part of the expression comes to: a number, or an array over the rows."""
+    match node:
+        case ast.Constant(value=bool() | int() | float() as value):
+            # as an array of floats, so that no power of whole numbers can take for ever
+            return np.asarray(value, np.bool_ if isinstance(value, bool) else np.float64)
+        case ast.Name():
+            return _column(node.id, table)
+        case ast.BoolOp():
+            join = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
+            return join.reduce([_per_row(part, table) for part in node.values])
+        case ast.UnaryOp(op=ast.Not()):
+            return ~_yes_or_no(node.operand, table)
+        case ast.UnaryOp(op=ast.USub()):
+            return -_number(node.operand, table)
+        case ast.UnaryOp(op=ast.UAdd()):
+            return _number(node.operand, table)
+        case ast.BinOp() if type(node.op) in _ARITHMETIC:
+            left, right = _number(node.left, table), _number(node.right, table)
+            return _ARITHMETIC[type(node.op)](left, right)
+        case ast.Compare() if all(type(op) in _COMPARISONS for op in node.ops):
+            return _compare(node, table)
+    raise InputError(f"'{ast.unparse(node)}' is not part of a filter. {_HOW}")
+
+
+def _compare(node: ast.Compare, table: pd.DataFrame) -> Any:
+    values = [_value(part, table) for part in (node.left, *node.comparators)]
+    pairs = zip(node.ops, values[:-1], values[1:], strict=True)
+    found = [_COMPARISONS[type(op)](left, right) for op, left, right in pairs]
+    return np.logical_and.reduce([np.broadcast_to(each, len(table)) for each in found])
+
+
+def _column(name: str, table: pd.DataFrame) -> npt.NDArray[Any]:
+    if name not in table.columns:
+        close = difflib.get_close_matches(name, [str(column) for column in table.columns], 1)
+        hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(table.columns)}."
+        raise InputError(f"There is no column {name}: {hint}")
+    values = table[name].to_numpy()
+    if values.dtype.kind not in "buif":
+        raise InputError(f"The column {name} holds words, not numbers.")
+    numbers: npt.NDArray[Any] = values if values.dtype.kind == "b" else values.astype(np.float64)
+    return numbers
+
+
+def _number(node: ast.expr, table: pd.DataFrame) -> Any:
+    return np.asarray(_value(node, table), np.float64)
+
+
+def _yes_or_no(node: ast.expr, table: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = np.asarray(_value(node, table))
+    if found.dtype != np.bool_:
+        text = ast.unparse(node)
+        raise InputError(f"'{text}' is a number; compare it with one, for example {text} > 10.")
+    return found
+
+
+def _per_row(node: ast.expr, table: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    return np.broadcast_to(_yes_or_no(node, table), len(table))
