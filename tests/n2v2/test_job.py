@@ -12,8 +12,9 @@ from scipy.ndimage import gaussian_filter, uniform_filter1d
 import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.errors import MemoryLimitError
-from hushpore.base.events import Metric, Note, Preview, Progress, StopEarly
+from hushpore.base.events import Attention, Metric, Note, Preview, Progress, StopEarly
 from hushpore.device.backend import Backend
+from hushpore.device.clocks import Clock, HostClock
 from hushpore.device.timing import StageTimer
 from hushpore.n2v2 import applying, fitting
 from hushpore.n2v2 import job as denoising
@@ -121,6 +122,32 @@ def test_events_tell_progress_loss_and_show_the_middle_slice(scan: Volume) -> No
     previews = [event for event in events if isinstance(event, Preview)]
     assert previews
     assert all(shown.index == (2,) and shown.image.shape == (30, 35) for shown in previews)
+
+
+@pytest.mark.parametrize("dimensions", [2, 3])
+def test_previews_are_of_the_slice_that_is_looked_at(
+    scan: Volume, dimensions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fitting._PreviewPace, "due", lambda *_: True)
+    settings = {"steps": 12, "patch_size": 16, "batch_size": 4, "dimensions": dimensions}
+    job = hushpore.start("denoise", scan, settings, "cpu")
+    shown, sent, previews = [None, (0,), (4,), (99,)], 0, []
+    event = next(job)
+    while len(previews) < 6:
+        if isinstance(event, Progress) and event.stage == "training":
+            sent += 1
+        if isinstance(event, Preview):
+            previews.append(event)
+        at = shown[min(sent // 2, 3)]
+        answers = at is not None and isinstance(event, Progress)
+        event = job.send(Attention(at) if answers else None)
+    job.close()
+    indices = [preview.index[0] for preview in previews]
+    last = scan.shape[0] - 1
+    assert indices[0] == 2
+    assert set(indices) >= {0, 4}
+    assert indices[-1] == last
+    assert previews[0].image.shape == scan.shape[1:]
 
 
 def test_noise_that_neighbours_share_is_said_and_kept_in_the_record(
@@ -311,12 +338,16 @@ def test_a_gpu_too_small_for_the_volume_hands_over_to_the_cpu(
         return torch.from_numpy(values)
 
     monkeypatch.setattr(Backend, "put", put)
+    clocks: list[Clock] = []
     monkeypatch.setattr(Backend, "timer", lambda self: StageTimer())
+    monkeypatch.setattr(StageTimer, "run_on", lambda self, clock: clocks.append(clock))
     monkeypatch.setattr(Backend, "release", lambda self: None)
     monkeypatch.setattr(Backend, "free_memory", lambda self: 1e9)
     monkeypatch.setattr(denoising, "choose_precision", lambda *_: torch.float32)
     gpu = Backend("cuda:0", "a small GPU", "as asked")
     result = hushpore.denoise(scan, **{**QUICK, "device": gpu})
+    # from then on it is timed there
+    assert [type(clock) for clock in clocks] == [HostClock]
     assert result.provenance["notes"][0] == "The GPU's memory ran out: continuing on the CPU."
     assert result.provenance["device"].endswith("(the GPU's memory ran out)")
 

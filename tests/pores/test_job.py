@@ -14,7 +14,7 @@ from scipy import ndimage
 import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.errors import MemoryLimitError
-from hushpore.base.events import Note, Preview, Progress, Timing
+from hushpore.base.events import Attention, Note, Preview, Progress, Timing
 from hushpore.device.backend import Backend
 from hushpore.pores import parallel
 from hushpore.pores.job import segment_pores
@@ -477,12 +477,36 @@ def test_the_preview_is_the_middle_slice_of_the_labels(
     scan: np.ndarray, index: tuple[int, ...]
 ) -> None:
     events, result = drive(Volume(scan if index else scan[19]))
-    (preview,) = [event for event in events if isinstance(event, Preview)]
-    assert preview.name == "labels"
-    assert preview.index == index
+    basins, preview = [event for event in events if isinstance(event, Preview)]
+    assert preview.name == basins.name == "labels"
+    assert preview.index == basins.index == index
     assert preview.image.dtype == np.int32
     np.testing.assert_array_equal(preview.image, result.labels[index])
+    np.testing.assert_array_equal(basins.image > 0, preview.image > 0)
+    assert basins.image.max() >= preview.image.max()
     assert not np.shares_memory(preview.image, result.labels)
+
+
+def test_previews_are_of_the_slice_that_is_looked_at(scan: np.ndarray) -> None:
+    job = hushpore.start("pores", Volume(scan), {}, "cpu")
+    event, previews = next(job), []
+    try:
+        while True:
+            if isinstance(event, Preview):
+                previews.append(event)
+            at = 3 if not previews else 10_000
+            event = job.send(Attention((at,)) if isinstance(event, Progress) else None)
+    except StopIteration as end:
+        result = end.value
+    assert [preview.index for preview in previews] == [(3,), (len(scan) - 1,)]
+    np.testing.assert_array_equal(previews[1].image, result.labels[-1])
+
+
+def test_stages_say_how_many_voxels_they_work_on_a_second(scan: np.ndarray) -> None:
+    events, _ = drive(Volume(scan))
+    timing = [event for event in events if isinstance(event, Timing)][-1]
+    assert timing.stages["distance"].voxels == scan.size
+    assert timing.stages["basins"].voxels_per_second > 0
 
 
 def test_closing_at_any_event_leaves_no_thread_behind(scan: np.ndarray) -> None:

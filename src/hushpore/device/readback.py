@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.device.backend import Backend
+    from hushpore.device.timing import StageTimer
 
 
 class Readback:
@@ -24,12 +26,15 @@ class Readback:
     ----------
     backend : Backend
         Where the tensors are.
+    timer : StageTimer, optional
+        Where waiting for the device is counted, as a stage ``"waiting"``.
     depth : int, optional
         How many copies may be under way.
     """
 
-    def __init__(self, backend: Backend, depth: int = 4) -> None:
+    def __init__(self, backend: Backend, timer: StageTimer | None = None, depth: int = 4) -> None:
         self._is_cuda = backend.is_cuda
+        self._timer = timer
         self._depth = depth
         self._under_way: deque[tuple[Any, torch.Tensor, Any]] = deque()
         self._arrived: list[tuple[Any, npt.NDArray[Any]]] = []
@@ -39,7 +44,7 @@ class Readback:
         event = None
         if self._is_cuda:
             while len(self._under_way) >= self._depth:
-                self._under_way[0][2].synchronize()
+                self._wait([self._under_way[0][2]])
                 self._collect()
             host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
             host.copy_(values.detach(), non_blocking=True)
@@ -57,10 +62,16 @@ class Readback:
 
     def rest(self) -> list[tuple[Any, npt.NDArray[Any]]]:
         """Wait for what is under way, and return it."""
-        for _, _, event in self._under_way:
-            if event is not None:
-                event.synchronize()
+        self._wait([event for _, _, event in self._under_way if event is not None])
         return self.arrived()
+
+    def _wait(self, events: list[Any]) -> None:
+        if all(event.query() for event in events):
+            return
+        waiting = nullcontext() if self._timer is None else self._timer.stage("waiting", syncs=1)
+        with waiting:
+            for event in events:
+                event.synchronize()
 
     def _collect(self) -> None:
         while self._under_way:

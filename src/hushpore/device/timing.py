@@ -97,7 +97,8 @@ class StageTimer:
             Its attributes ``nbytes`` and ``voxels`` may be set in the block, where they are not
             known before.
         """
-        return _Run(self, name, nbytes, voxels, 0 if isinstance(self._clock, HostClock) else syncs)
+        # on the host's own clock there is no device to wait for
+        return _Run(self, name, nbytes, voxels, 0 if type(self._clock) is HostClock else syncs)
 
     def run_on(self, clock: Clock) -> None:
         """Time what comes on another clock, because the work has moved to another device."""

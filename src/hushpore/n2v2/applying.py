@@ -159,7 +159,11 @@ class Applied:
         done, total = 0, sum(len(slab.tiles) for slab in slabs)
         # one slab is read while another is predicted, so each has half of the memory
         with ReadAhead(lambda slab: self._read(source, slab), slabs, most=1) as ahead:
-            for slab, (raw, planes) in zip(slabs, ahead, strict=True):
+            for slab in slabs:
+                # what counts is how long the next slab is waited for; a timer is of one thread
+                with self.timer.stage("reading") as run:
+                    raw, planes = next(ahead)
+                    run.nbytes = raw.nbytes
                 part = self._normalised(slab, raw, planes, source, backend)
                 yield from self._slab(slab, part, source, out, backend, done, total)
                 done += len(slab.tiles)
@@ -187,9 +191,8 @@ class Applied:
         return _grouped(tiles, 1, max(1, rows // core[1]))
 
     def _read(self, source: Source, slab: Slab) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-        with self.timer.stage("reading"):
-            planes = np.unique(self.arrangement.members[slab.images])
-            return source.read(planes, slab.rows), planes
+        planes = np.unique(self.arrangement.members[slab.images])
+        return source.read(planes, slab.rows), planes
 
     def _normalised(
         self,
@@ -201,7 +204,7 @@ class Applied:
     ) -> Images:
         numbers = np.arange(slab.images.start, slab.images.stop)
         arrangement = self.arrangement.part(numbers)[1]
-        with self.timer.stage("upload"):
+        with self.timer.stage("upload", nbytes=raw.nbytes):
             values = self.scale.normalise(backend.put(raw), source.channels[planes])
             return Images.of(values, arrangement)
 
@@ -221,13 +224,14 @@ class Applied:
         result = torch.empty(shape, device=backend.device)
         for number, tile in enumerate(slab.tiles, start=done):
             yield self._progress(number, total)
-            with self.timer.stage("denoising"):
+            with self.timer.stage("denoising") as run:
                 which, first, *within = tile.target
+                run.voxels = math.prod(part.stop - part.start for part in tile.target)
                 place = (_moved(which, slab.images.start), slice(None), _moved(first, rows.start))
                 result[(*place, *within)] = predict_tile(
                     self.network, padded, tile, self.dtype, self.symmetries
                 )
-        with self.timer.stage("download"):
+        with self.timer.stage("download", nbytes=4 * result.numel(), syncs=1):
             planes = self.arrangement.predicted[slab.images].ravel()
             values = backend.get(result.flatten(0, 1))
             values = self.scale.restore(values, source.channels[planes])

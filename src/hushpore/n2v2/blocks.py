@@ -77,9 +77,10 @@ class Blocks:
         return self._load(chosen, slice(start, start + depth))
 
     def _load(self, images: np.ndarray, rows: slice) -> Images:
-        with self.timer.stage("reading"):
+        with self.timer.stage("reading") as run:
             planes, part = self.arrangement.part(images)
             raw = self.source.read(planes, rows)
-        with self.timer.stage("upload"):
+            run.nbytes = raw.nbytes
+        with self.timer.stage("upload", nbytes=raw.nbytes):
             values = self.scale.normalise(self.backend.put(raw), self.source.channels[planes])
             return Images.of(values, part)

@@ -126,14 +126,14 @@ class Fitting:
 
     def _run(self, state: TrainingState, checkpoint: Checkpoint | None) -> Job:
         settings, learner = self.settings, state.learner
-        readback = Readback(self.backend)
+        readback = Readback(self.backend, self.timer)
         pace = _PreviewPace(self.shown, self.batches.voxels)
         start = time.monotonic() - state.spent
         fraction, batch_due = self._fraction(state), start
         while fraction < 1:
             learner.watches = self.as_batch is not None and start + state.spent >= batch_due
             rate = one_cycle(fraction, settings.learning_rate)
-            with self.timer.stage("training"):
+            with self.timer.stage("training", voxels=self.batches.voxels):
                 state.total += learner.step(self.images(state.step), self.batches, rate, state.step)
             state.step += 1
             state.spent = spent = time.monotonic() - start

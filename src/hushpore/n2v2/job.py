@@ -131,7 +131,7 @@ class _Work:
 
     def upload(self) -> Job:
         """Move the volume to the device, or leave it on the CPU where the device is too small."""
-        with self.timer.stage("reading"):
+        with self.timer.stage("reading", nbytes=self.volume.nbytes):
             # every value is looked at, also for NaN, before anything is made of them
             self.scale = measure_scale(self.source)
         if self.trained is not None:
@@ -158,7 +158,7 @@ class _Work:
         self.budget = backend.free_memory() / 2 if wanted is None else 1e9 * wanted
         if math.prod(self.volume.shape) * (self.source.dtype.itemsize + _WORKING) > self.budget:
             return
-        with self.timer.stage("upload"):
+        with self.timer.stage("upload", nbytes=self.volume.nbytes):
             raw = backend.put(self.source.read(np.arange(self.source.count)))
             planes = self.scale.normalise(raw, self.source.channels)
             self.images = Images.of(planes, self.arrangement)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from hushpore.base.errors import DeviceError, InputError
-from hushpore.base.events import Note, Preview, Progress
+from hushpore.base.events import Attention, Note, Preview, Progress
 from hushpore.base.record import make_record
 from hushpore.base.volume import SPATIAL_AXES, Volume
 from hushpore.device.backend import Backend
@@ -47,7 +48,7 @@ from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Scratch, Slabs, scratch_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator
     from typing import TypeVar
 
     import numpy.typing as npt
@@ -77,7 +78,8 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
     Yields
     ------
     Progress, Timing, Note, Preview
-        After every stage; `Preview` ``"labels"`` shows the middle slice of the result.
+        After every slab of a stage. `Preview` ``"labels"`` shows the basins of one slice and then
+        its pores: of the slice named by an `Attention` that was sent in, else of the middle.
 
     Returns
     -------
@@ -144,13 +146,11 @@ def _segment(
             numbering, by = _number(work, basins, graph, peaks)
         written = write_labels(basins, numbering.label_of, slabs, scratch, workers)
         labels = yield from stages.run("labels", written, 0.99)
+        yield stages.preview(labels)
         with stages.timer.stage("labels"):
             merged = measured(scratch.keep(labels), graph, numbering, volume)
         scratch.keep(basins)
     timing = stages.timer.timing()
-    # of two slices in the middle the first, as viewers open it
-    middle = tuple((length - 1) // 2 for length in volume.shape[:-2])
-    yield Preview("labels", merged["labels"][middle].copy(), middle)
     yield timing
     totals = totals_of(
         merged,
@@ -206,6 +206,7 @@ def _find_graph(
         yield Note(notes[-1], warning=True)
     distance = yield from stages.run("distance", find_distance(work, codes), 0.4)
     climbed = yield from stages.run("basins", climb(work, codes, distance), 0.6)
+    yield stages.preview(climbed.stack)
     codes.close()
     check_tables(work.volume, work.settings, work.slabs, climbed.found.count)
     graph = yield from stages.run("measuring", measure_basins(work, climbed, distance), 0.85)
@@ -233,9 +234,23 @@ class _Stages:
     def __init__(self, volume: Volume) -> None:
         self.timer = StageTimer()
         self.slices = volume.spatial_shape[0] if volume.n_spatial == 3 else 1
+        self.voxels = math.prod(volume.shape)
+        # of two slices in the middle the first, as viewers open it
+        self._looked_at = (self.slices - 1) // 2
+        self._is_stack = volume.n_spatial == 3
         self._done = 0.05
 
-    def prepare(self, kind: Rehearsal) -> Iterator[Progress]:
+    def preview(self, stack: Stack) -> Preview:
+        """Show the slice that is being looked at."""
+        at = self._looked_at
+        return Preview("labels", stack.read(at, at + 1)[0].copy(), (at,) if self._is_stack else ())
+
+    def _heed(self, answer: object) -> None:
+        """Remember which slice is looked at, where that was the answer to a `Progress`."""
+        if isinstance(answer, Attention) and self._is_stack and len(answer.index) == 1:
+            self._looked_at = min(max(answer.index[0], 0), self.slices - 1)
+
+    def prepare(self, kind: Rehearsal) -> Job:
         """Prepare as a stage of its own."""
         with closing(prepare(kind)) as preparing:
             while True:
@@ -243,16 +258,18 @@ class _Stages:
                     progress = next(preparing, None)
                 if progress is None:
                     return
-                yield progress
+                self._heed((yield progress))
 
-    def run(self, stage: str, work: Pass[T], until: float) -> Generator[Progress, None, T]:
+    def run(self, stage: str, work: Pass[T], until: float) -> Generator[Progress, Any, T]:
         """Run a pass, up to some share of the whole job; without a stage it times its own."""
-        start = self._done
+        start, share = self._done, 0.0
         with closing(work):
             while True:
                 try:
-                    with self.timer.stage(stage) if stage else nullcontext():
-                        share = next(work)
+                    with self.timer.stage(stage) if stage else nullcontext() as timed:
+                        before, share = share, next(work)
+                        if timed is not None:
+                            timed.voxels = round((share - before) * self.voxels)
                 except StopIteration as end:
                     self._done = until
                     result: T = end.value
@@ -260,7 +277,7 @@ class _Stages:
                 self._done = start + (until - start) * share
                 slices = round(share * self.slices)
                 shown = stage or "basins"
-                yield Progress(shown, slices, self.slices, "slices", self._done)
+                self._heed((yield Progress(shown, slices, self.slices, "slices", self._done)))
 
 
 def _check(volume: Volume) -> None:
