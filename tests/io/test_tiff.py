@@ -303,3 +303,16 @@ def test_a_part_that_states_a_larger_image_than_its_page_is_refused(tmp_path, rn
         file.write(larger)
     with pytest.raises(InputError, match="states"):
         read(path)
+
+
+def test_of_a_pyramid_all_levels_stay_on_disk(tmp_path, rng):
+    values = rng.integers(0, 4000, (6, 64, 80), dtype=np.uint16)
+    with tifffile.TiffWriter(tmp_path / "p.ome.tif", ome=True) as file:
+        options = {"photometric": "minisblack", "tile": (16, 16), "compression": "zlib"}
+        file.write(values, subifds=1, metadata={"axes": "ZYX"}, **options)
+        file.write(values[:, ::2, ::2], subfiletype=1, **options)
+    (volume,) = read_all(tmp_path / "p.ome.tif", lazy=True)
+    full, half = volume.data.levels
+    np.testing.assert_array_equal(full[2:4], values[2:4])
+    np.testing.assert_array_equal(half[...], values[:, ::2, ::2])
+    np.testing.assert_array_equal(read(tmp_path / "p.ome.tif").data, values)

@@ -40,8 +40,8 @@ class ZarrStack:
     ----------
     chunks : tuple of int
         Shape of a chunk, on the axes that are kept.
-    levels : tuple of ZarrStack
-        Of a pyramid all levels, the finest one first.
+    coarser : tuple of ZarrStack
+        Of a pyramid the further levels.
     """
 
     def __init__(self, array: Any, index: tuple[int | slice, ...]) -> None:
@@ -53,9 +53,14 @@ class ZarrStack:
         self.ndim = len(self.shape)
         self.size = int(np.prod(self.shape))
         self.nbytes = self.size * self.dtype.itemsize
-        self.levels: tuple[ZarrStack, ...] = (self,)
+        self.coarser: tuple[ZarrStack, ...] = ()
         self._lock = threading.Lock()
         self._newest: tuple[Any, npt.NDArray[Any]] | None = None
+
+    @property
+    def levels(self) -> tuple[ZarrStack, ...]:
+        """Of a pyramid all levels, the finest one first; else itself alone."""
+        return (self, *self.coarser)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ZarrStack:
         return self  # nothing of it changes
@@ -252,7 +257,7 @@ def _image(group: Any, name: str) -> Volume:
             break
         coarser.append(level)
         finer = level
-    stack.levels = (stack, *coarser)
+    stack.coarser = tuple(coarser)
     return Volume(
         stack,
         spacing=tuple(abs(float(scale[axis])) * f for axis, f in zip(spatial, factor, strict=True)),

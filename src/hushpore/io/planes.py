@@ -40,6 +40,11 @@ class Planes:
     read : callable
         ``read(number, out)`` fills the array `out` with a plane; called from several threads.
 
+    Attributes
+    ----------
+    coarser : tuple of Planes
+        Of a pyramid the further levels.
+
     Examples
     --------
     >>> stack = Planes(np.arange(3), (2, 2), np.dtype(int), lambda number, out: out.fill(number))
@@ -62,6 +67,12 @@ class Planes:
         self.ndim = len(self.shape)
         self.size = math.prod(self.shape)
         self.nbytes = self.size * self.dtype.itemsize
+        self.coarser: tuple[Planes, ...] = ()
+
+    @property
+    def levels(self) -> tuple[Planes, ...]:
+        """Of a pyramid all levels, the finest one first; else itself alone."""
+        return (self, *self.coarser)
 
     def __len__(self) -> int:
         return self.shape[0]

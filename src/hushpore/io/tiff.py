@@ -182,7 +182,10 @@ def _read_one(tif: tifffile.TiffFile, index: int, series: Any, path: Path) -> Vo
         raise InputError(
             f"{path.name} is damaged: it states an image of {' x '.join(map(str, shape))} pixels."
         )
-    values, axes = _ordered(level, letters, shape, _kept(letters, shape, size), path)
+    kept = _kept(letters, shape, size)
+    values, axes = _ordered(level, letters, shape, kept, path)
+    if isinstance(values, Planes):
+        values.coarser = tuple(_coarser(series, kept, path))
     notes = _photometric_notes(level.keyframe)
     if "z" not in axes and "c" in axes and values.shape[axes.index("c")] > _MOST_CHANNELS:
         notes.append(
@@ -191,6 +194,22 @@ def _read_one(tif: tifffile.TiffFile, index: int, series: Any, path: Path) -> Vo
         )
         axes = axes.replace("c", "z")
     return _volume(values, axes, size, path.stem, notes)
+
+
+def _coarser(series: Any, kept: list[_Axis], path: Path) -> Iterator[Planes]:
+    """Yield the further levels of a pyramid, as far as they are whole and their pages planes."""
+    for level in series.levels[1:]:
+        shape, letters = level.get_shape(squeeze=False), level.get_axes(squeeze=False)
+        if len(shape) != len(series.levels[0].get_shape(squeeze=False)):
+            return
+        try:
+            _require_bytes(level.keyframe.parent, level.pages, path, level)
+            values, _ = _ordered(level, letters, shape, kept, path)
+        except HushporeError:
+            return
+        if not isinstance(values, Planes):
+            return
+        yield values
 
 
 def _volume(values: Any, axes: str, size: VoxelSize, name: str, notes: list[str]) -> Volume:
