@@ -92,6 +92,17 @@ def test_a_click_on_a_row_marks_and_moves_too(panel):
     assert panel._viewer.dims.point[0] == 1 + 3 * panel.result.corners[20][0]
 
 
+def test_a_marked_patch_that_has_no_tile_is_given_one(panel, monkeypatch):
+    monkeypatch.setattr("hushpore.viewer.patches_panel.TILES", 5)
+    panel.feature.setCurrentText("mean")
+    layer = sheet_of(panel)
+    least = int(panel.result.features["mean"].argmin())
+    assert layer.metadata[KEY]["sheet"].box_of(least) is None
+    panel.mark(least)
+    assert layer.metadata[KEY]["sheet"].patches[0] == least
+    assert len(layer.metadata[KEY]["sheet"].patches) == 5
+
+
 def test_a_click_beside_everything_changes_nothing(panel):
     panel.click(np.array([0.0, -50.0, -50.0]))
     assert panel._marked is None

@@ -103,7 +103,11 @@ class PatchesPanel(QWidget):
         assert self.result is not None
         self._marked = patch
         self._paint_boxes()
-        self._paint_sheet()
+        layer = self._sheet_layer()
+        if layer is not None and layer.metadata[KEY]["sheet"].box_of(patch) is None:
+            self._fill_sheet()
+        else:
+            self._paint_sheet()
         self.table.mark(patch)
         self._say(row)
 
@@ -129,6 +133,8 @@ class PatchesPanel(QWidget):
         found = [layer for layer in self._viewer.layers if _shows(layer, BOXES)]
         boxes = found[-1] if found else None
         if boxes is self._boxes:
+            if event is not None and event.type == "inserted" and _shows(event.value, SHEET):
+                self._fill_sheet()
             return
         self._boxes, self._marked = boxes, None
         self.setVisible(boxes is not None)
@@ -197,6 +203,7 @@ class PatchesPanel(QWidget):
         if self.result is None:
             return
         self._chosen[:] = True
+        self._marked = None
         feature = self.feature.currentText()
         self.histogram.show_values(feature, self.result.features[feature])
         self._paint_boxes()
@@ -207,6 +214,7 @@ class PatchesPanel(QWidget):
         if self.result is None:
             return
         values = self.result.features[self.feature.currentText()]
+        self._marked = None
         if limits is None:
             self._chosen[:] = True
         else:
@@ -232,12 +240,15 @@ class PatchesPanel(QWidget):
         self._boxes.edge_color = colours
 
     def _fill_sheet(self) -> None:
-        """Show the chosen patches on the sheet, the highest first."""
+        """Show the chosen patches on the sheet, the highest first, and the marked one."""
         layer = self._sheet_layer()
         if layer is None or self.result is None:
             return
         ranked = self.result.ranked(self.feature.currentText(), len(self._chosen))
-        sheet = self.result.sheet(ranked[self._chosen[ranked]][:TILES])
+        tiles = ranked[self._chosen[ranked]][:TILES]
+        if self._marked is not None and self._marked not in tiles:
+            tiles = np.concatenate([[self._marked], tiles[: TILES - 1]])
+        sheet = self.result.sheet(tiles)
         layer.metadata[KEY]["sheet"] = sheet
         high = layer.scale[0] * layer.data.shape[0]
         layer.data = sheet.image
