@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hushpore.base.volume import Volume
+    from hushpore.n2v2.result import Denoised
     from hushpore.runs.source import Source
 
 DENOISE = JOBS["denoise"].settings
 PORES = JOBS["pores"].settings
+PATCHES = JOBS["patches"].settings
 
 #: Exit status: the user can put it right; or it is a mistake of ours.
 USER_ERROR, OUR_ERROR, CANCELLED = 1, 70, 130
@@ -137,29 +139,44 @@ def info(path: str | None, series: str | None, device: bool, as_json: bool) -> N
 @click.argument("path")
 @click.option("-o", "--output", required=True, metavar="OUT", help="TIFF file to write.")
 @click.option("--save-model", metavar="FILE", help="Keep the trained model (.safetensors).")
+@click.option("--export-model", metavar="FILE", help="Package for the BioImage Model Zoo (.zip).")
+@click.option("--picture", metavar="FILE", help="Draw what was removed, and the loss (.png).")
 @settings_flags(DENOISE)
 @settings_sources("denoise")
 @_common
-def denoise(path: str, output: str, save_model: str | None, **flags: Any) -> None:
+def denoise(
+    path: str,
+    output: str,
+    save_model: str | None,
+    export_model: str | None,
+    picture: str | None,
+    **flags: Any,
+) -> None:
     """Denoise the stack in PATH with N2V2, trained on the stack itself.
 
     Writes a TIFF, and beside it how it was made as JSON.
     """
     from hushpore.io.results import check_record_target, check_target, write_image
-    from hushpore.n2v2.trained import check_model_target
+    from hushpore.n2v2.trained import check_file_target
     from hushpore.runs.scan import record_of_image
 
     target = check_target(output, flags["overwrite"], directory=False)
     check_record_target(target, flags["overwrite"])
-    if save_model:
-        check_model_target(save_model, flags["overwrite"])
+    for beside in (save_model, export_model, picture):
+        if beside:
+            check_file_target(beside, flags["overwrite"])
     measured = _measured(flags)
     origin = _source(path, flags).to_dict()
-    result = _run("denoise", _read(path, flags), flags, measured)
+    noisy = _read(path, flags)
+    result = _run("denoise", noisy, flags, measured)
     record = record_of_image(result, origin)
     written = write_image(target, result.volume, record=record, overwrite=flags["overwrite"])
     if save_model:
         result.model.save(save_model, overwrite=flags["overwrite"])
+    if export_model:
+        result.model.export(export_model, noisy, overwrite=flags["overwrite"])
+    if picture:
+        _write_picture(picture, noisy, result, flags["overwrite"])
     measured.show()
     _say(result.summary, written, result.provenance, flags["as_json"])
 
@@ -184,6 +201,31 @@ def pores(path: str, output: str, **flags: Any) -> None:
 def run(path: str, output: str, **flags: Any) -> None:
     """Denoise PATH, then segment and measure its pores."""
     _segment(path, output, flags, denoise_first=True)
+
+
+@hushpore.command()
+@click.argument("path")
+@click.option("-o", "--output", required=True, metavar="DIR", help="Folder to write.")
+@click.option(
+    "--save-patches", metavar="FILE", help="Keep the patches as a data set (.npz or .zarr)."
+)
+@settings_flags(PATCHES)
+@settings_sources("patches")
+@_common
+def patches(path: str, output: str, save_patches: str | None, **flags: Any) -> None:
+    """Sample patches of PATH as a denoiser does: contact sheet, coordinates, features."""
+    from hushpore.cli.patch_files import check_data_set, write_data_set, write_patches
+    from hushpore.io.results import check_target
+
+    check_target(output, flags["overwrite"])
+    data_set = check_data_set(save_patches, flags["overwrite"]) if save_patches else None
+    measured = _measured(flags)
+    found = _run("patches", _read(path, flags), flags, measured)
+    written = write_patches(Path(output), found, flags["overwrite"])
+    if data_set is not None:
+        write_data_set(data_set, found, flags["overwrite"])
+    measured.show()
+    _say(found.summary, written, found.provenance, flags["as_json"])
 
 
 @hushpore.command()
@@ -213,6 +255,16 @@ for _command in (
     batch_command, compare_command, export_command, rerun_command, settings_command,
 ):  # fmt: skip
     hushpore.add_command(_command)
+
+
+def _write_picture(path: str, noisy: Volume, result: Denoised, overwrite: bool) -> None:
+    from hushpore.io.target import new_file
+    from hushpore.n2v2.picture import denoising_picture
+    from hushpore.n2v2.trained import check_file_target
+
+    target = check_file_target(path, overwrite)
+    with new_file(target, overwrite) as part:
+        part.write_bytes(denoising_picture(noisy, result))
 
 
 def _segment(path: str, output: str, flags: dict[str, Any], denoise_first: bool) -> None:
