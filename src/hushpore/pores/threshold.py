@@ -214,18 +214,21 @@ def find_threshold(
     of thousands of levels it makes nothing within its limit of iterations. So is ``otsu`` for more
     than two phases, since its time grows with a power of the bins.
     """
-    from skimage import filters
-
     if phases > 2 and method != "otsu":
         raise InputError(
             f"Only the method 'otsu' knows {phases} phases; got {method!r}. "
             "Choose 'otsu', or set phases to 2."
         )
     try:
+        if method == "otsu" and phases == 2:
+            return _otsu(histogram)
         if method == "li":
             return _li(histogram)
         if method == "triangle":
             return _triangle(histogram)
+        # loaded where it is needed: that takes longer than a small volume
+        from skimage import filters
+
         name, options = (f"threshold_{method}", {})
         if phases > 2:
             name, options = ("threshold_multiotsu", {"classes": phases})
@@ -245,6 +248,17 @@ def find_threshold(
 def _count(levels: npt.NDArray[np.uint16], counts: npt.NDArray[np.int64]) -> None:
     for level in levels:
         counts[level] += 1
+
+
+def _otsu(histogram: Histogram) -> float:
+    """Largest variance between the phases: https://doi.org/10.1109/TSMC.1979.4310076."""
+    histogram = histogram.trimmed()
+    counts, centers = histogram.counts.astype(np.float64), histogram.centers
+    weight = np.cumsum(counts)
+    moment = np.cumsum(counts * centers)
+    dark, bright = weight[:-1], weight[-1] - weight[:-1]
+    apart = moment[:-1] / dark - (moment[-1] - moment[:-1]) / bright
+    return float(centers[np.argmax(dark * bright * apart**2)])
 
 
 def _li(histogram: Histogram) -> float:
