@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from hushpore.viewer.job_widget import LayerData
     from hushpore.viewer.target import Target
 
-#: Patches in the contact sheet.
-TILES = 48
+#: Patches in the contact sheet: as many as can be told apart beside the image.
+TILES = 24
 
 #: Most hidden pixels that are shown as points.
 MOST_POINTS = 50_000

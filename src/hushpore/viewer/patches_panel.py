@@ -283,10 +283,16 @@ class PatchesPanel(QWidget):
         parts = []
         if self._marked is not None:
             parts.append(self._words_for(self._marked, row))
-        which = "all patches" if count == every else f"the {count} of {every} patches chosen"
-        parts.append(
-            f"{link('train', 'Train on')} {which} only, or {link('leave', 'leave them out')}."
-        )
+        if count == every:
+            parts.append(
+                "Drag over the histogram to choose patches, to train on them only or to leave them "
+                "out."
+            )
+        else:
+            parts.append(
+                f"{link('train', 'Train on')} the {count} of {every} patches chosen only, or "
+                f"{link('leave', 'leave them out')}."
+            )
         self.said.say("<br>".join(parts))
 
     def _words_for(self, patch: int, row: str) -> str:
