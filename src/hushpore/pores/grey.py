@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.volume import require_range
+from hushpore.device.prefetch import ReadAhead
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     import numpy.typing as npt
 
     from hushpore.base.volume import Volume
@@ -39,6 +42,23 @@ class GreyValues:
         data = self.volume.data
         part = np.asarray(data[first:last] if self.volume.n_spatial == 3 else data)
         return self._stacked(np.ascontiguousarray(part, self.dtype))
+
+    def ahead(
+        self, around: Callable[[int, int], tuple[int, int]] | None = None
+    ) -> Iterator[npt.NDArray[Any]]:
+        """Read all slabs in order; those of a file while the one before is worked on.
+
+        Parameters
+        ----------
+        around : callable, optional
+            Gives the slices to read for those of a slab; by default the slab's own.
+        """
+        cuts = [around(*cut) if around else cut for cut in self.slabs]
+        if self._whole is not None:
+            yield from (self.read(*cut) for cut in cuts)
+            return
+        with ReadAhead(lambda cut: self.read(*cut), cuts, most=1) as parts:
+            yield from parts
 
     def check(self, low: Any, high: Any, bad: int) -> None:
         """Raise `InputError` if the range of all values says that they cannot be used."""

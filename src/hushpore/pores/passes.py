@@ -185,18 +185,17 @@ def find_void(work: Work, grey: Grey) -> Pass[Stack]:
     codes = work.scratch.stack("codes", work.shape, np.uint8)
     parts = Components((False,) * 3, work.slabs)
     share = 1.0 if strict is None else 0.5
-    for first, last in work.slabs:
+    grey_parts = values.ahead(None if local is None else local.slices)
+    for (first, last), part in zip(work.slabs, grey_parts, strict=True):
         room = codes.room(first, last)
         if local is not None:
-            around = values.read(*local.slices(first, last))
-            local.void(around, first, last, work.workers, room.view(np.bool_))
+            local.void(part, first, last, work.workers, room.view(np.bool_))
         else:
-            own = values.read(first, last)
-            make_void(own, threshold, bright, work.workers, room.view(np.bool_))
+            make_void(part, threshold, bright, work.workers, room.view(np.bool_))
         codes.write(first, room)
         if strict is not None:
             runs = find_runs(room, work.workers)
-            parts.add(runs, runs.holding(make_void(own, strict, bright, work.workers)))
+            parts.add(runs, runs.holding(make_void(part, strict, bright, work.workers)))
         yield share * last / work.slabs.depth
     if strict is not None:
         parts.join()

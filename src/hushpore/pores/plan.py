@@ -76,7 +76,8 @@ def plan_slabs(volume: Volume, settings: PoreSettings) -> Slabs:
             f"A slice of {volume.name} has {slice_voxels:,} voxels; up to {_MOST // 5:,} can be "
             "segmented. Crop it, or bin it 2 x 2 x 2."
         )
-    a_slice = slice_voxels * (BYTES_IN_SLAB + volume.dtype.itemsize)
+    # of the grey values one slab is worked on, and the next one read
+    a_slice = slice_voxels * (BYTES_IN_SLAB + 2 * volume.dtype.itemsize)
     beside = slice_voxels * BYTES_IN_SLICE
     if settings.threshold in LOCAL_METHODS:
         around = window_of(volume, settings)[0] * volume.dtype.itemsize

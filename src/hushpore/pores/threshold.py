@@ -155,8 +155,7 @@ def survey(
     found: Range | None = None
     counts: Any = 0
     histogram = None
-    for first, last in values.slabs:
-        part = values.read(first, last)
+    for (_, last), part in zip(values.slabs, values.ahead(), strict=True):
         if counted:
             histogram = make_histogram(part, workers, counted)
             counts = counts + histogram.counts
@@ -170,8 +169,8 @@ def survey(
     assert found is not None, "a stack has slabs"
     values.check(found.low, found.high, found.bad)
     if passes == 2:
-        for first, last in values.slabs:
-            histogram = make_histogram(values.read(first, last), workers, found)
+        for (_, last), part in zip(values.slabs, values.ahead(), strict=True):
+            histogram = make_histogram(part, workers, found)
             counts = counts + histogram.counts
             yield (1 + last / values.slabs.depth) / passes
         assert histogram is not None, "a stack has slabs"
