@@ -36,12 +36,15 @@ if TYPE_CHECKING:
 #: Bytes on disk from which a file is read in a thread.
 LARGE = 16_000_000
 
+#: Milliseconds after which no further slice of a drop is waited for.
+PAUSE = 250
+
 #: Files looked at where several are opened as one.
 _PEEK = 8
 _SLICES = ("dicom", "tiff")
 
-#: Slices that were opened one by one since the window last lived, by viewer.
-_gathered: dict[Any, list[str]] = {}
+#: Slices that were opened one by one, and the timer that waits for the last, by viewer.
+_gathered: dict[Any, tuple[QTimer, list[str]]] = {}
 
 LayerData = tuple[Any, dict[str, Any], str]
 
@@ -95,14 +98,20 @@ def read_layers(path: str | list[str]) -> list[Any]:
 
 def _gather(viewer: Any, path: str) -> None:
     """Wait for further slices of the same drop: napari opens one file after another."""
-    waiting = _gathered.setdefault(viewer, [])
-    waiting.append(path)
-    if len(waiting) == 1:
-        QTimer.singleShot(0, partial(_read_gathered, viewer))
+    if viewer not in _gathered:
+        timer = QTimer()
+        timer.setSingleShot(True)
+        timer.setInterval(PAUSE)
+        timer.timeout.connect(partial(_read_gathered, viewer))
+        _gathered[viewer] = timer, []
+    timer, paths = _gathered[viewer]
+    paths.append(path)
+    # anew with each, because napari lets the window live between two files
+    timer.start()
 
 
 def _read_gathered(viewer: Any) -> None:
-    paths = _gathered.pop(viewer)
+    _, paths = _gathered.pop(viewer)
     _read_in_thread(viewer, paths[0] if len(paths) == 1 else paths)
 
 
