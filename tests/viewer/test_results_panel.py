@@ -3,6 +3,8 @@ import pandas as pd
 import pytest
 from napari.components import ViewerModel
 from napari.layers import Layer
+from qtpy.QtCore import Qt
+from qtpy.QtGui import QShowEvent
 from qtpy.QtWidgets import QFileDialog
 
 from hushpore.viewer.pore_layer import pore_layer
@@ -165,3 +167,16 @@ def test_the_layer_gets_its_colours_back_when_the_panel_goes(viewer, layer, pane
     panel._let_go()
     assert layer.colormap is own
     assert id(layer) not in PoreView._of_layer
+
+
+def test_in_a_real_window_panels_share_one_view_and_results_lie_below(
+    qtbot, make_napari_viewer, made_of_cubes
+):
+    viewer = make_napari_viewer()
+    layer = add(viewer, made_of_cubes([2, 3]))
+    dock, results = viewer.window.add_plugin_dock_widget("hushpore", "Results")
+    _, plots = viewer.window.add_plugin_dock_widget("hushpore", "Plots")
+    assert results.view is plots.view is PoreView.of(viewer, layer)
+    window = dock.window()
+    results.showEvent(QShowEvent())
+    qtbot.waitUntil(lambda: window.dockWidgetArea(dock) == Qt.DockWidgetArea.BottomDockWidgetArea)

@@ -8,7 +8,7 @@ from qtpy.QtCore import QEvent
 from qtpy.QtWidgets import QWidget
 
 from hushpore.viewer.pore_layer import tables_of
-from hushpore.viewer.pore_view import PoreView
+from hushpore.viewer.pore_view import PoreView, itself
 
 
 class FollowsPores(QWidget):
@@ -51,10 +51,10 @@ class FollowsPores(QWidget):
         layer = layers.selection.active
         if layer is None or tables_of(layer) is None:
             layer = None if self.view is None else self.view.layer
-        if layer is None or layer not in layers:
+        if layer is None or not any(itself(each) is itself(layer) for each in layers):
             known = [each for each in layers if tables_of(each) is not None]
             layer = known[-1] if known else None
-        if self.view is not None and layer is self.view.layer:
+        if self.view is not None and itself(layer) is self.view.layer:
             return
         self._let_go()
         if layer is not None:

@@ -315,7 +315,7 @@ class PlotsWidget(FollowsPores):
     def _build(self) -> None:
         self.figure = Figure(figsize=(3.4, 2.8), layout="constrained")
         self.canvas: Any = FigureCanvasQTAgg(self.figure)  # type: ignore[no-untyped-call]
-        self.canvas.setMinimumHeight(220)
+        self.canvas.setMinimumHeight(150)
         self.canvas.mpl_connect("button_press_event", self._clicked)
         self._nothing = plain_line(NOTHING)
         self._kind, self._x, self._y = QComboBox(), QComboBox(), QComboBox()

@@ -64,6 +64,7 @@ class PoreView(QObject):
     @classmethod
     def of(cls, viewer: Any, layer: Any) -> PoreView:
         """Return the one view of a layer, made where there is none yet."""
+        layer = itself(layer)
         view = cls._of_layer.get(id(layer))
         if view is None or view.layer is not layer:
             view = cls._of_layer[id(layer)] = PoreView(viewer, layer)
@@ -270,7 +271,7 @@ class PoreView(QObject):
             self.paint()
 
     def _removed(self, event: Any) -> None:
-        if event.value is self.layer:
+        if itself(event.value) is self.layer:
             self.close()
 
     # ---- the canvas
@@ -313,6 +314,11 @@ class PoreView(QObject):
     def _if_shown(self, label: Any) -> int:
         row = np.flatnonzero(self.labels == label) if label else np.zeros(0, int)
         return int(label) if row.size and self.shown[row[0]] else 0
+
+
+def itself(layer: Any) -> Any:
+    """Return the layer behind the proxy that napari gives to plugins, a new one at each access."""
+    return getattr(layer, "__wrapped__", layer)
 
 
 #: Modes of a layer in which a click means nothing else.

@@ -14,12 +14,14 @@ from qtpy.QtWidgets import (
     QComboBox,
     QDockWidget,
     QFileDialog,
+    QFrame,
     QGridLayout,
     QHBoxLayout,
     QLabel,
     QLineEdit,
     QMainWindow,
     QPushButton,
+    QScrollArea,
     QSizePolicy,
     QTabWidget,
     QVBoxLayout,
@@ -48,6 +50,9 @@ PAUSE = 250
 
 #: Pixels from which the controls stand beside the table, not above it.
 WIDE = 760
+
+#: Pixels that the panel takes under the canvas at first.
+HEIGHT = 230
 
 #: The entry of the combo box that colours by chance.
 BY_CHANCE = "chance"
@@ -286,12 +291,17 @@ class ResultsWidget(FollowsPores):
         for widget in (self._title, self._summary, self._controls):
             column.addWidget(widget)
         column.addStretch(1)
-        left.setMinimumWidth(280)
-        left.setMaximumWidth(420)
-        self._left = left
+        # a low window has room for the canvas too
+        self._left = scroll = QScrollArea()
+        scroll.setWidget(left)
+        scroll.setWidgetResizable(True)
+        scroll.setFrameShape(QFrame.Shape.NoFrame)
+        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        scroll.setMinimumWidth(280)
+        scroll.setMaximumWidth(420)
         self._box = QBoxLayout(QBoxLayout.Direction.LeftToRight, self)
         self._box.setContentsMargins(6, 6, 6, 6)
-        self._box.addWidget(left)
+        self._box.addWidget(scroll)
         self._box.addWidget(self._tabs, 1)
 
     def _build_grid(self) -> QGridLayout:
@@ -386,7 +396,7 @@ class ResultsWidget(FollowsPores):
         window = dock.parent() if dock is not None else None
         if isinstance(window, QMainWindow):
             window.addDockWidget(Qt.DockWidgetArea.BottomDockWidgetArea, dock)
-            window.resizeDocks([dock], [250], Qt.Orientation.Vertical)
+            window.resizeDocks([dock], [HEIGHT], Qt.Orientation.Vertical)
 
 
 class ColourBar(QWidget):
