@@ -90,6 +90,7 @@ class FakeResult:
     def __init__(self, volume):
         self.volume = volume
         self.summary = "It is done"
+        self.model = None
         self.timings = {"reading": 1.0, "training": 3.0}
         self.provenance = {"job": "denoise", "notes": []}
 

@@ -143,6 +143,22 @@ def test_cancel_closes_the_job_and_says_what_became_of_it(qtbot, viewer, widget,
     assert widget._run_button.isEnabled()
 
 
+def test_cancel_keeps_what_the_preview_shows_and_says_so(qtbot, viewer, widget, fake_job):
+    fake_job.script = previews(fake_job, (7.0, 5))
+    start(qtbot, widget)
+    widget.cancel()
+    until_done(qtbot, widget)
+    assert names(viewer) == ["scan", "scan denoised (cancelled)"]
+    assert "kept as scan denoised (cancelled); scan is unchanged" in widget._result.text()
+    # it is no result: the next job does not take it for one, nor for its input
+    assert widget.layers.layer is viewer.layers["scan"]
+    fake_job.gate.set()
+    fake_job.script = fake_job.wait_at_gate
+    widget.run()
+    until_done(qtbot, widget)
+    assert names(viewer) == ["scan", "scan denoised (cancelled)", "scan denoised"]
+
+
 def cut_short(fake_job):
     def script(volume):
         try:

@@ -239,6 +239,56 @@ def test_a_flood_of_previews_does_not_fill_the_memory(qtbot):
     assert peak < 5 * (1 << 18)
 
 
+def test_a_flood_of_events_is_taken_in_by_a_living_window_and_fills_no_memory(qtbot):
+    def job():
+        for number in range(40_000):
+            yield step(number / 40_000)
+            if number % 10 == 0:
+                yield Metric("loss", number, 1.0)
+                yield Timing({})
+
+    worker, taken, metrics = JobWorker(job), 0, 0
+    gc.collect()
+    tracemalloc.start()
+    worker.start()
+    end = time.monotonic() + 60
+    while not worker.wait(0.02) and time.monotonic() < end:
+        qtbot.wait(1)
+        metrics += len(worker.take().metrics)
+        taken += 1
+    metrics += len(worker.take().metrics)
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert metrics == 4000
+    assert taken > 3
+    # what stays is the trace: two entries of some 200 bytes for ten steps
+    assert size < 4_000_000
+
+
+def test_nothing_is_left_of_cancelled_jobs(qtbot):
+    def job():
+        room = np.ones(1 << 20)
+        while True:
+            yield step(float(room[0]) / 2)
+
+    before = {thread.ident for thread in threading.enumerate()}
+    sizes = []
+    tracemalloc.start()
+    for _ in range(5):
+        worker = JobWorker(job)
+        worker.start()
+        qtbot.wait(10)
+        with qtbot.waitSignal(worker.cancelled, timeout=SOON):
+            worker.cancel()
+        assert worker.wait(5)
+        del worker
+        gc.collect()
+        sizes.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert {thread.ident for thread in threading.enumerate()} <= before
+    assert max(sizes) < 1 << 20
+
+
 def test_the_job_runs_in_another_thread(qtbot):
     def job():
         yield step()

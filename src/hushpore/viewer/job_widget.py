@@ -62,7 +62,7 @@ LOOK = 125
 
 #: Seconds to wait for a job to stop when its widget goes away. One that is in a long step ends
 #: after it by itself, unseen; the window does not stand still for that.
-PATIENCE = 0.8
+PATIENCE = 0.5
 
 #: Name of the widget that shows the record of a layer.
 RECORD = "How it was made"
@@ -344,8 +344,10 @@ class JobWidget(QWidget):
     def _cancelled(self) -> None:
         assert self._now is not None
         name = html.escape(self._now.target.volume.name)
+        kept = html.escape(", ".join(self._now.previews.keep()))
         self._finish()
-        text = f"Cancelled. The unfinished result was dropped; {name} is unchanged."
+        became = f"What was done is kept as {kept}" if kept else "There was nothing to keep yet"
+        text = f"Cancelled. {became}; {name} is unchanged."
         self._show_result(f"{text} {self.after_cancel()}".rstrip())
 
     def _finish(self) -> None:
@@ -468,7 +470,7 @@ class JobWidget(QWidget):
 
     def _show_running(self) -> None:
         self._run_button.setText("Cancel")
-        self._run_button.setToolTip("Stop and drop the result; layers stay as they are.")
+        self._run_button.setToolTip("Stop; only what the preview shows is kept.")
         self._finish_button.setText("Finish now")
         self._finish_button.setVisible(bool(self.ends_early_in))
         self._allow_finish(False, "Nothing has been learnt yet.")

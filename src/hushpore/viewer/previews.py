@@ -93,6 +93,14 @@ class Previews:
                 return layer
         return None
 
+    def keep(self) -> list[str]:
+        """Leave them to the user as they are, one slice each, and return their new names."""
+        kept = self._shown()
+        self._layers.clear()
+        for layer in kept:
+            layer.name = layer.name.replace("(preview)", "(cancelled)")
+        return [layer.name for layer in kept]
+
     def remove(self) -> None:
         """Take away what is left of them."""
         for layer in self._shown():
