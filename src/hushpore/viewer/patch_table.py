@@ -28,6 +28,8 @@ class PatchTable(QTableView):
         self.setAccessibleName("Table of patches")
         self.verticalHeader().hide()
         self.setMinimumHeight(160)
+        # a few rows tell how wide columns must be
+        self.horizontalHeader().setResizeContentsPrecision(20)
         self.clicked.connect(self._clicked)
 
     def show_table(self, table: pd.DataFrame) -> None:

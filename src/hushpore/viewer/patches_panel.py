@@ -53,6 +53,7 @@ class PatchesPanel(QWidget):
         self._boxes: Any = None
         self._chosen: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
         self._marked: int | None = None
+        self._colours: npt.NDArray[np.float32] = np.zeros((0, 4), np.float32)
         self.feature = QComboBox()
         self.feature.setAccessibleName("Colour boxes by")
         self.feature.currentTextChanged.connect(self._show_feature)
@@ -206,7 +207,7 @@ class PatchesPanel(QWidget):
         self._marked = None
         feature = self.feature.currentText()
         self.histogram.show_values(feature, self.result.features[feature])
-        self._paint_boxes()
+        self._colour_boxes()
         self._fill_sheet()
         self._say()
 
@@ -223,21 +224,24 @@ class PatchesPanel(QWidget):
         self._fill_sheet()
         self._say()
 
-    def _paint_boxes(self) -> None:
+    def _colour_boxes(self) -> None:
+        """Colour the boxes by the feature that is chosen."""
         assert self.result is not None
         feature = self.feature.currentText()
         values = self.result.features[feature]
-        self._boxes.edge_color = feature
         low, high = float(values.min()), float(values.max())
-        self._boxes.edge_contrast_limits = (low, high if high > low else low + 1)
-        if self._chosen.all() and self._marked is None:
-            return
-        each = len(self._boxes.data) // len(values)
-        colours = self._boxes.edge_color.copy()
-        colours[~self._chosen.repeat(each), 3] = _PALE
+        scaled = ((values - low) / (high - low or 1.0)).astype(np.float32)
+        self._colours = np.asarray(self._boxes.edge_colormap.map(scaled), np.float32)
+        self._paint_boxes()
+
+    def _paint_boxes(self) -> None:
+        """Show which boxes are chosen and which is marked; one array, so that it is quick."""
+        each = len(self._boxes.data) // max(len(self._colours), 1)
+        colours = self._colours.copy()
+        colours[~self._chosen, 3] = _PALE
         if self._marked is not None:
-            colours[self._marked * each : (self._marked + 1) * each] = _MARK
-        self._boxes.edge_color = colours
+            colours[self._marked] = _MARK
+        self._boxes.edge_color = colours.repeat(each, axis=0)
 
     def _fill_sheet(self) -> None:
         """Show the chosen patches on the sheet, the highest first, and the marked one."""
