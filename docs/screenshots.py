@@ -3,9 +3,10 @@
     xvfb-run -a -s "-screen 0 1600x1000x24" python docs/screenshots.py [FOLDER [SECONDS]]
 
 Writes ``napari.png`` (slices, both jobs done), ``napari-running.png`` (denoising, with its
-preview), ``napari-live.png`` (a denoising in four steps, from Run to its result) and
-``napari-3d.png`` (the pores in 3D) into FOLDER, by default ``docs/images``. The denoiser trains
-for SECONDS, by default 40; on two slow cores more look better.
+preview), ``napari-live.png`` (a denoising in four steps, from Run to its result),
+``napari-3d.png`` (the pores in 3D), ``results.png`` and ``results-brush.png`` (tables and
+plots) into FOLDER, by default ``docs/images``. The denoiser trains for SECONDS, by default 40; on
+two slow cores more look better.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -70,7 +72,33 @@ def main(folder: Path, seconds: float) -> None:
     viewer.reset_view()
     viewer.scene.camera.angles = (10, -30, 140)
     save(viewer, folder / "napari-3d.png")
+    picture_results(viewer, labels, folder)
     viewer.close()
+
+
+def picture_results(viewer: Any, labels: Any, folder: Path) -> None:
+    """Write ``results.png`` (colours and sizes) and ``results-brush.png`` (a brush, linked)."""
+    viewer.dims.ndisplay = 2
+    viewer.reset_view()
+    for layer in viewer.layers:
+        layer.visible = not layer.name.startswith("true")
+    viewer.layers.selection.active = labels
+    plots, dock = viewer.window.add_plugin_dock_widget("hushpore", "Plots", tabify=True)[::-1]
+    results, _ = widget(viewer, "Results")
+    settle()
+    dock.raise_()
+    labels.opacity = 0.7
+    results._by.setCurrentText("equivalent_diameter")
+    plots._kind.setCurrentText("Sizes by volume")
+    save(viewer, folder / "results.png")
+    results._filter.setText("not touches_border")
+    results.apply_filter()
+    plots._kind.setCurrentText("One against another")
+    sizes = plots.view.tables.pores["equivalent_diameter"]
+    corners = [SimpleNamespace(xdata=float(sizes.quantile(0.6)), ydata=0.0)]
+    corners += [SimpleNamespace(xdata=float(sizes.quantile(0.8)), ydata=1.0)]
+    plots._brushed(*corners)
+    save(viewer, folder / "results-brush.png")
 
 
 def widget(viewer: Any, name: str) -> tuple[Any, Any]:

@@ -51,6 +51,9 @@ PAUSE = 250
 #: Pixels from which the controls stand beside the table, not above it.
 WIDE = 760
 
+#: Pixels of the controls beside the table, the bar that scrolls them included.
+NARROW, _ANY = 360, 2**24 - 1
+
 #: Pixels that the panel takes under the canvas at first.
 HEIGHT = 230
 
@@ -297,8 +300,8 @@ class ResultsWidget(FollowsPores):
         scroll.setWidgetResizable(True)
         scroll.setFrameShape(QFrame.Shape.NoFrame)
         scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        scroll.setMinimumWidth(280)
-        scroll.setMaximumWidth(420)
+        scroll.setMinimumWidth(NARROW)
+        scroll.setMaximumWidth(NARROW)
         self._box = QBoxLayout(QBoxLayout.Direction.LeftToRight, self)
         self._box.setContentsMargins(6, 6, 6, 6)
         self._box.addWidget(scroll)
@@ -323,7 +326,7 @@ class ResultsWidget(FollowsPores):
             box.setSizeAdjustPolicy(
                 QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
             )
-            box.setMinimumContentsLength(8)
+            box.setMinimumContentsLength(6)
         self._range_of.setToolTip("Column of the slider.")
         self._range_of.currentIndexChanged.connect(self._other_range)
         self._range = QDoubleRangeSlider(Qt.Orientation.Horizontal)
@@ -380,7 +383,7 @@ class ResultsWidget(FollowsPores):
         across = self.width() >= WIDE
         direction = QBoxLayout.Direction
         self._box.setDirection(direction.LeftToRight if across else direction.TopToBottom)
-        self._left.setMaximumWidth(420 if across else 16777215)
+        self._left.setMaximumWidth(NARROW if across else _ANY)
 
     def showEvent(self, event: Any) -> None:  # noqa: N802
         """Begin under the canvas: a table is wide."""
@@ -395,6 +398,8 @@ class ResultsWidget(FollowsPores):
             dock = dock.parent()
         window = dock.parent() if dock is not None else None
         if isinstance(window, QMainWindow):
+            # the list of layers keeps its height: a low window has no more for it
+            window.setCorner(Qt.Corner.BottomLeftCorner, Qt.DockWidgetArea.LeftDockWidgetArea)
             window.addDockWidget(Qt.DockWidgetArea.BottomDockWidgetArea, dock)
             window.resizeDocks([dock], [HEIGHT], Qt.Orientation.Vertical)
 
