@@ -86,6 +86,13 @@ def test_the_page_tells_totals_settings_and_fingerprint(found: Pores) -> None:
     assert "Equivalent diameter (µm)" in words
 
 
+def test_large_numbers_have_no_exponent(found: Pores) -> None:
+    other = hushpore.segment_pores(found.volume.replace(found.volume.data, spacing=(5.3,) * 3))
+    largest = float(f"{other.pores['volume'].max():.4g}")
+    assert largest > 1e4
+    assert f"<td class=number>{largest:,.0f}</td>" in page_of(other)
+
+
 def test_names_are_no_markup(found: Pores) -> None:
     page = page_of(found, "<b>Tom & Jerry</b>")
     assert "<b>" not in page

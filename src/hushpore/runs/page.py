@@ -259,6 +259,9 @@ def _value(opt: Option, value: Any) -> str:
 def _number(value: float) -> str:
     if math.isfinite(value) and value == int(value):
         return f"{int(value):,}"
+    if 1e4 <= abs(value) < 1e9:
+        # four digits that count, without an exponent
+        return f"{float(f'{value:.4g}'):,.0f}"
     return f"{value:.4g}"
 
 
