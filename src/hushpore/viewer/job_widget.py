@@ -202,7 +202,8 @@ class JobWidget(QWidget):
             self._show_problem(explain(error))
             return
         # jobs on one device run one after another
-        line = self.device.resolved() if jobs.JOBS[self.job].on_gpu else "cpu"
+        takes_gpu = jobs.JOBS[self.job].on_gpu or self.device.value() != "auto"
+        line = self.device.resolved() if takes_gpu else "cpu"
         work = partial(self.work, target, settings, self.device.value())
         title = f"{self._title} {target.volume.name}"
         worker = JobWorker(work, title)
