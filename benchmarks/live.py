@@ -28,10 +28,10 @@ SIDE = 256
 BEAT = 5  # milliseconds
 
 #: Widgets, and the settings that let a job take some seconds.
-JOBS: dict[str, dict[str, Any]] = {"Denoise": {"time_budget": 8.0}, "Segment pores": {}}
+JOBS: dict[str, dict[str, Any]] = {"Denoise": {"time_budget": 5.0}, "Segment pores": {}}
 
 #: Seconds after Run at which jobs are cancelled.
-CANCEL_AFTER = (0.3, 1.0, 1.7, 2.4, 3.1)
+CANCEL_AFTER = (0.5, 1.5, 2.5, 3.5, 4.5)
 
 
 def measure() -> dict[str, object]:
@@ -52,8 +52,7 @@ def measure_job(name: str) -> dict[str, object]:
     widget = dock(viewer, name, JOBS[name])
     wait(4.0)
     heart = Heart(widget)
-    for _ in range(2):
-        run(widget, heart)
+    run(widget, heart)
     cancels = [cancel(widget, heart, seconds) for seconds in CANCEL_AFTER]
     heart.stop()
     return {
@@ -156,7 +155,7 @@ def cancel(widget: Any, heart: Heart, seconds: float) -> float:
     return took
 
 
-def memory_after_cancels(widget: Any, times: int = 5) -> list[float]:
+def memory_after_cancels(widget: Any, times: int = 3) -> list[float]:
     """Memory of the process in MB, after each of some cancelled jobs."""
     import psutil
 
