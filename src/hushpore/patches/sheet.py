@@ -90,7 +90,9 @@ def contact_sheet(
     height, width = tile
     depth = _depth((height, width), len(rows))
     if columns is None:
-        columns = round(np.sqrt(count * (depth + BAND_GAP) / (width + GAP)))
+        columns = max(1, round(np.sqrt(count * (depth + BAND_GAP) / (width + GAP))))
+        # as many bands, evenly filled
+        columns = -(-count // max(1, -(-count // columns)))
     columns = int(np.clip(columns, 1, max(count, 1)))
     bands = -(-count // columns)
     shape = (
