@@ -1,0 +1,134 @@
+"""Make the pictures of docs/patches.md: the widget on the phantom, and on a stack where given.
+
+    xvfb-run -a -s "-screen 0 1600x1000x24" python docs/screenshots_patches.py [STACK [SECONDS]]
+
+Writes ``patches-phantom.png``, ``patches-live.png`` and ``patches-stack.png`` into docs/images.
+The denoiser trains for SECONDS, by default 30.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SIZE = (1500, 900)
+IMAGES = Path(__file__).parent / "images"
+
+
+def main(stack: str, seconds: float) -> None:
+    # the picture shall not depend on the settings of whoever makes it
+    os.environ["NAPARI_CONFIG"] = str(Path(tempfile.mkdtemp()) / "settings.yaml")
+    import napari
+    import numpy as np
+
+    from hushpore.viewer.launch import arrange
+
+    viewer = napari.Viewer(title="hushpore")
+    viewer.window._qt_window.resize(*SIZE)
+    arrange(viewer)
+    viewer.open_sample("hushpore", "foam")
+    picture(viewer, seconds, "patches-phantom.png", "patches-live.png")
+    viewer.close()
+    if stack:
+        import hushpore
+
+        volume = hushpore.read(stack)
+        viewer = napari.Viewer(title="hushpore")
+        viewer.window._qt_window.resize(*SIZE)
+        arrange(viewer)
+        viewer.add_image(np.asarray(volume.data), name=Path(stack).stem)
+        picture(viewer, seconds, "patches-stack.png")
+        viewer.close()
+
+
+def picture(viewer: Any, seconds: float, name: str, live: str = "") -> None:
+    _, denoise = viewer.window.add_plugin_dock_widget("hushpore", "Denoise")
+    dock, patches = viewer.window.add_plugin_dock_widget("hushpore", "Show patches", tabify=True)
+    viewer.layers.selection.active = viewer.layers[0]
+    viewer.reset_view()
+    denoise.form.fields["time_budget"].set(seconds)
+    # long enough to look at, and some more
+    denoise.form.fields["steps"].set(100_000)
+    wait(lambda: "looking" not in denoise.device.line(), 60)
+    press_run(denoise)
+    if live:
+        dock.raise_()
+        patches.live.setChecked(True)
+        wait(lambda: any("live" in layer.name for layer in viewer.layers), 120)
+        settle(min(seconds / 3, 8))
+        layer = next(layer for layer in viewer.layers if "live" in layer.name)
+        viewer.dims.set_point(0, layer.data_to_world(layer.data[0, 0])[0])
+        save(viewer, IMAGES / live)
+        patches.live.setChecked(False)
+    finish(denoise)
+    dock.raise_()
+    patches.form.fields["n_patches"].set(400)
+    patches.form.fields["sampler"].set("stratified")
+    press_run(patches)
+    finish(patches)
+    panel = patches.panel
+    panel.feature.setCurrentText("loss")
+    result = panel.result
+    order = result.features["loss"].argsort()[::-1]
+    print("hardest:", [(result.corners[k].tolist(), round(float(result.features["loss"][k]), 3))
+                       for k in order[:5]])  # fmt: skip
+    for feature in ("mean", "sd", "gradient"):
+        import numpy as np
+
+        share = np.corrcoef(result.features[feature], result.features["loss"])[0, 1]
+        print(f"loss goes with {feature}: {share:.2f}")
+    panel.mark(int(order[0]))
+    panel.go_to(int(order[0]))
+    viewer.reset_view()
+    for layer in viewer.layers:
+        if layer.name.endswith(("denoised", "removed")):
+            layer.visible = False
+    patches._scroll.ensureWidgetVisible(panel.table)
+    save(viewer, IMAGES / name)
+
+
+def press_run(job: Any) -> None:
+    job._run_button.click()
+    if not job.is_running:
+        sys.exit(f"{type(job).__name__} did not start: {job._result.text()}")
+
+
+def finish(job: Any) -> None:
+    wait(lambda: not job.is_running, 280)
+    print(type(job).__name__, job._result.text())
+
+
+def wait(done: Callable[[], bool], seconds: float) -> None:
+    """Let the window live until something holds."""
+    from qtpy.QtWidgets import QApplication
+
+    end = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > end:
+            sys.exit("waited too long")
+        QApplication.processEvents()
+        time.sleep(0.02)
+
+
+def settle(seconds: float = 0.8) -> None:
+    """Let the window draw what was changed last."""
+    start = time.monotonic()
+    wait(lambda: time.monotonic() - start > seconds, seconds + 5)
+
+
+def save(viewer: Any, path: Path) -> None:
+    settle()
+    viewer.screenshot(str(path), canvas_only=False, flash=False)
+
+
+if __name__ == "__main__":
+    main(
+        sys.argv[1] if len(sys.argv) > 1 else "", float(sys.argv[2]) if len(sys.argv) > 2 else 30.0
+    )
