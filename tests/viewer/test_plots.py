@@ -91,6 +91,13 @@ def test_an_unknown_profile_is_said(plots, layer):
     assert "not known" in plots.axes.texts[0].get_text()
 
 
+def test_the_axes_span_the_pores_and_no_more(plots):
+    choose(plots, AGAINST)
+    sizes = plots.view.tables.pores["equivalent_diameter"]
+    assert plots.axes.get_xlim()[0] > 0.8 * sizes.min()
+    assert plots.axes.get_xlim()[1] < 1.2 * sizes.max()
+
+
 def test_a_brush_selects_pores_and_a_selection_marks_points(plots):
     choose(plots, AGAINST)
     sizes = plots.view.tables.pores["equivalent_diameter"]

@@ -217,6 +217,9 @@ class PlotsWidget(FollowsPores):
             self.axes.set_xscale("log")
         self.axes.set_xlabel(self._named(x))
         self.axes.set_ylabel(self._named(y))
+        # the rectangle lies at 0, 0 until it is drawn, where perhaps no pore is
+        self.axes.autoscale_view()
+        self.axes.autoscale(False)
         self._selector = RectangleSelector(
             self.axes, self._brushed, button=[MouseButton.LEFT], minspanx=0, minspany=0,
             props={"facecolor": _MARK, "edgecolor": _MARK, "alpha": 0.25, "fill": True},
