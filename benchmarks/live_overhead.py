@@ -28,12 +28,12 @@ EPOCH = 25
 
 
 def measure() -> dict[str, object]:
-    """Milliseconds of a step and the ratio, for a training step and one of 5 ms."""
+    """Milliseconds of a step and the ratio, for a training step and a short one."""
     values = np.random.default_rng(0).normal(size=560_000)
     train = training_step(Backend().device, torch.float32)
     steps: dict[str, tuple[Callable[[], object], int, int]] = {
         "training step": (train, 3, 10),
-        "step of 5 ms": (lambda: np.sort(values[:70_000]), 50, 20),
+        "short step": (lambda: np.sort(values[:70_000]), 50, 20),
     }
     figures: dict[str, object] = {}
     for name, (step, count, pairs) in steps.items():
