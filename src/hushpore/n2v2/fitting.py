@@ -232,7 +232,7 @@ class Fitting:
         # what the device has finished, not what it has been asked to do
         losses = state.curves.get("loss", [])
         finished = losses[-1][0] if self.backend.is_cuda and losses else step
-        share = self.share * min(fraction, 1) * finished / step
+        share = self.share * min(fraction, 1) * (finished / step)  # never beyond by rounding
         return Progress("training", finished, total, "steps", share)
 
 
