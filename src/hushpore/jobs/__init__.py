@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hushpore.base.events import Event, Job
-    from hushpore.n2v2.job import Denoised
+    from hushpore.n2v2.result import Denoised
     from hushpore.patches.result import Patches
     from hushpore.pores.result import Pores
 
