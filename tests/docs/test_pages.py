@@ -93,5 +93,6 @@ def test_the_python_code_on_a_page_runs(page: str, capsys: pytest.CaptureFixture
             exec(compile(code, page, "exec"), known)
         except ModuleNotFoundError as error:
             # another program's, which not everybody has
-            assert error.name == "openpnm"
+            if error.name != "openpnm":
+                raise
     capsys.readouterr()
