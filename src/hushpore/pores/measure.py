@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from hushpore.pores.surface import area_per_crossing
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    import pandas as pd
 
     from hushpore.base.volume import Volume
     from hushpore.pores.graph import BasinGraph
@@ -179,6 +179,15 @@ def measure_pores(graph: BasinGraph, numbering: Numbering, volume: Volume) -> pd
     Centroids are places, counted from the volume's origin; ``bbox_*`` voxel indices, from start up
     to and without stop.
     """
+    import pandas as pd
+
+    return pd.DataFrame(pore_columns(graph, numbering, volume))
+
+
+def pore_columns(
+    graph: BasinGraph, numbering: Numbering, volume: Volume
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of the table of pores; see `measure_pores`."""
     sums, bounds, ends = _sum_by_pore(graph, numbering)
     spacing, origin = _frame(volume)
     size = sums[:, 0].astype(np.float64) * volume.voxel_size
@@ -204,7 +213,7 @@ def measure_pores(graph: BasinGraph, numbering: Numbering, volume: Volume) -> pd
         reach_a_face(bounds, volume),
         *bounds[:, [0, 3, 1, 4, 2, 5]].T,
     )
-    return pd.DataFrame(dict(zip(COLUMNS, columns, strict=True)))
+    return dict(zip(COLUMNS, columns, strict=True))
 
 
 def measure_throats(graph: BasinGraph, numbering: Numbering, volume: Volume) -> pd.DataFrame:
@@ -226,6 +235,15 @@ def measure_throats(graph: BasinGraph, numbering: Numbering, volume: Volume) -> 
     may be 0. ``area`` is the Crofton estimate (in 2D a length). ``inscribed_diameter`` is twice the
     distance to the solid at the widest way through, and ``position_*`` the place of that voxel.
     """
+    import pandas as pd
+
+    return pd.DataFrame(throat_columns(graph, numbering, volume))
+
+
+def throat_columns(
+    graph: BasinGraph, numbering: Numbering, volume: Volume
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of the table of throats; see `measure_throats`."""
     first, second, order, start = _throats(graph, numbering)
     contacts = graph.contacts[order].astype(np.int64)
     if start.size:
@@ -242,7 +260,7 @@ def measure_throats(graph: BasinGraph, numbering: Numbering, volume: Volume) -> 
         2 * np.sqrt(graph.saddle[widest].astype(np.float64)) * min(volume.spacing),
         *(origin + place * spacing).T,
     )
-    return pd.DataFrame(dict(zip(THROAT_COLUMNS, columns, strict=True)))
+    return dict(zip(THROAT_COLUMNS, columns, strict=True))
 
 
 def void_surface(graph: BasinGraph, volume: Volume) -> float:

@@ -6,17 +6,18 @@ import dataclasses
 import math
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.pores.measure import (
-    measure_pores,
-    measure_throats,
     number_groups,
     number_pores,
+    pore_columns,
     reach_a_face,
+    throat_columns,
 )
 from hushpore.pores.merging import merge_by_height, merge_to_markers
 from hushpore.pores.parallel import Workers
@@ -44,10 +45,6 @@ class Pores:
         int32, of the shape of the input, C order: 0 is not pore, 1 to n are the pores. Where the
         volume did not fit into memory this is a `numpy.memmap` of a temporary file, which is
         removed when nothing refers to it any more.
-    pores : pandas.DataFrame
-        One row a pore, sorted by label; see `hushpore.pores.measure.measure_pores`.
-    throats : pandas.DataFrame
-        One row for each two pores that touch; see `hushpore.pores.measure.measure_throats`.
     porosity : float
         Share of the sample that is pore in `labels`: without pores that are too small or cut by
         the edge, where these are left out, which ``open_porosity`` and ``closed_porosity`` in the
@@ -66,19 +63,34 @@ class Pores:
     """
 
     labels: npt.NDArray[np.int32]
-    pores: pd.DataFrame
-    throats: pd.DataFrame
     porosity: float
     threshold: float | None
     volume: Volume
     timings: dict[str, float]
     provenance: dict[str, Any]
     notes: tuple[str, ...]
+    _pore_columns: dict[str, npt.NDArray[Any]] = dataclasses.field(repr=False)
+    _throat_columns: dict[str, npt.NDArray[Any]] = dataclasses.field(repr=False)
     _sample: npt.NDArray[np.int64] = dataclasses.field(repr=False)
     _basins: Stack = dataclasses.field(repr=False)
     _slabs: Slabs = dataclasses.field(repr=False)
     _graph: BasinGraph = dataclasses.field(repr=False)
     _settings: PoreSettings = dataclasses.field(repr=False)
+
+    # made when they are asked for: to import pandas takes longer than to segment a small volume
+    @cached_property
+    def pores(self) -> pd.DataFrame:
+        """One row a pore, sorted by label; see `hushpore.pores.measure.measure_pores`."""
+        import pandas as pd
+
+        return pd.DataFrame(self._pore_columns)
+
+    @cached_property
+    def throats(self) -> pd.DataFrame:
+        """One row for each two pores that touch; see `hushpore.pores.measure.measure_throats`."""
+        import pandas as pd
+
+        return pd.DataFrame(self._throat_columns)
 
     @property
     def labels_volume(self) -> Volume:
@@ -129,7 +141,7 @@ class Pores:
     def summary(self) -> str:
         """One sentence: porosity, number of pores, median diameter."""
         result = self.provenance["result"]
-        count = len(self.pores)
+        count = result["count"]
         is_open, is_closed = result["open_porosity"], result["closed_porosity"]
         parts = f"open {100 * is_open:.1f}, closed {100 * is_closed:.1f}"
         void = is_open + is_closed
@@ -270,8 +282,8 @@ def measured(
     """Return the fields of `Pores` that come of merging basins into pores."""
     return {
         "labels": labels.array().reshape(volume.shape),
-        "pores": measure_pores(graph, numbering, volume),
-        "throats": measure_throats(graph, numbering, volume),
+        "_pore_columns": pore_columns(graph, numbering, volume),
+        "_throat_columns": throat_columns(graph, numbering, volume),
     }
 
 
@@ -313,12 +325,13 @@ def _mark_basins(
 
 def totals_of(merged: dict[str, Any], volume: Volume, void: dict[str, Any]) -> dict[str, Any]:
     """Return all figures of the record."""
-    table = merged["pores"]
+    table, throats = merged["_pore_columns"], merged["_throat_columns"]
+    diameter = table["equivalent_diameter"]
     return {
         **void,
         "porosity": int(table["num_voxels"].sum()) / void["sample_voxels"],
-        "count": len(table),
-        "throats": len(merged["throats"]),
-        "median_diameter": float(table["equivalent_diameter"].median()) if len(table) else None,
+        "count": len(diameter),
+        "throats": len(throats["pore_1"]),
+        "median_diameter": float(np.median(diameter)) if len(diameter) else None,
         "unit": volume.unit,
     }
