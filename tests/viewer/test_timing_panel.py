@@ -69,10 +69,14 @@ def texts(panel):
     return [label.text() for label in panel.findChildren(QLabel)]
 
 
-def test_a_running_job_shows_how_long_each_run_takes_and_the_bottleneck(panel):
+def test_a_stage_without_a_rate_shows_how_long_each_run_takes(panel):
+    panel.show_timing(Timing({"training": StageTime(40, 4.5, 0.6, 0.6, 0.1, 0.1, 0.13)}, 5.0))
+    assert "0.1 s each" in texts(panel)
+
+
+def test_a_running_job_shows_rates_and_the_bottleneck(panel):
     panel.show_timing(RUNNING)
     assert bars(panel) == [10, 90]
-    assert "0.1 s" in texts(panel)
     assert any(text.startswith("Computing takes 88 %") for text in texts(panel))
     assert "12 GB/s" in texts(panel)
     assert "34 M voxels/s" in texts(panel)

@@ -428,7 +428,8 @@ class JobWidget(QWidget):
         outer = QVBoxLayout(self)
         outer.setContentsMargins(0, 0, 0, 0)
         outer.addWidget(self._scroll)
-        self.setMinimumWidth(300)
+        # what is inside must fit beside a scroll bar: there is none for the width
+        self.setMinimumWidth(342)
 
     def _build_progress(self) -> QWidget:
         self._progress = QWidget()

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hushpore.device.trace import Trace
 
 
-COLUMNS = ("stage", "total", "each", "rate", "share")
+COLUMNS = ("stage", "total", "rate", "share")
 
 
 class TimingPanel(Fold):
@@ -63,7 +63,7 @@ class TimingPanel(Fold):
         self._grid.setColumnStretch(len(COLUMNS) - 1, 1)
         for column, text in enumerate(COLUMNS):
             self._grid.addWidget(QLabel(text), 0, column)
-        self._rows: dict[str, tuple[QLabel, QLabel, QLabel, QProgressBar]] = {}
+        self._rows: dict[str, tuple[QLabel, QLabel, QProgressBar]] = {}
         self._used = plain_line()
         shown = (self.curve, self.pace, self._table, self._bottleneck, self._used)
         for widget in (*shown, self._build_buttons()):
@@ -116,10 +116,10 @@ class TimingPanel(Fold):
         return {**timing_record(self._timing), **points}
 
     def _show_stage(self, name: str, stage: StageTime, share: float) -> None:
-        total, each, rate, bar = self._rows.get(name) or self._add(name)
+        total, rate, bar = self._rows.get(name) or self._add(name)
         total.setText(in_words(stage.seconds))
-        rate.setText(throughput(stage))
-        each.setText(in_words(stage.p50) if stage.count > 1 else "")
+        each = f"{in_words(stage.p50)} each" if stage.count > 1 else ""
+        rate.setText(throughput(stage) or each)
         bar.setValue(round(100 * share))
         if stage.count > 1:
             text = (
@@ -129,21 +129,21 @@ class TimingPanel(Fold):
             )
         else:
             text = f"{name}: {in_words(stage.seconds)}"
-        for widget in (total, each, rate, bar):
+        for widget in (total, rate, bar):
             widget.setToolTip(text)
 
-    def _add(self, name: str) -> tuple[QLabel, QLabel, QLabel, QProgressBar]:
-        total, each, rate, bar = QLabel(), QLabel(), QLabel(), QProgressBar()
-        for label in (total, each, rate):
+    def _add(self, name: str) -> tuple[QLabel, QLabel, QProgressBar]:
+        total, rate, bar = QLabel(), QLabel(), QProgressBar()
+        for label in (total, rate):
             label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         bar.setRange(0, 100)
         bar.setFormat("%p %")
         # narrow docks have room for it too
         bar.setMinimumWidth(36)
         row = self._grid.rowCount()
-        for column, widget in enumerate((QLabel(name), total, each, rate, bar)):
+        for column, widget in enumerate((QLabel(name), total, rate, bar)):
             self._grid.addWidget(widget, row, column)
-        self._rows[name] = total, each, rate, bar
+        self._rows[name] = total, rate, bar
         return self._rows[name]
 
     def _remove(self, name: str) -> None:
