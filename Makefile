@@ -46,6 +46,8 @@ docs: $(INSTALLED)
 	$(BIN)/python docs/settings.py
 	$(BIN)/python docs/performance.py
 	$(XVFB) $(BIN)/python docs/screenshots.py
+	$(XVFB) $(BIN)/python docs/screenshots_reading.py
+	$(XVFB) $(BIN)/python docs/screenshots_patches.py
 
 site: $(INSTALLED)
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -b html docs build/site

@@ -134,10 +134,10 @@ def has_preview(denoise: Any, share: int) -> bool:
     return denoise._bar.value() >= share and (share == 1 or "preview" in denoise._stage.text())
 
 
-def settle() -> None:
+def settle(seconds: float = 0.8) -> None:
     """Let the window draw what was changed last."""
     start = time.monotonic()
-    wait(lambda: time.monotonic() - start > 0.8, 5)
+    wait(lambda: time.monotonic() - start > seconds, seconds + 5)
 
 
 def take(viewer: Any) -> Any:

@@ -11,12 +11,10 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from screenshots import finish, press_run, save, settle, wait
 
 SIZE = (1500, 900)
 IMAGES = Path(__file__).parent / "images"
@@ -92,40 +90,6 @@ def picture(viewer: Any, seconds: float, name: str, live: str = "") -> None:
             layer.visible = False
     patches._scroll.ensureWidgetVisible(panel.table)
     save(viewer, IMAGES / name)
-
-
-def press_run(job: Any) -> None:
-    job._run_button.click()
-    if not job.is_running:
-        sys.exit(f"{type(job).__name__} did not start: {job._result.text()}")
-
-
-def finish(job: Any) -> None:
-    wait(lambda: not job.is_running, 280)
-    print(type(job).__name__, job._result.text())
-
-
-def wait(done: Callable[[], bool], seconds: float) -> None:
-    """Let the window live until something holds."""
-    from qtpy.QtWidgets import QApplication
-
-    end = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > end:
-            sys.exit("waited too long")
-        QApplication.processEvents()
-        time.sleep(0.02)
-
-
-def settle(seconds: float = 0.8) -> None:
-    """Let the window draw what was changed last."""
-    start = time.monotonic()
-    wait(lambda: time.monotonic() - start > seconds, seconds + 5)
-
-
-def save(viewer: Any, path: Path) -> None:
-    settle()
-    viewer.screenshot(str(path), canvas_only=False, flash=False)
 
 
 if __name__ == "__main__":
