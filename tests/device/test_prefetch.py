@@ -3,10 +3,14 @@ from __future__ import annotations
 import random
 import threading
 import time
+from typing import TYPE_CHECKING
 
 import pytest
 
 from hushpore.device.prefetch import ReadAhead
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def is_reading() -> bool:
@@ -79,11 +83,11 @@ def test_what_reading_raises_comes_after_the_pieces_before_it() -> None:
 
 
 def test_keys_that_raise_are_said_too() -> None:
-    def keys() -> object:
+    def keys() -> Iterator[int]:
         yield 0
         raise ValueError("no more keys")
 
-    with ReadAhead(lambda key: key, keys()) as pieces, pytest.raises(ValueError, match="no more"):  # type: ignore[arg-type]
+    with ReadAhead(lambda key: key, keys()) as pieces, pytest.raises(ValueError, match="no more"):
         list(pieces)
 
 
