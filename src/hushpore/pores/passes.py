@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from hushpore.pores.parallel import Workers
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.slabs import Scratch, Slabs, Stack
+    from hushpore.pores.threshold import Range
 
     T = TypeVar("T")
     Pass: TypeAlias = Generator[float, None, T]
@@ -120,10 +121,8 @@ def find_grey_value(work: Work) -> Pass[Grey]:
     method = settings.threshold
     if method in LOCAL_METHODS:
         found, _ = yield from survey(values, False, work.workers)
-        window = window_of(work.volume, settings)
-        bright = settings.pores_are == "bright"
-        how = (str(method), window, settings.local_k, bright, work.slabs.depth, found)
-        return Grey(values, None, "", LocalThreshold(*how))
+        local = local_threshold(work.volume, settings, work.slabs.depth, found)
+        return Grey(values, None, "", local)
     (low, high, _), histogram = yield from survey(values, isinstance(method, str), work.workers)
     if histogram is None:
         threshold = float(method)
@@ -138,6 +137,15 @@ def find_grey_value(work: Work) -> Pass[Grey]:
             "nothing is separated by it."
         )
     return Grey(values, threshold, problem)
+
+
+def local_threshold(
+    volume: Volume, settings: PoreSettings, depth: int, grey: Range
+) -> LocalThreshold:
+    """Return the local threshold of settings for a stack of some depth and range of greys."""
+    bright = settings.pores_are == "bright"
+    window = window_of(volume, settings)
+    return LocalThreshold(str(settings.threshold), window, settings.local_k, bright, depth, grey)
 
 
 def check_local(settings: PoreSettings) -> None:

@@ -1,0 +1,240 @@
+"""What a segmentation will do, seen beforehand: grey values, threshold, and the void of a slice.
+
+A person who chooses a threshold looks at one slice, and wants to see its void while the number
+changes. What is shown is found by the functions that the job calls (`hushpore.pores.threshold`,
+`hushpore.pores.void`, `hushpore.pores.local_threshold`), so that it is what the job will find.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.base.errors import InputError
+from hushpore.base.volume import Volume
+from hushpore.pores.grey import GreyValues
+from hushpore.pores.local_threshold import LOCAL_METHODS
+from hushpore.pores.passes import local_threshold
+from hushpore.pores.slabs import Slabs
+from hushpore.pores.threshold import find_threshold, survey
+from hushpore.pores.void import find_runs, make_void
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from hushpore.pores.parallel import Workers
+    from hushpore.pores.passes import Pass
+    from hushpore.pores.settings import PoreSettings
+    from hushpore.pores.threshold import Histogram, Range
+
+#: Voxels up to which all grey values in memory are counted; of more, slices from all over are.
+WHOLE = 1 << 26
+
+#: About how many voxels of a larger volume are counted, and slices at most of one on disk.
+SAMPLE, SLICES = 1 << 24, 16
+
+#: Voxels that are counted between two looks at whether this is still wanted.
+_AT_A_TIME = 1 << 22
+
+#: What a voxel of a slice is: solid, void, or, with hysteresis, void if it hangs together with
+#: stricter void in other slices.
+SOLID, VOID, PERHAPS = 0, 1, 2
+
+
+@dataclass(frozen=True, eq=False)
+class GreySurvey:
+    """What is known of the grey values of a volume.
+
+    Attributes
+    ----------
+    histogram : Histogram
+        How often each grey value occurs.
+    range : Range
+        The lowest and the highest.
+    share : float
+        Which share of the voxels was counted; below 1 all of this is of a sample.
+    unit : str
+        Of the grey values, for example HU; empty where they have none.
+    """
+
+    histogram: Histogram
+    range: Range
+    share: float = 1.0
+    unit: str = ""
+    _found: dict[tuple[str, int, bool], float | InputError] = field(default_factory=dict)
+
+    def share_up_to(self, value: float) -> float:
+        """Return which share of the voxels is not brighter than a grey value."""
+        counts = self.histogram.counts
+        return float(counts[self.histogram.centers <= value].sum() / counts.sum())
+
+    def find(self, settings: PoreSettings) -> float | InputError | None:
+        """Return the threshold that settings lead to, and remember it; see `known`."""
+        key = _key(settings)
+        if key is not None and key not in self._found:
+            try:
+                self._found[key] = find_threshold(self.histogram, *key)
+            except InputError as error:
+                self._found[key] = error
+        return self.known(settings)
+
+    def known(self, settings: PoreSettings) -> float | InputError | None:
+        """Return the threshold that settings lead to, as far as it is known.
+
+        Parameters
+        ----------
+        settings : PoreSettings
+            With a method, or a number, which is returned.
+
+        Returns
+        -------
+        float, InputError or None
+            The grey value, or why a method finds none; None where `find` was not asked for this
+            method yet, and for a local threshold, which is another one for each voxel.
+        """
+        if not isinstance(settings.threshold, str):
+            return float(settings.threshold)
+        key = _key(settings)
+        return None if key is None else self._found.get(key)
+
+
+def _key(settings: PoreSettings) -> tuple[str, int, bool] | None:
+    """Return what a threshold that is found from the histogram depends on."""
+    method = settings.threshold
+    if not isinstance(method, str) or method in LOCAL_METHODS:
+        return None
+    return method, settings.phases, settings.pores_are == "bright"
+
+
+def survey_greys(volume: Volume, workers: Workers) -> Pass[GreySurvey]:
+    """Count the grey values of a volume; of a large one or one on disk, of slices from all over.
+
+    Parameters
+    ----------
+    volume : Volume
+        With any leading axes, whose images are counted together.
+    workers : Workers
+        Threads to run on.
+
+    Yields
+    ------
+    float
+        The share that is done.
+
+    Raises
+    ------
+    InputError
+        If the values are empty, all the same, or some of them are not finite.
+    """
+    if 0 in volume.shape:
+        raise InputError(f"{volume.name} is empty: its shape is {volume.shape}.")
+    counted = _counted(volume)
+    rows = math.prod(counted.shape[1:])
+    slabs = Slabs(counted.shape[0], max(1, _AT_A_TIME // rows), on_disk=True)
+    found, histogram = yield from survey(GreyValues(counted, slabs), True, workers)
+    assert histogram is not None, "it was asked for"
+    share = math.prod(counted.shape) / math.prod(volume.shape)
+    unit = str(volume.metadata.get("value_unit", ""))
+    return GreySurvey(histogram, found, share, unit)
+
+
+def _counted(volume: Volume) -> Volume:
+    """Return all of a volume as a stack, or some of its slices."""
+    *leading, height, width = volume.shape
+    count, plane = math.prod(leading), height * width
+    in_memory = type(volume.data) is np.ndarray
+    if in_memory and count * plane <= WHOLE and volume.data.flags.c_contiguous:
+        return Volume(volume.data.reshape(count, height, width), axes="zyx", name=volume.name)
+    most = max(1, SAMPLE // plane) if in_memory else min(SLICES, max(1, SAMPLE // plane))
+    places = (np.arange(min(most, count)) + 0.5) / min(most, count) * count
+    # of a plane that is larger than the sample every n-th row and column
+    every = (slice(None, None, math.ceil(math.sqrt(plane / SAMPLE))),) * 2
+    planes = []
+    for place in places:
+        index = tuple(int(at) for at in np.unravel_index(int(place), tuple(leading) or (1,)))
+        planes.append(np.asarray(volume.data[(*index[: len(leading)], *every)]))
+    return Volume(np.stack(planes), axes="zyx", name=volume.name)
+
+
+class SliceVoid:
+    """Finds the void of single slices of a volume as the job does.
+
+    The grey values that were read last are kept: while a threshold is moved nothing is read.
+
+    Parameters
+    ----------
+    volume : Volume
+        Grey values, with any leading axes.
+    workers : Workers
+        Threads to run on.
+    """
+
+    def __init__(self, volume: Volume, workers: Workers) -> None:
+        self._volume, self._workers = volume, workers
+        self._read: tuple[Any, npt.NDArray[Any]] | None = None
+
+    def codes(
+        self, index: Sequence[int], settings: PoreSettings, greys: GreySurvey
+    ) -> npt.NDArray[np.uint8] | None:
+        """Return what the voxels of a slice are: `SOLID`, `VOID` or `PERHAPS`.
+
+        Before air outside is looked for and open void told from closed.
+
+        Parameters
+        ----------
+        index : sequence of int
+            Position on the axes before y and x.
+        settings : PoreSettings
+            How to.
+        greys : GreySurvey
+            What is known of the volume; of a sample, a threshold that is found is that of the
+            sample.
+
+        Returns
+        -------
+        numpy.ndarray or None
+            (y, x), uint8. None where the method finds no threshold.
+        """
+        n_leading = len(self._volume.leading_shape)
+        leading = dict(zip(self._volume.axes, index[:n_leading], strict=False))
+        volume = self._volume.at(**leading)
+        z = index[-1] if volume.n_spatial == 3 else 0
+        depth = volume.shape[0] if volume.n_spatial == 3 else 1
+        bright = settings.pores_are == "bright"
+        if settings.threshold in LOCAL_METHODS:
+            local = local_threshold(volume, settings, depth, greys.range)
+            values = self._values(volume, leading, local.slices(z, z + 1))
+            if greys.share < 1:
+                # there may be values beyond the range of the sample
+                values = np.clip(values, greys.range.low, greys.range.high)
+            found = local.void(values, z, z + 1, self._workers)
+            return np.asarray(found[0], np.uint8)
+        threshold = greys.find(settings)
+        if not isinstance(threshold, float):
+            return None
+        values = self._values(volume, leading, (z, z + 1))
+        void = make_void(values, threshold, bright, self._workers)
+        codes: npt.NDArray[np.uint8] = void.view(np.uint8)
+        strict = settings.hysteresis
+        if strict is not None:
+            runs = find_runs(codes, self._workers)
+            kept = runs.holding(make_void(values, strict, bright, self._workers))
+            runs.paint(codes, np.where(kept, VOID, PERHAPS).astype(np.uint8))
+        first: npt.NDArray[np.uint8] = codes[0]
+        return first
+
+    def _values(
+        self, volume: Volume, leading: dict[str, int], cut: tuple[int, int]
+    ) -> npt.NDArray[Any]:
+        """Return the grey values of some slices, (z, y, x)."""
+        key = (tuple(leading.items()), cut)
+        if self._read is None or self._read[0] != key:
+            depth = volume.shape[0] if volume.n_spatial == 3 else 1
+            values = GreyValues(volume, Slabs(depth, 1, on_disk=True)).read(*cut)
+            self._read = key, values
+        return self._read[1]
