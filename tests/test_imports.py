@@ -22,6 +22,7 @@ ALLOWED = {
     "samples": {"base", "io"},
     "jobs": {"base", "device", "patches", "n2v2", "pores"},
     "runs": {"base", "device", "n2v2", "pores", "io", "jobs"},
+    "cluster": {"base", "device", "patches", "n2v2", "pores", "io", "jobs", "runs"},
 }
 # a front end may use all that lies below it, but not the other one
 ALLOWED |= {"cli": set(ALLOWED), "viewer": set(ALLOWED)}

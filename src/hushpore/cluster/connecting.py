@@ -1,0 +1,206 @@
+"""Where a job runs beyond this process: a scheduler of dask.distributed and its workers."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from hushpore.base.errors import DeviceError, InputError, MissingPackageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from types import ModuleType
+
+    from distributed import Client
+
+#: Beginnings of the addresses of schedulers.
+_ADDRESSES = ("tcp://", "tls://", "ucx://", "ws://", "wss://", "inproc://")
+#: How many seconds a scheduler, and then its first worker, may take to answer.
+_PATIENCE = 10
+#: Share of the free memory that workers on this machine have together, if nothing else is said.
+_SHARE = 0.8
+#: Packages of which client and workers need the same version: they speak with each other, and
+#: blocks are only the same as those of one machine where the program is.
+_SAME = ("hushpore", "distributed", "dask")
+
+
+@contextmanager
+def connect(where: str | Client, memory: float | None = None) -> Iterator[Client]:
+    """Connect to the workers of a job, or start them, for as long as a ``with`` block lasts.
+
+    Parameters
+    ----------
+    where : str or Client
+        ``"local:4"``: four processes on this machine, of one thread each, which only this machine
+        can reach. ``"tcp://host:8786"`` or ``"tls://host:8786"``: the scheduler there; for TLS the
+        certificates are those of dask's own configuration (``distributed.comm.tls``). Else the path
+        of a scheduler file. A client that is given is used, and left open.
+    memory : float, optional
+        Of ``local``: what each process may take, in GB; by default an equal share of 80 % of what
+        is free.
+
+    Yields
+    ------
+    distributed.Client
+        Connected, with at least one worker that can run the job. At the end processes that were
+        started here are gone within a second, whatever they are doing.
+
+    Raises
+    ------
+    InputError
+        If `where` is none of these.
+    DeviceError
+        If the scheduler does not answer, has no workers, or runs other versions.
+    MissingPackageError
+        If dask.distributed is not installed.
+    """
+    if not isinstance(where, str):
+        _check_versions(where)
+        yield where
+    elif where == "local" or where.startswith("local:"):
+        with _local(*_processes(where, memory)) as client:
+            yield client
+    else:
+        with _remote(where) as client:
+            yield client
+
+
+def require_distributed() -> ModuleType:
+    """Import dask.distributed, which only work on a cluster needs.
+
+    Raises
+    ------
+    MissingPackageError
+        If it is not installed.
+    """
+    try:
+        import distributed
+    except ImportError as error:
+        raise MissingPackageError(
+            'Work on a cluster needs further packages: pip install "hushpore[cluster]"'
+        ) from error
+    module: ModuleType = distributed
+    return module
+
+
+def _processes(where: str, memory: float | None) -> tuple[int, int]:
+    """Return how many processes to start, and the bytes that each may take."""
+    number = where.partition(":")[2]
+    if not number.isdecimal() or int(number) < 1:
+        raise InputError(
+            f"{where!r} does not say how many processes to start: write for example 'local:2'."
+        )
+    if memory is not None and memory <= 0:
+        raise InputError(f"The memory of a worker must be above 0 GB; got {memory:g}.")
+    if memory is None:
+        return int(number), int(_SHARE * psutil.virtual_memory().available / int(number))
+    return int(number), int(memory * 1e9)
+
+
+@contextmanager
+def _local(count: int, memory: int) -> Iterator[Client]:
+    distributed = require_distributed()
+    # a port that is free, on the loopback interface alone
+    cluster = distributed.LocalCluster(
+        n_workers=count,
+        threads_per_worker=1,
+        processes=True,
+        memory_limit=memory,
+        host="127.0.0.1",
+        dashboard_address="127.0.0.1:0",
+        silence_logs=logging.CRITICAL,
+    )
+    try:
+        with distributed.Client(cluster, set_as_default=False) as client:
+            yield client
+    finally:
+        # told to close, they would go on for seconds with what they are at
+        for nanny in cluster.workers.values():
+            with contextlib.suppress(psutil.Error, TypeError):
+                psutil.Process(nanny.pid).kill()
+        cluster.close()
+
+
+@contextmanager
+def _remote(where: str) -> Iterator[Client]:
+    distributed = require_distributed()
+    if where.startswith(_ADDRESSES):
+        place: dict[str, Any] = {"address": where}
+    else:
+        file = Path(where).expanduser()
+        if not file.is_file():
+            raise InputError(
+                f"{where!r} is no place to run: write 'local:2', the address of a scheduler as "
+                "'tcp://host:8786', or the path of a scheduler file; there is no such file."
+            )
+        place = {"scheduler_file": str(file)}
+    if where.startswith("tls://") and not _has_certificates(distributed):
+        raise DeviceError(
+            f"{where} asks for certificates, and dask's configuration names none: set "
+            "distributed.comm.tls.ca-file and distributed.comm.tls.client.cert and .key there."
+        )
+    try:
+        with warnings.catch_warnings():
+            # versions are looked at below
+            warnings.simplefilter("ignore", distributed.versions.VersionMismatchWarning)
+            client = distributed.Client(**place, timeout=_PATIENCE, set_as_default=False)
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
+        raise DeviceError(
+            f"The scheduler {where} does not answer ({_first_line(error)}). See that it runs and "
+            "can be reached from here."
+        ) from error
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=_PATIENCE)
+        except TimeoutError as error:
+            raise DeviceError(
+                f"The scheduler {where} has no workers. Start some with: dask worker {where}"
+            ) from error
+        _check_versions(client)
+        yield client
+
+
+def _has_certificates(distributed: ModuleType) -> bool:
+    stated = distributed.Security().get_connection_args("client")
+    return stated.get("ssl_context") is not None
+
+
+def _check_versions(client: Client) -> None:
+    """Refuse workers that have another version of what must be the same.
+
+    Raises
+    ------
+    DeviceError
+        With what differs, and where.
+    """
+    found: Any = client.get_versions(packages=["hushpore"])
+    own = _versions(found["client"])
+    workers = {name: _versions(each) for name, each in found["workers"].items()}
+    wrong = [
+        f"{package} {theirs.get(package) or 'is not installed'} on {name}, {version} here"
+        for name, theirs in workers.items()
+        for package, version in own.items()
+        if theirs.get(package) != version
+    ]
+    if wrong:
+        raise DeviceError(
+            f"Workers must run the same versions as this program: {'; '.join(wrong[:3])}. Install "
+            "the same on all machines."
+        )
+
+
+def _versions(stated: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return the versions that matter, of what a machine states; of Python the first two parts."""
+    python = str(stated["host"]["python"]).split(".")[:2]
+    packages = stated["packages"]
+    return {"Python": ".".join(python), **{name: packages.get(name) for name in _SAME}}
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
