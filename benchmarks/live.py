@@ -93,7 +93,7 @@ class Heart:
 
     def _beat(self) -> None:
         now = time.perf_counter()
-        if self.phase == "start" and "preparing" not in self.widget._stage.text():
+        if self.phase == "start" and "preparing" not in self.widget._progress.stage.text():
             self.phase = "run"
         if self.phase in ("start", "run") and not self.widget.is_running:
             self.phase = "end"
@@ -132,7 +132,7 @@ def dock(viewer: Any, name: str, settings: dict[str, Any]) -> Any:
 def run(widget: Any, heart: Heart) -> None:
     """Run the job to its end, and take its result away again."""
     heart.phase = "start"
-    widget._run_button.click()
+    widget._buttons.run.click()
     until(lambda: not widget.is_running, 200)
     wait(1.5)
     heart.phase = "idle"
@@ -142,11 +142,11 @@ def run(widget: Any, heart: Heart) -> None:
 def cancel(widget: Any, heart: Heart, seconds: float) -> float:
     """Start the job, cancel it after some seconds, and return how long it took to be gone."""
     heart.phase = "start"
-    widget._run_button.click()
+    widget._buttons.run.click()
     wait(seconds)
     heart.phase = "cancel"
     asked = time.perf_counter()
-    widget._run_button.click()
+    widget._buttons.run.click()
     until(lambda: not widget.is_running, 60)
     took = time.perf_counter() - asked
     wait(1.0)
@@ -161,9 +161,9 @@ def memory_after_cancels(widget: Any, times: int = 3) -> list[float]:
 
     found = []
     for _ in range(times):
-        widget._run_button.click()
+        widget._buttons.run.click()
         wait(2.0)
-        widget._run_button.click()
+        widget._buttons.run.click()
         until(lambda: not widget.is_running, 60)
         clear(widget)
         gc.collect()

@@ -107,7 +107,7 @@ def widget(viewer: Any, name: str) -> tuple[Any, Any]:
 
 
 def press_run(job: Any) -> None:
-    job._run_button.click()
+    job._buttons.run.click()
     if not job.is_running:
         sys.exit(f"{type(job).__name__} did not start: {job._result.text()}")
 
@@ -131,7 +131,8 @@ def wait(done: Callable[[], bool], seconds: float) -> None:
 
 def has_preview(denoise: Any, share: int) -> bool:
     """Whether a job is so far, in thousandths, and its preview is shown where it may be."""
-    return denoise._bar.value() >= share and (share == 1 or "preview" in denoise._stage.text())
+    shown = denoise._progress
+    return shown.bar.value() >= share and (share == 1 or "preview" in shown.stage.text())
 
 
 def settle(seconds: float = 0.8) -> None:

@@ -42,9 +42,9 @@ def widget(qtbot, scan):
 
 def test_the_real_denoiser_can_be_finished_early(qtbot, widget):
     widget.form.fields["steps"].set(100_000)
-    widget._run_button.click()
-    qtbot.waitUntil(widget._finish_button.isEnabled, timeout=60_000)
-    widget._finish_button.click()
+    widget._buttons.run.click()
+    qtbot.waitUntil(widget._buttons.finish.isEnabled, timeout=60_000)
+    widget._buttons.finish.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
     assert widget._result.text().startswith("Finished early. Denoised")
     record = widget._viewer.layers["scan denoised"].metadata[KEY]["provenance"]
@@ -54,7 +54,7 @@ def test_the_real_denoiser_can_be_finished_early(qtbot, widget):
 
 def test_the_real_denoiser_runs_behind_the_widget(qtbot, widget, scan):
     widget.form.fields["steps"].set(3)
-    widget._run_button.click()
+    widget._buttons.run.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
     assert "Denoised" in widget._result.text()
     result = widget._viewer.layers["scan denoised"]
@@ -69,8 +69,8 @@ def test_the_real_denoiser_runs_behind_the_widget(qtbot, widget, scan):
 
 def test_a_cancelled_training_can_be_used_and_gone_on_with(qtbot, widget):
     widget.form.fields["steps"].set(100_000)
-    widget._run_button.click()
-    qtbot.waitUntil(widget._finish_button.isEnabled, timeout=60_000)
+    widget._buttons.run.click()
+    qtbot.waitUntil(widget._buttons.finish.isEnabled, timeout=60_000)
     widget.cancel()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
     assert widget._result.text().startswith("Cancelled.")
@@ -90,7 +90,7 @@ def test_a_run_cancelled_before_it_learnt_anything_offers_nothing(widget):
 
 def test_what_was_removed_is_a_hidden_layer_that_no_job_takes(qtbot, widget, scan):
     widget.form.fields["steps"].set(3)
-    widget._run_button.click()
+    widget._buttons.run.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
     removed = widget._viewer.layers["scan removed"]
     assert not removed.visible

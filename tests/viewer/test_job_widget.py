@@ -64,8 +64,8 @@ def until_done(qtbot, widget):
 
 
 def start(qtbot, widget):
-    widget._run_button.click()
-    qtbot.waitUntil(lambda: widget._bar.value() == 250, timeout=SOON)
+    widget._buttons.run.click()
+    qtbot.waitUntil(lambda: widget._progress.bar.value() == 250, timeout=SOON)
 
 
 def test_it_says_what_the_layer_is(widget):
@@ -79,15 +79,15 @@ def test_it_repeats_what_was_odd_about_the_file(viewer, widget):
 
 
 def test_run_becomes_cancel_and_back(qtbot, widget, fake_job):
-    assert widget._run_button.text() == "Run"
+    assert widget._buttons.run.text() == "Run"
     start(qtbot, widget)
-    assert widget._run_button.text() == "Cancel"
-    assert widget._bar.format().startswith("25 %")
-    assert widget._stage.text() == "training, 1 of 4 steps"
+    assert widget._buttons.run.text() == "Cancel"
+    assert widget._progress.bar.format().startswith("25 %")
+    assert widget._progress.stage.text() == "training, 1 of 4 steps"
     assert not widget._progress.isHidden()
     fake_job.gate.set()
     until_done(qtbot, widget)
-    assert widget._run_button.text() == "Run"
+    assert widget._buttons.run.text() == "Run"
     assert widget._progress.isHidden()
 
 
@@ -124,23 +124,23 @@ def test_the_job_gets_the_volume_and_the_settings_of_the_form(qtbot, widget, fak
 def test_a_second_press_cancels_and_never_starts_another(qtbot, widget, fake_job):
     start(qtbot, widget)
     widget.run()
-    widget._run_button.click()
-    widget._run_button.click()
+    widget._buttons.run.click()
+    widget._buttons.run.click()
     until_done(qtbot, widget)
     assert len(fake_job.calls) == 1
 
 
 def test_cancel_closes_the_job_and_says_what_became_of_it(qtbot, viewer, widget, fake_job):
     start(qtbot, widget)
-    widget._run_button.click()
-    assert widget._run_button.text() == "Cancelling …"
-    assert not widget._run_button.isEnabled()
+    widget._buttons.run.click()
+    assert widget._buttons.run.text() == "Cancelling …"
+    assert not widget._buttons.run.isEnabled()
     until_done(qtbot, widget)
     assert fake_job.closed.is_set()
     assert names(viewer) == ["scan"]
     assert "Cancelled" in widget._result.text()
     assert "scan is unchanged" in widget._result.text()
-    assert widget._run_button.isEnabled()
+    assert widget._buttons.run.isEnabled()
 
 
 def test_cancel_keeps_what_the_preview_shows_and_says_so(qtbot, viewer, widget, fake_job):
@@ -175,20 +175,20 @@ def cut_short(fake_job):
 def test_finish_now_keeps_what_there_is_and_says_so(qtbot, viewer, widget, fake_job):
     fake_job.script = cut_short(fake_job)
     start(qtbot, widget)
-    assert widget._finish_button.text() == "Finish now"
-    assert widget._finish_button.isEnabled()
-    widget._finish_button.click()
-    assert widget._finish_button.text() == "Finishing …"
-    assert not widget._finish_button.isEnabled()
-    assert widget._run_button.text() == "Cancel"
+    assert widget._buttons.finish.text() == "Finish now"
+    assert widget._buttons.finish.isEnabled()
+    widget._buttons.finish.click()
+    assert widget._buttons.finish.text() == "Finishing …"
+    assert not widget._buttons.finish.isEnabled()
+    assert widget._buttons.run.text() == "Cancel"
     until_done(qtbot, widget)
     assert names(viewer) == ["scan", "scan denoised"]
     assert widget._result.text().startswith("Finished early. It is done")
-    assert widget._finish_button.isHidden()
+    assert widget._buttons.finish.isHidden()
 
 
 def test_finish_now_cannot_be_pressed_before_anything_is_learnt(qtbot, widget, fake_job):
-    assert widget._finish_button.isHidden()
+    assert widget._buttons.finish.isHidden()
 
     def script(volume):
         while not fake_job.gate.wait(0.005):
@@ -197,9 +197,9 @@ def test_finish_now_cannot_be_pressed_before_anything_is_learnt(qtbot, widget, f
 
     fake_job.script = script
     start(qtbot, widget)
-    assert not widget._finish_button.isHidden()
-    assert not widget._finish_button.isEnabled()
-    assert "preparing" in widget._finish_button.toolTip()
+    assert not widget._buttons.finish.isHidden()
+    assert not widget._buttons.finish.isEnabled()
+    assert "preparing" in widget._buttons.finish.toolTip()
 
 
 def test_a_job_that_is_finishing_can_still_be_cancelled(qtbot, viewer, widget, fake_job):
@@ -209,7 +209,7 @@ def test_a_job_that_is_finishing_can_still_be_cancelled(qtbot, viewer, widget, f
     widget.cancel()
     until_done(qtbot, widget)
     assert names(viewer)[0] == "scan"
-    assert widget._run_button.isEnabled()
+    assert widget._buttons.run.isEnabled()
 
 
 def test_the_loss_is_drawn_while_the_job_runs_and_stays(qtbot, widget, fake_job):
@@ -243,8 +243,8 @@ def test_the_canvas_says_how_far_the_job_is_and_is_left_as_it_was(qtbot, viewer,
 def test_a_job_that_has_nothing_before_its_end_offers_cancel_alone(qtbot, viewer):
     widget = PoresWidget(viewer)
     qtbot.addWidget(widget)
-    widget._run_button.click()
-    assert widget._finish_button.isHidden()
+    widget._buttons.run.click()
+    assert widget._buttons.finish.isHidden()
     widget.cancel()
     until_done(qtbot, widget)
 
@@ -288,13 +288,13 @@ def test_an_error_is_said_in_words_and_leaves_everything_as_it_was(
         raise error
 
     fake_job.script = fails
-    widget._run_button.click()
+    widget._buttons.run.click()
     until_done(qtbot, widget)
     assert words in html.unescape(widget._result.text())
     assert "Traceback" not in widget._result.text()
     assert [(kind, words in text) for kind, text in said()] == [(severity, True)]
     assert names(viewer) == ["scan"]
-    assert widget._run_button.isEnabled()
+    assert widget._buttons.run.isEnabled()
     assert not napari_progress._all_instances
 
 
@@ -304,7 +304,7 @@ def test_the_details_of_an_error_can_be_copied(qtbot, widget, fake_job):
         raise ZeroDivisionError("by zero")
 
     fake_job.script = fails
-    widget._run_button.click()
+    widget._buttons.run.click()
     until_done(qtbot, widget)
     assert 'href="copy"' in widget._result.text()
     widget._result.linkActivated.emit("copy")
@@ -323,7 +323,7 @@ def test_messages_can_be_read_in_every_theme(viewer, widget):
 
 def test_a_setting_that_is_not_accepted_is_said_and_nothing_runs(widget, fake_job):
     widget.form.fields["time_budget"]._spin.setValue(0.5)
-    widget._run_button.click()
+    widget._buttons.run.click()
     assert not widget.is_running
     assert "time_budget must be" in widget._result.text()
     assert fake_job.calls == []
@@ -369,7 +369,7 @@ def test_a_preview_refines_in_its_slice_and_gives_way_to_the_result(
     assert tuple(preview.data_to_world((0, 0, 0))) == (10.0, 0.0, 0.0)
     assert preview.contrast_limits == viewer.layers["scan"].contrast_limits
     assert preview.data[0, 0, 0] == 7.0
-    widget._show_preview(widget._now, Preview("denoised", grey(9), (5,)))
+    widget._now.show_preview(Preview("denoised", grey(9), (5,)))
     assert preview.data[0, 0, 0] == 9.0
     assert widget.layers.layer.name == "scan"
     fake_job.gate.set()
@@ -385,7 +385,7 @@ def test_a_preview_that_shows_nothing_yet_does_not_hide_the_slice(qtbot, viewer,
     fake_job.script = script
     start(qtbot, widget)
     assert names(viewer) == ["scan"]
-    widget._show_preview(widget._now, Preview("denoised", grey(7), (5,)))
+    widget._now.show_preview(Preview("denoised", grey(7), (5,)))
     assert names(viewer) == ["scan", "scan denoised (preview)"]
 
 
@@ -399,9 +399,9 @@ def test_the_preview_can_be_gone_to(qtbot, viewer, widget, fake_job):
     viewer.dims.set_current_step(0, 1)
     fake_job.script = previews(fake_job, (7.0, 5))
     start(qtbot, widget)
-    qtbot.waitUntil(lambda: "preview in slice 5" in widget._stage.text(), timeout=SOON)
+    qtbot.waitUntil(lambda: "preview in slice 5" in widget._progress.stage.text(), timeout=SOON)
     assert viewer.dims.current_step[0] == 1
-    widget._stage.linkActivated.emit("preview")
+    widget._progress.stage.linkActivated.emit("preview")
     assert viewer.dims.current_step[0] == 5
 
 
@@ -426,7 +426,7 @@ def test_a_deleted_preview_does_not_come_back(qtbot, viewer, widget, fake_job):
     fake_job.script = previews(fake_job, (7.0, 5))
     start(qtbot, widget)
     viewer.layers.remove("scan denoised (preview)")
-    widget._show_preview(widget._now, Preview("denoised", grey(0), (5,)))
+    widget._now.show_preview(Preview("denoised", grey(0), (5,)))
     assert names(viewer) == ["scan"]
     fake_job.gate.set()
     until_done(qtbot, widget)
@@ -449,7 +449,7 @@ def test_a_preview_that_cannot_be_shown_does_not_stop_the_job(qtbot, viewer, wid
 def test_deleting_the_layer_meanwhile_breaks_nothing(qtbot, viewer, widget, fake_job):
     start(qtbot, widget)
     viewer.layers.clear()
-    assert widget._run_button.isEnabled()
+    assert widget._buttons.run.isEnabled()
     fake_job.gate.set()
     until_done(qtbot, widget)
     (result,) = viewer.layers
@@ -551,9 +551,9 @@ def test_a_second_job_waits_for_the_first_and_says_so(qtbot, viewer, widget, fak
     second = DenoiseWidget(viewer)
     qtbot.addWidget(second)
     start(qtbot, widget)
-    second._run_button.click()
-    assert second._stage.text() == "waits for Denoise scan to end"
-    assert second._run_button.text() == "Cancel"
+    second._buttons.run.click()
+    assert second._progress.stage.text() == "waits for Denoise scan to end"
+    assert second._buttons.run.text() == "Cancel"
     assert len(fake_job.calls) == 1
     fake_job.gate.set()
     until_done(qtbot, widget)
@@ -568,8 +568,8 @@ def test_a_job_that_waits_can_be_cancelled_and_does_not_disturb_the_first(
     second = DenoiseWidget(viewer)
     qtbot.addWidget(second)
     start(qtbot, widget)
-    second._run_button.click()
-    second._run_button.click()
+    second._buttons.run.click()
+    second._buttons.run.click()
     until_done(qtbot, second)
     assert "Cancelled" in second._result.text()
     assert widget.is_running
@@ -582,8 +582,8 @@ def test_without_a_layer_it_says_how_to_begin(qtbot, fake_job):
     widget = DenoiseWidget(ViewerModel())
     qtbot.addWidget(widget)
     assert "Drop a CT stack" in widget._facts.text()
-    assert not widget._run_button.isEnabled()
-    assert widget._run_button.toolTip() == widget._facts.text()
+    assert not widget._buttons.run.isEnabled()
+    assert widget._buttons.run.toolTip() == widget._facts.text()
 
 
 def test_a_colour_photograph_is_not_offered_and_the_reason_is_given(qtbot, fake_job):
@@ -598,7 +598,7 @@ def test_a_colour_photograph_is_not_offered_and_the_reason_is_given(qtbot, fake_
 def test_a_stack_with_channels_after_z_is_explained_before_run(viewer, widget):
     viewer.add_image(np.zeros((3, 2, 8, 8)), axis_labels=("z", "c", "y", "x"), name="odd")
     assert "time and channels must come before" in widget._facts.text()
-    assert not widget._run_button.isEnabled()
+    assert not widget._buttons.run.isEnabled()
 
 
 def test_the_next_step_is_one_click_away(window):
@@ -634,7 +634,7 @@ def test_the_window_never_waits_for_a_busy_job(qtbot, viewer, widget, fake_job):
     heart.timeout.connect(lambda: beats.append(time.perf_counter()))
     heart.start()
     qtbot.wait(50)
-    widget._run_button.click()
+    widget._buttons.run.click()
     until_done(qtbot, widget)
     heart.stop()
     gaps = np.diff(beats)

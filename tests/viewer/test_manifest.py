@@ -56,7 +56,7 @@ def test_every_widget_opens_from_the_plugins_menu(make_napari_viewer):
     viewer = make_napari_viewer()
     for name in WIDGETS:
         _, widget = viewer.window.add_plugin_dock_widget("hushpore", name)
-        assert widget._run_button.text() == "Run"
+        assert widget._buttons.run.text() == "Run"
 
 
 def test_the_manifest_beside_the_project_is_the_one_in_the_package():

@@ -23,7 +23,7 @@ def shown(qtbot, scan):
     widget.form.fields["patch_size"].set(8)
     widget.form.fields["group_size"].set(3)
     widget.form.fields["n_neighbours"].set(4)
-    widget._run_button.click()
+    widget._buttons.run.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
     assert "12 patches of 8 x 8" in widget._result.text(), widget._result.text()
     return viewer, widget
@@ -93,7 +93,7 @@ def test_the_model_of_a_denoised_layer_is_taken(qtbot, scan):
     assert widget.form.fields["model"]._box.currentText() == "of scan denoised"
     widget.form.fields["patch_size"].set(16)
     widget.form.fields["n_patches"].set(4)
-    widget._run_button.click()
+    widget._buttons.run.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
     result = widget.panel.result
     assert result.volume.name == "scan"

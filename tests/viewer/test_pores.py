@@ -23,7 +23,7 @@ def widget(qtbot, viewer):
 
 
 def run(qtbot, widget):
-    widget._run_button.click()
+    widget._buttons.run.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=120_000)
 
 

@@ -3,57 +3,35 @@
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-from napari.layers import Labels, Layer
-from napari.utils.notifications import show_error, show_warning
-from qtpy.QtCore import QEvent, Qt, QTimer
-from qtpy.QtWidgets import (
-    QApplication,
-    QFrame,
-    QHBoxLayout,
-    QLabel,
-    QProgressBar,
-    QPushButton,
-    QScrollArea,
-    QVBoxLayout,
-    QWidget,
-)
+from qtpy.QtCore import QEvent, QTimer
+from qtpy.QtWidgets import QApplication, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from hushpore import jobs
 from hushpore.base.errors import HushporeError
-from hushpore.base.events import Note, Preview, Progress
 from hushpore.viewer.device_choice import DeviceChoice
 from hushpore.viewer.form import Field, SettingsForm, make_field
 from hushpore.viewer.glyphs import Glyphs
+from hushpore.viewer.job_progress import JobProgress
 from hushpore.viewer.layer_choice import LayerChoice
+from hushpore.viewer.layer_facts import LayerFacts
 from hushpore.viewer.layer_field import LayerField
-from hushpore.viewer.layers import volume_of
 from hushpore.viewer.presets import PresetRow
-from hushpore.viewer.previews import Previews
 from hushpore.viewer.problem import Problem, explain
-from hushpore.viewer.progress import (
-    PARTS,
-    Activity,
-    Eta,
-    Pace,
-    bar_text,
-    canvas_text,
-    stage_in_words,
-)
-from hushpore.viewer.sentence import Sentence, link, plain_line, sign
-from hushpore.viewer.status_line import StatusLine
-from hushpore.viewer.target import Target, capture, slice_on_screen
+from hushpore.viewer.run_buttons import RunButtons
+from hushpore.viewer.running import Running
+from hushpore.viewer.said import NoteLines, ResultLine
+from hushpore.viewer.scrolled import ScrolledColumn, rule
+from hushpore.viewer.sentence import link, plain_line
+from hushpore.viewer.target import Target, capture
 from hushpore.viewer.timing_panel import TimingPanel
+from hushpore.viewer.work import Outcome, import_libraries, work_for
 from hushpore.viewer.worker import JobWorker, Update
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from hushpore.base.events import Job
+    from hushpore.base.events import Job, Progress
     from hushpore.base.settings import Option, Settings
     from hushpore.base.volume import Volume
 
@@ -68,29 +46,6 @@ PATIENCE = 0.5
 RECORD = "How it was made"
 
 LayerData = tuple[Any, dict[str, Any], str]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A finished job, made ready for the window in the worker's thread."""
-
-    summary: str
-    layers: list[Layer]
-    timings: Mapping[str, float]
-
-
-@dataclass
-class Run:
-    """What belongs to the job that runs now."""
-
-    worker: JobWorker
-    target: Target
-    previews: Previews
-    line: StatusLine
-    activity: Activity | None = None
-    eta: Eta = field(default_factory=Eta)
-    pace: Pace = field(default_factory=Pace)
-    notes: list[Note] = field(default_factory=list)
 
 
 class JobWidget(QWidget):
@@ -117,9 +72,8 @@ class JobWidget(QWidget):
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__()
         self._viewer = napari_viewer
-        self._now: Run | None = None
+        self._now: Running | None = None
         self._running: list[JobWorker] = []
-        self._details = ""
         self._title = jobs.JOBS[self.job].title
         self._timer = QTimer(self)
         self._timer.setInterval(LOOK)
@@ -137,7 +91,9 @@ class JobWidget(QWidget):
     def _make_ready(self) -> None:
         """Do now what would take seconds when Run is pressed."""
         Glyphs(self)
-        self._importing = JobWorker(partial(_import, jobs.JOBS[self.job]), "hushpore imports")
+        self._importing = JobWorker(
+            partial(import_libraries, jobs.JOBS[self.job]), "hushpore imports"
+        )
         self._importing.start()
 
     # ---- what a subclass says
@@ -192,12 +148,11 @@ class JobWidget(QWidget):
         layer = self.layers.layer
         if self.is_running or layer is None:
             return
-        self._details = ""
         self._result.say("")
         self._notes.say("")
         try:
             settings = self.settings()
-            target = capture(layer, self._labels_of_axes(layer.ndim), self._layers_beside())
+            target = capture(layer, self._facts.labels_of_axes(layer.ndim), self._layers_beside())
         except HushporeError as error:
             self._show_problem(explain(error))
             return
@@ -205,18 +160,17 @@ class JobWidget(QWidget):
         takes_gpu = jobs.JOBS[self.job].on_gpu or self.device.value() != "auto"
         line = self.device.resolved() if takes_gpu else "cpu"
         work = partial(self.work, target, settings, self.device.value())
-        title = f"{self._title} {target.volume.name}"
-        worker = JobWorker(work, title)
+        worker = JobWorker(work, f"{self._title} {target.volume.name}")
         worker.returned.connect(self._returned)
         worker.failed.connect(self._failed)
         worker.cancelled.connect(self._cancelled)
-        self._now = now = Run(
-            worker, target, Previews(self._viewer, target), StatusLine(self._viewer)
-        )
+        self._now = Running(self._viewer, worker, target)
         self._running.append(worker)
         self.timing.begin(worker.trace)
-        self._show_running()
-        now.activity = Activity(title, self.cancel)
+        self._buttons.show_running()
+        self._progress.begin()
+        self._scroll.bring_into_view(self._progress)
+        self._now.show_activity(self.cancel)
         worker.start(line)
         self._look()
         self._timer.start()
@@ -226,28 +180,19 @@ class JobWidget(QWidget):
         if self._now is None:
             return
         self._now.worker.cancel()
-        self._run_button.setText("Cancelling …")
-        self._run_button.setEnabled(False)
-        self._run_button.setToolTip("The job stops after the step that it is in.")
-        self._allow_finish(False, "The job is being cancelled.")
+        self._buttons.show_cancelling()
 
     def finish(self) -> None:
         """Ask the running job to end now with what it has."""
         if self._now is None or not self.ends_early_in:
             return
         self._now.worker.finish(self.ends_early_in)
-        self._finish_button.setText("Finishing …")
-        self._allow_finish(False, "The result is made of what was learnt so far.")
+        self._buttons.show_finishing()
 
     @classmethod
     def work(cls, target: Target, settings: Settings, device: str) -> Job:
         """Prepare, run and finish the job; driven in the worker's thread."""
-        yield Progress("preparing", 0, 0, "", 0.0)
-        volume = cls.prepare(target)
-        result = yield from jobs.start(cls.job, volume, settings, device)
-        # made here, for napari looks for contrast, thumbnail and colours when a layer is made
-        layers = [Layer.create(*data) for data in cls.result_layers(result, target)]
-        return Outcome(result.summary, layers, result.timings)
+        return (yield from work_for(cls, target, settings, device))
 
     def _layers_beside(self) -> list[Any]:
         """Return the layers that settings name, each once."""
@@ -255,62 +200,40 @@ class JobWidget(QWidget):
         chosen = [field.layer for field in fields if isinstance(field, LayerField)]
         return list({id(layer): layer for layer in chosen if layer is not None}.values())
 
-    def _labels_of_axes(self, ndim: int) -> tuple[str, ...]:
-        return tuple(self._viewer.dims.axis_labels[-ndim:])
-
     # ---- while it runs
 
     def _look(self) -> None:
         """Take what the job has said since the last look, and show it."""
         if self._now is None:
             return
-        before = self._now.worker.waits_for
-        if before is not None and not self._now.worker.is_cancelling:
-            self._stage.say(html.escape(f"waits for {before.name} to end"))
-        index = slice_on_screen(self._viewer, self._now.target)
-        if index is not None:
-            self._now.worker.attend(index)
-        self._show_update(self._now, self._now.worker.take())
+        worker = self._now.worker
+        before = worker.waits_for
+        if before is not None and not worker.is_cancelling:
+            self._progress.wait_for(before.name)
+        self._now.attend()
+        self._show_update(self._now, worker.take())
 
-    def _show_update(self, now: Run, update: Update) -> None:
-        if update.notes:
-            now.notes += update.notes
-            self._show_notes(now.notes)
+    def _show_update(self, now: Running, update: Update) -> None:
+        said = len(now.notes)
+        now.notes += update.notes
         if update.timing is not None:
             self.timing.show_timing(update.timing)
         self.timing.curve.add(update.metrics)
         for preview in update.previews.values():
-            self._show_preview(now, preview)
+            now.show_preview(preview)
+        if len(now.notes) > said:
+            self._notes.say_notes(now.notes)
         if update.progress is not None:
             self._show_progress(now, update.progress)
 
-    def _show_progress(self, now: Run, progress: Progress) -> None:
-        left = now.eta.left(progress.fraction)
-        self._bar.setRange(0, PARTS if progress.fraction > 0 else 0)
-        self._bar.setValue(round(PARTS * progress.fraction))
-        self._bar.setFormat(bar_text(progress, left))
-        text = html.escape(stage_in_words(progress))
-        previewed = now.previews.place()
-        if previewed is not None:
-            text += " · " + link("preview", f"preview in slice {previewed}")
-        self._stage.say(text)
+    def _show_progress(self, now: Running, progress: Progress) -> None:
+        left, rate = now.eta.left(progress.fraction), now.pace.rate(progress)
+        self._progress.show_progress(progress, left, now.previews.place())
         if not now.worker.is_cancelling and not now.worker.is_finishing:
-            self._offer_finish(progress.stage)
-        rate = now.pace.rate(progress)
+            self._buttons.show_stage(progress.stage)
         if rate is not None:
             self.timing.pace.add_point(f"{progress.unit}/s", now.pace.elapsed, rate)
-        now.line.show(canvas_text(now.worker.name, progress, rate, left))
-        if now.activity is not None:
-            # last, for napari handles other events here, the end of this very job among them
-            now.activity.show(progress)
-
-    def _show_preview(self, now: Run, preview: Preview) -> None:
-        """Show a preview; what goes wrong with it must not touch the job."""
-        try:
-            now.previews.show(preview)
-        except Exception as error:
-            now.notes.append(Note(f"The preview could not be shown: {error}", warning=True))
-            self._show_notes(now.notes)
+        now.show_progress(progress, rate, left)
 
     def _go_to_preview(self) -> None:
         if self._now is not None:
@@ -359,12 +282,8 @@ class JobWidget(QWidget):
         self._running.clear()
         last = now.worker.take()
         self._show_update(now, Update(None, last.timing, {}, last.metrics, last.notes))
-        now.previews.remove()
-        now.line.remove()
-        if now.activity is not None:
-            now.activity.close()
+        now.remove()
         self._progress.hide()
-        self._finish_button.hide()
         self._show_facts()
 
     def changeEvent(self, event: Any) -> None:  # noqa: N802
@@ -380,146 +299,57 @@ class JobWidget(QWidget):
 
     def _build(self) -> None:
         self.layers = LayerChoice(self._viewer, self.accepts, self.prefers)
-        self._facts = plain_line()
+        self._facts = LayerFacts(self._viewer, self.facts)
         self.form = SettingsForm(jobs.JOBS[self.job].settings, self._make_field)
         self.presets = PresetRow(self.job, self.form)
         self.device = DeviceChoice()
-        self._run_button = QPushButton("Run")
-        self._run_button.setStyleSheet("font-weight: bold; padding: 6px;")
-        self._run_button.clicked.connect(self._press)
-        self._finish_button = QPushButton("Finish now")
-        self._finish_button.setStyleSheet("padding: 6px;")
-        self._finish_button.clicked.connect(self.finish)
-        self._finish_button.hide()
-        self._result, self._notes = Sentence(self._viewer), Sentence(self._viewer)
+        self._buttons = RunButtons(self._title, self.ends_early_in)
+        self._buttons.run.clicked.connect(self._press)
+        self._buttons.finish.clicked.connect(self.finish)
+        self._progress = JobProgress(self._viewer)
+        self._progress.stage.linkActivated.connect(self._go_to_preview)
+        self._result, self._notes = ResultLine(self._viewer), NoteLines(self._viewer)
         self._result.linkActivated.connect(self._follow)
         self.timing = TimingPanel(self._viewer)
         choice = QHBoxLayout()
         choice.addWidget(QLabel("Layer"))
         choice.addWidget(self.layers, 1)
-        buttons = QHBoxLayout()
-        buttons.addWidget(self._run_button, 1)
-        buttons.addWidget(self._finish_button, 1)
 
-        content = QWidget()
-        column = QVBoxLayout(content)
-        column.setContentsMargins(6, 6, 6, 6)
-        column.setSpacing(6)
+        self._scroll = ScrolledColumn()
+        column = self._scroll.column
         column.addWidget(plain_line(self.purpose))
         column.addLayout(choice)
         column.addWidget(self._facts)
-        column.addWidget(_rule())
+        column.addWidget(rule())
         column.addWidget(self.form)
         column.addWidget(self.presets)
-        column.addWidget(_rule())
+        column.addWidget(rule())
         column.addWidget(self.device)
-        column.addLayout(buttons)
-        column.addWidget(self._build_progress())
+        column.addWidget(self._buttons)
+        column.addWidget(self._progress)
         column.addWidget(self._result)
         column.addWidget(self._notes)
         column.addWidget(self.timing)
         column.addStretch(1)
-
-        self._scroll = QScrollArea()
-        self._scroll.setWidget(content)
-        self._scroll.setWidgetResizable(True)
-        self._scroll.setFrameShape(QFrame.Shape.NoFrame)
-        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         outer = QVBoxLayout(self)
         outer.setContentsMargins(0, 0, 0, 0)
         outer.addWidget(self._scroll)
         # what is inside must fit beside a scroll bar: there is none for the width
         self.setMinimumWidth(342)
 
-    def _build_progress(self) -> QWidget:
-        self._progress = QWidget()
-        self._bar = QProgressBar()
-        self._stage = Sentence(self._viewer)
-        self._stage.linkActivated.connect(self._go_to_preview)
-        column = QVBoxLayout(self._progress)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(2)
-        column.addWidget(self._bar)
-        column.addWidget(self._stage)
-        self._progress.hide()
-        return self._progress
-
     def _show_facts(self) -> None:
         """Say what the chosen layer is, and whether Run can be pressed."""
-        layer, reason = self.layers.layer, ""
-        if layer is None:
-            text = reason = self._why_no_layer()
-        else:
-            try:
-                volume = volume_of(layer, self._labels_of_axes(layer.ndim))
-                text = "\n".join([self.facts(volume), *volume.notes])
-            except HushporeError as error:
-                text = reason = str(error)
-        self._facts.setText(text)
+        reason = self._facts.show_layer(self.layers.layer)
         if not self.is_running:
-            self._run_button.setText("Run")
-            self._run_button.setEnabled(not reason)
-            self._run_button.setToolTip(reason or f"{self._title} on this layer.")
-
-    def _why_no_layer(self) -> str:
-        for layer in self._viewer.layers:
-            if getattr(layer, "rgb", False):
-                return (
-                    f"{layer.name} is a colour image (RGB), but grey values are needed. "
-                    "Right-click the layer and choose 'Split RGB'."
-                )
-        return "Drop a CT stack on the window to begin, or try one: File > Open Sample > hushpore."
-
-    def _show_running(self) -> None:
-        self._run_button.setText("Cancel")
-        self._run_button.setToolTip("Stop; only what the preview shows is kept.")
-        self._finish_button.setText("Finish now")
-        self._finish_button.setVisible(bool(self.ends_early_in))
-        self._allow_finish(False, "Nothing has been learnt yet.")
-        self._bar.setRange(0, 0)
-        self._bar.setFormat("")
-        self._stage.say("preparing")
-        self._progress.show()
-        self._bring_into_view(self._progress)
-
-    def _offer_finish(self, stage: str) -> None:
-        if stage == self.ends_early_in:
-            self._allow_finish(True, "End now and keep the result so far.")
-        else:
-            self._allow_finish(False, f"While {stage} there is nothing to cut short.")
-
-    def _allow_finish(self, is_allowed: bool, why: str) -> None:
-        self._finish_button.setEnabled(is_allowed)
-        self._finish_button.setToolTip(why)
+            self._buttons.show_idle(reason)
 
     def _show_result(self, text: str) -> None:
         self._result.say(text)
-        self._bring_into_view(self._result)
+        self._scroll.bring_into_view(self._result)
 
     def _show_problem(self, problem: Problem) -> None:
-        self._details = problem.details
-        text = f"{sign(not problem.expected)} {html.escape(problem.message)}"
-        if not problem.expected:
-            text += " " + link("copy", "copy details")
-        self._show_result(text)
-        (show_warning if problem.expected else show_error)(problem.message)
-
-    def _show_notes(self, notes: list[Note]) -> None:
-        lines = [
-            f"{sign(False)} {html.escape(note.message)}"
-            if note.warning
-            else html.escape(note.message)
-            for note in notes
-        ]
-        self._notes.say("<br>".join(lines))
-
-    def _bring_into_view(self, widget: QWidget) -> None:
-        """Scroll to a widget once it has its place."""
-        self._wanted = widget
-        QTimer.singleShot(0, self._scroll_to_wanted)
-
-    def _scroll_to_wanted(self) -> None:
-        self._scroll.ensureWidgetVisible(self._wanted, 0, 6)
+        self._result.say_problem(problem)
+        self._scroll.bring_into_view(self._result)
 
     def _press(self) -> None:
         if self.is_running:
@@ -528,9 +358,7 @@ class JobWidget(QWidget):
             self.run()
 
     def _follow(self, target: str) -> None:
-        if target == "copy":
-            QApplication.clipboard().setText(self._details)
-        elif target == "record":
+        if target == "record":
             self._open(RECORD)
         elif target == "next" and self.next_step is not None:
             self._open(self.next_step[0])
@@ -547,18 +375,3 @@ def _stop(workers: list[JobWorker], *_: Any) -> None:
         worker = workers.pop()
         worker.cancel()
         worker.wait(PATIENCE)
-
-
-def _import(kind: jobs.Kind) -> Job:
-    """Import the libraries behind a job, and have napari compile its colours of labels."""
-    yield from ()
-    kind.load()
-    Labels(np.zeros((2, 2), np.int32))
-
-
-def _rule() -> QFrame:
-    rule = QFrame()
-    # the name by which napari's style knows its own thin lines
-    rule.setObjectName("QtCustomTitleBarLine")
-    rule.setFixedHeight(1)
-    return rule

@@ -36,7 +36,7 @@ class PatchesWidget(JobWidget):
         super().__init__(napari_viewer)
         self.panel = PatchesPanel(napari_viewer)
         self.panel.wanted.connect(self._feed_denoiser)
-        column = self._scroll.widget().layout()
+        column = self._scroll.column
         self.live = LivePatches(napari_viewer)
         column.insertWidget(column.indexOf(self.timing), self.panel)
         column.insertWidget(column.indexOf(self.panel), self.live)

@@ -36,7 +36,7 @@ class PoresWidget(JobWidget):
         self.merging = MergeHeight(napari_viewer)
         self.merging.merged.connect(self._show_merged)
         self._preparing = Preparing()
-        column = self._scroll.widget().layout()
+        column = self._scroll.column
         column.insertWidget(column.indexOf(self._result) + 1, self.merging)
         column.insertWidget(column.indexOf(self._result), self._preparing)
 
