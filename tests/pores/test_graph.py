@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from hushpore.pores.graph import DIRECTIONS, SUMS, build_graph
+from hushpore.pores.contacts import DIRECTIONS, SUMS
+from hushpore.pores.graph import build_graph
 from hushpore.pores.parallel import Workers
 
 maps = hnp.arrays(

@@ -9,7 +9,7 @@ from skimage.measure import regionprops
 
 import hushpore
 from hushpore import Volume
-from hushpore.pores.graph import DIRECTIONS
+from hushpore.pores.contacts import DIRECTIONS
 from hushpore.pores.measure import COLUMNS, THROAT_COLUMNS
 from hushpore.pores.surface import area_per_crossing
 

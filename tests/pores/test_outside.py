@@ -14,7 +14,7 @@ import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.errors import MemoryLimitError
 from hushpore.device.backend import Backend
-from hushpore.pores.graph import DIRECTIONS
+from hushpore.pores.contacts import DIRECTIONS
 from hushpore.pores.outside import beside, crossings, find_outside, outside_bytes
 
 if TYPE_CHECKING:

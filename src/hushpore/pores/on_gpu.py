@@ -20,7 +20,8 @@ import numpy as np
 from hushpore.base.errors import DeviceError
 from hushpore.base.volume import readable_bytes
 from hushpore.device.kernels import load_kernels
-from hushpore.pores.graph import DIRECTIONS, SUMS, BasinGraph
+from hushpore.pores.contacts import DIRECTIONS, SUMS
+from hushpore.pores.graph import BasinGraph
 from hushpore.pores.passes import highest_void, solid_beyond
 from hushpore.pores.void import AIR, OPEN
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hushpore.pores.contacts import DIRECTIONS
 from hushpore.pores.distance import distances, squared_distance
-from hushpore.pores.graph import DIRECTIONS
 from hushpore.pores.slabs import Scratch, Slabs, Stack
 from hushpore.pores.void import AIR, SOLID, Components, find_components, find_runs
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hushpore.pores.graph import DIRECTIONS
+from hushpore.pores.contacts import DIRECTIONS
 
 if TYPE_CHECKING:
     import numpy.typing as npt

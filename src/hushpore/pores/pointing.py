@@ -1,0 +1,278 @@
+"""Which neighbour every void voxel points to: the highest one, in a total order without plateaus.
+
+"Highest" is the squared distance first; then the sum of the squared distances in the 3x3x3 box
+around the voxel, which lets equal distances climb towards the wider side whichever way the volume
+is turned; then the lower index.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hushpore.pores.parallel import kernel
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+def point_slices(
+    faces_only: bool,
+    distance: npt.NDArray[np.float32],
+    pointers: npt.NDArray[np.int32],
+    row_first: int,
+    row_last: int,
+    offset: int,
+    first: int,
+    last: int,
+) -> None:
+    """Point the void voxels of some rows and slices to their highest neighbour, the solid to -1.
+
+    Parameters
+    ----------
+    faces_only : bool
+        Whether only the 6 neighbours that share a face count, or all 26.
+    distance : numpy.ndarray
+        (z, y, x), float32, C order: squared distance, 0 in the solid.
+    pointers : numpy.ndarray
+        (z, y, x), int32: where to write the flat index of the neighbour.
+    row_first, row_last : int
+        Rows of each slice.
+    offset : int
+        Slice that `first` and `last` are counted from.
+    first, last : int
+        Slices.
+    """
+    # buffers of this thread's own
+    rows, width = row_last - row_first, distance.shape[2]
+    sums = np.zeros((3, rows + 2, width), np.float32)
+    # the second has keys of the rows before and after as well
+    tops = np.zeros((3, rows + 2, width), np.int64)
+    lines = np.zeros((3, width), np.float32)
+    key_tops = np.zeros((3, width), np.int64)
+    where = (row_first, row_last, offset + first, offset + last)
+    point = _point_to_faces if faces_only else _point
+    point(distance, distance.view(np.int32), pointers, sums, tops, lines, key_tops, *where)
+
+
+@kernel
+def _point(
+    distance: npt.NDArray[np.float32],
+    bits: npt.NDArray[np.int32],
+    pointers: npt.NDArray[np.int32],
+    sums: npt.NDArray[np.float32],
+    tops: npt.NDArray[np.int64],
+    lines: npt.NDArray[np.float32],
+    key_tops: npt.NDArray[np.int64],
+    row_first: int,
+    row_last: int,
+    begin: int,
+    end: int,
+) -> None:
+    """Point every void voxel of a range of slices and rows to its highest neighbour; solid to -1.
+
+    Box sum and maximum are both taken one dimension at a time, on three planes of each that are
+    carried along z. A key of 63 bits holds the bits of the squared distance (those of floats above
+    zero are in order as integers), the leading 27 bits of the box sum, and 5 bits that say which of
+    the 27 voxels it is of, the lowest index highest.
+    """
+    for z in range(begin - 2, end + 2):
+        _sum_plane(distance, z, row_first - 1, row_last + 1, lines, sums[z % 3])
+        if z >= begin:
+            _top_plane(bits, z - 1, row_first, row_last, sums, key_tops, tops[(z - 1) % 3])
+        if z >= begin + 2:
+            _point_plane(bits, z - 2, row_first, row_last, tops, pointers)
+
+
+@kernel
+def _sum_plane(
+    distance: npt.NDArray[np.float32],
+    z: int,
+    row_first: int,
+    row_last: int,
+    lines: npt.NDArray[np.float32],
+    out: npt.NDArray[np.float32],
+) -> None:
+    """Write the 3x3 sums around the voxels of some rows of slice `z`; outside all is 0.
+
+    The two sides are added first, so that the sum is the same when the volume is flipped.
+    """
+    depth, height, width = distance.shape
+    if z < 0 or z >= depth:
+        out[:] = 0
+        return
+    for y in range(row_first - 1, row_last + 1):
+        newest = lines[(y + 1) % 3]
+        if y < 0 or y >= height:
+            newest[:] = 0
+        else:
+            line = distance[z, y]
+            for x in range(1, width - 1):
+                newest[x] = (line[x - 1] + line[x + 1]) + line[x]
+            if width == 1:
+                newest[0] = line[0]
+            else:
+                newest[0] = line[1] + line[0]
+                newest[width - 1] = line[width - 2] + line[width - 1]
+        if y > row_first:
+            oldest = lines[(y - 1) % 3]
+            middle = lines[y % 3]
+            target = out[y - 1 - row_first]
+            for x in range(width):
+                target[x] = (oldest[x] + newest[x]) + middle[x]
+
+
+@kernel
+def _top_plane(
+    bits: npt.NDArray[np.int32],
+    z: int,
+    row_first: int,
+    row_last: int,
+    sums: npt.NDArray[np.float32],
+    key_tops: npt.NDArray[np.int64],
+    out: npt.NDArray[np.int64],
+) -> None:
+    """Write the highest key among the 3x3 voxels around those of some rows of slice `z`."""
+    depth, height, width = bits.shape
+    if z < 0 or z >= depth:
+        out[:] = 0
+        return
+    total = np.empty(width, np.float32)
+    total_bits = total.view(np.int32)
+    keys = np.zeros(width + 2, np.int64)
+    for y in range(row_first - 1, row_last + 1):
+        newest = key_tops[(y + 1) % 3]
+        if y < 0 or y >= height:
+            newest[:] = 0
+        else:
+            before = sums[(z - 1) % 3, y - row_first + 1]
+            here = sums[z % 3, y - row_first + 1]
+            after = sums[(z + 1) % 3, y - row_first + 1]
+            line = bits[z, y]
+            for x in range(width):
+                total[x] = (before[x] + after[x]) + here[x]
+            for x in range(width):
+                keys[x + 1] = (np.int64(line[x]) << 32) | ((np.int64(total_bits[x]) >> 4) << 5)
+            for x in range(width):
+                newest[x] = max(keys[x] + 2, keys[x + 1] + 1, keys[x + 2])
+        if y > row_first:
+            oldest = key_tops[(y - 1) % 3]
+            middle = key_tops[y % 3]
+            target = out[y - 1 - row_first]
+            for x in range(width):
+                target[x] = max(oldest[x] + 6, middle[x] + 3, newest[x])
+
+
+@kernel
+def _point_plane(
+    bits: npt.NDArray[np.int32],
+    z: int,
+    row_first: int,
+    row_last: int,
+    tops: npt.NDArray[np.int64],
+    pointers: npt.NDArray[np.int32],
+) -> None:
+    """Write the pointers of some rows of slice `z` from the highest keys of three planes."""
+    _, height, width = bits.shape
+    step = np.empty(27, np.int32)
+    for dz in range(-1, 2):
+        for dy in range(-1, 2):
+            for dx in range(-1, 2):
+                step[13 - 9 * dz - 3 * dy - dx] = (dz * height + dy) * width + dx
+    for y in range(row_first, row_last):
+        above = tops[(z - 1) % 3, y - row_first]
+        level = tops[z % 3, y - row_first]
+        below = tops[(z + 1) % 3, y - row_first]
+        line = bits[z, y]
+        target = pointers[z, y]
+        start = (z * height + y) * width
+        for x in range(width):
+            if line[x] == 0:
+                target[x] = -1
+            else:
+                which = max(above[x] + 18, level[x] + 9, below[x]) & 31
+                target[x] = start + x + step[which]
+
+
+@kernel
+def _point_to_faces(
+    distance: npt.NDArray[np.float32],
+    bits: npt.NDArray[np.int32],
+    pointers: npt.NDArray[np.int32],
+    sums: npt.NDArray[np.float32],
+    keys: npt.NDArray[np.int64],
+    lines: npt.NDArray[np.float32],
+    totals: npt.NDArray[np.int64],
+    row_first: int,
+    row_last: int,
+    begin: int,
+    end: int,
+) -> None:
+    """Do what `_point` does, but to the highest of the 6 neighbours that share a face.
+
+    The keys are the same but for their last bits, which are added for the comparison.
+    """
+    for z in range(begin - 2, end + 2):
+        _sum_plane(distance, z, row_first - 1, row_last + 1, lines, sums[z % 3])
+        if z >= begin:
+            _key_plane(bits, z - 1, row_first, row_last, sums, totals[0], keys[(z - 1) % 3])
+        if z >= begin + 2:
+            _point_plane_to_faces(bits, z - 2, row_first, row_last, keys, pointers)
+
+
+@kernel
+def _key_plane(
+    bits: npt.NDArray[np.int32],
+    z: int,
+    row_first: int,
+    row_last: int,
+    sums: npt.NDArray[np.float32],
+    total: npt.NDArray[np.int64],
+    out: npt.NDArray[np.int64],
+) -> None:
+    """Write the keys of the voxels of some rows of slice `z`, and of the rows beside them."""
+    depth, height, width = bits.shape
+    sum_bits = total.view(np.int32)
+    sum_floats = total.view(np.float32)
+    for y in range(row_first - 1, row_last + 1):
+        target = out[y - row_first + 1]
+        if z < 0 or z >= depth or y < 0 or y >= height:
+            target[:] = 0
+            continue
+        before = sums[(z - 1) % 3, y - row_first + 1]
+        here = sums[z % 3, y - row_first + 1]
+        after = sums[(z + 1) % 3, y - row_first + 1]
+        for x in range(width):
+            sum_floats[x] = (before[x] + after[x]) + here[x]
+        for x in range(width):
+            target[x] = (np.int64(bits[z, y, x]) << 32) | ((np.int64(sum_bits[x]) >> 4) << 5)
+
+
+@kernel
+def _point_plane_to_faces(
+    bits: npt.NDArray[np.int32],
+    z: int,
+    row_first: int,
+    row_last: int,
+    keys: npt.NDArray[np.int64],
+    pointers: npt.NDArray[np.int32],
+) -> None:
+    """Write the pointers of some rows of slice `z` from the keys of three planes."""
+    _, height, width = bits.shape
+    step = np.array([height * width, width, 1, 0, -1, -width, -height * width])
+    for y in range(row_first, row_last):
+        row = y - row_first + 1
+        start = (z * height + y) * width
+        for x in range(width):
+            if bits[z, y, x] == 0:
+                pointers[z, y, x] = -1
+                continue
+            here = keys[z % 3, row, x] + 3
+            best = max(here, keys[(z - 1) % 3, row, x] + 6, keys[(z + 1) % 3, row, x])
+            best = max(best, keys[z % 3, row - 1, x] + 5, keys[z % 3, row + 1, x] + 1)
+            if x > 0:
+                best = max(best, keys[z % 3, row, x - 1] + 4)
+            if x < width - 1:
+                best = max(best, keys[z % 3, row, x + 1] + 2)
+            pointers[z, y, x] = start + x + step[best & 31]
