@@ -7,7 +7,6 @@ from hushpore.viewer.layers import KEY
 from hushpore.viewer.pore_layer import (
     described,
     features_of,
-    in_signs,
     pore_layer,
     tables_of,
     update_pore_layer,
@@ -81,7 +80,3 @@ def test_the_summary_of_a_part_says_how_much_it_is(made_of_cubes):
     tables = tables_of(layer_of(made_of_cubes([2, 3, 5])))
     line = described(tables, np.array([True, False, True]))[-1]
     assert line.startswith("Shown: 2 pores, 83.1 % of pore volume · diameter: mean")
-
-
-def test_units_are_printed_as_signs():
-    assert [in_signs("um", 3), in_signs("mm", -1), in_signs("pixel")] == ["µm³", "mm⁻¹", "px"]

@@ -204,6 +204,32 @@ class Settings:
                 )
         return cls(**values)
 
+    def explained(self, known: Mapping[str, Any]) -> dict[str, str]:
+        """Return what values come to, a short sentence for each setting that is often got wrong.
+
+        Parameters
+        ----------
+        known : dict
+            What is known of the volume that they are for; anything may be missing. ``volume``: the
+            volume; the rest is said by the algorithms.
+
+        Returns
+        -------
+        dict
+            Sentences by the name of the setting; a form shows them under its control.
+        """
+        return {}
+
+    def unused(self, known: Mapping[str, Any]) -> dict[str, str]:
+        """Return why settings change nothing beside the others, by their names.
+
+        Parameters
+        ----------
+        known : dict
+            As for `explained`.
+        """
+        return {}
+
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain JSON values."""
         return dataclasses.asdict(self)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hushpore.base.errors import InputError
+from hushpore.base.scaled import Scaled, held
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +29,8 @@ class Volume:
     Parameters
     ----------
     data : array_like
-        Boolean, integer or floating-point values; NumPy or dask, any byte order.
+        Boolean, integer or floating-point values; NumPy, dask, `Scaled` integers of a scanner, or
+        what lies on disk; any byte order.
     spacing : float or sequence of float, optional
         Size of a voxel along each spatial axis, in z, y, x order (y, x in 2D), in `unit`.
     unit : str, optional
@@ -136,8 +138,8 @@ class Volume:
 
     @property
     def nbytes(self) -> int:
-        """Size of the values in bytes."""
-        return math.prod(self.shape) * self.dtype.itemsize
+        """Size of the values in bytes, as they are kept."""
+        return math.prod(self.shape) * np.dtype(held(self.data).dtype).itemsize
 
     @property
     def voxel_size(self) -> float:
@@ -223,8 +225,12 @@ class Volume:
         if self.axes not in SPATIAL_AXES:
             shape += f" ({self.axes})"
         spacing = " x ".join(f"{step:.4g}" for step in self.spacing)
-        size = f"{spacing} {self.unit}" if self.unit != "pixel" else "voxel size unknown"
-        return f"{shape} · {size} · {self.dtype.name} · {readable_bytes(self.nbytes)}"
+        known = self.unit != "pixel"
+        size = f"{spacing} {readable_unit(self.unit)}" if known else "voxel size unknown"
+        kind = self.dtype.name
+        if isinstance(self.data, Scaled):
+            kind = f"{held(self.data).dtype} → {self.metadata.get('value_unit', kind)}"
+        return f"{shape} · {size} · {kind} · {readable_bytes(self.nbytes)}"
 
 
 def as_volume(image: VolumeLike, **known: Any) -> Volume:
@@ -334,6 +340,18 @@ def _per_axis(
             f"The {what} needs {count} finite numbers, in {'zyx'[-count:]} order; got {values}."
         )
     return tuple(float(value) for value in given)
+
+
+def readable_unit(unit: str, power: int = 1) -> str:
+    """Write a unit of length as people do, to some power; files keep the ASCII form.
+
+    Examples
+    --------
+    >>> readable_unit("um"), readable_unit("um", 3), readable_unit("pixel")
+    ('µm', 'µm³', 'px')
+    """
+    sign = {"um": "µm", "pixel": "px"}.get(unit, unit)
+    return sign + {1: "", 2: "²", 3: "³", -1: "⁻¹"}[power]
 
 
 def readable_bytes(count: float) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hushpore.base.errors import InputError
+from hushpore.base.volume import readable_unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -151,9 +152,8 @@ def _scale_bar(ax: Axes, shape: tuple[int, ...], labels: Volume) -> None:
     outline = [withStroke(linewidth=4, foreground="black", alpha=0.75)]
     ax.plot([x, x + pixels], [y, y], color="white", linewidth=2.2, path_effects=outline,
             solid_capstyle="butt")  # fmt: skip
-    unit = {"um": "µm", "pixel": "px"}.get(labels.unit, labels.unit)
     ax.annotate(
-        f"{length:g} {unit}",
+        f"{length:g} {readable_unit(labels.unit)}",
         (x, y),
         xytext=(0, 4),
         textcoords="offset points",
@@ -172,7 +172,7 @@ def _round_length(length: float) -> float:
 def _histogram(ax: Axes, sizes: npt.NDArray[Any], unit: str, ratio: float) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    shown = {"um": "µm", "pixel": "px"}.get(unit, unit)
+    shown = readable_unit(unit)
     ax.set_title(_summary(sizes, shown), fontsize=11, color=_INK)
     ax.set_box_aspect(ratio)
     ax.set_xlabel(f"equivalent diameter ({shown})", color=_INK)

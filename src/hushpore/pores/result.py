@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.base.volume import readable_unit
 from hushpore.pores.measure import (
     number_groups,
     number_pores,
@@ -155,7 +156,8 @@ class Pores:
             f"({parts}), {count:,} {'pore' if count == 1 else 'pores'}"
         )
         if count:
-            sentence += f", median diameter {result['median_diameter']:.3g} {self.volume.unit}"
+            unit = readable_unit(self.volume.unit)
+            sentence += f", median diameter {result['median_diameter']:.3g} {unit}"
         return sentence
 
     def remerge(self, h: float) -> Pores:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from hushpore.base.settings import Settings, option
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True)
@@ -153,3 +157,15 @@ class PoreSettings(Settings):
         minimum=0.001,
         more=True,
     )
+
+    def explained(self, known: Mapping[str, Any]) -> dict[str, str]:
+        """Return what values come to; beside the volume, ``greys`` may be a `GreySurvey` of it."""
+        from hushpore.pores.explaining import explain
+
+        return explain(self, known)
+
+    def unused(self, known: Mapping[str, Any]) -> dict[str, str]:
+        """Return why settings change nothing; ``is_void`` says that no grey value counts."""
+        from hushpore.pores.explaining import find_unused
+
+        return find_unused(self, known)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.base.volume import readable_unit
 from hushpore.io.units import METRES
 from hushpore.runs.result import open_result
 
@@ -106,7 +107,7 @@ def comparison_figure(a: ResultLike, b: ResultLike, dpi: int = 150) -> bytes:
     figure = Figure(figsize=(12, 3.8), layout="constrained")
     FigureCanvasAgg(figure)
     axes = list(figure.subplots(1, 3))
-    unit = {"um": "µm", "pixel": "px"}.get(first.labels.unit, first.labels.unit)
+    unit = readable_unit(first.labels.unit)
     titles = ("share of pores", "cumulative share of their number", "... of their volume")
     for ax, title in zip(axes, titles, strict=True):
         ax.set_xlabel(f"equivalent diameter ({unit})")

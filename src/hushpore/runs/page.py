@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushpore.base.volume import readable_unit
 from hushpore.jobs import JOBS
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def report_page(
         The page; pictures are part of it.
     """
     made = record["jobs"][-1]
-    unit = _shown(made["input"]["unit"])
+    unit = readable_unit(made["input"]["unit"])
     notes = list(dict.fromkeys(note for job in record["jobs"] for note in job["notes"]))
     parts = [
         f"<h1>{_text(name)}</h1>",
@@ -176,7 +177,7 @@ def _provenance(record: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     shape = " x ".join(str(length) for length in given["shape"])
     spacing = " x ".join(f"{step:.6g}" for step in given["spacing"])
     yield "Read from", given["source"] or "memory"
-    yield "Input", f"{shape} · {spacing} {_shown(given['unit'])} · {given['dtype']}"
+    yield "Input", f"{shape} · {spacing} {readable_unit(given['unit'])} · {given['dtype']}"
     yield "Fingerprint of the input", given["blake2b"]
     for name, digest in record.get("fingerprints", {}).items():
         yield f"Fingerprint of {name}", digest
@@ -272,10 +273,6 @@ def _power(unit: str, power: int) -> str:
 
 def _in(unit: str, power: int) -> str:
     return f"({_power(unit, power)})" if power else ""
-
-
-def _shown(unit: str) -> str:
-    return {"um": "µm", "pixel": "px"}.get(unit, unit)
 
 
 def _png(picture: bytes) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hushpore.viewer.pore_layer import in_signs
+from hushpore.base.volume import readable_unit
 
 
 class Column(NamedTuple):
@@ -62,7 +62,7 @@ def unit_of(column: str, unit: str, n_spatial: int = 3) -> str:
     power = COLUMNS[column].power if column in COLUMNS else 0
     if n_spatial == 2 and power > 1:
         power -= 1
-    return in_signs(unit, power) if power else ""
+    return readable_unit(unit, power) if power else ""
 
 
 def title_of(column: str, unit: str, n_spatial: int = 3) -> str:

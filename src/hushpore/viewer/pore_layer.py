@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from napari.layers import Labels
 
+from hushpore.base.volume import readable_unit
 from hushpore.viewer.layer_choice import is_preview
 from hushpore.viewer.layers import KEY, layer_data, volume_of
 
@@ -123,17 +124,11 @@ def described(tables: PoreTables, shown: npt.NDArray[np.bool_] | None = None) ->
     shown : numpy.ndarray, optional
         (pores,), bool: the pores that pass a filter, which the last line is about.
     """
-    unit = in_signs(tables.unit)
+    unit = readable_unit(tables.unit)
     lines = [line for line in (_void(tables.totals), _sizes(tables, unit)) if line]
     if shown is not None and not shown.all():
         lines.append(_part(tables, shown, unit))
     return lines
-
-
-def in_signs(unit: str, power: int = 1) -> str:
-    """Return a unit as it is printed: ``um`` and 3 give µm³."""
-    sign = {"um": "µm", "pixel": "px"}.get(unit, unit)
-    return sign + {1: "", 2: "²", 3: "³", -1: "⁻¹"}[power]
 
 
 def _beside_the_labels(result: Pores) -> dict[str, Any]:
@@ -148,7 +143,7 @@ def _void(totals: Mapping[str, Any]) -> str:
         is_open, is_closed = totals["open_porosity"], totals["closed_porosity"]
         text += f" · open void {100 * is_open:.2f} %, closed {100 * is_closed:.2f} %"
     if totals.get("specific_surface") is not None:
-        per_length = in_signs(totals.get("unit", "pixel"), -1)
+        per_length = readable_unit(totals.get("unit", "pixel"), -1)
         text += f" · specific surface {totals['specific_surface']:.4g} {per_length}"
     return text
 
