@@ -79,7 +79,7 @@ def test_an_image_of_another_program_is_read_with_its_scale_and_unit(tmp_path, r
 
 
 def test_several_images_in_one_folder_are_several_volumes(tmp_path, ramp):
-    zarr.open_group(str(tmp_path), mode="w", zarr_format=2)
+    zarr.open_group(str(tmp_path), mode="w", zarr_format=3)
     for name in "01":
         write_zarr(tmp_path / name, Volume(ramp, name=f"image {name}"))
     assert [volume.name for volume in read_all(tmp_path)] == ["image 0", "image 1"]
@@ -102,13 +102,14 @@ def test_a_stack_left_on_disk_is_read_where_it_is_indexed(tmp_path, ramp):
 
 def test_damage_is_told(tmp_path, ramp):
     path = write_zarr(tmp_path / "a.zarr", Volume(ramp))
-    (path / "0" / "0" / "0" / "0").write_bytes(b"not a chunk")
+    (path / "0" / "c" / "0" / "0" / "0").write_bytes(b"not a chunk")
     with pytest.raises(InputError, match="damaged"):
         read(path)
-    (path / "0" / ".zarray").write_text("{}")
+    (path / "0" / "zarr.json").write_text("{}")
     with pytest.raises(InputError, match="damaged"):
         read(path)
-    (path / ".zattrs").write_text(json.dumps({"other": 1}))
+    group = {"zarr_format": 3, "node_type": "group", "attributes": {"other": 1}}
+    (path / "zarr.json").write_text(json.dumps(group))
     with pytest.raises(InputError, match=r"without an OME image|damaged"):
         read(path)
 
@@ -160,8 +161,8 @@ def test_a_pyramid_halves_the_finest_axes_and_keeps_its_place(tmp_path, stack):
     assert volume.data is levels[0]
     means = stack.data[:, :, :520].reshape(10, 150, 2, 260, 2).mean(axis=(2, 4))
     np.testing.assert_allclose(levels[1][...], means, atol=1e-3)
-    attributes = json.loads((tmp_path / "a.zarr" / ".zattrs").read_text())
-    steps = attributes["multiscales"][0]["datasets"][2]["coordinateTransformations"]
+    attributes = json.loads((tmp_path / "a.zarr" / "zarr.json").read_text())["attributes"]
+    steps = attributes["ome"]["multiscales"][0]["datasets"][2]["coordinateTransformations"]
     assert [step["scale"] for step in steps if "scale" in step] == [[2, 2, 2]]
     # the middle of the first four pixels
     assert [step["translation"] for step in steps if "translation" in step] == [[4, 5.75, 6.75]]

@@ -55,7 +55,7 @@ def test_a_stack_on_disk_is_written_slab_by_slab_and_decoded_once(tmp_path, monk
         pytest.importorskip("zarr")
         from hushpore.io import ome_zarr_writer
 
-        monkeypatch.setattr(ome_zarr_writer, "_LAYER", 10 * 64 * 50 * 4)
+        monkeypatch.setattr(ome_zarr_writer, "_PIECE", 10 * 64 * 50 * 4)
     monkeypatch.setattr(module, "SLAB", 10 * 64 * 50 * 4)
     stack = Counted(95)
     volume = Volume(stack.planes, spacing=(2, 1, 1), unit="um", origin=(1, 2, 3), name="scan")

@@ -10,8 +10,9 @@ import numpy as np
 
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.volume import Volume
-from hushpore.io.ome_zarr_writer import import_zarr, write_zarr
+from hushpore.io.ome_zarr_writer import write_zarr
 from hushpore.io.units import METRES, unit_of
+from hushpore.io.zarr_image import import_zarr
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -239,7 +240,8 @@ def _image(group: Any, name: str) -> Volume:
             scale, shift = scale * factors, shift * factors
         elif step["type"] == "translation":
             shift = shift + np.asarray(step["translation"], float)
-    ours = "hushpore" in group.attrs
+    known = group.attrs.get("hushpore")
+    ours = known is not None
     index: tuple[int | slice, ...] = tuple(
         0 if letter in "tc" and array.shape[axis] == 1 and not ours else slice(None)
         for axis, letter in enumerate(letters)
@@ -265,7 +267,8 @@ def _image(group: Any, name: str) -> Volume:
         unit=unit,
         axes="".join(letters[axis] for axis in kept),
         name=str(image.get("name") or name),
-        notes=notes,
+        notes=[*(known or {}).get("notes", []), *notes],
+        metadata={"labels": True} if (known or {}).get("labels") else {},
     )
 
 

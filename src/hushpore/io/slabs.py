@@ -47,25 +47,26 @@ def slabs(
     shape = tuple(int(n) for n in data.shape)
     cut = len(shape) - n_plane_axes - 1
     if cut < 0:
-        yield (), _native(data[...])
+        yield (), in_native_order(data[...])
         return
     if depth is None:
         size = math.prod(shape[cut + 1 :]) * np.dtype(data.dtype).itemsize
         depth = max(1, SLAB // max(size, 1))
-        chunk = _chunk(data, cut)
+        chunk = chunk_depth(data, cut)
         depth = max(chunk, depth // chunk * chunk)
     for leading in np.ndindex(shape[:cut]):
         for start in range(0, shape[cut], depth):
             index = (*leading, slice(start, min(start + depth, shape[cut])))
-            yield index, _native(data[index])
+            yield index, in_native_order(data[index])
 
 
-def _native(values: Any) -> npt.NDArray[Any]:
+def in_native_order(values: Any) -> npt.NDArray[Any]:
+    """Return values as a C-contiguous array in native byte order, uncopied where they are one."""
     array = np.asarray(values)
     return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
 
 
-def _chunk(data: Any, axis: int) -> int:
+def chunk_depth(data: Any, axis: int) -> int:
     """Return the length of the chunks along an axis, 1 where there are none."""
     chunks = getattr(data, "chunks", None)
     if not chunks or len(chunks) <= axis:

@@ -52,10 +52,13 @@ def require_zarr(folder: Path) -> None:
     OutputError
         If it is not.
     """
-    try:
-        ours = "hushpore" in json.loads((folder / ".zattrs").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        ours = False
+    ours = False
+    for name in ("zarr.json", ".zattrs"):  # of Zarr 3, and of versions that wrote Zarr 2
+        try:
+            known = json.loads((folder / name).read_text(encoding="utf-8"))
+            ours = ours or "hushpore" in known.get("attributes", known)
+        except (OSError, ValueError, AttributeError):
+            continue
     if not ours:
         raise OutputError(
             f"{folder} is not replaced: it is not an OME-Zarr image of hushpore. Choose another "

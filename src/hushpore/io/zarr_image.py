@@ -1,0 +1,310 @@
+"""An OME-Zarr image (NGFF 0.5) as it is being written: levels, and the blocks that they are cut in.
+
+A block is a shard: one file, which zarr writes beside its place and renames, and so is there whole
+or not at all. Blocks can be written in any order, by any number of processes on any machine.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from hushpore.base.errors import MemoryLimitError, MissingPackageError
+from hushpore.base.volume import readable_bytes
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Sequence
+    from types import ModuleType
+
+    import numpy.typing as npt
+
+    from hushpore.base.volume import Volume
+
+    #: A part of an array: an index of the leading axes, and slices of those in space.
+    Block: TypeAlias = tuple[int | slice, ...]
+
+VERSION = "0.5"
+#: Bytes that writing may take where nothing else is said.
+MEMORY = 512_000_000
+#: Edge of a chunk, which is read at once, and of a block in y and x; in z a block is a chunk deep.
+#: Multiples of the tiles in which the denoiser predicts.
+_CHUNK, _BLOCK = 64, 512
+_SMALLEST = 256  # pixels of the coarsest level
+# names of units as NGFF spells them
+_UNITS = {"m": "meter", "cm": "centimeter", "mm": "millimeter", "um": "micrometer",
+          "nm": "nanometer"}  # fmt: skip
+
+
+def import_zarr() -> ModuleType:
+    """Import zarr, which the library works without until OME-Zarr is met.
+
+    Raises
+    ------
+    MissingPackageError
+        If it is not installed.
+    """
+    try:
+        import zarr
+    except ImportError as error:
+        raise MissingPackageError("OME-Zarr needs a further package: pip install zarr") from error
+    return zarr
+
+
+@dataclass(frozen=True, eq=False)
+class ZarrImage:
+    """The arrays of an image, the finest first.
+
+    Attributes
+    ----------
+    levels : tuple of zarr.Array
+        Each half as fine as the one before, along the axes that were finest there.
+    n_spatial : int
+        How many of the last axes are in space, 2 or 3.
+    are_labels : bool
+        Whether values are classes or numbers of pores, which have no mean.
+    """
+
+    levels: tuple[Any, ...]
+    n_spatial: int
+    are_labels: bool
+
+    @classmethod
+    def create(
+        cls, group: Any, volume: Volume, name: str, *, are_labels: bool, memory: float = MEMORY
+    ) -> ZarrImage:
+        """Make the arrays of all levels, empty, and write what is to be known of them.
+
+        Parameters
+        ----------
+        group : zarr.Group
+            Becomes the image.
+        volume : Volume
+            Its shape, type and place; the values are not looked at. A boolean one is kept as it is.
+        name : str
+            Of the image.
+        are_labels : bool
+            See the class.
+        memory : float, optional
+            Bytes that a layer of blocks may take, and what it is encoded in; decides on their size.
+
+        Raises
+        ------
+        MemoryLimitError
+            If not even a slice fits.
+        """
+        shape, scale = volume.shape, np.ones(volume.n_spatial)
+        levels = [_create(group, 0, shape, volume, memory)]
+        places = [_transformations(volume, scale, are_labels)]
+        while max(shape[-volume.n_spatial :]) > _SMALLEST:
+            spatial = shape[-volume.n_spatial :]
+            factors = _factors(spatial, np.asarray(volume.spacing) * scale)
+            divided = (n // f for n, f in zip(spatial, factors, strict=True))
+            shape = (*shape[: -volume.n_spatial], *divided)
+            scale = scale * factors
+            levels.append(_create(group, len(levels), shape, volume, memory))
+            places.append(_transformations(volume, scale, are_labels))
+        group.attrs.update(_attributes(volume, name, places, are_labels))
+        return cls(tuple(levels), volume.n_spatial, are_labels)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> ZarrImage:
+        """Open an image that `create` made, to write blocks into it."""
+        group = import_zarr().open_group(str(path), mode="r+")
+        image = group.attrs["ome"]["multiscales"][0]
+        levels = tuple(group[dataset["path"]] for dataset in image["datasets"])
+        n_spatial = sum(axis["type"] == "space" for axis in image["axes"])
+        return cls(levels, n_spatial, group.attrs["hushpore"]["means"] is False)
+
+    @property
+    def depth(self) -> int:
+        """Slices of a layer of blocks of the finest level."""
+        return int(self.levels[0].shards[-3]) if self.n_spatial == 3 else 1
+
+    def blocks(self, level: int = 0) -> Iterator[Block]:
+        """Yield the blocks of a level, in C order; they cover it exactly once."""
+        array, spatial = self.levels[level], range(-self.n_spatial, 0)
+        cuts = [range(0, array.shape[axis], array.shards[axis]) for axis in spatial]
+        for leading in np.ndindex(array.shape[: -self.n_spatial]):
+            for starts in itertools.product(*cuts):
+                where = (
+                    slice(start, min(start + array.shards[axis], array.shape[axis]))
+                    for axis, start in zip(spatial, starts, strict=True)
+                )
+                yield (*leading, *where)
+
+    def is_written(self, block: Block, level: int = 0) -> bool:
+        """Whether a block is on disk, whole."""
+        array = self.levels[level]
+        place = [
+            each if isinstance(each, int) else each.start // shard
+            for each, shard in zip(block, array.shards, strict=True)
+        ]
+        # the file is renamed to its name when it is complete; one without content is what a
+        # machine leaves that lost its power
+        file = Path(array.store.root, array.path, "c", *map(str, place))
+        return file.is_file() and file.stat().st_size > 0
+
+    def reduce(self, level: int, block: Block) -> None:
+        """Write a block of a level from the one before: means of neighbours, of labels the first.
+
+        A last odd slice, row or column of the finer level is left out.
+        """
+        finer, array, n_spatial = self.levels[level - 1], self.levels[level], self.n_spatial
+        leading, where = block[:-n_spatial], block[-n_spatial:]
+        starts = [each.start for each in where if isinstance(each, slice)]
+        sizes = [each.stop - each.start for each in where if isinstance(each, slice)]
+        factors = [
+            1 if n == m else 2
+            for n, m in zip(
+                finer.shape[-self.n_spatial :], array.shape[-self.n_spatial :], strict=True
+            )
+        ]
+        values = np.empty(sizes, array.dtype)
+        # a quarter at a time, of which the finer level has up to eight times as many voxels
+        halves = [*sizes[:-2], *(max(1, math.ceil(n / 2)) for n in sizes[-2:])]
+        for part in _parts(sizes, halves):
+            wanted = tuple(
+                slice((start + each.start) * f, (start + each.stop) * f)
+                for each, start, f in zip(part, starts, factors, strict=True)
+            )
+            values[part] = reduced(np.asarray(finer[(*leading, *wanted)]), factors, self.are_labels)
+        array[block] = values
+
+
+def reduced(values: npt.NDArray[Any], factors: Sequence[int], are_labels: bool) -> npt.NDArray[Any]:
+    """Return every second voxel, or the mean of neighbours, along axes whose factor is 2.
+
+    Parameters
+    ----------
+    values : numpy.ndarray
+        As many axes as there are factors.
+    factors : sequence of int
+        1 or 2 for each axis; the length along it is a multiple.
+    are_labels : bool
+        Whether there is no mean.
+    """
+    exact = np.float32 if values.dtype.itemsize <= 2 or values.dtype == np.float32 else np.float64
+    result = values
+    for axis, factor in enumerate(factors):
+        if factor == 1:
+            continue
+        first, second = (
+            result[(slice(None),) * axis + (slice(start, None, 2),)] for start in (0, 1)
+        )
+        if are_labels:
+            result = first
+        else:
+            result = first.astype(exact)
+            result += second
+            result /= 2
+    if not are_labels and values.dtype.kind in "iu":
+        result = np.rint(result)
+    return result.astype(values.dtype, copy=False)
+
+
+def _parts(sizes: Sequence[int], steps: Sequence[int]) -> Iterator[tuple[slice, ...]]:
+    cuts = (
+        [slice(start, min(start + step, n)) for start in range(0, n, step)]
+        for n, step in zip(sizes, steps, strict=True)
+    )
+    return itertools.product(*cuts)
+
+
+def _create(group: Any, number: int, shape: tuple[int, ...], volume: Volume, memory: float) -> Any:
+    from zarr.codecs import BloscCodec
+
+    dtype = volume.dtype.newbyteorder("=")
+    chunks, shards = _layout(shape, dtype, volume.n_spatial, memory)
+    return group.create_array(
+        str(number),
+        shape=shape,
+        chunks=chunks,
+        shards=shards,
+        dtype=dtype,
+        dimension_names=list(volume.axes),
+        # of noisy grey values as much as slower ones leave, and of labels nearly nothing
+        compressors=BloscCodec(cname="zstd", clevel=1, shuffle="bitshuffle"),
+        # a block of zeros is there too, so that what is missing is known to be not written
+        config={"write_empty_chunks": True},
+    )
+
+
+def _layout(
+    shape: tuple[int, ...], dtype: np.dtype[Any], n_spatial: int, memory: float
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the shapes of chunks and of blocks, so that writing takes no more than the memory."""
+    plane, depth = shape[-1] * shape[-2] * dtype.itemsize, _CHUNK if n_spatial == 3 else 1
+    while depth > 1 and depth * plane > memory / 2:
+        depth //= 2
+    if depth * plane > memory / 2:
+        raise MemoryLimitError(
+            f"A slice takes {readable_bytes(plane)}, and twice that is needed; "
+            f"{readable_bytes(memory)} of memory are too little."
+        )
+    edge = _BLOCK
+    # encoding a block takes some times its size
+    while edge > _CHUNK and depth * edge**2 * dtype.itemsize > memory / 8:
+        edge //= 2
+    largest = (*(1,) * (len(shape) - n_spatial), depth, edge, edge)[-len(shape) :]
+    chunks = tuple(min(_CHUNK, most, n) for most, n in zip(largest, shape, strict=True))
+    shards = tuple(
+        min(most // chunk, math.ceil(n / chunk)) * chunk
+        for most, chunk, n in zip(largest, chunks, shape, strict=True)
+    )
+    return chunks, shards
+
+
+def _factors(shape: tuple[int, ...], spacing: npt.NDArray[np.float64]) -> list[int]:
+    """Return by what to divide each axis: those that are finest, so that voxels become cubes."""
+    finest = min(step for step, n in zip(spacing, shape, strict=True) if n > 1)
+    return [2 if n > 1 and step < 2 * finest else 1 for step, n in zip(spacing, shape, strict=True)]
+
+
+def _transformations(
+    volume: Volume, scale: npt.NDArray[np.float64], are_labels: bool
+) -> list[dict[str, Any]]:
+    leading = len(volume.leading_shape)
+    steps = np.asarray(volume.spacing) * scale
+    # the mean of two voxels lies between them
+    shift = 0 if are_labels else (scale - 1) / 2 * np.asarray(volume.spacing)
+    places = np.asarray(volume.origin) + shift
+    return [
+        {"type": "scale", "scale": [*[1.0] * leading, *map(float, steps)]},
+        {"type": "translation", "translation": [*[0.0] * leading, *map(float, places)]},
+    ]
+
+
+def _attributes(
+    volume: Volume, name: str, places: list[list[dict[str, Any]]], are_labels: bool
+) -> dict[str, Any]:
+    """Return the metadata of an image by NGFF 0.5."""
+    kinds = {"t": "time", "c": "channel"}
+    axes: list[dict[str, str]] = []
+    for letter in volume.axes:
+        axis = {"name": letter, "type": kinds.get(letter, "space")}
+        if letter in "zyx" and volume.unit in _UNITS:
+            axis["unit"] = _UNITS[volume.unit]
+        axes.append(axis)
+    image = {
+        "name": name,
+        "axes": axes,
+        "datasets": [
+            {"path": str(number), "coordinateTransformations": place}
+            for number, place in enumerate(places)
+        ],
+    }
+    ours = {
+        "axes": volume.axes,
+        "source": volume.source,
+        "notes": list(volume.notes),
+        # coarse levels hold means; or the values of some voxels, where there is no mean
+        "means": not are_labels,
+        "labels": bool(volume.metadata.get("labels")),
+    }
+    return {"ome": {"version": VERSION, "multiscales": [image]}, "hushpore": ours}
