@@ -1,0 +1,181 @@
+"""The integers of a scanner, with the line that makes grey values of them."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy.typing as npt
+
+_EXACT_BITS = 24  # whole numbers below 2**24 are exact in float32
+_PIECE = 1 << 22  # values that are scaled at once: 32 MB in float64
+# what an array has besides, as far as it leaves the array as it is
+_METHODS = (
+    "all", "any", "argmax", "argmin", "astype", "clip", "copy", "cumsum", "flatten", "item", "max",
+    "mean", "min", "nonzero", "ravel", "reshape", "round", "squeeze", "std", "sum", "swapaxes",
+    "tobytes", "tolist", "transpose", "var",
+)  # fmt: skip
+
+
+class Scaled(NDArrayOperatorsMixin):
+    """An array of float32 grey values, kept as the integers that the scanner stored.
+
+    ``slope * integer + intercept``, rounded once, is worked out for what is asked for: by an index,
+    by `numpy.asarray`, in arithmetic. It takes half the memory of the values, and half of what
+    would go to a GPU. It cannot be written to; a copy that can is ``numpy.array(scaled)``.
+
+    Parameters
+    ----------
+    stored : array_like
+        The integers; a NumPy array, or what lies on disk and can be indexed like one.
+    slope, intercept : float or sequence of float
+        One for all, or one for each position of the first axis.
+
+    Attributes
+    ----------
+    stored : array_like
+        The integers.
+    slope, intercept : numpy.ndarray
+        float64, of no axes, or of shape (n, 1, 1) that fits to those of `stored`.
+
+    Examples
+    --------
+    >>> hounsfield = Scaled(np.array([[0, 24], [1024, 3000]], np.uint16), 1, -1024)
+    >>> hounsfield[1].tolist(), (hounsfield > 0).tolist()
+    ([0.0, 1976.0], [[False, False], [False, True]])
+    """
+
+    dtype: np.dtype[Any] = np.dtype(np.float32)
+
+    def __init__(self, stored: Any, slope: npt.ArrayLike, intercept: npt.ArrayLike) -> None:
+        self.stored = stored
+        self.shape: tuple[int, ...] = tuple(stored.shape)
+        self.ndim = len(self.shape)
+        self.size = math.prod(self.shape)
+        self.nbytes = self.size * self.dtype.itemsize
+        self.slope, self.intercept = (_along_first(each, self.ndim) for each in (slope, intercept))
+
+    def with_stored(self, stored: Any) -> Scaled:
+        """Return other integers, of the same shape, on the same line."""
+        return Scaled(stored, self.slope, self.intercept)
+
+    def part(self, key: Any) -> Scaled:
+        """Return what an index gives, as integers still; those on disk are read.
+
+        Parameters
+        ----------
+        key : slice or tuple of slice or Ellipsis
+            Leaves every axis in its place.
+        """
+        first = key[0] if isinstance(key, tuple) else key
+        lines = (
+            each[first] if each.ndim and isinstance(first, slice) else each
+            for each in (self.slope, self.intercept)
+        )
+        return Scaled(self.stored[key], *lines)
+
+    def __getitem__(self, key: Any) -> Any:
+        stored = np.asarray(self.stored[key])
+        slope, intercept = (
+            np.broadcast_to(each, self.shape)[key] if each.ndim else each
+            for each in (self.slope, self.intercept)
+        )
+        return rescale(stored, slope, intercept)[()]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"Scaled(shape={self.shape}, stored={np.dtype(self.stored.dtype)})"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Scaled:
+        return self  # nothing of it changes
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError("The values are worked out: an array of them is always a copy.")
+        values = np.empty(self.shape, self.dtype)
+        for part in _pieces(self.shape):
+            values[part] = self[part]
+        return values if dtype is None else values.astype(dtype, copy=False)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        if "out" in options:
+            options["out"] = tuple(_values(each) for each in options["out"])
+        return getattr(ufunc, method)(*(_values(each) for each in inputs), **options)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a method of the values: plug-ins and scripts ask for ``mean`` or ``astype``."""
+        if name not in _METHODS:
+            raise AttributeError(f"{type(self).__name__} has no {name!r}; see numpy.asarray.")
+        method: Callable[..., Any] = getattr(np.ndarray, name)
+        return partial(_called, method, self)
+
+
+def held(data: Any) -> Any:
+    """Return what an array is kept as: the integers of `Scaled`, else the array itself."""
+    return data.stored if isinstance(data, Scaled) else data
+
+
+def rescale(
+    stored: npt.NDArray[Any], slope: npt.NDArray[np.float64], intercept: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float32]:
+    """Return ``slope * stored + intercept`` in float32, rounded once.
+
+    Parameters
+    ----------
+    stored : numpy.ndarray
+        Of any shape and real type.
+    slope, intercept : numpy.ndarray
+        float64, that broadcast to it.
+    """
+    values = np.empty(stored.shape, np.float32)
+    if _is_exact(stored.dtype, slope, intercept):
+        np.multiply(stored, slope.astype(np.float32), out=values, casting="same_kind")
+        values += intercept.astype(np.float32)
+        return values
+    slopes, intercepts = (np.broadcast_to(each, stored.shape) for each in (slope, intercept))
+    for part in _pieces(stored.shape):
+        values[part] = stored[part].astype(np.float64) * slopes[part] + intercepts[part]
+    return values
+
+
+def _is_exact(dtype: np.dtype[Any], slope: Any, intercept: Any) -> bool:
+    """Whether every step of scaling integers is exact in float32."""
+    if dtype.kind not in "ui":
+        return False
+    whole = np.all(slope == np.rint(slope)) and np.all(intercept == np.rint(intercept))
+    largest = 2.0 ** (8 * dtype.itemsize) * np.abs(slope) + np.abs(intercept)
+    return bool(whole and np.max(largest, initial=0) < 2**_EXACT_BITS)
+
+
+def _along_first(numbers: npt.ArrayLike, ndim: int) -> npt.NDArray[np.float64]:
+    values = np.asarray(numbers, np.float64)
+    if values.size and np.all(values == values.flat[0]):
+        return values.ravel()[0].reshape(())
+    return values.reshape(-1, *[1] * (ndim - 1))
+
+
+def _pieces(shape: tuple[int, ...]) -> Iterator[Any]:
+    """Yield the parts of an array along its first axis; an image on disk is one, read once."""
+    if len(shape) < 3:
+        yield ...
+        return
+    step = max(1, _PIECE // max(1, math.prod(shape[1:])))
+    for first in range(0, shape[0], step):
+        yield slice(first, first + step)
+
+
+def _values(thing: Any) -> Any:
+    return np.asarray(thing) if isinstance(thing, Scaled) else thing
+
+
+def _called(method: Callable[..., Any], scaled: Scaled, *args: Any, **options: Any) -> Any:
+    return method(np.asarray(scaled), *args, **options)
