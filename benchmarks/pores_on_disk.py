@@ -35,7 +35,7 @@ import numpy as np
 
 from hushpore.device.backend import Backend
 from hushpore.jobs import segment_pores
-from hushpore.pores.slabs import scratch_folder
+from hushpore.device.scratch import scratch_folder
 
 path, size, budget = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 

@@ -17,6 +17,14 @@ def shared_data() -> Path:
     return folder
 
 
+@pytest.fixture(autouse=True)
+def preferences_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test sees or changes the preferences of whoever runs it."""
+    monkeypatch.setenv("HUSHPORE_CONFIG", str(tmp_path / "config" / "hushpore"))
+    for name in ("DEVICE", "MEMORY", "TEMPORARY_FOLDER"):
+        monkeypatch.delenv(f"HUSHPORE_{name}", raising=False)
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)

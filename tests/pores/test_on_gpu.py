@@ -204,7 +204,7 @@ def test_a_job_on_a_gpu_gives_what_it_gives_on_the_cpu(
     pd.testing.assert_frame_equal(found.pores, expected.pores)
     pd.testing.assert_frame_equal(found.throats, expected.throats)
     assert found.provenance["result"] == expected.provenance["result"]
-    assert found.provenance["device"] == "a GPU"
+    assert found.provenance["device"].startswith("a GPU")
     assert {"upload", "distance", "basins", "measuring", "download"} <= set(found.timings)
     np.testing.assert_array_equal(found.remerge(2.0).labels, expected.remerge(2.0).labels)
 

@@ -72,4 +72,5 @@ def test_a_damaged_preset_is_left_out_of_the_list(kept: Path) -> None:
 
 def test_the_folder_is_in_the_configuration_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
+    monkeypatch.delenv("HUSHPORE_CONFIG", raising=False)
     assert presets.presets_folder().parts[-2:] == ("hushpore", "presets")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore._version import __version__
+from hushpore.base.preferences import memory_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,12 +51,14 @@ def make_record(
     notes : sequence of str
         What was said while it ran.
     """
+    limit = memory_in_words()
     return {
         "job": job,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "hushpore": __version__,
         "settings": settings.to_dict(),
         "device": device,
+        **({"memory": limit} if limit else {}),
         "input": _identity(volume),
         "beside": _beside(volume, settings),
         "timings": {name: round(stage.seconds, 6) for name, stage in timing.stages.items()},

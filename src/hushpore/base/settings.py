@@ -204,6 +204,23 @@ class Settings:
                 )
         return cls(**values)
 
+    @classmethod
+    def of_what_fits(cls, values: Mapping[str, Any]) -> Self:
+        """Make settings from what another version may have kept.
+
+        What is not known here, or not accepted, is left at its default.
+        """
+        kept: dict[str, Any] = {}
+        for opt in cls.options():
+            if opt.name in values:
+                try:
+                    # alone and with what came before: some settings depend on others
+                    cls(**{**kept, opt.name: values[opt.name]})
+                except InputError:
+                    continue
+                kept[opt.name] = values[opt.name]
+        return cls(**kept)
+
     def explained(self, known: Mapping[str, Any]) -> dict[str, str]:
         """Return what values come to, a short sentence for each setting that is often got wrong.
 

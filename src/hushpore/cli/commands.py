@@ -19,6 +19,7 @@ from hushpore.cli.compare import compare_command
 from hushpore.cli.export import export_command
 from hushpore.cli.flags import settings_flags, settings_from
 from hushpore.cli.measured import Measured
+from hushpore.cli.preferences import preferences_command
 from hushpore.cli.rerun import rerun_command
 from hushpore.cli.settings import settings_command, settings_sources
 from hushpore.jobs import JOBS, start
@@ -252,7 +253,8 @@ def gui(paths: tuple[str, ...], sample: bool) -> None:
 
 
 for _command in (
-    batch_command, compare_command, export_command, rerun_command, settings_command,
+    batch_command, compare_command, export_command, preferences_command, rerun_command,
+    settings_command,
 ):  # fmt: skip
     hushpore.add_command(_command)
 

@@ -29,7 +29,7 @@ class SettingType(click.ParamType):  # type: ignore[type-arg]
         if self.option.choices:
             words = [*self.option.choices, *(["NUMBER"] if float in self.option.types else [])]
             return "[" + "|".join(words) + "]"
-        return "NUMBER"
+        return "TEXT" if str in self.option.types else "NUMBER"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the value, or fail with what would have been accepted."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import DeviceError
+from hushpore.base.preferences import memory_limit, preferred
 from hushpore.device.clocks import Clock, CudaClock, HostClock
 from hushpore.device.memory import PeakMemory
 from hushpore.device.timing import StageTimer
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import torch
+
+
+#: What to do where a device cannot be used.
+_INSTEAD = ". Use 'auto' or 'cpu'."
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,11 @@ class Backend:
         """Whether this is a CUDA device."""
         return self.device.startswith("cuda")
 
+    @property
+    def in_words(self) -> str:
+        """The device with its reason, for the record."""
+        return f"{self.name} ({self.reason})"
+
     def timer(self) -> StageTimer:
         """Return a stage timer on this device's clock."""
         return StageTimer(self.clock(), PeakMemory(self.device))
@@ -65,14 +75,15 @@ class Backend:
         return array
 
     def free_memory(self) -> int:
-        """Bytes that can still be taken on the device."""
+        """Bytes that can still be taken on the device; on the host what is preferred at most."""
         if self.is_cuda:
             import torch
 
             return int(torch.cuda.mem_get_info(self.device)[0])
         import psutil
 
-        return int(psutil.virtual_memory().available)
+        free, limit = int(psutil.virtual_memory().available), memory_limit()
+        return free if limit is None else min(free, limit)
 
     def release(self) -> None:
         """Give cached device memory back; called once at the end of a job."""
@@ -115,14 +126,19 @@ def choose_backend(device: str = "auto") -> Backend:
     Parameters
     ----------
     device : str
-        ``"auto"`` takes a CUDA device where PyTorch can really use one, else the CPU;
-        ``"cpu"``, ``"cuda"`` and ``"cuda:1"`` are taken at their word.
+        ``"auto"`` takes what the user prefers (`hushpore.base.preferences`), else a CUDA device
+        where PyTorch can really use one, else the CPU; ``"cpu"``, ``"cuda"`` and ``"cuda:1"`` are
+        taken at their word.
 
     Raises
     ------
     DeviceError
         If the device is unknown, or a CUDA device is asked for that cannot be used.
     """
+    if device == "auto":
+        wanted, reason = preferred("device")
+        if wanted != "auto":
+            return _preferred_backend(wanted, reason)
     if device == "cpu":
         return Backend()
     if device != "auto" and not re.fullmatch(r"cuda(:\d+)?", device):
@@ -134,11 +150,19 @@ def choose_backend(device: str = "auto") -> Backend:
     if problem:
         if device == "auto":
             return Backend(reason=f"no usable GPU: {problem}")
-        raise DeviceError(f"Device {device!r} cannot be used: {problem}. Use 'auto' or 'cpu'.")
+        raise DeviceError(f"Device {device!r} cannot be used: {problem}{_INSTEAD}")
     import torch
 
     reason = "a GPU is available" if device == "auto" else "as asked"
     return Backend(f"cuda:{number}", torch.cuda.get_device_name(number), reason)
+
+
+def _preferred_backend(device: str, reason: str) -> Backend:
+    """Return what is preferred, or the CPU: nothing fails for want of what was not asked for."""
+    try:
+        return replace(choose_backend(device), reason=reason)
+    except DeviceError as error:
+        return Backend(reason=f"{device} {reason}, but: {error}".removesuffix(_INSTEAD))
 
 
 def cpu_threads() -> int:

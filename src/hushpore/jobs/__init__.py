@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import InputError
 from hushpore.base.events import result_of
+from hushpore.base.preferences import preferred
 from hushpore.base.settings import Settings
 from hushpore.base.volume import Volume, VolumeLike, as_volume
 from hushpore.device.backend import Backend, choose_backend
@@ -53,7 +54,7 @@ class Kind:
 
     def backend(self, device: str) -> Backend:
         """Choose where it runs."""
-        if device == "auto" and not self.on_gpu:
+        if device == "auto" and not self.on_gpu and preferred("device").value == "auto":
             # to look for a GPU is to import PyTorch, which takes seconds
             return Backend(reason="a GPU is used where it is asked for")
         return choose_backend(device)

@@ -15,6 +15,7 @@ from hushpore.base.events import Batch, Job, Note, Preview, Progress
 from hushpore.base.record import fingerprint, make_record
 from hushpore.device.backend import Backend
 from hushpore.device.memory import is_out_of_memory
+from hushpore.device.scratch import scratch_folder
 from hushpore.n2v2.applying import Applied
 from hushpore.n2v2.blocks import Blocks
 from hushpore.n2v2.checkpoint import Checkpoint, training_key
@@ -316,7 +317,7 @@ class _Work:
         if 4 * math.prod(self.volume.shape) <= room:
             return np.empty(self.volume.shape, np.float32)
         # without a name: it goes when its last user lets go of it
-        with tempfile.TemporaryFile() as file:
+        with tempfile.TemporaryFile(dir=scratch_folder()) as file:
             return np.memmap(file, np.float32, "w+", shape=self.volume.shape)
 
     def give_back_detail(self) -> Job:
@@ -368,7 +369,7 @@ class _Work:
             "denoise",
             self.volume,
             self.settings,
-            f"{self.backend.name} ({self.backend.reason})",
+            self.backend.in_words,
             timing,
             self.notes,
         )

@@ -100,7 +100,7 @@ def sample_patches(
     timing = timer.timing()
     yield timing
     yield Progress("sampling", len(corners), len(corners), "patches", 1.0)
-    record = make_record("patches", volume, settings, backend.name, timing, notes)
+    record = make_record("patches", volume, settings, backend.in_words, timing, notes)
     return Patches(
         corners, patches, size, features, groups, blind, volume, record["timings"], record
     )

@@ -16,6 +16,7 @@ from hushpore.base.volume import SPATIAL_AXES, Volume
 from hushpore.device.backend import Backend
 from hushpore.device.clocks import HostClock
 from hushpore.device.memory import is_out_of_memory
+from hushpore.device.scratch import scratch_folder
 from hushpore.device.timing import StageTimer
 from hushpore.pores.local_threshold import LOCAL_METHODS
 from hushpore.pores.measure import void_surface
@@ -45,7 +46,7 @@ from hushpore.pores.result import (
     totals_of,
 )
 from hushpore.pores.settings import PoreSettings
-from hushpore.pores.slabs import Scratch, Slabs, scratch_folder
+from hushpore.pores.slabs import Scratch, Slabs
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -160,7 +161,7 @@ def _segment(
             "merged_by": by,
         },
     )
-    record = make_record("pores", volume, settings, backend.name, timing, notes)
+    record = make_record("pores", volume, settings, backend.in_words, timing, notes)
     yield Progress("labels", stages.slices, stages.slices, "slices", 1.0)
     return Pores(
         **merged,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hushpore.base.errors import InputError, MemoryLimitError
+from hushpore.base.preferences import memory_limit
 from hushpore.device.backend import Backend, cpu_threads
 from hushpore.pores.local_threshold import BYTES_IN_WINDOW, LOCAL_METHODS
 from hushpore.pores.outside import outside_bytes, outside_shape
@@ -63,7 +64,8 @@ def plan_slabs(volume: Volume, settings: PoreSettings) -> Slabs:
     stacked = (1,) * (3 - volume.n_spatial) + volume.shape
     depth, slice_voxels = stacked[0], math.prod(stacked[1:])
     if settings.memory_budget is None:
-        budget, whose = Backend().free_memory(), "are free"
+        budget = Backend().free_memory()
+        whose = "are free" if memory_limit() is None else "are free, or allowed as preferred"
     else:
         budget, whose = int(settings.memory_budget * 1e9), "are allowed (memory_budget)"
     if _bytes_in_memory(volume, settings) <= budget and depth * slice_voxels <= _MOST:

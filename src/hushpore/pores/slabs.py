@@ -8,20 +8,19 @@ at a time is read and written; what is computed is the same, bit for bit.
 from __future__ import annotations
 
 import math
-import os
 import shutil
-import tempfile
 import weakref
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hushpore.base.errors import MemoryLimitError
+from hushpore.device.scratch import new_folder, scratch_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     import numpy.typing as npt
 
@@ -170,7 +169,7 @@ class Scratch:
         """Return a new stack, (z, y, x), of any values."""
         path = None
         if self.on_disk:
-            path = Path(tempfile.mkdtemp(prefix="hushpore-", dir=scratch_folder())) / f"{name}.raw"
+            path = new_folder(scratch_folder()) / f"{name}.raw"
         stack = Stack(shape, dtype, path)
         self._stacks.append(stack)
         return stack
@@ -187,19 +186,9 @@ class Scratch:
         self._stacks.clear()
 
 
-_DISK = Path("/var/tmp")  # where temporary files survive a restart, and so are on disk
 _ELSEWHERE = (
-    "Free some space, or name another folder in the environment variable TMPDIR before starting."
+    "Free some space, or choose another folder: hushpore preferences --temporary-folder FOLDER"
 )
-
-
-def scratch_folder() -> Path:
-    """Return the folder for temporary files: the system's, unless that lies in memory."""
-    folder = Path(tempfile.gettempdir())
-    chosen = any(name in os.environ for name in ("TMPDIR", "TEMP", "TMP"))
-    if not chosen and _lies_in_memory(folder) and os.access(_DISK, os.W_OK):
-        return _DISK
-    return folder
 
 
 def check_disk(needed: int) -> None:
@@ -217,14 +206,6 @@ def check_disk(needed: int) -> None:
             f"The segmentation does not fit into memory and needs {needed / 1e9:.1f} GB for "
             f"temporary files in {folder}, where {free / 1e9:.1f} GB are free. {_ELSEWHERE}"
         )
-
-
-def _lies_in_memory(folder: Path) -> bool:
-    import psutil
-
-    mounts = {Path(part.mountpoint): part.fstype for part in psutil.disk_partitions(all=True)}
-    place = next((each for each in (folder, *folder.parents) if each in mounts), None)
-    return place is not None and mounts[place] in ("tmpfs", "ramfs")
 
 
 def _let_go(stack: Stack) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from platformdirs import user_config_path
-
 from hushpore.base.errors import InputError
+from hushpore.base.preferences import config_folder
 from hushpore.io.target import new_file
 from hushpore.jobs import JOBS
+from hushpore.runs.remembered import remembered
 from hushpore.runs.settings_file import SUFFIX, read_settings, settings_text
 
 if TYPE_CHECKING:
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
     from hushpore.base.settings import Settings
 
-#: The name under which the defaults of a job are found; it cannot be saved.
-DEFAULT = "Default"
+#: The names under which the defaults of a job are found, and what it was last run with in napari;
+#: under neither can anything be saved.
+DEFAULT, LAST = "Default", "Last used"
 _NAME = re.compile(r"\w[\w .+-]{0,58}[\w+-]|\w")
 # names that Windows keeps for devices
 _RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
@@ -30,7 +31,7 @@ _RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
 
 def presets_folder() -> Path:
     """Return the folder that holds the presets, whether it exists or not."""
-    return user_config_path("hushpore", appauthor=False, roaming=True) / "presets"
+    return config_folder(roaming=True) / "presets"
 
 
 def list_presets(job: str = "") -> list[str]:
@@ -43,6 +44,12 @@ def list_presets(job: str = "") -> list[str]:
     """
     names = sorted((path.stem for path in presets_folder().glob(f"*{SUFFIX}")), key=str.casefold)
     return [name for name in names if not job or job in _known(name)]
+
+
+def names_to_choose(job: str) -> list[str]:
+    """Return what a form offers: the defaults, what was last used, and the presets of a job."""
+    last = [LAST] if remembered(job, JOBS[job].settings) is not None else []
+    return [DEFAULT, *last, *list_presets(job)]
 
 
 def load_preset(name: str, job: str) -> Settings:
@@ -72,6 +79,9 @@ def read_preset(name: str) -> dict[str, Settings]:
     InputError
         If there is no such preset, or its file is damaged.
     """
+    if name == LAST:
+        last = {job: remembered(job, kind.settings) for job, kind in JOBS.items()}
+        return {job: settings for job, settings in last.items() if settings is not None}
     file = preset_file(name)
     if not file.is_file():
         listed = ", ".join(repr(each) for each in list_presets()) or "none"
@@ -124,10 +134,10 @@ def preset_file(name: str) -> Path:
     InputError
         If the name cannot be a file's.
     """
-    if not _NAME.fullmatch(name) or _RESERVED.fullmatch(name) or name == DEFAULT:
+    if not _NAME.fullmatch(name) or _RESERVED.fullmatch(name) or name in (DEFAULT, LAST):
         raise InputError(
             f"{name!r} cannot be the name of a preset: letters, digits, spaces and . _ + - are "
-            f"accepted, at most 60, and not {DEFAULT!r}."
+            f"accepted, at most 60, and not {DEFAULT!r} or {LAST!r}."
         )
     return presets_folder() / f"{name}{SUFFIX}"
 

@@ -181,11 +181,13 @@ def _figures(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
 
 def _reasons(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """What else is not as it was."""
-    told = [
-        f"{title} was {old.get(key)} and is {new.get(key)}"
-        for key, title in (("hushpore", "hushpore"), ("device", "the device"))
-        if old.get(key) != new.get(key)
-    ]
+    told = []
+    if old.get("hushpore") != new.get("hushpore"):
+        told.append(f"hushpore was {old.get('hushpore')} and is {new.get('hushpore')}")
+    # why it was this one, which stands behind it, does not matter
+    before, after = (str(job.get("device")).partition(" (")[0] for job in (old, new))
+    if before != after:
+        told.append(f"the device was {before} and is {after}")
     packages = old.get("versions", {})
     told += [
         f"{name} was {packages.get(name, 'absent')} and is {version}"

@@ -94,7 +94,7 @@ def settings_text(settings: Mapping[str, Settings]) -> str:
     parts = ["# Settings of hushpore. A line that begins with # has the default.\n"]
     for job, values in settings.items():
         parts.append(f"\n[{job}]  # {JOBS[job].title}\n")
-        parts += [_lines(opt, getattr(values, opt.name)) for opt in values.options()]
+        parts += [setting_lines(opt, getattr(values, opt.name)) for opt in values.options()]
     return "".join(parts)
 
 
@@ -114,7 +114,8 @@ def _settings(file: Path, job: str, table: Any) -> Settings:
         raise InputError(f"{file.name}, [{job}]: {error}") from error
 
 
-def _lines(opt: Option, value: Any) -> str:
+def setting_lines(opt: Option, value: Any) -> str:
+    """Return a setting with what it does and what is accepted, commented out at its default."""
     from textwrap import wrap
 
     expected = opt.expected or "text"
@@ -122,10 +123,11 @@ def _lines(opt: Option, value: Any) -> str:
     told = [*wrap(opt.help, _WIDTH), *wrap(f"{expected}{unit}", _WIDTH)]
     mark = "# " if value == opt.default else ""
     comments = "".join(f"# {line}\n" for line in told)
-    return f"\n{comments}{mark}{opt.name} = {_toml(value)}\n"
+    return f"\n{comments}{mark}{opt.name} = {toml_value(value)}\n"
 
 
-def _toml(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """Return a value as TOML; None as the word none."""
     if value is None:
         return '"none"'
     if isinstance(value, bool):

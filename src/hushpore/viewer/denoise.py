@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-import tempfile
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from napari.layers import Image
 
+from hushpore.device.scratch import new_folder
 from hushpore.viewer.job_widget import JobWidget, LayerData
 from hushpore.viewer.layers import KEY, is_result, layer_data
 from hushpore.viewer.live_patches import NewestBatch
@@ -99,7 +99,7 @@ class DenoiseWidget(JobWidget):
     def _new_file(self) -> str:
         """Return a name for a file in which what is learnt outlives a cancel."""
         if not self._folder:
-            self._folder = tempfile.mkdtemp(prefix="hushpore-")
+            self._folder = str(new_folder())
             # it goes with the widget, or with the program
             weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._runs += 1

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
+import atexit
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from qtpy.QtWidgets import QFileDialog
 
+from hushpore.device.scratch import new_folder
 from hushpore.viewer.form import Field, combo_box
 from hushpore.viewer.layers import KEY
 
@@ -35,7 +37,7 @@ class ModelField(Field):
 
     #: Files of models of layers, written when they are needed: settings are plain JSON values.
     _written: ClassVar[dict[int, tuple[Any, Path]]] = {}
-    _folder: ClassVar[tempfile.TemporaryDirectory[str] | None] = None
+    _folder: ClassVar[Path | None] = None
 
     def __init__(self, opt: Option, viewer: Any) -> None:
         self._layers = viewer.layers
@@ -109,8 +111,10 @@ class ModelField(Field):
         # the model is kept too, so that no other takes its number in memory
         if id(model) not in cls._written:
             if cls._folder is None:
-                cls._folder = tempfile.TemporaryDirectory(prefix="hushpore-models-")
-            path = Path(cls._folder.name) / f"model-{len(cls._written)}.safetensors"
+                cls._folder = new_folder()
+                # it goes with the program
+                atexit.register(shutil.rmtree, cls._folder, ignore_errors=True)
+            path = cls._folder / f"model-{len(cls._written)}.safetensors"
             cls._written[id(model)] = model, model.save(path)
         return cls._written[id(model)][1]
 

@@ -1,0 +1,166 @@
+"""Temporary files of jobs: where they lie, whose they are, and which were left over.
+
+A program that is killed cannot remove its files. Each folder says which process made it, so that
+those whose process is gone can be told from those that are in use.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from hushpore.base.preferences import preferred
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: How the names of all our folders begin.
+PREFIX = "hushpore-"
+#: The file in each that says whose it is.
+OWNER = "owner.json"
+
+_DISK = Path("/var/tmp")  # where temporary files survive a restart, and so are on disk
+
+
+@dataclass(frozen=True)
+class TemporaryFolder:
+    """A folder of temporary files.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+        Where it is.
+    nbytes : int
+        What it takes on the disk.
+    is_left_over : bool
+        Whether the process that made it runs no longer.
+    """
+
+    path: Path
+    nbytes: int
+    is_left_over: bool
+
+
+def scratch_folder() -> Path:
+    """Return the folder for temporary files: as preferred, else the system's, if on a disk."""
+    chosen = preferred("temporary_folder").value
+    if chosen:
+        return Path(chosen).expanduser()
+    folder = Path(tempfile.gettempdir())
+    named = any(name in os.environ for name in ("TMPDIR", "TEMP", "TMP"))
+    if not named and _lies_in_memory(folder) and os.access(_DISK, os.W_OK):
+        return _DISK
+    return folder
+
+
+def new_folder(place: Path | None = None) -> Path:
+    """Make a folder for temporary files of this process, who is to remove it.
+
+    Parameters
+    ----------
+    place : pathlib.Path, optional
+        Where; by default in `scratch_folder`.
+
+    Returns
+    -------
+    pathlib.Path
+        An own folder.
+
+    Raises
+    ------
+    OSError
+        If none can be made there.
+    """
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place or scratch_folder()))
+    process = psutil.Process()
+    owner = {"process": process.pid, "program": process.exe(), "machine": platform.node()}
+    (folder / OWNER).write_text(json.dumps(owner), encoding="utf-8")
+    return folder
+
+
+def temporary_folders() -> list[TemporaryFolder]:
+    """Return the folders of this user's processes, where such folders are made now.
+
+    What does not say whose it is, or belongs to another user, is not among them.
+    """
+    places = {scratch_folder().resolve(), Path(tempfile.gettempdir()).resolve()}
+    return [found for place in sorted(places) for found in _folders_in(place)]
+
+
+def remove_left_over() -> list[TemporaryFolder]:
+    """Remove the folders whose processes run no longer, and return them."""
+    removed = []
+    for folder in temporary_folders():
+        if folder.is_left_over:
+            shutil.rmtree(folder.path, ignore_errors=True)
+            if not folder.path.exists():
+                removed.append(folder)
+    return removed
+
+
+def _folders_in(place: Path) -> Iterator[TemporaryFolder]:
+    try:
+        paths = sorted(place.glob(f"{PREFIX}*"))
+    except OSError:
+        return
+    for path in paths:
+        owner = _owner_of(path)
+        if owner is not None:
+            yield TemporaryFolder(path, _size(path), not _may_run(owner))
+
+
+def _owner_of(path: Path) -> dict[str, object] | None:
+    """Return what a folder says of its process; None where it is not one of this user's."""
+    try:
+        if path.is_symlink() or not path.is_dir():
+            return None
+        if hasattr(os, "getuid") and path.stat().st_uid != os.getuid():
+            return None
+        owner = json.loads((path / OWNER).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    known = isinstance(owner, dict) and isinstance(owner.get("process"), int)
+    return owner if known else None
+
+
+def _may_run(owner: dict[str, object]) -> bool:
+    """Whether a process may still be there: in doubt it is.
+
+    A number that another process of the same program has by now counts as running: the times at
+    which processes began cannot be compared once a clock has been set.
+    """
+    if owner.get("machine") != platform.node():
+        # a folder that several machines share
+        return True
+    try:
+        return bool(psutil.Process(int(str(owner["process"]))).exe() == owner.get("program"))
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.Error:
+        return True
+
+
+def _size(path: Path) -> int:
+    total = 0
+    for file in path.rglob("*"):
+        try:
+            state = file.lstat()
+        except OSError:
+            continue
+        # what is announced and not yet written takes no room, where the system tells
+        total += 512 * state.st_blocks if hasattr(state, "st_blocks") else state.st_size
+    return total
+
+
+def _lies_in_memory(folder: Path) -> bool:
+    mounts = {Path(part.mountpoint): part.fstype for part in psutil.disk_partitions(all=True)}
+    place = next((each for each in (folder, *folder.parents) if each in mounts), None)
+    return place is not None and mounts[place] in ("tmpfs", "ramfs")

@@ -1,0 +1,86 @@
+"""Saving what the user prefers on this machine, and saying what holds and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hushpore.base.errors import InputError, OutputError
+from hushpore.base.preferences import Preferences, preferences_file, preferred, variable_of
+from hushpore.io.target import new_file
+from hushpore.runs.settings_file import setting_lines
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def save_preferences(wanted: Preferences) -> Path:
+    """Save preferences, as a file that says of each what it does; complete or not at all.
+
+    Parameters
+    ----------
+    wanted : Preferences
+        What is at its default is a comment in the file, so that it follows the program.
+
+    Returns
+    -------
+    pathlib.Path
+        The file.
+
+    Raises
+    ------
+    InputError
+        If the folder for temporary files is not there, or nothing can be written in it.
+    OutputError
+        If the file cannot be written.
+    """
+    if wanted.temporary_folder:
+        _require_folder(wanted.temporary_folder)
+    file = preferences_file()
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"Preferences cannot be kept in {file.parent}: {error.strerror}.") from (
+            error
+        )
+    lines = [setting_lines(opt, getattr(wanted, opt.name)) for opt in wanted.options()]
+    head = "# Preferences of hushpore on this machine. A line that begins with # has the default.\n"
+    with new_file(file, overwrite=True) as part:
+        part.write_text(head + "".join(lines), encoding="utf-8")
+    return file
+
+
+def reset_preferences() -> None:
+    """Have no preferences any more; does nothing where there are none."""
+    preferences_file().unlink(missing_ok=True)
+
+
+def in_force() -> dict[str, dict[str, Any]]:
+    """Return what holds where nothing is asked for.
+
+    Returns
+    -------
+    dict of str to dict
+        For each preference its ``value``, the ``reason`` in words, and the ``variable`` of the
+        environment that wins over it.
+    """
+    found = {opt.name: preferred(opt.name) for opt in Preferences.options()}
+    return {
+        name: {
+            "value": value,
+            "reason": reason or "the default",
+            "variable": variable_of(name),
+        }
+        for name, (value, reason) in found.items()
+    }
+
+
+def _require_folder(folder: str) -> None:
+    from tempfile import TemporaryFile
+
+    try:
+        TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise InputError(
+            f"The folder for temporary files cannot be {folder!r}: {error.strerror}. Name one that "
+            "is there, and in which you may write."
+        ) from error

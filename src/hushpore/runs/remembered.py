@@ -1,0 +1,99 @@
+"""The settings with which each kind of work was last run, so that the next one begins with them.
+
+Numbers, choices, and yes or no are kept, and nothing else: what is free text names files, layers or
+places, which are of that one scan, and may be of a patient.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tomllib
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hushpore.base.errors import OutputError
+from hushpore.base.preferences import config_folder
+from hushpore.base.settings import Settings
+from hushpore.io.target import new_file
+from hushpore.runs.settings_file import toml_value
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hushpore.base.settings import Option
+
+T = TypeVar("T", bound=Settings)
+
+
+def remembered_file() -> Path:
+    """Return the file in which they are kept, whether it exists or not."""
+    return config_folder(roaming=True) / "last.toml"
+
+
+def remember(name: str, settings: Settings) -> None:
+    """Keep the settings of a kind of work; does nothing where nothing can be written.
+
+    Parameters
+    ----------
+    name : str
+        Of the job or the widget.
+    settings : Settings
+        Those that it was started with. What is at its default is not kept, and so follows the
+        program.
+    """
+    kept = _tables()
+    kept[name] = {
+        opt.name: "none" if value is None else value
+        for opt in settings.options()
+        if _can_be_kept(opt) and (value := getattr(settings, opt.name)) != opt.default
+    }
+    lines = ["# What hushpore was last run with; it may be deleted at any time.\n"]
+    for table, values in kept.items():
+        lines.append(f"\n[{table}]\n")
+        lines += [f"{key} = {toml_value(value)}\n" for key, value in values.items()]
+    file = remembered_file()
+    # to remember is a courtesy: a run must not fail for it
+    with contextlib.suppress(OSError, OutputError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with new_file(file, overwrite=True) as part:
+            part.write_text("".join(lines), encoding="utf-8")
+
+
+def remembered(name: str, kind: type[T]) -> T | None:
+    """Return what a kind of work was last run with; None where that is not known.
+
+    Parameters
+    ----------
+    name : str
+        As given to `remember`.
+    kind : type of Settings
+        Its settings. What is not known or not accepted by now has its default.
+    """
+    table = _tables().get(name)
+    if table is None:
+        return None
+    options = {opt.name: opt for opt in kind.options() if _can_be_kept(opt)}
+    return kind.of_what_fits(
+        {
+            key: None if value == "none" and options[key].optional else value
+            for key, value in table.items()
+            if key in options
+        }
+    )
+
+
+def forget() -> None:
+    """Forget all of it."""
+    remembered_file().unlink(missing_ok=True)
+
+
+def _tables() -> dict[str, dict[str, Any]]:
+    """Return what the file holds; nothing where it is damaged."""
+    try:
+        found = tomllib.loads(remembered_file().read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {name: table for name, table in found.items() if isinstance(table, dict)}
+
+
+def _can_be_kept(opt: Option) -> bool:
+    return not opt.beside and (str not in opt.types or bool(opt.choices))
