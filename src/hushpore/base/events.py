@@ -161,6 +161,8 @@ class Timing:
     host_memory, device_memory : int
         The most that was in use so far, in bytes: by the whole process, and on the device by
         PyTorch and CuPy.
+    choices : dict of str to str
+        Whether each optimisation is used, and why: ``{"graphs": "off, no CUDA device"}``.
     """
 
     stages: dict[str, StageTime] = field(default_factory=dict)
@@ -169,6 +171,7 @@ class Timing:
     dropped: int = 0
     host_memory: int = 0
     device_memory: int = 0
+    choices: dict[str, str] = field(default_factory=dict)
 
     @property
     def syncs(self) -> int:

@@ -44,6 +44,11 @@ class Preferences(Settings):
         "",
         "Folder for temporary files of what does not fit into memory. Empty: the system's.",
     )
+    switches: str = option(
+        "",
+        "Optimisations to use or not, for example graphs=off, pinned=on. Left out, or auto: each "
+        "where it was measured to win. Names: pinned, stream, graphs, compile, read_ahead.",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -62,6 +62,7 @@ def make_record(
         "input": _identity(volume),
         "beside": _beside(volume, settings),
         "timings": {name: round(stage.seconds, 6) for name, stage in timing.stages.items()},
+        "optimisations": timing.choices,
         "notes": [*volume.notes, *notes],
         "versions": {"python": platform.python_version(), **_versions()},
         "platform": platform.platform(),

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import DeviceError
 from hushpore.base.preferences import memory_limit, preferred
 from hushpore.device.clocks import Clock, CudaClock, HostClock
-from hushpore.device.memory import PeakMemory
+from hushpore.device.memory import PeakMemory, bound_pools, free_pools
+from hushpore.device.switches import Choices, Switches
 from hushpore.device.timing import StageTimer
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import torch
+
+    from hushpore.device.graphs import Recorder
+    from hushpore.device.transfers import Arriving, Bus, Transfers
 
 
 #: What to do where a device cannot be used.
@@ -36,11 +40,14 @@ class Backend:
         The device in the user's words.
     reason : str
         Why this device, for the form and the record.
+    switches : Switches or None
+        Which optimisations may be used on it; None: those that the user prefers.
     """
 
     device: str = "cpu"
     name: str = field(default_factory=lambda: f"CPU, {cpu_threads()} threads")
     reason: str = "as asked"
+    switches: Switches | None = None
 
     @property
     def is_cuda(self) -> bool:
@@ -54,7 +61,36 @@ class Backend:
 
     def timer(self) -> StageTimer:
         """Return a stage timer on this device's clock."""
-        return StageTimer(self.clock(), PeakMemory(self.device))
+        return StageTimer(self.clock(), PeakMemory(self.device), self.choices)
+
+    @cached_property
+    def choices(self) -> Choices:
+        """What is decided about each optimisation on this backend: that of one job."""
+        switches = self.switches or Switches.parse(preferred("switches").value)
+        return Choices(switches, "" if self.is_cuda else "no CUDA device")
+
+    @cached_property
+    def transfers(self) -> Transfers:
+        """How arrays cross to this device and back, decided from the first that do."""
+        from hushpore.device.transfers import Transfers
+
+        return Transfers(self.device, self.bus(), self.choices)
+
+    def bus(self) -> Bus | None:
+        """Return what arrays cross by; None on the CPU, where they stay."""
+        if not self.is_cuda:
+            return None
+        from hushpore.device.transfers import CudaBus
+
+        return CudaBus(self.device)
+
+    def recorder(self) -> Recorder | None:
+        """Return what records work for replaying; None where there is none."""
+        if not self.is_cuda:
+            return None
+        from hushpore.device.graphs import CudaRecorder
+
+        return CudaRecorder(self.device)
 
     def clock(self) -> Clock:
         """Return a clock of this device, for a timer whose job moves to it."""
@@ -62,17 +98,15 @@ class Backend:
 
     def put(self, values: npt.NDArray[Any]) -> torch.Tensor:
         """Copy an array to the device as it is: conversion is cheaper there than on the bus."""
-        import numpy as np
-        import torch
+        return self.transfers.up(values)
 
-        # torch warns of read-only arrays, since it could write through them
-        host = values if values.flags.writeable else np.array(values)
-        return torch.from_numpy(host).to(self.device)
+    def send(self, values: npt.NDArray[Any]) -> Arriving:
+        """Begin to copy an array to the device, beside what is computed there if that pays."""
+        return self.transfers.ahead(values)
 
     def get(self, values: torch.Tensor) -> npt.NDArray[np.float32]:
         """Copy a tensor back to the host as float32; waits for the device."""
-        array: npt.NDArray[np.float32] = values.float().cpu().numpy()
-        return array
+        return self.transfers.down(values.float())
 
     def free_memory(self) -> int:
         """Bytes that can still be taken on the device; on the host what is preferred at most."""
@@ -88,15 +122,11 @@ class Backend:
     def release(self) -> None:
         """Give cached device memory back; called once at the end of a job."""
         if self.is_cuda:
-            import torch
-
-            torch.cuda.empty_cache()
-            cupy = sys.modules.get("cupy")
-            if cupy is not None:
-                cupy.get_default_memory_pool().free_all_blocks()
+            self.transfers.release()
+            free_pools()
 
     def cupy(self) -> Any:
-        """Return CuPy, with this device as its current one.
+        """Return CuPy, with this device as its current one, and PyTorch's stream as its own.
 
         Raises
         ------
@@ -116,7 +146,11 @@ class Backend:
             ) from None
         except Exception as error:
             problem = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise DeviceError(f"CuPy cannot use {self.name}: {problem}") from None
+            raise DeviceError(
+                f"CuPy cannot use {self.name}: {problem}. PyTorch is of CUDA {_cuda_of_torch()}; "
+                "CuPy has to be of the same"
+            ) from None
+        bound_pools(self.device)
         return cupy
 
 
@@ -163,6 +197,12 @@ def _preferred_backend(device: str, reason: str) -> Backend:
         return replace(choose_backend(device), reason=reason)
     except DeviceError as error:
         return Backend(reason=f"{device} {reason}, but: {error}".removesuffix(_INSTEAD))
+
+
+def _cuda_of_torch() -> str:
+    import torch
+
+    return torch.version.cuda or "none: it is built for the CPU only"
 
 
 def cpu_threads() -> int:

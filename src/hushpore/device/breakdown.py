@@ -16,6 +16,9 @@ KINDS = {
     "preparing": "warm-up",
 }
 
+#: What is not worth a word in a table: that there is no GPU, or that something was not come to.
+_NOTHING = ("off, no CUDA device", "off, nothing to use it for")
+
 
 def bottleneck(timing: Timing) -> str:
     """Say in one sentence what takes most of the time: reading, transfer, compute or host.
@@ -72,6 +75,12 @@ def memory_and_syncs(timing: Timing) -> str:
     return ", ".join(parts)
 
 
+def choices_line(timing: Timing) -> str:
+    """Write which optimisations are used and which are not, and why, as far as one came to them."""
+    told = {name: line for name, line in timing.choices.items() if line not in _NOTHING}
+    return "; ".join(f"{name}: {line}" for name, line in told.items())
+
+
 def timing_record(timing: Timing) -> dict[str, Any]:
     """Return everything that was measured as plain JSON values, in seconds and bytes."""
     total = sum(stage.seconds for stage in timing.stages.values()) or 1.0
@@ -82,6 +91,7 @@ def timing_record(timing: Timing) -> dict[str, Any]:
         "dropped": timing.dropped,
         "syncs": timing.syncs,
         "peak_memory": {"host": timing.host_memory, "device": timing.device_memory},
+        "choices": timing.choices,
         "stages": {
             name: {**dataclasses.asdict(stage), "mean": stage.mean, "share": stage.seconds / total}
             for name, stage in timing.stages.items()
@@ -109,7 +119,8 @@ def timing_table(timing: Timing) -> str:
             + "".join(f"{1e3 * t:>10.2f}" for t in times)
             + (f"   {rate}" if rate else "")
         )
-    return "\n".join(filter(None, [*lines, memory_and_syncs(timing), bottleneck(timing)]))
+    below = [memory_and_syncs(timing), choices_line(timing), bottleneck(timing)]
+    return "\n".join(filter(None, [*lines, *below]))
 
 
 def _kind(stage: str) -> str:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 
+#: Share of a device's memory, as far as others leave it free, that the pools may hold together.
+_POOLED = 0.9
+
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an exception means that memory ran out, on the host or on a device."""
@@ -68,6 +71,34 @@ class PeakMemory:
 
         used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return used if sys.platform == "darwin" else 1024 * used
+
+
+def bound_pools(device: str) -> None:
+    """Have PyTorch and CuPy together take no more of a device than a share that others leave free.
+
+    Beyond it they raise, and less is tried. Without a bound, some drivers go on in the memory of
+    the host, many times slower, and a screen on the same GPU may freeze.
+    """
+    import cupy
+    import torch
+
+    free, total = torch.cuda.mem_get_info(device)
+    pool = cupy.get_default_memory_pool()
+    held = int(torch.cuda.memory_reserved(device)) + int(pool.total_bytes())
+    most = int(_POOLED * (free + held))
+    torch.cuda.set_per_process_memory_fraction(min(most / total, 1.0), device)
+    # what PyTorch has is not free for CuPy; the other way round the device itself says so
+    pool.set_limit(size=max(most - int(torch.cuda.memory_reserved(device)), 1))
+
+
+def free_pools() -> None:
+    """Give back to the device what PyTorch and CuPy hold and do not use."""
+    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+    if torch is not None:
+        torch.cuda.empty_cache()
+    if cupy is not None:
+        cupy.get_default_memory_pool().free_all_blocks()
+        cupy.get_default_pinned_memory_pool().free_all_blocks()
 
 
 def _device_bytes(device: str) -> int:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from hushpore.device.clocks import Clock
+    from hushpore.device.switches import Choices
 
 #: Bins of the lengths of runs: 16 to a factor of e from 100 ns on, each 6 % wide.
 _BINS, _SHORTEST = 16, 1e-7
@@ -49,6 +50,8 @@ class StageTimer:
         By default the host's.
     memory : PeakMemory, optional
         By default the host's.
+    choices : Choices, optional
+        What is decided about optimisations; told with the times.
 
     Attributes
     ----------
@@ -64,9 +67,15 @@ class StageTimer:
     1
     """
 
-    def __init__(self, clock: Clock | None = None, memory: PeakMemory | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        memory: PeakMemory | None = None,
+        choices: Choices | None = None,
+    ) -> None:
         self._clock: Clock = clock or HostClock()
         self._memory = memory or PeakMemory()
+        self._choices = choices
         self._next_look = 0.0
         self._lock = threading.Lock()
         self._open = threading.local()
@@ -117,7 +126,8 @@ class StageTimer:
             self._memory.look()
         elapsed = time.perf_counter() - self._start
         memory = self._memory
-        return Timing(stages, elapsed, spans, self.dropped, memory.host, memory.device)
+        choices = {} if self._choices is None else self._choices.lines()
+        return Timing(stages, elapsed, spans, self.dropped, memory.host, memory.device, choices)
 
     def _begin(self, run: _Run) -> None:
         inside = self._open.__dict__.setdefault("runs", [])

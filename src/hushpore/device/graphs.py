@@ -1,0 +1,317 @@
+"""Work of a fixed shape that is recorded once and replayed, where that is faster.
+
+A training step is some 250 small kernels, each launched by the host; a GPU that is quicker than
+these launches waits for them. A CUDA graph is all of them in one launch. What is recorded must not
+read anything on the host, and finds its inputs in the same memory each time.
+
+Recording is tried while the job runs: some calls as ever, then a recording and as many replays; all
+of them are work that has to be done, and what was slower is not used again. It is the calls of the
+job itself that are compared, not a recording with its own first run.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+
+from hushpore.base.volume import readable_bytes
+from hushpore.device.switches import WINS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from hushpore.device.backend import Backend
+    from hushpore.device.clocks import Clock
+    from hushpore.device.switches import Choices
+
+    Work = Callable[..., torch.Tensor]
+
+#: Calls before anything is timed, in which libraries warm up; and calls that are timed of each way.
+WARM_UP, TRIAL = 3, 8
+
+#: Shapes that are remembered; the one that was not used for longest goes first.
+MOST = 8
+
+
+class Recording(Protocol):
+    """Work that was recorded."""
+
+    def replay(self) -> torch.Tensor:
+        """Do it again, from the same inputs' memory; the result lies where it did before."""
+
+    def release(self) -> None:
+        """Give its memory back."""
+
+
+class Recorder(Protocol):
+    """What records work on a device."""
+
+    def room(self) -> tuple[int, int]:
+        """Return how many bytes a recording may take, and how many are free."""
+
+    def record(self, work: Callable[[], torch.Tensor], draws: torch.Generator | None) -> Recording:
+        """Record work without doing it; any exception means that it cannot be."""
+
+
+class CudaRecorder:
+    """Records CUDA graphs; see `Recorder`."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+
+    def room(self) -> tuple[int, int]:
+        """Take what PyTorch has set aside and does not use: what the work needed, between calls."""
+        held = torch.cuda.memory_reserved(self._device)
+        needed = held - torch.cuda.memory_allocated(self._device)
+        return int(needed), int(torch.cuda.mem_get_info(self._device)[0])
+
+    def record(self, work: Callable[[], torch.Tensor], draws: torch.Generator | None) -> Recording:
+        """Record a graph; random numbers go on as if there were none."""
+        graph = torch.cuda.CUDAGraph()
+        spare = None
+        if draws is not None:
+            spare = draws.clone_state()
+            graph.register_generator_state(draws)
+        try:
+            # other threads may copy meanwhile
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                result = work()
+        except Exception:
+            if draws is not None and spare is not None:
+                # the old state would go on believing that it is being recorded
+                draws.graphsafe_set_state(spare)
+            raise
+        return _CudaRecording(graph, result)
+
+
+class _CudaRecording:
+    def __init__(self, graph: torch.cuda.CUDAGraph, result: torch.Tensor) -> None:
+        self._graph, self._result = graph, result
+
+    def replay(self) -> torch.Tensor:
+        self._graph.replay()
+        return self._result
+
+    def release(self) -> None:
+        self._graph.reset()
+
+
+class _Entry:
+    """One shape: how far its trial is, and its recording."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.is_plain = self.is_settled = False
+        self.recording: Recording | None = None
+        self.inputs: tuple[torch.Tensor, ...] = ()
+        self.marks: list[Any] = []
+
+
+class Replays:
+    """Calls work of fixed shapes, replayed from a recording where that is faster.
+
+    Parameters
+    ----------
+    what : str
+        What the work is, for the record: ``"training steps"``.
+    recorder : Recorder
+        Of the device.
+    clock : Clock
+        Of the device.
+    choices : Choices
+        What the user wants; told what was decided.
+    most : int, optional
+        Shapes that are remembered.
+    """
+
+    def __init__(
+        self, what: str, recorder: Recorder, clock: Clock, choices: Choices, most: int = MOST
+    ) -> None:
+        self._what, self._recorder, self._clock = what, recorder, clock
+        self._choices, self._most = choices, most
+        self._asked = choices.asked("graphs")
+        self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
+        if self._asked is False:
+            self._say(False, "as asked")
+
+    def call(
+        self,
+        key: Hashable,
+        work: Work,
+        *inputs: torch.Tensor,
+        draws: torch.Generator | None = None,
+    ) -> torch.Tensor:
+        """Return what ``work(*inputs)`` does.
+
+        Parameters
+        ----------
+        key : hashable
+            What the work depends on, beside its inputs: other work has another.
+        work : callable
+            Queues work on the device without reading anything on the host.
+        *inputs : torch.Tensor
+            What varies from call to call.
+        draws : torch.Generator, optional
+            The source of its random numbers, where it has one of its own.
+
+        Returns
+        -------
+        torch.Tensor
+            Valid until the next call.
+        """
+        if self._asked is False:
+            return work(*inputs)
+        entry = self._entry((key, *(_layout(each) for each in inputs)))
+        if not entry.is_plain and self._is_due(entry):
+            self._record(entry, work, inputs, draws)
+        if not entry.is_settled:
+            self._try(entry)
+        entry.calls += 1
+        if entry.recording is None:
+            return work(*inputs)
+        for there, given in zip(entry.inputs, inputs, strict=True):
+            there.copy_(given)
+        return entry.recording.replay()
+
+    def release(self) -> None:
+        """Forget all recordings."""
+        while self._entries:
+            self._forget(self._entries.popitem()[1])
+
+    def _entry(self, key: Hashable) -> _Entry:
+        entry = self._entries.pop(key, None) or _Entry()
+        self._entries[key] = entry
+        if len(self._entries) > self._most:
+            self._forget(self._entries.popitem(last=False)[1])
+        return entry
+
+    def _is_due(self, entry: _Entry) -> bool:
+        return entry.recording is None and entry.calls == WARM_UP + (0 if self._asked else TRIAL)
+
+    def _try(self, entry: _Entry) -> None:
+        """Take the times of the trial, and settle it once they are there."""
+        if self._asked:
+            entry.is_settled = True
+            return
+        # plain calls from the first mark to the second, replays from the third to the fourth
+        if entry.calls in (WARM_UP, WARM_UP + TRIAL, WARM_UP + 2 * TRIAL):
+            entry.marks.append(self._clock.mark())
+        if entry.is_plain:
+            self._settle(entry)
+        elif len(entry.marks) == 4 and (None in entry.marks or self._happened(entry)):
+            self._decide(entry)
+
+    def _happened(self, entry: _Entry) -> bool:
+        return all(self._clock.happened(mark) for mark in entry.marks)
+
+    def _decide(self, entry: _Entry) -> None:
+        if None in entry.marks:
+            wins, reason = False, "their time could not be taken"
+        else:
+            plain, replayed = (self._clock.seconds(*entry.marks[i : i + 2]) for i in (0, 2))
+            ratio = plain / max(replayed, 1e-9)
+            wins = ratio >= WINS
+            reason = f"{ratio:.2f} times as fast as without"
+        self._settle(entry)
+        self._say(wins, reason)
+        if not wins:
+            self._forget(entry)
+            entry.is_plain = True
+
+    def _settle(self, entry: _Entry) -> None:
+        entry.is_settled = True
+        self._give_back(entry)
+
+    def _record(
+        self,
+        entry: _Entry,
+        work: Work,
+        inputs: tuple[torch.Tensor, ...],
+        draws: torch.Generator | None,
+    ) -> None:
+        if not self._asked:
+            entry.marks.append(self._clock.mark())
+        needed, free = self._recorder.room()
+        if 2 * needed > free:
+            reason = f"{readable_bytes(needed)} more may be needed, {readable_bytes(free)} are free"
+            entry.is_plain = not self._say(False, reason)
+            return
+        try:
+            entry.inputs = tuple(each.clone() for each in inputs)
+            entry.recording = self._recorder.record(lambda: work(*entry.inputs), draws)
+        except Exception as error:
+            # whatever it is: the plain way is still there
+            problem = str(error).partition("\n")[0] or type(error).__name__
+            entry.is_plain = not self._say(False, f"could not be recorded: {problem}")
+            entry.inputs = ()
+            return
+        if self._asked:
+            self._say(True, "as asked")
+
+    def _forget(self, entry: _Entry) -> None:
+        if entry.recording is not None:
+            entry.recording.release()
+        entry.recording, entry.inputs = None, ()
+        self._give_back(entry)
+
+    def _give_back(self, entry: _Entry) -> None:
+        for mark in entry.marks:
+            if mark is not None:
+                self._clock.release(mark)
+        entry.marks.clear()
+
+    def _say(self, is_on: bool, reason: str) -> bool:
+        return self._choices.say(f"graphs of {self._what}", is_on, reason)
+
+
+def replays_on(backend: Backend, what: str) -> Replays | None:
+    """Return what replays work on a backend; None where there is nothing to record with."""
+    recorder = backend.recorder()
+    if recorder is None:
+        return None
+    return Replays(what, recorder, backend.clock(), backend.choices)
+
+
+def compiled_on(backend: Backend, network: Work) -> Work:
+    """Return what computes a network: compiled where the user wants that, else as it is.
+
+    No GPU is on record on which ``torch.compile`` wins over the minute that it takes, so that it is
+    off unless asked for.
+    """
+    if not backend.is_cuda:
+        return network
+    asked = backend.choices.asked("compile")
+    if not asked:
+        reason = "no GPU is on record on which it wins" if asked is None else "as asked"
+        backend.choices.say("compile", False, reason)
+        return network
+    backend.choices.say("compile", True, "as asked")
+    return _Compiled(network, backend.choices)
+
+
+class _Compiled:
+    """A network that is compiled in its first call, and plain where that fails."""
+
+    def __init__(self, network: Work, choices: Choices) -> None:
+        self._plain, self._choices = network, choices
+        self._network: Any = torch.compile(network, dynamic=False)
+        self._is_proven = False
+
+    def __call__(self, batch: torch.Tensor) -> torch.Tensor:
+        try:
+            result: torch.Tensor = self._network(batch)
+        except Exception as error:
+            if self._is_proven:
+                raise
+            problem = str(error).partition("\n")[0] or type(error).__name__
+            self._choices.say("compile", False, f"could not be compiled: {problem}")
+            self._network = self._plain
+            result = self._plain(batch)
+        self._is_proven = True
+        return result
+
+
+def _layout(values: torch.Tensor) -> tuple[object, ...]:
+    return (tuple(values.shape), values.stride(), values.dtype)

@@ -1,0 +1,130 @@
+"""Which optimisations are used: `auto`, `on` or `off` for each, and what was decided, and why.
+
+Each of them makes something faster on some machines and slower on others, or nowhere. The plain way
+is always there; an optimisation is used where it was measured to win by `WINS`, or where the user
+says so. What a job decided stands in its timing record.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from hushpore.base.errors import InputError
+
+#: How many times faster an optimisation has to be to be used.
+WINS = 1.1
+
+#: What a switch can say.
+STATES = ("auto", "on", "off")
+
+
+@dataclass(frozen=True)
+class Switches:
+    """What the user says of each optimisation.
+
+    Attributes
+    ----------
+    pinned : str
+        Copies to and from a GPU in chunks, through memory that it reads by itself. auto: measured
+        on the first 128 MB of a job; plain below that.
+    stream : str
+        Copying the next piece to a GPU while the present one is computed. auto: where copying was
+        measured to take a tenth of the time.
+    graphs : str
+        Training steps and tiles recorded once as CUDA graphs, and replayed. auto: measured against
+        plain steps of the same job.
+    compile : str
+        The network compiled by ``torch.compile`` for the training. auto: off, for no GPU is on
+        record on which it wins.
+    read_ahead : str
+        What lies on disk is read while the piece before is worked on. auto: on.
+
+    Examples
+    --------
+    >>> Switches.parse("graphs=off, pinned=on").graphs
+    'off'
+    """
+
+    pinned: str = "auto"
+    stream: str = "auto"
+    graphs: str = "auto"
+    compile: str = "auto"
+    read_ahead: str = "auto"
+
+    def __post_init__(self) -> None:
+        for name, state in dataclasses.asdict(self).items():
+            if state not in STATES:
+                raise InputError(f"The switch {name} can be auto, on or off; got {state!r}.")
+
+    @classmethod
+    def parse(cls, text: str) -> Switches:
+        """Read ``"graphs=off, pinned=on"``; what is not named is at `auto`.
+
+        Raises
+        ------
+        InputError
+            If there is no such switch, or it cannot be set so.
+        """
+        names = [field.name for field in dataclasses.fields(cls)]
+        given = {}
+        for part in filter(None, map(str.strip, text.split(","))):
+            name, _, state = map(str.strip, part.partition("="))
+            if name not in names:
+                raise InputError(
+                    f"There is no switch {name!r}; expected NAME=auto, on or off, of which the "
+                    f"names are {', '.join(names)}."
+                )
+            given[name] = state
+        return cls(**given)
+
+
+class Choices:
+    """What was decided about each optimisation in a job, and why.
+
+    Parameters
+    ----------
+    switches : Switches
+        What the user says.
+    without : str, optional
+        Why there is nothing that those of a GPU could be used for.
+
+    Examples
+    --------
+    >>> choices = Choices(Switches(), without="no CUDA device")
+    >>> choices.lines()["graphs"]
+    'off, no CUDA device'
+    """
+
+    def __init__(self, switches: Switches, without: str = "") -> None:
+        self.switches = switches
+        self._lines = dict.fromkeys(
+            dataclasses.asdict(switches), f"off, {without or 'nothing to use it for'}"
+        )
+
+    def say(self, name: str, is_on: bool, reason: str) -> bool:
+        """Keep what was decided, and return it.
+
+        Parameters
+        ----------
+        name : str
+            Of a switch, or of one of several uses of it: ``"graphs of tiles"``.
+        is_on : bool
+            Whether it is used.
+        reason : str
+            Why, in a few words.
+        """
+        # where its uses are told one by one, nothing is left to say of all of them
+        if name not in self._lines:
+            self._lines.pop(name.partition(" ")[0], None)
+        self._lines[name] = f"{'on' if is_on else 'off'}, {reason}"
+        return is_on
+
+    def asked(self, switch: str) -> bool | None:
+        """Return whether the user wants an optimisation; None: measure it."""
+        state = getattr(self.switches, switch)
+        return None if state == "auto" else state == "on"
+
+    def lines(self) -> dict[str, str]:
+        """Return what is known by now: ``{"pinned": "on, 21 GB/s where plain copies do 8"}``."""
+        return dict(self._lines)

@@ -1,0 +1,396 @@
+"""Copies between host and device: plain ones, or in chunks through pinned memory.
+
+A plain copy is the driver's: it goes through a small buffer that the device can read, and the host
+waits. Here the host fills one *pinned* buffer, which the device reads by itself, while the device
+empties another. Which of the two is faster depends on the machine, so that a job measures both on
+its own first chunks, none of which crosses twice, and keeps to the winner.
+
+A buffer is used again only after the event behind its copy has happened, and nothing that arrives
+in one is looked at before.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+
+from hushpore.device.switches import WINS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    import numpy.typing as npt
+
+    from hushpore.device.switches import Choices
+
+#: Bytes of a pinned buffer, and how many there are for each direction.
+CHUNK, SLOTS = 16 << 20, 3
+
+#: Chunks that are copied in one way before the other has its turn, and turns of each.
+_TURN, _TURNS = 2, 2
+
+
+class Moment(Protocol):
+    """A point in a stream of work."""
+
+    def query(self) -> bool:
+        """Whether the device has come to it; never waits."""
+
+    def synchronize(self) -> None:
+        """Wait for it."""
+
+
+class Bus(Protocol):
+    """What copies take of a device."""
+
+    def pinned(self, nbytes: int) -> torch.Tensor:
+        """Return memory of the host, uint8, that the device can read; RuntimeError without."""
+
+    def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        """Begin a copy between pinned memory and the device, in the current stream."""
+
+    def moment(self) -> Moment:
+        """Return the present end of the current stream."""
+
+    def aside(self) -> AbstractContextManager[Any]:
+        """Return the context in which the current stream is one beside the computing."""
+
+    def join(self, values: torch.Tensor, moment: Moment) -> None:
+        """Have the current stream wait for a moment of another, from where `values` are."""
+
+
+class CudaBus:
+    """A CUDA device's; see `Bus`."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._stream: Any = None
+
+    def pinned(self, nbytes: int) -> torch.Tensor:
+        """Return page-locked memory."""
+        return torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
+
+    def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        """Begin a copy."""
+        target.copy_(source, non_blocking=True)
+
+    def moment(self) -> Moment:
+        """Record an event."""
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record(torch.cuda.current_stream(self._device))
+        return event
+
+    def aside(self) -> AbstractContextManager[Any]:
+        """Return the context of a stream of its own, one a job."""
+        if self._stream is None:
+            self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        return torch.cuda.stream(self._stream)
+
+    def join(self, values: torch.Tensor, moment: Moment) -> None:
+        """Wait on the device, not on the host; and keep the memory from being reused too soon."""
+        stream = torch.cuda.current_stream(self._device)
+        stream.wait_event(moment)  # type: ignore[arg-type]
+        values.record_stream(stream)
+
+
+class _Slot:
+    """A pinned buffer, and the end of its last copy."""
+
+    def __init__(self, bus: Bus, nbytes: int) -> None:
+        self.there = bus.pinned(nbytes)
+        self.here = self.there.numpy()
+        self.moment: Moment | None = None
+
+    def free(self) -> _Slot:
+        """Wait until its last copy is over."""
+        if self.moment is not None:
+            self.moment.synchronize()
+            self.moment = None
+        return self
+
+
+class Staging:
+    """A few pinned buffers, made when they are first needed and used in turn.
+
+    Parameters
+    ----------
+    bus : Bus
+        Of the device.
+    chunk : int
+        Bytes of a buffer.
+    slots : int
+        How many there are.
+    """
+
+    def __init__(self, bus: Bus, chunk: int = CHUNK, slots: int = SLOTS) -> None:
+        self._bus, self._chunk, self._count = bus, chunk, slots
+        self._slots: deque[_Slot] = deque()
+        self._lock = threading.Lock()
+
+    def prepare(self) -> None:
+        """Make the buffers; RuntimeError where there are none to be had."""
+        while len(self._slots) < self._count:
+            self._slots.append(_Slot(self._bus, self._chunk))
+
+    def up(self, source: npt.NDArray[np.uint8], target: torch.Tensor) -> None:
+        """Begin to copy bytes to the device; the host may change `source` afterwards."""
+        with self._lock:
+            self.prepare()
+            for first, last in _cuts(0, source.size, self._chunk):
+                slot = self._next()
+                slot.here[: last - first] = source[first:last]
+                self._bus.copy(target[first:last], slot.there[: last - first])
+                slot.moment = self._bus.moment()
+
+    def down(self, source: torch.Tensor, target: npt.NDArray[np.uint8]) -> None:
+        """Copy bytes from the device; returns when all are there."""
+        with self._lock:
+            self.prepare()
+            under_way: deque[tuple[_Slot, int, int]] = deque()
+            for first, last in _cuts(0, target.size, self._chunk):
+                if len(under_way) == self._count:
+                    _arrive(target, *under_way.popleft())
+                slot = self._next()
+                self._bus.copy(slot.there[: last - first], source[first:last])
+                slot.moment = self._bus.moment()
+                under_way.append((slot, first, last))
+            for each in under_way:
+                _arrive(target, *each)
+
+    def release(self) -> None:
+        """Let the buffers go, once the device has done with them."""
+        with self._lock:
+            for slot in self._slots:
+                slot.free()
+            self._slots.clear()
+
+    def _next(self) -> _Slot:
+        self._slots.rotate(-1)
+        return self._slots[-1].free()
+
+
+@dataclass
+class Arriving:
+    """An array on its way to the device; see `Transfers.ahead`."""
+
+    nbytes: int
+    _arrive: Callable[[], torch.Tensor]
+
+    def arrived(self) -> torch.Tensor:
+        """Return it, for use in the current stream; called once."""
+        return self._arrive()
+
+
+class _Ways(NamedTuple):
+    """The two ways to copy some of the bytes of an array."""
+
+    plain: Callable[[int, int], None]
+    pinned: Callable[[int, int], None]
+
+
+class Transfers:
+    """Copies arrays to and from a device, in the way that is fastest there.
+
+    Parameters
+    ----------
+    device : str
+        As PyTorch names it.
+    bus : Bus or None
+        None on the CPU, where nothing crosses.
+    choices : Choices
+        What the user wants; told what was decided.
+    chunk : int, optional
+        Bytes of a pinned buffer.
+    clock : callable, optional
+        Seconds; for tests.
+    """
+
+    def __init__(
+        self,
+        device: str,
+        bus: Bus | None,
+        choices: Choices,
+        chunk: int = CHUNK,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._device, self._bus, self._choices, self._chunk = device, bus, choices, chunk
+        self._clock = clock
+        self._staging: dict[str, Staging] = {}
+        self._is_pinned: dict[str, bool] = {}
+        self._rates: list[str] = []
+        self._streams: bool | None = None
+        # of the uploads that were not aside: when the first began, how many, and how long
+        self._begun, self._uploads, self._uploading = 0.0, 0, 0.0
+
+    def up(self, values: npt.NDArray[Any]) -> torch.Tensor:
+        """Copy an array to the device as it is: conversion is cheaper there than on the bus."""
+        start = self._clock()
+        there = self._up(values)
+        self._begun = self._begun or start
+        self._uploads += 1
+        self._uploading += self._clock() - start
+        return there
+
+    def down(self, values: torch.Tensor) -> npt.NDArray[Any]:
+        """Copy a tensor to the host; waits for the device."""
+        bus = self._bus
+        if bus is None or not self._may_pin("down", _nbytes(values)):
+            array: npt.NDArray[Any] = values.cpu().numpy()
+            return array
+        source = _bytes_of(values)
+        host = np.empty(tuple(values.shape), _numpy_dtype(values))
+        target = host.reshape(-1).view(np.uint8)
+        staging = self._staging["down"]
+
+        def plain(first: int, last: int) -> None:
+            target[first:last] = source[first:last].cpu().numpy()
+
+        def pinned(first: int, last: int) -> None:
+            staging.down(source[first:last], target[first:last])
+
+        self._copy("down", bus, target.size, _Ways(plain, pinned))
+        return host
+
+    def ahead(self, values: npt.NDArray[Any]) -> Arriving:
+        """Begin to copy an array to the device beside what is computed, where that pays.
+
+        May be called in another thread than the rest. Where it does not pay the array is copied
+        when it is asked for.
+        """
+        bus = self._bus
+        if bus is None or not self._may_stream():
+            return Arriving(values.nbytes, lambda: self.up(values))
+        with bus.aside():
+            there = self._up(values)
+            moment = bus.moment()
+
+        def arrive() -> torch.Tensor:
+            bus.join(there, moment)
+            return there
+
+        return Arriving(values.nbytes, arrive)
+
+    def release(self) -> None:
+        """Let the pinned buffers go."""
+        for staging in self._staging.values():
+            staging.release()
+
+    def _up(self, values: npt.NDArray[Any]) -> torch.Tensor:
+        bus = self._bus
+        if bus is None or not self._may_pin("up", values.nbytes):
+            return _tensor(values).to(self._device)
+        source = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+        dtype = torch.from_numpy(np.empty(0, values.dtype)).dtype
+        there = torch.empty(values.shape, dtype=dtype, device=self._device)
+        target, staging = _bytes_of(there), self._staging["up"]
+
+        def plain(first: int, last: int) -> None:
+            target[first:last].copy_(_tensor(source[first:last]))
+
+        def pinned(first: int, last: int) -> None:
+            staging.up(source[first:last], target[first:last])
+
+        self._copy("up", bus, values.nbytes, _Ways(plain, pinned))
+        return there
+
+    def _may_pin(self, way: str, nbytes: int) -> bool:
+        """Whether pinned copies are used, or tried; decided once for each direction."""
+        if way not in self._is_pinned:
+            asked = self._choices.asked("pinned")
+            if asked is None and nbytes < 2 * _TURNS * _TURN * self._chunk:
+                self._note_small(nbytes)
+                return False
+            if asked is False:
+                self._is_pinned[way] = self._choices.say("pinned", False, "as asked")
+                return False
+            if not self._has_staging(way):
+                self._is_pinned[way] = False
+                return False
+            if asked:
+                self._is_pinned[way] = self._choices.say("pinned", True, "as asked")
+        return self._is_pinned.get(way, True)
+
+    def _note_small(self, nbytes: int) -> None:
+        if not self._is_pinned:
+            self._choices.say("pinned", False, f"{nbytes / 1e6:.3g} MB are too little to win by it")
+
+    def _has_staging(self, way: str) -> bool:
+        assert self._bus is not None
+        staging = self._staging.setdefault(way, Staging(self._bus, self._chunk))
+        try:
+            staging.prepare()
+        except RuntimeError as error:
+            staging.release()
+            reason = str(error).partition("\n")[0]
+            self._choices.say("pinned", False, f"no pinned memory is to be had: {reason}")
+            return False
+        return True
+
+    def _copy(self, way: str, bus: Bus, nbytes: int, ways: _Ways) -> None:
+        """Copy all bytes; in both ways in turn where it is not decided yet which is the faster."""
+        if way in self._is_pinned:
+            ways.pinned(0, nbytes)
+            return
+        taken = {"plain": 0.0, "pinned": 0.0}
+        turn = _TURN * self._chunk
+        for number in range(2 * _TURNS):
+            name = "pinned" if number % 2 else "plain"
+            start = self._clock()
+            getattr(ways, name)(number * turn, (number + 1) * turn)
+            bus.moment().synchronize()
+            taken[name] += self._clock() - start
+        wins = taken["plain"] >= WINS * taken["pinned"]
+        rates = {name: _TURNS * turn / max(each, 1e-9) / 1e9 for name, each in taken.items()}
+        self._rates.append(
+            f"{rates['pinned']:.3g} GB/s {way}, where plain copies make {rates['plain']:.3g}"
+        )
+        self._is_pinned[way] = wins
+        self._choices.say("pinned", any(self._is_pinned.values()), "; ".join(self._rates))
+        rest = ways.pinned if wins else ways.plain
+        if nbytes > 2 * _TURNS * turn:
+            rest(2 * _TURNS * turn, nbytes)
+
+    def _may_stream(self) -> bool:
+        if self._streams is None:
+            asked = self._choices.asked("stream")
+            if asked is not None:
+                self._streams = self._choices.say("stream", asked, "as asked")
+            elif self._uploads >= 2:
+                share = self._uploading / max(self._clock() - self._begun, 1e-9)
+                # all that it could hide
+                wins, reason = share >= 1 - 1 / WINS, f"copying up takes {share:.0%} of the time"
+                self._streams = self._choices.say("stream", wins, reason)
+        return bool(self._streams)
+
+
+def _cuts(first: int, last: int, step: int) -> list[tuple[int, int]]:
+    return [(start, min(start + step, last)) for start in range(first, last, step)]
+
+
+def _arrive(target: npt.NDArray[np.uint8], slot: _Slot, first: int, last: int) -> None:
+    slot.free()
+    target[first:last] = slot.here[: last - first]
+
+
+def _tensor(values: npt.NDArray[Any]) -> torch.Tensor:
+    # torch warns of read-only arrays, since it could write through them
+    return torch.from_numpy(values if values.flags.writeable else np.array(values))
+
+
+def _nbytes(values: torch.Tensor) -> int:
+    return values.numel() * values.element_size()
+
+
+def _bytes_of(values: torch.Tensor) -> torch.Tensor:
+    return values.contiguous().view(-1).view(torch.uint8)
+
+
+def _numpy_dtype(values: torch.Tensor) -> np.dtype[Any]:
+    return np.dtype(str(values.dtype).removeprefix("torch."))

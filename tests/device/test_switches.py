@@ -1,0 +1,51 @@
+"""Switches: what the user says of each optimisation, and what a job decided."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from hushpore.base.errors import InputError
+from hushpore.device.switches import Choices, Switches
+
+
+def test_every_switch_is_at_auto_unless_told_otherwise() -> None:
+    assert set(dataclasses.asdict(Switches()).values()) == {"auto"}
+    assert Switches.parse("") == Switches()
+
+
+def test_switches_are_read_from_one_line() -> None:
+    assert Switches.parse(" graphs = off,pinned=on ,") == Switches(graphs="off", pinned="on")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("speed=on", "There is no switch 'speed'; expected NAME=auto, on or off, .* pinned, "),
+        ("graphs=fast", "The switch graphs can be auto, on or off; got 'fast'"),
+        ("graphs", "got ''"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_what_could(text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        Switches.parse(text)
+
+
+def test_what_is_never_come_to_says_why() -> None:
+    without = Choices(Switches(), without="no CUDA device").lines()
+    assert without == dict.fromkeys(dataclasses.asdict(Switches()), "off, no CUDA device")
+    assert Choices(Switches()).lines()["stream"] == "off, nothing to use it for"
+
+
+def test_what_was_decided_replaces_that() -> None:
+    choices = Choices(Switches(pinned="on"))
+    assert choices.asked("pinned") is True
+    assert choices.asked("graphs") is None
+    assert choices.say("pinned", True, "as asked")
+    assert not choices.say("graphs of tiles", False, "no win")
+    assert not choices.say("graphs of steps", False, "no win")
+    lines = choices.lines()
+    assert lines["pinned"] == "on, as asked"
+    assert lines["graphs of tiles"] == "off, no win"
+    assert "graphs" not in lines

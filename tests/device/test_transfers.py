@@ -1,0 +1,281 @@
+"""Copies to and from a device that does them as late as it may."""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import contextmanager
+from itertools import count
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hushpore.device.backend import choose_backend
+from hushpore.device.switches import Choices, Switches
+from hushpore.device.transfers import SLOTS, CudaBus, Staging, Transfers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+CHUNK = 64
+
+
+class SlowBus:
+    """Tensors of the CPU that stand for a device's; see `hushpore.device.transfers.Bus`.
+
+    A copy happens when somebody waits for a moment after it, and not before: what is read or
+    written too soon shows.
+    """
+
+    def __init__(self, most_pinned: int = 1 << 30) -> None:
+        self.left = most_pinned
+        self.pins: list[int] = []
+        self.waits = self.joins = 0
+        self.streams = ["main"]
+        self.copied: list[tuple[str, int]] = []
+        self._queue: deque[Callable[[], None]] = deque()
+        self._done = self._begun = 0
+
+    def pinned(self, nbytes: int) -> torch.Tensor:
+        if nbytes > self.left:
+            raise RuntimeError("cannot lock pages\nand more that nobody wants to read")
+        self.left -= nbytes
+        self.pins.append(nbytes)
+        return torch.empty(nbytes, dtype=torch.uint8)
+
+    def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        def happen() -> None:
+            target.copy_(source)
+
+        self.copied.append((self.streams[-1], target.numel()))
+        self._queue.append(happen)
+        self._begun += 1
+
+    def moment(self) -> SlowMoment:
+        return SlowMoment(self, self._begun)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        self.streams.append("aside")
+        yield
+        self.streams.pop()
+
+    def join(self, values: torch.Tensor, moment: SlowMoment) -> None:
+        self.joins += 1
+        self.reach(moment.number)
+
+    def reach(self, number: int) -> None:
+        while self._done < number:
+            self._queue.popleft()()
+            self._done += 1
+
+    def finish(self) -> None:
+        self.reach(self._begun)
+
+
+class SlowMoment:
+    def __init__(self, bus: SlowBus, number: int) -> None:
+        self.bus, self.number = bus, number
+
+    def query(self) -> bool:
+        return self.bus._done >= self.number
+
+    def synchronize(self) -> None:
+        if not self.query():
+            self.bus.waits += 1
+        self.bus.reach(self.number)
+
+
+def transfers(bus: SlowBus | None, clock: object = None, **switches: str) -> Transfers:
+    ticks = count().__next__ if clock is None else clock
+    return Transfers("cpu", bus, Choices(Switches(**switches)), CHUNK, ticks)  # type: ignore[arg-type]
+
+
+def said(of: Transfers, name: str = "pinned") -> str:
+    return of._choices.lines()[name]
+
+
+@given(
+    length=st.integers(1, 5 * CHUNK),
+    slots=st.integers(1, 4),
+    dtype=st.sampled_from(["?", "u1", "i2", "u2", "f4", "i8", "f8"]),
+    rounds=st.integers(1, 3),
+)
+@settings(max_examples=60, deadline=None)
+def test_what_goes_up_and_comes_down_late_is_whole(
+    length: int, slots: int, dtype: str, rounds: int
+) -> None:
+    bus = SlowBus()
+    staging = Staging(bus, CHUNK, slots)
+    for seed in range(rounds):
+        values = np.random.default_rng(seed).integers(0, 255, length).astype(dtype)
+        there = torch.zeros(values.nbytes, dtype=torch.uint8)
+        source = values.view(np.uint8).copy()
+        staging.up(source, there)
+        # the host may do with its array what it likes
+        source[:] = 77
+        back = np.zeros(values.nbytes, np.uint8)
+        staging.down(there, back)
+        np.testing.assert_array_equal(back.view(dtype), values)
+    assert bus.pins == [CHUNK] * slots
+
+
+def test_a_buffer_is_waited_for_only_when_its_turn_comes_again() -> None:
+    bus = SlowBus()
+    there = torch.zeros(SLOTS * CHUNK, dtype=torch.uint8)
+    Staging(bus, CHUNK).up(np.ones(SLOTS * CHUNK, np.uint8), there)
+    assert bus.waits == 0
+    assert not there.any()
+    bus.finish()
+    assert there.all()
+
+
+def test_on_the_cpu_nothing_is_pinned_and_nothing_decided() -> None:
+    here = transfers(None)
+    values = np.arange(6, dtype=np.uint16)
+    np.testing.assert_array_equal(here.down(here.up(values)), values)
+    assert here.ahead(values).arrived().dtype == torch.uint16
+    assert said(here) == "off, nothing to use it for"
+
+
+def test_little_crosses_plainly_without_a_measurement() -> None:
+    bus = SlowBus()
+    moved = transfers(bus)
+    values = np.ones(7 * CHUNK, np.uint8)
+    np.testing.assert_array_equal(moved.down(moved.up(values)), values)
+    assert bus.pins == []
+    assert said(moved) == "off, 0.000448 MB are too little to win by it"
+
+
+class Clock:
+    """A clock on which each way of copying takes its own time a chunk."""
+
+    def __init__(self, bus: SlowBus, plain: float, pinned: float) -> None:
+        self.bus, self.plain, self.pinned, self.now, self.seen = bus, plain, pinned, 0.0, 0
+        self.calls = 0
+
+    def __call__(self) -> float:
+        # between two readings either pinned copies were begun, or plain ones made
+        new, self.seen = len(self.bus.copied) - self.seen, len(self.bus.copied)
+        self.now += self.pinned * new if new else self.plain
+        return self.now
+
+
+@pytest.mark.parametrize(("plain", "wins"), [(9.0, True), (2.0, False)])
+def test_the_first_chunks_decide_and_none_of_them_crosses_twice(plain: float, wins: bool) -> None:
+    bus = SlowBus()
+    moved = transfers(bus, Clock(bus, plain, pinned=2.0))
+    values = np.random.default_rng(0).integers(0, 2**16, 20 * CHUNK).astype(np.uint16)
+    there = moved.up(values)
+    bus.finish()
+    np.testing.assert_array_equal(there, values)
+    assert said(moved).startswith("on, " if wins else "off, ")
+    assert "GB/s up, where plain copies make" in said(moved)
+    crossed = sum(nbytes for _, nbytes in bus.copied)
+    # two turns of two chunks each, and all of the rest where they won
+    assert crossed == (4 + (40 - 8) * wins) * CHUNK
+    bus.copied.clear()
+    moved.up(values)
+    assert bool(bus.copied) is wins
+
+
+def test_a_download_is_measured_for_itself() -> None:
+    bus = SlowBus()
+    moved = transfers(bus, Clock(bus, 9.0, pinned=2.0))
+    values = torch.arange(10 * CHUNK, dtype=torch.float32).reshape(10, CHUNK)
+    np.testing.assert_array_equal(moved.down(values), values)
+    assert "GB/s down" in said(moved)
+
+
+def test_a_switch_decides_whatever_the_size() -> None:
+    bus = SlowBus()
+    on, off = transfers(bus, pinned="on"), transfers(bus, pinned="off")
+    values = np.ones(100 * CHUNK, np.uint8)
+    off.up(values)
+    assert bus.pins == []
+    assert said(off) == "off, as asked"
+    np.testing.assert_array_equal(on.down(on.up(values[:5])), values[:5])
+    assert bus.pins
+    assert said(on) == "on, as asked"
+
+
+def test_where_memory_cannot_be_pinned_copies_are_plain() -> None:
+    bus = SlowBus(most_pinned=2 * CHUNK)
+    moved = transfers(bus, pinned="on")
+    values = np.arange(100 * CHUNK)
+    np.testing.assert_array_equal(moved.up(values), values)
+    assert said(moved) == "off, no pinned memory is to be had: cannot lock pages"
+    assert bus.copied == []
+
+
+def test_read_only_and_strided_arrays_cross_too() -> None:
+    moved = transfers(bus := SlowBus(), pinned="on")
+    values = np.arange(600).reshape(20, 30)[:, ::2]
+    values.flags.writeable = False
+    there = moved.up(values)
+    bus.finish()
+    np.testing.assert_array_equal(there, values)
+
+
+def test_a_side_stream_is_joined_before_what_it_brought_is_used() -> None:
+    moved = transfers(bus := SlowBus(), pinned="on", stream="on")
+    values = np.arange(100)
+    coming = moved.ahead(values)
+    assert {stream for stream, _ in bus.copied} == {"aside"}
+    assert bus.joins == 0
+    np.testing.assert_array_equal(coming.arrived(), values)
+    assert bus.joins == 1
+    assert moved._choices.lines()["stream"] == "on, as asked"
+
+
+@pytest.mark.parametrize(("computing", "wins"), [(3.0, True), (50.0, False)])
+def test_a_side_stream_is_used_where_copying_takes_a_tenth_of_the_time(
+    computing: float, wins: bool
+) -> None:
+    now = [100.0]
+
+    def clock() -> float:
+        now[0] += 1.0
+        return now[0]
+
+    moved = transfers(bus := SlowBus(), clock)
+    for _ in range(2):
+        moved.ahead(np.ones(3)).arrived()
+        now[0] += computing
+    assert bus.copied == []
+    moved.ahead(np.ones(3))
+    line = moved._choices.lines()["stream"]
+    assert line.startswith("on" if wins else "off")
+    assert line.endswith("of the time")
+
+
+def test_buffers_are_let_go_once_the_device_has_done_with_them() -> None:
+    moved = transfers(bus := SlowBus(), pinned="on")
+    values = np.arange(CHUNK, dtype=np.uint8)
+    there = moved.up(values)
+    assert not np.array_equal(there, values)
+    moved.release()
+    np.testing.assert_array_equal(there, values)
+    assert bus.waits == 1
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("pinned", ["auto", "on", "off"])
+@pytest.mark.parametrize("dtype", ["u2", "f4"])
+def test_arrays_cross_to_a_gpu_and_back_whole(pinned: str, dtype: str) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    device = choose_backend("cuda").device
+    choices = Choices(Switches(pinned=pinned, stream="on"))
+    moved = Transfers(device, CudaBus(device), choices, 1 << 20)
+    rng = np.random.default_rng(0)
+    for size in (1000, 5_000_000, 9_000_000):
+        values = rng.integers(0, 2**16, size).astype(dtype)
+        np.testing.assert_array_equal(moved.down(moved.up(values)), values)
+        coming = moved.ahead(values)
+        np.testing.assert_array_equal(moved.down(coming.arrived()), values)
+    moved.release()
+    assert "as asked" in choices.lines()["pinned"] or "GB/s" in choices.lines()["pinned"]
