@@ -159,3 +159,69 @@ def test_a_form_with_nothing_to_fold_still_can_be_reset(qtbot):
     form.fields["seed"].set(3)
     assert form.more._button.isHidden()
     assert not form._reset.isHidden()
+
+
+@dataclass(frozen=True)
+class Telling(Settings):
+    length: float = option(1.0, "How long.", minimum=0)
+    name: str = option("", "Any text.")
+    level: float | None = option(None, "How bright; None: any.")
+    end: str | float = option("last", "Where to end.", choices=("last",))
+
+    def explained(self, known):
+        unit = known.get("unit", "")
+        return {"length": f"Twice is {2 * self.length:g} {unit}."} if self.length else {}
+
+    def unused(self, known):
+        return {"name": "Not used: there is no length."} if not self.length else {}
+
+
+@pytest.fixture
+def telling(qtbot):
+    form = SettingsForm(Telling)
+    qtbot.addWidget(form)
+    return form
+
+
+def test_a_line_under_a_control_says_what_its_value_comes_to(telling):
+    line = telling._lines["length"]
+    assert line.text() == "Twice is 2 ."
+    telling.know(unit="mm")
+    assert line.text() == "Twice is 2 mm."
+    telling.fields["length"].set(4.0)
+    assert line.text() == "Twice is 8 mm."
+    telling.fields["length"].set(0.0)
+    assert line.isHidden()
+    assert telling._lines["name"].isHidden()
+
+
+def test_a_control_without_effect_cannot_be_used_and_says_why(telling):
+    field = telling.fields["name"]
+    assert field.isEnabled()
+    telling.fields["length"].set(0.0)
+    assert not field.isEnabled()
+    assert field.toolTip() == "Not used: there is no length.\nAny text."
+    assert telling._labels["name"].toolTip() == field.toolTip()
+    telling.fields["length"].set(1.0)
+    assert field.isEnabled()
+    assert field.toolTip() == "Any text."
+
+
+def test_the_default_is_said_of_what_is_changed(telling):
+    telling.fields["length"].set(4.0)
+    assert telling.fields["length"].toolTip() == "How long.\nDefault: 1"
+
+
+def test_numbers_suit_the_values_of_a_layer(telling):
+    level, end = telling.fields["level"], telling.fields["end"]
+    level.suit(0.001, "a.u.", (0.0, 0.05))
+    end.suit(0.001, "a.u.")
+    assert level.value() is None
+    spin = level.findChild(QAbstractSpinBox)
+    assert spin.text() == "any"
+    spin.stepUp()
+    assert level.value() == 0.0
+    level.set(0.0123)
+    assert spin.text() == "0.0123 a.u."
+    end.set(0.0042)
+    assert telling.settings().end == 0.0042

@@ -12,7 +12,8 @@ from qtpy.QtWidgets import QApplication, QHBoxLayout, QLabel, QVBoxLayout, QWidg
 from hushpore import jobs
 from hushpore.base.errors import HushporeError
 from hushpore.viewer.device_choice import DeviceChoice
-from hushpore.viewer.form import Field, SettingsForm, make_field
+from hushpore.viewer.fields import Field, make_field
+from hushpore.viewer.form import SettingsForm
 from hushpore.viewer.glyphs import Glyphs
 from hushpore.viewer.job_progress import JobProgress
 from hushpore.viewer.layer_choice import LayerChoice
@@ -340,6 +341,7 @@ class JobWidget(QWidget):
     def _show_facts(self) -> None:
         """Say what the chosen layer is, and whether Run can be pressed."""
         reason = self._facts.show_layer(self.layers.layer)
+        self.form.know(volume=self._facts.volume)
         if not self.is_running:
             self._buttons.show_idle(reason)
 

@@ -25,23 +25,31 @@ class LayerFacts(QLabel):
         Whose layers they are.
     describe : callable
         Returns the line about a volume.
+
+    Attributes
+    ----------
+    volume : Volume or None
+        Of the layer that is shown; None where there is none that can be worked on.
     """
 
     def __init__(self, viewer: Any, describe: Callable[[Volume], str]) -> None:
         super().__init__()
         self._viewer, self._describe = viewer, describe
+        self.volume: Volume | None = None
         self.setWordWrap(True)
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
 
     def show_layer(self, layer: Any) -> str:
         """Say what a layer is, and return why it cannot be worked on: empty where it can."""
+        self.volume = None
         if layer is None:
             text = reason = self._why_no_layer()
         else:
             try:
                 volume = volume_of(layer, self.labels_of_axes(layer.ndim))
                 text, reason = "\n".join([self._describe(volume), *volume.notes]), ""
+                self.volume = volume
             except HushporeError as error:
                 text = reason = str(error)
         self.setText(text)

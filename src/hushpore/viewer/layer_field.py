@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from napari.layers import Image, Labels, Points
 
-from hushpore.viewer.form import Field, combo_box
+from hushpore.viewer.fields import Field, combo_box
 
 if TYPE_CHECKING:
     from qtpy.QtWidgets import QComboBox, QVBoxLayout

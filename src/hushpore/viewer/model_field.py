@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from qtpy.QtWidgets import QFileDialog
 
 from hushpore.device.scratch import new_folder
-from hushpore.viewer.form import Field, combo_box
+from hushpore.viewer.fields import Field, combo_box
 from hushpore.viewer.layers import KEY
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import numpy as np
 from napari.layers import Image
 from napari.utils.notifications import show_warning
 
-from hushpore.viewer.form import Field, make_field
+from hushpore.viewer.fields import Field, make_field
 from hushpore.viewer.job_widget import JobWidget, LayerData
 from hushpore.viewer.layer_field import LayerField
 from hushpore.viewer.layers import is_result

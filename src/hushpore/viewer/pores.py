@@ -18,7 +18,7 @@ from hushpore.viewer.sentence import link
 if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.pores.result import Pores
-    from hushpore.viewer.form import WordOrNumberField
+    from hushpore.viewer.fields import WordOrNumberField
     from hushpore.viewer.target import Target
 
 
