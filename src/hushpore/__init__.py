@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hushpore.jobs import denoise, run, sample_patches, segment_pores, start
     from hushpore.n2v2.trained import load_model
     from hushpore.runs.compare import compare
+    from hushpore.runs.convert import convert
     from hushpore.runs.export import export
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Volume",
     "__version__",
     "compare",
+    "convert",
     "denoise",
     "export",
     "load_model",
@@ -45,6 +47,7 @@ _LATER = {
     "read": "hushpore.io",
     "read_all": "hushpore.io",
     "compare": "hushpore.runs.compare",
+    "convert": "hushpore.runs.convert",
     "denoise": "hushpore.jobs",
     "export": "hushpore.runs.export",
     "load_model": "hushpore.n2v2.trained",

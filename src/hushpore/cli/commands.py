@@ -16,6 +16,7 @@ from hushpore._version import __version__
 from hushpore.base.errors import HushporeError
 from hushpore.cli.batch import batch_command
 from hushpore.cli.compare import compare_command
+from hushpore.cli.convert import convert_command
 from hushpore.cli.export import export_command
 from hushpore.cli.flags import settings_flags, settings_from
 from hushpore.cli.measured import Measured
@@ -253,8 +254,8 @@ def gui(paths: tuple[str, ...], sample: bool) -> None:
 
 
 for _command in (
-    batch_command, compare_command, export_command, preferences_command, rerun_command,
-    settings_command,
+    batch_command, compare_command, convert_command, export_command, preferences_command,
+    rerun_command, settings_command,
 ):  # fmt: skip
     hushpore.add_command(_command)
 

@@ -106,7 +106,16 @@ class ZarrStack:
     def _read(self, keys: list[Any]) -> npt.NDArray[Any]:
         rest = iter(keys)
         full = [next(rest) if isinstance(i, slice) else i for i in self._index]
-        return np.asarray(self._array[tuple(full)])
+        try:
+            return np.asarray(self._array[tuple(full)])
+        except (OSError, MemoryError, IndexError, NotImplementedError):
+            raise
+        except Exception as error:
+            # codecs raise errors of any kind
+            raise InputError(
+                f"A chunk of the Zarr array {self._array.path or 'here'} is damaged "
+                f"({type(error).__name__}). Copy or export it again."
+            ) from error
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:
@@ -120,16 +129,7 @@ class ZarrStack:
         rest = [slice(None)] * (self.ndim - 1)
         for start in range(0, self.shape[0], self.chunks[0]):
             end = min(start + self.chunks[0], self.shape[0])
-            try:
-                values[start:end] = self._read([slice(start, end), *rest])
-            except (OSError, MemoryError):
-                raise
-            except Exception as error:
-                # codecs raise errors of any kind
-                raise InputError(
-                    f"A chunk of the Zarr array {self._array.path or 'here'} is damaged "
-                    f"({type(error).__name__}). Copy or export it again."
-                ) from error
+            values[start:end] = self._read([slice(start, end), *rest])
             yield end * planes if self.ndim > 2 else 1
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from hushpore.base.errors import InputError
+from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.events import Progress, Timing, result_of
 from hushpore.device.timing import StageTimer
 from hushpore.io.slabs import chunk_depth, in_native_order
@@ -17,7 +18,7 @@ from hushpore.io.zarr_image import MEMORY, VERSION, ZarrImage, import_zarr
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Generator, Mapping
+    from collections.abc import Generator, Iterator, Mapping
     from pathlib import Path
 
     from hushpore.base.volume import Volume
@@ -191,7 +192,7 @@ def _reading(
     """Return a layer of blocks; of what lies on disk some slices are read at a time."""
     last = where[-1] if where else 0
     if isinstance(data, np.ndarray) or not isinstance(last, slice):
-        with timer.stage("reading") as run:
+        with timer.stage("reading") as run, _explained():
             layer = data[where]
             run.nbytes = layer.nbytes
         return layer
@@ -201,10 +202,22 @@ def _reading(
     layer = np.empty((last.stop - last.start, *data.shape[-2:]), data.dtype)
     for start in range(last.start, last.stop, step):
         stop = min(start + step, last.stop)
-        with timer.stage("reading", nbytes=(stop - start) * plane):
+        with timer.stage("reading", nbytes=(stop - start) * plane), _explained():
             layer[start - last.start : stop - last.start] = data[(*where[:-1], slice(start, stop))]
         yield _converting(done + (stop - last.start) / 2, total)
     return layer
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Say of an error that it is one of reading: others here are of writing."""
+    try:
+        yield
+    except HushporeError:
+        raise
+    except OSError as error:
+        what = error.filename or "The volume"
+        raise InputError(f"{what} cannot be read: {error.strerror or error}.") from error
 
 
 def _length(where: Block) -> int:

@@ -169,11 +169,11 @@ def new_directory(
         part.mkdir()
         yield part
         check_target(target, overwrite, replaceable=replaceable)
-        _take_place(part, target)
+        take_place(part, target)
     except HushporeError:
         raise
     except OSError as error:
-        raise _explain(target, error) from error
+        raise explain_writing(target, error) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
@@ -190,7 +190,7 @@ def new_file(target: Path, overwrite: bool) -> Iterator[Path]:
     except HushporeError:
         raise
     except OSError as error:
-        raise _explain(target, error) from error
+        raise explain_writing(target, error) from error
     finally:
         part.unlink(missing_ok=True)
 
@@ -200,7 +200,8 @@ def _beside(target: Path) -> Path:
     return target.with_name(f".{target.name[:40]}.{uuid.uuid4().hex[:8]}.part")
 
 
-def _take_place(part: Path, target: Path) -> None:
+def take_place(part: Path, target: Path) -> None:
+    """Give a finished directory its name; an earlier one of that name goes after that."""
     if not target.exists():
         part.rename(target)
         return
@@ -214,7 +215,8 @@ def _take_place(part: Path, target: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _explain(target: Path, error: OSError) -> OutputError:
+def explain_writing(target: Path, error: OSError) -> OutputError:
+    """Return why a result cannot be written, in the user's words."""
     reasons = {
         errno.ENOSPC: "the disk is full",
         errno.EDQUOT: "your disk quota is used up",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 VERSION = "0.5"
 #: Bytes that writing may take where nothing else is said.
-MEMORY = 512_000_000
+MEMORY = 600_000_000
 #: Edge of a chunk, which is read at once, and of a block in y and x; in z a block is a chunk deep.
 #: Multiples of the tiles in which the denoiser predicts.
 _CHUNK, _BLOCK = 64, 512
@@ -247,9 +247,9 @@ def _layout(
             f"A slice takes {readable_bytes(plane)}, and twice that is needed; "
             f"{readable_bytes(memory)} of memory are too little."
         )
-    edge = _BLOCK
+    edge, high = _BLOCK, min(depth, shape[-3]) if n_spatial == 3 else 1
     # encoding a block takes some times its size
-    while edge > _CHUNK and depth * edge**2 * dtype.itemsize > memory / 8:
+    while edge > _CHUNK and high * edge**2 * dtype.itemsize > memory / 8:
         edge //= 2
     largest = (*(1,) * (len(shape) - n_spatial), depth, edge, edge)[-len(shape) :]
     chunks = tuple(min(_CHUNK, most, n) for most, n in zip(largest, shape, strict=True))

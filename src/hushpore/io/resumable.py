@@ -1,0 +1,152 @@
+"""Results of long work: under a hidden name until they are whole, and gone on with after a crash.
+
+What ends in an error or is cancelled leaves nothing behind. What is killed, or loses the machines
+that it runs on, leaves its finished blocks, and the same work started again goes on from them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hushpore.base.errors import DeviceError, HushporeError, OutputError
+from hushpore.io.target import check_target, explain_writing, require_result, take_place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+_KEY, _OWNER = "work.json", "owner.json"
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """A result that is being made.
+
+    Attributes
+    ----------
+    content : Path
+        The folder that will take the result's name; there already where `resumed`.
+    scratch : Path
+        For what the work needs meanwhile; it goes when the result is whole.
+    resumed : bool
+        Whether this goes on from what an earlier run has left.
+    """
+
+    content: Path
+    scratch: Path
+    resumed: bool
+
+
+@contextmanager
+def resumable_directory(
+    target: Path,
+    key: Mapping[str, Any],
+    overwrite: bool,
+    replaceable: Callable[[Path], None] = require_result,
+) -> Iterator[Unfinished]:
+    """Fill a directory that takes its place only when it is complete, perhaps in several runs.
+
+    Parameters
+    ----------
+    target : Path
+        As returned by `hushpore.io.target.check_target`.
+    key : mapping
+        All that the result depends on, as JSON values: what was begun with another is begun anew.
+    overwrite, replaceable
+        As for `check_target`, which is asked again at the end.
+
+    Yields
+    ------
+    Unfinished
+        It stays where the process dies, or the block raises `DeviceError`: the machines that it ran
+        on are gone, and what they have written is not. Any other error removes it.
+
+    Raises
+    ------
+    OutputError
+        If writing fails, or another process is making the same.
+    """
+    work = target.with_name(f".{target.name[:40]}.unfinished")
+    # as JSON gives it back
+    wanted = json.loads(json.dumps(key))
+    lost = False
+    try:
+        work.mkdir(exist_ok=True)
+        _own(work, target)
+    except OSError as error:
+        raise explain_writing(target, error) from error
+    try:
+        resumed = _key_of(work) == wanted
+        if not resumed:
+            _empty(work)
+            (work / "content").mkdir()
+            (work / "scratch").mkdir()
+            # last, so that what has a key is whole
+            (work / _KEY).write_text(json.dumps(wanted), encoding="utf-8")
+        yield Unfinished(work / "content", work / "scratch", resumed)
+        check_target(target, overwrite, replaceable=replaceable)
+        take_place(work / "content", target)
+    except DeviceError:
+        lost = True
+        raise
+    except HushporeError:
+        raise
+    except OSError as error:
+        raise explain_writing(target, error) from error
+    finally:
+        if lost:
+            (work / _OWNER).unlink(missing_ok=True)
+        else:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+def _own(work: Path, target: Path) -> None:
+    """Take possession of the work, unless a process that lives has it."""
+    import psutil
+
+    file, own = work / _OWNER, os.getpid()
+    mine = {"host": platform.node(), "pid": own, "since": psutil.Process(own).create_time()}
+    try:
+        with file.open("x", encoding="utf-8") as new:
+            json.dump(mine, new)
+        return
+    except FileExistsError:
+        pass
+    try:
+        theirs = json.loads(file.read_text(encoding="utf-8"))
+        host, pid, since = theirs["host"], int(theirs["pid"]), float(theirs["since"])
+    except (OSError, ValueError, KeyError, TypeError):
+        host, pid, since = mine["host"], -1, 0.0
+    if host != mine["host"]:
+        raise OutputError(
+            f"{target} is being written by process {pid} on {host}. If that is over, remove "
+            f"{file} to go on from what it has left."
+        )
+    try:
+        lives = pid > 0 and abs(psutil.Process(pid).create_time() - since) < 1
+    except psutil.Error:
+        lives = False
+    if lives:
+        raise OutputError(f"{target} is being written by another process already ({pid}).")
+    file.write_text(json.dumps(mine), encoding="utf-8")
+
+
+def _key_of(work: Path) -> Any:
+    try:
+        return json.loads((work / _KEY).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _empty(work: Path) -> None:
+    for item in work.iterdir():
+        if item.is_dir():
+            shutil.rmtree(item)
+        elif item.name != _OWNER:
+            item.unlink()

@@ -1,0 +1,198 @@
+"""A scan of any format to OME-Zarr, a layer of slices at a time: for what is larger than memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from hushpore._version import __version__
+from hushpore.base.errors import InputError
+from hushpore.base.events import Note, Progress, result_of
+from hushpore.base.volume import Volume, readable_bytes
+from hushpore.device.timing import StageTimer
+from hushpore.io.choosing import choose
+from hushpore.io.loading import free_memory, load
+from hushpore.io.ome_zarr_writer import filling, look_like_labels, require_content
+from hushpore.io.resumable import resumable_directory
+from hushpore.io.target import check_target, require_zarr
+from hushpore.io.zarr_image import MEMORY, ZarrImage, import_zarr
+from hushpore.runs.source import Source
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Generator
+    from pathlib import Path
+
+    from hushpore.base.events import Event
+
+    #: Yields events, and returns what was written.
+    Conversion: TypeAlias = Generator[Event, None, "Converted"]
+
+#: Share of the free memory that is taken where nothing is said; more than a layer is of no use.
+_SHARE = 0.25
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A scan that was written as OME-Zarr.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+        The folder.
+    facts : str
+        What it is: shape, voxel size, type and size.
+    levels : tuple of tuple of int
+        Shapes of the levels, the finest first.
+    stored : int
+        Bytes on disk.
+    resumed : int
+        Blocks that an earlier run, which was broken off, had written.
+    seconds : float
+        Time that it took.
+    """
+
+    path: Path
+    facts: str
+    levels: tuple[tuple[int, ...], ...]
+    stored: int
+    resumed: int
+    seconds: float
+
+    @property
+    def summary(self) -> str:
+        """The result in one sentence."""
+        before = f"; {self.resumed} blocks were there from before" if self.resumed else ""
+        return (
+            f"Converted in {self.seconds:.1f} s: {self.facts}, {len(self.levels)} levels, "
+            f"{readable_bytes(self.stored)} on disk{before}"
+        )
+
+
+def convert(
+    scan: str | os.PathLike[str] | Volume,
+    path: str | os.PathLike[str],
+    *,
+    series: int | str | None = None,
+    memory_budget: float | None = None,
+    overwrite: bool = False,
+    on_event: Callable[[Event], None] | None = None,
+) -> Converted:
+    """Write a scan of any format as OME-Zarr, with levels of lower resolution for viewing.
+
+    Only a layer of slices is in memory at a time. The folder has its name when it is complete; what
+    was killed on the way goes on from the blocks that it had written.
+
+    Parameters
+    ----------
+    scan : str, path-like or Volume
+        What `hushpore.read` takes; or a volume, whose values may lie on disk.
+    path : str or path-like
+        A folder whose name ends in ``.zarr``, usually ``.ome.zarr``.
+    series : int or str, optional
+        Which of several image stacks, as for `hushpore.read`; else the largest.
+    memory_budget : float, optional
+        GB that reading and writing may take beside the program itself; by default a quarter of what
+        is free.
+    overwrite : bool, optional
+        Replace an OME-Zarr folder of that name.
+    on_event : callable, optional
+        Called with every event, in this thread.
+
+    Returns
+    -------
+    Converted
+        With ``path``, ``facts`` and ``levels``.
+
+    Raises
+    ------
+    InputError
+        If there is nothing to read, or it is damaged.
+    OutputError
+        If it cannot be written there.
+    MemoryLimitError
+        If not even a slice fits into the memory.
+    MissingPackageError
+        If zarr is not installed.
+    """
+    work = converting(scan, path, series=series, memory_budget=memory_budget, overwrite=overwrite)
+    return result_of(work, on_event)
+
+
+def converting(
+    scan: str | os.PathLike[str] | Volume,
+    path: str | os.PathLike[str],
+    *,
+    series: int | str | None = None,
+    memory_budget: float | None = None,
+    overwrite: bool = False,
+) -> Conversion:
+    """Do what `convert` does as a job; closing it leaves nothing behind.
+
+    Where it cannot be written is said at once, before the job begins.
+    """
+    import_zarr()
+    target = check_target(path, overwrite, directory=False, suffixes=(".zarr",))
+    return _converting(scan, target, series, _memory(memory_budget), overwrite)
+
+
+def _converting(
+    scan: str | os.PathLike[str] | Volume,
+    target: Path,
+    series: int | str | None,
+    memory: float,
+    overwrite: bool,
+) -> Conversion:
+    zarr, timer = import_zarr(), StageTimer()
+    with timer.stage("reading headers"):
+        volume, known = yield from _opened(scan, series)
+    require_content(volume)
+    for note in volume.notes:
+        yield Note(note)
+    key = {"hushpore": __version__, "source": known, "name": volume.name}
+    with resumable_directory(target, key, overwrite, require_zarr) as work:
+        # the metadata of the group are written last
+        whole = work.resumed and "ome" in zarr.open_group(str(work.content), mode="a").attrs
+        if whole:
+            image = ZarrImage.open(work.content)
+        else:
+            group = zarr.open_group(str(work.content), mode="w", zarr_format=3)
+            labels = look_like_labels(volume)
+            image = ZarrImage.create(group, volume, volume.name, are_labels=labels, memory=memory)
+        there = yield from filling(image, volume.data, timer)
+        stored = sum(file.stat().st_size for file in work.content.rglob("*") if file.is_file())
+    levels = tuple(tuple(map(int, level.shape)) for level in image.levels)
+    return Converted(target, volume.facts, levels, stored, there, timer.timing().elapsed)
+
+
+def _memory(budget: float | None) -> float:
+    if budget is None:
+        return max(MEMORY, _SHARE * free_memory())
+    if not budget > 0 or not math.isfinite(budget):
+        raise InputError(f"The memory budget must be above 0 GB; got {budget:g}.")
+    return 1e9 * budget
+
+
+def _opened(
+    scan: str | os.PathLike[str] | Volume, series: int | str | None
+) -> Generator[Progress, None, tuple[Volume, dict[str, Any]]]:
+    """Return the volume, its values left on disk, and what tells it from another."""
+    if isinstance(scan, Volume):
+        # arrays have no stamp that tells whether they have changed: nothing is gone on with
+        return scan, {"volume": uuid.uuid4().hex}
+    known = Source(str(scan), "" if series is None else str(series)).to_dict()
+    volumes = yield from load(scan, lazy=True)
+    if series is not None:
+        return choose(volumes, series), known
+    largest = max(volumes, key=lambda volume: math.prod(volume.shape))
+    others = [volume.name for volume in volumes if volume is not largest]
+    if others:
+        note = (
+            f"The largest of {len(volumes)} image stacks was taken. The others: "
+            f"{', '.join(others)}; name one with series."
+        )
+        largest = dataclasses.replace(largest, notes=[note, *largest.notes])
+    return largest, known

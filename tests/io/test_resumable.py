@@ -1,0 +1,70 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from hushpore.base.errors import DeviceError, InputError, OutputError
+from hushpore.io.resumable import resumable_directory
+
+
+def fill(target, key, name, error=None):
+    with resumable_directory(target, key, overwrite=False) as work:
+        before = sorted(file.name for file in work.content.iterdir())
+        (work.content / name).write_text("x")
+        (work.scratch / name).write_text("x")
+        assert not target.exists()
+        if error is not None:
+            raise error
+    return before, work.resumed
+
+
+def test_a_whole_result_has_its_name_and_nothing_else_is_left(tmp_path):
+    assert fill(tmp_path / "a", {}, "one") == ([], False)
+    assert [item.name for item in tmp_path.iterdir()] == ["a"]
+    assert [item.name for item in (tmp_path / "a").iterdir()] == ["one"]
+
+
+def test_where_the_machines_are_gone_the_same_work_goes_on_from_what_is_there(tmp_path):
+    with pytest.raises(DeviceError):
+        fill(tmp_path / "a", {"h": (1, 2)}, "one", DeviceError("gone"))
+    assert not (tmp_path / "a").exists()
+    assert fill(tmp_path / "a", {"h": (1, 2)}, "two") == (["one"], True)
+    assert sorted(item.name for item in (tmp_path / "a").iterdir()) == ["one", "two"]
+
+
+def test_other_work_begins_anew(tmp_path):
+    with pytest.raises(DeviceError):
+        fill(tmp_path / "a", {"h": 1}, "one", DeviceError("gone"))
+    assert fill(tmp_path / "a", {"h": 2}, "two") == ([], False)
+
+
+@pytest.mark.parametrize("error", [InputError("bad"), KeyboardInterrupt(), OSError(28, "full")])
+def test_an_error_or_a_cancel_leaves_nothing_behind(tmp_path, error):
+    with pytest.raises((type(error), OutputError)):
+        fill(tmp_path / "a", {}, "one", error)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_killed_is_gone_on_with(tmp_path):
+    code = (
+        "import os, signal, sys; from pathlib import Path; sys.path.insert(0, 'tests');"
+        "from hushpore.io.resumable import resumable_directory\n"
+        f"with resumable_directory(Path({str(tmp_path / 'a')!r}), {{'h': 1}}, False) as work:\n"
+        "    (work.content / 'one').write_text('x')\n"
+        "    os._exit(9)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
+    assert fill(tmp_path / "a", {"h": 1}, "two") == (["one"], True)
+
+
+def test_two_at_once_are_kept_apart(tmp_path):
+    with resumable_directory(tmp_path / "a", {}, overwrite=False):
+        with pytest.raises(OutputError, match="another process"):
+            fill(tmp_path / "a", {}, "one")
+        owner = tmp_path / ".a.unfinished" / "owner.json"
+        known = json.loads(owner.read_text())
+        owner.write_text(json.dumps({**known, "host": "elsewhere"}))
+        with pytest.raises(OutputError, match=r"on elsewhere.*remove"):
+            fill(tmp_path / "a", {}, "one")
+    assert [item.name for item in tmp_path.iterdir()] == ["a"]
