@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import DeviceError
 from hushpore.base.preferences import memory_limit, preferred
+from hushpore.base.scaled import Scaled
 from hushpore.device.clocks import Clock, CudaClock, HostClock
 from hushpore.device.memory import PeakMemory, bound_pools, free_pools
 from hushpore.device.switches import Choices, Switches
@@ -96,12 +97,25 @@ class Backend:
         """Return a clock of this device, for a timer whose job moves to it."""
         return CudaClock(self.device) if self.is_cuda else HostClock()
 
-    def put(self, values: npt.NDArray[Any]) -> torch.Tensor:
-        """Copy an array to the device as it is: conversion is cheaper there than on the bus."""
+    def put(self, values: npt.NDArray[Any] | Scaled) -> torch.Tensor:
+        """Copy an array to the device as it is: conversion is cheaper there than on the bus.
+
+        Of scaled integers the integers cross, and are scaled there.
+        """
+        if isinstance(values, Scaled):
+            from hushpore.device.rescaling import grey_values
+
+            return grey_values(self.transfers.up(values.stored), values)
         return self.transfers.up(values)
 
-    def send(self, values: npt.NDArray[Any]) -> Arriving:
-        """Begin to copy an array to the device, beside what is computed there if that pays."""
+    def send(self, values: npt.NDArray[Any] | Scaled) -> Arriving:
+        """Begin to copy an array to the device, as `put`, beside the computing if that pays."""
+        if isinstance(values, Scaled):
+            from hushpore.device.rescaling import grey_values
+            from hushpore.device.transfers import Arriving
+
+            coming = self.transfers.ahead(values.stored)
+            return Arriving(coming.nbytes, lambda: grey_values(coming.arrived(), values))
         return self.transfers.ahead(values)
 
     def get(self, values: torch.Tensor) -> npt.NDArray[np.float32]:
