@@ -6,6 +6,7 @@ from skimage import filters
 
 import hushpore
 from hushpore.base.errors import InputError
+from hushpore.base.scaled import Scaled
 from hushpore.base.volume import Volume
 from hushpore.pores import beforehand
 from hushpore.pores.beforehand import PERHAPS, VOID, SliceVoid, survey_greys
@@ -70,6 +71,15 @@ def test_of_an_image_and_of_an_array_on_disk_too(grey, workers):
     image = Volume(values[4])
     found = SliceVoid(image, workers).codes((), PoreSettings(), survey(values[4], workers))
     np.testing.assert_array_equal(found == VOID, labels > 0)
+
+
+def test_of_the_integers_of_a_scanner_too(grey, workers):
+    scan = Scaled((grey + 2000).astype(np.uint16), 0.5, -1000.0)
+    greys = survey(scan, workers)
+    assert greys.share == 1.0
+    assert greys.find(PoreSettings()) == hushpore.segment_pores(scan).threshold
+    found = SliceVoid(Volume(scan), workers).codes((4,), PoreSettings(), greys)
+    np.testing.assert_array_equal(found == VOID, scan[4] <= greys.find(PoreSettings()))
 
 
 def test_of_one_image_among_several(grey, workers):

@@ -93,6 +93,10 @@ def test_the_result_can_be_merged_anew_at_once(qtbot, viewer, widget, scan):
     record = labels.metadata[KEY]["provenance"]
     assert record["settings"]["h"] == 50.0
     assert f"{record['result']['count']} pores" in widget._result.text()
+    assert widget.form.settings().h == 50.0
+    widget.merging.undo()
+    qtbot.waitUntil(lambda: not widget.merging.is_busy, timeout=20_000)
+    assert widget.form.settings().h == 0.5
 
 
 def test_a_mask_and_markers_are_layers(qtbot, viewer, widget, scan):
@@ -108,3 +112,8 @@ def test_a_mask_and_markers_are_layers(qtbot, viewer, widget, scan):
     assert labels.data[4, 8, 8] == 1
     assert not labels.data[:, :, 16:].any()
     assert "Parted by markers" in widget.merging._word.text()
+    widget.merging.set_height(2.0)
+    qtbot.waitUntil(lambda: not widget.merging.is_busy, timeout=20_000)
+    assert (widget.form.settings().h, widget.form.settings().markers) == (2.0, "")
+    widget.merging.undo()
+    assert widget.form.settings().markers == "seed"

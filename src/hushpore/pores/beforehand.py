@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.base.scaled import held
 from hushpore.base.volume import Volume
 from hushpore.pores.grey import GreyValues
 from hushpore.pores.local_threshold import LOCAL_METHODS
@@ -147,9 +148,12 @@ def _counted(volume: Volume) -> Volume:
     """Return all of a volume as a stack, or some of its slices."""
     *leading, height, width = volume.shape
     count, plane = math.prod(leading), height * width
-    in_memory = type(volume.data) is np.ndarray
-    if in_memory and count * plane <= WHOLE and volume.data.flags.c_contiguous:
-        return Volume(volume.data.reshape(count, height, width), axes="zyx", name=volume.name)
+    in_memory = type(held(volume.data)) is np.ndarray
+    if in_memory and count * plane <= WHOLE:
+        if volume.ndim == 3:
+            return Volume(volume.data, axes="zyx", name=volume.name)
+        if isinstance(volume.data, np.ndarray) and volume.data.flags.c_contiguous:
+            return Volume(volume.data.reshape(count, height, width), axes="zyx", name=volume.name)
     most = max(1, SAMPLE // plane) if in_memory else min(SLICES, max(1, SAMPLE // plane))
     places = (np.arange(min(most, count)) + 0.5) / min(most, count) * count
     # of a plane that is larger than the sample every n-th row and column

@@ -15,9 +15,9 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
+from hushpore.viewer.newest import Newest
 from hushpore.viewer.pore_layer import result_of, update_pore_layer
 from hushpore.viewer.sentence import plain_line
-from hushpore.viewer.worker import JobWorker
 
 if TYPE_CHECKING:
     from hushpore.base.events import Job
@@ -47,6 +47,8 @@ class MergeHeight(QWidget):
 
     #: The result that is shown now.
     merged = Signal(object)
+    #: The result that the user came to rest at: the slider was let go, a step undone or redone.
+    settled = Signal(object)
 
     def __init__(self, viewer: Any) -> None:
         super().__init__()
@@ -58,7 +60,9 @@ class MergeHeight(QWidget):
         self._past: list[float | None] = []  # heights; None is the first result
         self._at = 0
         self._wanted: float | None = None
-        self._worker: JobWorker | None = None
+        self._newest = Newest("merging pores")
+        self._newest.returned.connect(self._returned)
+        self._newest.failed.connect(self._failed)
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.setInterval(PAUSE)
@@ -77,7 +81,7 @@ class MergeHeight(QWidget):
     @property
     def is_busy(self) -> bool:
         """Whether a height that was asked for is not shown yet."""
-        return self._worker is not None or self._wanted is not None
+        return self._newest.is_busy or self._wanted is not None
 
     def set_height(self, h: float) -> None:
         """Ask for a height, in voxels, as a move of the slider does."""
@@ -94,7 +98,8 @@ class MergeHeight(QWidget):
     def _build(self) -> None:
         tip = (
             "Neighbouring pores merge where the neck between them is less than this much narrower, "
-            "in radius, than the smaller of the two. The result changes at once."
+            "in radius, than the smaller of the two. The result changes at once; the form takes "
+            "over where you come to rest, for the next run."
         )
         self._slider = QSlider(Qt.Orientation.Horizontal)
         self._slider.setRange(0, round(MOST / STEP))
@@ -147,7 +152,7 @@ class MergeHeight(QWidget):
         h = result.provenance["result"]["merged_by"].get("h")
         self._first = result if h is None else None
         self._past, self._at = [h], 0
-        self._title.setText(f"Merge height of {self._layer.name}, changed at once")
+        self._title.setText(f"Merge height of {self._layer.name}, changed at once and in the form")
         self._show_height(result.provenance["settings"]["h"] if h is None else h)
         self._show_state()
         self.show()
@@ -175,29 +180,19 @@ class MergeHeight(QWidget):
             widget.blockSignals(before)
 
     def _merge(self) -> None:
-        if self._worker is not None or self._wanted is None or self._result is None:
+        if self._wanted is None or self._result is None:
             return
         h, self._wanted = self._wanted, None
-        worker = self._worker = JobWorker(partial(_remerge, self._result, h), "merging pores")
-        worker.returned.connect(partial(self._returned, self._layer))
-        worker.failed.connect(self._failed)
-        worker.cancelled.connect(self._end)
-        worker.start()
+        self._newest.ask(partial(_remerge, self._result, h), self._layer)
 
     def _returned(self, layer: Any, result: Pores) -> None:
-        self._end()
         if layer is self._layer:
             self._show_result(result)
             self._settle()
-        self._merge()
 
-    def _failed(self, problem: Problem) -> None:
-        self._end()
+    def _failed(self, layer: Any, problem: Problem) -> None:
         self._word.setText(problem.message)
         self._word.show()
-
-    def _end(self) -> None:
-        self._worker = None
 
     def _show_result(self, result: Pores) -> None:
         self._result = result
@@ -216,6 +211,7 @@ class MergeHeight(QWidget):
             self._past[self._at + 1 :] = [h]
             self._at += 1
         self._show_state()
+        self.settled.emit(self._result)
 
     def _go_to(self, at: int) -> None:
         if not 0 <= at < len(self._past) or self.is_busy:
@@ -228,6 +224,7 @@ class MergeHeight(QWidget):
             self._merge()
         elif self._first is not None:
             self._show_result(self._first)
+            self.settled.emit(self._first)
 
     def _show_state(self) -> None:
         for button, at, word in (

@@ -35,6 +35,7 @@ class PoresWidget(JobWidget):
         self._suggest_threshold()
         self.merging = MergeHeight(napari_viewer)
         self.merging.merged.connect(self._show_merged)
+        self.merging.settled.connect(self._take_over)
         self._preparing = Preparing()
         column = self._scroll.column
         column.insertWidget(column.indexOf(self._result) + 1, self.merging)
@@ -70,6 +71,11 @@ class PoresWidget(JobWidget):
 
     def _show_merged(self, result: Pores) -> None:
         self._show_result(f"{html.escape(result.summary)} · {link('record', RECORD)}")
+
+    def _take_over(self, result: Pores) -> None:
+        """Let the next run part pores as those on the screen are."""
+        for name in ("markers", "merging", "h"):
+            self.form.fields[name].set(result.provenance["settings"][name])
 
     def _suggest_threshold(self) -> None:
         """Begin a threshold of one's own in the middle of the greys on the screen."""
