@@ -64,3 +64,19 @@ def test_it_says_which_device_auto_will_be(qtbot, two_gpus):
     assert choice.resolved() == "cpu"
     choice.set("cuda:1")
     assert choice.resolved() == "cuda:1"
+
+
+def test_what_is_preferred_is_shown_at_once_and_counts_as_chosen(qtbot, two_gpus, monkeypatch):
+    choice = make(qtbot)
+    assert not choice.is_chosen
+    monkeypatch.setenv("HUSHPORE_DEVICE", "cuda:1")
+    preferred = Backend("cuda:1", "GPU 1", "as preferred")
+    known = device_choice.choose_backend
+    monkeypatch.setattr(
+        device_choice, "choose_backend", lambda name: preferred if name == "auto" else known(name)
+    )
+    with qtbot.waitSignal(choice.found, timeout=10_000):
+        device_choice.look_again()
+    assert entries(choice) == ["Auto", "CPU", "CUDA:0 GPU 0", "CUDA:1 GPU 1"]
+    assert choice.line() == "GPU 1 (as preferred)"
+    assert choice.is_chosen

@@ -640,3 +640,18 @@ def test_the_window_never_waits_for_a_busy_job(qtbot, viewer, widget, fake_job):
     gaps = np.diff(beats)
     assert len(gaps) > 50
     assert gaps.max() < 0.2
+
+
+def test_a_widget_opens_with_what_was_last_run(qtbot, viewer, widget, fake_job):
+    widget.form.fields["time_budget"].set(90)
+    widget.form.fields["checkpoint"].set("/scans/of a patient.safetensors")
+    start(qtbot, widget)
+    fake_job.gate.set()
+    until_done(qtbot, widget)
+    widget.form.fields["time_budget"].set(10)  # not run with
+    again = DenoiseWidget(viewer)
+    qtbot.addWidget(again)
+    assert again.form.settings() == type(again.form.settings())(time_budget=90)
+    assert again.presets._box.currentText() == "Last used"
+    again.form.reset()
+    assert again.form.settings().time_budget is None

@@ -2,6 +2,7 @@ import pytest
 
 from hushpore.jobs import JOBS
 from hushpore.runs import presets
+from hushpore.runs.remembered import remember
 from hushpore.viewer import presets as row_module
 from hushpore.viewer.form import SettingsForm
 from hushpore.viewer.presets import PresetRow
@@ -94,3 +95,12 @@ def test_a_name_that_cannot_be_used_is_explained(row, monkeypatch):
     monkeypatch.setattr(row_module, "show_warning", said.append)
     row.save("../x")
     assert "cannot be the name of a preset" in said[0]
+
+
+def test_what_was_last_used_can_be_chosen_and_not_deleted(row):
+    remember("pores", PORES(h=1.75))
+    row.refresh()
+    assert entries(row) == ["Default", "Last used", "as below"]
+    choose(row, "Last used")
+    assert row._form.settings() == PORES(h=1.75)
+    assert not row._delete.isEnabled()

@@ -29,7 +29,7 @@ from qtpy.QtWidgets import (
 
 from hushpore.base.errors import HushporeError
 from hushpore.runs.batch import TABLE, run_batch
-from hushpore.runs.presets import DEFAULT, list_presets, load_preset
+from hushpore.runs.presets import load_preset, names_to_choose
 from hushpore.runs.samples import names_of
 from hushpore.runs.workers import State
 from hushpore.viewer.sentence import Sentence, plain_line, sign
@@ -329,12 +329,12 @@ class _PresetBox(QComboBox):
         super().__init__()
         self._job = job
         self.setToolTip("Settings that were saved in the form of the job.")
-        self.addItems([DEFAULT, *list_presets(job)])
+        self.addItems(names_to_choose(job))
 
     def showPopup(self) -> None:  # noqa: N802
         chosen = self.currentText()
         self.clear()
-        self.addItems([DEFAULT, *list_presets(self._job)])
+        self.addItems(names_to_choose(self._job))
         self.setCurrentText(chosen)
         super().showPopup()
 

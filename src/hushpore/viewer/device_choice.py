@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from qtpy.QtCore import Signal
+from qtpy.QtCore import QObject, Signal
 from qtpy.QtWidgets import QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from hushpore.base.errors import DeviceError
+from hushpore.base.preferences import preferred
 from hushpore.device.backend import Backend, choose_backend
 from hushpore.viewer.worker import JobWorker
 
@@ -36,19 +38,32 @@ class Devices:
 @cache
 def find_devices() -> Devices:
     """Look for devices, once a process; takes seconds, for PyTorch has to be imported."""
-    auto = choose_backend("auto")
     found: list[Backend] = []
-    while auto.is_cuda:
-        try:
-            found.append(choose_backend(f"cuda:{len(found)}"))
-        except DeviceError:
-            break
-    return Devices(auto, tuple(found))
+    with contextlib.suppress(DeviceError):
+        # the last one is refused; whatever is preferred, the others can be chosen
+        while (backend := choose_backend(f"cuda:{len(found)}")).is_cuda:
+            found.append(backend)
+    return Devices(choose_backend("auto"), tuple(found))
 
 
 def _look() -> Job:
     yield from ()
     return find_devices()
+
+
+def look_again() -> None:
+    """Have every choice of a device look anew: what is preferred has changed."""
+    find_devices.cache_clear()
+    _CHANGES.happened.emit()
+
+
+class _Changes(QObject):
+    """Told of by a signal, from which Qt takes those off that are gone."""
+
+    happened = Signal()
+
+
+_CHANGES = _Changes()
 
 
 class DeviceChoice(QWidget):
@@ -75,10 +90,21 @@ class DeviceChoice(QWidget):
         row.addWidget(self._box, 1)
         column.addLayout(row)
         column.addWidget(self._line)
+        self._listed = self._box.count()
+        _CHANGES.happened.connect(self.look)
+        self.look()
+
+    def look(self) -> None:
+        """Look for devices, in a thread."""
         self._worker = JobWorker(_look, "hushpore looks for devices")
         self._worker.returned.connect(self._show)
         self._worker.failed.connect(self._show_failure)
         self._worker.start()
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether a device was asked for, here or in the preferences."""
+        return self.value() != "auto" or preferred("device").value != "auto"
 
     def value(self) -> str:
         """Return the device as jobs take it: ``"auto"``, ``"cpu"``, ``"cuda:0"``."""
@@ -99,9 +125,12 @@ class DeviceChoice(QWidget):
         return str(self._line.text())
 
     def _show(self, devices: Devices) -> None:
-        self._devices = devices
+        chosen, self._devices = self.value(), devices
+        while self._box.count() > self._listed:
+            self._box.removeItem(self._listed)
         for backend in devices.cuda:
             self._box.addItem(f"{backend.device.upper()} {backend.name}", backend.device)
+        self.set(chosen)
         self._explain()
         self.found.emit()
 

@@ -73,6 +73,13 @@ class SettingsForm(QWidget):
         for name, value in settings.to_dict().items():
             self.fields[name].set(value)
 
+    def begin_with(self, settings: Settings | None) -> None:
+        """Show what was last used, as far as it is not the default; None: the defaults."""
+        for opt in self._class.options() if settings is not None else ():
+            value = getattr(settings, opt.name)
+            if value != opt.default:
+                self.fields[opt.name].set(value)
+
     def reset(self) -> None:
         """Show the defaults."""
         self.set(self._class())

@@ -11,6 +11,7 @@ from qtpy.QtWidgets import QApplication, QHBoxLayout, QLabel, QVBoxLayout, QWidg
 
 from hushpore import jobs
 from hushpore.base.errors import HushporeError
+from hushpore.runs.remembered import remember, remembered
 from hushpore.viewer.device_choice import DeviceChoice
 from hushpore.viewer.fields import Field, make_field
 from hushpore.viewer.form import SettingsForm
@@ -157,8 +158,9 @@ class JobWidget(QWidget):
         except HushporeError as error:
             self._show_problem(explain(error))
             return
+        remember(self.job, self.form.settings())
         # jobs on one device run one after another
-        takes_gpu = jobs.JOBS[self.job].on_gpu or self.device.value() != "auto"
+        takes_gpu = jobs.JOBS[self.job].on_gpu or self.device.is_chosen
         line = self.device.resolved() if takes_gpu else "cpu"
         work = partial(self.work, target, settings, self.device.value())
         worker = JobWorker(work, f"{self._title} {target.volume.name}")
@@ -302,6 +304,7 @@ class JobWidget(QWidget):
         self.layers = LayerChoice(self._viewer, self.accepts, self.prefers)
         self._facts = LayerFacts(self._viewer, self.facts)
         self.form = SettingsForm(jobs.JOBS[self.job].settings, self._make_field)
+        self.form.begin_with(remembered(self.job, jobs.JOBS[self.job].settings))
         self.presets = PresetRow(self.job, self.form)
         self.device = DeviceChoice()
         self._buttons = RunButtons(self._title, self.ends_early_in)

@@ -8,12 +8,12 @@ from napari.utils.notifications import show_warning
 from qtpy.QtWidgets import QComboBox, QHBoxLayout, QInputDialog, QLabel, QPushButton, QWidget
 
 from hushpore.base.errors import HushporeError
-from hushpore.jobs import JOBS
 from hushpore.runs.presets import (
     DEFAULT,
+    LAST,
     delete_preset,
-    list_presets,
     load_preset,
+    names_to_choose,
     preset_file,
     save_preset,
 )
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: What stands in the box while the form holds settings that are no preset.
 _OWN = "as below"
+#: The entries that are no presets of the user's.
+_FIXED = (DEFAULT, LAST, _OWN)
 
 
 class PresetRow(QWidget):
@@ -63,8 +65,8 @@ class PresetRow(QWidget):
 
     def refresh(self) -> None:
         """Look again which presets there are; another window or a command may have saved some."""
-        self._known = {DEFAULT: JOBS[self._job].settings()}
-        for name in list_presets(self._job):
+        self._known = {}
+        for name in names_to_choose(self._job):
             try:
                 self._known[name] = load_preset(name, self._job)
             except HushporeError:
@@ -99,7 +101,7 @@ class PresetRow(QWidget):
         # of two with the same values the one that was chosen
         name = chosen if chosen in same else (same or [_OWN])[0]
         self._box.setCurrentText(name)
-        can_delete = name not in (DEFAULT, _OWN)
+        can_delete = name not in _FIXED
         self._delete.setEnabled(can_delete)
         self._delete.setToolTip(
             f"Delete {name!r}." if can_delete else "Choose a preset that was saved, to delete it."
@@ -107,14 +109,14 @@ class PresetRow(QWidget):
 
     def _ask_and_save(self) -> None:
         chosen = self._box.currentText()
-        before = "" if chosen in (DEFAULT, _OWN) else chosen
+        before = "" if chosen in _FIXED else chosen
         name, accepted = QInputDialog.getText(self, "Save preset", "Name", text=before)
         if accepted and name.strip():
             self.save(name.strip())
 
     def _delete_chosen(self) -> None:
         name = self._box.currentText()
-        if name not in (DEFAULT, _OWN) and preset_file(name).is_file():
+        if name not in _FIXED and preset_file(name).is_file():
             delete_preset(name)
         self.refresh()
 
