@@ -101,7 +101,7 @@ class Fitting:
         generator = self.batches.generator
         assert generator is not None
         total = torch.zeros((), device=self.backend.device)
-        return TrainingState(Learner(network, self.dtype), generator, total)
+        return TrainingState(Learner(network, self.dtype, self.backend), generator, total)
 
     def run(self, state: TrainingState, checkpoint: Checkpoint | None = None) -> Job:
         """Train from a state on, to the last step or until `StopEarly`.

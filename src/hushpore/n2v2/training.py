@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
+import weakref
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ import torch
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from hushpore.base.errors import InputError
+from hushpore.device.graphs import replays_on
 from hushpore.n2v2.masking import Replacement, draw_positions, hide, values_at
 from hushpore.patches.sampling import draw_corners, draw_orientations
 
@@ -84,6 +86,8 @@ class Learner:
         Already on its device.
     dtype : torch.dtype
         float32, or bfloat16 for mixed precision.
+    backend : Backend, optional
+        Where it is, for steps that are recorded there and replayed.
 
     Attributes
     ----------
@@ -97,12 +101,25 @@ class Learner:
     watches = False
     watched: torch.Tensor | None = None
 
-    def __init__(self, network: UNet, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(
+        self,
+        network: UNet,
+        dtype: torch.dtype = torch.float32,
+        backend: Backend | None = None,
+    ) -> None:
         self.network = network
         self.average = copy.deepcopy(network).eval()
         self.dtype = dtype
-        fused = network.out.weight.device.type in ("cpu", "cuda")
-        self.optimizer = torch.optim.Adam(network.parameters(), fused=fused or None)
+        device = network.out.weight.device
+        self._replays = None if backend is None else replays_on(backend, "training steps")
+        # a rate that lies on the device can change between replays
+        self._rate = None if self._replays is None else torch.zeros((), device=device)
+        self.optimizer = torch.optim.Adam(
+            network.parameters(),
+            lr=1e-3 if self._rate is None else self._rate,
+            fused=device.type in ("cpu", "cuda") or None,
+            capturable=device.type == "cuda",
+        )
 
     def moments(self) -> list[dict[str, torch.Tensor]]:
         """Return what the optimiser keeps of each parameter, made where there is none yet."""
@@ -132,14 +149,31 @@ class Learner:
         step : int
             Number of this step, from 0.
         """
+        self._set_rate(rate)
+        if self._replays is None or self.watches:
+            loss = self._train(images, batches)
+        else:
+            # blocks of a volume come and go; a reference does not keep them
+            key = (weakref.ref(images), batches.size, batches.count)
+            loss = self._replays.call(
+                key, lambda: self._train(images, batches), draws=batches.generator
+            )
+        self._update_average(step)
+        return loss
+
+    def _train(self, images: Images, batches: Batches) -> torch.Tensor:
         loss = self._loss(self.network, images, batches)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        return loss.detach()
+
+    def _set_rate(self, rate: float) -> None:
+        if self._rate is not None:
+            self._rate.fill_(rate)
+            return
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        self.optimizer.step()
-        self._update_average(step)
-        return loss.detach()
 
     @torch.no_grad()
     def validate(self, images: Images, batches: Batches) -> torch.Tensor:
@@ -231,7 +265,8 @@ def mixed_precision(device: str, dtype: torch.dtype) -> contextlib.AbstractConte
     """Return the context in which the network computes in `dtype`."""
     if dtype == torch.float32:
         return contextlib.nullcontext()
-    return torch.autocast(device, dtype)
+    # no weight is used twice; what a cache holds would be gone when a recorded step is replayed
+    return torch.autocast(device, dtype, cache_enabled=False)
 
 
 def channels_last(images: torch.Tensor) -> torch.Tensor:
