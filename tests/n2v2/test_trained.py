@@ -12,6 +12,7 @@ from safetensors import safe_open
 import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.errors import OutputError
+from hushpore.n2v2.trained import read_tensors, write_tensors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -126,3 +127,15 @@ def test_what_is_no_whole_model_is_refused(trained: Denoised, tmp_path: Path, da
 def test_a_missing_model_is_said(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="There is no model file"):
         hushpore.load_model(tmp_path / "nowhere.safetensors")
+
+
+def test_a_header_whose_length_looks_like_a_pickle_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    for padding in range(0, 300, 8):
+        write_tensors(path, {"a": torch.ones(2)}, {"entry": {"text": "x" * padding}})
+        if path.read_bytes()[0] == 0x80:
+            break
+    assert path.read_bytes()[0] == 0x80
+    facts, tensors = read_tensors(path, "entry")
+    assert facts["text"] == "x" * padding
+    assert tensors["a"].tolist() == [1, 1]

@@ -9,10 +9,13 @@ from click.testing import CliRunner
 
 import hushpore
 from hushpore import InputError, Volume
-from hushpore.base.events import result_of
+from hushpore.base.events import Progress, StopEarly, result_of
 from hushpore.cli.commands import hushpore as command
 from hushpore.io.results import write_image
+from hushpore.jobs import JOBS
 from hushpore.runs.rerun import rerun
+from hushpore.runs.scan import denoise_scan
+from hushpore.runs.source import Source
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,6 +65,50 @@ def test_a_denoised_image_is_made_again_from_the_record_beside_it(
     done = result_of(rerun(tmp_path / "clean.json", tmp_path / "again.tif", "cpu"))
     assert done.identical
     assert hushpore.read(tmp_path / "again.tif").shape == (12, 40, 48)
+
+
+def test_a_training_that_time_has_ended_is_made_again_step_by_step(
+    scan: Path, tmp_path: Path
+) -> None:
+    words = ("--steps", 10_000, "--patch-size", 16, "--batch-size", 1, "--time-budget", 1)
+    checkpoint = ("--checkpoint", tmp_path / "kept.safetensors")
+    done = call(
+        "denoise", scan, "-o", tmp_path / "clean.tif", "--device", "cpu", *words, *checkpoint
+    )
+    assert done.exit_code == 0, done.output
+    first = json.loads((tmp_path / "clean.json").read_text())
+    done = call("rerun", tmp_path / "clean.json", "-o", tmp_path / "again.tif", "--device", "cpu")
+    assert done.exit_code == 0, done.output
+    assert "Identical: the same result, to the bit." in done.output
+    second = json.loads((tmp_path / "again.json").read_text())
+    assert first["result"]["steps"] == second["result"]["steps"] < 10_000
+    assert first["training"] == second["training"]
+    # and the one that was made again can be made again
+    third = result_of(rerun(tmp_path / "again.json", tmp_path / "third.tif", "cpu"))
+    assert third.identical
+
+
+def test_a_training_that_was_stopped_is_made_again(scan: Path, tmp_path: Path) -> None:
+    settings = JOBS["denoise"].settings(steps=50, patch_size=16, batch_size=1)
+    work = denoise_scan(Source(str(scan)), tmp_path / "clean.tif", settings, device="cpu")
+    for event in work:
+        if isinstance(event, Progress) and event.stage == "training" and event.done == 7:
+            break
+    work.throw(StopEarly())
+    result_of(work)
+    done = result_of(rerun(tmp_path / "clean.json", tmp_path / "again.tif", "cpu"))
+    assert done.identical
+    assert json.loads((tmp_path / "again.json").read_text())["result"]["steps"] < 10
+
+
+def test_a_training_whose_course_was_not_kept_is_explained(scan: Path, tmp_path: Path) -> None:
+    assert call("denoise", scan, "-o", tmp_path / "clean.tif", *QUICK).exit_code == 0
+    record = json.loads((tmp_path / "clean.json").read_text())
+    record["result"]["steps"] = 2
+    record["fingerprints"]["image"] = "0"
+    (tmp_path / "clean.json").write_text(json.dumps(record))
+    done = result_of(rerun(tmp_path / "clean.json", tmp_path / "again.tif", "cpu"))
+    assert "the training took 2 steps and now 3: time has ended it" in done.summary
 
 
 def test_one_position_of_a_series_is_read_again(tmp_path: Path, rng: np.random.Generator) -> None:

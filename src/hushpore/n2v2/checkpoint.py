@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hushpore.base.errors import InputError
+from hushpore.n2v2.course import packed, unpacked
 from hushpore.n2v2.trained import (
     HEADER,
     TRAINING,
@@ -56,6 +57,8 @@ class TrainingState:
         Seconds of training so far.
     curves : dict of str to list
         Step and value of each metric.
+    shares : list of int
+        What was over before each step, see `hushpore.n2v2.course.Course`.
     """
 
     learner: Learner
@@ -65,6 +68,7 @@ class TrainingState:
     summed_from: int = 0
     spent: float = 0.0
     curves: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    shares: list[int] = field(default_factory=list)
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return everything that is a tensor, by name."""
@@ -139,6 +143,7 @@ class Checkpoint:
             "summed_from": state.summed_from,
             "spent": state.spent,
             "curves": state.curves,
+            "shares": packed(state.shares),
         }
         write_tensors(self._path, on_host, {HEADER: model.facts(), _ENTRY: facts})
         self._last = time.monotonic()
@@ -167,6 +172,7 @@ class Checkpoint:
             state.load(own, {k: v for k, v in tensors.items() if not k.startswith(TRAINING)})
             state.step, state.summed_from = int(facts["step"]), int(facts["summed_from"])
             state.spent = float(facts["spent"])
+            state.shares = list(unpacked(facts.get("shares", "")))
             state.curves = {
                 name: [(int(step), float(value)) for step, value in curve]
                 for name, curve in facts["curves"].items()

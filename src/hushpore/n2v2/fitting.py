@@ -22,6 +22,7 @@ from hushpore.base.events import (
 )
 from hushpore.device.readback import Readback
 from hushpore.n2v2.checkpoint import TrainingState
+from hushpore.n2v2.course import Course, in_parts
 from hushpore.n2v2.model import Architecture, build_network
 from hushpore.n2v2.prediction import predict
 from hushpore.n2v2.training import Batches, Learner, one_cycle
@@ -72,6 +73,8 @@ class Fitting:
         What was said; added to.
     look : callable, optional
         Returns the `Shown` of the slice at a position on the volume's leading axes.
+    course : Course
+        How far it is at each step, as the settings ask for.
     as_batch : callable, optional
         Makes a `Batch` of a step and of what `Learner.watched` holds; None: batches are not told.
     """
@@ -88,8 +91,12 @@ class Fitting:
     notes: list[str] = field(default_factory=list)
     look: Callable[[tuple[int, ...]], Shown] | None = None
     as_batch: Callable[[int, npt.NDArray[np.float64]], Batch] | None = None
+    course: Course = field(init=False)
     _wanted: tuple[int, ...] | None = field(default=None, init=False)
     _seen: tuple[int, ...] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.course = Course.of(self.settings)
 
     def start(self, architecture: Architecture) -> TrainingState:
         """Return the state before the first step."""
@@ -129,15 +136,16 @@ class Fitting:
         readback = Readback(self.backend, self.timer)
         pace = _PreviewPace(self.shown, self.batches.voxels)
         start = time.monotonic() - state.spent
-        fraction, batch_due = self._fraction(state), start
+        fraction, batch_due = self.course.share(state.step, state.spent), start
         while fraction < 1:
             learner.watches = self.as_batch is not None and start + state.spent >= batch_due
             rate = one_cycle(fraction, settings.learning_rate)
             with self.timer.stage("training", voxels=self.batches.voxels):
                 state.total += learner.step(self.images(state.step), self.batches, rate, state.step)
             state.step += 1
+            state.shares.append(in_parts(fraction))
             state.spent = spent = time.monotonic() - start
-            fraction = self._fraction(state)
+            fraction = self.course.share(state.step, spent)
             if learner.watches and learner.watched is not None:
                 readback.push(("batch", state.step), learner.watched)
                 learner.watches, batch_due = False, start + spent + BATCH_PAUSE
@@ -166,13 +174,6 @@ class Fitting:
             self._end_epoch(state, readback)
         yield self.timer.timing()
         yield from self._report(readback.rest(), state)
-
-    def _fraction(self, state: TrainingState) -> float:
-        """How much of the training is over."""
-        fraction = state.step / self.settings.steps
-        if self.settings.time_budget is not None:
-            fraction = max(fraction, state.spent / self.settings.time_budget)
-        return fraction
 
     def _end_epoch(self, state: TrainingState, readback: Readback) -> None:
         count = state.step - state.summed_from
@@ -226,8 +227,8 @@ class Fitting:
         return result[0, self.shown.output].reshape(-1, *result.shape[-2:])[self.shown.row]
 
     def _progress(self, state: TrainingState, fraction: float) -> Progress:
-        total, step = self.settings.steps, state.step
-        if self.settings.time_budget is not None:
+        total, step = self.course.ends_after or self.course.steps, state.step
+        if self.course.time_budget is not None:
             total = max(step, min(total, round(step / fraction)))
         # what the device has finished, not what it has been asked to do
         losses = state.curves.get("loss", [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import tempfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -129,6 +129,7 @@ class _Work:
         self.notes: list[str] = []
         self.curves: dict[str, list[tuple[int, float]]] = {}
         self.steps, self.spent = 0, 0.0
+        self.taken: dict[str, Any] | None = None
 
     def upload(self) -> Job:
         """Move the volume to the device, or leave it on the CPU where the device is too small."""
@@ -160,7 +161,8 @@ class _Work:
         if math.prod(self.volume.shape) * (self.source.dtype.itemsize + _WORKING) > self.budget:
             return
         with self.timer.stage("upload", nbytes=self.volume.nbytes):
-            raw = backend.put(self.source.read(np.arange(self.source.count)))
+            every = np.arange(self.source.count)
+            raw = self.source.put(self.source.stored(every), every, backend)
             planes = self.scale.normalise(raw, self.source.channels)
             self.images = Images.of(planes, self.arrangement)
 
@@ -213,6 +215,9 @@ class _Work:
         self.notes += notes
         self.model = self._as_model(state.learner.average)
         self.curves, self.steps, self.spent = state.curves, state.step, state.spent
+        # what a checkpoint of an older version has left out cannot be repeated
+        is_whole = len(state.shares) == state.step
+        self.taken = fitting.course.record(state.shares) if is_whole else None
 
     def _places(self) -> Places | None:
         """Return where training patches may lie; None: anywhere."""
@@ -279,7 +284,7 @@ class _Work:
         image, output = np.argwhere(self.arrangement.predicted == plane)[0]
         planes, part = self.arrangement.part(np.array([image]))
         channels = self.source.channels
-        raw = self.backend.put(self.source.read(planes, rows))
+        raw = self.source.put(self.source.stored(planes, rows), planes, self.backend)
         images = Images.of(self.scale.normalise(raw, channels[planes]), part)
         index = tuple(int(i) for i in np.unravel_index(number, (1, *self.volume.shape[:-2]))[1:])
 
@@ -388,6 +393,8 @@ class _Work:
             "noise_removed": self.residual.deviation,
             "precision": str(self.dtype).removeprefix("torch."),
         }
+        if self.taken is not None:
+            record["training"] = self.taken
         self.model.network.cpu()
         name = f"{self.volume.name} denoised"
         return Denoised(

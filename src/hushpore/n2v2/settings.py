@@ -77,6 +77,13 @@ class DenoiseSettings(Settings):
         "was broken off goes on from it. It can be applied as a trained model at any time.",
         more=True,
     )
+    repeat: str = option(
+        "",
+        "Record (.json) of an earlier run whose training is repeated: as many steps, at the same "
+        "rates, however long they take. The time budget does not count then.",
+        label="Repeat training",
+        more=True,
+    )
     method: str = option(
         "n2v2",
         "n2v2: without checkerboard patterns. n2v: the original Noise2Void, to compare.",

@@ -278,8 +278,9 @@ def read_tensors(
     if not source.is_file():
         raise InputError(f"There is no model file {source}.")
     with source.open("rb") as file:
-        start = file.read(2)
-    if start == b"PK" or start[:1] == b"\x80":
+        start = file.read(9)
+    # a safetensors file begins with the length of its header, which may look like any of these
+    if start[8:] != b"{" and (start[:2] == b"PK" or start[:1] == b"\x80"):
         raise InputError(
             f"{source.name} is a pickled PyTorch file, which can run code when it is read. "
             "Expected a .safetensors file written by hushpore."

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from hushpore.base.errors import InputError
 from hushpore.base.record import fingerprint
 from hushpore.jobs import JOBS
-from hushpore.runs.result import read_record
+from hushpore.runs.result import read_record, record_file
 from hushpore.runs.scan import denoise_scan, segment_scan
 from hushpore.runs.source import Source
 
@@ -99,7 +99,7 @@ def rerun(
     names = [job.get("job") for job in jobs]
     if names not in _KNOWN:
         raise InputError(f"{path}: what was done cannot be done again from its record: {names}.")
-    settings = [_settings(job) for job in jobs]
+    settings = [_settings(job, path) for job in jobs]
     source = Source.of(before.get("source") or {"path": jobs[0]["input"]["source"]})
     if not Path(source.path).exists():
         raise InputError(
@@ -135,9 +135,17 @@ def rerun(
     return _compared(before, after, written.folder)
 
 
-def _settings(job: dict[str, Any]) -> Settings:
+def _settings(job: dict[str, Any], path: str | os.PathLike[str]) -> Settings:
+    values = dict(job["settings"])
+    if job["job"] == "denoise":
+        # trained anew, not gone on with; and where time has cut it, for as many steps at the same
+        # rates, which the record has
+        values |= {
+            "checkpoint": "",
+            "repeat": str(record_file(path)) if job.get("training") else "",
+        }
     try:
-        return JOBS[job["job"]].settings.of(job["settings"])
+        return JOBS[job["job"]].settings.of(values)
     except InputError as error:
         raise InputError(
             f"The settings of {job['job']} were made by hushpore {job.get('hushpore')} and do not "
@@ -174,6 +182,8 @@ def _figures(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         other = old.get(name)
         if not isinstance(value, int | float) or not isinstance(other, int | float):
             continue
+        if name.endswith("_seconds"):
+            continue  # never the same, and no part of the result
         if not math.isclose(value, other, rel_tol=1e-9, abs_tol=1e-12):
             told.append(f"{name.replace('_', ' ')} was {other:.6g} and is {value:.6g}")
     return told
@@ -188,6 +198,13 @@ def _reasons(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     before, after = (str(job.get("device")).partition(" (")[0] for job in (old, new))
     if before != after:
         told.append(f"the device was {before} and is {after}")
+    steps = [job.get("result", {}).get("steps") for job in (old, new)]
+    if old.get("job") == "denoise" and steps[0] != steps[1]:
+        told.append(
+            f"the training took {steps[0]} steps and now {steps[1]}: time has ended it, and its "
+            "record is of a version that did not keep its course. Say --steps and no time budget "
+            "for a training that repeats itself"
+        )
     packages = old.get("versions", {})
     told += [
         f"{name} was {packages.get(name, 'absent')} and is {version}"

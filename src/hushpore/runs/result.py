@@ -78,20 +78,25 @@ def read_record(path: str | os.PathLike[str]) -> dict[str, Any]:
     InputError
         If there is none, or it is not one of hushpore.
     """
-    place = Path(path).expanduser()
-    file = place / RECORD if place.is_dir() else place
+    file = record_file(path)
     try:
         record = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(
-            f"There is no result in {place}: {file.name} cannot be read ({error.strerror}). "
-            f"Give a folder that holds {RECORD}."
+            f"There is no result in {Path(path).expanduser()}: {file.name} cannot be read "
+            f"({error.strerror}). Give a folder that holds {RECORD}."
         ) from error
     except ValueError as error:
         raise InputError(f"{file} is not a record: it is no JSON ({error}).") from error
     if not isinstance(record, dict) or not ("jobs" in record or "job" in record):
         raise InputError(f"{file} is not a record of hushpore: it names no job.")
     return record
+
+
+def record_file(path: str | os.PathLike[str]) -> Path:
+    """Return the file that `read_record` reads."""
+    place = Path(path).expanduser().resolve()
+    return place / RECORD if place.is_dir() else place
 
 
 def _from_folder(path: Path) -> Result:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hushpore.base.errors import HushporeError, InputError, OutputError
 from hushpore.io.formats import natural_key
 from hushpore.io.target import require_result
+from hushpore.jobs import JOBS
 from hushpore.runs.result import read_record
 from hushpore.runs.scan import segment_scan
 from hushpore.runs.source import Source
@@ -85,7 +86,12 @@ class Task:
     def made_by(self, record: dict[str, Any]) -> str:
         """Return why a record is not that of this task; empty where it is."""
         wanted = {"denoise": self.denoise, "pores": self.pores}
-        used = {job["job"]: job["settings"] for job in record.get("jobs", [])}
+        # what the version that made it did not have yet is at its default
+        used = {
+            job["job"]: {**JOBS[job["job"]].settings().to_dict(), **job["settings"]}
+            for job in record.get("jobs", [])
+            if job["job"] in JOBS
+        }
         if record.get("source") != self.source.to_dict():
             return "the scan is another, or has changed since"
         if used != {job: each.to_dict() for job, each in wanted.items() if each is not None}:

@@ -1,0 +1,134 @@
+"""The course of a training: which share of it is over before each step, which sets its rate.
+
+Where time decides, no two runs take the same course. It is kept in the record, so that the same
+training can be repeated step by step, on a faster machine or a slower one.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.base.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hushpore.n2v2.settings import DenoiseSettings
+
+#: Shares are kept in whole parts of one, so that they are the same when they are read again.
+PARTS = 10**6
+
+
+@dataclass(frozen=True)
+class Course:
+    """How far a training is.
+
+    Attributes
+    ----------
+    steps : int
+        Steps of a training that nothing cuts short.
+    time_budget : float or None
+        Seconds after which it ends.
+    ends_after : int or None
+        Steps after which it ends, as an earlier one did.
+    shares : tuple of int
+        Of an earlier training that time has cut: what was over before each step, in `PARTS`.
+    """
+
+    steps: int
+    time_budget: float | None = None
+    ends_after: int | None = None
+    shares: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, settings: DenoiseSettings) -> Course:
+        """Return the course that settings ask for.
+
+        Raises
+        ------
+        InputError
+            If the record that they name holds none.
+        """
+        if settings.repeat:
+            return _read(Path(settings.repeat).expanduser(), settings.steps)
+        return cls(settings.steps, settings.time_budget)
+
+    def share(self, step: int, spent: float) -> float:
+        """Return which share is over after some steps, and some seconds; 1 ends the training."""
+        if self.ends_after is not None and step >= self.ends_after:
+            return 1.0
+        if self.shares:
+            return self.shares[step] / PARTS
+        share = step / self.steps
+        if self.time_budget is None:
+            return share
+        return in_parts(max(share, spent / self.time_budget)) / PARTS
+
+    def record(self, taken: Sequence[int]) -> dict[str, Any] | None:
+        """Return what is needed to repeat a training, as JSON values.
+
+        Parameters
+        ----------
+        taken : sequence of int
+            What was over before each of its steps, in `PARTS`.
+
+        Returns
+        -------
+        dict or None
+            None where the settings say it all.
+        """
+        timed = self.time_budget is not None or bool(self.shares)
+        if not timed and len(taken) == self.steps:
+            return None
+        return {"steps": len(taken), "shares": packed(taken) if timed else ""}
+
+
+def in_parts(share: float) -> int:
+    """Return a share in whole `PARTS`."""
+    return round(PARTS * share)
+
+
+def packed(values: Sequence[int]) -> str:
+    """Return numbers that rise as a short text."""
+    steps = np.diff(np.asarray(values, "<i4"), prepend=0).astype("<i4")
+    return base64.b64encode(zlib.compress(steps.tobytes(), 9)).decode("ascii")
+
+
+def unpacked(text: str) -> tuple[int, ...]:
+    """Return the numbers that `packed` made a text of.
+
+    Raises
+    ------
+    ValueError
+        If it is another text.
+    """
+    if not text:
+        return ()
+    try:
+        steps = np.frombuffer(zlib.decompress(base64.b64decode(text, validate=True)), "<i4")
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
+    return tuple(int(value) for value in np.cumsum(steps))
+
+
+def _read(path: Path, steps: int) -> Course:
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        (made,) = (job for job in record.get("jobs", [record]) if job.get("job") == "denoise")
+        kept = made.get("training") or {"steps": made["result"]["steps"]}
+        shares = unpacked(kept.get("shares", ""))
+        count = int(kept["steps"])
+    except OSError as error:
+        raise InputError(f"The record {path} cannot be read: {error.strerror}.") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} is not the record of a denoising that was trained.") from error
+    if shares and len(shares) != count:
+        raise InputError(f"The training in {path} is not whole: {len(shares)} of {count} steps.")
+    return Course(steps, None, count, shares)
