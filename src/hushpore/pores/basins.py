@@ -13,7 +13,8 @@ and the drop of water principle". https://doi.org/10.1109/TPAMI.2008.173
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -122,36 +123,13 @@ class Basins:
             If there are more basins than int32 can number.
         """
         last = len(distance) if last is None else last
-        _, height, width = distance.shape
-        size = height * width
-        for row in range(0, height, _ROWS):
-            rows = (row, min(row + _ROWS, height))
-            where = (self._faces_only, distance, pointers, *rows, first)
-            workers.over(last - first, point_slices, *where, smallest=4)
-        flat = pointers.reshape(-1)
-        begin, end = first * size, last * size
-        # what lies beside the slab leads nowhere else
-        flat[max(begin - size, 0) : begin] = np.arange(max(begin - size, 0), begin)
-        flat[end : end + size] = np.arange(end, min(end + size, flat.size))
-        # a thread may read pointers that another one is writing: old or new, they lead the same way
-        workers.over(end - begin, _climb, flat, begin, smallest=1 << 14)
-        found = workers.over(end - begin, _summits, flat, begin, smallest=1 << 14)
-        summits: npt.NDArray[np.int64] = np.concatenate(found)
-        if self.count + summits.size > _MOST:
-            raise InputError(
-                f"There are more than {_MOST:,} basins, which cannot be numbered. Crop the volume, "
-                "or denoise it first."
-            )
-        exits = self._find_exits(flat, begin, end, size, workers)
-        flat[exits] = np.arange(exits.size, dtype=np.int32)
-        numbers = np.arange(self.count + 1, self.count + 1 + summits.size, dtype=np.int32)
-        flat[summits] = -1 - numbers
-        workers.over(end - begin, _number, flat, begin, smallest=1 << 14)
-        flat[summits] = numbers
-        self.count += summits.size
-        self._connect(exits, flat[begin:end], begin, end, size)
-        summits -= begin
-        return summits
+        begin, end = (slices * math.prod(distance.shape[1:]) for slices in (first, last))
+        climbed = climb_slab(
+            distance, pointers, workers, first, last, self.count, faces_only=self._faces_only
+        )
+        self.count += climbed.summits.size
+        self._connect(climbed, pointers.reshape(-1)[begin:end], math.prod(distance.shape[1:]))
+        return climbed.summits
 
     def settle(self, slab: int, basins: npt.NDArray[np.int32], workers: Workers) -> None:
         """Look up in place, in slices of a slab, where exits lead; once all slabs are added."""
@@ -165,35 +143,103 @@ class Basins:
         self._leads.clear()
         self._settled = _follow(leads)
 
-    def _find_exits(
-        self, flat: npt.NDArray[np.int32], begin: int, end: int, size: int, workers: Workers
-    ) -> npt.NDArray[np.int64]:
-        """Return the voxels beside the slab to which voxels of it lead."""
-        if begin == 0 and end == flat.size:
-            return np.zeros(0, np.int64)
-        marked = np.zeros(2 * size, np.bool_)
-        workers.over(end - begin, _mark_exits, flat, begin, end, size, marked, smallest=1 << 14)
-        place = np.flatnonzero(marked)
-        return np.where(place < size, begin - size + place, end - size + place)
-
-    def _connect(
-        self,
-        exits: npt.NDArray[np.int64],
-        slab: npt.NDArray[np.int32],
-        begin: int,
-        end: int,
-        size: int,
-    ) -> None:
+    def _connect(self, climbed: ClimbedSlab, slab: npt.NDArray[np.int32], size: int) -> None:
         """Note where the exits between this slab and the last one lead."""
-        before = self._exits[-1]
-        back = exits[exits < begin] - (begin - size)
+        before, back = self._exits[-1], climbed.back
         if self._ahead.size or back.size:
             # of the last slab ahead into this one
             self._leads.append(_numbered(slab[self._ahead], before))
             self._leads.append(self._last_slice[back])
-        self._ahead = exits[exits >= end] - end
-        self._exits.append(before + exits.size)
+        self._ahead = climbed.ahead
+        self._exits.append(before + back.size + climbed.ahead.size)
         self._last_slice = _numbered(slab[slab.size - size :], before)
+
+
+class ClimbedSlab(NamedTuple):
+    """Where the voxels of one slab lead.
+
+    Attributes
+    ----------
+    summits : numpy.ndarray
+        (n,), int64: flat index, in the slab, of the summit of each of its basins.
+    back, ahead : numpy.ndarray
+        int64: exits, the first of them in the slice before the slab and the others in the one after
+        it, as flat indices in that slice.
+    """
+
+    summits: npt.NDArray[np.int64]
+    back: npt.NDArray[np.int64]
+    ahead: npt.NDArray[np.int64]
+
+
+def climb_slab(
+    distance: npt.NDArray[np.float32],
+    pointers: npt.NDArray[np.int32],
+    workers: Workers,
+    first: int,
+    last: int,
+    count: int = 0,
+    *,
+    faces_only: bool = False,
+) -> ClimbedSlab:
+    """Find the basins of a slab, as far as they can be told from it alone.
+
+    Parameters
+    ----------
+    distance, pointers, first, last
+        As for `Basins.add`. Where a voxel leaves the slab by its exit n, ``-1 - n`` is written.
+    workers : Workers
+        Threads to run on.
+    count : int, optional
+        Basins that come before this slab's.
+    faces_only : bool, optional
+        As for `find_basins`.
+
+    Raises
+    ------
+    InputError
+        If there are more basins than int32 can number.
+    """
+    _, height, width = distance.shape
+    size = height * width
+    for row in range(0, height, _ROWS):
+        rows = (row, min(row + _ROWS, height))
+        where = (faces_only, distance, pointers, *rows, first)
+        workers.over(last - first, point_slices, *where, smallest=4)
+    flat = pointers.reshape(-1)
+    begin, end = first * size, last * size
+    # what lies beside the slab leads nowhere else
+    flat[max(begin - size, 0) : begin] = np.arange(max(begin - size, 0), begin)
+    flat[end : end + size] = np.arange(end, min(end + size, flat.size))
+    # a thread may read pointers that another one is writing: old or new, they lead the same way
+    workers.over(end - begin, _climb, flat, begin, smallest=1 << 14)
+    found = workers.over(end - begin, _summits, flat, begin, smallest=1 << 14)
+    summits: npt.NDArray[np.int64] = np.concatenate(found)
+    if count + summits.size > _MOST:
+        raise InputError(
+            f"There are more than {_MOST:,} basins, which cannot be numbered. Crop the volume, "
+            "or denoise it first."
+        )
+    exits = _find_exits(flat, begin, end, size, workers)
+    flat[exits] = np.arange(exits.size, dtype=np.int32)
+    numbers = np.arange(count + 1, count + 1 + summits.size, dtype=np.int32)
+    flat[summits] = -1 - numbers
+    workers.over(end - begin, _number, flat, begin, smallest=1 << 14)
+    flat[summits] = numbers
+    back = exits < begin
+    return ClimbedSlab(summits - begin, exits[back] - (begin - size), exits[~back] - end)
+
+
+def _find_exits(
+    flat: npt.NDArray[np.int32], begin: int, end: int, size: int, workers: Workers
+) -> npt.NDArray[np.int64]:
+    """Return the voxels beside the slab to which voxels of it lead."""
+    if begin == 0 and end == flat.size:
+        return np.zeros(0, np.int64)
+    marked = np.zeros(2 * size, np.bool_)
+    workers.over(end - begin, _mark_exits, flat, begin, end, size, marked, smallest=1 << 14)
+    place = np.flatnonzero(marked)
+    return np.where(place < size, begin - size + place, end - size + place)
 
 
 def _numbered(codes: npt.NDArray[np.int32], before: int) -> npt.NDArray[np.int64]:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from hushpore.pores.parallel import Workers
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.slabs import Scratch, Slabs, Stack
-    from hushpore.pores.threshold import Range
+    from hushpore.pores.threshold import Histogram, Range
 
     T = TypeVar("T")
     Pass: TypeAlias = Generator[float, None, T]
@@ -125,11 +125,21 @@ def find_grey_value(work: Work) -> Pass[Grey]:
         local = local_threshold(work.volume, settings, work.slabs.depth, found)
         return Grey(values, None, "", local)
     (low, high, _), histogram = yield from survey(values, isinstance(method, str), work.workers)
+    return Grey(values, *threshold_of(settings, low, high, histogram))
+
+
+def threshold_of(
+    settings: PoreSettings, low: float, high: float, histogram: Histogram | None
+) -> tuple[float, str]:
+    """Return the threshold of values from `low` to `high`, and what is wrong with it.
+
+    The histogram is needed for a method, not for a number.
+    """
     if histogram is None:
-        threshold = float(method)
+        threshold = float(settings.threshold)
     else:
         bright = settings.pores_are == "bright"
-        threshold = find_threshold(histogram, str(method), settings.phases, bright)
+        threshold = find_threshold(histogram, str(settings.threshold), settings.phases, bright)
     problem = ""
     if not low <= threshold < high:
         side = "above" if threshold >= high else "below"
@@ -137,7 +147,7 @@ def find_grey_value(work: Work) -> Pass[Grey]:
             f"The threshold {threshold:g} is {side} all grey values ({low:g} to {high:g}): "
             "nothing is separated by it."
         )
-    return Grey(values, threshold, problem)
+    return threshold, problem
 
 
 def local_threshold(
@@ -171,6 +181,23 @@ def check_local(settings: PoreSettings) -> None:
         )
 
 
+def check_hysteresis(settings: PoreSettings, threshold: float) -> None:
+    """Refuse a stricter grey value that is none.
+
+    Raises
+    ------
+    InputError
+        With the side on which it must be.
+    """
+    bright, strict = settings.pores_are == "bright", settings.hysteresis
+    if strict is not None and (strict < threshold) == bright:
+        raise InputError(
+            f"hysteresis must be stricter than the threshold, {threshold:g}: "
+            f"{'above' if bright else 'below'} it for {settings.pores_are} pores; "
+            f"got {strict:g}."
+        )
+
+
 def window_of(volume: Volume, settings: PoreSettings) -> tuple[int, int, int]:
     """Return the window of a local threshold in voxels, (z, y, x)."""
     in_slice = settings.window_in_slice or volume.n_spatial == 2
@@ -185,12 +212,8 @@ def find_void(work: Work, grey: Grey) -> Pass[Stack]:
     values, threshold, local = grey.values, grey.threshold, grey.local
     bright = work.settings.pores_are == "bright"
     strict = None if threshold is None else work.settings.hysteresis
-    if threshold is not None and strict is not None and (strict < threshold) == bright:
-        raise InputError(
-            f"hysteresis must be stricter than the threshold, {threshold:g}: "
-            f"{'above' if bright else 'below'} it for {work.settings.pores_are} pores; "
-            f"got {strict:g}."
-        )
+    if threshold is not None:
+        check_hysteresis(work.settings, threshold)
     codes = work.scratch.stack("codes", work.shape, np.uint8)
     parts = Components((False,) * 3, work.slabs)
     share = 1.0 if strict is None else 0.5
@@ -308,9 +331,9 @@ def take_apart(work: Work, codes: Stack, air: npt.NDArray[np.int64]) -> Pass[Spa
     if work.has_air:
         for first, last in work.slabs:
             part = codes.read(first, last + 1)
-            cuts += _crossings(part)
+            cuts += air_crossings(part)
             # but for those within the next slab
-            cuts -= _crossings(part[last - first :])
+            cuts -= air_crossings(part[last - first :])
     problem = ""
     if work.has_air and not work.settings.sample_mask and not air.any():
         problem = "No air was found outside the sample: the ball cannot reach any."
@@ -318,7 +341,8 @@ def take_apart(work: Work, codes: Stack, air: npt.NDArray[np.int64]) -> Pass[Spa
     return Space(components, cuts, sample, problem)
 
 
-def _crossings(codes: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+def air_crossings(codes: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+    """Count the neighbours of which one is void and one is air, by direction, in some slices."""
     air = codes == AIR
     return crossings((codes != SOLID) & ~air, air)
 

@@ -150,7 +150,7 @@ def survey(
     InputError
         If the values are all the same, or some of them are not finite.
     """
-    counted = _counted_once(values.dtype) if with_histogram else None
+    counted = counted_once(values.dtype) if with_histogram else None
     passes = 1 + (with_histogram and counted is None)
     found: Range | None = None
     counts: Any = 0
@@ -178,7 +178,7 @@ def survey(
     return found, histogram
 
 
-def _counted_once(dtype: np.dtype[Any]) -> Range | None:
+def counted_once(dtype: np.dtype[Any]) -> Range | None:
     """Return the range of a type that has so few levels that all of them can be counted."""
     if dtype.kind not in "iu" or dtype.itemsize > 2:
         return None

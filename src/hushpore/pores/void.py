@@ -54,6 +54,14 @@ class Runs:
     part: npt.NDArray[np.int32]
     count: int
 
+    def face(self, last: bool) -> Runs:
+        """Return the runs of the first slice, or of the last one, with the parts of the slab."""
+        height = self.shape[1]
+        rows = self.row_start[-height - 1 :] if last else self.row_start[: height + 1]
+        own = slice(rows[0], rows[-1])
+        begin, end, part = (each[own].copy() for each in (self.begin, self.end, self.part))
+        return Runs((1, *self.shape[1:]), rows - rows[0], begin, end, part, self.count)
+
     def paint(self, codes: npt.NDArray[np.uint8], code_of: npt.NDArray[np.uint8]) -> None:
         """Write a code for each part, in place, but where it is `OPEN`, as all void is at first."""
         rows = codes.reshape(-1, codes.shape[-1])
@@ -115,13 +123,13 @@ class Components:
         """Add the next slab; parts that are `marked`, (parts,), bool, count as open."""
         first, last = self.slabs[len(self._counts)]
         faces = (self.faces[0] and first == 0, self.faces[0] and last == self.slabs.depth)
-        touches = _touching(runs, (faces, self.faces[1:]))
+        touches = touching(runs, (faces, self.faces[1:]))
         if marked is not None:
             touches |= marked
         voxels = np.bincount(runs.part, runs.end - runs.begin, runs.count).astype(np.int64)
         if self._runs is not None:
             offsets = np.cumsum([0, *self._counts])[-2:]
-            self._pairs.append(_pairs_across(self._runs, runs) + offsets)
+            self._pairs.append(pairs_across(self._runs, runs) + offsets)
         self._found.append((voxels, touches))
         self._counts.append(runs.count)
         self._runs = runs
@@ -383,7 +391,7 @@ def _compact(parent: npt.NDArray[np.int32]) -> int:
     return count
 
 
-def _pairs_across(before: Runs, after: Runs) -> npt.NDArray[np.int64]:
+def pairs_across(before: Runs, after: Runs) -> npt.NDArray[np.int64]:
     """Return the parts (n, 2) of two slabs that are connected, of the first and of the second."""
     height = before.shape[1]
     starts = (before.row_start[-height - 1 :], after.row_start[: height + 1])
@@ -425,7 +433,7 @@ def _overlaps(
     return pairs[:count].copy()
 
 
-def _touching(
+def touching(
     runs: Runs, faces: tuple[tuple[bool, bool], tuple[bool, ...]]
 ) -> npt.NDArray[np.bool_]:
     """Return which parts touch the first or last slice, or both faces in y, or in x."""
