@@ -89,18 +89,18 @@ class BlockPredictor:
         axes = self._pieces(within)
         region = [slice(pieces[0][0].start, pieces[-1][0].stop) for pieces in axes]
         arrangement = self.model.arrange(self.volume)
-        images = np.flatnonzero(np.isin(arrangement.predicted, wanted).any(1))
-        planes, part = arrangement.part(images)
+        images = self._images_for(arrangement, wanted)
+        planes, part = arrangement.part(np.concatenate(images))
         source = self._source(region)
         with self.timer.stage("reading") as run:
             raw = source.read(planes, region[0])
             run.nbytes = raw.nbytes
         result = np.empty((len(wanted), *sizes), np.float32)
-        together = self._core[0]
-        for first in range(0, len(images), together):
-            numbers = np.arange(first, min(first + together, len(images)))
-            predicted, values = self._images(raw, source, planes, part, numbers, axes, region)
-            # an image of several channels predicts some that are not wanted
+        first = 0
+        for group in images:
+            numbers = np.arange(first, first + len(group))
+            first += len(group)
+            predicted, values = self._predicted(raw, source, planes, part, numbers, axes, region)
             for plane, value in zip(predicted, values, strict=True):
                 if plane in wanted:
                     result[np.searchsorted(wanted, plane)] = value
@@ -121,6 +121,21 @@ class BlockPredictor:
         numbers = np.arange(math.prod(shape)).reshape(shape)
         chosen: npt.NDArray[np.int64] = np.atleast_1d(numbers[tuple(leading)]).ravel()
         return chosen
+
+    def _images_for(
+        self, arrangement: Arrangement, wanted: npt.NDArray[np.int64]
+    ) -> list[npt.NDArray[np.int64]]:
+        """Return the images that predict some planes, in the groups in which tiles take them.
+
+        A group may reach beyond the planes, into the next time point; and an image of several
+        channels predicts more than one. Only whole groups give the same values to the last bit.
+        """
+        together, count = self._core[0], len(arrangement.members)
+        needed = np.flatnonzero(np.isin(arrangement.predicted, wanted).any(1))
+        return [
+            np.arange(number * together, min((number + 1) * together, count))
+            for number in np.unique(needed // together)
+        ]
 
     def _pieces(self, within: Sequence[slice]) -> list[list[Piece]]:
         """Return the pieces of each axis that begin in the block, as `cut` makes them."""
@@ -144,7 +159,7 @@ class BlockPredictor:
         window = _Window(self.volume.data, tuple(ends[1:]))
         return Source(self.volume.replace(window), dimensions)
 
-    def _images(
+    def _predicted(
         self,
         raw: npt.NDArray[Any],
         source: Source,
