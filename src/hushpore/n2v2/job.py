@@ -34,7 +34,7 @@ from hushpore.n2v2.plan import (
 from hushpore.n2v2.regions import has_regions, regions_fingerprint, training_places
 from hushpore.n2v2.residual import examine_residual
 from hushpore.n2v2.result import Denoised
-from hushpore.n2v2.source import Source, measure_scale
+from hushpore.n2v2.source import Scale, Source, measure_scale
 from hushpore.n2v2.trained import Model, load_model, require_dimensions
 from hushpore.n2v2.training import Batches, choose_precision
 from hushpore.patches.job import require_room
@@ -85,7 +85,7 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
     MemoryLimitError
         If a single patch does not fit into memory.
     """
-    work = _Work(volume, settings, backend)
+    work = Work(volume, settings, backend)
     yield Progress("preparing", 0, 1, "", 0.0)
     try:
         yield from work.upload()
@@ -102,12 +102,22 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
     return work.result()
 
 
-class _Work:
-    """The state of one denoising job, kept together because running out of memory changes it."""
+class Work:
+    """The state of one denoising job, kept together because running out of memory changes it.
 
-    def __init__(self, volume: Volume, settings: DenoiseSettings, backend: Backend) -> None:
+    Where the grey scale of the volume is known already, it is not measured again.
+    """
+
+    def __init__(
+        self,
+        volume: Volume,
+        settings: DenoiseSettings,
+        backend: Backend,
+        scale: Scale | None = None,
+    ) -> None:
         require_dimensions(volume, settings.dimensions)
         self.volume, self.settings, self.backend = volume, settings, backend
+        self._known = scale
         self.source = Source(volume, settings.dimensions)
         self.trained = load_model(settings.model) if settings.model else None
         if self.trained is None:
@@ -133,9 +143,12 @@ class _Work:
 
     def upload(self) -> Job:
         """Move the volume to the device, or leave it on the CPU where the device is too small."""
-        with self.timer.stage("reading", nbytes=self.volume.nbytes):
-            # every value is looked at, also for NaN, before anything is made of them
-            self.scale = measure_scale(self.source)
+        if self._known is not None:
+            self.scale = self._known
+        else:
+            with self.timer.stage("reading", nbytes=self.volume.nbytes):
+                # every value is looked at, also for NaN, before anything is made of them
+                self.scale = measure_scale(self.source)
         if self.trained is not None:
             self.scale, self.model = self.trained.scale, self.trained
         try:

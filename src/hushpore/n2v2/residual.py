@@ -54,7 +54,11 @@ class Residual:
 
 
 def examine_residual(
-    source: Source, denoised: Any, noise: NoiseDiagnosis, seed: int = 0
+    source: Source,
+    denoised: Any,
+    noise: NoiseDiagnosis,
+    seed: int = 0,
+    moments: tuple[float, float] | None = None,
 ) -> Residual:
     """Look at a result beside its input.
 
@@ -68,8 +72,10 @@ def examine_residual(
         What the noise was found to be before.
     seed : int, optional
         Start of the random numbers that choose the blocks.
+    moments : tuple of float, optional
+        Mean and standard deviation of noisy minus denoised, where they are known already.
     """
-    mean, deviation = _moments(source, denoised)
+    mean, deviation = moments or _moments(source, denoised)
     rng = np.random.default_rng(seed)
     noisy_blocks, blocks = _draw_pairs(source.volume.data, denoised, source.volume.shape, rng)
     residual = noisy_blocks - blocks - mean
