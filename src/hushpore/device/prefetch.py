@@ -6,10 +6,14 @@ import math
 import threading
 import time
 from collections import deque
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
+
+    from hushpore.device.switches import Choices
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -134,6 +138,25 @@ class ReadAhead(Generic[T]):
         depth = 1 if ratio < 0.5 else 1 + math.ceil(min(ratio, self._most))
         self.depth = min(depth, self._most)
         self._changed.notify_all()
+
+
+def in_turn(
+    read: Callable[[K], T], keys: Iterable[K], choices: Choices, most: int = 4
+) -> AbstractContextManager[Iterator[T]]:
+    """Return the pieces of some keys, read ahead unless the user has switched that off.
+
+    Parameters
+    ----------
+    read, keys, most
+        As for `ReadAhead`.
+    choices : Choices
+        What the user wants; told what was decided.
+    """
+    asked = choices.asked("read_ahead")
+    reason = "the next piece is read meanwhile" if asked is None else "as asked"
+    if choices.say("read_ahead", asked is not False, reason):
+        return ReadAhead(read, keys, most)
+    return nullcontext(map(read, keys))
 
 
 def _mean(before: float, now: float) -> float:

@@ -15,6 +15,8 @@ from hushpore.base.errors import InputError
 #: How many times faster an optimisation has to be to be used.
 WINS = 1.1
 
+_NO_USE = "nothing to use it for"
+
 #: What a switch can say.
 STATES = ("auto", "on", "off")
 
@@ -98,9 +100,9 @@ class Choices:
 
     def __init__(self, switches: Switches, without: str = "") -> None:
         self.switches = switches
-        self._lines = dict.fromkeys(
-            dataclasses.asdict(switches), f"off, {without or 'nothing to use it for'}"
-        )
+        self._lines = dict.fromkeys(dataclasses.asdict(switches), f"off, {without or _NO_USE}")
+        # the host reads ahead for itself, too
+        self._lines["read_ahead"] = f"off, {_NO_USE}"
 
     def say(self, name: str, is_on: bool, reason: str) -> bool:
         """Keep what was decided, and return it.

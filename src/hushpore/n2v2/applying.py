@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from hushpore.base.errors import MemoryLimitError
 from hushpore.base.events import Job, Note, Progress
 from hushpore.device.backend import Backend
 from hushpore.device.memory import is_out_of_memory
-from hushpore.device.prefetch import ReadAhead
+from hushpore.device.graphs import Replays, replays_on
+from hushpore.device.prefetch import in_turn
 from hushpore.device.timing import StageTimer
 from hushpore.n2v2.images import Images
 from hushpore.n2v2.prediction import CORES, Tile, halve_core, pad, plan_tiles, predict_tile
@@ -86,6 +88,7 @@ class Applied:
     symmetries: bool = False
     begin: float = 0.0
     timer: StageTimer = field(default_factory=StageTimer)
+    _replays: Replays | None = field(default=None, init=False)
 
     def to(self, source: Source, out: Any, backend: Backend, images: Images | None = None) -> Job:
         """Predict every plane of a volume, in smaller tiles where memory runs out.
@@ -120,11 +123,15 @@ class Applied:
         while core is not None:
             try:
                 self.network.to(backend.device)
+                # those of larger tiles would need the memory that has just run out
+                self._replays = replays_on(backend, "tiles")
                 yield from self._whole(source, out, backend, images, core)
                 return backend
             except Exception as error:
                 if not is_out_of_memory(error):
                     raise
+            finally:
+                self._replays = None
             core = halve_core(core)
             if core is not None:
                 message = f"Memory ran out: predicting in tiles of {core[1:]}."
@@ -158,7 +165,8 @@ class Applied:
         slabs = self.plan(source, core)
         done, total = 0, sum(len(slab.tiles) for slab in slabs)
         # one slab is read while another is predicted, so each has half of the memory
-        with ReadAhead(lambda slab: self._read(source, slab), slabs, most=1) as ahead:
+        read = partial(self._read, source)
+        with in_turn(read, slabs, backend.choices, most=1) as ahead:
             for slab in slabs:
                 # what counts is how long the next slab is waited for; a timer is of one thread
                 with self.timer.stage("reading") as run:
@@ -229,7 +237,7 @@ class Applied:
                 run.voxels = math.prod(part.stop - part.start for part in tile.target)
                 place = (_moved(which, slab.images.start), slice(None), _moved(first, rows.start))
                 result[(*place, *within)] = predict_tile(
-                    self.network, padded, tile, self.dtype, self.symmetries
+                    self._compute, padded, tile, self.dtype, self.symmetries
                 )
         with self.timer.stage("download", nbytes=4 * result.numel(), syncs=1):
             planes = self.arrangement.predicted[slab.images].ravel()
@@ -238,6 +246,11 @@ class Applied:
             write_planes(out, source, planes, rows, values)
         done += len(slab.tiles)
         yield self._progress(done, total)
+
+    def _compute(self, batch: torch.Tensor) -> torch.Tensor:
+        if self._replays is None:
+            return self.network(batch)
+        return self._replays.call("", self.network, batch)
 
     def _progress(self, done: int, total: int) -> Progress:
         fraction = self.begin + (1 - self.begin) * done / total

@@ -1,0 +1,187 @@
+"""Replaying recorded work: when it is tried, when it is kept, and what happens where it fails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from hushpore.device.graphs import MOST, TRIAL, WARM_UP, Replays, compiled_on
+from hushpore.device.switches import Choices, Switches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass
+class Tape:
+    """A recording that does the work again, and counts."""
+
+    work: Callable[[], torch.Tensor]
+    recorder: Recorder
+    is_released: bool = False
+
+    def replay(self) -> torch.Tensor:
+        assert not self.is_released
+        self.recorder.replays += 1
+        return self.work()
+
+    def release(self) -> None:
+        self.is_released = True
+
+
+@dataclass
+class Recorder:
+    needed: int = 10
+    free: int = 1000
+    problem: Exception | None = None
+    tapes: list[Tape] = field(default_factory=list)
+    replays: int = 0
+
+    def room(self) -> tuple[int, int]:
+        return self.needed, self.free
+
+    def record(self, work: Callable[[], torch.Tensor], draws: torch.Generator | None) -> Tape:
+        if self.problem is not None:
+            raise self.problem
+        self.tapes.append(Tape(work, self))
+        return self.tapes[-1]
+
+
+class Clock:
+    """Marks are times that a test sets, and happen when it says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.reached = float("inf")
+        self.out = 0
+
+    def mark(self) -> float | None:
+        self.out += 1
+        return self.now
+
+    def happened(self, mark: float) -> bool:
+        return mark <= self.reached
+
+    def seconds(self, start: float, end: float) -> float:
+        return end - start
+
+    def at(self, mark: float) -> float:
+        return mark
+
+    def release(self, mark: float) -> None:
+        self.out -= 1
+
+
+class Bench:
+    """Calls that take one time plain, and another replayed."""
+
+    def __init__(self, plain: float = 2.0, replayed: float = 1.0, **switches: str) -> None:
+        self.recorder, self.clock = Recorder(), Clock()
+        self.choices = Choices(Switches(**switches))
+        self.replays = Replays("steps", self.recorder, self.clock, self.choices)
+        self.plain, self.replayed = plain, replayed
+        self.plainly = 0
+
+    def work(self, values: torch.Tensor) -> torch.Tensor:
+        self.plainly += 1
+        return values + 1
+
+    def call(self, times: int = 1, key: str = "", size: int = 3) -> None:
+        for number in range(times):
+            before = self.recorder.replays
+            values = torch.full((size,), float(number))
+            result = self.replays.call(key, self.work, values)
+            assert result.tolist() == [number + 1] * size
+            self.clock.now += self.replayed if self.recorder.replays > before else self.plain
+
+    def said(self) -> str:
+        return self.choices.lines()["graphs of steps"]
+
+
+def test_what_wins_in_its_trial_is_kept() -> None:
+    bench = Bench(plain=2.0, replayed=1.0)
+    bench.call(WARM_UP + TRIAL)
+    assert not bench.recorder.tapes
+    bench.call(50)
+    assert bench.recorder.replays == 50
+    assert bench.said() == "on, 2.00 times as fast as without"
+    assert bench.clock.out == 0
+
+
+def test_what_does_not_win_by_enough_is_given_back() -> None:
+    bench = Bench(plain=1.05, replayed=1.0)
+    bench.call(50)
+    assert bench.recorder.replays == TRIAL
+    assert bench.recorder.tapes[0].is_released
+    assert bench.said() == "off, 1.05 times as fast as without"
+    assert bench.clock.out == 0
+
+
+def test_the_verdict_waits_for_the_device_without_stopping_the_host() -> None:
+    bench = Bench()
+    bench.clock.reached = 0.0
+    bench.call(50)
+    assert "graphs of steps" not in bench.choices.lines()
+    bench.clock.reached = bench.clock.now
+    bench.call(1)
+    assert bench.said().startswith("on, 2.00")
+
+
+@pytest.mark.parametrize("problem", [RuntimeError("no\nway"), torch.OutOfMemoryError("no")])
+def test_what_cannot_be_recorded_goes_on_plainly(problem: Exception) -> None:
+    bench = Bench()
+    bench.recorder.problem = problem
+    bench.call(50)
+    assert bench.plainly == 50
+    assert bench.said() == "off, could not be recorded: no"
+    assert bench.clock.out == 0
+
+
+def test_nothing_is_recorded_where_memory_is_short() -> None:
+    bench = Bench(graphs="on")
+    bench.recorder.needed = 600
+    bench.call(50)
+    assert not bench.recorder.tapes
+    assert bench.said() == "off, 600 B more may be needed, 1 kB are free"
+
+
+def test_a_switch_decides_without_a_trial() -> None:
+    on, off = Bench(plain=1, replayed=9, graphs="on"), Bench(graphs="off")
+    on.call(50)
+    off.call(50)
+    assert on.recorder.replays == 50 - WARM_UP
+    assert on.said() == "on, as asked"
+    assert off.plainly == 50
+    assert off.said() == "off, as asked"
+
+
+def test_each_shape_has_a_recording_of_its_own() -> None:
+    bench = Bench(graphs="on")
+    for size in (3, 4):
+        bench.call(WARM_UP + 2, size=size)
+    bench.call(WARM_UP + 2, key="other")
+    assert len(bench.recorder.tapes) == 3
+    assert bench.recorder.replays == 6
+
+
+def test_of_many_shapes_the_one_not_used_for_longest_is_forgotten() -> None:
+    bench = Bench(graphs="on")
+    for size in range(1, MOST + 1):
+        bench.call(WARM_UP + 1, size=size)
+    bench.call(1, size=1)
+    bench.call(WARM_UP + 1, size=MOST + 1)
+    assert [tape.is_released for tape in bench.recorder.tapes] == [
+        False, True, *[False] * (MOST - 1)
+    ]  # fmt: skip
+    bench.replays.release()
+    assert all(tape.is_released for tape in bench.recorder.tapes)
+
+
+def test_where_no_time_can_be_taken_nothing_is_claimed() -> None:
+    bench = Bench()
+    bench.clock.mark = lambda: None  # type: ignore[method-assign]
+    bench.call(50)
+    assert bench.said() == "off, their time could not be taken"

@@ -1,0 +1,142 @@
+"""Steps and tiles that are recorded and replayed: the same as if they were done anew.
+
+On a GPU a recording is a CUDA graph. Here it is a tape of PyTorch's operations, played back into
+the same memory: whatever a step takes from the host stays as it was when it was recorded, and
+shows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+import hushpore
+from hushpore import Volume
+from hushpore.base.errors import DeviceError
+from hushpore.device.backend import Backend, choose_backend
+from hushpore.device.graphs import WARM_UP
+from hushpore.device.switches import Switches
+from hushpore.n2v2.images import Images
+from hushpore.n2v2.model import Architecture, build_network
+from hushpore.n2v2.training import Batches, Learner, one_cycle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Tape(TorchDispatchMode):
+    """Operations with what they were given and what they returned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entries: list[tuple[Any, Any, Any, list[torch.Tensor]]] = []
+        self.result = torch.empty(0)
+        self.played = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None):
+        out = function(*args, **(kwargs or {}))
+        self.entries.append((function, args, kwargs or {}, _tensors(out)))
+        return out
+
+    @torch.no_grad()
+    def replay(self) -> torch.Tensor:
+        self.played += 1
+        for function, args, kwargs, before in self.entries:
+            for old, new in zip(before, _tensors(function(*args, **kwargs)), strict=True):
+                if old.data_ptr() != new.data_ptr():
+                    old.copy_(new)
+        return self.result
+
+    def release(self) -> None:
+        self.entries.clear()
+
+
+def _tensors(values: Any) -> list[torch.Tensor]:
+    return [each for each in tree_leaves(values) if isinstance(each, torch.Tensor)]
+
+
+@dataclass
+class Recorder:
+    tapes: list[Tape] = field(default_factory=list)
+
+    def room(self) -> tuple[int, int]:
+        return 0, 1
+
+    def record(self, work: Callable[[], torch.Tensor], draws: torch.Generator | None) -> Tape:
+        # a tape does the work as it is recorded, which a CUDA graph does not
+        before = None if draws is None else draws.get_state()
+        kept = [] if draws is None else self.of_learner()
+        tape = Tape()
+        with tape:
+            tape.result = work()
+        for here, value in kept:
+            here.copy_(value)
+        if draws is not None:
+            draws.set_state(before)
+        self.tapes.append(tape)
+        return tape
+
+    def of_learner(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        learner = self.learner
+        state = [value for each in learner.moments() for value in each.values()]
+        everything = [*learner.network.parameters(), *learner.network.buffers(), *state]
+        return [(value.detach(), value.detach().clone()) for value in everything]
+
+
+@dataclass(frozen=True)
+class RecordingBackend(Backend):
+    """A CPU on which work is recorded."""
+
+    tapes: Recorder = field(default_factory=Recorder)
+
+    def recorder(self) -> Recorder:
+        return self.tapes
+
+
+def backend_with(state: str) -> RecordingBackend:
+    return RecordingBackend(switches=Switches(graphs=state))
+
+
+def trained(backend: RecordingBackend, steps: int, watched: int = -1) -> tuple[Learner, list[float]]:
+    network = build_network(Architecture(2, features=8), torch.Generator().manual_seed(0))
+    learner = Learner(network, backend=backend)
+    backend.tapes.learner = learner
+    images = Images.of(torch.randn(4, 96, 96, generator=torch.Generator().manual_seed(1)))
+    batches = Batches((64, 64), 3, 0.03, torch.Generator().manual_seed(2))
+    losses = []
+    for step in range(steps):
+        learner.watches = step == watched
+        rate = one_cycle(step / steps, 1e-3)
+        losses.append(float(learner.step(images, batches, rate, step)))
+    return learner, losses
+
+
+def test_replayed_steps_train_as_steps_do() -> None:
+    plain, expected = trained(backend_with("off"), 20)
+    backend = backend_with("on")
+    replayed, found = trained(backend, 20, watched=12)
+    (tape,) = backend.tapes.tapes
+    # all but those that warm up, and the one that was looked at
+    assert tape.played == 20 - WARM_UP - 1
+    assert found == expected
+    for one, other in zip(plain.average.parameters(), replayed.average.parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert backend.choices.lines()["graphs of training steps"] == "on, as asked"
+
+
+def test_other_images_are_another_recording() -> None:
+    backend = backend_with("on")
+    network = build_network(Architecture(2, features=4), torch.Generator().manual_seed(0))
+    learner = backend.tapes.learner = Learner(network, backend=backend)
+    batches = Batches((16, 16), 2, 0.03, torch.Generator().manual_seed(2))
+    for _ in range(2):
+        images = Images.of(torch.randn(2, 32, 32))
+        for step in range(WARM_UP + 2):
+            learner.step(images, batches, 1e-3, step)
+    assert len(backend.tapes.tapes) == 2
