@@ -44,6 +44,8 @@ class Scaled(NDArrayOperatorsMixin):
         The integers.
     slope, intercept : numpy.ndarray
         float64, of no axes, or of shape (n, 1, 1) that fits to those of `stored`.
+    nbytes : int
+        What the integers take.
 
     Examples
     --------
@@ -59,7 +61,7 @@ class Scaled(NDArrayOperatorsMixin):
         self.shape: tuple[int, ...] = tuple(stored.shape)
         self.ndim = len(self.shape)
         self.size = math.prod(self.shape)
-        self.nbytes = self.size * self.dtype.itemsize
+        self.nbytes = self.size * np.dtype(stored.dtype).itemsize
         self.slope, self.intercept = (_along_first(each, self.ndim) for each in (slope, intercept))
 
     def with_stored(self, stored: Any) -> Scaled:
@@ -159,7 +161,7 @@ def _is_exact(dtype: np.dtype[Any], slope: Any, intercept: Any) -> bool:
 def _along_first(numbers: npt.ArrayLike, ndim: int) -> npt.NDArray[np.float64]:
     values = np.asarray(numbers, np.float64)
     if values.size and np.all(values == values.flat[0]):
-        return values.ravel()[0].reshape(())
+        return np.array(values.flat[0])
     return values.reshape(-1, *[1] * (ndim - 1))
 
 

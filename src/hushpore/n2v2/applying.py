@@ -13,8 +13,8 @@ import torch
 from hushpore.base.errors import MemoryLimitError
 from hushpore.base.events import Job, Note, Progress
 from hushpore.device.backend import Backend
-from hushpore.device.memory import is_out_of_memory
 from hushpore.device.graphs import Replays, replays_on
+from hushpore.device.memory import is_out_of_memory
 from hushpore.device.prefetch import in_turn
 from hushpore.device.timing import StageTimer
 from hushpore.n2v2.images import Images
@@ -23,6 +23,7 @@ from hushpore.n2v2.prediction import CORES, Tile, halve_core, pad, plan_tiles, p
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from hushpore.base.scaled import Scaled
     from hushpore.n2v2.images import Arrangement
     from hushpore.n2v2.model import UNet
     from hushpore.n2v2.source import Scale, Source
@@ -198,14 +199,16 @@ class Applied:
         tiles = plan_tiles((n_images, *size), core, architecture)
         return _grouped(tiles, 1, max(1, rows // core[1]))
 
-    def _read(self, source: Source, slab: Slab) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    def _read(
+        self, source: Source, slab: Slab
+    ) -> tuple[npt.NDArray[Any] | Scaled, npt.NDArray[np.int64]]:
         planes = np.unique(self.arrangement.members[slab.images])
-        return source.read(planes, slab.rows), planes
+        return source.stored(planes, slab.rows), planes
 
     def _normalised(
         self,
         slab: Slab,
-        raw: npt.NDArray[Any],
+        raw: npt.NDArray[Any] | Scaled,
         planes: npt.NDArray[np.int64],
         source: Source,
         backend: Backend,
@@ -213,7 +216,8 @@ class Applied:
         numbers = np.arange(slab.images.start, slab.images.stop)
         arrangement = self.arrangement.part(numbers)[1]
         with self.timer.stage("upload", nbytes=raw.nbytes):
-            values = self.scale.normalise(backend.put(raw), source.channels[planes])
+            there = source.put(raw, planes, backend)
+            values = self.scale.normalise(there, source.channels[planes])
             return Images.of(values, arrangement)
 
     def _slab(

@@ -79,8 +79,9 @@ class Blocks:
     def _load(self, images: np.ndarray, rows: slice) -> Images:
         with self.timer.stage("reading") as run:
             planes, part = self.arrangement.part(images)
-            raw = self.source.read(planes, rows)
+            raw = self.source.stored(planes, rows)
             run.nbytes = raw.nbytes
         with self.timer.stage("upload", nbytes=raw.nbytes):
-            values = self.scale.normalise(self.backend.put(raw), self.source.channels[planes])
+            there = self.source.put(raw, planes, self.backend)
+            values = self.scale.normalise(there, self.source.channels[planes])
             return Images.of(values, part)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from hushpore.base.errors import InputError
+from hushpore.base.scaled import Scaled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.base.volume import Volume
+    from hushpore.device.backend import Backend
 
 #: Voxels that are looked at in one piece for the statistics: 64 MB in float64.
 _PIECE = 1 << 23
@@ -75,7 +77,7 @@ class Source:
     ) -> npt.NDArray[Any]:
         """Return some planes, (len(planes), *size), `rows` of them along their first axis."""
         first, last = int(planes[0]), int(planes[-1])
-        in_a_row = last - first + 1 == len(planes) and np.all(np.diff(planes) == 1)
+        in_a_row = _are_in_a_row(planes)
         if len(self._leading) == 1 and in_a_row:
             return self._native(self._data[first : last + 1, rows])
         if in_a_row and len(planes) == self.count and rows == slice(None):
@@ -85,8 +87,32 @@ class Source:
         found = [self._data[(*place, rows)] for place in places]
         return self._native(np.stack([np.asarray(plane) for plane in found]))
 
+    def stored(
+        self, planes: Sequence[int] | npt.NDArray[np.int64], rows: slice = slice(None)
+    ) -> npt.NDArray[Any] | Scaled:
+        """Return the same for `put`: of a scanner's integers themselves, where they lie in a row.
+
+        They take half of what `read` returns.
+        """
+        if not isinstance(self._data, Scaled) or not _are_in_a_row(planes):
+            return self.read(planes, rows)
+        if len(self._leading) == 1:
+            return self._data.part((slice(int(planes[0]), int(planes[-1]) + 1), rows))
+        return self.read(planes, rows) if self._leading else self._data.part(rows)
+
+    def put(
+        self, raw: npt.NDArray[Any] | Scaled, planes: Sequence[int] | npt.NDArray[np.int64],
+        backend: Backend,
+    ) -> torch.Tensor:  # fmt: skip
+        """Copy what `stored` returned to a device, (len(planes), rows, ...), and scale it there."""
+        return backend.put(raw).reshape(len(planes), -1, *self.size[1:])
+
     def _native(self, values: Any) -> npt.NDArray[Any]:
         return np.ascontiguousarray(values, dtype=self.dtype)
+
+
+def _are_in_a_row(planes: Sequence[int] | npt.NDArray[np.int64]) -> bool:
+    return bool(np.all(np.diff(planes) == 1))
 
 
 @dataclass(frozen=True)
