@@ -288,3 +288,25 @@ def test_timing_a_stage_costs_a_few_microseconds() -> None:
             pass
     # some 5 us on one core; room for a slow machine, for a step of 5 ms allows 100
     assert (time.perf_counter() - start) / 5000 < 50e-6
+
+
+def test_what_was_timed_on_another_machine_is_added() -> None:
+    there, here = StageTimer(), StageTimer()
+    for _ in range(3):
+        with there.stage("denoising", voxels=100):
+            time.sleep(0.002)
+    with there.stage("reading", nbytes=60):
+        pass
+    told = there.timing()
+    here.take(told)
+    here.take(told)
+    found = here.timing()
+    assert found.stages["denoising"].count == 6
+    assert found.stages["denoising"].voxels == 600
+    assert found.stages["reading"].nbytes == 120
+    assert found.stages["denoising"].seconds == pytest.approx(
+        2 * told.stages["denoising"].seconds, rel=0.01
+    )
+    assert [span.stage for span in found.spans] == [span.stage for span in told.spans] * 2
+    # on this machine's clock
+    assert all(0 <= time.perf_counter() - span.start < 60 for span in found.spans)

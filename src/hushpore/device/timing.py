@@ -113,6 +113,34 @@ class StageTimer:
         """Time what comes on another clock, because the work has moved to another device."""
         self._clock = clock
 
+    def take(self, timing: Timing) -> None:
+        """Add what was timed elsewhere, by a timer of which it is all that is known.
+
+        Clocks of other machines tell another time: its newest run is taken to end now. Bytes and
+        voxels are shared out evenly to the runs of a stage.
+
+        Parameters
+        ----------
+        timing : Timing
+            With the spans of all runs.
+        """
+        last = max((span.start + span.seconds for span in timing.spans), default=0.0)
+        shift = time.perf_counter() - last
+        with self._lock:
+            for span in timing.spans:
+                known = timing.stages[span.stage]
+                share = 1 / known.count
+                run = _Run(
+                    self, span.stage, round(known.nbytes * share), round(known.voxels * share),
+                    round(known.syncs * share),
+                )  # fmt: skip
+                run.host = known.host * share
+                self._stages.setdefault(span.stage, _Stage()).add(run, span.seconds)
+                self._spans.append(Span(span.stage, span.start + shift, span.seconds))
+            self.dropped += timing.dropped
+            self._memory.host = max(self._memory.host, timing.host_memory)
+            self._memory.device = max(self._memory.device, timing.device_memory)
+
     def timing(self) -> Timing:
         """Return what is known by now, without waiting for the device.
 
