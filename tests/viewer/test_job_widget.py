@@ -4,6 +4,7 @@ import time
 import numpy as np
 import pytest
 from napari.components import ViewerModel
+from napari.utils._proxies import PublicOnlyProxy
 from napari.utils.notifications import notification_manager
 from napari.utils.progress import progress as napari_progress
 from napari.utils.theme import get_theme
@@ -375,6 +376,22 @@ def test_a_preview_refines_in_its_slice_and_gives_way_to_the_result(
     fake_job.gate.set()
     until_done(qtbot, widget)
     assert names(viewer) == ["scan", "scan denoised"]
+
+
+def test_a_preview_becomes_the_result_without_a_layer_being_removed(qtbot, viewer, fake_job):
+    # napari hands its widgets proxies of the viewer and of all that it returns
+    widget = DenoiseWidget(PublicOnlyProxy(viewer))
+    qtbot.addWidget(widget)
+    fake_job.script = previews(fake_job, (7.0, 5))
+    start(qtbot, widget)
+    preview = viewer.layers["scan denoised (preview)"]
+    removed = []
+    viewer.layers.events.removed.connect(removed.append)
+    fake_job.gate.set()
+    until_done(qtbot, widget)
+    assert viewer.layers["scan denoised"] is preview
+    assert preview.data.shape == (8, 32, 32)
+    assert removed == []
 
 
 def test_a_preview_that_shows_nothing_yet_does_not_hide_the_slice(qtbot, viewer, widget, fake_job):

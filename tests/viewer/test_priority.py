@@ -1,5 +1,6 @@
 """Threads of jobs give way to the window."""
 
+import gc
 import os
 import sys
 import threading
@@ -24,6 +25,23 @@ def test_threads_take_turns_often_while_a_job_runs_and_as_before_after_it():
     thread.join()
     assert seen == [pytest.approx(min(before, SWITCH))]
     assert sys.getswitchinterval() == pytest.approx(before)
+
+
+def test_what_was_there_before_is_not_looked_through_for_garbage_while_a_job_runs():
+    assert gc.get_freeze_count() == 0
+    seen = []
+
+    def job():
+        with window_first():
+            with window_first():
+                seen.append(gc.get_freeze_count())
+            seen.append(gc.get_freeze_count())
+
+    thread = threading.Thread(target=job)
+    thread.start()
+    thread.join()
+    assert min(seen) > 1000
+    assert gc.get_freeze_count() == 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a thread has no priority of its own")

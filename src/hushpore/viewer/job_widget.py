@@ -33,9 +33,12 @@ from hushpore.viewer.work import Outcome, import_libraries, work_for
 from hushpore.viewer.worker import JobWorker, Update
 
 if TYPE_CHECKING:
+    from napari.layers import Layer
+
     from hushpore.base.events import Job, Progress
     from hushpore.base.settings import Option, Settings
     from hushpore.base.volume import Volume
+    from hushpore.viewer.previews import Previews
 
 #: Milliseconds between two looks at the running job.
 LOOK = 125
@@ -80,6 +83,11 @@ class JobWidget(QWidget):
         self._timer = QTimer(self)
         self._timer.setInterval(LOOK)
         self._timer.timeout.connect(self._look)
+        # progress is shown in a turn of its own: a new preview is laid out and drawn before
+        self._progressed: Progress | None = None
+        self._next_turn = QTimer(self)
+        self._next_turn.setSingleShot(True)
+        self._next_turn.timeout.connect(self._show_progress)
         self._build()
         self._make_ready()
         self.layers.changed.connect(self._show_facts)
@@ -92,7 +100,7 @@ class JobWidget(QWidget):
 
     def _make_ready(self) -> None:
         """Do now what would take seconds when Run is pressed."""
-        Glyphs(self)
+        Glyphs(self, self._viewer)
         self._importing = JobWorker(
             partial(import_libraries, jobs.JOBS[self.job]), "hushpore imports"
         )
@@ -227,9 +235,13 @@ class JobWidget(QWidget):
         if len(now.notes) > said:
             self._notes.say_notes(now.notes)
         if update.progress is not None:
-            self._show_progress(now, update.progress)
+            self._progressed = update.progress
+            self._next_turn.start()
 
-    def _show_progress(self, now: Running, progress: Progress) -> None:
+    def _show_progress(self) -> None:
+        now, progress = self._now, self._progressed
+        if now is None or progress is None:
+            return
         left, rate = now.eta.left(progress.fraction), now.pace.rate(progress)
         self._progress.show_progress(progress, left, now.previews.place())
         if not now.worker.is_cancelling and not now.worker.is_finishing:
@@ -248,9 +260,7 @@ class JobWidget(QWidget):
         assert self._now is not None
         previews, early = self._now.previews, self._now.worker.finished_early
         try:
-            made = [
-                previews.adopt(layer) or self._viewer.add_layer(layer) for layer in outcome.layers
-            ]
+            made = [self._place(layer, previews) for layer in outcome.layers]
         except Exception as error:
             self._failed(explain(error))
             return
@@ -263,6 +273,13 @@ class JobWidget(QWidget):
             text += ". " + link("next", self.next_step[1])
         text += " · " + link("record", RECORD)
         self._show_result(text)
+
+    def _place(self, layer: Layer, previews: Previews) -> Layer:
+        """Show a layer of a result: in place of its preview, where there is one."""
+        shown = previews.adopt(layer)
+        if shown is None:
+            self._viewer.add_layer(layer)
+        return shown or layer
 
     def _failed(self, problem: Problem) -> None:
         self._finish()
@@ -280,7 +297,7 @@ class JobWidget(QWidget):
     def _finish(self) -> None:
         """Take down what belongs to the running job."""
         assert self._now is not None
-        now, self._now = self._now, None
+        now, self._now, self._progressed = self._now, None, None
         self._timer.stop()
         self._running.clear()
         last = now.worker.take()

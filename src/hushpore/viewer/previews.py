@@ -47,7 +47,7 @@ class Previews:
         place = self._target.placement.at((*preview.index, 0, 0))
         if preview.name not in self._layers:
             self._layers[preview.name] = layer = self._add(preview, image)
-            if self._slices_away(layer) <= 1:
+            if 0 < self._slices_away(layer) <= 1:
                 self._go_to(layer)
             return
         layer = self._layers[preview.name]
@@ -116,7 +116,9 @@ class Previews:
             "metadata": {KEY: {"preview": preview.name, "index": preview.index}},
         }
         selected = set(self._viewer.layers.selection)
-        layer = self._viewer.add_layer(Layer.create(image, keywords, kind))
+        layer = Layer.create(image, keywords, kind)
+        # not what this returns: napari hands its widgets proxies, and the kind of layer counts here
+        self._viewer.add_layer(layer)
         # what the user has at hand stays at hand
         self._viewer.layers.selection = selected
         return layer

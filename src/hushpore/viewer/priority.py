@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import sys
 import threading
@@ -34,6 +35,10 @@ def window_first() -> Iterator[None]:
     For a thread that ends after it: where the system allows less priority for a single thread
     (Linux), it has less until its end. How often threads take turns is as before once the last
     block of this kind is left.
+
+    Nor is anything that was there before looked through for garbage meanwhile. Python does so once
+    in a while, and napari whenever a layer is removed; with napari and PyTorch loaded all threads
+    then stand still for a quarter of a second.
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
@@ -56,6 +61,7 @@ def _enter() -> None:
         if not _inside:
             _before = sys.getswitchinterval()
             sys.setswitchinterval(min(_before, SWITCH))
+            gc.freeze()
         _inside += 1
 
 
@@ -65,3 +71,4 @@ def _leave() -> None:
         _inside -= 1
         if not _inside:
             sys.setswitchinterval(_before)
+            gc.unfreeze()
