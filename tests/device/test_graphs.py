@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from hushpore.device.graphs import MOST, TRIAL, WARM_UP, Replays, compiled_on
+from hushpore.device.graphs import MOST, TRIAL, WARM_UP, Replays
 from hushpore.device.switches import Choices, Switches
 
 if TYPE_CHECKING:

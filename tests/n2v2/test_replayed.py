@@ -11,15 +11,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import hushpore
 from hushpore import Volume
-from hushpore.base.errors import DeviceError
-from hushpore.device.backend import Backend, choose_backend
+from hushpore.device.backend import Backend
 from hushpore.device.graphs import WARM_UP
 from hushpore.device.switches import Switches
 from hushpore.n2v2.images import Images
@@ -36,13 +34,25 @@ class Tape(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.entries: list[tuple[Any, Any, Any, list[torch.Tensor]]] = []
+        self.before: list[tuple[torch.Tensor, torch.Tensor]] = []
         self.result = torch.empty(0)
         self.played = 0
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None):
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        # batch normalisation writes its statistics without saying so
+        if function._schema.is_mutable or "batch_norm" in function.name():
+            self.before += [(each, each.clone()) for each in _tensors((args, kwargs))]
         out = function(*args, **(kwargs or {}))
         self.entries.append((function, args, kwargs or {}, _tensors(out)))
         return out
+
+    def undo(self) -> None:
+        """Leave all as it was: a CUDA graph is recorded without doing anything."""
+        for there, value in reversed(self.before):
+            there.copy_(value)
+        self.before.clear()
 
     @torch.no_grad()
     def replay(self) -> torch.Tensor:
@@ -69,24 +79,16 @@ class Recorder:
         return 0, 1
 
     def record(self, work: Callable[[], torch.Tensor], draws: torch.Generator | None) -> Tape:
-        # a tape does the work as it is recorded, which a CUDA graph does not
-        before = None if draws is None else draws.get_state()
-        kept = [] if draws is None else self.of_learner()
+        state = None if draws is None else draws.get_state()
         tape = Tape()
         with tape:
             tape.result = work()
-        for here, value in kept:
-            here.copy_(value)
-        if draws is not None:
-            draws.set_state(before)
+        with torch.no_grad():
+            tape.undo()
+        if draws is not None and state is not None:
+            draws.set_state(state)
         self.tapes.append(tape)
         return tape
-
-    def of_learner(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        learner = self.learner
-        state = [value for each in learner.moments() for value in each.values()]
-        everything = [*learner.network.parameters(), *learner.network.buffers(), *state]
-        return [(value.detach(), value.detach().clone()) for value in everything]
 
 
 @dataclass(frozen=True)
@@ -103,10 +105,11 @@ def backend_with(state: str) -> RecordingBackend:
     return RecordingBackend(switches=Switches(graphs=state))
 
 
-def trained(backend: RecordingBackend, steps: int, watched: int = -1) -> tuple[Learner, list[float]]:
+def trained(
+    backend: RecordingBackend, steps: int, watched: int = -1
+) -> tuple[Learner, list[float]]:
     network = build_network(Architecture(2, features=8), torch.Generator().manual_seed(0))
     learner = Learner(network, backend=backend)
-    backend.tapes.learner = learner
     images = Images.of(torch.randn(4, 96, 96, generator=torch.Generator().manual_seed(1)))
     batches = Batches((64, 64), 3, 0.03, torch.Generator().manual_seed(2))
     losses = []
@@ -133,10 +136,30 @@ def test_replayed_steps_train_as_steps_do() -> None:
 def test_other_images_are_another_recording() -> None:
     backend = backend_with("on")
     network = build_network(Architecture(2, features=4), torch.Generator().manual_seed(0))
-    learner = backend.tapes.learner = Learner(network, backend=backend)
+    learner = Learner(network, backend=backend)
     batches = Batches((16, 16), 2, 0.03, torch.Generator().manual_seed(2))
     for _ in range(2):
         images = Images.of(torch.randn(2, 32, 32))
         for step in range(WARM_UP + 2):
             learner.step(images, batches, 1e-3, step)
     assert len(backend.tapes.tapes) == 2
+
+
+def test_a_job_replays_its_steps_and_its_tiles() -> None:
+    values = np.random.default_rng(0).normal(size=(24, 24, 24)).astype(np.float32)
+    how = {"steps": 12, "batch_size": 2, "patch_size": 16, "precision": "float32"}
+    scan, backend = Volume(values), backend_with("on")
+    found = hushpore.run("denoise", scan, how, backend)
+    # 24 slices, four at a time: six tiles, of which three warm up
+    assert [tape.played for tape in backend.tapes.tapes] == [12 - WARM_UP - 1, 6 - WARM_UP]
+    expected = hushpore.run("denoise", scan, how, backend_with("off"))
+    np.testing.assert_allclose(found.volume.data, expected.volume.data, atol=1e-5)
+    lines = found.provenance["optimisations"]
+    assert lines["graphs of training steps"] == lines["graphs of tiles"] == "on, as asked"
+
+
+def test_on_the_cpu_the_record_says_that_there_is_nothing_to_record_with() -> None:
+    values = np.random.default_rng(0).normal(size=(24, 24)).astype(np.float32)
+    how = {"steps": 2, "batch_size": 1, "patch_size": 16}
+    lines = hushpore.run("denoise", Volume(values), how, "cpu").provenance["optimisations"]
+    assert lines["graphs"] == "off, no CUDA device"
