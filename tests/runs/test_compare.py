@@ -14,7 +14,7 @@ from scipy.stats import ks_2samp
 import hushpore
 from hushpore import InputError, Volume
 from hushpore.cli.commands import hushpore as command
-from hushpore.runs.compare import compare, comparison_figure
+from hushpore.runs.compare import compare, comparison_figure, distributions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,3 +93,26 @@ def test_the_command_prints_and_writes(folder: Path, tmp_path: Path) -> None:
         CliRunner().invoke(command, ["compare", str(folder), str(folder), "--json"]).stdout
     )
     assert rows[0]["quantity"] == "porosity"
+
+
+def test_distributions_share_their_bins_and_add_up(found: Pores, other: Pores) -> None:
+    table = distributions(found, other, "volume", by_volume=True, log=True, bins=12)
+    assert len(table) == 12
+    volume = other.pores["volume"].to_numpy()
+    edges = [*table["from"], table["to"].iloc[-1]]
+    expected = np.histogram(volume, edges, weights=volume)[0] / volume.sum()
+    np.testing.assert_allclose(table["b"], expected)
+    np.testing.assert_allclose(table[["a_cumulative", "b_cumulative"]].iloc[-1], 1)
+
+
+def test_distributions_are_in_one_unit(found: Pores) -> None:
+    in_mm = hushpore.segment_pores(
+        Volume(found.volume.data, spacing=5e-3, unit="mm", name="foam"), device="cpu"
+    )
+    table = distributions(found, in_mm, bins=5)
+    np.testing.assert_allclose(table["a"], table["b"])
+
+
+def test_what_is_not_compared_has_no_distribution(found: Pores) -> None:
+    with pytest.raises(InputError, match="'label' is not compared"):
+        distributions(found, found, "label")

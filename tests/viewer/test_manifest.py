@@ -6,9 +6,11 @@ from npe2 import PluginManager, PluginManifest
 
 import hushpore
 from hushpore.viewer.batch import BATCH
+from hushpore.viewer.compare import COMPARE
 from hushpore.viewer.job_widget import RECORD
 from hushpore.viewer.launch import WIDGETS
 from hushpore.viewer.plots import PLOTS
+from hushpore.viewer.preferences import PREFERENCES
 from hushpore.viewer.results_panel import RESULTS
 
 MANIFEST = Path(hushpore.__file__).parent / "napari.yaml"
@@ -28,7 +30,7 @@ def test_every_command_can_be_imported(manifest):
 
 def test_the_widgets_have_the_names_that_links_use(manifest):
     names = tuple(widget.display_name for widget in manifest.contributions.widgets)
-    assert names == (*WIDGETS, BATCH, RESULTS, PLOTS, RECORD)
+    assert names == (*WIDGETS, BATCH, RESULTS, PLOTS, COMPARE, RECORD, PREFERENCES)
 
 
 def test_every_widget_is_in_a_menu_that_napari_accepts(manifest):

@@ -43,7 +43,8 @@ _COLUMNS = {
     },
     "throats": {"inscribed_diameter": 1, "area": 2},
 }
-_COLOURS = ("#3b7ea1", "#c2703d")
+#: Of the first and of the second, on paper; the colour-blind tell them apart.
+COLOURS = ("#3b7ea1", "#c2703d")
 
 
 def compare(a: ResultLike, b: ResultLike) -> pd.DataFrame:
@@ -77,6 +78,69 @@ def compare(a: ResultLike, b: ResultLike) -> pd.DataFrame:
     table.insert(4, "difference", table["b"] - table["a"])
     table.insert(5, "relative", table["difference"] / table["a"].where(table["a"] != 0).abs())
     return table
+
+
+def distributions(
+    a: ResultLike,
+    b: ResultLike,
+    column: str = "equivalent_diameter",
+    *,
+    by_volume: bool = False,
+    log: bool = False,
+    bins: int = 30,
+) -> pd.DataFrame:
+    """Return which share of the pores of two results, or of their volume, is of which size.
+
+    Parameters
+    ----------
+    a, b : Pores, str or path-like
+        As for `compare`.
+    column : str, optional
+        Of the table of pores: one of those that `compare` compares.
+    by_volume : bool, optional
+        Shares of the volume of the pores, not of their number.
+    log : bool, optional
+        Bins of equal width on a logarithmic axis; what is not above zero is left out.
+    bins : int, optional
+        How many.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``from`` and ``to`` of each bin, the same for both, in the unit of `a`; ``a``, ``b``:
+        shares; ``a_cumulative``, ``b_cumulative``: shares up to the end of the bin.
+
+    Raises
+    ------
+    InputError
+        As for `compare`; or if the column is another.
+    """
+    import pandas as pd
+
+    if column not in _COLUMNS["pores"]:
+        raise InputError(f"{column!r} is not compared. Available: {', '.join(_COLUMNS['pores'])}.")
+    first, second = open_result(a), open_result(b)
+    scale = _scale(first, second) ** _COLUMNS["pores"][column]
+    sizes, weights = [], []
+    for found, factor in ((first, 1.0), (second, scale)):
+        values = found.pores[column].to_numpy(np.float64) * factor
+        usable = np.isfinite(values) & ((values > 0) | (not log))
+        volume = found.pores["volume"].to_numpy(np.float64)[usable]
+        sizes.append(values[usable])
+        weights.append(volume if by_volume else np.ones(volume.size))
+    edges = _edges(np.concatenate(sizes), log, bins)
+    table = pd.DataFrame({"from": edges[:-1], "to": edges[1:]})
+    for name, values, weight in zip("ab", sizes, weights, strict=True):
+        share = np.histogram(values, edges, weights=weight)[0]
+        table[name] = share / (share.sum() or 1)
+    for name in "ab":
+        table[f"{name}_cumulative"] = table[name].cumsum()
+    return table
+
+
+def columns_compared() -> list[str]:
+    """Return the columns of the table of pores that `compare` and `distributions` compare."""
+    return list(_COLUMNS["pores"])
 
 
 def comparison_figure(a: ResultLike, b: ResultLike, dpi: int = 150) -> bytes:
@@ -123,12 +187,22 @@ def comparison_figure(a: ResultLike, b: ResultLike, dpi: int = 150) -> bytes:
         zip((first, second), _names(first, second), strict=True)
     ):
         volume = found.pores["volume"].to_numpy(np.float64)
-        _draw(axes, sizes[number], volume, edges, name, _COLOURS[number])
+        _draw(axes, sizes[number], volume, edges, name, COLOURS[number])
     for ax in axes:
         ax.legend(frameon=False, fontsize=9)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": "hushpore"})
     return buffer.getvalue()
+
+
+def _edges(values: npt.NDArray[np.float64], log: bool, bins: int) -> npt.NDArray[np.float64]:
+    low, high = (values.min(), values.max()) if values.size else (1.0, 2.0)
+    if low == high:
+        low, high = (low * 0.9, low * 1.1) if low else (0.0, 1.0)
+    edges = np.geomspace(low, high, bins + 1) if log else np.linspace(low, high, bins + 1)
+    # rounding must not leave out the smallest and the largest
+    edges[0], edges[-1] = low, high
+    return edges
 
 
 def _draw(

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.pores.result import Pores
 
-    #: A result folder, or what `hushpore.segment_pores` returns.
-    ResultLike: TypeAlias = str | os.PathLike[str] | Pores
+    #: A result folder, what `hushpore.segment_pores` returns, or what is known of either.
+    ResultLike: TypeAlias = str | os.PathLike[str] | Pores | "Result"
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ def open_result(given: ResultLike) -> Result:
 
     Parameters
     ----------
-    given : Pores, str or path-like
+    given : Pores, Result, str or path-like
         A finished segmentation; or its folder, or the ``result.json`` in it.
 
     Returns
@@ -63,6 +63,8 @@ def open_result(given: ResultLike) -> Result:
     InputError
         If there is no complete pore result there.
     """
+    if isinstance(given, Result):
+        return given
     if isinstance(given, str | os.PathLike):
         return _from_folder(Path(given).expanduser())
     return Result(

@@ -1,0 +1,237 @@
+"""The page of preferences: device, memory, temporary files, and what widgets remember."""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING, Any
+
+from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+
+from hushpore.base.errors import HushporeError
+from hushpore.base.preferences import Preferences, load_preferences, preferences_file
+from hushpore.device.scratch import remove_left_over, scratch_folder, temporary_folders
+from hushpore.runs.preferences import in_force, save_preferences
+from hushpore.runs.remembered import forget, remembered_file
+from hushpore.viewer.device_choice import find_devices, look_again
+from hushpore.viewer.fields import Field, TextField, combo_box, make_field
+from hushpore.viewer.form import SettingsForm
+from hushpore.viewer.scrolled import ScrolledColumn, rule
+from hushpore.viewer.sentence import Sentence, plain_line, sign
+from hushpore.viewer.worker import JobWorker
+
+if TYPE_CHECKING:
+    from hushpore.base.events import Job
+    from hushpore.base.settings import Option
+    from hushpore.device.scratch import TemporaryFolder
+    from hushpore.viewer.device_choice import Devices
+
+#: Name of this widget, as the manifest has it.
+PREFERENCES = "Preferences"
+
+PURPOSE = "What jobs use where nothing else is asked for: in all widgets, and on the command line."
+
+#: Devices that can be preferred everywhere; others are those that were found.
+_DEVICES = ("auto", "cpu", "cuda")
+
+
+class PreferencesWidget(QWidget):
+    """Shows and changes what jobs use where nothing is asked for, here and on the command line.
+
+    Parameters
+    ----------
+    napari_viewer : napari.Viewer
+        Given by napari.
+    """
+
+    def __init__(self, napari_viewer: Any) -> None:
+        super().__init__()
+        self._viewer = napari_viewer
+        self._worker: JobWorker | None = None
+        self._build()
+        self.form.set(load_preferences())
+        self.form.changed.connect(self._show_ready)
+        self._show_ready()
+        self._show_reasons()
+        self.look()
+
+    def save(self) -> None:
+        """Keep what the form shows, and have all widgets follow."""
+        try:
+            save_preferences(self.form.settings())  # type: ignore[arg-type]
+        except HushporeError as error:
+            self._said.say(f"{sign(False)} {html.escape(str(error))}")
+            return
+        self._said.say(f"Saved in {html.escape(str(preferences_file()))}.")
+        self._show_ready()
+        self._show_reasons()
+        look_again()
+        self.look()
+
+    def look(self) -> None:
+        """Look for devices and temporary files, in threads: it may take a while."""
+        self._device.setText("Looking for a GPU …")
+        self._finder = JobWorker(_find, "hushpore looks for devices")
+        self._finder.returned.connect(self._show_devices)
+        self._finder.start()
+        self._start(_look)
+
+    def remove(self) -> None:
+        """Remove what programs that run no longer have left over."""
+        self._start(_remove)
+
+    def _start(self, job: Any) -> None:
+        self._clean.setEnabled(False)
+        self._clean.setToolTip("Looking for temporary files …")
+        self._worker = worker = JobWorker(job, "hushpore looks for temporary files")
+        worker.returned.connect(self._show_folders)
+        worker.failed.connect(lambda problem: self._said.say(html.escape(problem.message)))
+        worker.start()
+
+    def _show_folders(self, folders: list[TemporaryFolder]) -> None:
+        left = [folder for folder in folders if folder.is_left_over]
+        text = f"Temporary files in {scratch_folder()}: {_told(folders)}."
+        if left:
+            text += f" Left over by programs that run no longer: {_told(left)}."
+        self._files.setText(text)
+        self._files.setToolTip("\n".join(str(folder.path) for folder in folders))
+        self._clean.setEnabled(bool(left))
+        self._clean.setToolTip(
+            "\n".join(["Remove:", *(str(folder.path) for folder in left)])
+            if left
+            else "Nothing was left over; what is in use goes with the program that uses it."
+        )
+
+    def _show_devices(self, devices: Devices) -> None:
+        field = self.form.fields["device"]
+        assert isinstance(field, _DeviceField)
+        field.offer([backend.device for backend in devices.cuda])
+        self._device.setText(f"Denoising would run on: {devices.auto.in_words}")
+
+    def _show_reasons(self) -> None:
+        """Say what holds where it is not what the form says: the environment wins."""
+        lines = []
+        try:
+            known = in_force()
+        except HushporeError as error:
+            known, lines = {}, [str(error)]
+        for name, entry in known.items():
+            if entry["variable"] in entry["reason"]:
+                label = self.form.fields[name].opt.label
+                lines.append(f"{label} is {entry['value']}, {entry['reason']}: it wins.")
+        self._reasons.say("<br>".join(f"{sign(False)} {html.escape(line)}" for line in lines))
+
+    def _show_ready(self) -> None:
+        try:
+            is_new, why = self.form.settings() != load_preferences(), ""
+        except HushporeError as error:
+            is_new, why = False, str(error)
+        self._save.setEnabled(is_new)
+        self._save.setToolTip(
+            why
+            or ("Keep these for all widgets and commands." if is_new else "Nothing has changed.")
+        )
+
+    def _forget(self) -> None:
+        forget()
+        self._said.say("Widgets that are opened from now on begin with the defaults.")
+
+    def _make_field(self, opt: Option) -> Field:
+        made = {"device": _DeviceField, "temporary_folder": _FolderField}
+        return made[opt.name](opt) if opt.name in made else make_field(opt)
+
+    def _build(self) -> None:
+        self.form = SettingsForm(Preferences, self._make_field)
+        self._device = plain_line()
+        self._save, self._clean = QPushButton("&Save"), QPushButton("&Remove left-overs")
+        self._save.clicked.connect(self.save)
+        self._clean.clicked.connect(self.remove)
+        self._forget_button = QPushButton("&Forget what was last used")
+        self._forget_button.setToolTip(
+            f"Widgets open with the settings of the last run, kept in {remembered_file()}: numbers "
+            "and choices, no names."
+        )
+        self._forget_button.clicked.connect(self._forget)
+        self._reasons, self._said = Sentence(self._viewer), Sentence(self._viewer)
+        self._files = plain_line("Looking for temporary files …")
+        scroll = ScrolledColumn()
+        column = scroll.column
+        column.addWidget(plain_line(PURPOSE))
+        column.addWidget(self.form)
+        for widget in (self._device, self._reasons, self._save, self._said, rule(), self._files,
+                       self._clean, rule(), self._forget_button):  # fmt: skip
+            column.addWidget(widget)
+        column.addStretch(1)
+        outer = QVBoxLayout(self)
+        outer.setContentsMargins(0, 0, 0, 0)
+        outer.addWidget(scroll)
+        self.setMinimumWidth(342)
+
+
+class _DeviceField(Field):
+    """One of the devices that there are, or may be on another day."""
+
+    def _build(self, column: QVBoxLayout) -> None:
+        self._box = combo_box(self.opt)
+        self._box.addItems(_DEVICES)
+        self._box.currentIndexChanged.connect(self.changed)
+        column.addWidget(self._box)
+
+    def offer(self, devices: list[str]) -> None:
+        """List further devices."""
+        for device in devices:
+            if self._box.findText(device) < 0:
+                self._box.addItem(device)
+
+    def value(self) -> str:
+        """Return the device that is chosen."""
+        return str(self._box.currentText())
+
+    def set(self, value: str) -> None:
+        """Choose a device, whether it is there or not."""
+        self.offer([value])
+        self._box.setCurrentText(value)
+
+
+class _FolderField(TextField):
+    """A folder, by its path; a dialog finds it."""
+
+    def _build(self, column: QVBoxLayout) -> None:
+        super()._build(column)
+        self._line.setPlaceholderText(str(scratch_folder()))
+        self._line.setAccessibleName(self.opt.label)
+        button = QPushButton("…")
+        button.setToolTip("Choose the folder.")
+        button.setFixedWidth(30)
+        button.clicked.connect(self._ask)
+        row = QHBoxLayout()
+        row.addWidget(self._line, 1)
+        row.addWidget(button)
+        column.addLayout(row)
+
+    def _ask(self) -> None:
+        folder = QFileDialog.getExistingDirectory(self, self.opt.label, self.value())
+        if folder:
+            self.set(folder)
+
+
+def _find() -> Job:
+    yield from ()
+    return find_devices()
+
+
+def _look() -> Job:
+    yield from ()
+    return temporary_folders()
+
+
+def _remove() -> Job:
+    yield from ()
+    remove_left_over()
+    return temporary_folders()
+
+
+def _told(folders: list[TemporaryFolder]) -> str:
+    if not folders:
+        return "none"
+    count = f"{len(folders)} {'folder' if len(folders) == 1 else 'folders'}"
+    return f"{count}, {sum(folder.nbytes for folder in folders) / 1e6:,.1f} MB"
