@@ -6,6 +6,7 @@ import pytest
 
 from hushpore.base.errors import InputError
 from hushpore.base.events import Progress
+from hushpore.base.scaled import held
 from hushpore.base.volume import Volume
 from hushpore.io import describe, is_on_disk, load, loading, read, read_all
 from hushpore.io.dicom import write_series
@@ -130,3 +131,55 @@ def test_an_error_of_the_system_is_told_in_plain_words(series, monkeypatch):
         path.unlink()
     with pytest.raises(InputError, match="no file or folder"):
         drained(loading.into_memory([volume]))
+
+
+def test_slope_and_intercept_leave_the_integers_as_they_are_until_values_are_asked_for(tmp_path):
+    hounsfield = np.linspace(-1024, 3071.5, 60 * 16 * 12).reshape(60, 16, 12)
+    folder = write_series(Volume(hounsfield, spacing=(3, 1, 1), unit="mm"), tmp_path / "s", seed=1)
+    for volume in (read(folder), *read_all(folder, lazy=True)):
+        assert (volume.dtype, held(volume.data).dtype) == (np.float32, np.int16)
+        assert volume.nbytes == 2 * hounsfield.size
+        np.testing.assert_allclose(volume.array(), hounsfield, atol=0.1)
+        np.testing.assert_array_equal(volume.data[7, 3:5], volume.array()[7, 3:5])
+    assert not is_on_disk(read(folder))
+
+
+def test_values_are_decoded_into_the_memory_that_is_given(series):
+    made = []
+
+    def empty(shape, dtype):
+        made.append(np.full(shape, 77, dtype))
+        return made[-1]
+
+    volume = read(series[0], empty=empty)
+    assert held(volume.data) is made[0]
+    np.testing.assert_array_equal(made[0], series[1])
+
+
+def test_what_goes_to_a_gpu_is_decoded_into_pinned_memory(series, monkeypatch):
+    import torch
+
+    from hushpore.device import pinned
+    from hushpore.device.backend import Backend
+    from hushpore.runs import source
+
+    class Runtime:
+        pinned = ()
+
+        def cudaHostRegister(self, address, nbytes, flags):  # noqa: N802
+            self.pinned = (address, nbytes)
+            return 0
+
+        def cudaHostUnregister(self, address):  # noqa: N802
+            return 0
+
+    runtime = Runtime()
+    monkeypatch.setattr(torch.cuda, "cudart", lambda: runtime)
+    monkeypatch.setattr(pinned, "LEAST", 1)
+    monkeypatch.setattr(source, "choose_backend", lambda device: Backend("cuda:0"))
+    scan = source.Source(str(series[0]))
+    stored = held(scan.read("cuda").data)
+    assert runtime.pinned == (stored.ctypes.data, stored.nbytes)
+    runtime.pinned = ()
+    scan.read()
+    assert runtime.pinned == ()

@@ -139,7 +139,8 @@ class Volume:
     @property
     def nbytes(self) -> int:
         """Size of the values in bytes, as they are kept."""
-        return math.prod(self.shape) * np.dtype(held(self.data).dtype).itemsize
+        kept: np.dtype[Any] = np.dtype(held(self.data).dtype)
+        return math.prod(self.shape) * kept.itemsize
 
     @property
     def voxel_size(self) -> float:

@@ -169,7 +169,7 @@ def denoise(
             check_file_target(beside, flags["overwrite"])
     measured = _measured(flags)
     origin = _source(path, flags).to_dict()
-    noisy = _read(path, flags)
+    noisy = _read(path, flags, flags["device"])
     result = _run("denoise", noisy, flags, measured)
     record = record_of_image(result, origin)
     written = write_image(target, result.volume, record=record, overwrite=flags["overwrite"])
@@ -277,7 +277,7 @@ def _segment(path: str, output: str, flags: dict[str, Any], denoise_first: bool)
     check_target(output, flags["overwrite"])
     measured = _measured(flags)
     origin = _source(path, flags).to_dict()
-    before = _read(path, flags)
+    before = _read(path, flags, flags["device"] if denoise_first else None)
     denoised = _run("denoise", before, flags, measured) if denoise_first else None
     found = _run("pores", before if denoised is None else denoised.volume, flags, measured)
     written = write_pores(Path(output), before, denoised, found, flags["overwrite"], source=origin)
@@ -305,8 +305,9 @@ def _source(path: str, flags: dict[str, Any]) -> Source:
     return Source(path, flags["series"] or "", flags["resample"], flags["at"])
 
 
-def _read(path: str, flags: dict[str, Any]) -> Volume:
-    volume = _source(path, flags).read()
+def _read(path: str, flags: dict[str, Any], device: str | None = None) -> Volume:
+    """Read a scan, of which all values go to `device`, if it is given."""
+    volume = _source(path, flags).read(device)
     for note in volume.notes:
         click.echo(f"Note: {note}", err=True)
     return volume

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hushpore.base.volume import Volume
-    from hushpore.io.loading import Paths
+    from hushpore.io.loading import Empty, Paths
 
 __all__ = [
     "choose", "describe", "is_on_disk", "is_uneven", "kind_of", "load", "read", "read_all",
@@ -31,7 +31,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def read(path: Paths, *, series: int | str | None = None) -> Volume:
+def read(path: Paths, *, series: int | str | None = None, empty: Empty | None = None) -> Volume:
     """Read the image stack of a file or folder.
 
     Parameters
@@ -43,12 +43,17 @@ def read(path: Paths, *, series: int | str | None = None) -> Volume:
     series : int or str, optional
         Which one to read where there are several: its number in the order of `describe`, from 1,
         or its name, or a part that only its name has.
+    empty : callable, optional
+        Makes the array that is filled, given shape and dtype: `numpy.empty`, or what
+        `hushpore.device.pinned.empty_for` returns for a device that all of it will go to.
 
     Returns
     -------
     Volume
         With spacing, unit, axes and notes. Where there are several and none is named, the one with
-        most voxels; a note then names the others.
+        most voxels; a note then names the others. Where the files state slope and intercept,
+        ``data`` is `hushpore.base.scaled.Scaled`: integers in memory, float32 wherever it is asked
+        for values; ``array()`` gives all of them.
 
     Raises
     ------
@@ -59,13 +64,13 @@ def read(path: Paths, *, series: int | str | None = None) -> Volume:
     """
     found = describe(path)
     if series is not None:
-        (wanted,) = result_of(into_memory([choose(found, series)]))
+        (wanted,) = result_of(into_memory([choose(found, series)], empty=empty))
         return wanted
     volumes = sorted(found, key=lambda volume: math.prod(volume.shape), reverse=True)
     damaged: list[HushporeError] = []
     for volume in volumes:
         try:
-            (largest,) = result_of(into_memory([volume]))
+            (largest,) = result_of(into_memory([volume], empty=empty))
             break
         except (InputError, MissingPackageError) as error:
             damaged.append(error)

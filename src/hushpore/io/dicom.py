@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import HushporeError, InputError
+from hushpore.base.scaled import Scaled
 from hushpore.base.volume import Volume
 from hushpore.io.dicom_header import read_headers
 from hushpore.io.dicom_pixels import SeriesReader
@@ -49,8 +50,9 @@ def open_dicom(
     -------
     list of Volume
         One for each series, orientation and shape; localisers, colour images and reports are left
-        out, which a note says. float32 HU where the files rescale, else the stored integers. The
-        values lie on disk still, as `Planes`. Nothing that identifies the patient is kept.
+        out, which a note says. float32 HU where the files rescale, as `Scaled`, else the stored
+        integers. The values lie on disk still, as `Planes`. Nothing that identifies the patient is
+        kept.
 
     Raises
     ------
@@ -157,7 +159,7 @@ def _volume(part: Arrangement, name: str) -> Volume:
     numbers = np.arange(len(part.slices)) if len(part.slices) > 1 else np.array(0)
     axes = "zyx" if numbers.ndim else "yx"
     return Volume(
-        Planes(numbers, first.shape, reader.dtype, reader),
+        _values(Planes(numbers, first.shape, reader.dtype, reader), part.slices),
         spacing=part.spacing[-len(axes) :],
         unit=part.unit,
         axes=axes,
@@ -166,6 +168,14 @@ def _volume(part: Arrangement, name: str) -> Volume:
         notes=notes,
         metadata=metadata,
     )
+
+
+def _values(stored: Planes, slices: Sequence[Slice]) -> Planes | Scaled:
+    """Return grey values: what is stored, with slope and intercept where they change anything."""
+    lines = [(item.slope, item.intercept) for item in slices]
+    if all(line == (1.0, 0.0) for line in lines):
+        return stored
+    return Scaled(stored, *zip(*lines, strict=True))
 
 
 def _some(names: Sequence[str]) -> str:

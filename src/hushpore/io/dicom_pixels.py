@@ -1,4 +1,4 @@
-"""Pixels of DICOM files: read where they lie, or decoded, and rescaled, plane by plane."""
+"""Pixels of DICOM files: read where they lie, or decoded, plane by plane."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _DECODERS = "pip install python-gdcm (or, for JPEG 2000, pylibjpeg pylibjpeg-openjpeg)"
 _LARGEST_RATIO = 2000  # no method compresses a real image further
 _SMALL = 2**24
-_EXACT_BITS = 24  # whole numbers below 2**24 are exact in float32
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,9 @@ class Encoding:
 
 
 class SeriesReader:
-    """Reads the planes of one series in the values that a user sees; may be shared by threads.
+    """Reads the planes of one series as they are stored; may be shared by threads.
+
+    Those of an inverted image without calibration are turned over.
 
     Parameters
     ----------
@@ -136,11 +137,10 @@ class SeriesReader:
         self._decoded: tuple[Path, npt.NDArray[Any]] | None = None
         for encoding in {item.path: item.encoding for item in slices}.values():
             encoding.require_complete()
-        self._rescaled = any((item.slope, item.intercept) != (1.0, 0.0) for item in slices)
         first = slices[0].facts
         self.inverted = first["inverted"] and not first["calibrated"]
         stored = [item.encoding.dtype.newbyteorder("=") for item in slices]
-        self.dtype = np.dtype(np.float32) if self._rescaled else np.result_type(*set(stored))
+        self.dtype = np.result_type(*set(stored))
 
     def __call__(self, number: int, out: npt.NDArray[Any]) -> None:
         """Fill `out` with one plane.
@@ -153,17 +153,14 @@ class SeriesReader:
             If its compression needs a decoder that is not installed.
         """
         item = self._slices[number]
-        direct = out if not self._rescaled and not self.inverted else None
-        stored = self._stored(item, direct)
-        if self._rescaled:
-            _rescale(stored, item.slope, item.intercept, out)
-        elif stored is not out:
+        stored = self._stored(item, out)
+        if stored is not out:
             out[...] = stored
         if self.inverted:
-            low, high = (bound * item.slope + item.intercept for bound in item.encoding.bounds)
-            np.subtract(low + high, out, out=out, casting="unsafe", dtype=np.float64)
+            both = float(sum(item.encoding.bounds))
+            np.subtract(both, out, out=out, casting="unsafe", dtype=np.float64)
 
-    def _stored(self, item: Slice, out: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+    def _stored(self, item: Slice, out: npt.NDArray[Any]) -> npt.NDArray[Any]:
         encoding = item.encoding
         try:
             if encoding.offset >= 0 and encoding.length is not None:
@@ -200,9 +197,10 @@ class SeriesReader:
             return plane
 
 
-def _native(encoding: Encoding, frame: int, out: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+def _native(encoding: Encoding, frame: int, out: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Read a plane into `out`, or into a new array where `out` is of another type."""
     dtype = encoding.dtype.newbyteorder("=")
-    values = np.empty(encoding.shape, dtype) if out is None or out.dtype != dtype else out
+    values = out if out.dtype == dtype else np.empty(encoding.shape, dtype)
     offset = encoding.offset + frame * encoding.frame_bytes
     read_stored(encoding.path, offset, encoding.dtype, values)
     return _without_unused_bits(values, encoding)
@@ -240,20 +238,6 @@ def _encapsulated(encoding: Encoding, frame: int) -> bytes:
     with encoding.path.open("rb") as file:
         file.seek(encoding.offset)
         return bytes(get_frame(file, frame, number_of_frames=encoding.n_frames))
-
-
-def _rescale(
-    stored: npt.NDArray[Any], slope: float, intercept: float, out: npt.NDArray[Any]
-) -> None:
-    largest = 2.0 ** (8 * stored.dtype.itemsize) * abs(slope)
-    whole = slope == int(slope) and intercept == int(intercept)
-    if stored.dtype.kind in "ui" and whole and largest + abs(intercept) < 2**_EXACT_BITS:
-        # every step is exact in float32
-        np.multiply(stored, np.float32(slope), out=out)
-        out += np.float32(intercept)
-    else:
-        # float64 within a slice, so that values round only once
-        out[...] = stored.astype(np.float64) * slope + intercept
 
 
 def _pixel_array(encoding: Encoding) -> npt.NDArray[Any]:

@@ -12,11 +12,13 @@ import numpy as np
 
 from hushpore.base.errors import HushporeError, InputError, MemoryLimitError
 from hushpore.base.events import Progress
+from hushpore.base.scaled import Scaled, held
+from hushpore.device.backend import Backend
 from hushpore.io.opening import opening, opening_files
 from hushpore.io.planes import LEFT_OUT
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from hushpore.base.volume import Volume
     from hushpore.io.opening import Opening
@@ -25,19 +27,24 @@ if TYPE_CHECKING:
     Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
     #: A job that yields `Progress` and returns volumes.
     Loading: TypeAlias = Generator[Progress, None, list[Volume]]
+    #: Makes an array of a shape and dtype.
+    Empty: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], np.ndarray]
 
 #: Share of the free memory above which a stack stays on disk.
 SHARE = 0.5
 _HEADERS = 0.1  # share of the time that headers take
 
 
-def load(path: Paths, *, lazy: bool | None = None) -> Loading:
+def load(path: Paths, *, lazy: bool | None = None, empty: Empty | None = None) -> Loading:
     """Read every image stack of a file or folder, as a job; closing it stops the reading.
 
     Parameters
     ----------
     path, lazy
         As for `hushpore.io.read_all`.
+    empty : callable, optional
+        Makes the array, given shape and dtype; by default `numpy.empty`. See
+        `hushpore.device.pinned.empty_for`.
 
     Yields
     ------
@@ -59,17 +66,19 @@ def load(path: Paths, *, lazy: bool | None = None) -> Loading:
     except OSError as error:
         raise _explain(place, error) from error
     volumes = [dataclasses.replace(volume, source=str(place)) for volume in volumes]
-    return volumes if lazy is True else (yield from into_memory(volumes, lazy=lazy))
+    return volumes if lazy is True else (yield from into_memory(volumes, lazy=lazy, empty=empty))
 
 
-def into_memory(volumes: Sequence[Volume], *, lazy: bool | None = None) -> Loading:
+def into_memory(
+    volumes: Sequence[Volume], *, lazy: bool | None = None, empty: Empty | None = None
+) -> Loading:
     """Read the values of volumes that lie on disk; one that is damaged does not stop the others.
 
     Parameters
     ----------
     volumes : sequence of Volume
         As `load` returns them with ``lazy=True``.
-    lazy : bool, optional
+    lazy, empty
         As for `load`.
 
     Returns
@@ -93,7 +102,7 @@ def into_memory(volumes: Sequence[Volume], *, lazy: bool | None = None) -> Loadi
             continue
         free -= volume.nbytes
         try:
-            loaded.append((yield from _values(volume, before, total)))
+            loaded.append((yield from _values(volume, before, total, empty)))
         except MemoryLimitError:
             raise
         except HushporeError as error:
@@ -107,28 +116,33 @@ def into_memory(volumes: Sequence[Volume], *, lazy: bool | None = None) -> Loadi
     return [dataclasses.replace(each, notes=[*notes, *each.notes]) for each in loaded]
 
 
-def _values(volume: Volume, before: int, total: int) -> Generator[Progress, None, Volume]:
+def _values(
+    volume: Volume, before: int, total: int, empty: Empty | None
+) -> Generator[Progress, None, Volume]:
     if not is_on_disk(volume):
         return volume
+    data = volume.data
+    stored = held(data)
     try:
-        values = np.empty(volume.shape, volume.dtype.newbyteorder("="))
+        values = (empty or np.empty)(volume.shape, stored.dtype.newbyteorder("="))
     except MemoryError as error:
         raise MemoryLimitError(
             f"{volume.name} ({volume.facts}) does not fit into memory. Close other programs, or "
             "read it with lazy=True and work on a part of it."
         ) from error
-    if hasattr(volume.data, "loading"):
-        for count in volume.data.loading(values):
+    if hasattr(stored, "loading"):
+        for count in stored.loading(values):
             fraction = _HEADERS + (1 - _HEADERS) * (before + count) / total
             yield Progress("reading", before + count, total, "slices", fraction)
     else:
-        values[...] = volume.data
-    return volume.replace(values)
+        values[...] = stored
+    return volume.replace(data.with_stored(values) if isinstance(data, Scaled) else values)
 
 
 def is_on_disk(volume: Volume) -> bool:
     """Whether the values of a volume are read only when they are asked for."""
-    return isinstance(volume.data, np.memmap) or hasattr(volume.data, "loading")
+    stored = held(volume.data)
+    return isinstance(stored, np.memmap) or hasattr(stored, "loading")
 
 
 def _common(files: Sequence[Path]) -> Path:
@@ -166,10 +180,8 @@ def _kept_on_disk(volume: Volume) -> Volume:
 
 
 def free_memory() -> float:
-    """Return how many bytes can be taken before the system begins to swap."""
-    import psutil
-
-    return float(psutil.virtual_memory().available)
+    """Return how many bytes can be taken before the system swaps, or what is preferred."""
+    return float(Backend().free_memory())
 
 
 def _explain(path: Path, error: OSError) -> InputError:

@@ -128,7 +128,7 @@ def _bytes_in_memory(volume: Volume, settings: PoreSettings) -> int:
     if settings.outside != "keep" and not settings.sample_mask:
         shape = (1,) * (3 - volume.n_spatial) + volume.shape
         needed = max(needed, outside_bytes(shape, *_ball(volume, settings)))
-    return needed + (0 if in_place else volume.nbytes)
+    return needed + (0 if in_place else count * volume.dtype.itemsize)
 
 
 def _ball(volume: Volume, settings: PoreSettings) -> tuple[tuple[float, ...], float, bool]:

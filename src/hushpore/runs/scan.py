@@ -102,13 +102,13 @@ def segment_scan(
     target = check_target(folder, overwrite)
     # as it is now: files that change while they are worked on are then known to have changed
     origin = source.to_dict()
-    before = yield from _read(source, check)
+    before = yield from _read(source, check, None if denoise is None else device)
     cleaned = None
     if denoise is not None:
         cleaned = yield from _denoise(before, denoise, device, _DENOISED)
     volume = before if cleaned is None else cleaned.volume
     job = start("pores", lay_beside(volume, pores), pores, device)
-    found: Pores = yield from _part(job, _READ if cleaned is None else _DENOISED, _SEGMENTED)
+    found: Pores = yield from part_of(job, _READ if cleaned is None else _DENOISED, _SEGMENTED)
     yield Progress("writing", 0, 0, "", _SEGMENTED)
     write_pores(target, before, cleaned, found, overwrite, source=origin)
     return Written(target, found.summary, found.provenance)
@@ -152,7 +152,7 @@ def denoise_scan(
     target = check_target(path, overwrite, directory=False)
     check_record_target(target, overwrite)
     origin = source.to_dict()
-    before = yield from _read(source, check)
+    before = yield from _read(source, check, device)
     cleaned = yield from _denoise(before, settings, device, _SEGMENTED)
     yield Progress("writing", 0, 0, "", _SEGMENTED)
     record = record_of_image(cleaned, origin)
@@ -177,9 +177,11 @@ def record_of_image(cleaned: Denoised, source: Mapping[str, Any]) -> dict[str, A
     }
 
 
-def _read(source: Source, check: Check | None) -> Generator[Event, None, Volume]:
+def _read(
+    source: Source, check: Check | None, device: str | None
+) -> Generator[Event, None, Volume]:
     yield Progress("reading", 0, 0, "", 0.0)
-    volume = source.read()
+    volume = source.read(device)
     if check is not None:
         check(volume)
     return volume
@@ -189,11 +191,11 @@ def _denoise(
     volume: Volume, settings: Settings, device: str, share: float
 ) -> Generator[Event, None, Denoised]:
     job = start("denoise", lay_beside(volume, settings), settings, device)
-    cleaned: Denoised = yield from _part(job, _READ, share)
+    cleaned: Denoised = yield from part_of(job, _READ, share)
     return cleaned
 
 
-def _part(job: Job, first: float, last: float) -> Generator[Event, None, Any]:
+def part_of(job: Job, first: float, last: float) -> Generator[Event, None, Any]:
     """Drive a job as the part of a longer one that is done from one fraction to another."""
     with closing(job):
         try:

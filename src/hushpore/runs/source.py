@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from hushpore.base.errors import InputError
+from hushpore.device.backend import choose_backend
+from hushpore.device.pinned import empty_for
 from hushpore.io import is_uneven, read, resample_evenly
 
 if TYPE_CHECKING:
@@ -79,15 +81,22 @@ class Source:
             count, total = count + 1, total + state.st_size
         return {"files": count, "bytes": total, "stamp": digest.hexdigest()} if count else {}
 
-    def read(self) -> Volume:
+    def read(self, device: str | None = None) -> Volume:
         """Read it into memory.
+
+        Parameters
+        ----------
+        device : str, optional
+            Where all values will go, as for `hushpore.device.backend.choose_backend`: the memory is
+            such that they are copied there fastest.
 
         Raises
         ------
         InputError, MissingPackageError
             As for `hushpore.read`; if a position is not one of the volume.
         """
-        volume = read(self.path, series=self.series or None)
+        empty = None if device is None else empty_for(choose_backend(device))
+        volume = read(self.path, series=self.series or None, empty=empty)
         if self.resample and is_uneven(volume):
             volume = resample_evenly(volume)
         for position in self.at:

@@ -12,6 +12,7 @@ from napari.layers import Image, Labels
 from napari.utils.transforms import Affine
 
 from hushpore.base.errors import InputError
+from hushpore.base.scaled import held
 from hushpore.base.volume import Volume
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ def contrast_limits(data: Any) -> tuple[float, float]:
 def _sample(data: Any) -> npt.NDArray[Any]:
     """Return about `CONTRAST_SAMPLE` values from all over an image."""
     planes = math.prod(data.shape[:-2])
-    if isinstance(data, np.ndarray) or planes <= CONTRAST_SLICES:
+    if isinstance(held(data), np.ndarray) or planes <= CONTRAST_SLICES:
         step = max(1, math.ceil((math.prod(data.shape) / CONTRAST_SAMPLE) ** (1 / data.ndim)))
         return np.asarray(data[(slice(None, None, step),) * data.ndim])
     step = max(1, math.ceil(math.sqrt(math.prod(data.shape[-2:]) * CONTRAST_SLICES

@@ -10,6 +10,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from qtpy.QtCore import QObject, Signal
 
+from hushpore.base.scaled import held
+
 if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.n2v2.diagnosis import NoiseDiagnosis
@@ -41,7 +43,7 @@ class NoiseLine(QObject):
             Its values.
         """
         values, text = self._known.get(layer, (None, ""))
-        if values is volume.data or not isinstance(volume.data, np.ndarray):
+        if values is volume.data or not isinstance(held(volume.data), np.ndarray):
             return text
         self._known[layer] = (volume.data, "")
         threading.Thread(
