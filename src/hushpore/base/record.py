@@ -16,7 +16,7 @@ from hushpore._version import __version__
 from hushpore.base.preferences import memory_in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from hushpore.base.events import Timing
     from hushpore.base.settings import Settings
@@ -33,6 +33,7 @@ def make_record(
     device: str,
     timing: Timing,
     notes: Sequence[str] = (),
+    digest: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the record of a finished job as plain JSON values.
 
@@ -50,6 +51,9 @@ def make_record(
         Time by stage.
     notes : sequence of str
         What was said while it ran.
+    digest : mapping, optional
+        What tells the values from others, by name, where it was found on the way; by default the
+        `fingerprint`, for which all are read.
     """
     limit = memory_in_words()
     return {
@@ -59,7 +63,7 @@ def make_record(
         "settings": settings.to_dict(),
         "device": device,
         **({"memory": limit} if limit else {}),
-        "input": _identity(volume),
+        "input": {**_identity(volume), **(digest or {"blake2b": fingerprint(volume.data)})},
         "beside": _beside(volume, settings),
         "timings": {name: round(stage.seconds, 6) for name, stage in timing.stages.items()},
         "optimisations": timing.choices,
@@ -78,7 +82,6 @@ def _identity(volume: Volume) -> dict[str, Any]:
         "dtype": volume.dtype.name,
         "spacing": list(volume.spacing),
         "unit": volume.unit,
-        "blake2b": fingerprint(volume.data),
     }
 
 

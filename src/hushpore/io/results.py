@@ -94,7 +94,7 @@ def write_results(
             (part / f"{name}.png").write_bytes(picture)
         for name, page in pages.items():
             (part / f"{name}.html").write_text(page, encoding="utf-8")
-        _write_json(part / RECORD, {**record, "files": sorted([*names, RECORD])})
+        write_json(part / RECORD, {**record, "files": sorted([*names, RECORD])})
     return target
 
 
@@ -139,7 +139,7 @@ def write_image(
     with ExitStack() as parts:
         # the record takes its place after the image, or not at all
         if record is not None and beside is not None:
-            _write_json(parts.enter_context(new_file(beside, overwrite)), record)
+            write_json(parts.enter_context(new_file(beside, overwrite)), record)
         if target.suffix.lower() == ".zarr":
             from hushpore.io.ome_zarr import write_zarr
 
@@ -163,7 +163,8 @@ def check_record_target(image: Path, overwrite: bool = False) -> Path:
     return beside
 
 
-def _write_json(path: Path, record: Mapping[str, Any]) -> None:
+def write_json(path: Path, record: Mapping[str, Any]) -> None:
+    """Write a record as JSON; NaN and infinity become null."""
     text = json.dumps(_plain(record), indent=2, ensure_ascii=False, allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8")
 
