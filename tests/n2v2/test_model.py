@@ -39,6 +39,21 @@ def test_pooling_is_a_maximum_and_a_normalised_blur(dimensions: int) -> None:
     assert torch.equal(flat[inner], torch.full_like(flat[inner], 5.0))
 
 
+@pytest.mark.parametrize("dimensions", [2, 3])
+def test_the_output_at_some_pixels_is_that_of_the_whole_image(dimensions: int) -> None:
+    architecture = Architecture(dimensions, inputs=3, outputs=2)
+    net = build_network(architecture, torch.Generator().manual_seed(0)).eval()
+    x = torch.rand(2, 3, *(8, 16, 12)[-dimensions:])
+    positions = torch.tensor([[[0] * dimensions, [3] * dimensions], [[7] * dimensions] * 2])
+    with torch.no_grad():
+        whole, found = net(x), net.output_at(net.features(x), positions)
+    assert found.shape == (2, 2, 2)
+    for n in range(2):
+        for k in range(2):
+            expected = whole[(n, slice(None), *positions[n, k])]
+            torch.testing.assert_close(found[n, :, k], expected)
+
+
 def test_a_flat_network_leaves_z_as_it_is() -> None:
     net = build_network(Architecture(3, flat=True), torch.Generator().manual_seed(0)).eval()
     x = torch.zeros(1, 1, 5, 16, 12)

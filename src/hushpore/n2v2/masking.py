@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -129,17 +130,18 @@ def replacements(
     torch.Tensor
         Shape (count, n_positions), dtype of the patches.
     """
-    size = patches.shape[1:]
-    around = _around(how, len(size))
-    neighbours = positions[:, :, None] + constant(around, patches.device)
-    edges = constant(tuple(size), patches.device)
-    inside = ((neighbours >= 0) & (neighbours < edges)).all(-1)
-    values = _gather(patches, neighbours.clamp_min(0).minimum(edges - 1))
+    reach = how.window // 2
+    # what is outside sorts to the end, and the place is counted without it
+    padded = torch.nn.functional.pad(patches, [reach] * 2 * (patches.ndim - 1), value=math.inf)
+    size = tuple(padded.shape[1:])
+    around = constant(_around(how, size), patches.device)
+    index = flat_index(positions + reach, size)[..., None] + around
+    values = padded.flatten(1).gather(1, index.flatten(1)).view_as(index)
+    inside = values < math.inf
     n_inside = inside.sum(-1, keepdim=True)
     if how.kind == "mean":
         return torch.where(inside, values, 0).sum(-1) / n_inside[..., 0]
-    # what is outside sorts to the end, and the place is counted without it
-    ordered = torch.where(inside, values, math.inf).sort(-1).values
+    ordered = values.sort(-1).values
     if how.kind == "uniform":
         draw = torch.rand(n_inside.shape, generator=generator, device=patches.device)
         # a float32 just below 1, times the number of neighbours, can round up to it
@@ -163,7 +165,7 @@ def hide(
     how = how or Replacement()
     if how.line is not None:
         positions = _along(positions, how.line, patches.shape[1:])
-    flat = _flat_index(positions, patches.shape[1:])
+    flat = flat_index(positions, patches.shape[1:])
     new = replacements(patches, positions, how, generator)
     return patches.flatten(1).scatter(1, flat, new).view_as(patches)
 
@@ -173,23 +175,26 @@ def values_at(patches: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
     return _gather(patches, positions)
 
 
-def _around(how: Replacement, n_axes: int) -> tuple[tuple[int, ...], ...]:
-    """Return the offsets of the neighbours that a replacement may come from."""
+def _around(how: Replacement, size: tuple[int, ...]) -> tuple[int, ...]:
+    """Return how far from a pixel those lie that a replacement may come from, as numbers."""
+    n_axes = len(size)
     reach = range(-(how.window // 2), how.window // 2 + 1)
     off_axis = [axis for axis in range(n_axes) if how.line is None or axis != how.line.axis]
+    strides = [math.prod(size[axis + 1 :]) for axis in range(n_axes)]
     return tuple(
-        offset
+        sum(map(operator.mul, offset, strides))
         for offset in itertools.product(reach, repeat=n_axes)
         if any(offset[axis] for axis in off_axis)
     )
 
 
 def _gather(patches: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-    index = _flat_index(positions, patches.shape[1:])
+    index = flat_index(positions, patches.shape[1:])
     return patches.flatten(1).gather(1, index.flatten(1)).view_as(index)
 
 
-def _flat_index(positions: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
+def flat_index(positions: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
+    """Return the numbers of pixels in a patch of some size, for positions (..., len(size))."""
     index = positions[..., 0]
     for axis, edge in enumerate(size[1:], start=1):
         index = index * edge + positions[..., axis]

@@ -17,6 +17,8 @@ import torch.nn.functional as F  # noqa: N812 (its usual name)
 from torch import nn
 
 from hushpore.base.errors import InputError
+from hushpore.n2v2.masking import flat_index
+from hushpore.n2v2.resampling import blur_kernel, max_blur_pool, upsample
 
 #: Every axis that is down-sampled must be a multiple of this: two levels, by two each.
 MULTIPLE = 4
@@ -98,17 +100,11 @@ class MaxBlurPool(nn.Module):
     def __init__(self, steps: tuple[int, ...]) -> None:
         super().__init__()
         self.steps = steps
-        self._max_pool = F.max_pool2d if len(steps) == 2 else F.max_pool3d
-        self._convolve = F.conv2d if len(steps) == 2 else F.conv3d
-        self.register_buffer("kernel", _blur_kernel(steps))
+        self.register_buffer("kernel", blur_kernel(steps))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Halve every spatial axis whose step is 2."""
-        channels = x.shape[1]
-        kernel = self.kernel.to(x.dtype).expand(channels, 1, *self.kernel.shape)
-        padding = tuple(step - 1 for step in self.steps)
-        highest = self._max_pool(x, self.steps, 1)
-        return self._convolve(highest, kernel, padding=padding, stride=self.steps, groups=channels)
+        return max_blur_pool(x, self.kernel, self.steps)
 
 
 class UNet(nn.Module):
@@ -136,9 +132,7 @@ class UNet(nn.Module):
         self.bottom = _two_convolutions(n, 2 * f, 4 * f, 2 * f)
         self.up = _two_convolutions(n, 4 * f, 2 * f, f)
         self.up_top = _two_convolutions(n, 2 * f if self.has_top_skip else f, f, f)
-        self.out = _convolution(n, f, a.outputs, kernel=1)
-        self._scale = tuple(float(step) for step in a.steps)
-        self._mode = "bilinear" if n == 2 else "trilinear"
+        self.out: nn.Conv2d | nn.Conv3d = _convolution(n, f, a.outputs, kernel=1)
 
     @property
     def dimensions(self) -> int:
@@ -147,14 +141,44 @@ class UNet(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Predict the noise-free image; axes that are down-sampled are multiples of `MULTIPLE`."""
+        return self._output(self.features(x))
+
+    def features(self, x: torch.Tensor) -> torch.Tensor:
+        """Return what the output is a weighted sum of: (batch, features, *size)."""
+        steps = self.architecture.steps
         top = self.down_top(x)  # (batch, f, y, x)
         middle = self.down(self.pool(top))  # (batch, 2 f, y / 2, x / 2)
         low = self.bottom(self.pool(middle))  # (batch, 2 f, y / 4, x / 4)
-        middle = self.up(torch.cat([self._upsample(low), middle], 1))
+        middle = self.up(torch.cat([upsample(low, steps), middle], 1))
         # N2V2 has no skip connection here: it would carry the noise of single pixels to the output
-        upper = self._upsample(middle)
-        features = self.up_top(torch.cat([upper, top], 1) if self.has_top_skip else upper)
-        return self._output(features)
+        upper = upsample(middle, steps)
+        result: torch.Tensor = self.up_top(
+            torch.cat([upper, top], 1) if self.has_top_skip else upper
+        )
+        return result
+
+    def output_at(self, features: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """Return the output at some pixels alone, of which a training needs no more.
+
+        Parameters
+        ----------
+        features : torch.Tensor
+            As `features` returns them; channels last in memory, or they are copied.
+        positions : torch.Tensor
+            int64, shape (batch, n_positions, n_axes).
+
+        Returns
+        -------
+        torch.Tensor
+            float32, shape (batch, outputs, n_positions).
+        """
+        rows = features.movedim(1, -1).flatten(0, -2)  # (pixels of all, features)
+        count = rows.shape[0] // len(positions)
+        first = torch.arange(0, rows.shape[0], count, device=positions.device)
+        index = flat_index(positions, features.shape[2:]) + first[:, None]
+        chosen = rows.index_select(0, index.flatten()).to(self.out.weight.dtype)
+        output = F.linear(chosen, self.out.weight.flatten(1), self.out.bias)
+        return output.view(*index.shape, -1).movedim(-1, 1)
 
     def initialise(self, generator: torch.Generator) -> None:
         """Draw all weights from `generator`, as PyTorch's own layers do from the global one."""
@@ -166,7 +190,7 @@ class UNet(nn.Module):
             elif isinstance(module, nn.BatchNorm2d | nn.BatchNorm3d):
                 module.reset_parameters()
             elif isinstance(module, MaxBlurPool):
-                module.kernel.copy_(_blur_kernel(module.steps, "cpu"))
+                module.kernel.copy_(blur_kernel(module.steps, "cpu"))
 
     def _output(self, features: torch.Tensor) -> torch.Tensor:
         result: torch.Tensor
@@ -177,9 +201,6 @@ class UNet(nn.Module):
         else:
             result = self.out(features)
         return result
-
-    def _upsample(self, x: torch.Tensor) -> torch.Tensor:
-        return F.interpolate(x, scale_factor=self._scale, mode=self._mode)
 
 
 def build_network(architecture: Architecture | int, generator: torch.Generator) -> UNet:
@@ -197,21 +218,15 @@ def _two_convolutions(dimensions: int, inputs: int, hidden: int, outputs: int) -
     return nn.Sequential(
         _convolution(dimensions, inputs, hidden),
         norm(hidden),
-        nn.ReLU(),
+        nn.ReLU(inplace=True),
         _convolution(dimensions, hidden, outputs),
         norm(outputs),
-        nn.ReLU(),
+        nn.ReLU(inplace=True),
     )
 
 
-def _convolution(dimensions: int, inputs: int, outputs: int, kernel: int = 3) -> nn.Module:
+def _convolution(
+    dimensions: int, inputs: int, outputs: int, kernel: int = 3
+) -> nn.Conv2d | nn.Conv3d:
     convolution = nn.Conv2d if dimensions == 2 else nn.Conv3d
     return convolution(inputs, outputs, kernel, padding=kernel // 2)
-
-
-def _blur_kernel(steps: tuple[int, ...], device: str | None = None) -> torch.Tensor:
-    kernel = torch.ones((), device=device)
-    for step in steps:
-        line = [1.0, 2.0, 1.0] if step == 2 else [4.0]
-        kernel = kernel[..., None] * torch.tensor(line, device=device) / 4
-    return kernel

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from hushpore.n2v2.model import UNet
     from hushpore.patches.places import Places
 
+#: Just below 32 MiB: the largest block by which the C library learns.
+_LARGE = 2**25 - 2**16
+
 #: Decay of the running average of the weights, once it has warmed up.
 AVERAGE_DECAY = 0.995
 
@@ -107,6 +110,9 @@ class Learner:
         dtype: torch.dtype = torch.float32,
         backend: Backend | None = None,
     ) -> None:
+        # Linux' C library gives memory back to the system, and takes it anew page by page in every
+        # step, once so much is free as twice the largest block that it has seen freed
+        torch.empty(_LARGE, dtype=torch.uint8)
         self.network = network
         self.average = copy.deepcopy(network).eval()
         self.dtype = dtype
@@ -189,14 +195,15 @@ class Learner:
         patches = images.windows(corners, batches.size, turned)  # (batch, inputs, *size)
         positions = draw_positions(batches.size, batches.share, batches.count, draw, device)
         # all planes that are predicted are hidden at the same places: their noise may be related
-        positions = positions.repeat_interleave(images.outputs, 0)
+        hidden_at = positions.repeat_interleave(images.outputs, 0)
         first, last = images.first, images.first + images.outputs
         noisy = patches[:, first:last].flatten(0, 1)  # (batch * outputs, *size)
-        hidden = hide(noisy, positions, how, draw).view(-1, images.outputs, *batches.size)
+        hidden = hide(noisy, hidden_at, how, draw).view(-1, images.outputs, *batches.size)
         inputs = torch.cat([patches[:, :first], hidden, patches[:, last:]], 1)
         with mixed_precision(device.type, self.dtype):
-            predicted = network(channels_last(inputs)).float().flatten(0, 1)
-        found, truth = values_at(predicted, positions), values_at(noisy, positions)
+            features = network.features(channels_last(inputs))
+        found = network.output_at(features, positions).flatten(0, 1)
+        truth = values_at(noisy, hidden_at)
         if self.watches:
             errors = (found.detach() - truth).square().view(batches.count, -1).mean(1)
             self.watched = torch.cat([corners.double(), errors.double()[:, None]], 1)

@@ -1,0 +1,194 @@
+"""Halving and doubling of images in a U-Net, each with a gradient written out.
+
+PyTorch's own gradients of these would do, but not quickly: that of a depthwise convolution in
+bfloat16 takes the CPU forty times as long as the convolution itself, a maximum with indices keeps
+eight bytes a pixel, and on CUDA that of an interpolation depends on the order of threads. What is
+here instead is the same sum, as operations that are quick and deterministic everywhere: the
+gradient of the blur is an interpolation, that of the interpolation a blur.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (its usual name)
+from torch.autograd.function import once_differentiable
+
+from hushpore.device.constants import constant
+
+#: What a pixel takes from those around it, along an axis that is halved and along one that is not:
+#: when it is blurred, and as the gradient of an interpolation.
+_BLUR = {2: (0.25, 0.5, 0.25), 1: (1.0,)}
+_GATHER = {2: (0.25, 0.75, 0.75, 0.25), 1: (1.0,)}
+
+
+def blur_kernel(steps: tuple[int, ...], device: str | None = None) -> torch.Tensor:
+    """Return [1, 2, 1] / 4 along each axis whose step is 2, and [1] along the others."""
+    return torch.tensor(_outer(tuple(_BLUR[step] for step in steps)), device=device)
+
+
+def max_blur_pool(x: torch.Tensor, kernel: torch.Tensor, steps: tuple[int, ...]) -> torch.Tensor:
+    """Take the maximum over 2 pixels at stride 1, then blur at stride 2, with zeros around.
+
+    Parameters
+    ----------
+    x : torch.Tensor
+        Shape (batch, channels, *size), even along axes whose step is 2.
+    kernel : torch.Tensor
+        As `blur_kernel` gives it.
+    steps : tuple of int
+        1 or 2 for each axis; where it is 1 nothing happens.
+
+    Returns
+    -------
+    torch.Tensor
+        Shape (batch, channels, *size / steps).
+    """
+    for axis in _halved(steps):
+        x = _maximum(x, axis)
+    return _blurred(x, kernel, steps)
+
+
+def upsample(x: torch.Tensor, steps: tuple[int, ...]) -> torch.Tensor:
+    """Double the axes whose step is 2 by linear interpolation, with corners not aligned.
+
+    Parameters
+    ----------
+    x : torch.Tensor
+        Shape (batch, channels, *size).
+    steps : tuple of int
+        1 or 2 for each axis.
+
+    Returns
+    -------
+    torch.Tensor
+        Shape (batch, channels, *size * steps).
+    """
+    return _applied(_Upsample, x, steps)
+
+
+def _maximum(x: torch.Tensor, axis: int) -> torch.Tensor:
+    return _applied(_Maximum, x, axis)
+
+
+def _blurred(x: torch.Tensor, kernel: torch.Tensor, steps: tuple[int, ...]) -> torch.Tensor:
+    return _applied(_Blur, x, kernel, steps)
+
+
+def _applied(function: Any, x: torch.Tensor, *more: Any) -> torch.Tensor:
+    """Apply a function with its gradient, or plainly where none is needed: that can be exported."""
+    result: torch.Tensor
+    if torch.is_grad_enabled() and x.requires_grad:
+        result = function.apply(x, *more)
+    else:
+        result = function.plain(x, *more)
+    return result
+
+
+class _Maximum(torch.autograd.Function):
+    """The larger of each pixel and the next one along an axis, which gets one pixel shorter."""
+
+    @staticmethod
+    def plain(x: torch.Tensor, axis: int) -> torch.Tensor:
+        return torch.maximum(*_neighbours(x, axis))
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, axis: int) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        ctx.axis = axis
+        return _Maximum.plain(x, axis)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        (x,) = ctx.saved_tensors
+        here, following = _neighbours(x, ctx.axis)
+        # where both are alike, it is the first: as in PyTorch's own pooling. ReLU's gradient is
+        # what takes the one where something is above zero in the fewest passes over memory
+        to_following = torch.ops.aten.threshold_backward(gradient, following - here, 0)
+        result = torch.empty_like(x)
+        first, second = _neighbours(result, ctx.axis)
+        torch.sub(gradient, to_following, out=first)
+        result.narrow(ctx.axis, x.shape[ctx.axis] - 1, 1).zero_()
+        second.add_(to_following)
+        return result, None
+
+
+class _Blur(torch.autograd.Function):
+    """Depthwise convolution with `blur_kernel` at stride 2."""
+
+    @staticmethod
+    def plain(x: torch.Tensor, kernel: torch.Tensor, steps: tuple[int, ...]) -> torch.Tensor:
+        padding = tuple(step - 1 for step in steps)
+        return _depthwise(x, kernel, steps, padding)
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: torch.Tensor, kernel: torch.Tensor, steps: tuple[int, ...]
+    ) -> torch.Tensor:
+        ctx.size, ctx.steps = x.shape[2:], steps
+        return _Blur.plain(x, kernel, steps)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        # a pixel that lies on one of the result gives it half of itself; one between two, a
+        # quarter to each: half of what interpolation between them takes
+        half = gradient * 0.5 ** len(_halved(ctx.steps))
+        mode = _linear(len(ctx.size))
+        return F.interpolate(half, ctx.size, mode=mode, align_corners=True), None, None
+
+
+class _Upsample(torch.autograd.Function):
+    """Linear interpolation to twice as many pixels."""
+
+    @staticmethod
+    def plain(x: torch.Tensor, steps: tuple[int, ...]) -> torch.Tensor:
+        scale = tuple(float(step) for step in steps)
+        return F.interpolate(x, scale_factor=scale, mode=_linear(len(steps)))
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, steps: tuple[int, ...]) -> torch.Tensor:
+        ctx.steps = steps
+        return _Upsample.plain(x, steps)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        # a pixel gives three quarters of itself to the two within it, a quarter to the next ones;
+        # at the border, where there is no next one, the whole to the one within
+        padding = [step - 1 for step in reversed(ctx.steps) for _ in range(2)]
+        padded = F.pad(gradient, padding, mode="replicate")
+        kernel = constant(_outer(tuple(_GATHER[step] for step in ctx.steps)), gradient.device)
+        return _depthwise(padded, kernel, ctx.steps, (0,) * len(ctx.steps)), None
+
+
+def _depthwise(
+    x: torch.Tensor, kernel: torch.Tensor, stride: tuple[int, ...], padding: tuple[int, ...]
+) -> torch.Tensor:
+    channels = x.shape[1]
+    weight = kernel.to(x.dtype).expand(channels, 1, *kernel.shape)
+    convolve = F.conv2d if kernel.ndim == 2 else F.conv3d
+    return convolve(x, weight, stride=stride, padding=padding, groups=channels)
+
+
+def _neighbours(x: torch.Tensor, axis: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return views of all pixels but the last and of all but the first along an axis."""
+    count = x.shape[axis] - 1
+    return x.narrow(axis, 0, count), x.narrow(axis, 1, count)
+
+
+def _halved(steps: tuple[int, ...]) -> list[int]:
+    """Return the axes of (batch, channels, *size) whose step is 2, the last one first."""
+    return [axis + 2 for axis in reversed(range(len(steps))) if steps[axis] == 2]
+
+
+def _linear(n_axes: int) -> str:
+    return "bilinear" if n_axes == 2 else "trilinear"
+
+
+def _outer(lines: tuple[tuple[float, ...], ...], factor: float = 1.0) -> tuple[Any, ...]:
+    """Return the outer product of lines as nested tuples."""
+    first, rest = lines[0], lines[1:]
+    return tuple(_outer(rest, factor * each) if rest else factor * each for each in first)
