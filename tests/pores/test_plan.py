@@ -9,7 +9,7 @@ from hushpore import Volume
 from hushpore.base.errors import InputError, MemoryLimitError
 from hushpore.device.backend import Backend
 from hushpore.pores import plan
-from hushpore.pores.plan import BYTES_A_VOXEL, plan_slabs
+from hushpore.pores.plan import AT_A_TIME, BYTES_A_VOXEL, LEAST_SLICES, plan_slabs
 from hushpore.pores.settings import PoreSettings
 
 
@@ -34,13 +34,22 @@ def test_noise_with_more_basins_than_memory_is_refused_before_they_are_measured(
     assert len(hushpore.segment_pores(noise).pores)
 
 
-def test_what_fits_is_one_slab_in_memory(void: np.ndarray) -> None:
+def test_what_fits_is_in_memory_and_what_is_small_is_one_slab(void: np.ndarray) -> None:
     budget = void.size * BYTES_A_VOXEL / 1e9
     assert plan_slabs(Volume(void), PoreSettings(memory_budget=budget)).on_disk is False
     assert len(plan_slabs(Volume(void), PoreSettings())) == 1
     # an array that has to be copied first takes more
     turned = Volume(np.asfortranarray(void))
     assert plan_slabs(turned, PoreSettings(memory_budget=budget)).on_disk
+
+
+def test_slabs_in_memory_are_even_and_take_a_tenth_of_a_second() -> None:
+    slabs = plan_slabs(volume_of((300, 256, 256)), PoreSettings())
+    assert not slabs.on_disk
+    assert (len(slabs), slabs.thickness) == (10, 30)
+    assert slabs.thickness * 256**2 <= AT_A_TIME
+    # of large slices there are a few in a slab, for what lies beside a slab is read twice
+    assert plan_slabs(volume_of((40, 2048, 2048)), PoreSettings()).thickness == LEAST_SLICES
 
 
 def test_the_smaller_the_budget_the_thinner_the_slabs(monkeypatch: pytest.MonkeyPatch) -> None:

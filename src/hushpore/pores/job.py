@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-from contextlib import closing, nullcontext
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from hushpore.base.errors import DeviceError, InputError
-from hushpore.base.events import Attention, Note, Preview, Progress
+from hushpore.base.events import Note, Progress
 from hushpore.base.record import make_record
 from hushpore.base.volume import SPATIAL_AXES, Volume
 from hushpore.device.backend import Backend
 from hushpore.device.clocks import HostClock
 from hushpore.device.memory import is_out_of_memory
 from hushpore.device.scratch import scratch_folder
-from hushpore.device.timing import StageTimer
 from hushpore.pores.local_threshold import LOCAL_METHODS
 from hushpore.pores.measure import void_surface
 from hushpore.pores.on_gpu import find_graph, open_gpu
@@ -47,6 +45,7 @@ from hushpore.pores.result import (
 )
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Scratch, Slabs
+from hushpore.pores.stages import Stages
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
     from hushpore.base.events import Event, Job
     from hushpore.pores.graph import BasinGraph
     from hushpore.pores.measure import Numbering
-    from hushpore.pores.passes import Pass, Space
+    from hushpore.pores.passes import Space
     from hushpore.pores.slabs import Stack
 
     T = TypeVar("T")
@@ -80,7 +79,8 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
     ------
     Progress, Timing, Note, Preview
         After every slab of a stage. `Preview` ``"labels"`` shows the basins of one slice and then
-        its pores: of the slice named by an `Attention` that was sent in, else of the middle.
+        its pores, as soon as its slab is done: of the slice named by the last `Attention` that was
+        sent in, else of the middle.
 
     Returns
     -------
@@ -103,7 +103,7 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
     if volume.dtype != np.bool_:
         check_local(settings)
     slabs = plan_slabs(volume, settings)
-    stages = _Stages(volume)
+    stages = Stages(volume)
     notes: list[str] = []
     if slabs.on_disk:
         notes.append(
@@ -111,7 +111,8 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
             f"in {scratch_folder()}."
         )
         yield Note(notes[-1])
-    yield from stages.prepare(rehearsal_of(settings, volume.dtype == np.bool_, slabs.on_disk))
+    kind = rehearsal_of(settings, volume.dtype == np.bool_, slabs.on_disk)
+    yield from stages.prepare(prepare(kind))
     return (yield from _segment(volume, settings, backend, slabs, stages, notes))
 
 
@@ -120,7 +121,7 @@ def _segment(
     settings: PoreSettings,
     backend: Backend,
     slabs: Slabs,
-    stages: _Stages,
+    stages: Stages,
     notes: list[str],
 ) -> Job:
     """Do all of it; see `segment_pores`."""
@@ -138,6 +139,7 @@ def _segment(
         found = yield from _find_graph(work, codes, backend, stages, notes)
         backend, basins, graph, distance = found
         codes.close()
+        yield from stages.show(basins)
         # where pores open into air around the sample, they have no surface
         graph = dataclasses.replace(graph, cuts=graph.cuts + space.air_cuts)
         parted = part_by_peaks(work, basins, distance, graph)
@@ -145,11 +147,12 @@ def _segment(
         distance.close()
         with stages.timer.stage("labels"):
             numbering, by = _number(work, basins, graph, peaks)
-        written = write_labels(basins, numbering.label_of, slabs, scratch, workers)
-        labels = yield from stages.run("labels", written, 0.99)
-        yield stages.preview(labels)
-        with stages.timer.stage("labels"):
-            merged = measured(scratch.keep(labels), graph, numbering, volume)
+        labels = scratch.stack("labels", basins.shape, np.int32)
+        written = write_labels(basins, numbering.label_of, slabs, labels, workers)
+        yield from stages.run("labels", written, 0.96, labels)
+        tables = measured(labels, graph, numbering, volume)
+        merged = yield from stages.run("labels", tables, 0.99)
+        scratch.keep(labels)
         scratch.keep(basins)
     timing = stages.timer.timing()
     yield timing
@@ -180,7 +183,7 @@ def _segment(
 
 
 def _find_graph(
-    work: Work, codes: Stack, backend: Backend, stages: _Stages, notes: list[str]
+    work: Work, codes: Stack, backend: Backend, stages: Stages, notes: list[str]
 ) -> Generator[Event, None, tuple[Backend, Stack, BasinGraph, Stack]]:
     """Find basins, their graph and the distance map: on a GPU where that can be, else on the CPU.
 
@@ -207,10 +210,10 @@ def _find_graph(
         yield Note(notes[-1], warning=True)
     distance = yield from stages.run("distance", find_distance(work, codes), 0.4)
     climbed = yield from stages.run("basins", climb(work, codes, distance), 0.6)
-    yield stages.preview(climbed.stack)
     codes.close()
     check_tables(work.volume, work.settings, work.slabs, climbed.found.count)
-    graph = yield from stages.run("measuring", measure_basins(work, climbed, distance), 0.85)
+    measuring = measure_basins(work, climbed, distance)
+    graph = yield from stages.run("measuring", measuring, 0.85, climbed.stack)
     return backend, climbed.stack, graph, distance
 
 
@@ -227,58 +230,6 @@ def _number(
         # points lie between voxels
         markers = np.rint(markers).astype(np.int64)
     return number_by_markers(markers, basins, graph, settings, volume)
-
-
-class _Stages:
-    """Runs the passes of a job as timed stages, and says how far they are."""
-
-    def __init__(self, volume: Volume) -> None:
-        self.timer = StageTimer()
-        self.slices = volume.spatial_shape[0] if volume.n_spatial == 3 else 1
-        self.voxels = math.prod(volume.shape)
-        # of two slices in the middle the first, as viewers open it
-        self._looked_at = (self.slices - 1) // 2
-        self._is_stack = volume.n_spatial == 3
-        self._done = 0.05
-
-    def preview(self, stack: Stack) -> Preview:
-        """Show the slice that is being looked at."""
-        at = self._looked_at
-        return Preview("labels", stack.read(at, at + 1)[0].copy(), (at,) if self._is_stack else ())
-
-    def _heed(self, answer: object) -> None:
-        """Remember which slice is looked at, where that was the answer to a `Progress`."""
-        if isinstance(answer, Attention) and self._is_stack and len(answer.index) == 1:
-            self._looked_at = min(max(answer.index[0], 0), self.slices - 1)
-
-    def prepare(self, kind: Rehearsal) -> Job:
-        """Prepare as a stage of its own."""
-        with closing(prepare(kind)) as preparing:
-            while True:
-                with self.timer.stage("preparing"):
-                    progress = next(preparing, None)
-                if progress is None:
-                    return
-                self._heed((yield progress))
-
-    def run(self, stage: str, work: Pass[T], until: float) -> Generator[Progress, Any, T]:
-        """Run a pass, up to some share of the whole job; without a stage it times its own."""
-        start, share = self._done, 0.0
-        with closing(work):
-            while True:
-                try:
-                    with self.timer.stage(stage) if stage else nullcontext() as timed:
-                        before, share = share, next(work)
-                        if timed is not None:
-                            timed.voxels = round((share - before) * self.voxels)
-                except StopIteration as end:
-                    self._done = until
-                    result: T = end.value
-                    return result
-                self._done = start + (until - start) * share
-                slices = round(share * self.slices)
-                shown = stage or "basins"
-                self._heed((yield Progress(shown, slices, self.slices, "slices", self._done)))
 
 
 def _check(volume: Volume) -> None:
@@ -348,11 +299,11 @@ def rehearsal_of(settings: PoreSettings, is_void: bool = False, on_disk: bool = 
 
 def _rehearse(kind: Rehearsal) -> Job:
     """Do a whole job on a volume that is tiny, and has all that a kernel could meet."""
-    # rows are so long that the table of edges has to grow
+    # rows are so long that the table of edges has to grow; there is more than one slab
     grey = np.random.default_rng(0).integers(0, 256, (6, 8, 80), np.uint8)
     volume = Volume(grey < 128 if kind.is_void else grey, name="rehearsal")
-    slabs = Slabs(len(grey), 3 if kind.on_disk else len(grey), kind.on_disk)
-    return _segment(volume, kind.settings, Backend(), slabs, _Stages(volume), [])
+    slabs = Slabs(len(grey), 3, kind.on_disk)
+    return _segment(volume, kind.settings, Backend(), slabs, Stages(volume), [])
 
 
 def prepare(kind: Rehearsal) -> Generator[Progress, None, None]:

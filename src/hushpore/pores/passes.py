@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.base.volume import Volume
+    from hushpore.pores.gpu_slabs import GpuSlabs
     from hushpore.pores.graph import BasinGraph
     from hushpore.pores.parallel import Workers
     from hushpore.pores.settings import PoreSettings
@@ -361,15 +362,16 @@ def highest_void(work: Work) -> int:
     return CLOSED if work.settings.border_is_solid else AIR
 
 
-def find_distance(work: Work, codes: Stack) -> Pass[Stack]:
+def find_distance(work: Work, codes: Stack, gpu: GpuSlabs | None = None) -> Pass[Stack]:
     """Find the squared distance to the solid, in the void; returns a stack of float32."""
     distance = work.scratch.stack("distance", work.shape, np.float32)
     slabs = work.slabs
     out = None if slabs.on_disk else distance.array()
     solid_outside, highest = solid_beyond(work), highest_void(work)
     for first, part in distances(
-        codes, slabs, work.scratch, work.spacing, solid_outside, work.workers, highest, out
-    ):
+        codes, slabs, work.scratch, work.spacing, solid_outside, work.workers, highest, out,
+        None if gpu is None else gpu.fill_distance,
+    ):  # fmt: skip
         if work.has_air:
             part[codes.read(first, first + len(part)) == AIR] = 0
         distance.write(first, part)
@@ -386,10 +388,13 @@ class Climbed(NamedTuple):
     is_open: npt.NDArray[np.bool_]  # whether the void there is open
 
 
-def climb(work: Work, codes: Stack, distance: Stack) -> Pass[Climbed]:
+def climb(
+    work: Work, codes: Stack, distance: Stack, gpu: GpuSlabs | None = None
+) -> Pass[Climbed]:
     """Find the basins of the distance map."""
     basins = work.scratch.stack("basins", work.shape, np.int32)
-    found = Basins(work.slabs.depth, faces_only=work.faces_only)
+    slab = None if gpu is None else gpu.climb_slab
+    found = Basins(work.slabs.depth, faces_only=work.faces_only, climb=slab)
     summits, is_open = [], []
     for first, last in work.slabs:
         low, high = found.slices(first, last)
@@ -406,9 +411,13 @@ def climb(work: Work, codes: Stack, distance: Stack) -> Pass[Climbed]:
     return Climbed(basins, found, np.concatenate(summits), np.concatenate(is_open))
 
 
-def measure_basins(work: Work, climbed: Climbed, distance: Stack) -> Pass[BasinGraph]:
+def measure_basins(
+    work: Work, climbed: Climbed, distance: Stack, gpu: GpuSlabs | None = None
+) -> Pass[BasinGraph]:
     """Measure all basins and find where they touch; settles their stack."""
-    tables = Tables(work.shape, climbed.summits, climbed.is_open, faces_only=work.faces_only)
+    scan = None if gpu is None else gpu.scan_slices
+    found = climbed.summits, climbed.is_open
+    tables = Tables(work.shape, *found, faces_only=work.faces_only, scan=scan)
     basins, found = climbed.stack, climbed.found
     for slab, (first, last) in enumerate(work.slabs):
         part = basins.read(first, last + 1)
@@ -435,13 +444,11 @@ def write_labels(
     basins: Stack,
     label_of: npt.NDArray[np.int32],
     slabs: Slabs,
-    scratch: Scratch,
+    labels: Stack,
     workers: Workers,
-) -> Pass[Stack]:
-    """Write the label of each basin in its place; returns a stack of int32."""
-    labels = scratch.stack("labels", basins.shape, np.int32)
+) -> Pass[None]:
+    """Write the label of each basin in its place, in a stack of int32."""
     for first, last in slabs:
         room = labels.room(first, last)
         labels.write(first, apply_labels(basins.read(first, last), label_of, workers, room))
         yield last / slabs.depth
-    return labels

@@ -40,12 +40,16 @@ BYTES_A_BASIN = 1500
 #: Share of the memory budget for slabs; the rest is for what goes with the number of basins.
 SHARE = 0.6
 
+#: Voxels of a slab in memory, and its least slices: a tenth of a second of work, after which a job
+#: shows what it has and can be cancelled.
+AT_A_TIME, LEAST_SLICES = 1 << 21, 8
+
 _LITTLE = 5e7  # bytes of tables that are never refused
 _MOST = 2**31 - 1  # voxels of a slab, with the slices beside it, that int32 can index
 
 
 def plan_slabs(volume: Volume, settings: PoreSettings) -> Slabs:
-    """Return one slab in memory where all fits into the budget, else slabs that do.
+    """Return slabs in memory where all fits into the budget, else slabs that do, on disk.
 
     Parameters
     ----------
@@ -69,7 +73,7 @@ def plan_slabs(volume: Volume, settings: PoreSettings) -> Slabs:
     else:
         budget, whose = int(settings.memory_budget * 1e9), "are allowed (memory_budget)"
     if _bytes_in_memory(volume, settings) <= budget and depth * slice_voxels <= _MOST:
-        return Slabs(depth, depth)
+        return _even(depth, max(LEAST_SLICES, AT_A_TIME // slice_voxels))
     if settings.outside != "keep" and not settings.sample_mask:
         # the ball needs more room, in which it is alone
         slice_voxels = math.prod(outside_shape(stacked, *_ball(volume, settings))[1:])
@@ -93,10 +97,14 @@ def plan_slabs(volume: Volume, settings: PoreSettings) -> Slabs:
             f"{'close other programs' if settings.memory_budget is None else 'allow more'}."
         )
     thickness = min(thickness, depth, _MOST // slice_voxels - 4)
-    # of the same number of slabs the most even ones
-    slabs = Slabs(depth, -(-depth // -(-depth // thickness)), on_disk=True)
     check_disk(math.prod(stacked) * BYTES_ON_DISK)
-    return slabs
+    return _even(depth, thickness, on_disk=True)
+
+
+def _even(depth: int, most: int, *, on_disk: bool = False) -> Slabs:
+    """Return slabs of at most so many slices: as few as can be, and of these the most even ones."""
+    count = -(-depth // most)
+    return Slabs(depth, -(-depth // count), on_disk)
 
 
 def check_tables(volume: Volume, settings: PoreSettings, slabs: Slabs, basins: int) -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.pores.graph import BasinGraph
     from hushpore.pores.measure import Numbering
+    from hushpore.pores.passes import Pass
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.slabs import Slabs, Stack
 
@@ -213,10 +214,9 @@ class Pores:
         if self._slabs.on_disk:
             check_disk(self._basins.nbytes)
         with closing(Scratch(self._slabs.on_disk)) as scratch, Workers() as workers:
-            labels = finish(
-                write_labels(self._basins, numbering.label_of, self._slabs, scratch, workers)
-            )
-            merged = measured(scratch.keep(labels), self._graph, numbering, self.volume)
+            labels = scratch.stack("labels", self._basins.shape, np.int32)
+            finish(write_labels(self._basins, numbering.label_of, self._slabs, labels, workers))
+            merged = finish(measured(scratch.keep(labels), self._graph, numbering, self.volume))
         found = {**self.provenance["result"], "merged_by": by}
         totals = totals_of(merged, self.volume, found)
         record = {**self.provenance, "settings": settings.to_dict(), "result": totals}
@@ -280,12 +280,15 @@ def _left_out(
 
 def measured(
     labels: Stack, graph: BasinGraph, numbering: Numbering, volume: Volume
-) -> dict[str, Any]:
-    """Return the fields of `Pores` that come of merging basins into pores."""
+) -> Pass[dict[str, Any]]:
+    """Return the fields of `Pores` that come of merging basins into pores; one table at a time."""
+    pores = pore_columns(graph, numbering, volume)
+    yield 0.5
+    throats = throat_columns(graph, numbering, volume)
     return {
         "labels": labels.array().reshape(volume.shape),
-        "_pore_columns": pore_columns(graph, numbering, volume),
-        "_throat_columns": throat_columns(graph, numbering, volume),
+        "_pore_columns": pores,
+        "_throat_columns": throats,
     }
 
 

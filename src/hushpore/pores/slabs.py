@@ -1,8 +1,8 @@
 """Slabs: how a stack is cut along z, so that what is worked on at a time fits into memory.
 
-Where a volume and all that is made of it fit into the memory budget, there is one slab, the whole
-stack, and every `Stack` is an array. Where they do not, stacks are temporary files, of which a slab
-at a time is read and written; what is computed is the same, bit for bit.
+Where a volume and all that is made of it fit into the memory budget, every `Stack` is an array, and
+slabs are as thick as a tenth of a second of work. Where they do not, stacks are temporary files, of
+which a slab at a time is read and written; what is computed is the same, bit for bit.
 """
 
 from __future__ import annotations
