@@ -23,6 +23,8 @@ from hushpore.pores.parallel import kernel
 from hushpore.pores.pointing import point_slices
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
     from hushpore.pores.parallel import Workers
@@ -69,6 +71,8 @@ class Basins:
         Slices of the stack.
     faces_only : bool, optional
         As for `find_basins`.
+    climb : callable, optional
+        Does what `climb_slab` does, elsewhere.
 
     Attributes
     ----------
@@ -76,8 +80,15 @@ class Basins:
         Number of basins so far.
     """
 
-    def __init__(self, depth: int, *, faces_only: bool = False) -> None:
+    def __init__(
+        self,
+        depth: int,
+        *,
+        faces_only: bool = False,
+        climb: Callable[..., ClimbedSlab] | None = None,
+    ) -> None:
         self.depth = depth
+        self._climb = climb or climb_slab
         self._faces_only = faces_only
         self.count = 0
         self._done = 0  # slices
@@ -124,7 +135,7 @@ class Basins:
         """
         last = len(distance) if last is None else last
         begin, end = (slices * math.prod(distance.shape[1:]) for slices in (first, last))
-        climbed = climb_slab(
+        climbed = self._climb(
             distance, pointers, workers, first, last, self.count, faces_only=self._faces_only
         )
         self.count += climbed.summits.size
@@ -215,11 +226,7 @@ def climb_slab(
     workers.over(end - begin, _climb, flat, begin, smallest=1 << 14)
     found = workers.over(end - begin, _summits, flat, begin, smallest=1 << 14)
     summits: npt.NDArray[np.int64] = np.concatenate(found)
-    if count + summits.size > _MOST:
-        raise InputError(
-            f"There are more than {_MOST:,} basins, which cannot be numbered. Crop the volume, "
-            "or denoise it first."
-        )
+    require_numbers(count + summits.size)
     exits = _find_exits(flat, begin, end, size, workers)
     flat[exits] = np.arange(exits.size, dtype=np.int32)
     numbers = np.arange(count + 1, count + 1 + summits.size, dtype=np.int32)
@@ -228,6 +235,15 @@ def climb_slab(
     flat[summits] = numbers
     back = exits < begin
     return ClimbedSlab(summits - begin, exits[back] - (begin - size), exits[~back] - end)
+
+
+def require_numbers(count: int) -> None:
+    """Raise `InputError` if there are more basins than int32 can number."""
+    if count > _MOST:
+        raise InputError(
+            f"There are more than {_MOST:,} basins, which cannot be numbered. Crop the volume, "
+            "or denoise it first."
+        )
 
 
 def _find_exits(

@@ -5,7 +5,7 @@ A kernel is kept on the disk by the date of its own file, so that all that call 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -60,6 +60,17 @@ class Edges(NamedTuple):
         )
 
 
+#: The lowest basin of a piece; sums, bounds and ends from there on; cuts and edges.
+Piece: TypeAlias = tuple[
+    int,
+    "npt.NDArray[np.int64]",
+    "npt.NDArray[np.int32]",
+    "npt.NDArray[np.int64]",
+    "npt.NDArray[np.int64]",
+    Edges,
+]
+
+
 def scan_slices(
     basins: npt.NDArray[np.int32],
     distance: npt.NDArray[np.float32],
@@ -68,20 +79,13 @@ def scan_slices(
     offset: int,
     first: int,
     last: int,
-) -> tuple[
-    int,
-    npt.NDArray[np.int64],
-    npt.NDArray[np.int32],
-    npt.NDArray[np.int64],
-    npt.NDArray[np.int64],
-    Edges,
-]:
+) -> Piece:
     """Sum up the basins in a range of slices, and find the contacts of its voxels.
 
     The slices are those from `offset` on of a stack of the given shape. Returns the lowest basin
     met; sums, bounds and ends of the basins from there on; and the cuts and edges.
     """
-    low, high = _span(basins, first, last)
+    low, high = span(basins, first, last)
     sums = np.zeros((high - low, N_SUMS), np.int64)
     bounds = np.zeros((high - low, 6), np.int32)
     bounds[:, :3] = np.iinfo(np.int32).max
@@ -367,7 +371,7 @@ def _add_cuts(
 
 
 @kernel
-def _span(basins: npt.NDArray[np.int32], first: int, last: int) -> tuple[int, int]:
+def span(basins: npt.NDArray[np.int32], first: int, last: int) -> tuple[int, int]:
     """Return the lowest basin in a range of slices, and one more than the highest."""
     low = 2147483647
     high = 0

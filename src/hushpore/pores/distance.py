@@ -23,7 +23,7 @@ import numpy as np
 from hushpore.pores.parallel import kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -79,6 +79,7 @@ def distances(
     workers: Workers,
     highest: int = 1,
     out: npt.NDArray[np.float32] | None = None,
+    fill: Callable[..., None] | None = None,
 ) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
     """Find the squared distance in a stack slab by slab, from its last to its first.
 
@@ -94,6 +95,8 @@ def distances(
         As for `squared_distance`.
     out : numpy.ndarray, optional
         (z, y, x), float32: where they go, if there is room for all of them.
+    fill : callable, optional
+        Does what `fill_distance` does, elsewhere.
 
     Yields
     ------
@@ -117,7 +120,9 @@ def distances(
         part = codes.read(first, last)
         distance = room[: last - first] if out is None else room[first:last]
         before = carried.read(slab, slab + 1)[0]
-        fill_distance(part, distance, before, after, spacing, solid_outside, workers, highest)
+        (fill or fill_distance)(
+            part, distance, before, after, spacing, solid_outside, workers, highest
+        )
         if slab:
             after = carry(part, after, workers, highest, back=True)
         yield first, distance

@@ -16,11 +16,11 @@ import numpy as np
 from hushpore.pores.contacts import N_DIRECTIONS, N_SUMS, scan_slices
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
-    from hushpore.pores.contacts import Edges
+    from hushpore.pores.contacts import Edges, Piece
     from hushpore.pores.parallel import Workers
 
 
@@ -129,6 +129,8 @@ class Tables:
         (z, y, x) of the stack.
     summits, summit_is_open, faces_only
         As for `build_graph`.
+    scan : callable, optional
+        Does what `contacts.scan_slices` does to all slices of a slab in one piece, elsewhere.
     """
 
     def __init__(
@@ -138,8 +140,10 @@ class Tables:
         summit_is_open: npt.NDArray[np.bool_],
         *,
         faces_only: bool = False,
+        scan: Callable[..., Piece] | None = None,
     ) -> None:
         count = summits.size
+        self._scan = scan
         self._faces_only = faces_only
         self._shape = (int(shape[0]), int(shape[1]), int(shape[2]))
         self._summits = summits
@@ -170,7 +174,10 @@ class Tables:
         slices, height, width = basins.shape
         own = slices if last is None else last - first
         where = (basins, distance, self._shape, self._faces_only, first)
-        pieces = workers.over(own, scan_slices, *where, smallest=8)
+        if self._scan is None:
+            pieces = workers.over(own, scan_slices, *where, smallest=8)
+        else:
+            pieces = [self._scan(*where, own)]
         for low, sums, bounds, ends, cuts, edges in pieces:
             part = slice(low, low + len(sums))
             self._cuts += cuts

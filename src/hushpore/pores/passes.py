@@ -416,8 +416,8 @@ def measure_basins(
 ) -> Pass[BasinGraph]:
     """Measure all basins and find where they touch; settles their stack."""
     scan = None if gpu is None else gpu.scan_slices
-    found = climbed.summits, climbed.is_open
-    tables = Tables(work.shape, *found, faces_only=work.faces_only, scan=scan)
+    summits = climbed.summits, climbed.is_open
+    tables = Tables(work.shape, *summits, faces_only=work.faces_only, scan=scan)
     basins, found = climbed.stack, climbed.found
     for slab, (first, last) in enumerate(work.slabs):
         part = basins.read(first, last + 1)
