@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import tempfile
 from typing import TYPE_CHECKING, Any
@@ -33,7 +32,7 @@ from hushpore.n2v2.plan import (
 )
 from hushpore.n2v2.regions import has_regions, regions_fingerprint, training_places
 from hushpore.n2v2.residual import examine_residual
-from hushpore.n2v2.result import Denoised
+from hushpore.n2v2.result import Denoised, finished
 from hushpore.n2v2.source import Scale, Source, measure_scale
 from hushpore.n2v2.trained import Model, load_model, require_dimensions
 from hushpore.n2v2.training import Batches, choose_precision
@@ -184,7 +183,7 @@ class Work:
         with self.timer.stage("diagnosis"):
             self.noise = diagnose_noise(self.volume, self.settings.seed)
         axes = self.noise.correlated_axes
-        if axes and axes != self.settings.correlated_along:
+        if not self.noise.is_independent and axes != self.settings.correlated_along:
             yield self._note(self.noise.summary.capitalize() + ".")
 
     def train(self) -> Job:
@@ -340,7 +339,7 @@ class Work:
 
     def give_back_detail(self) -> Job:
         """Give back what was removed beyond the noise, where the noise allows to tell."""
-        if self.noise.correlated_axes:
+        if not self.noise.is_independent:
             yield self._note(
                 "No detail is given back: the noise of neighbours is correlated, and could not be "
                 "told from detail."
@@ -391,30 +390,10 @@ class Work:
             timing,
             self.notes,
         )
-        losses, validation = (
-            np.array(self.curves.get(name, []), np.float32).reshape(-1, 2)
-            for name in ("loss", "validation")
-        )
-        architecture = self.model.network.architecture
-        record["noise"] = {**dataclasses.asdict(self.noise), "summary": self.noise.summary}
-        record["residual"] = dataclasses.asdict(self.residual)
-        record["network"] = dataclasses.asdict(architecture)
-        record["result"] = {
-            "steps": self.steps,
-            "training_seconds": self.spent,
-            "final_loss": float(losses[-1, 1]) if len(losses) else None,
-            "noise_removed": self.residual.deviation,
-            "precision": str(self.dtype).removeprefix("torch."),
-        }
-        if self.taken is not None:
-            record["training"] = self.taken
         self.model.network.cpu()
         name = f"{self.volume.name} denoised"
-        return Denoised(
-            self.volume.replace(self.denoised, name=name),
-            self.model,
-            losses,
-            validation,
-            record["timings"],
-            record,
-        )
+        return finished(
+            self.volume.replace(self.denoised, name=name), self.model, self.curves, record,
+            noise=self.noise, residual=self.residual, steps=self.steps, seconds=self.spent,
+            precision=self.dtype, taken=self.taken,
+        )  # fmt: skip

@@ -94,5 +94,5 @@ def learn(volume: Volume, settings: DenoiseSettings, backend: Backend, scale: Sc
     work.model.network.cpu()
     return Learnt(
         work.model, work.noise, work.curves, work.steps, work.spent, work.taken,
-        tuple(work.notes), f"{work.backend.name} ({work.backend.reason})",
+        tuple(work.notes), work.backend.in_words,
     )  # fmt: skip

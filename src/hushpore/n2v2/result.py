@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Mapping
+
     import numpy.typing as npt
+    import torch
 
     from hushpore.base.volume import Volume
+    from hushpore.n2v2.diagnosis import NoiseDiagnosis
+    from hushpore.n2v2.residual import Residual
     from hushpore.n2v2.trained import Model
 
 
@@ -48,3 +55,55 @@ class Denoised:
         if not result["steps"]:
             return f"{removed}, with the model {self.provenance['settings']['model']}"
         return f"{removed}, {result['steps']} training steps in {result['training_seconds']:.0f} s"
+
+
+def finished(
+    volume: Volume,
+    model: Model,
+    curves: Mapping[str, list[tuple[int, float]]],
+    record: dict[str, Any],
+    *,
+    noise: NoiseDiagnosis,
+    residual: Residual,
+    steps: int,
+    seconds: float,
+    precision: torch.dtype,
+    taken: dict[str, Any] | None,
+) -> Denoised:
+    """Put a result together, and complete its record.
+
+    Parameters
+    ----------
+    volume : Volume
+        The denoised one.
+    model : Model
+        What was trained.
+    curves : mapping of str to list
+        Step and value of ``"loss"`` and ``"validation"``.
+    record : dict
+        As `hushpore.base.record.make_record` returns it; added to.
+    noise, residual
+        What was found before and after.
+    steps, seconds
+        How many there were, and how long they took.
+    precision : torch.dtype
+        Arithmetic of the network.
+    taken : dict or None
+        The course of a training that time has ended.
+    """
+    losses, validation = (
+        np.array(curves.get(name, []), np.float32).reshape(-1, 2) for name in ("loss", "validation")
+    )
+    record["noise"] = {**dataclasses.asdict(noise), "summary": noise.summary}
+    record["residual"] = dataclasses.asdict(residual)
+    record["network"] = dataclasses.asdict(model.network.architecture)
+    record["result"] = {
+        "steps": steps,
+        "training_seconds": seconds,
+        "final_loss": float(losses[-1, 1]) if len(losses) else None,
+        "noise_removed": residual.deviation,
+        "precision": str(precision).removeprefix("torch."),
+    }
+    if taken is not None:
+        record["training"] = taken
+    return Denoised(volume, model, losses, validation, record["timings"], record)
