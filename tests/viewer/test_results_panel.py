@@ -119,11 +119,11 @@ def test_a_throat_selects_the_pores_at_its_ends(panel):
 
 
 def test_colours_show_a_column_with_its_unit(panel):
-    panel._by.setCurrentText("equivalent_diameter")
+    panel.colours.by.setCurrentText("equivalent_diameter")
     assert panel.view.column == "equivalent_diameter"
-    assert "µm" in panel._bar.toolTip()
-    assert not panel._bar.isHidden()
-    panel._map.setCurrentText("plasma")
+    assert "µm" in panel.colours.bar.toolTip()
+    assert not panel.colours.bar.isHidden()
+    panel.colours.map.setCurrentText("plasma")
     assert panel.view.colormap == "plasma"
 
 
@@ -131,13 +131,13 @@ def test_show_all_drops_filter_selection_and_colours(layer, panel):
     own = layer.colormap
     panel._filter.setText("is_open")
     panel.apply_filter()
-    panel._by.setCurrentText("sphericity")
+    panel.colours.by.setCurrentText("sphericity")
     panel.view.select_labels([1])
     panel._show_all()
     assert len(shown(panel)) == 4
     assert layer.colormap is own
-    assert panel._by.currentText() == "chance"
-    assert panel._bar.isHidden()
+    assert panel.colours.by.currentText() == "chance"
+    assert panel.colours.bar.isHidden()
 
 
 def test_the_rows_shown_are_exported_in_their_order(qtbot, panel, tmp_path, monkeypatch):
@@ -163,7 +163,7 @@ def test_another_result_in_the_layer_is_shown(qtbot, layer, panel, made_of_cubes
 
 def test_the_layer_gets_its_colours_back_when_the_panel_goes(viewer, layer, panel):
     own = layer.colormap
-    panel._by.setCurrentText("sphericity")
+    panel.colours.by.setCurrentText("sphericity")
     panel._let_go()
     assert layer.colormap is own
     assert id(layer) not in PoreView._of_layer
@@ -180,3 +180,29 @@ def test_in_a_real_window_panels_share_one_view_and_results_lie_below(
     window = dock.window()
     results.showEvent(QShowEvent())
     qtbot.waitUntil(lambda: window.dockWidgetArea(dock) == Qt.DockWidgetArea.BottomDockWidgetArea)
+
+
+def test_kinds_have_a_legend_with_counts_that_selects(qtbot, layer, panel):
+    panel.colours.by.setCurrentText("is_open")
+    legend = panel.colours.legend
+    assert "closed 2" in legend.text()
+    assert "open 2" in legend.text()
+    assert panel.colours.bar.isHidden()
+    assert not panel.colours.map.isEnabled()
+    assert "a colour of its own" in panel.colours.map.toolTip()
+    is_open = layer.features["is_open"].to_numpy()
+    colours = layer.colormap.map(layer.features["index"].to_numpy(np.int32))
+    assert len(np.unique(colours[is_open], axis=0)) == 1
+    assert len(np.unique(colours, axis=0)) == 2
+    legend.linkActivated.emit("1")
+    np.testing.assert_array_equal(panel.view.selected, is_open)
+    panel.colours.by.setCurrentText("chance")
+    assert legend.isHidden()
+
+
+def test_words_of_ones_own_are_kinds_too_and_not_numbers(viewer, layer, panel):
+    layer.features = layer.features.assign(group=["left", "left", "right", "right"])
+    panel.view._read_again()
+    panel.colours.by.setCurrentText("group")
+    assert "left 2" in panel.colours.legend.text()
+    assert panel._range_of.findText("group") < 0

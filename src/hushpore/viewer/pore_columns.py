@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hushpore.base.volume import readable_unit
 
 
 class Column(NamedTuple):
-    """What a column holds: the power of the unit of length, and its meaning in a sentence."""
+    """What a column holds: power of the unit of length, meaning in a sentence, no and yes."""
 
     power: int
     meaning: str
+    words: tuple[str, str] = ("no", "yes")
 
 
 #: Columns of the tables; what is not here is shown without unit and explanation.
@@ -35,8 +36,12 @@ COLUMNS = {
     "centroid_y": Column(1, "Place of the centre along y."),
     "centroid_x": Column(1, "Place of the centre along x."),
     "num_throats": Column(0, "How many other pores it touches."),
-    "is_open": Column(0, "Whether its void reaches a face of the volume, or the air outside."),
-    "touches_border": Column(0, "Whether the pore itself is cut by a face of the volume."),
+    "is_open": Column(
+        0, "Whether its void reaches a face of the volume, or the air outside.", ("closed", "open")
+    ),
+    "touches_border": Column(
+        0, "Whether the pore itself is cut by a face of the volume.", ("inside", "cut by a face")
+    ),
     "pore_1": Column(0, "One of the two pores."),
     "pore_2": Column(0, "The other pore."),
     "num_faces": Column(0, "Voxel faces that the two pores share."),
@@ -75,3 +80,11 @@ def title_of(column: str, unit: str, n_spatial: int = 3) -> str:
 def meaning_of(column: str) -> str:
     """Return what a column holds, in a sentence; empty where it is not known."""
     return COLUMNS[column].meaning if column in COLUMNS else ""
+
+
+def words_of(column: str, value: Any) -> str:
+    """Return what a kind of pores is called: what yes and no mean in this column, or the value."""
+    if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):
+        known = COLUMNS.get(column, Column(0, ""))
+        return known.words[bool(value)]
+    return str(value)

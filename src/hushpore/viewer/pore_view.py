@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from napari.utils.colormaps import AVAILABLE_COLORMAPS, CyclicLabelColormap, label_colormap
+from napari.utils.colormaps.standardize_color import transform_color
 from qtpy.QtCore import QObject, QTimer, Signal
 
+from hushpore.viewer.categories import categories_of, is_categorical
 from hushpore.viewer.pore_layer import tables_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     from napari.layers import Labels
 
+    from hushpore.viewer.categories import Category
     from hushpore.viewer.pore_layer import PoreTables
 
 #: Labels that napari can give a colour each.
@@ -158,6 +161,12 @@ class PoreView(QObject):
         self.paint()
         self.colours_changed.emit()
 
+    def categories(self) -> list[Category]:
+        """Return the kinds that the column sorts pores into; none where it holds numbers."""
+        if not self.column or not is_categorical(self.tables.pores[self.column]):
+            return []
+        return categories_of(self.tables.pores[self.column])
+
     def limits(self) -> tuple[float, float]:
         """Return the values that the ends of the colour map stand for: nearly all pores."""
         values = self.tables.pores[self.column].to_numpy(np.float64)
@@ -220,7 +229,12 @@ class PoreView(QObject):
 
     def _colours(self) -> npt.NDArray[np.float32]:
         """Return (highest label + 1, 4)."""
-        if self.column:
+        kinds = self.categories()
+        colours: Any = np.zeros((len(self.labels), 4), np.float32)
+        if kinds:
+            for kind in kinds:
+                colours[kind.rows] = transform_color(kind.colour)[0]
+        elif self.column:
             values = self.tables.pores[self.column].to_numpy(np.float64)
             low, high = self.limits()
             share = np.nan_to_num(np.clip((values - low) / (high - low), 0, 1))

@@ -6,12 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from napari.utils.colormaps import AVAILABLE_COLORMAPS
-from qtpy.QtCore import QRectF, Qt, QTimer
-from qtpy.QtGui import QColor, QLinearGradient, QPainter
+from qtpy.QtCore import Qt, QTimer
 from qtpy.QtWidgets import (
     QBoxLayout,
-    QComboBox,
     QDockWidget,
     QFileDialog,
     QFrame,
@@ -30,11 +27,18 @@ from qtpy.QtWidgets import (
 from superqt import QDoubleRangeSlider
 
 from hushpore.base.errors import InputError
+from hushpore.viewer.colour_choice import (
+    ColourChoice,
+    columns_of,
+    fill_box,
+    is_numeric,
+    narrow_box,
+)
 from hushpore.viewer.following import FollowsPores
-from hushpore.viewer.pore_columns import meaning_of, unit_of
+from hushpore.viewer.pore_columns import unit_of
 from hushpore.viewer.pore_layer import described
 from hushpore.viewer.pore_table import TableView, in_cell
-from hushpore.viewer.pore_view import COLORMAPS, MOST_COLOURS
+from hushpore.viewer.pore_view import MOST_COLOURS
 from hushpore.viewer.row_filter import rows_passing
 from hushpore.viewer.saving import save_by
 from hushpore.viewer.sentence import Sentence, plain_line, sign
@@ -56,9 +60,6 @@ NARROW, _ANY = 360, 2**24 - 1
 
 #: Pixels that the panel takes under the canvas at first.
 HEIGHT = 230
-
-#: The entry of the combo box that colours by chance.
-BY_CHANCE = "chance"
 
 NOTHING = (
     "No pore result is chosen. Run 'Segment pores', or drop a result folder on the window and "
@@ -104,7 +105,6 @@ class ResultsWidget(FollowsPores):
         self._fill_columns()
         self._show_shown()
         self._show_selected()
-        self._show_colours()
         self._limit.say(
             ""
             if self.view.follows
@@ -123,29 +123,13 @@ class ResultsWidget(FollowsPores):
             self.pores.select(self.view.selected)
         self._copy.setEnabled(bool(self.view.selected.any()))
 
-    def _show_colours(self) -> None:
-        assert self.view is not None
-        column = self.view.column
-        at = self._by.findText(column) if column else 0
-        self._by.setCurrentIndex(at)
-        self._map.setCurrentText(self.view.colormap)
-        self._map.setEnabled(bool(column))
-        self._bar.setVisible(bool(column))
-        if column:
-            tables = self.view.tables
-            self._bar.show_map(
-                self.view.colormap,
-                self.view.limits(),
-                unit_of(column, tables.unit, tables.n_spatial),
-            )
-
     def view_changed(self) -> None:
         """Follow another result."""
         if self.view is not None:
             self.view.tables_changed.connect(self.show_view)
             self.view.shown_changed.connect(self._show_shown)
             self.view.selected_changed.connect(self._show_selected)
-            self.view.colours_changed.connect(self._show_colours)
+        self.colours.follow(self.view)
         self.show_view()
 
     def view_leaves(self) -> None:
@@ -154,7 +138,7 @@ class ResultsWidget(FollowsPores):
         self.view.tables_changed.disconnect(self.show_view)
         self.view.shown_changed.disconnect(self._show_shown)
         self.view.selected_changed.disconnect(self._show_selected)
-        self.view.colours_changed.disconnect(self._show_colours)
+        self.colours.follow(None)
 
     # ---- what the user does
 
@@ -180,18 +164,11 @@ class ResultsWidget(FollowsPores):
     def _fill_columns(self) -> None:
         """List the columns that hold numbers, the most wanted first."""
         assert self.view is not None
-        tables = self.view.tables
-        names = [name for name in tables.pores if tables.pores[name].dtype.kind in "uif"]
-        for box, first in ((self._range_of, []), (self._by, [BY_CHANCE])):
-            before = box.currentText()
-            box.blockSignals(True)
-            box.clear()
-            box.addItems(first + [name for name in names if not name.startswith("bbox")])
-            for row in range(len(first), box.count()):
-                box.setItemData(row, meaning_of(box.itemText(row)), Qt.ItemDataRole.ToolTipRole)
-            wanted = before if before in names else "equivalent_diameter"
-            box.setCurrentText(wanted if not first else before)
-            box.blockSignals(False)
+        table = self.view.tables.pores
+        names = columns_of(table, is_numeric)
+        before = self._range_of.currentText()
+        wanted = before if before in names else "equivalent_diameter"
+        fill_box(self._range_of, names, wanted)
         self._choose_range()
 
     def _choose_range(self) -> None:
@@ -236,11 +213,6 @@ class ResultsWidget(FollowsPores):
         if self.view is not None and self.view.tables.throats is not None:
             rows = self.view.tables.throats[mask]
             self.view.select_labels(rows[["pore_1", "pore_2"]].to_numpy(), self.throats)
-
-    def _colour(self) -> None:
-        if self.view is not None:
-            column = self._by.currentText()
-            self.view.colour_by("" if column == BY_CHANCE else column, self._map.currentText())
 
     def _show_all(self) -> None:
         if self.view is not None:
@@ -321,25 +293,14 @@ class ResultsWidget(FollowsPores):
         self._pause.timeout.connect(self.apply_filter)
         self._filter.textChanged.connect(self._pause.start)
         self._filter.returnPressed.connect(self.apply_filter)
-        self._range_of, self._by, self._map = QComboBox(), QComboBox(), QComboBox()
-        for box in (self._range_of, self._by, self._map):
-            box.setSizeAdjustPolicy(
-                QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
-            )
-            box.setMinimumContentsLength(6)
+        self._range_of = narrow_box()
         self._range_of.setToolTip("Column of the slider.")
         self._range_of.currentIndexChanged.connect(self._other_range)
         self._range = QDoubleRangeSlider(Qt.Orientation.Horizontal)
         self._range.setToolTip("Show the pores between these two values.")
         self._range.valueChanged.connect(self._ranged)
         self._range_text = QLabel()
-        self._by.setToolTip("Colour the labels by a column of the table.")
-        self._by.currentIndexChanged.connect(self._colour)
-        self._map.addItems(COLORMAPS)
-        self._map.setToolTip("Colours of the column, from its lowest to its highest value.")
-        self._map.currentIndexChanged.connect(self._colour)
-        self._bar = ColourBar()
-        self._bar.hide()
+        self.colours = ColourChoice(self._viewer)
         grid = QGridLayout()
         grid.setVerticalSpacing(4)
         grid.setColumnStretch(1, 1)
@@ -347,7 +308,7 @@ class ResultsWidget(FollowsPores):
         buddies = {
             0: ("&Filter", self._filter),
             1: ("&Range", self._range_of),
-            3: ("&Colour", self._by),
+            3: ("&Colour", self.colours.by),
         }
         for row, (text, buddy) in buddies.items():
             label = QLabel(text)
@@ -357,9 +318,7 @@ class ResultsWidget(FollowsPores):
         grid.addWidget(self._range_of, 1, 1)
         grid.addWidget(self._range, 1, 2)
         grid.addWidget(self._range_text, 2, 1, 1, 2)
-        grid.addWidget(self._by, 3, 1)
-        grid.addWidget(self._map, 3, 2)
-        grid.addWidget(self._bar, 4, 1, 1, 2)
+        grid.addWidget(self.colours, 3, 1, 1, 2, Qt.AlignmentFlag.AlignTop)
         return grid
 
     def _build_buttons(self) -> QHBoxLayout:
@@ -402,43 +361,6 @@ class ResultsWidget(FollowsPores):
             window.setCorner(Qt.Corner.BottomLeftCorner, Qt.DockWidgetArea.LeftDockWidgetArea)
             window.addDockWidget(Qt.DockWidgetArea.BottomDockWidgetArea, dock)
             window.resizeDocks([dock], [HEIGHT], Qt.Orientation.Vertical)
-
-
-class ColourBar(QWidget):
-    """A colour map with the values at its ends."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._colours: list[tuple[float, QColor]] = []
-        self._ends = ("", "")
-        self.setFixedHeight(self.fontMetrics().height() + 12)
-
-    def show_map(self, name: str, limits: tuple[float, float], unit: str) -> None:
-        """Show a colour map between two values."""
-        shares = np.linspace(0, 1, 16)
-        colours = AVAILABLE_COLORMAPS[name].map(shares)
-        self._colours = [
-            (float(at), QColor.fromRgbF(*(float(part) for part in colour)))
-            for at, colour in zip(shares, colours, strict=True)
-        ]
-        low, high = (in_cell(limit) for limit in limits)
-        self._ends = (f"≤ {low} {unit}".strip(), f"≥ {high} {unit}".strip())
-        self.setToolTip(f"From {low} to {high} {unit}: 98 % of the pores lie between.")
-        self.update()
-
-    def paintEvent(self, event: Any) -> None:  # noqa: N802
-        """Draw it."""
-        painter = QPainter(self)
-        area = QRectF(0, 0, self.width(), 8)
-        gradient = QLinearGradient(area.topLeft(), area.topRight())
-        for at, colour in self._colours:
-            gradient.setColorAt(at, colour)
-        painter.fillRect(area, gradient)
-        under = self.rect().adjusted(0, 10, 0, 0)
-        painter.setPen(self.palette().windowText().color())
-        painter.drawText(under, Qt.AlignmentFlag.AlignLeft, self._ends[0])
-        painter.drawText(under, Qt.AlignmentFlag.AlignRight, self._ends[1])
-        painter.end()
 
 
 def save_table(path: Path, table: pd.DataFrame) -> None:
