@@ -44,6 +44,24 @@ def test_line_noise_is_correlated_by_its_share_of_the_variance(foam: np.ndarray)
     assert found.correlation["x"] == pytest.approx(200**2 / (200**2 + 300**2), abs=0.08)
 
 
+def test_rings_are_found_along_circles_where_no_axis_could_be_named(foam: np.ndarray) -> None:
+    rng = np.random.default_rng(2)
+    radius = np.hypot(*(np.mgrid[:96, :96] - 47.5))
+    rings = np.stack([rng.normal(0, 300, 70)[radius.astype(int)] for _ in foam])
+    found = diagnose_noise(Volume(foam + white(foam.shape, 300) + rings))
+    assert 0.15 < found.rings < 0.6
+    assert not found.is_independent
+    assert "rings" in found.summary
+
+
+def test_lines_and_grain_are_no_rings(foam: np.ndarray) -> None:
+    lines = np.random.default_rng(2).normal(0, 300, (*foam.shape[:2], 1))
+    assert diagnose_noise(Volume(foam + white(foam.shape, 300) + lines)).rings == 0
+    grain = uniform_filter1d(uniform_filter1d(white(foam.shape, 900), 3, axis=1), 3, axis=2)
+    assert diagnose_noise(Volume(foam + grain)).rings == 0
+    assert diagnose_noise(Volume(foam + white(foam.shape, 300))).is_independent
+
+
 def test_photon_noise_grows_with_the_grey_value() -> None:
     steps = np.repeat(np.arange(100, 1700, 100), 16).astype(float)
     image = np.broadcast_to(steps, (256, 256))

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hushpore.n2v2.rings import correlation as _correlation
+from hushpore.n2v2.rings import ring_correlation
+
 if TYPE_CHECKING:
     from typing import Any
 
@@ -51,6 +54,9 @@ class NoiseDiagnosis:
     slope, offset : float
         The variance of the noise is ``offset + slope * value`` at a grey value; the slope is that
         of photon noise, and zero where none can be told.
+    rings : float
+        Correlation of the noise along circles about the middle of the slices, where it is clearly
+        higher than across them; zero elsewhere.
     """
 
     correlation: dict[str, float]
@@ -58,6 +64,12 @@ class NoiseDiagnosis:
     growth: float
     slope: float = 0.0
     offset: float = 0.0
+    rings: float = 0.0
+
+    @property
+    def is_independent(self) -> bool:
+        """Whether the noise is independent from pixel to pixel, as far as it can be told."""
+        return not self.correlated_axes and not self.rings
 
     @property
     def correlated_axes(self) -> str:
@@ -74,6 +86,11 @@ class NoiseDiagnosis:
     @property
     def summary(self) -> str:
         """The finding in one sentence, with what to do about it."""
+        if self.rings:
+            return (
+                f"noise: alike along circles about the middle of the slices ({self.rings:.2f}), as "
+                "rings are; they will stay unless slices are unrolled about it first"
+            )
         axes = self.correlated_axes
         if not axes:
             grows = ", stronger where it is brighter" if self.slope > 0 else ""
@@ -108,8 +125,9 @@ def diagnose_noise(volume: Volume, seed: int = 0) -> NoiseDiagnosis:
     """
     rng = np.random.default_rng(seed)
     depth = 2 if volume.n_spatial == 3 and volume.shape[-3] > 1 else 1
-    blocks = _draw_blocks(volume, depth, rng)
-    flat = _flattest(blocks)
+    blocks, corners = _draw_blocks(volume, depth, rng)
+    flattest = _flattest(blocks)
+    flat = blocks[flattest]
     across_y, across_x = np.diff(flat, 2, axis=2), np.diff(flat, 2, axis=3)
     # white noise of variance v has second differences of variance (1 + 4 + 1) v
     noise = float(np.sqrt((np.mean(across_y**2) + np.mean(across_x**2)) / 12))
@@ -122,11 +140,15 @@ def diagnose_noise(volume: Volume, seed: int = 0) -> NoiseDiagnosis:
     if depth == 2:
         correlation = {"z": _correlation(across_x[:, 1], across_x[:, 0]), **correlation}
     slope, offset = _variance_line(across_y, across_x, flat, noise)
-    return NoiseDiagnosis(correlation, noise, _growth(across_x, flat), slope, offset)
+    from_middle = corners[flattest, -2:] + (BLOCK - np.array(volume.shape[-2:])) / 2
+    rings = ring_correlation(across_y, across_x, from_middle, NOTABLE)
+    return NoiseDiagnosis(correlation, noise, _growth(across_x, flat), slope, offset, rings)
 
 
-def _draw_blocks(volume: Volume, depth: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:
-    """Read blocks at random, (n, depth, BLOCK, BLOCK); only these are read."""
+def _draw_blocks(
+    volume: Volume, depth: int, rng: np.random.Generator
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+    """Read blocks at random, (n, depth, BLOCK, BLOCK), and say where; only these are read."""
     data: Any = volume.data
     shape = volume.shape
     size = (1,) * (len(shape) - 3) + (depth, BLOCK, BLOCK)
@@ -139,21 +161,16 @@ def _draw_blocks(volume: Volume, depth: int, rng: np.random.Generator) -> npt.ND
     for block, corner in zip(blocks, corners, strict=True):
         where = tuple(slice(c, c + edge) for c, edge in zip(corner, size, strict=True))
         block[:] = np.asarray(data[where]).reshape(block.shape)
-    return blocks
+    return blocks, corners
 
 
-def _flattest(blocks: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the blocks with the least image in them."""
+def _flattest(blocks: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Return the numbers of the blocks with the least image in them."""
     # averages over quarters show edges and slopes through the noise
     half = BLOCK // 2
     quarters = blocks.reshape(*blocks.shape[:2], 2, half, 2, half).mean((3, 5))
     variation = np.ptp(quarters.reshape(len(blocks), -1), axis=1)
-    return blocks[np.argsort(variation, kind="stable")[:_BLOCKS]]
-
-
-def _correlation(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
-    power = np.sqrt(np.mean(a**2) * np.mean(b**2))
-    return float(np.mean(a * b) / power) if power else 0.0
+    return np.argsort(variation, kind="stable")[:_BLOCKS]
 
 
 def _growth(differences: npt.NDArray[np.float64], flat: npt.NDArray[np.float64]) -> float:

@@ -185,6 +185,7 @@ class Work:
         axes = self.noise.correlated_axes
         if not self.noise.is_independent and axes != self.settings.correlated_along:
             yield self._note(self.noise.summary.capitalize() + ".")
+        yield _PREPARING
 
     def train(self) -> Job:
         """Train, in smaller batches and then on the CPU where memory runs out."""

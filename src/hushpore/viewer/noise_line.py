@@ -68,8 +68,10 @@ def words(noise: NoiseDiagnosis) -> str:
     """Return what was found in a few words, with the setting that helps."""
     if not noise.noise:
         return "no noise found"
-    axes = noise.correlated_axes
-    if not axes:
+    if noise.is_independent:
         return f"{noise.summary} ✓"
+    if noise.rings:
+        return "noise: alike along circles about the middle, as rings are ⚠"
+    axes = noise.correlated_axes
     text = f"noise: alike along {' and '.join(axes)} ⚠"
     return f"{text} (choose 'Noise runs along' {axes} under More)" if len(axes) == 1 else text
