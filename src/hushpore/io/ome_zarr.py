@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,6 @@ from hushpore.io.zarr_image import import_zarr
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     import numpy.typing as npt
 
@@ -62,6 +62,17 @@ class ZarrStack:
     def levels(self) -> tuple[ZarrStack, ...]:
         """Of a pyramid all levels, the finest one first; else itself alone."""
         return (self, *self.coarser)
+
+    @property
+    def folder(self) -> Path | None:
+        """The OME-Zarr folder that it is a part of; None where it lies in no folder."""
+        root = getattr(self._array.store, "root", None)
+        return Path(root) if root is not None else None
+
+    def is_same_as(self, other: ZarrStack) -> bool:
+        """Whether both are the same array, with the same axes."""
+        mine, theirs = ((each._array.path, each.folder, each.shape) for each in (self, other))
+        return mine == theirs
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ZarrStack:
         return self  # nothing of it changes

@@ -93,7 +93,8 @@ def resumable_directory(
         check_target(target, overwrite, replaceable=replaceable)
         take_place(work / "content", target)
     except DeviceError:
-        lost = True
+        # a cluster that was never there has left nothing to go on with
+        lost = any(any((work / name).iterdir()) for name in ("content", "scratch"))
         raise
     except HushporeError:
         raise

@@ -1,0 +1,262 @@
+"""What workers do for a denoising: measure, train, predict a block, make a coarse one, look at it.
+
+Each task opens what it needs by its path, which must be the same on every machine, and writes whole
+files only. A block counts as done when the file that says so is there, which is written after it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from hushpore.base.errors import MemoryLimitError
+from hushpore.device.backend import choose_backend
+from hushpore.device.memory import is_out_of_memory
+from hushpore.device.timing import StageTimer
+from hushpore.io.ome_zarr import open_zarr
+from hushpore.io.target import new_file
+from hushpore.io.zarr_image import ZarrImage
+from hushpore.n2v2.blockwise import BlockPredictor
+from hushpore.n2v2.learning import learn
+from hushpore.n2v2.prediction import CORES, halve_core
+from hushpore.n2v2.residual import examine_residual
+from hushpore.n2v2.source import Source
+from hushpore.n2v2.training import choose_precision
+from hushpore.runs.beside import lay_beside
+
+if TYPE_CHECKING:
+    from hushpore.base.events import Job, Timing
+    from hushpore.base.volume import Volume
+    from hushpore.io.zarr_image import Block
+    from hushpore.n2v2.diagnosis import NoiseDiagnosis
+    from hushpore.n2v2.residual import Residual
+    from hushpore.n2v2.settings import DenoiseSettings
+    from hushpore.n2v2.source import Scale
+    from hushpore.n2v2.trained import Model
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where things lie, by paths that are the same on every machine.
+
+    Attributes
+    ----------
+    scan : str
+        OME-Zarr folder of the noisy volume.
+    number : int
+        Which of its images.
+    content, scratch : str
+        The result that is being made, and the folder for what is needed meanwhile.
+    """
+
+    scan: str
+    number: int
+    content: str
+    scratch: str
+
+    def volume(self) -> Volume:
+        """Open the noisy volume; its values stay on disk."""
+        return open_zarr(Path(self.scan))[self.number]
+
+    def image(self) -> ZarrImage:
+        """Open the result."""
+        return ZarrImage.open(self.content)
+
+    def done(self, block: Block) -> Path:
+        """Return the file that says that a block is written, and what was found in it."""
+        return Path(self.scratch) / f"block-{'-'.join(map(str, _start(block)))}.json"
+
+
+@dataclass(frozen=True)
+class How:
+    """How blocks are predicted: the same on every worker.
+
+    Attributes
+    ----------
+    device : str
+        As a user names it; each worker has its own.
+    dtype : torch.dtype
+        Arithmetic of the network.
+    core : tuple of int
+        Largest core of a tile.
+    symmetries : bool
+        Whether to average over mirrored and turned copies.
+    """
+
+    device: str
+    dtype: torch.dtype
+    core: tuple[int, ...]
+    symmetries: bool
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The grey values of one block.
+
+    Attributes
+    ----------
+    block : tuple of int
+        Where it begins.
+    channel, count : int
+        Of which channel, and how many.
+    mean, squares : float
+        Their mean, and the sum of squared differences from it.
+    low, high : float
+        The least and the greatest.
+    bad : int
+        How many are NaN or infinite.
+    """
+
+    block: tuple[int, ...]
+    channel: int
+    count: int
+    mean: float
+    squares: float
+    low: float
+    high: float
+    bad: int
+
+
+def arithmetic(device: str, precision: str, dimensions: int) -> tuple[str, torch.dtype]:
+    """Return the name of a worker's device, and the arithmetic that suits it."""
+    backend = choose_backend(device)
+    return backend.name, choose_precision(precision, backend, dimensions)
+
+
+def measure_block(place: Place, block: Block) -> tuple[Measured, Timing]:
+    """Look at every value of a block, for the grey scale."""
+    timer = StageTimer()
+    volume = place.volume()
+    with timer.stage("reading") as run:
+        values = np.asarray(volume.data[block])
+        run.nbytes = values.nbytes
+    with timer.stage("measuring"):
+        axis = volume.axes.find("c")
+        channel = 0 if axis < 0 else block[axis]
+        assert isinstance(channel, int)
+        bad = 0
+        if values.dtype.kind == "f":
+            finite = np.isfinite(values)
+            bad = values.size - int(finite.sum())
+            values = values[finite] if bad else values
+        if not values.size:
+            nothing = Measured(_start(block), channel, 0, 0.0, 0.0, np.inf, -np.inf, bad)
+            return nothing, timer.timing()
+        mean = float(values.mean(dtype=np.float64))
+        squares = 0.0
+        for part in values.reshape(len(values), -1):
+            centred = part - mean
+            squares += float(np.vdot(centred, centred))
+        low, high = float(values.min()), float(values.max())
+    found = Measured(_start(block), channel, values.size, mean, squares, low, high, bad)
+    return found, timer.timing()
+
+
+def learn_there(place: Place, settings: DenoiseSettings, device: str, scale: Scale) -> Job:
+    """Train on blocks from all over the volume, with all cores of this machine."""
+    before = torch.get_num_threads()
+    # a worker is told to use one for each of its tasks, but the others wait for this one
+    torch.set_num_threads(_cores())
+    try:
+        volume = lay_beside(place.volume(), settings)
+        return (yield from learn(volume, settings, choose_backend(device), scale))
+    finally:
+        torch.set_num_threads(before)
+
+
+def denoise_block(place: Place, how: How, model: Model, block: Block) -> tuple[None, Timing]:
+    """Predict a block and write it, and then what was removed from it, and what it was."""
+    timer, backend = StageTimer(), choose_backend(how.device)
+    timer.run_on(backend.clock())
+    model.network.to(backend.device)
+    core: tuple[int, ...] | None = how.core
+    while core is not None:
+        predictor = BlockPredictor(
+            model, place.volume(), backend, timer, core, how.dtype, how.symmetries
+        )
+        try:
+            denoised, noisy = predictor.predict(block)
+            break
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+        core = halve_core(core)
+    else:
+        raise MemoryLimitError("Not even the smallest tile fits into the memory of a worker.")
+    with timer.stage("writing", nbytes=denoised.nbytes):
+        # else this work was given up, and its folder is gone
+        if Path(place.scratch).is_dir():
+            place.image().levels[0][block] = denoised
+            _tell(place.done(block), noisy, denoised)
+    return None, timer.timing()
+
+
+def reduce_block(place: Place, where: tuple[int, Block]) -> tuple[None, Timing]:
+    """Make a block of a coarser level."""
+    timer, (level, block) = StageTimer(), where
+    with timer.stage("coarser levels"):
+        if Path(place.scratch).is_dir():
+            place.image().reduce(level, block)
+    return None, timer.timing()
+
+
+def examine(
+    place: Place, noise: NoiseDiagnosis, dimensions: int, seed: int, moments: tuple[float, float]
+) -> tuple[Residual, Timing]:
+    """Look at what was removed and at what is left."""
+    timer = StageTimer()
+    with timer.stage("examination"):
+        denoised = open_zarr(Path(place.content))[0].data
+        source = Source(place.volume(), dimensions)
+        found = examine_residual(source, denoised, noise, seed, moments)
+    return found, timer.timing()
+
+
+def core_for(memory: float, dimensions: int, dtype: torch.dtype) -> tuple[int, ...]:
+    """Return the largest core of a tile for workers of some memory, in bytes; 0: no limit."""
+    core, needed = CORES[dimensions], _NEEDED[dtype]
+    while memory and needed * np.prod([core[0], *(n + 64 for n in core[1:])]) > _SHARE * memory:
+        smaller = halve_core(core)
+        if smaller is None:
+            break
+        core = smaller
+    return core
+
+
+#: Bytes that a voxel of a tile takes on its way through the network, measured on a CPU.
+_NEEDED = {torch.float32: 720, torch.bfloat16: 410}
+#: Share of a worker's memory that this may be: libraries, and the block itself, are in it too.
+_SHARE = 0.4
+
+
+def _start(block: Block) -> tuple[int, ...]:
+    return tuple(each if isinstance(each, int) else each.start for each in block)
+
+
+def _tell(file: Path, noisy: Any, denoised: Any) -> None:
+    """Write what is known of a block: that it is done, what was removed, and what it was."""
+    total = square = 0.0
+    for before, after in zip(noisy, denoised, strict=True):
+        difference = before.astype(np.float64) - after
+        total += float(difference.sum())
+        square += float(np.vdot(difference, difference))
+    known = {
+        "count": noisy.size,
+        "sum": total,
+        "square": square,
+        "blake2b": hashlib.blake2b(np.ascontiguousarray(noisy).data, digest_size=16).hexdigest(),
+    }
+    with new_file(file, overwrite=True) as part:
+        part.write_text(json.dumps(known), encoding="utf-8")
+
+
+def _cores() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1

@@ -1,0 +1,405 @@
+"""Denoising on a cluster: trained on one worker, predicted block by block on all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import torch
+
+from hushpore._version import __version__
+from hushpore.base.errors import InputError
+from hushpore.base.events import Note, Progress, StopEarly, Timing
+from hushpore.base.record import make_record
+from hushpore.base.volume import require_range
+from hushpore.cluster.connecting import connect
+from hushpore.cluster.denoise_tasks import (
+    How,
+    Place,
+    arithmetic,
+    core_for,
+    denoise_block,
+    examine,
+    learn_there,
+    measure_block,
+    reduce_block,
+)
+from hushpore.cluster.scan import as_zarr, stamp_of
+from hushpore.cluster.spreading import loss_in_words, spread
+from hushpore.cluster.watching import watch
+from hushpore.device.timing import StageTimer
+from hushpore.io.ome_zarr import open_zarr
+from hushpore.io.results import check_record_target, write_json
+from hushpore.io.resumable import resumable_directory
+from hushpore.io.target import check_target, new_file, require_zarr
+from hushpore.io.zarr_image import ZarrImage, import_zarr
+from hushpore.n2v2.diagnosis import NoiseDiagnosis
+from hushpore.n2v2.learning import Learnt
+from hushpore.n2v2.prediction import CORES
+from hushpore.n2v2.result import Denoised, finished
+from hushpore.n2v2.source import Scale, Source
+from hushpore.n2v2.trained import load_model
+from hushpore.runs.scan import part_of
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Generator, Iterable
+
+    from distributed import Client
+
+    from hushpore.base.events import Event, Job
+    from hushpore.cluster.denoise_tasks import Measured
+    from hushpore.cluster.scan import Scan
+    from hushpore.io.zarr_image import Block
+    from hushpore.n2v2.residual import Residual
+    from hushpore.n2v2.settings import DenoiseSettings
+    from hushpore.n2v2.trained import Model
+
+    #: Tasks that are done and tasks in all.
+    Counted: TypeAlias = Generator[Event, None, list[Any]]
+
+#: Shares of the whole that are over after each part.
+_CONVERTED, _MEASURED, _LEARNT, _PREDICTED, _COARSER = 0.05, 0.1, 0.4, 0.9, 0.97
+
+#: What of the settings has no meaning where only blocks are in memory.
+_WHOLE = (
+    "detail cannot be given back on a cluster, where no machine has whole slices: leave it off, or "
+    "run on one machine."
+)
+
+
+def denoise_on(
+    where: str | Client,
+    scan: Scan,
+    path: str | os.PathLike[str],
+    settings: DenoiseSettings,
+    *,
+    device: str = "auto",
+    series: int | str | None = None,
+    memory: float | None = None,
+    overwrite: bool = False,
+) -> Job:
+    """Denoise a scan on a cluster, as `hushpore.denoise` does on one machine.
+
+    The values are those that one machine predicts with the same model. Where the client dies or the
+    cluster is lost, the same call goes on from the blocks that are written.
+
+    Parameters
+    ----------
+    where : str or Client
+        See `hushpore.cluster.connecting.connect`.
+    scan : str, path-like or Volume
+        An OME-Zarr folder, by a path that is the same on all workers; what is of another format is
+        converted first, beside the result.
+    path : str or path-like
+        Where to write, a name that ends in ``.zarr``, on a disk that all workers see. The record of
+        the job is written beside it as JSON.
+    settings : DenoiseSettings
+        How to denoise; without ``detail``.
+    device : str, optional
+        As for `hushpore.denoise`, on each worker.
+    series : int or str, optional
+        Which of several image stacks, as for `hushpore.read`.
+    memory : float, optional
+        GB for each process, where they are started here.
+    overwrite : bool, optional
+        Replace an OME-Zarr folder of that name.
+
+    Yields
+    ------
+    Progress, Timing, Metric, Preview, Note
+        As on one machine; timings are those of the workers.
+
+    Returns
+    -------
+    Denoised
+        Its volume lies on disk.
+
+    Raises
+    ------
+    InputError, OutputError, MemoryLimitError
+        As on one machine.
+    DeviceError
+        If the cluster cannot be reached, or is lost; the same call then goes on.
+    MissingPackageError
+        If dask.distributed or zarr is not installed.
+    """
+    import_zarr()
+    target = check_target(path, overwrite, directory=False, suffixes=(".zarr",))
+    check_record_target(target, overwrite)
+    if settings.detail:
+        raise InputError(_WHOLE)
+    return _denoise_on(where, scan, target, settings, device, series, memory, overwrite)
+
+
+def _denoise_on(
+    where: str | Client,
+    scan: Scan,
+    target: Path,
+    settings: DenoiseSettings,
+    device: str,
+    series: int | str | None,
+    memory: float | None,
+    overwrite: bool,
+) -> Job:
+    key = {"hushpore": __version__, "settings": settings.to_dict(), "scan": stamp_of(scan, series)}
+    record = check_record_target(target, overwrite)
+    with (
+        new_file(record, overwrite) as part,
+        resumable_directory(target, key, overwrite, require_zarr) as work,
+        connect(where, memory) as client,
+    ):
+        yield Note(f"Running on {_in_words(client)}.")
+        folder, number = yield from part_of(as_zarr(scan, work.scratch, series), 0.0, _CONVERTED)
+        place = Place(folder, number, str(work.content), str(work.scratch))
+        job = _Denoising(client, place, settings, device, work.resumed)
+        found = yield from job.run()
+        write_json(part, found.provenance)
+    (volume, *_) = open_zarr(target)
+    volume = dataclasses.replace(volume, source=str(target))
+    return dataclasses.replace(found, volume=volume)
+
+
+class _Denoising:
+    """One denoising on a cluster, as the client sees it."""
+
+    def __init__(
+        self,
+        client: Client,
+        place: Place,
+        settings: DenoiseSettings,
+        device: str,
+        resumed: bool,
+    ) -> None:
+        self.client, self.place, self.settings = client, place, settings
+        self.device, self.resumed = device, resumed
+        self.timer, self.notes = StageTimer(), [f"Computed on {_in_words(client)}."]
+        self.volume = place.volume()
+        self.progress = Progress("preparing", 0, 0, "", _CONVERTED)
+
+    def run(self) -> Job:
+        """Do it, and return what came out; its volume is the noisy one still."""
+        self.image = self._image()
+        # what cannot be used is said before anything is computed
+        Source(self.volume, self.settings.dimensions)
+        self.dtype, self.devices = self._arithmetic()
+        learnt = yield from self._learn()
+        written, blocks = yield from self._predict(learnt.model)
+        yield from self._make_coarser()
+        count, total, square = (
+            sum(each[k] for each in written) for k in ("count", "sum", "square")
+        )
+        mean = total / count
+        moments = mean, math.sqrt(max(square / count - mean**2, 0.0))
+        self.progress = Progress("examining", 0, 0, "", _COARSER)
+        how = (self.place, learnt.noise, self.settings.dimensions, self.settings.seed)
+        (residual,) = yield from self._timed(spread(self.client, examine, [moments], *how))
+        for message in residual.problems:
+            yield self._note(message, warning=True)
+        yield self.timer.timing()
+        return self._result(learnt, residual, written, blocks)
+
+    def _image(self) -> ZarrImage:
+        group = import_zarr().open_group(self.place.content, mode="a", zarr_format=3)
+        # the metadata of the group are written last
+        if self.resumed and "ome" in group.attrs:
+            return self.place.image()
+        name = f"{self.volume.name} denoised"
+        shape = np.broadcast_to(np.float32(0), self.volume.shape)
+        # blocks come one by one: no layer of them is ever in memory
+        return ZarrImage.create(
+            group, self.volume.replace(shape, name=name), name, are_labels=False, memory=math.inf
+        )
+
+    def _arithmetic(self) -> tuple[torch.dtype, str]:
+        """Return what all workers compute in, and their devices in words."""
+        with loss_in_words():
+            found = self.client.run(
+                arithmetic, self.device, self.settings.precision, self.settings.dimensions
+            )
+        dtypes = {dtype for _, dtype in found.values()}
+        names = sorted({name for name, _ in found.values()})
+        # blocks in different arithmetic would show where they meet
+        return dtypes.pop() if len(dtypes) == 1 else torch.float32, ", ".join(names)
+
+    def _learn(self) -> Generator[Event, None, Learnt]:
+        file = Path(self.place.scratch) / "learnt.json"
+        model = file.with_name("model.safetensors")
+        if file.exists():
+            known = json.loads(file.read_text(encoding="utf-8"))
+            noise = NoiseDiagnosis(**known.pop("noise"))
+            yield self._note("The model is that of the run before, which was broken off.")
+            return Learnt(load_model(model), noise, **known)
+        settings = self.settings
+        if settings.model:
+            # the file may be on this machine alone
+            given = file.with_name("given.safetensors")
+            trained = load_model(settings.model)
+            trained.save(given, overwrite=True)
+            settings, scale = dataclasses.replace(settings, model=str(given)), trained.scale
+        else:
+            scale = yield from self._measure()
+        limit = _memory(self.client)
+        if limit and settings.denoise_memory is None:
+            settings = dataclasses.replace(settings, denoise_memory=limit / 4e9)
+        watched = watch(self.client, learn_there, self.place, settings, self.device, scale)
+        learnt: Learnt = yield from self._noted(part_of(watched, _MEASURED, _LEARNT))
+        learnt.model.save(model, overwrite=True)
+        known = {name: value for name, value in vars(learnt).items() if name != "model"}
+        # last: where it is, the model is too
+        with new_file(file, overwrite=True) as part:
+            write_json(part, {**known, "noise": dataclasses.asdict(learnt.noise)})
+        return learnt
+
+    def _measure(self) -> Generator[Event, None, Scale]:
+        """Return the grey scale of the volume, of which every value is looked at."""
+        blocks = list(self.image.blocks())
+        self.progress = Progress("measuring", 0, len(blocks), "blocks", _CONVERTED)
+        tasks = spread(self.client, measure_block, blocks, self.place)
+        found: list[Measured] = yield from self._timed(tasks, _MEASURED)
+        # in one order, whichever came first
+        found = sorted(found, key=lambda each: each.block)
+        low, high = min(each.low for each in found), max(each.high for each in found)
+        require_range(self.volume, low, high, sum(each.bad for each in found))
+        channels = range(max(each.channel for each in found) + 1)
+        moments = [_joined([each for each in found if each.channel == c]) for c in channels]
+        for channel, (_, deviation) in enumerate(moments):
+            if not deviation:
+                raise InputError(f"Channel {channel} of {self.volume.name} is constant.")
+        return Scale(*(tuple(each) for each in zip(*moments, strict=True)))
+
+    def _predict(self, model: Model) -> Generator[Event, None, tuple[list[dict[str, Any]], int]]:
+        """Predict the blocks that are not written, and return what is known of all of them."""
+        blocks = list(self.image.blocks())
+        missing = [block for block in blocks if not self._is_done(block)]
+        there = len(blocks) - len(missing)
+        if there:
+            yield self._note(f"{there} of {len(blocks)} blocks were written by a run before.")
+        dimensions = self.settings.dimensions
+        core = core_for(_memory(self.client), dimensions, self.dtype)
+        if core != CORES[dimensions]:
+            yield self._note(
+                f"Tiles are {' x '.join(map(str, core[1:]))}, for the memory of the workers: "
+                "values may differ from those of one machine in the last digits."
+            )
+        how = How(self.device, self.dtype, core, self.settings.symmetries)
+        self.progress = Progress("denoising", there, len(blocks), "blocks", _LEARNT)
+        with loss_in_words():
+            # by its file, so that it can be read again; each worker gets it once
+            shared = self.client.submit(load_model, self._model_file(), pure=False)
+        tasks = spread(self.client, denoise_block, missing, self.place, how, shared)
+        yield from self._timed(tasks, _PREDICTED)
+        files = [self.place.done(block) for block in blocks]
+        return [json.loads(file.read_text(encoding="utf-8")) for file in files], there
+
+    def _model_file(self) -> str:
+        return str(Path(self.place.scratch) / "model.safetensors")
+
+    def _is_done(self, block: Block) -> bool:
+        return self.place.done(block).exists() and self.image.is_written(block)
+
+    def _make_coarser(self) -> Job:
+        total = sum(math.prod(level.shape) for level in self.image.levels[1:])
+        begin, done = _PREDICTED, 0
+        for level in range(1, len(self.image.levels)):
+            blocks = [(level, block) for block in self.image.blocks(level)]
+            missing = [each for each in blocks if not self.image.is_written(each[1], level)]
+            done += math.prod(self.image.levels[level].shape)
+            end = _PREDICTED + (_COARSER - _PREDICTED) * done / total
+            there = len(blocks) - len(missing)
+            self.progress = Progress("coarser levels", there, len(blocks), "blocks", begin)
+            yield from self._timed(spread(self.client, reduce_block, missing, self.place), end)
+            begin = end
+
+    def _timed(self, tasks: Iterable[Any], end: float = _COARSER) -> Counted:
+        """Wait for tasks, telling of each; take in their timings and return the rest."""
+        found, begin = [], self.progress
+        yield begin
+        for told in tasks:
+            if told is not None:
+                result, timing = told
+                found.append(result)
+                self.timer.take(timing)
+                yield self.timer.timing()
+                done = begin.done + len(found)
+                share = len(found) / max(begin.total - begin.done, 1)
+                fraction = begin.fraction + (end - begin.fraction) * min(share, 1.0)
+                self.progress = dataclasses.replace(begin, done=done, fraction=fraction)
+            # also while nothing comes, so that a cancel is heard of
+            yield self.progress
+        return found
+
+    def _noted(self, job: Job) -> Job:
+        """Keep the notes of a job that runs on a worker, and take in its timings."""
+        answer = None
+        try:
+            event = next(job)
+            while True:
+                if isinstance(event, Note):
+                    self.notes.append(event.message)
+                elif isinstance(event, Timing):
+                    self.timer.take(event)
+                    event = self.timer.timing()
+                try:
+                    answer = yield event
+                except StopEarly as stop:
+                    event = job.throw(stop)
+                else:
+                    event = job.send(answer)
+        except StopIteration as end:
+            return end.value
+        finally:
+            job.close()
+
+    def _note(self, message: str, warning: bool = False) -> Note:
+        self.notes.append(message)
+        return Note(message, warning)
+
+    def _result(
+        self, learnt: Learnt, residual: Residual, written: list[dict[str, Any]], there: int
+    ) -> Denoised:
+        digest = hashlib.blake2b(digest_size=16)
+        for each in written:
+            digest.update(bytes.fromhex(each["blake2b"]))
+        record = make_record(
+            "denoise", self.volume, self.settings, f"{self.devices} ({_in_words(self.client)})",
+            self.timer.timing(), self.notes, {"blake2b_of_blocks": digest.hexdigest()},
+        )  # fmt: skip
+        record["cluster"] = {"blocks": len(written), "written_before": there}
+        return finished(
+            self.volume, learnt.model, learnt.curves, record, noise=learnt.noise,
+            residual=residual, steps=learnt.steps, seconds=learnt.seconds, precision=self.dtype,
+            taken=learnt.taken,
+        )  # fmt: skip
+
+
+def _joined(parts: Iterable[Measured]) -> tuple[float, float]:
+    """Return mean and deviation of values of which those of parts are known (Chan et al. 1979)."""
+    count, mean, squares = 0, 0.0, 0.0
+    for part in parts:
+        both = count + part.count
+        if both:
+            shift = part.mean - mean
+            squares += part.squares + shift**2 * count * part.count / both
+            mean, count = mean + shift * part.count / both, both
+    return mean, math.sqrt(squares / count)
+
+
+def _memory(client: Client) -> float:
+    """Return the bytes that a task may take on the smallest worker; 0: there is no limit."""
+    with loss_in_words():
+        workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    limits = [each["memory_limit"] / each["nthreads"] for each in workers if each["memory_limit"]]
+    return min(limits, default=0)
+
+
+def _in_words(client: Client) -> str:
+    with loss_in_words():
+        known = client.scheduler_info(n_workers=-1)
+    count = len(known["workers"])
+    return f"{count} worker{'s' * (count != 1)} of dask.distributed at {known['address']}"

@@ -1,0 +1,101 @@
+"""The scan that a cluster works on: an OME-Zarr image, of which every worker reads blocks."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from hushpore.base.events import Note
+from hushpore.base.volume import Volume
+from hushpore.io import choose
+from hushpore.io.formats import kind_of
+from hushpore.io.ome_zarr import ZarrStack, open_zarr
+from hushpore.runs.convert import converting
+from hushpore.runs.source import Source
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Generator
+
+    from hushpore.base.events import Event
+
+    #: A file or folder, or a volume.
+    Scan: TypeAlias = str | os.PathLike[str] | Volume
+
+
+def as_zarr(
+    scan: Scan, scratch: Path, series: int | str | None = None
+) -> Generator[Event, None, tuple[str, int]]:
+    """Return where the scan lies as OME-Zarr, converted first where it is of another format.
+
+    Parameters
+    ----------
+    scan : str, path-like or Volume
+        What `hushpore.read` takes; or a volume, which lies on disk already where it was opened from
+        OME-Zarr.
+    scratch : Path
+        Where to convert to, on a disk that all workers see.
+    series : int or str, optional
+        Which of several image stacks, as for `hushpore.read`.
+
+    Yields
+    ------
+    Event
+        Of the conversion.
+
+    Returns
+    -------
+    path : str
+        The folder.
+    number : int
+        Which of its images.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read.
+    """
+    found = _on_disk(scan, series)
+    if found is not None:
+        return found
+    folder = scratch / "scan.ome.zarr"
+    if not folder.exists():
+        name = scan.name if isinstance(scan, Volume) else Path(scan).name
+        yield Note(
+            f"{name} is no OME-Zarr and is converted first, for the workers to read blocks of it; "
+            "hushpore convert does that once for many jobs."
+        )
+        yield from converting(scan, folder, series=series)
+    return str(folder), 0
+
+
+def _on_disk(scan: Scan, series: int | str | None) -> tuple[str, int] | None:
+    if isinstance(scan, Volume):
+        if not isinstance(scan.data, ZarrStack) or scan.data.folder is None:
+            return None
+        for number, volume in enumerate(open_zarr(scan.data.folder)):
+            if volume.data.is_same_as(scan.data):
+                return str(scan.data.folder), number
+        return None
+    path = Path(scan).expanduser().resolve()
+    if kind_of(path) != "zarr":
+        return None
+    volumes: list[Any] = open_zarr(path)
+    # labels come after the images
+    chosen = volumes[0] if series is None else choose(volumes, series)
+    return str(path), volumes.index(chosen)
+
+
+def stamp_of(scan: Scan, series: int | str | None = None) -> dict[str, Any]:
+    """Return what tells a scan from another, as JSON values, without reading it.
+
+    An array in memory has none: no later run goes on with what was made of it.
+    """
+    found = _on_disk(scan, series)
+    if found is not None:
+        folder, number = found
+        return {**Source(folder).to_dict(), "number": number}
+    if isinstance(scan, Volume):
+        return {"volume": uuid.uuid4().hex}
+    return Source(str(scan), "" if series is None else str(series)).to_dict()
