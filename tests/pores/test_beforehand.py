@@ -52,7 +52,7 @@ def test_the_void_of_a_slice_is_that_of_the_job(grey, workers, dtype, how):
     values, settings = DTYPES[dtype](grey), SETTINGS[how]
     labels = hushpore.segment_pores(values, **settings.to_dict()).labels
     greys = survey(values, workers)
-    seen = SliceVoid(Volume(values), workers)
+    seen = SliceVoid(Volume(values))
     for z in (0, 4, 8):
         codes = seen.codes((z,), settings, greys)
         np.testing.assert_array_equal(codes == VOID, labels[z] > 0)
@@ -62,14 +62,12 @@ def test_the_void_of_a_slice_is_that_of_the_job(grey, workers, dtype, how):
 def test_of_an_image_and_of_an_array_on_disk_too(grey, workers):
     values = grey.astype(np.float32)
     greys = survey(values, workers)
-    expected = SliceVoid(Volume(values), workers).codes((4,), PoreSettings(), greys)
+    expected = SliceVoid(Volume(values)).codes((4,), PoreSettings(), greys)
     lazy = Volume(da.from_array(values, chunks=(1, 20, 20)))
-    np.testing.assert_array_equal(
-        SliceVoid(lazy, workers).codes((4,), PoreSettings(), greys), expected
-    )
+    np.testing.assert_array_equal(SliceVoid(lazy).codes((4,), PoreSettings(), greys), expected)
     labels = hushpore.segment_pores(values[4]).labels
     image = Volume(values[4])
-    found = SliceVoid(image, workers).codes((), PoreSettings(), survey(values[4], workers))
+    found = SliceVoid(image).codes((), PoreSettings(), survey(values[4], workers))
     np.testing.assert_array_equal(found == VOID, labels > 0)
 
 
@@ -78,7 +76,7 @@ def test_of_the_integers_of_a_scanner_too(grey, workers):
     greys = survey(scan, workers)
     assert greys.share == 1.0
     assert greys.find(PoreSettings()) == hushpore.segment_pores(scan).threshold
-    found = SliceVoid(Volume(scan), workers).codes((4,), PoreSettings(), greys)
+    found = SliceVoid(Volume(scan)).codes((4,), PoreSettings(), greys)
     np.testing.assert_array_equal(found == VOID, scan[4] <= greys.find(PoreSettings()))
 
 
@@ -89,7 +87,7 @@ def test_of_one_image_among_several(grey, workers):
     greys = finish(survey_greys(volume, workers))
     assert greys.share == 1.0
     assert greys.histogram.counts.sum() == values.size
-    found = SliceVoid(volume, workers).codes((1, 3), settings, greys)
+    found = SliceVoid(volume).codes((1, 3), settings, greys)
     np.testing.assert_array_equal(found == VOID, values[1, 3] <= -300)
 
 
@@ -97,7 +95,7 @@ def test_hysteresis_shows_what_is_void_for_certain_and_what_may_be(grey, workers
     settings = PoreSettings(threshold=-100.0, hysteresis=-1200.0)
     labels = hushpore.segment_pores(grey, **settings.to_dict()).labels
     greys = survey(grey, workers)
-    seen = SliceVoid(Volume(grey), workers)
+    seen = SliceVoid(Volume(grey))
     doubtful = 0
     for z in range(len(grey)):
         codes = seen.codes((z,), settings, greys)
@@ -126,7 +124,7 @@ def test_a_method_that_finds_nothing_says_so_and_shows_no_void(grey, workers):
     greys = survey(two, workers)
     settings = PoreSettings(threshold="minimum")
     assert isinstance(greys.find(settings), InputError)
-    assert SliceVoid(Volume(two), workers).codes((0,), settings, greys) is None
+    assert SliceVoid(Volume(two)).codes((0,), settings, greys) is None
 
 
 def test_the_share_that_is_darker_is_counted(grey, workers):
@@ -170,7 +168,7 @@ def test_values_beyond_a_sample_are_void_or_solid_all_the_same(grey, workers, mo
     monkeypatch.setattr(beforehand, "SAMPLE", 40 * 44)
     greys = survey(values, workers)
     assert greys.range.low > 0
-    codes = SliceVoid(Volume(values), workers).codes((0,), settings, greys)
+    codes = SliceVoid(Volume(values)).codes((0,), settings, greys)
     assert (codes[:5, :5] == VOID).all()
 
 

@@ -5,9 +5,7 @@ from hushpore.viewer.categories import MISSING, PALETTE, categories_of, is_categ
 
 
 def kinds_of(values, name="group"):
-    return [
-        (kind.word, kind.rows.tolist()) for kind in categories_of(pd.Series(values, name=name))
-    ]
+    return [(kind.word, kind.rows.tolist()) for kind in categories_of(pd.Series(values, name=name))]
 
 
 @pytest.mark.parametrize(

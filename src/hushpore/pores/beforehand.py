@@ -18,6 +18,7 @@ from hushpore.base.scaled import held
 from hushpore.base.volume import Volume
 from hushpore.pores.grey import GreyValues
 from hushpore.pores.local_threshold import LOCAL_METHODS
+from hushpore.pores.parallel import Workers
 from hushpore.pores.passes import local_threshold
 from hushpore.pores.slabs import Slabs
 from hushpore.pores.threshold import find_threshold, survey
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from hushpore.pores.parallel import Workers
     from hushpore.pores.passes import Pass
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.threshold import Histogram, Range
@@ -83,6 +83,11 @@ class GreySurvey:
             except InputError as error:
                 self._found[key] = error
         return self.known(settings)
+
+    def is_known(self, settings: PoreSettings) -> bool:
+        """Return whether `known` has all there is to know for settings."""
+        key = _key(settings)
+        return key is None or key in self._found
 
     def known(self, settings: PoreSettings) -> float | InputError | None:
         """Return the threshold that settings lead to, as far as it is known.
@@ -174,12 +179,10 @@ class SliceVoid:
     ----------
     volume : Volume
         Grey values, with any leading axes.
-    workers : Workers
-        Threads to run on.
     """
 
-    def __init__(self, volume: Volume, workers: Workers) -> None:
-        self._volume, self._workers = volume, workers
+    def __init__(self, volume: Volume) -> None:
+        self._volume = volume
         self._read: tuple[Any, npt.NDArray[Any]] | None = None
 
     def codes(
@@ -208,6 +211,19 @@ class SliceVoid:
         leading = dict(zip(self._volume.axes, index[:n_leading], strict=False))
         volume = self._volume.at(**leading)
         z = index[-1] if volume.n_spatial == 3 else 0
+        # a slice is not cut into ranges of slices: more threads would have nothing to do
+        with Workers(1) as workers:
+            return self._codes(volume, leading, z, settings, greys, workers)
+
+    def _codes(
+        self,
+        volume: Volume,
+        leading: dict[str, int],
+        z: int,
+        settings: PoreSettings,
+        greys: GreySurvey,
+        workers: Workers,
+    ) -> npt.NDArray[np.uint8] | None:
         depth = volume.shape[0] if volume.n_spatial == 3 else 1
         bright = settings.pores_are == "bright"
         if settings.threshold in LOCAL_METHODS:
@@ -216,18 +232,18 @@ class SliceVoid:
             if greys.share < 1:
                 # there may be values beyond the range of the sample
                 values = np.clip(values, greys.range.low, greys.range.high)
-            found = local.void(values, z, z + 1, self._workers)
+            found = local.void(values, z, z + 1, workers)
             return np.asarray(found[0], np.uint8)
         threshold = greys.find(settings)
         if not isinstance(threshold, float):
             return None
         values = self._values(volume, leading, (z, z + 1))
-        void = make_void(values, threshold, bright, self._workers)
+        void = make_void(values, threshold, bright, workers)
         codes: npt.NDArray[np.uint8] = void.view(np.uint8)
         strict = settings.hysteresis
         if strict is not None:
-            runs = find_runs(codes, self._workers)
-            kept = runs.holding(make_void(values, strict, bright, self._workers))
+            runs = find_runs(codes, workers)
+            kept = runs.holding(make_void(values, strict, bright, workers))
             runs.paint(codes, np.where(kept, VOID, PERHAPS).astype(np.uint8))
         first: npt.NDArray[np.uint8] = codes[0]
         return first

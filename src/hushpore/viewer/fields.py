@@ -155,8 +155,14 @@ class WordOrNumberField(Field):
         """Show a method's name, or a number."""
         if isinstance(value, str):
             self._box.setCurrentText(value)
+            return
+        # told once, when both are as they shall be
+        before = self._spin.blockSignals(True)
+        self._spin.setValue(value)
+        self._spin.blockSignals(before)
+        if self._box.currentText() == VALUE:
+            self.changed.emit()
         else:
-            self._spin.setValue(value)
             self._box.setCurrentText(VALUE)
 
     def suggest(self, number: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from napari.layers import Image, Labels
@@ -14,11 +14,11 @@ from hushpore.viewer.pore_layer import pore_layer
 from hushpore.viewer.preparing import Preparing
 from hushpore.viewer.results_panel import RESULTS
 from hushpore.viewer.sentence import link
+from hushpore.viewer.threshold_panel import ThresholdPanel
 
 if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.pores.result import Pores
-    from hushpore.viewer.fields import WordOrNumberField
     from hushpore.viewer.target import Target
 
 
@@ -31,15 +31,21 @@ class PoresWidget(JobWidget):
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__(napari_viewer)
-        self.layers.changed.connect(self._suggest_threshold)
-        self._suggest_threshold()
+        self.greys = ThresholdPanel(napari_viewer, self.layers, self.form)
         self.merging = MergeHeight(napari_viewer)
         self.merging.merged.connect(self._show_merged)
         self.merging.settled.connect(self._take_over)
         self._preparing = Preparing()
         column = self._scroll.column
+        column.insertWidget(column.indexOf(self.form), self.greys)
         column.insertWidget(column.indexOf(self._result) + 1, self.merging)
         column.insertWidget(column.indexOf(self._result), self._preparing)
+
+    def run(self) -> None:
+        """Start, and take the void of the preview away: the pores come in its place."""
+        super().run()
+        # while a job runs old objects are not searched for garbage, and a layer goes faster
+        self.greys.show_void(False)
 
     @classmethod
     def accepts(cls, layer: Any) -> bool:
@@ -69,6 +75,11 @@ class PoresWidget(JobWidget):
             return f"{volume.facts} · every label is taken as pore space"
         return super().facts(volume)
 
+    def _show_result(self, text: str) -> None:
+        super()._show_result(text)
+        if not self.merging.isHidden():
+            self._scroll.bring_into_view(self.merging)
+
     def _show_merged(self, result: Pores) -> None:
         self._show_result(f"{html.escape(result.summary)} · {link('record', RECORD)}")
 
@@ -76,10 +87,3 @@ class PoresWidget(JobWidget):
         """Let the next run part pores as those on the screen are."""
         for name in ("markers", "merging", "h"):
             self.form.fields[name].set(result.provenance["settings"][name])
-
-    def _suggest_threshold(self) -> None:
-        """Begin a threshold of one's own in the middle of the greys on the screen."""
-        layer, field = self.layers.layer, self.form.fields["threshold"]
-        if isinstance(layer, Image):
-            low, high = layer.contrast_limits
-            cast("WordOrNumberField", field).suggest((low + high) / 2)
