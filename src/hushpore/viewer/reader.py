@@ -15,12 +15,12 @@ from napari.utils.notifications import (
     NotificationSeverity,
     notification_manager,
 )
-from qtpy.QtCore import QTimer
 
 import hushpore
 from hushpore.base.volume import Volume
 from hushpore.io import kind_of, load
 from hushpore.io.loading import into_memory
+from hushpore.viewer.gathering import gather, is_slice
 from hushpore.viewer.layers import KEY, layer_data
 from hushpore.viewer.loading import Loading, add_one_by_one, say
 from hushpore.viewer.problem import explain
@@ -36,15 +36,9 @@ if TYPE_CHECKING:
 #: Bytes on disk from which a file is read in a thread.
 LARGE = 16_000_000
 
-#: Milliseconds after which no further slice of a drop is waited for.
-PAUSE = 250
-
 #: Files looked at where several are opened as one.
 _PEEK = 8
 _SLICES = ("dicom", "tiff")
-
-#: Slices that were opened one by one, and the timer that waits for the last, by viewer.
-_gathered: dict[Any, tuple[QTimer, list[str]]] = {}
 
 LayerData = tuple[Any, dict[str, Any], str]
 
@@ -68,15 +62,15 @@ def get_reader(path: str | list[str]) -> Callable[[str | list[str]], list[Any]] 
 def read_layers(path: str | list[str]) -> list[Any]:
     """Read a file, a folder or the slices of a stack into one layer a series.
 
-    What is large, and DICOM files in any case, is read in a thread, with progress in the activity
+    What is large, and single slices in any case, is read in a thread, with progress in the activity
     dock, and its layers are added when they are there; slices that are dropped together are one
     volume. Where there are several series, a list of them is docked in the window, and those are
     opened that the user ticks. What cannot be read is said in a notification.
     """
     viewer = current_viewer()
     several = getattr(viewer, "window", None) is not None
-    if several and isinstance(path, str) and Path(path).is_file() and kind_of(path) == "dicom":
-        _gather(viewer, path)
+    if several and isinstance(path, str) and is_slice(viewer, path):
+        gather(viewer, path, _read_in_thread)
         return NOTHING
     if viewer is not None and size_of(path, LARGE) >= LARGE:
         _read_in_thread(viewer, path)
@@ -94,25 +88,6 @@ def read_layers(path: str | list[str]) -> list[Any]:
         return NOTHING
     _mention_notes(viewer, ((each["name"], each["metadata"]) for _, each, _ in found))
     return found
-
-
-def _gather(viewer: Any, path: str) -> None:
-    """Wait for further slices of the same drop: napari opens one file after another."""
-    if viewer not in _gathered:
-        timer = QTimer()
-        timer.setSingleShot(True)
-        timer.setInterval(PAUSE)
-        timer.timeout.connect(partial(_read_gathered, viewer))
-        _gathered[viewer] = timer, []
-    timer, paths = _gathered[viewer]
-    paths.append(path)
-    # anew with each, because napari lets the window live between two files
-    timer.start()
-
-
-def _read_gathered(viewer: Any) -> None:
-    _, paths = _gathered.pop(viewer)
-    _read_in_thread(viewer, paths[0] if len(paths) == 1 else paths)
 
 
 def _read_in_thread(viewer: Any, path: str | list[str]) -> None:

@@ -1,0 +1,96 @@
+"""Slices that are dropped on napari one by one, which it opens one by one: they are one volume."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qtpy.QtCore import QTimer
+
+from hushpore.io import kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    #: Reads files, each list of them as one volume.
+    Read = Callable[[Any, str | list[str]], None]
+
+#: Milliseconds after which no further slice of a drop is waited for.
+PAUSE = 250
+
+#: TIFF files that are named alike but for a number, from which they are taken for one stack.
+FEW = 8
+
+_LOOKED_AT = 200  # names of a folder, in search of those
+
+#: What was opened one by one, and the timer that waits for the last, by viewer.
+_gathered: dict[Any, tuple[QTimer, list[str]]] = {}
+
+
+def is_slice(viewer: Any, path: str) -> bool:
+    """Whether a file is likely one slice of many, and so worth waiting for others.
+
+    DICOM files are; TIFF files are where others in their folder are named alike but for a number.
+    """
+    if not Path(path).is_file():
+        return False
+    kind = kind_of(path)
+    return kind == "dicom" or (kind == "tiff" and (viewer in _gathered or _has_alike(path)))
+
+
+def gather(viewer: Any, path: str, read: Read) -> None:
+    """Wait for further slices of the same drop, then read them together."""
+    if viewer not in _gathered:
+        timer = QTimer()
+        timer.setSingleShot(True)
+        timer.setInterval(PAUSE)
+        timer.timeout.connect(partial(_read_all, viewer, read))
+        _gathered[viewer] = timer, []
+    timer, paths = _gathered[viewer]
+    paths.append(path)
+    # anew with each, because napari lets the window live between two files
+    timer.start()
+
+
+def parted(paths: Sequence[str]) -> list[list[str]]:
+    """Part files into what belongs together: all DICOM files, and numbered TIFF files."""
+    by_pattern: dict[str, list[str]] = {}
+    for path in paths:
+        pattern = _pattern(path) if kind_of(path) == "tiff" else ""
+        by_pattern.setdefault(pattern, []).append(path)
+    groups = []
+    for pattern, alike in by_pattern.items():
+        together = not pattern or len(alike) >= FEW
+        groups += [alike] if together else [[path] for path in alike]
+    return groups
+
+
+def _read_all(viewer: Any, read: Read) -> None:
+    _, paths = _gathered.pop(viewer)
+    for group in parted(paths):
+        read(viewer, group[0] if len(group) == 1 else group)
+
+
+def _has_alike(path: str) -> bool:
+    folder, name = os.path.split(path)
+    pattern = _pattern(name)
+    if pattern == name:
+        return False
+    with os.scandir(folder or ".") as entries:
+        names = (entry.name for entry in itertools.islice(entries, _LOOKED_AT))
+        alike = (other for other in names if _pattern(other) == pattern)
+        return len(list(itertools.islice(alike, FEW))) == FEW
+
+
+def _pattern(path: str) -> str:
+    """Return a path with its last number left open; itself where it has none.
+
+    >>> _pattern("scan2/slice_0017.tif")
+    'scan2/slice_#.tif'
+    """
+    folder, name = os.path.split(path)
+    return os.path.join(folder, re.sub(r"\d+(?=\D*$)", "#", name))
