@@ -91,6 +91,21 @@ def test_a_batch_that_is_started_again_skips_what_is_done(tmp_path: Path) -> Non
     assert any(isinstance(e, Note) and "2 of 3 scans were done before" in e.message for e in events)
 
 
+def test_scans_are_read_as_the_flags_say(tmp_path: Path, rng: np.random.Generator) -> None:
+    values = rng.integers(0, 99, (2, 4, 20, 20)).astype(np.uint8)
+    path = write_image(tmp_path / "drying.tif", Volume(values, axes="tzyx"))
+    words = ["batch", str(path), "-o", str(tmp_path / "out"), "--no-denoise", "--at", "t=1"]
+    done = CliRunner().invoke(command, words)
+    assert done.exit_code == 0, done.output
+    source = json.loads((tmp_path / "out" / "drying" / "result.json").read_text())["source"]
+    assert (source["at"], source["resample"], source["series"]) == (["t=1"], False, "")
+    again = CliRunner().invoke(command, words)
+    assert "1 of them from before" in again.output
+    other = CliRunner().invoke(command, [*words[:-1], "t=0"])
+    assert other.exit_code == 1
+    assert "drying: the scan is another" in other.output
+
+
 def test_scans_are_listed_in_natural_order(tmp_path: Path) -> None:
     scans = make_scans(tmp_path / "scans", 1)
     for number in (10, 2):

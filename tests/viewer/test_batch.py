@@ -112,3 +112,19 @@ def test_files_that_are_dropped_are_listed(widget, scans):
     )  # fmt: skip
     widget.dropEvent(event)
     assert widget.scans == scans
+
+
+def test_it_opens_with_what_was_last_run_but_no_scans(widget, scans, tmp_path, qtbot):
+    widget.add(scans[:1])
+    widget._output.setText(str(tmp_path / "out"))
+    widget._resample.setChecked(True)
+    widget._jobs.setValue(2)
+    widget.run()
+    widget._jobs.setValue(3)  # not run with
+    qtbot.waitUntil(lambda: widget._worker is None, timeout=LONG)
+    again = BatchWidget(ViewerModel())
+    qtbot.addWidget(again)
+    assert (again._denoise.isChecked(), again._resample.isChecked()) == (False, True)
+    assert again._jobs.value() == 2
+    assert again.scans == []
+    assert again._output.text() == ""

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from hushpore.cli.bar import drive
-from hushpore.cli.flags import settings_flags, settings_from
+from hushpore.cli.flags import reading_flags, settings_flags, settings_from
 from hushpore.cli.settings import settings_sources
 from hushpore.jobs import JOBS
 
@@ -36,6 +36,7 @@ DENOISE, PORES = (JOBS[job].settings for job in ("denoise", "pores"))
 )
 @settings_flags(DENOISE, PORES)
 @settings_sources("denoise", "pores")
+@reading_flags
 @click.option(
     "--device",
     default="auto",
@@ -55,6 +56,9 @@ def batch_command(
     denoise_first: bool,
     jobs: int,
     device: str,
+    series: str | None,
+    resample: bool,
+    at: tuple[str, ...],
     overwrite: bool,
     as_json: bool,
     **flags: Any,
@@ -71,6 +75,9 @@ def batch_command(
         output,
         denoise=settings_from(flags, DENOISE) if denoise_first else None,
         pores=settings_from(flags, PORES),
+        series=series or "",
+        resample=resample,
+        at=at,
         device=device,
         jobs=jobs,
         overwrite=overwrite,

@@ -18,7 +18,7 @@ from hushpore.cli.batch import batch_command
 from hushpore.cli.compare import compare_command
 from hushpore.cli.convert import convert_command
 from hushpore.cli.export import export_command
-from hushpore.cli.flags import settings_flags, settings_from
+from hushpore.cli.flags import reading_flags, settings_flags, settings_from
 from hushpore.cli.measured import Measured
 from hushpore.cli.preferences import preferences_command
 from hushpore.cli.rerun import rerun_command
@@ -79,18 +79,7 @@ def _common(command: Callable[..., None]) -> Callable[..., None]:
             "--trace", metavar="FILE",
             help="Write a time line that https://ui.perfetto.dev opens.",
         ),
-        click.option(
-            "--at", multiple=True, metavar="AXIS=N",
-            help="Work on one position of a time or channel axis, for example --at t=0.",
-        ),
-        click.option(
-            "--resample", is_flag=True,
-            help="Where slices are uneven or missing, interpolate them to an even spacing first.",
-        ),
-        click.option(
-            "--series", metavar="N|NAME",
-            help="Which image stack of PATH, as info lists them; else the largest.",
-        ),
+        reading_flags,
         click.option(
             "--device", default="auto", show_default=True, metavar="DEVICE",
             help="Where to run: auto, cpu, cuda, or cuda:1 and so on.",

@@ -53,6 +53,26 @@ def settings_flags(*classes: type[Settings]) -> Callable[[Any], Any]:
     return decorate
 
 
+def reading_flags(command: Any) -> Any:
+    """Decorate a command with the flags that say how a scan is read: see `runs.source.Source`."""
+    for decorator in (
+        click.option(
+            "--at", multiple=True, metavar="AXIS=N",
+            help="Work on one position of a time or channel axis, for example --at t=0.",
+        ),
+        click.option(
+            "--resample", is_flag=True,
+            help="Where slices are uneven or missing, interpolate them to an even spacing first.",
+        ),
+        click.option(
+            "--series", metavar="N|NAME",
+            help="Which image stack of a scan, as info lists them; else the largest.",
+        ),
+    ):  # fmt: skip
+        command = decorator(command)
+    return command
+
+
 def settings_from(flags: Mapping[str, Any], kind: type[Settings]) -> Settings:
     """Pick the settings of one job out of all the flags of a command."""
     return kind.of({option.name: flags[option.name] for option in kind.options()})

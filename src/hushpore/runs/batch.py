@@ -17,6 +17,7 @@ from hushpore.base.events import Note, Progress, StopEarly
 from hushpore.io.target import new_file
 from hushpore.jobs import JOBS
 from hushpore.runs.samples import plan
+from hushpore.runs.source import Source
 from hushpore.runs.workers import State, at_once, in_turn
 
 if TYPE_CHECKING:
@@ -81,6 +82,9 @@ def run_batch(
     *,
     denoise: Settings | None = None,
     pores: Settings | None = None,
+    series: str = "",
+    resample: bool = False,
+    at: Sequence[str] = (),
     device: str = "auto",
     jobs: int = 1,
     overwrite: bool = False,
@@ -100,6 +104,8 @@ def run_batch(
         How to denoise; None: not at all.
     pores : PoreSettings, optional
         How to segment; by default the defaults.
+    series, resample, at : optional
+        How each scan is read, see `hushpore.runs.source.Source`.
     device : str, optional
         As for `hushpore.denoise`.
     jobs : int, optional
@@ -135,7 +141,11 @@ def run_batch(
     given = [patterns] if isinstance(patterns, str | os.PathLike) else list(patterns)
     how = pores or JOBS["pores"].settings()
     with _claimed(folder):
-        tasks = plan(given, folder, denoise=denoise, pores=how, device=device, overwrite=overwrite)
+        reading = Source("", series, resample, tuple(at))
+        tasks = plan(
+            given, folder, denoise=denoise, pores=how, reading=reading, device=device,
+            overwrite=overwrite,
+        )  # fmt: skip
         return (yield from _run(folder, tasks, jobs))
 
 

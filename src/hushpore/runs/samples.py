@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import shutil
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -164,10 +164,20 @@ def plan(
     *,
     denoise: Settings | None,
     pores: Settings,
+    reading: Source | None = None,
     device: str = "auto",
     overwrite: bool = False,
 ) -> dict[Task, bool]:
     """Return the tasks of a batch in the order of their scans, and whether each is done already.
+
+    Parameters
+    ----------
+    patterns, output
+        As for `find_scans`.
+    denoise, pores, device, overwrite
+        Of each `Task`.
+    reading : Source, optional
+        How scans are read, whatever its path.
 
     Raises
     ------
@@ -181,7 +191,8 @@ def plan(
     outdated = []
     for scan, name in zip(scans, names_of(scans), strict=True):
         folder = output / name
-        task = Task(name, Source(str(scan)), folder, denoise, pores, device, overwrite)
+        source = Source(str(scan)) if reading is None else replace(reading, path=str(scan))
+        task = Task(name, source, folder, denoise, pores, device, overwrite)
         record = task.record()
         why = task.made_by(record) if record is not None else ""
         tasks[task] = record is not None and not why

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,8 +29,10 @@ from qtpy.QtWidgets import (
 )
 
 from hushpore.base.errors import HushporeError
+from hushpore.base.settings import Settings, option
 from hushpore.runs.batch import TABLE, run_batch
 from hushpore.runs.presets import load_preset, names_to_choose
+from hushpore.runs.remembered import remember, remembered
 from hushpore.runs.samples import names_of
 from hushpore.runs.workers import State
 from hushpore.viewer.sentence import Sentence, plain_line, sign
@@ -49,6 +52,17 @@ LOOK = 200
 #: Seconds to wait for a scan to stop when the window closes.
 _PATIENCE = 0.8
 _NAME, _STATE, _RESULT = range(3)
+#: Under which its options are remembered.
+_NAME_KEPT = "batch"
+
+
+@dataclass(frozen=True)
+class BatchOptions(Settings):
+    """What the widget begins with the next time; never which scans, nor where results go."""
+
+    denoise: bool = option(True, "Denoise each scan before its pores are segmented.")
+    resample: bool = option(False, "Interpolate uneven or missing slices.")
+    jobs: int = option(1, "How many scans at once.", minimum=1, maximum=64)
 
 
 class BatchWidget(QWidget):
@@ -105,6 +119,7 @@ class BatchWidget(QWidget):
         self._states, how = {}, self._how()
         if how is None:
             return
+        remember(_NAME_KEPT, self._options())
         scans, states = self.scans, self._states
         self._worker = worker = JobWorker(
             lambda: _listening(run_batch(scans, **how), states), "hushpore batch"
@@ -137,6 +152,11 @@ class BatchWidget(QWidget):
         except Exception as error:
             show_error(f"{name} cannot be opened: {error}")
 
+    def _options(self) -> BatchOptions:
+        return BatchOptions(
+            self._denoise.isChecked(), self._resample.isChecked(), self._jobs.value()
+        )
+
     def _how(self) -> dict[str, Any] | None:
         """Return how the batch is run, or None where that is not clear; says why."""
         try:
@@ -151,6 +171,7 @@ class BatchWidget(QWidget):
             "denoise": settings["denoise"] if self._denoise.isChecked() else None,
             "pores": settings["pores"],
             "device": "auto",
+            "resample": self._resample.isChecked(),
             "jobs": self._jobs.value(),
             "overwrite": self._overwrite.isChecked(),
         }
@@ -216,7 +237,8 @@ class BatchWidget(QWidget):
         self._folder = _button("Add folder …", "A folder that holds one scan.", self._ask_folder)
         self._remove = _button("Remove", "Take the selected scans off the list.", self._take_off)
         self._denoise = QCheckBox("Denoise before pores are segmented")
-        self._denoise.setChecked(True)
+        self._resample = QCheckBox("Interpolate uneven or missing slices")
+        self._resample.setToolTip("Read each scan at an even spacing, where it is not even.")
         self._presets = {job: _PresetBox(job) for job in ("denoise", "pores")}
         self._output = QLineEdit()
         self._output.setPlaceholderText("Folder for all results")
@@ -241,6 +263,7 @@ class BatchWidget(QWidget):
             buttons.addWidget(button)
         where.addWidget(self._output, 1)
         where.addWidget(self._choose)
+        form.addRow(self._resample)
         form.addRow(self._denoise)
         form.addRow("Denoise preset", self._presets["denoise"])
         form.addRow("Pores preset", self._presets["pores"])
@@ -258,6 +281,10 @@ class BatchWidget(QWidget):
         column.addWidget(self._bar)
         column.addWidget(self._result)
         self._denoise.toggled.connect(self._presets["denoise"].setEnabled)
+        last = remembered(_NAME_KEPT, BatchOptions) or BatchOptions()
+        self._denoise.setChecked(last.denoise)
+        self._resample.setChecked(last.resample)
+        self._jobs.setValue(last.jobs)
         self.setMinimumWidth(300)
 
     def _show_ready(self) -> None:
@@ -283,8 +310,8 @@ class BatchWidget(QWidget):
         self._allow_changes(False)
 
     def _allow_changes(self, allowed: bool) -> None:
-        for widget in (self._files, self._folder, self._remove, self._denoise, self._output,
-                       self._choose, self._jobs, self._overwrite):  # fmt: skip
+        for widget in (self._files, self._folder, self._remove, self._resample, self._denoise,
+                       self._output, self._choose, self._jobs, self._overwrite):  # fmt: skip
             widget.setEnabled(allowed)
         self._presets["pores"].setEnabled(allowed)
         self._presets["denoise"].setEnabled(allowed and self._denoise.isChecked())

@@ -6,7 +6,6 @@ import html
 import io
 from dataclasses import dataclass
 from functools import partial
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,24 +16,20 @@ from matplotlib.figure import Figure
 from napari.utils.theme import get_theme
 from qtpy.QtCore import QEvent, Qt, QTimer
 from qtpy.QtWidgets import (
-    QAbstractItemView,
     QCheckBox,
     QComboBox,
     QFileDialog,
     QGridLayout,
     QHBoxLayout,
-    QHeaderView,
     QLabel,
     QPushButton,
-    QTableWidget,
-    QTableWidgetItem,
     QVBoxLayout,
     QWidget,
 )
 
-from hushpore.base.volume import readable_unit
 from hushpore.runs.compare import columns_compared, compare, distributions
 from hushpore.runs.result import Result, open_result
+from hushpore.viewer.difference_table import DifferenceTable
 from hushpore.viewer.layers import volume_of
 from hushpore.viewer.pore_columns import title_of
 from hushpore.viewer.pore_layer import tables_of
@@ -59,12 +54,10 @@ NOTHING = (
 )
 
 #: What the shares are of, by its name in the combo box.
-BY_NUMBER, BY_VOLUME = "Shares of the pores", "Shares of their volume"
+BY_NUMBER, BY_VOLUME = "by number", "by volume"
 
 #: Of the first and the second; seen on dark and light, and told apart by the colour-blind.
 _COLOURS = ("#4c9be8", "#f5a623")
-_MEDIAN = "median "
-_HEADS = ("", "A", "B", "B - A", "KS")
 
 
 @dataclass(frozen=True)
@@ -91,7 +84,6 @@ class CompareWidget(QWidget):
         self._worker: JobWorker | None = None
         self._compared: Compared | None = None
         self._data = pd.DataFrame()
-        self._rows: list[str] = []
         # both change at once where a layer comes, and tables are replaced one after another
         self._wait = QTimer(self)
         self._wait.setSingleShot(True)
@@ -136,30 +128,11 @@ class CompareWidget(QWidget):
         for widget in (self.canvas, self.table, self._column, self._of, self._log,
                        self._cumulative, self._save_table, self._save_plot):  # fmt: skip
             widget.setEnabled(found is not None)
-        self._fill_table()
+        if found is None:
+            self.table.clear_differences()
+        else:
+            self.table.show_differences(found.table, found.first.name, found.second.name)
         self.draw()
-
-    def _fill_table(self) -> None:
-        """List totals and medians of both, and their differences."""
-        table = pd.DataFrame() if self._compared is None else self._compared.table
-        self._rows = [] if table.empty else list(table["quantity"])
-        self.table.setRowCount(len(table))
-        for number, row in enumerate(table.itertuples(index=False)):
-            shift = f"{row.relative:+.1%}" if isfinite(row.relative) else ""
-            cells = (_title(row.quantity, row.unit), _digits(row.a), _digits(row.b), shift,
-                     _digits(row.ks))  # fmt: skip
-            for place, text in enumerate(cells):
-                item = QTableWidgetItem(text)
-                if place:
-                    item.setTextAlignment(
-                        Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-                    )
-                else:
-                    item.setToolTip(text)
-                self.table.setItem(number, place, item)
-        if self._compared is not None:
-            for place, found in ((1, self._compared.first), (2, self._compared.second)):
-                self.table.horizontalHeaderItem(place).setToolTip(found.name)
 
     # ---- the plot
 
@@ -195,7 +168,7 @@ class CompareWidget(QWidget):
             axes.set_xscale("log")
         labels = both.first.labels
         axes.set_xlabel(title_of(column, labels.unit, labels.n_spatial))
-        axes.legend(frameon=False, fontsize=8)
+        axes.legend(frameon=False, fontsize=8, ncols=2, loc="lower left", bbox_to_anchor=(0, 1))
 
     def _dress(self, ink: str = "", paper: str = "") -> None:
         """Colour the plot like the window, or as asked."""
@@ -217,12 +190,9 @@ class CompareWidget(QWidget):
 
     # ---- what the user does
 
-    def _row_chosen(self) -> None:
+    def _plot_quantity(self, column: str) -> None:
         """Plot the quantity whose row is chosen."""
-        row = self.table.currentRow()
-        quantity = self._rows[row] if 0 <= row < len(self._rows) else ""
-        column = quantity.removeprefix(_MEDIAN).removesuffix(" of pores")
-        if quantity.startswith(_MEDIAN) and self._column.findText(column) >= 0:
+        if self._column.findText(column) >= 0:
             self._column.setCurrentText(column)
 
     def _ask_table(self) -> None:
@@ -284,7 +254,8 @@ class CompareWidget(QWidget):
         self._cumulative.setToolTip("The share up to each size.")
         for tick in (self._log, self._cumulative):
             tick.toggled.connect(self.draw)
-        self._build_table()
+        self.table = DifferenceTable()
+        self.table.chosen.connect(self._plot_quantity)
         self._save_plot, self._save_table = (
             QPushButton("Save &plot …"),
             QPushButton("Save &table …"),
@@ -294,26 +265,6 @@ class CompareWidget(QWidget):
         self._save_plot.clicked.connect(self._ask_plot)
         self._save_table.clicked.connect(self._ask_table)
         self._lay_out()
-
-    def _build_table(self) -> None:
-        self.table = QTableWidget(0, len(_HEADS))
-        self.table.setHorizontalHeaderLabels(list(_HEADS))
-        tips = ("", "", "", "Difference, as a share of A.", "Kolmogorov-Smirnov distance: the "
-                "largest difference of the two cumulative shares, 0 (alike) to 1.")  # fmt: skip
-        for place, tip in enumerate(tips):
-            self.table.horizontalHeaderItem(place).setToolTip(tip)
-        header = self.table.horizontalHeader()
-        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-        header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
-        self.table.verticalHeader().hide()
-        self.table.verticalHeader().setDefaultSectionSize(self.fontMetrics().height() + 6)
-        self.table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-        self.table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        self.table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
-        self.table.setTabKeyNavigation(False)
-        self.table.setAccessibleName("Differences")
-        self.table.setMinimumHeight(100)
-        self.table.currentCellChanged.connect(self._row_chosen)
 
     def _lay_out(self) -> None:
         grid = QGridLayout()
@@ -325,8 +276,8 @@ class CompareWidget(QWidget):
             grid.addWidget(choice, row, 1)
             choice.changed.connect(self._wait.start)
         what, line = QHBoxLayout(), QHBoxLayout()
-        what.addWidget(self._column, 1)
-        what.addWidget(self._of, 1)
+        what.addWidget(self._column, 3)
+        what.addWidget(self._of, 2)
         line.addWidget(self._log)
         line.addWidget(self._cumulative)
         line.addStretch(1)
@@ -362,21 +313,6 @@ def _result_of(layer: Any) -> Result:
     return Result(
         itself(layer).name, volume_of(layer), tables.pores, throats, {"result": tables.totals}
     )
-
-
-def _title(quantity: str, unit: str) -> str:
-    """Return a quantity as it is read: 'median sphericity of pores', 'porosity'."""
-    name, power = quantity.replace("_", " "), 1
-    if unit.startswith("1/"):
-        unit, power = unit.removeprefix("1/"), -1
-    elif "^" in unit:
-        unit, _, digit = unit.partition("^")
-        power = int(digit)
-    return f"{name} ({readable_unit(unit, power)})" if unit else name
-
-
-def _digits(value: float) -> str:
-    return f"{value:.4g}" if isfinite(value) else ""
 
 
 def _write(picture: bytes, path: Path) -> None:

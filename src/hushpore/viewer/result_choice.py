@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from napari.layers import Labels
 from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QComboBox, QFileDialog, QSizePolicy
 
@@ -108,13 +109,17 @@ class ResultChoice(QComboBox):
             self.changed.emit()
 
     def _watch(self, layers: list[Any]) -> None:
-        for layer in self._watched:
-            for name in _SHOWN:
-                getattr(layer.events, name).disconnect(self._altered)
-        self._watched = layers
-        for layer in layers:
-            for name in _SHOWN:
-                getattr(layer.events, name).connect(self._altered)
+        for emitter in self._watched:
+            emitter.disconnect(self._altered)
+        # an image has no features, and can never become a result
+        self._watched = [
+            getattr(layer.events, name)
+            for layer in layers
+            if isinstance(layer, Labels)
+            for name in _SHOWN
+        ]
+        for emitter in self._watched:
+            emitter.connect(self._altered)
 
     def _altered(self, event: Any) -> None:
         """List anew; a preview becomes a result, a result is merged anew."""
