@@ -27,7 +27,7 @@ import hushpore
 from hushpore import Volume
 from hushpore.device.backend import Backend
 from hushpore.device.clocks import HostClock
-from hushpore.pores import on_gpu
+from hushpore.pores import gpu_passes, on_gpu
 from hushpore.pores.basins import find_basins
 from hushpore.pores.distance import squared_distance
 from hushpore.pores.graph import BasinGraph, build_graph
@@ -93,23 +93,27 @@ def assert_equal(
     workers: Workers,
     spacing: tuple[float, ...] = ISOTROPIC,
     solid_outside: tuple[bool, ...] = OPEN,
+    *,
+    faces_only: bool = False,
 ) -> None:
     distance = squared_distance(void, spacing, solid_outside, workers)
     there = gpu.squared_distance(gpu.put(void.view(np.uint8)), spacing, solid_outside)
     np.testing.assert_array_equal(gpu.get(there), distance)
-    basins, summits = find_basins(distance, workers)
-    basins_there, summits_there = gpu.find_basins(there)
-    np.testing.assert_array_equal(gpu.get(basins_there), basins)
-    np.testing.assert_array_equal(gpu.get(summits_there), summits)
+    basins, summits = find_basins(distance, workers, faces_only=faces_only)
+    climbed = gpu.climb(there, faces_only=faces_only)
+    np.testing.assert_array_equal(gpu.get(climbed.basins), basins)
+    np.testing.assert_array_equal(gpu.get(climbed.summits), summits)
 
     def is_open_at(places: np.ndarray) -> np.ndarray:
         return np.asarray(places % 2 == 0)
 
-    graph = build_graph(basins, summits, distance, is_open_at(summits), workers)
-    found = gpu.build_graph(basins_there, summits_there, there, is_open_at)
+    is_open = is_open_at(summits)
+    graph = build_graph(basins, summits, distance, is_open, workers, faces_only=faces_only)
+    found = gpu.build_graph(climbed, there, is_open_at, faces_only=faces_only)
     for name in BasinGraph.__dataclass_fields__:
         expected, value = getattr(graph, name), getattr(found, name)
         assert value.dtype == expected.dtype, name
+        assert value.flags.aligned, name
         np.testing.assert_array_equal(value, expected, err_msg=name)
 
 
@@ -122,6 +126,7 @@ def test_whatever_the_order_of_threads_all_is_as_on_the_cpu(
     emulated.run_threads(order)
     for spacing in (ISOTROPIC, FLAT):
         assert_equal(emulated, volumes()[name], workers, spacing)
+    assert_equal(emulated, volumes()[name], workers, faces_only=True)
 
 
 @needs_compiler
@@ -139,17 +144,19 @@ def test_solid_beyond_the_faces_counts_as_on_the_cpu(
     void=st_np.arrays(bool, st_np.array_shapes(min_dims=3, max_dims=3, max_side=9)),
     spacing=st.tuples(*[st.floats(0.2, 5)] * 3),
     solid_outside=st.tuples(*[st.booleans()] * 3),
+    faces_only=st.booleans(),
 )
 @settings(max_examples=60, deadline=None)
 def test_any_small_volume_is_as_on_the_cpu(
     void: np.ndarray,
     spacing: tuple[float, ...],
     solid_outside: tuple[bool, ...],
+    faces_only: bool,
     emulated: Emulated,
     workers: Workers,
 ) -> None:
     emulated.run_threads("shuffled")
-    assert_equal(emulated, void, workers, spacing, solid_outside)
+    assert_equal(emulated, void, workers, spacing, solid_outside, faces_only=faces_only)
 
 
 @needs_compiler
@@ -187,51 +194,146 @@ def gpu_of_jobs(emulated: Emulated, monkeypatch: pytest.MonkeyPatch) -> Emulated
     return emulated
 
 
-@needs_compiler
-@pytest.mark.usefixtures("gpu_of_jobs")
-@pytest.mark.parametrize(
-    "settings", [{}, {"mode": "closed"}, {"outside": "remove"}, {"merging": "snow"}], ids=str
-)
-@pytest.mark.parametrize("shape", [(20, 24, 28), (60, 70)])
-def test_a_job_on_a_gpu_gives_what_it_gives_on_the_cpu(
-    settings: dict[str, Any], shape: tuple[int, ...]
-) -> None:
+def scan_of(shape: tuple[int, ...]) -> Volume:
     grey = ndi.gaussian_filter(np.random.default_rng(3).normal(size=shape), 2)
-    scan = Volume(grey, spacing=(2.0, 1.0, 1.0)[-len(shape) :], unit="um")
-    found = hushpore.run("pores", scan, settings, EmulatedBackend())
-    expected = hushpore.run("pores", scan, settings, "cpu")
+    return Volume(grey, spacing=(2.0, 1.0, 1.0)[-len(shape) :], unit="um")
+
+
+def assert_same_pores(found: Any, expected: Any) -> None:
     np.testing.assert_array_equal(found.labels, expected.labels)
     pd.testing.assert_frame_equal(found.pores, expected.pores)
     pd.testing.assert_frame_equal(found.throats, expected.throats)
     assert found.provenance["result"] == expected.provenance["result"]
+
+
+HOW: list[dict[str, Any]] = [
+    {},
+    {"mode": "closed"},
+    {"outside": "remove"},
+    {"merging": "snow"},
+    {"neighbours": "faces"},
+]
+
+
+@needs_compiler
+@pytest.mark.usefixtures("gpu_of_jobs")
+@pytest.mark.parametrize("settings", HOW, ids=str)
+@pytest.mark.parametrize("shape", [(20, 24, 28), (60, 70)])
+def test_a_job_on_a_gpu_gives_what_it_gives_on_the_cpu(
+    settings: dict[str, Any], shape: tuple[int, ...]
+) -> None:
+    found = hushpore.run("pores", scan_of(shape), settings, EmulatedBackend())
+    expected = hushpore.run("pores", scan_of(shape), settings, "cpu")
+    assert_same_pores(found, expected)
     assert found.provenance["device"].startswith("a GPU")
+    assert found.notes == expected.notes
     assert {"upload", "distance", "basins", "measuring", "download"} <= set(found.timings)
     np.testing.assert_array_equal(found.remerge(2.0).labels, expected.remerge(2.0).labels)
 
 
 @needs_compiler
-def test_where_its_memory_runs_out_the_job_goes_on_on_the_cpu(
+@pytest.mark.usefixtures("gpu_of_jobs")
+@pytest.mark.parametrize("settings", HOW, ids=str)
+@pytest.mark.parametrize("order", ["reverse", "parallel"])
+def test_what_does_not_fit_on_a_gpu_is_worked_on_there_in_slabs(
+    settings: dict[str, Any], order: str, gpu_of_jobs: Emulated
+) -> None:
+    gpu_of_jobs.run_threads(order)
+    scan = scan_of((23, 24, 28))
+    # room for nine slices, four of which are those beside a slab
+    backend = EmulatedBackend(free=9 * 24 * 28 * gpu_passes.BYTES_A_VOXEL)
+    found = hushpore.run("pores", scan, settings, backend)
+    expected = hushpore.run("pores", scan, settings, "cpu")
+    assert_same_pores(found, expected)
+    assert found.notes[-1] == "Worked on in 5 slabs of 5 slices on the GPU."
+
+
+@needs_compiler
+@pytest.mark.usefixtures("gpu_of_jobs")
+def test_what_does_not_fit_into_memory_is_worked_on_on_a_gpu_too() -> None:
+    scan = Volume(scan_of((40, 100, 100)).data.astype(np.float32))
+    expected = hushpore.run("pores", scan, None, "cpu")
+    found = hushpore.run("pores", scan, {"memory_budget": 0.004}, EmulatedBackend())
+    np.testing.assert_array_equal(found.labels, expected.labels)
+    assert "with temporary files" in found.notes[0]
+    assert found.notes[-1].endswith("on the GPU.")
+
+
+@needs_compiler
+def test_where_its_memory_runs_out_slabs_are_halved_and_it_is_said(
     gpu_of_jobs: Emulated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_room(distance: np.ndarray) -> None:
-        raise MemoryError
+    climb = Gpu.climb
 
-    monkeypatch.setattr(gpu_of_jobs, "find_basins", no_room)
+    def climb_little(self: Gpu, distance: np.ndarray, *args: Any, **how: Any) -> Any:
+        if len(distance) > 10:
+            raise MemoryError
+        return climb(self, distance, *args, **how)
+
+    monkeypatch.setattr(Gpu, "climb", climb_little)
     void = volumes()["rock"]
     found = hushpore.run("pores", void, None, EmulatedBackend())
-    assert found.notes == ("Pores are segmented on the CPU: the GPU's memory ran out.",)
+    assert found.notes == (
+        "The GPU's memory ran out: worked on in 2 slabs of 12 slices on the GPU.",
+        "The GPU's memory ran out: worked on in 4 slabs of 6 slices on the GPU.",
+    )
+    assert_same_pores(found, hushpore.run("pores", void, None, "cpu"))
+
+
+@needs_compiler
+def test_where_no_slab_is_thin_enough_the_job_goes_on_on_the_cpu(
+    gpu_of_jobs: Emulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(*args: Any, **how: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(gpu_of_jobs, "climb", no_room)
+    void = volumes()["rock"]
+    found = hushpore.run("pores", void, None, EmulatedBackend())
+    assert found.notes[-1] == "Pores are segmented on the CPU: the GPU's memory ran out."
     assert found.provenance["device"].startswith("CPU")
     np.testing.assert_array_equal(found.labels, hushpore.run("pores", void, None, "cpu").labels)
 
 
 @needs_compiler
 @pytest.mark.usefixtures("gpu_of_jobs")
-def test_a_gpu_that_is_too_small_is_not_begun_with() -> None:
-    found = hushpore.run("pores", volumes()["rock"], None, EmulatedBackend(free=100_000))
+def test_a_gpu_that_is_too_small_for_a_slice_is_not_begun_with() -> None:
+    found = hushpore.run("pores", volumes()["rock"], None, EmulatedBackend(free=90_000))
     assert found.notes == (
-        "Pores are segmented on the CPU: that needs 484 kB of the GPU's memory, where 100 kB are "
-        "free.",
+        "Pores are segmented on the CPU: the thinnest slab needs 101 kB of the GPU's memory, where "
+        "90 kB are free.",
     )
+
+
+@needs_compiler
+@pytest.mark.parametrize(("merging", "downloads"), [("height", 1), ("snow", 2)])
+def test_the_void_goes_up_once_and_the_host_waits_five_times(
+    merging: str, downloads: int, gpu_of_jobs: Emulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[str] = []
+    moved: dict[str, list[int]] = {"put": [], "get": []}
+
+    def counted(name: str) -> Any:
+        method = getattr(Gpu, name)
+
+        def call(self: Gpu, values: np.ndarray, *args: Any) -> Any:
+            if name != "put":
+                waits.append(name)
+            if name in moved:
+                moved[name].append(values.nbytes)
+            return method(self, values, *args)
+
+        return call
+
+    for name in ("put", "get", "where", "number"):
+        monkeypatch.setattr(Gpu, name, counted(name))
+    scan = scan_of((40, 44, 48))
+    found = hushpore.run("pores", scan, {"merging": merging}, EmulatedBackend())
+    assert moved["put"] == [scan.data.size]
+    # all tables in one piece, and what is of a value a voxel
+    assert moved["get"][1:] == [4 * scan.data.size] * downloads
+    assert waits == ["where", "number", "where", "get"] + ["get"] * downloads
+    assert found.provenance["device"].startswith("a GPU")
 
 
 def test_without_cupy_pores_are_segmented_on_the_cpu_and_it_is_said(
@@ -256,9 +358,15 @@ gpu = Gpu(np, lambda source: shim.ShimKernels(source, folder, flags))
 rng = np.random.default_rng(0)
 for shape in ((1, 1, 1), (1, 5, 60), (7, 8, 9)):
     void = rng.random(shape) < 0.7
-    distance = gpu.squared_distance(void.view(np.uint8), (1.0, 1.0, 1.0), (False, True, False))
-    basins, summits = gpu.find_basins(distance)
-    gpu.build_graph(basins, summits, distance, lambda places: places < 0)
+    for faces_only in (False, True):
+        distance = gpu.squared_distance(void.view(np.uint8), (1.0, 1.0, 1.0), (False, True, False))
+        climbed = gpu.climb(distance, faces_only=faces_only)
+        gpu.build_graph(climbed, distance, lambda places: places < 0, faces_only=faces_only)
+    if len(void) > 4:
+        climbed = gpu.climb(distance, 2, 5, 7)
+        settled = np.ascontiguousarray(np.abs(climbed.basins))
+        numbers = (0, int(settled.max()) + 1)
+        gpu.scan(settled, np.ascontiguousarray(distance[2:5]), shape, numbers, 2, 2)
 print("clean")
 """
     library = subprocess.run(
@@ -292,3 +400,22 @@ def test_on_a_gpu_all_is_as_on_the_cpu(name: str, workers: Workers) -> None:
     gpu = Gpu.of(choose_backend("cuda"))
     for spacing in (ISOTROPIC, FLAT):
         assert_equal(gpu, volumes()[name], workers, spacing)
+    assert_equal(gpu, volumes()[name], workers, faces_only=True)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("settings", HOW, ids=str)
+@pytest.mark.parametrize("slices", [0, 9])
+def test_on_a_gpu_a_job_gives_what_it_gives_on_the_cpu(
+    settings: dict[str, Any], slices: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("cupy")
+    from hushpore.device.backend import choose_backend
+
+    backend, scan = choose_backend("cuda"), scan_of((60, 70, 80))
+    if slices:
+        few = slices * 70 * 80 * gpu_passes.BYTES_A_VOXEL
+        monkeypatch.setattr(Backend, "free_memory", lambda self: few if self.is_cuda else 10**10)
+    found = hushpore.run("pores", scan, settings, backend)
+    assert found.provenance["device"].startswith(backend.name)
+    assert_same_pores(found, hushpore.run("pores", scan, settings, "cpu"))

@@ -238,14 +238,19 @@ class Transfers:
         self._uploading += self._clock() - start
         return there
 
-    def down(self, values: torch.Tensor) -> npt.NDArray[Any]:
-        """Copy a tensor to the host; waits for the device."""
+    def down(
+        self, values: torch.Tensor, out: npt.NDArray[Any] | None = None
+    ) -> npt.NDArray[Any]:
+        """Copy a tensor to the host, into `out` where there is one; waits for the device."""
         bus = self._bus
         if bus is None or not self._may_pin("down", _nbytes(values)):
-            array: npt.NDArray[Any] = values.cpu().numpy()
-            return array
+            if out is None:
+                array: npt.NDArray[Any] = values.cpu().numpy()
+                return array
+            torch.from_numpy(out).copy_(values)
+            return out
         source = _bytes_of(values)
-        host = np.empty(tuple(values.shape), _numpy_dtype(values))
+        host = np.empty(tuple(values.shape), _numpy_dtype(values)) if out is None else out
         target = host.reshape(-1).view(np.uint8)
         staging = self._staging["down"]
 

@@ -14,11 +14,11 @@ from hushpore.base.record import make_record
 from hushpore.base.volume import SPATIAL_AXES, Volume
 from hushpore.device.backend import Backend
 from hushpore.device.clocks import HostClock
-from hushpore.device.memory import is_out_of_memory
+from hushpore.device.memory import free_pools, is_out_of_memory
 from hushpore.device.scratch import scratch_folder
+from hushpore.pores.gpu_passes import find_graph, in_one_piece, open_gpu
 from hushpore.pores.local_threshold import LOCAL_METHODS
 from hushpore.pores.measure import void_surface
-from hushpore.pores.on_gpu import find_graph, open_gpu
 from hushpore.pores.parallel import Workers
 from hushpore.pores.passes import (
     Work,
@@ -103,7 +103,7 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
     if volume.dtype != np.bool_:
         check_local(settings)
     slabs = plan_slabs(volume, settings)
-    stages = Stages(volume)
+    stages = Stages(volume, backend.choices)
     notes: list[str] = []
     if slabs.on_disk:
         notes.append(
@@ -190,18 +190,13 @@ def _find_graph(
     Returns where it was first of all.
     """
     if backend.is_cuda:
+        reason = "the GPU's memory ran out"
         try:
-            with stages.timer.stage("preparing"):
-                gpu = open_gpu(backend, work)
-            stages.timer.run_on(backend.clock())
-            found = yield from stages.run("", find_graph(gpu, work, codes, stages.timer), 0.85)
-            return backend, *found
+            found = yield from _find_on_gpu(work, codes, backend, stages, notes)
+            if found is not None:
+                return backend, *found
         except DeviceError as error:
             reason = str(error)
-        except Exception as error:
-            if not is_out_of_memory(error):
-                raise
-            reason = "the GPU's memory ran out"
         finally:
             stages.timer.run_on(HostClock())
             backend.release()
@@ -215,6 +210,29 @@ def _find_graph(
     measuring = measure_basins(work, climbed, distance)
     graph = yield from stages.run("measuring", measuring, 0.85, climbed.stack)
     return backend, climbed.stack, graph, distance
+
+
+def _find_on_gpu(
+    work: Work, codes: Stack, backend: Backend, stages: Stages, notes: list[str]
+) -> Generator[Event, None, tuple[Stack, BasinGraph, Stack] | None]:
+    """Do as `_find_graph`, in thinner and thinner slabs; None where none was thin enough."""
+    with stages.timer.stage("preparing"):
+        gpu, ways = open_gpu(backend, work)
+    stages.timer.run_on(backend.clock())
+    for number, slabs in enumerate(ways):
+        if not in_one_piece(work, slabs):
+            thick = f"orked on in {len(slabs)} slabs of {slabs.thickness} slices on the GPU."
+            notes.append(f"The GPU's memory ran out: w{thick}" if number else f"W{thick}")
+            yield Note(notes[-1], warning=bool(number))
+        try:
+            finding = find_graph(gpu, work, slabs, codes, stages.timer)
+            return (yield from stages.run("", finding, 0.85))
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+        # what one library holds and does not use, the other cannot have
+        free_pools()
+    return None
 
 
 def _number(

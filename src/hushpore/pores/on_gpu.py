@@ -1,55 +1,55 @@
 """Distance, basins and their graph on a GPU: what the CPU computes, bit for bit.
 
-One byte a voxel goes up, whether it is void; the basins come down once, and the tables of their
-graph. In between everything stays on the GPU, in the kernels of ``kernels/*.cu``, and the host
-waits three times: for the number of basins, for whether the table of edges had room, and for the
-number of edges.
+The kernels are in ``kernels/*.cu``. The array library is a parameter: on a GPU it is CuPy. With
+NumPy, and with the kernels compiled for the CPU, the same lines run in a test.
 
-The array library is a parameter: on a GPU it is CuPy. With NumPy, and with the kernels compiled for
-the CPU, the same lines run in a test.
+The host waits for the GPU only where it must know a number to go on, which is in `Gpu.where` and
+`Gpu.number`, and for results, in `Gpu.get`.
 """
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hushpore.base.errors import DeviceError
-from hushpore.base.volume import readable_bytes
+from hushpore.device.backend import Backend
 from hushpore.device.kernels import load_kernels
-from hushpore.pores.contacts import DIRECTIONS, SUMS
+from hushpore.pores.contacts import N_DIRECTIONS, N_SUMS
 from hushpore.pores.graph import BasinGraph
-from hushpore.pores.passes import highest_void, solid_beyond
-from hushpore.pores.void import AIR, OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
-    from hushpore.device.backend import Backend
     from hushpore.device.kernels import Kernels
-    from hushpore.device.timing import StageTimer
-    from hushpore.pores.passes import Pass, Work
-    from hushpore.pores.slabs import Stack
-
-#: Bytes a voxel that are in use on the GPU at once: distance, pointers, ranks and basins 4 each,
-#: void and summits 1 each; before that distance, sums and keys 16 together. The rest is for tables.
-BYTES_A_VOXEL = 20
 
 _KERNELS = Path(__file__).with_name("kernels")
 _EMPTY = np.uint64(2**64 - 1)
 _ROOM = 32  # places in the table of edges for each basin, to begin with
+_NO_WAY = np.float32(-1).view(np.int32)  # as `BasinGraph.saddle` has it
 
 
-class _Edges(NamedTuple):
-    """An open-addressed table of edges."""
+class Climbed(NamedTuple):
+    """Arrays on the GPU: where the voxels of a slab lead."""
 
+    basins: Any  # (z, y, x), int32: where a voxel leaves the slab by exit n, -1 - n
+    summits: Any  # int64, flat indices in the slab
+    is_exit: Any  # uint8, two slices: which voxels beside the slab are led to
+
+
+class Scan(NamedTuple):
+    """Arrays on the GPU: the sums over basins, and the contacts between them."""
+
+    sums: Any
+    bounds: Any
+    ends: Any
+    cuts: Any
     keys: Any
     saddle: Any
+    place: Any
     contacts: Any
 
 
@@ -62,10 +62,15 @@ class Gpu:
         The array library: ``cupy``.
     load : callable
         Returns the kernels of a source file.
+    backend : Backend, optional
+        How arrays cross.
     """
 
-    def __init__(self, xp: Any, load: Callable[[Path], Kernels]) -> None:
+    def __init__(
+        self, xp: Any, load: Callable[[Path], Kernels], backend: Backend | None = None
+    ) -> None:
         self._xp = xp
+        self._transfers = (backend or Backend()).transfers
         self._distance = load(_KERNELS / "distance.cu")
         self._basins = load(_KERNELS / "basins.cu")
         self._graph = load(_KERNELS / "graph.cu")
@@ -80,21 +85,47 @@ class Gpu:
             If CuPy is not installed, or cannot use the GPU.
         """
         cupy = backend.cupy()
-        return cls(cupy, lambda source: load_kernels(source, backend.device))
+        return cls(cupy, lambda source: load_kernels(source, backend.device), backend)
 
     def put(self, values: npt.NDArray[Any]) -> Any:
-        """Copy an array to the GPU."""
-        return self._xp.asarray(values)
+        """Copy an array to the GPU; PyTorch hands it to the array library without a copy."""
+        return self._xp.from_dlpack(self._transfers.up(values))
 
-    def get(self, values: Any) -> npt.NDArray[Any]:
+    def get(self, values: Any, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
         """Copy an array to the host; waits for the GPU."""
-        array: npt.NDArray[Any] = values.get() if hasattr(values, "get") else values
-        return array
+        from torch.utils.dlpack import from_dlpack
+
+        return self._transfers.down(from_dlpack(values), out)
+
+    def get_all(self, arrays: Sequence[Any]) -> list[npt.NDArray[Any]]:
+        """Copy several arrays to the host in one piece; waits for the GPU once."""
+        xp = self._xp
+        flat = [xp.ascontiguousarray(each).reshape(-1).view(np.uint8) for each in arrays]
+        whole = self.get(xp.concatenate(flat))
+        cuts = np.cumsum([part.size for part in flat])[:-1]
+        return [
+            # a copy lies where values of its type may lie
+            part.view(each.dtype).reshape(each.shape).copy()
+            for part, each in zip(np.split(whole, cuts), arrays, strict=True)
+        ]
+
+    def where(self, flags: Any) -> Any:
+        """Return the indices of flags that are set; waits for the GPU, for their number."""
+        return self._xp.flatnonzero(flags)
+
+    def number(self, values: Any) -> int:
+        """Return the one number of an array; waits for the GPU."""
+        return int(values[0])
 
     def squared_distance(
-        self, codes: Any, spacing: Sequence[float], solid_outside: Sequence[bool], highest: int = 1
+        self,
+        codes: Any,
+        spacing: Sequence[float],
+        solid_outside: Sequence[bool],
+        highest: int = 1,
+        beside: tuple[Any, Any] | None = None,
     ) -> Any:
-        """Return the squared distance; see `hushpore.pores.distance.squared_distance`.
+        """Return the squared distance; see `hushpore.pores.distance.fill_distance`.
 
         Parameters
         ----------
@@ -104,6 +135,8 @@ class Gpu:
             In z, y, x order.
         highest : int
             See `codes`.
+        beside : tuple of arrays on the GPU, optional
+            Distance along z before and after a slab; by default there is nothing beside it.
 
         Returns
         -------
@@ -117,9 +150,10 @@ class Gpu:
         weights = [np.float64((step / smallest) ** 2) for step in spacing]
         edges = [np.float32(0.0 if solid else np.inf) for solid in solid_outside]
         distance = xp.empty(codes.shape, np.float32)
-        beside = xp.full((height, width), edges[0], np.float32)
+        if beside is None:
+            beside = (xp.full((height, width), edges[0], np.float32),) * 2
         size = (np.int64(plane), np.int64(depth), np.int32(highest))
-        launch("scan_z", plane, codes, distance, beside, beside, *size)
+        launch("scan_z", plane, codes, distance, *beside, *size)
         launch("square", count, distance, np.int64(count), np.float32(weights[0]))
         in_zy = xp.empty(codes.shape, np.float32)
         line = (np.int64(count), np.int32(height), np.int32(width), weights[1], edges[1])
@@ -132,172 +166,146 @@ class Gpu:
         launch("far_x", count, in_zy, distance, is_far, *row)
         return distance
 
-    def find_basins(self, distance: Any) -> tuple[Any, Any]:
-        """Return basins and summits; see `hushpore.pores.basins.find_basins`.
+    def climb(
+        self,
+        distance: Any,
+        first: int = 0,
+        last: int | None = None,
+        before: int = 0,
+        *,
+        faces_only: bool = False,
+    ) -> Climbed:
+        """Return the basins of a slab; see `hushpore.pores.basins.climb_slab`.
 
         Parameters
         ----------
         distance : array on the GPU
             (z, y, x), float32, fewer than 2**31 voxels.
-
-        Returns
-        -------
-        basins, summits : arrays on the GPU
-            (z, y, x), int32, and (n,), int64.
+        first, last : int, optional
+            Slices of the slab; by default all.
+        before : int, optional
+            Basins that come before this slab's.
+        faces_only : bool, optional
+            Whether voxels climb to the 6 neighbours that they share a face with only.
         """
         xp, launch = self._xp, self._basins.launch
         depth, height, width = distance.shape
-        count = distance.size
+        last = depth if last is None else last
+        count, plane = distance.size, height * width
         all_, size = np.int64(count), (np.int32(height), np.int32(width))
+        own, begin, end = (last - first) * plane, np.int64(first * plane), np.int64(last * plane)
         sums = xp.empty(distance.shape, np.float32)
         launch("sum_slices", count, distance, sums, all_, *size)
         keys = xp.empty(distance.shape, np.int64)
-        launch("make_keys", count, distance, sums, keys, all_, np.int64(height * width))
+        launch("make_keys", count, distance, sums, keys, all_, np.int64(plane))
         # the sums have served
         pointers = sums.view(np.int32)
-        launch("point", count, distance, keys, pointers, all_, np.int64(depth), *size)
+        how = (np.int64(depth), *size, np.int32(faces_only), begin, end)
+        launch("point", count, distance, keys, pointers, all_, *how)
         del keys
         launch("climb", count, pointers, all_)
-        is_summit = xp.empty(count, np.uint8)
-        launch("mark_summits", count, pointers, is_summit, all_)
-        rank = xp.cumsum(is_summit, dtype=np.int32)
-        basins = xp.empty(distance.shape, np.int32)
-        launch("number", count, pointers, rank, basins, all_)
-        return basins, xp.flatnonzero(is_summit)
+        is_summit, is_exit = xp.empty(own, np.uint8), xp.zeros(2 * plane, np.uint8)
+        slab = (begin, end, np.int64(plane))
+        launch("mark_ends", own, pointers, is_summit, is_exit, *slab)
+        summits, exits = (xp.cumsum(each, dtype=np.int32) for each in (is_summit, is_exit))
+        basins = xp.empty((last - first, height, width), np.int32)
+        launch("number", own, pointers, summits, exits, basins, *slab, np.int32(before))
+        return Climbed(basins, self.where(is_summit), is_exit)
 
-    def build_graph(
-        self, basins: Any, summits: Any, distance: Any, is_open_at: Callable[[Any], Any]
-    ) -> BasinGraph:
-        """Return the graph of the basins, on the host; see `hushpore.pores.graph.build_graph`.
+    def scan(
+        self,
+        basins: Any,
+        distance: Any,
+        shape: Sequence[int],
+        numbers: tuple[int, int],
+        offset: int = 0,
+        own: int | None = None,
+        *,
+        faces_only: bool = False,
+    ) -> Scan:
+        """Return the sums over basins and their contacts; see `hushpore.pores.contacts`.
 
         Parameters
         ----------
-        basins, summits, distance : arrays on the GPU
-            As `find_basins` and `squared_distance` give them.
+        basins, distance : arrays on the GPU
+            (z, y, x), int32 and float32: of a slab, and of the slice behind it.
+        shape : sequence of int
+            Of the whole stack.
+        numbers : tuple of int
+            The lowest basin that the tables begin with, and the one after their last.
+        offset, own : int, optional
+            First slice of the slab, and how many it has.
+        faces_only : bool, optional
+            Whether one crosses between basins over the faces of voxels only.
+        """
+        xp, launch = self._xp, self._graph.launch
+        depth, height, width = shape
+        low, high = numbers
+        count = (depth if own is None else own) * height * width
+        where = (np.int64(count), np.int64(offset), np.int64(depth))
+        size = (*where, np.int32(height), np.int32(width))
+        sums = xp.zeros((high - low, N_SUMS), np.uint64)
+        bounds = xp.zeros((high - low, 6), np.int32)
+        bounds[:, :3] = np.iinfo(np.int32).max
+        launch("sum_runs", count, basins, sums, bounds, np.int32(low), *size)
+        ways = np.int32(3 if faces_only else N_DIRECTIONS)
+        room = 1 << (_ROOM * (high - low) + 1024).bit_length()
+        while True:
+            ends = xp.zeros((high - low, N_DIRECTIONS), np.uint64)
+            cuts = xp.zeros(N_DIRECTIONS, np.uint64)
+            keys = xp.full(room, _EMPTY, np.uint64)
+            saddle = xp.full(room, _NO_WAY, np.int32)
+            contacts = xp.zeros((room, N_DIRECTIONS), np.int32)
+            is_full = xp.zeros(1, np.int32)
+            to_fill = (ends, cuts, keys, saddle, contacts, is_full, np.int64(room))
+            launch("find_edges", count, basins, distance, *to_fill, ways, np.int32(low), *size)
+            if not self.number(is_full):
+                break
+            room *= 2
+        place = xp.full(room, np.iinfo(np.int64).max, np.int64)
+        known = (keys, saddle, place, np.int64(room), ways)
+        launch("place_saddles", count, basins, distance, *known, *size)
+        used = self.where(keys != _EMPTY)
+        used = used[xp.argsort(keys[used])]
+        saddle, place = saddle[used], place[used]
+        place[saddle == _NO_WAY] = 0
+        return Scan(sums, bounds, ends, cuts, keys[used], saddle, place, contacts[used])
+
+    def build_graph(
+        self,
+        climbed: Climbed,
+        distance: Any,
+        is_open_at: Callable[[Any], Any],
+        *,
+        faces_only: bool = False,
+    ) -> BasinGraph:
+        """Return the graph of all basins, on the host; see `hushpore.pores.graph.build_graph`.
+
+        Parameters
+        ----------
+        climbed, distance
+            As `climb` and `squared_distance` give them, of a stack in one piece.
         is_open_at : callable
             Says of flat indices, (n,) int64 on the host, whether the void there is open.
         """
-        xp, launch = self._xp, self._graph.launch
-        depth, height, width = basins.shape
-        count, number = basins.size, int(summits.size)
-        size = (np.int64(count), np.int64(depth), np.int32(height), np.int32(width))
-        sums = xp.zeros((number + 1, len(SUMS)), np.uint64)
-        bounds = xp.zeros((number + 1, 6), np.int32)
-        bounds[:, :3] = np.iinfo(np.int32).max
-        launch("sum_runs", count, basins, sums, bounds, *size)
-        ends, cuts, table = self._find_edges(basins, distance, number, size)
-        room = len(table.keys)
-        place = xp.full(room, np.iinfo(np.int64).max, np.int64)
-        known = (table.keys, table.saddle, place, np.int64(room))
-        launch("place_saddles", count, basins, distance, *known, *size)
-        used = xp.flatnonzero(table.keys != _EMPTY)
-        used = used[xp.argsort(table.keys[used])]
-        keys = self.get(table.keys[used])
-        places = self.get(summits)
+        summits = climbed.summits
+        numbers = (0, int(summits.size) + 1)
+        shape = climbed.basins.shape
+        found = self.scan(climbed.basins, distance, shape, numbers, faces_only=faces_only)
+        peaks = distance.reshape(-1)[summits]
+        places, heights, *tables = self.get_all([summits, peaks, *found])
+        scan = Scan(*tables)
         return BasinGraph(
             summit=np.concatenate([[-1], places]),
-            peak=np.concatenate([np.zeros(1, np.float32), self.get(distance.ravel()[summits])]),
-            sums=self.get(sums).view(np.int64),
-            ends=self.get(ends).view(np.int64),
-            bounds=self.get(bounds),
+            peak=np.concatenate([np.zeros(1, np.float32), heights]),
+            sums=scan.sums.view(np.int64),
+            ends=scan.ends.view(np.int64),
+            bounds=scan.bounds,
             is_open=np.concatenate([[False], is_open_at(places)]),
-            cuts=self.get(cuts).view(np.int64),
-            a=(keys >> np.uint64(32)).astype(np.int32),
-            b=(keys & np.uint64(0xFFFFFFFF)).astype(np.int32),
-            saddle=self.get(table.saddle[used]).view(np.float32),
-            saddle_at=self.get(place[used]),
-            contacts=self.get(table.contacts[used]),
+            cuts=scan.cuts.view(np.int64),
+            a=(scan.keys >> np.uint64(32)).astype(np.int32),
+            b=(scan.keys & np.uint64(0xFFFFFFFF)).astype(np.int32),
+            saddle=scan.saddle.view(np.float32),
+            saddle_at=scan.place,
+            contacts=scan.contacts,
         )
-
-    def _find_edges(
-        self, basins: Any, distance: Any, number: int, size: tuple[Any, ...]
-    ) -> tuple[Any, Any, _Edges]:
-        """Return ends, cuts and edges; in a larger table where the first had no room."""
-        xp = self._xp
-        room = 1 << (_ROOM * number + 1024).bit_length()
-        while True:
-            ends = xp.zeros((number + 1, len(DIRECTIONS)), np.uint64)
-            cuts = xp.zeros(len(DIRECTIONS), np.uint64)
-            table = _Edges(
-                xp.full(room, _EMPTY, np.uint64),
-                xp.full(room, -1, np.int32),
-                xp.zeros((room, len(DIRECTIONS)), np.int32),
-            )
-            is_full = xp.zeros(1, np.int32)
-            to_fill = (ends, cuts, *table, is_full, np.int64(room))
-            self._graph.launch("find_edges", basins.size, basins, distance, *to_fill, *size)
-            if not int(is_full[0]):
-                return ends, cuts, table
-            room *= 2
-
-
-def open_gpu(backend: Backend, work: Work) -> Gpu:
-    """Return the GPU of a backend, ready for a segmentation.
-
-    Raises
-    ------
-    DeviceError
-        If it cannot be used for this one; says why.
-    """
-    if work.faces_only:
-        raise DeviceError("pores that hang together over faces only are found on the CPU")
-    if work.slabs.on_disk:
-        raise DeviceError("a volume that does not fit into memory is segmented on the CPU")
-    gpu = Gpu.of(backend)
-    needed, free = math.prod(work.shape) * BYTES_A_VOXEL, backend.free_memory()
-    if needed > free:
-        raise DeviceError(
-            f"that needs {readable_bytes(needed)} of the GPU's memory, where "
-            f"{readable_bytes(free)} are free"
-        )
-    return gpu
-
-
-def find_graph(
-    gpu: Gpu, work: Work, codes: Stack, timer: StageTimer
-) -> Pass[tuple[Stack, BasinGraph, Stack]]:
-    """Find the basins and their graph; the work of three passes of the CPU in one.
-
-    Parameters
-    ----------
-    gpu : Gpu
-        Where to.
-    work : Work
-        What to.
-    codes : Stack
-        The void, in memory.
-    timer : StageTimer
-        Times the stages.
-
-    Returns
-    -------
-    basins, graph, distance
-        As `hushpore.pores.passes.climb`, `measure_basins` and `find_distance` have them.
-    """
-    voxels = math.prod(work.shape)
-    void = codes.array()
-    with timer.stage("upload", nbytes=void.nbytes):
-        there = gpu.put(void)
-    with timer.stage("distance", voxels=voxels):
-        distance = gpu.squared_distance(there, work.spacing, solid_beyond(work), highest_void(work))
-        if work.has_air:
-            distance[there == AIR] = 0
-        del there
-    yield 0.3
-    with timer.stage("basins", voxels=voxels, syncs=1):
-        basins, summits = gpu.find_basins(distance)
-    yield 0.6
-
-    def is_open_at(places: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        return np.asarray(void.reshape(-1)[places] == OPEN)
-
-    with timer.stage("measuring", voxels=voxels, syncs=2):
-        graph = gpu.build_graph(basins, summits, distance, is_open_at)
-    yield 0.9
-    found = work.scratch.stack("basins", work.shape, np.int32)
-    heights = work.scratch.stack("distance", work.shape, np.float32)
-    with timer.stage("download", nbytes=4 * voxels, syncs=1):
-        found.write(0, gpu.get(basins))
-        if work.settings.merging == "snow":
-            heights.write(0, gpu.get(distance))
-    return found, graph, heights

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Event, Job
     from hushpore.base.volume import Volume
+    from hushpore.device.switches import Choices
     from hushpore.pores.passes import Pass
     from hushpore.pores.slabs import Stack
 
@@ -28,10 +29,12 @@ class Stages:
     ----------
     volume : Volume
         What is segmented.
+    choices : Choices, optional
+        What is decided about optimisations.
     """
 
-    def __init__(self, volume: Volume) -> None:
-        self.timer = StageTimer()
+    def __init__(self, volume: Volume, choices: Choices | None = None) -> None:
+        self.timer = StageTimer(choices=choices)
         self.slices = volume.spatial_shape[0] if volume.n_spatial == 3 else 1
         self.voxels = math.prod(volume.shape)
         # of two slices in the middle the first, as viewers open it

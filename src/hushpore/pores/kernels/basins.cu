@@ -44,13 +44,19 @@ __global__ void make_keys(
     keys[i] = (bits_of(distance[i]) << 32) | ((bits_of(total) >> 4) << 5);
 }
 
-// Point every void voxel to the highest of the 27 around it, of equals to the first; solid to -1.
+// Point every void voxel to the highest of the 27 around it, or of the 7 that share a face with it,
+// of equals to the first; solid to -1. What lies beside the slab, before `begin` or from `end` on,
+// leads nowhere else.
 __global__ void point(
     const float *distance, const long long *keys, int *pointers, long long count, long long depth,
-    int height, int width)
+    int height, int width, int faces_only, long long begin, long long end)
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
+    if (i < begin || i >= end) {
+        pointers[i] = (int)i;
+        return;
+    }
     if (distance[i] == 0.0f) {
         pointers[i] = -1;
         return;
@@ -60,6 +66,7 @@ __global__ void point(
     for (int dz = -1; dz <= 1; dz++)
         for (int dy = -1; dy <= 1; dy++)
             for (int dx = -1; dx <= 1; dx++) {
+                if (faces_only && dz * dz + dy * dy + dx * dx > 1) continue;
                 if (z + dz < 0 || z + dz >= depth || y + dy < 0 || y + dy >= height ||
                     x + dx < 0 || x + dx >= width) continue;
                 long long there = i + ((long long)dz * height + dy) * width + dx;
@@ -83,16 +90,38 @@ __global__ void climb(int *pointers, long long count)
     pointers[i] = at;
 }
 
-__global__ void mark_summits(const int *pointers, unsigned char *is_summit, long long count)
+// Mark the summits of a slab, and its exits: the voxels beside it that are led to. Exits are counted
+// in the slice before the slab and then in the one after it.
+__global__ void mark_ends(
+    const int *pointers, unsigned char *is_summit, unsigned char *is_exit, long long begin,
+    long long end, long long plane)
 {
-    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < count) is_summit[i] = pointers[i] == i;
+    long long i = begin + (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= end) return;
+    int target = pointers[i];
+    is_summit[i - begin] = target == i;
+    if (target >= end)
+        is_exit[plane + target - end] = 1;
+    else if (target >= 0 && target < begin)
+        is_exit[target - begin + plane] = 1;
 }
 
-// Replace pointers by the numbers of their summits; `rank` counts summits, each itself included.
-__global__ void number(const int *pointers, const int *rank, int *basins, long long count)
+// Replace pointers by the numbers of their summits, from `first` on, and by -1 - n where they lead
+// to exit n; `summits` and `exits` count them, each itself included.
+__global__ void number(
+    const int *pointers, const int *summits, const int *exits, int *basins, long long begin,
+    long long end, long long plane, int first)
 {
-    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < count) basins[i] = pointers[i] < 0 ? 0 : rank[pointers[i]];
+    long long i = begin + (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= end) return;
+    int target = pointers[i];
+    if (target < 0)
+        basins[i - begin] = 0;
+    else if (target >= end)
+        basins[i - begin] = -exits[plane + target - end];
+    else if (target < begin)
+        basins[i - begin] = -exits[target - begin + plane];
+    else
+        basins[i - begin] = first + summits[target - begin];
 }
 }

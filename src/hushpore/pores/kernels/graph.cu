@@ -38,9 +38,12 @@ __device__ inline long long slot_of(u64 *keys, long long size, int a, int b)
 extern "C" {
 
 // Add up voxels, coordinates, their products and bounds, one stretch of a basin along x at a time.
+//
+// The `count` voxels are those of a slab that begins with slice `offset` of a volume of `depth`; one
+// more slice lies behind it, where there is one. Tables of basins begin with basin `low`.
 __global__ void sum_runs(
-    const int *basins, u64 *sums, int *bounds, long long count, long long depth, int height,
-    int width)
+    const int *basins, u64 *sums, int *bounds, int low, long long count, long long offset,
+    long long depth, int height, int width)
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
@@ -48,7 +51,8 @@ __global__ void sum_runs(
     if (own == 0 || (begin > 0 && basins[i - 1] == own)) return;
     int end = begin + 1;
     while (end < width && basins[i + end - begin] == own) end++;
-    long long y = i / width % height, z = i / width / height, n = end - begin;
+    own -= low;
+    long long y = i / width % height, z = offset + i / width / height, n = end - begin;
     long long x = (begin + end - 1) * n / 2;
     long long upto = (end - 1ll) * end * (2ll * end - 1);
     long long before = (begin - 1ll) * begin * (2ll * begin - 1);
@@ -65,18 +69,19 @@ __global__ void sum_runs(
     atomicMax(own_bounds + 5, end);
 }
 
-// Count where basins end, in every direction, and find the edges with their contacts and saddles.
+// Count where basins end, in every direction, and find the edges with their contacts, and with their
+// saddles in the first `ways` directions.
 __global__ void find_edges(
     const int *basins, const float *distance, u64 *ends, u64 *cuts, u64 *keys, int *saddle,
-    int *contacts, int *is_full, long long size, long long count, long long depth, int height,
-    int width)
+    int *contacts, int *is_full, long long size, int ways, int low, long long count,
+    long long offset, long long depth, int height, int width)
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
     int own = basins[i];
     if (own == 0) return;
     int x = (int)(i % width), y = (int)(i / width % height);
-    long long z = i / width / height;
+    long long z = offset + i / width / height;
     for (int k = 0; k < N_DIRECTIONS; k++) {
         int dz = STEP[k][0], dy = STEP[k][1], dx = STEP[k][2];
         bool back = z - dz >= 0 && y - dy >= 0 && y - dy < height && x - dx >= 0 && x - dx < width;
@@ -87,7 +92,7 @@ __global__ void find_edges(
         long long there = i + ((long long)dz * height + dy) * width + dx;
         int other = ahead ? basins[there] : 0;
         if (other == own) continue;
-        atomicAdd(ends + (long long)own * N_DIRECTIONS + k, 1ull);
+        atomicAdd(ends + (long long)(own - low) * N_DIRECTIONS + k, 1ull);
         if (other == 0) continue;
         long long slot = slot_of(keys, size, own, other);
         if (slot < 0) {
@@ -95,6 +100,7 @@ __global__ void find_edges(
             return;
         }
         atomicAdd(contacts + slot * N_DIRECTIONS + k, 1);
+        if (k >= ways) continue;
         float way = distance[i] < distance[there] ? distance[i] : distance[there];
         atomicMax(saddle + slot, as_bits(way));
     }
@@ -103,15 +109,16 @@ __global__ void find_edges(
 // Find the first voxel at each saddle, once their heights are known.
 __global__ void place_saddles(
     const int *basins, const float *distance, u64 *keys, const int *saddle, long long *place,
-    long long size, long long count, long long depth, int height, int width)
+    long long size, int ways, long long count, long long offset, long long depth, int height,
+    int width)
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
     int own = basins[i];
     if (own == 0) return;
     int x = (int)(i % width), y = (int)(i / width % height);
-    long long z = i / width / height;
-    for (int k = 0; k < N_DIRECTIONS; k++) {
+    long long z = offset + i / width / height, before = offset * height * width;
+    for (int k = 0; k < ways; k++) {
         int dz = STEP[k][0], dy = STEP[k][1], dx = STEP[k][2];
         if (z + dz >= depth || y + dy < 0 || y + dy >= height || x + dx < 0 || x + dx >= width)
             continue;
@@ -121,7 +128,7 @@ __global__ void place_saddles(
         long long slot = slot_of(keys, size, own, other);
         float way = distance[i] < distance[there] ? distance[i] : distance[there];
         if (as_bits(way) == saddle[slot])
-            atomicMin(place + slot, distance[i] == way ? i : there);
+            atomicMin(place + slot, before + (distance[i] == way ? i : there));
     }
 }
 }
