@@ -225,3 +225,11 @@ def test_numbers_suit_the_values_of_a_layer(telling):
     assert spin.text() == "0.0123 a.u."
     end.set(0.0042)
     assert telling.settings().end == 0.0042
+
+
+def test_what_cannot_be_read_leaves_all_controls_to_be_set_right(telling):
+    telling.fields["length"].set(0.0)
+    assert not telling.fields["name"].isEnabled()
+    telling.fields["length"]._spin.setMinimum(-5)
+    telling.fields["length"].set(-1.0)
+    assert telling.fields["name"].isEnabled()

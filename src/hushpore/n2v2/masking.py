@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 #: Edge of the neighbourhood that a replacement comes from.
 WINDOW = 5
 
-#: Share of hidden pixels in the papers on N2V and N2V2.
-PAPER_SHARE = 0.00198
-
 
 def draw_positions(
     size: Sequence[int],

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hushpore.base.errors import InputError
-from hushpore.n2v2.masking import PAPER_SHARE, Line, Replacement
+from hushpore.n2v2.masking import Line, Replacement
 from hushpore.n2v2.model import Architecture
+from hushpore.n2v2.settings import PAPER_SHARE
 
 if TYPE_CHECKING:
     from hushpore.base.volume import Volume

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import InputError
 from hushpore.base.settings import Settings, option
+from hushpore.patches.explaining import explain_share
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Share of hidden pixels in the papers on N2V and N2V2.
+PAPER_SHARE = 0.00198
 
 
 @dataclass(frozen=True)
@@ -207,3 +215,26 @@ class DenoiseSettings(Settings):
             raise InputError(
                 f"replacement_window must be odd, to have a centre; got {self.replacement_window}."
             )
+
+    def explained(self, known: Mapping[str, Any]) -> dict[str, str]:
+        """Return what the share of hidden pixels comes to."""
+        if self.model or self.correlated_along != "none":
+            # a trained model hides none; beside a line others are hidden too
+            return {}
+        share = PAPER_SHARE if isinstance(self.masked_share, str) else self.masked_share
+        plane = (self.patch_size, self.patch_size)
+        size = plane if self.dimensions == 2 else (self.patch_depth, *plane)
+        return {"masked_share": explain_share(share, size)}
+
+    def unused(self, known: Mapping[str, Any]) -> dict[str, str]:
+        """Return why settings change nothing beside the others."""
+        reasons = {}
+        if self.correlated_along == "none":
+            reasons["correlated_reach"] = "Not used: noise runs along no axis (Noise runs along)."
+        if self.dimensions == 2:
+            reasons["patch_depth"] = "Not used: patches lie in one slice (Dimensions)."
+        if self.model:
+            training = "steps time_budget masked_share learning_rate replacement train_at leave_out"
+            text = "Not used: a trained model is applied, nothing is trained (Trained model)."
+            reasons |= dict.fromkeys(training.split(), text)
+        return reasons

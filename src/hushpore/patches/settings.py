@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import InputError
 from hushpore.base.settings import Settings, option
+from hushpore.patches.explaining import explain_share
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True)
@@ -122,6 +127,28 @@ class PatchSettings(Settings):
             raise InputError(
                 f"overlap must be less than patch_size; got {self.overlap} of {self.patch_size}."
             )
+
+    def explained(self, known: Mapping[str, Any]) -> dict[str, str]:
+        """Return what the share of hidden pixels comes to."""
+        return {"masked_share": explain_share(self.masked_share, self.size)}
+
+    def unused(self, known: Mapping[str, Any]) -> dict[str, str]:
+        """Return why settings change nothing beside the others."""
+        reasons = {}
+        for name in ("weights", "points"):
+            if self.sampler != name:
+                reasons[name] = f"Not used: for the sampler {name} (Patches lie)."
+        if self.sampler != "grid":
+            reasons["overlap"] = "Not used: for patches on a grid (Patches lie)."
+        if self.sampler in ("grid", "points"):
+            which = "the grid" if self.sampler == "grid" else "the points"
+            reasons["n_patches"] = f"Not used: {which} say how many there are."
+        if self.dimensions == 2:
+            reasons["patch_depth"] = "Not used: patches lie in one slice (Dimensions)."
+        if self.group_size == 1:
+            text = "Not used: there are no groups (Group size)."
+            reasons |= dict.fromkeys(("n_groups", "n_neighbours"), text)
+        return reasons
 
     @property
     def size(self) -> tuple[int, ...]:

@@ -130,12 +130,14 @@ class SettingsForm(QWidget):
 
     def _explain(self) -> None:
         """Say what values come to, and let be what has no effect beside the others, with why."""
+        said: dict[str, str] = {}
+        unused: dict[str, str] = {}
         try:
             settings = self.settings()
+            said, unused = settings.explained(self._known), settings.unused(self._known)
         except InputError:
-            # said when Run is pressed
-            return
-        said, unused = settings.explained(self._known), settings.unused(self._known)
+            # said when Run is pressed; till then everything can be changed
+            pass
         for name, field in self.fields.items():
             self._lines[name].setText(said.get(name, ""))
             self._lines[name].setVisible(name in said)

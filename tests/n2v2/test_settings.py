@@ -1,0 +1,22 @@
+from hushpore.n2v2.settings import DenoiseSettings
+
+
+def test_the_share_of_hidden_pixels_is_said_in_pixels():
+    said = DenoiseSettings().explained({})["masked_share"]
+    assert said.startswith("Hides 324 of the 4,096 pixels of a patch;")
+    said = DenoiseSettings(dimensions=3, patch_size=32).explained({})["masked_share"]
+    assert "of the 16,384 pixels" in said
+    assert "learns from few" in DenoiseSettings(masked_share="paper").explained({})["masked_share"]
+
+
+def test_nothing_is_said_of_it_where_other_pixels_are_hidden_too_or_none():
+    assert not DenoiseSettings(correlated_along="x").explained({})
+    assert not DenoiseSettings(model="foam.safetensors").explained({})
+
+
+def test_settings_without_effect_say_what_they_are_for():
+    assert set(DenoiseSettings().unused({})) == {"correlated_reach", "patch_depth"}
+    assert not DenoiseSettings(dimensions=3, correlated_along="z").unused({})
+    reasons = DenoiseSettings(model="foam.safetensors").unused({})
+    assert "a trained model is applied" in reasons["steps"]
+    assert "symmetries" not in reasons
