@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 
 class HushporeError(Exception):
     """Any failure that is explained in the user's words. Front ends show its message alone."""
@@ -21,6 +23,10 @@ class DeviceError(HushporeError, RuntimeError):
 
 class MemoryLimitError(HushporeError, MemoryError):
     """The work does not fit, even in its smallest pieces."""
+
+    def __new__(cls, *args: object) -> Self:
+        """Make one; that of `MemoryError` refuses to be called by name, as where one is sent on."""
+        return HushporeError.__new__(cls, *args)
 
 
 class MissingPackageError(HushporeError, ImportError):

@@ -267,14 +267,49 @@ def _void_totals(
     space: Space, threshold: float | None, graph: BasinGraph, volume: Volume
 ) -> dict[str, Any]:
     """Return the figures of the record that do not change when pores merge."""
-    components, size = space.components, int(space.sample.sum())
+    components = space.components
+    return void_totals(
+        int(space.sample.sum()),
+        (components.open_voxels, components.closed_voxels),
+        components.count,
+        threshold,
+        void_surface(graph, volume),
+        volume,
+    )
+
+
+def void_totals(
+    sample: int,
+    voxels: tuple[int, int],
+    components: int,
+    threshold: float | None,
+    surface: float,
+    volume: Volume,
+) -> dict[str, Any]:
+    """Return the figures of the record that do not change when pores merge.
+
+    Parameters
+    ----------
+    sample : int
+        Voxels of the sample.
+    voxels : tuple of int
+        Voxels of open and of closed void.
+    components : int
+        Connected components of the void.
+    threshold : float or None
+        Between pore and solid.
+    surface : float
+        Between void and solid.
+    volume : Volume
+        The input.
+    """
     return {
-        "sample_voxels": size,
-        "open_porosity": components.open_voxels / size,
-        "closed_porosity": components.closed_voxels / size,
-        "components": components.count,
+        "sample_voxels": sample,
+        "open_porosity": voxels[0] / sample,
+        "closed_porosity": voxels[1] / sample,
+        "components": components,
         "threshold": threshold,
-        "specific_surface": void_surface(graph, volume) / (size * volume.voxel_size),
+        "specific_surface": surface / (sample * volume.voxel_size),
     }
 
 

@@ -265,8 +265,15 @@ def throat_columns(
 
 def void_surface(graph: BasinGraph, volume: Volume) -> float:
     """Return the surface between void and solid inside the volume (in 2D its length)."""
-    crossings = 2 * (graph.ends.sum(axis=0) - graph.contacts.sum(axis=0, dtype=np.int64))
-    return float((crossings - graph.cuts) @ area_per_crossing(volume.spacing))
+    crossings = graph.ends.sum(axis=0) - graph.contacts.sum(axis=0, dtype=np.int64)
+    return surface_of(crossings, graph.cuts, volume)
+
+
+def surface_of(
+    crossings: npt.NDArray[np.int64], cuts: npt.NDArray[np.int64], volume: Volume
+) -> float:
+    """Return the surface of a void that is left as often in each direction, but for its cuts."""
+    return float((2 * crossings - cuts) @ area_per_crossing(volume.spacing))
 
 
 def _frame(volume: Volume) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

@@ -26,6 +26,8 @@ from hushpore.pores.passes import finish, write_labels
 from hushpore.pores.slabs import Scratch, check_disk
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy.typing as npt
     import pandas as pd
 
@@ -142,24 +144,7 @@ class Pores:
     @property
     def summary(self) -> str:
         """One sentence: porosity, number of pores, median diameter."""
-        result = self.provenance["result"]
-        count = result["count"]
-        is_open, is_closed = result["open_porosity"], result["closed_porosity"]
-        parts = f"open {100 * is_open:.1f}, closed {100 * is_closed:.1f}"
-        void = is_open + is_closed
-        if self._settings.mode == "all" and not math.isclose(self.porosity, void, abs_tol=1e-9):
-            # pores that are left out are void all the same
-            parts = f"all void {100 * void:.1f}: {parts}"
-        of_sample = self._settings.outside != "keep" or self._settings.sample_mask
-        sentence = (
-            f"Porosity {100 * self.porosity:.1f} % "
-            f"{'of the sample ' if of_sample else ''}"
-            f"({parts}), {count:,} {'pore' if count == 1 else 'pores'}"
-        )
-        if count:
-            unit = readable_unit(self.volume.unit)
-            sentence += f", median diameter {result['median_diameter']:.3g} {unit}"
-        return sentence
+        return summary_of(self.provenance["result"], self._settings)
 
     def remerge(self, h: float) -> Pores:
         """Return the segmentation merged by another height, from the basins that are kept.
@@ -229,6 +214,27 @@ class Pores:
         )
 
 
+def summary_of(result: Mapping[str, Any], settings: PoreSettings) -> str:
+    """Return the totals of a record in one sentence."""
+    count = result["count"]
+    is_open, is_closed = result["open_porosity"], result["closed_porosity"]
+    parts = f"open {100 * is_open:.1f}, closed {100 * is_closed:.1f}"
+    void, porosity = is_open + is_closed, result["porosity"]
+    if settings.mode == "all" and not math.isclose(porosity, void, abs_tol=1e-9):
+        # pores that are left out are void all the same
+        parts = f"all void {100 * void:.1f}: {parts}"
+    of_sample = settings.outside != "keep" or settings.sample_mask
+    sentence = (
+        f"Porosity {100 * porosity:.1f} % "
+        f"{'of the sample ' if of_sample else ''}"
+        f"({parts}), {count:,} {'pore' if count == 1 else 'pores'}"
+    )
+    if count:
+        unit = readable_unit(result["unit"])
+        sentence += f", median diameter {result['median_diameter']:.3g} {unit}"
+    return sentence
+
+
 def number_basins(
     graph: BasinGraph,
     settings: PoreSettings,
@@ -236,7 +242,7 @@ def number_basins(
     peaks: npt.NDArray[np.bool_] | None = None,
 ) -> Numbering:
     """Merge basins, to the peaks where these are given or else by height, and number the pores."""
-    left_out = _left_out(graph, settings, volume)
+    left_out = basins_left_out(graph, settings, volume)
     if peaks is None:
         chief = merge_by_height(graph, settings.h)
         return number_pores(graph, chief, settings.minimum_voxels, left_out)
@@ -257,7 +263,7 @@ def number_by_markers(
     """
     marked = _mark_basins(markers, basins.array().reshape(volume.shape), graph.count)
     group = merge_to_markers(graph, marked)
-    left_out = _left_out(graph, settings, volume)
+    left_out = basins_left_out(graph, settings, volume)
     numbering = number_groups(graph, group, settings.minimum_voxels, left_out)
     return numbering, {"markers": int(np.unique(marked[marked > 0]).size)}
 
@@ -267,7 +273,7 @@ def merged_by(settings: PoreSettings, peaks: npt.NDArray[np.bool_] | None) -> di
     return {"h": settings.h} if peaks is None else {"peaks": int(np.count_nonzero(peaks))}
 
 
-def _left_out(
+def basins_left_out(
     graph: BasinGraph, settings: PoreSettings, volume: Volume
 ) -> npt.NDArray[np.bool_] | None:
     """Return the basins at the faces of the volume, where their pores are not wanted."""
