@@ -1,0 +1,247 @@
+"""What the tasks of a segmentation share: its plan, and a folder of slabs, tables and records.
+
+Tasks pass nothing large to each other but through this folder, so that a worker that dies takes no
+result with it, and what is done is known by the files that are there. A file is written beside its
+name and renamed: it is there whole or not at all.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.io.ome_zarr import open_zarr
+from hushpore.pores.parallel import Workers
+from hushpore.pores.passes import Work
+from hushpore.pores.slabs import Scratch, Slabs
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    import numpy.typing as npt
+
+    from hushpore.base.volume import Volume
+    from hushpore.pores.settings import PoreSettings
+
+#: Types of the stacks that lie in slabs.
+_TYPES = {"basins": np.int32}
+_CODES = np.uint8
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a task needs to know of its job.
+
+    Attributes
+    ----------
+    image : str
+        OME-Zarr folder of the scan.
+    number : int
+        Which of its images.
+    scratch, content : str
+        Folder that the tasks share, and the folder of the result.
+    settings : PoreSettings
+        How to segment.
+    shape : tuple of int
+        (z, y, x) of the image.
+    thickness : int
+        Slices of a slab; the last may have fewer.
+    bands : int
+        Into how many ranges of rows the volume is cut where slabs are passed one after another.
+    threads : int
+        On which a task runs.
+    """
+
+    image: str
+    number: int
+    scratch: str
+    content: str
+    settings: PoreSettings
+    shape: tuple[int, int, int]
+    thickness: int
+    bands: int = 1
+    threads: int = 1
+
+    @property
+    def slabs(self) -> Slabs:
+        """How the image is cut."""
+        return Slabs(self.shape[0], self.thickness, on_disk=True)
+
+    def rows(self, band: int) -> tuple[int, int]:
+        """Return the first row of a band, and the one after its last."""
+        height = self.shape[1]
+        return height * band // self.bands, height * (band + 1) // self.bands
+
+    def volume(self) -> Volume:
+        """Open the image; its values stay on disk."""
+        return open_zarr(Path(self.image))[self.number]
+
+
+class Blocks:
+    """The blocks of a job, as one task reads and writes them; a context manager.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of the job.
+
+    Attributes
+    ----------
+    workers : Workers
+        Threads of this task.
+    work : Work
+        What the passes of a segmentation need to know.
+    moved : int
+        Bytes read and written so far.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.folder = Path(plan.scratch)
+        self.workers = Workers(plan.threads)
+        self.work = Work(plan.volume(), plan.settings, plan.slabs, Scratch(False), self.workers)
+        self.moved = 0
+
+    def __enter__(self) -> Blocks:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.workers.__exit__(kind, error, trace)
+
+    def read(self, stack: str, first: int, last: int) -> npt.NDArray[Any]:
+        """Return some slices of a stack, as far as there are any, from all slabs they lie in."""
+        depth, *plane = self.plan.shape
+        first, last = max(first, 0), min(last, depth)
+        values = np.empty((last - first, *plane), _TYPES.get(stack, _CODES))
+        size = math.prod(plane)
+        for slab in range(first // self.plan.thickness, -(-last // self.plan.thickness)):
+            begin, end = self.plan.slabs[slab]
+            low, high = max(first, begin), min(last, end)
+            room = values[low - first : high - first]
+            with self._file(stack, slab).open("rb", buffering=0) as file:
+                file.seek((low - begin) * size * values.itemsize)
+                _read_into(file, room)
+        self.moved += values.nbytes
+        return values
+
+    def write(self, stack: str, slab: int, values: npt.NDArray[Any]) -> None:
+        """Store a slab of a stack."""
+        with closing(New(self._file(stack, slab))) as new:
+            new.add(values)
+            new.complete()
+        self.moved += values.nbytes
+
+    def save(self, table: str, number: int, **arrays: Any) -> None:
+        """Store arrays under the name of a table and its number."""
+        self.moved += save_arrays(self.folder / f"{table}-{number}.arrays", arrays)
+
+    def load(self, table: str, number: int, *names: str) -> Any:
+        """Return the arrays of these names of a table; of one name the array itself."""
+        arrays = load_arrays(self.folder / f"{table}-{number}.arrays", *names)
+        self.moved += sum(each.nbytes for each in arrays)
+        return arrays[0] if len(names) == 1 else arrays
+
+    def planes(self, name: str, number: int) -> Path:
+        """Return the file of some planes of numbers."""
+        return self.folder / f"{name}-{number}.planes"
+
+    def read_plane(
+        self, name: str, number: int, index: int, rows: tuple[int, int], height: int
+    ) -> npt.NDArray[np.float32]:
+        """Return some rows of one of the planes, float32, of a height, in a file."""
+        width = self.plan.shape[2]
+        offset = (index * height + rows[0]) * width * 4
+        count = (rows[1] - rows[0]) * width
+        plane = np.fromfile(self.planes(name, number), np.float32, count, offset=offset)
+        self.moved += plane.nbytes
+        return plane.reshape(-1, width)
+
+    def _file(self, stack: str, slab: int) -> Path:
+        return self.folder / f"{stack}-{slab}.slab"
+
+
+class New:
+    """A file that takes its name when it is complete, and is removed if it does not come to that.
+
+    Parameters
+    ----------
+    path : Path
+        Its name to be.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        # two tasks may write the same, where one of them was given up; either may win
+        self._part = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.part")
+        self._file = self._part.open("wb", buffering=0)
+        self.nbytes = 0
+
+    def add(self, values: npt.NDArray[Any]) -> None:
+        """Append values."""
+        self.nbytes += values.nbytes
+        np.ascontiguousarray(values).tofile(self._file)
+
+    def complete(self) -> None:
+        """Give the file its name."""
+        self._file.close()
+        self._part.replace(self._path)
+
+    def close(self) -> None:
+        """Remove what is not complete."""
+        self._file.close()
+        self._part.unlink(missing_ok=True)
+
+
+def save_arrays(path: Path, arrays: dict[str, Any]) -> int:
+    """Write arrays into one file, which is there whole or not at all; returns their bytes."""
+    from safetensors.numpy import save_file
+
+    # np.load parses Python, which several threads at once cannot with some versions
+    part = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.part")
+    solid = {name: np.ascontiguousarray(each) for name, each in arrays.items()}
+    # a number is no axis
+    solid = {name: each.reshape(np.shape(arrays[name])) for name, each in solid.items()}
+    try:
+        save_file(solid, part)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return sum(each.nbytes for each in solid.values())
+
+
+def load_arrays(path: Path, *names: str) -> list[npt.NDArray[Any]]:
+    """Return arrays of a file that `save_arrays` wrote."""
+    from safetensors import safe_open
+
+    with safe_open(path, framework="numpy") as file:
+        return [file.get_tensor(name) for name in names]
+
+
+def names_of(path: Path) -> list[str]:
+    """Return the names of the arrays of a file that `save_arrays` wrote."""
+    from safetensors import safe_open
+
+    with safe_open(path, framework="numpy") as file:
+        return list(file.keys())
+
+
+def _read_into(file: Any, room: npt.NDArray[Any]) -> None:
+    """Fill an array from a file; a system call may give less than is asked for."""
+    view, done = room.reshape(-1).view(np.uint8).data, 0
+    while done < len(view):
+        count = file.readinto(view[done:])
+        if not count:
+            raise OSError(f"{file.name} is shorter than it was written.")
+        done += count

@@ -1,0 +1,252 @@
+"""Merging that stays small: what can be decided within a range of slabs is, and the rest goes up.
+
+One machine goes through all edges between basins, from the widest neck to the narrowest, and merges
+two where the lower of their summits rises above the neck by no more than h
+(`hushpore.pores.merging`). A range of slabs knows of a basin that does not reach its faces all that
+will ever be known, and can go through its edges in the same order. Two groups of basins are then
+
+- both *closed*, all of their basins known: decided as on one machine;
+- one closed (A) and one open (B). If A rises above the neck by no more than h, they merge, whatever
+  B turns out to be: the lower of the two can rise no higher. If A rises higher, and B by what is
+  known of it does too, they never merge, since summits only rise and necks only narrow. Else it
+  depends on what lies beyond the faces: the edge is kept, and A is open from here on;
+- both open: never, if both are known to rise higher; else the edge is kept.
+
+What is open goes up, with the edges that are kept, and two ranges side by side become one, in which
+fewer reach a face. That A and B are one from the beginning, and not from that neck on, changes no
+other decision: let A rise above the neck e by no more than h. An edge f before e (its neck is no
+narrower) that leads from A elsewhere was decided against, for good, and a higher A decides no
+otherwise. One that leads from B to C merged them if B or C rises above f by no more than h. With A
+in B that can differ only where A is the higher; but A rises above e by no more than h, so above f
+too, and so did B: they merge both with A and without. After e they are one anyway.
+
+The comparisons hold as they are rounded, since rounding keeps the order of differences.
+
+A merging from markers is the same with summits of infinite height where there is a marker, and of
+none elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hushpore.cluster.tables import starts_of_pairs
+from hushpore.pores.parallel import kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+
+@dataclass(frozen=True, eq=False)
+class Reduced:
+    """What a range of slabs leaves undecided: groups of basins, and edges between them.
+
+    Attributes
+    ----------
+    group : numpy.ndarray
+        (n,), int64: sorted numbers of groups; where a basin of it reaches a face that basin's.
+    chief : numpy.ndarray
+        (n,), int64: the highest basin of a group, as far as it is known.
+    radius : numpy.ndarray
+        (n,), float64: the distance at its summit.
+    low, high : numpy.ndarray
+        (n,), bool: whether the basin reaches the first face, and the last one.
+    u, v : numpy.ndarray
+        (edges,), int64: groups.
+    a, b : numpy.ndarray
+        (edges,), int64: the basins that touch, ``a < b``.
+    saddle, contacts : numpy.ndarray
+        (edges,), float32 and int64: squared distance at the neck; contacts of voxels.
+    partial : numpy.ndarray
+        (edges,), bool: whether there may be more of an edge elsewhere: both basins reach a face.
+    """
+
+    group: npt.NDArray[np.int64]
+    chief: npt.NDArray[np.int64]
+    radius: npt.NDArray[np.float64]
+    low: npt.NDArray[np.bool_]
+    high: npt.NDArray[np.bool_]
+    u: npt.NDArray[np.int64]
+    v: npt.NDArray[np.int64]
+    a: npt.NDArray[np.int64]
+    b: npt.NDArray[np.int64]
+    saddle: npt.NDArray[np.float32]
+    contacts: npt.NDArray[np.int64]
+    partial: npt.NDArray[np.bool_]
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return sum(getattr(self, each.name).nbytes for each in fields(self))
+
+
+def contract(whole: Reduced, h: float) -> tuple[Reduced, npt.NDArray[np.int64]]:
+    """Decide what can be decided.
+
+    Parameters
+    ----------
+    whole : Reduced
+        Of a range of slabs, all that is not decided.
+    h : float
+        Merge height in voxels.
+
+    Returns
+    -------
+    left : Reduced
+        What is still open.
+    becomes : numpy.ndarray
+        (n,), int64: for each group the group of `left` that it belongs to; or where that is decided
+        for good, the chief of its pore.
+    """
+    is_face = whole.low | whole.high
+    ready = np.flatnonzero(~whole.partial & (whole.saddle >= 0))
+    by_rank = (whole.b[ready], whole.a[ready], -whole.contacts[ready], -whole.saddle[ready])
+    order = ready[np.lexsort(by_rank)]
+    parent = np.arange(whole.group.size)
+    radius, chief, opened = whole.radius.copy(), whole.chief.copy(), is_face.copy()
+    # of a merged group the one of its groups that reaches a face
+    anchor = np.where(is_face, parent, -1)
+    neck = np.sqrt(whole.saddle[order].astype(np.float64))
+    u, v = (np.searchsorted(whole.group, ends[order]) for ends in (whole.u, whole.v))
+    kept = np.zeros(order.size, np.bool_)
+    _contract(radius, chief, opened, anchor, parent, u, v, neck, float(h), kept)
+    own = parent == np.arange(parent.size)
+    anchored = anchor >= 0
+    name = np.where(anchored, whole.group[anchor], chief)
+    becomes = np.where(opened, name, chief)[parent]
+    stays = np.flatnonzero(own & opened)
+    stays = stays[np.argsort(name[stays])]
+    low, high = (np.where(anchored, face[anchor], False)[stays] for face in (whole.low, whole.high))
+    picked = np.concatenate(
+        [_first_between(whole, order[kept], becomes), np.flatnonzero(whole.partial)]
+    )
+    u, v = (becomes[np.searchsorted(whole.group, each[picked])] for each in (whole.u, whole.v))
+    left = Reduced(
+        group=name[stays],
+        chief=chief[stays],
+        radius=radius[stays],
+        low=low,
+        high=high,
+        u=u,
+        v=v,
+        a=whole.a[picked],
+        b=whole.b[picked],
+        saddle=whole.saddle[picked],
+        contacts=whole.contacts[picked],
+        partial=whole.partial[picked],
+    )
+    return left, becomes
+
+
+def combine(first: Reduced, second: Reduced) -> Reduced:
+    """Put two ranges together, the second of which follows on the first; nothing is decided yet."""
+    both = (first, second)
+    group, row = np.unique(np.concatenate([each.group for each in both]), return_inverse=True)
+    chief, radius = (
+        np.concatenate([getattr(each, name) for each in both]) for name in ("chief", "radius")
+    )
+    # of what both know the higher summit, and of equal ones the first
+    order = np.lexsort((chief, -radius, row))
+    best = order[np.searchsorted(row[order], np.arange(group.size))]
+    low, high = np.zeros((2, group.size), np.bool_)
+    low[np.searchsorted(group, first.group)] = first.low
+    high[np.searchsorted(group, second.group)] = second.high
+    is_face = low | high
+    edges = {
+        name: np.concatenate([getattr(each, name) for each in both])
+        for name in ("u", "v", "a", "b", "saddle", "contacts", "partial")
+    }
+    partial = edges.pop("partial")
+    there = {name: column[~partial] for name, column in edges.items()}
+    some = {name: column[partial] for name, column in edges.items()}
+    # parts of the same edge
+    order = np.lexsort((some["b"], some["a"]))
+    a, b = some["a"][order], some["b"][order]
+    start = starts_of_pairs(a, b)
+    a, b = a[start], b[start]
+    saddle, contacts = some["saddle"][order], some["contacts"][order]
+    if start.size:
+        saddle = np.maximum.reduceat(saddle, start)
+        contacts = np.add.reduceat(contacts, start)
+    still = is_face[np.searchsorted(group, a)] & is_face[np.searchsorted(group, b)]
+    joined = {"u": a, "v": b, "a": a, "b": b, "saddle": saddle, "contacts": contacts}
+    columns = {name: np.concatenate([there[name], joined[name]]) for name in joined}
+    waits = np.concatenate([np.zeros(there["u"].size, np.bool_), still])
+    return Reduced(group, chief[best], radius[best], low, high, **columns, partial=waits)
+
+
+def look_up(
+    numbers: npt.NDArray[np.int64],
+    maps: Sequence[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]],
+) -> npt.NDArray[np.int64]:
+    """Replace numbers by what they become in one map, sorted keys and values, after another."""
+    for keys, values in maps:
+        if keys.size:
+            place = np.minimum(np.searchsorted(keys, numbers), keys.size - 1)
+            numbers = np.where(keys[place] == numbers, values[place], numbers)
+    return numbers
+
+
+def _first_between(
+    whole: Reduced, edges: npt.NDArray[np.int64], becomes: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Return of several edges between the same groups, in the order of their ranks, the first."""
+    ends = np.stack(
+        [becomes[np.searchsorted(whole.group, each[edges])] for each in (whole.u, whole.v)]
+    )
+    ends.sort(axis=0)
+    order = np.lexsort((ends[1], ends[0]))
+    changes = (np.diff(ends[:, order], axis=1) != 0).any(axis=0)
+    # sorting is stable: the first of a pair has the first rank
+    first: npt.NDArray[np.int64] = edges[order[np.concatenate([[True], changes])[: edges.size]]]
+    return first
+
+
+@kernel
+def _contract(
+    radius: npt.NDArray[np.float64],
+    chief: npt.NDArray[np.int64],
+    opened: npt.NDArray[np.bool_],
+    anchor: npt.NDArray[np.int64],
+    parent: npt.NDArray[np.int64],
+    u: npt.NDArray[np.int64],
+    v: npt.NDArray[np.int64],
+    neck: npt.NDArray[np.float64],
+    h: float,
+    kept: npt.NDArray[np.bool_],
+) -> None:
+    for edge in range(u.size):
+        a = _root(parent, u[edge])
+        b = _root(parent, v[edge])
+        if a == b:
+            continue
+        if opened[a]:
+            a, b = b, a
+        # if one of them is open, b is
+        a_merges = radius[a] - neck[edge] <= h
+        b_merges = radius[b] - neck[edge] <= h
+        if not (a_merges or b_merges):
+            continue
+        if opened[a] or (opened[b] and not a_merges):
+            kept[edge] = True
+            opened[a] = True
+            continue
+        if radius[a] > radius[b] or (radius[a] == radius[b] and chief[a] < chief[b]):
+            radius[b] = radius[a]
+            chief[b] = chief[a]
+        parent[a] = b
+    for i in range(parent.size):
+        parent[i] = _root(parent, i)
+
+
+@kernel
+def _root(parent: npt.NDArray[np.int64], i: int) -> int:
+    while parent[i] != i:
+        parent[i] = parent[parent[i]]
+        i = parent[i]
+    return i

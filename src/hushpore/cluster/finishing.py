@@ -1,0 +1,169 @@
+"""From merged basins to pores: their measures slab by slab, their numbers, and labels in blocks."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.cluster.blocks import load_arrays
+from hushpore.cluster.merging import chiefs
+from hushpore.cluster.outputs import LABELS
+from hushpore.cluster.tables import BASINS, EDGES, ELSEWHERE, join_edges, join_tables
+from hushpore.io.zarr_image import ZarrImage
+from hushpore.pores.basins import apply_labels
+from hushpore.pores.graph import BasinGraph
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from hushpore.cluster.blocks import Blocks
+    from hushpore.cluster.voids import Told
+    from hushpore.io.zarr_image import Block
+
+
+def finish(blocks: Blocks, slab: int, levels: int) -> Told:
+    """Add up the measures of the basins of a slab by the pores that they belong to.
+
+    Stores the table ``pores``; edges between pores that may also touch in other slabs come by their
+    basins, so that a neck which no way leads through here may have one there.
+    """
+    basin, is_face, *columns = blocks.load("slab", slab, "basin", "is_face", *BASINS, *EDGES)
+    table = dict(zip((*BASINS, *EDGES), columns, strict=True))
+    numbers, whole = blocks.load("numbers", slab, "numbers"), np.concatenate([[0], basin])
+    chief = chiefs(blocks, slab, levels, whole)
+    blocks.save("chiefs", slab, chief=chiefs(blocks, slab, levels, numbers))
+    # a pore is as high as its chief, which may lie elsewhere
+    stands = chief[1:] == basin
+    table["peak"] = np.where(stands, table["peak"], np.float32(0))
+    table["summit"] = np.where(stands, table["summit"], ELSEWHERE)
+    a, b = (np.searchsorted(whole, table[end]) for end in ("a", "b"))
+    apart = chief[a] != chief[b]
+    one_by_one = is_face[a - 1] & is_face[b - 1] & apart & blocks.work.faces_only
+    gone = apart & ~one_by_one & (table["saddle"] < 0)
+    rows = {name: np.concatenate([table[name][:1], table[name]]) for name in BASINS}
+    edges = {"a": a, "b": b, **{name: table[name] for name in EDGES[2:]}}
+    alone = {name: edges[name][one_by_one] for name in EDGES[2:]}
+    rest = {name: column[~one_by_one & ~gone] for name, column in edges.items()}
+    pore, joined = join_tables([(chief, {**rows, **rest})])
+    blocks.save(
+        "pores",
+        slab,
+        pore=pore,
+        **joined,
+        **{f"alone_{name}": column for name, column in alone.items()},
+        alone_a=table["a"][one_by_one],
+        alone_b=table["b"][one_by_one],
+        alone_pore_a=chief[a[one_by_one]],
+        alone_pore_b=chief[b[one_by_one]],
+    )
+    return {"pores": pore.size, "throats": joined["a"].size}
+
+
+def collect(
+    folder: Path, slabs: int, cuts: npt.NDArray[np.int64]
+) -> tuple[BasinGraph, npt.NDArray[np.int64]]:
+    """Return the graph of all pores, as if each were one basin, and the number of its chief."""
+    pieces, single = [], []
+    for slab in range(slabs):
+        names = ("pore", *BASINS, *EDGES)
+        pore, *columns = load_arrays(folder / f"pores-{slab}.arrays", *names)
+        table = dict(zip(names[1:], columns, strict=True))
+        # edges join numbers; here rows are wanted, counted from 1
+        for end in ("a", "b"):
+            table[end] = np.searchsorted(pore, table[end]) + 1
+        for name in BASINS:
+            table[name] = np.concatenate([table[name][:1], table[name]])
+        pieces.append((np.concatenate([[0], pore]), table))
+        alone = [f"alone_{name}" for name in (*EDGES, "pore_a", "pore_b")]
+        single.append(load_arrays(folder / f"pores-{slab}.arrays", *alone))
+    pore, joined = join_tables(pieces)
+    columns = [np.concatenate(column) for column in zip(*single, strict=True)]
+    if columns[0].size:
+        joined |= _with_single(joined, columns)
+    graph = BasinGraph(
+        summit=_with_zero(joined["summit"]),
+        peak=_with_zero(joined["peak"]),
+        sums=_with_zero(joined["sums"]),
+        ends=_with_zero(joined["ends"]),
+        bounds=_with_zero(joined["bounds"]),
+        is_open=_with_zero(joined["is_open"]),
+        cuts=cuts,
+        a=(np.searchsorted(pore, joined["a"]) + 1).astype(np.int32),
+        b=(np.searchsorted(pore, joined["b"]) + 1).astype(np.int32),
+        saddle=joined["saddle"],
+        saddle_at=joined["saddle_at"],
+        contacts=joined["contacts"],
+    )
+    return graph, pore
+
+
+def _with_single(
+    joined: dict[str, npt.NDArray[Any]], columns: list[npt.NDArray[Any]]
+) -> dict[str, npt.NDArray[Any]]:
+    """Join edges that came by their basins, and then with those that came by pores."""
+    a, b, saddle, saddle_at, contacts, pore_a, pore_b = columns
+    pores = {(i, j): (p, q) for i, j, p, q in zip(a, b, pore_a, pore_b, strict=True)}
+    a, b, saddle, saddle_at, contacts = join_edges(a, b, saddle, saddle_at, contacts)
+    ends = np.array([pores[pair] for pair in zip(a, b, strict=True)]).T
+    ends.sort(axis=0)
+    way = saddle >= 0
+    extra = (*ends[:, way], saddle[way], saddle_at[way], contacts[way])
+    both = [np.concatenate([joined[name], more]) for name, more in zip(EDGES, extra, strict=True)]
+    return dict(zip(EDGES, join_edges(*both), strict=True))
+
+
+def write_labels(blocks: Blocks, layer: int, thickness: int) -> Told:
+    """Write the labels of a layer of blocks; returns the voxels of pores in each of its slices."""
+    image = ZarrImage.open(Path(blocks.plan.content, LABELS))
+    pores = np.zeros(min(thickness, blocks.plan.shape[0] - layer * thickness), np.int64)
+    first = layer * thickness
+    chief, label = blocks.load("labels", 0, "chief", "label")
+    parts = []
+    for slab in range(first // blocks.plan.thickness, len(blocks.plan.slabs)):
+        begin, end = blocks.plan.slabs[slab]
+        low, high = max(first, begin), min(first + pores.size, end)
+        if low >= high:
+            break
+        own = blocks.load("chiefs", slab, "chief")
+        place = np.minimum(np.searchsorted(chief, own), max(chief.size - 1, 0))
+        table = np.zeros(own.size, np.int32)
+        if chief.size:
+            table = np.where(chief[place] == own, label[place], 0).astype(np.int32)
+        basins = blocks.read("basins", low, high)
+        parts.append(apply_labels(basins, table, blocks.workers, basins))
+    labels = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    for block in blocks_of(image, 0, layer):
+        image.levels[0][block] = labels[(slice(None), *block[1:])]
+    pores[:] = np.count_nonzero(labels, axis=(1, 2))
+    blocks.moved += labels.nbytes
+    return {"pore_voxels": pores}
+
+
+def write_coarser(blocks: Blocks, layer: int, level: int) -> Told:
+    """Write a layer of blocks of a coarser level of the labels."""
+    image = ZarrImage.open(Path(blocks.plan.content, LABELS))
+    for block in blocks_of(image, level, layer):
+        image.reduce(level, block)
+    return {}
+
+
+def blocks_of(image: ZarrImage, level: int, layer: int) -> Sequence[Block]:
+    """Return the blocks of a layer of a level."""
+    layers = itertools.groupby(image.blocks(level), lambda block: block[0])
+    return list(next(itertools.islice(layers, layer, None))[1])
+
+
+def count_layers(image: ZarrImage, level: int) -> int:
+    """Return how many layers of blocks a level has."""
+    array = image.levels[level]
+    return int(-(-array.shape[0] // array.shards[0]))
+
+
+def _with_zero(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a column with a row 0, which tables of basins have."""
+    return np.concatenate([np.zeros((1, *column.shape[1:]), column.dtype), column])

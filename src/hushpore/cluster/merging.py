@@ -1,0 +1,90 @@
+"""Merging basins into pores, up a tree of ranges of slabs, and what every basin became."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.cluster.contraction import Reduced, combine, contract, look_up
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from hushpore.cluster.blocks import Blocks
+    from hushpore.cluster.voids import Told
+
+_REDUCED = tuple(each.name for each in fields(Reduced))
+
+
+def begin_merging(
+    blocks: Blocks,
+    slab: int,
+    basin: npt.NDArray[np.int64],
+    peak: npt.NDArray[np.float32],
+    reaches: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]],
+    edges: dict[str, npt.NDArray[Any]],
+) -> int:
+    """Merge what can be merged within a slab; returns the bytes of what is left open.
+
+    Parameters
+    ----------
+    basin, peak, reaches
+        Sorted numbers of basins, their squared distance at the summit as far as it is known, and
+        whether each reaches the first slice and the one after the last.
+    edges : dict
+        Columns ``a``, ``b``, ``saddle``, ``contacts``.
+    """
+    a, b = edges["a"], edges["b"]
+    is_face = reaches[0] | reaches[1]
+    partial = is_face[np.searchsorted(basin, a)] & is_face[np.searchsorted(basin, b)]
+    radius = np.sqrt(peak.astype(np.float64))
+    contacts = edges["contacts"].sum(axis=1)
+    groups = (basin, basin, radius, *reaches)
+    return _decide(
+        blocks, 0, slab, Reduced(*groups, a, b, a, b, edges["saddle"], contacts, partial)
+    )
+
+
+def unite(blocks: Blocks, number: int, level: int) -> Told:
+    """Merge what two ranges of slabs left open, `number` and the next one of the level below."""
+    parts = [_open(blocks, level - 1, 2 * number)]
+    if (blocks.folder / f"open-{level - 1}-{2 * number + 1}.arrays").is_file():
+        parts.append(_open(blocks, level - 1, 2 * number + 1))
+    whole = combine(*parts) if len(parts) == 2 else parts[0]
+    return {
+        "open_bytes": _decide(blocks, level, number, whole),
+        "received_bytes": sum(part.nbytes for part in parts),
+        "groups": whole.group.size,
+        "edges": whole.a.size,
+    }
+
+
+def chiefs(
+    blocks: Blocks, slab: int, levels: int, numbers: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Return the basin that stands for the pore of each basin of a slab, 0 for 0."""
+    return look_up(numbers, list(_maps(blocks, slab, levels)))
+
+
+def _maps(
+    blocks: Blocks, slab: int, levels: int
+) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    for level in range(levels):
+        keys, values = blocks.load(f"map-{level}", slab >> level, "keys", "values")
+        yield keys, values
+
+
+def _decide(blocks: Blocks, level: int, number: int, whole: Reduced) -> int:
+    left, becomes = contract(whole, blocks.plan.settings.h)
+    changed = becomes != whole.group
+    blocks.save(f"map-{level}", number, keys=whole.group[changed], values=becomes[changed])
+    blocks.save(f"open-{level}", number, **{name: getattr(left, name) for name in _REDUCED})
+    return left.nbytes
+
+
+def _open(blocks: Blocks, level: int, number: int) -> Reduced:
+    return Reduced(*blocks.load(f"open-{level}", number, *_REDUCED))

@@ -1,0 +1,123 @@
+"""How a volume is cut for the workers of a cluster, so that each stays within its memory."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import psutil
+
+from hushpore.base.errors import InputError, MemoryLimitError
+from hushpore.pores.local_threshold import BYTES_IN_WINDOW, LOCAL_METHODS
+from hushpore.pores.passes import check_local, window_of
+from hushpore.pores.plan import BYTES_A_BASIN
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from hushpore.base.volume import Volume
+    from hushpore.pores.settings import PoreSettings
+
+#: Bytes a voxel of a slab that a task holds at most, besides grey values: codes 1, distance 4,
+#: basins 4, runs of a noisy void and tables 4.
+BYTES_IN_SLAB = 13
+
+#: Bytes a voxel of one slice for what comes with a slab: slices beside it, planes that are carried,
+#: exits and their tables, and both faces in whole numbers of 64 bits where slabs meet.
+BYTES_IN_SLICE = 160
+
+#: Bytes of a worker's process before it has any work, with all libraries.
+PROCESS = 400_000_000
+
+#: Share of its limit that a worker may use: dask gives it nothing new to do at 0.8.
+_SHARE = 0.75
+#: Share of that for tables, which grow with the number of basins.
+_TABLES = 0.3
+#: Slices of a slab below which its faces cost more than they save.
+_THIN = 16
+
+
+class Cut(NamedTuple):
+    """How thick slabs are, and how many basins each may have."""
+
+    thickness: int
+    most_basins: int
+
+
+def check_settings(volume: Volume, settings: PoreSettings) -> None:
+    """Refuse what cannot be segmented in blocks, before any of it is read.
+
+    Raises
+    ------
+    InputError
+        With what to change.
+    """
+    if volume.axes != "zyx":
+        raise InputError(
+            f"{volume.name} has axes {volume.axes!r}; on a cluster pores are segmented in volumes "
+            "of axes z, y and x. Run an image, or one channel or time, without a cluster."
+        )
+    if volume.dtype.kind != "b":
+        check_local(settings)
+    not_here = {
+        "merging 'snow'": settings.merging == "snow",
+        "markers": bool(settings.markers),
+        "a sample mask": bool(settings.sample_mask),
+        "outside 'remove'": settings.outside == "remove",
+    }
+    for name, is_asked in not_here.items():
+        if is_asked:
+            raise InputError(
+                f"On a cluster there is no {name}: use merging 'height', and for the air outside "
+                "'keep' or 'remove-slicewise'; or run it on one machine."
+            )
+
+
+def cut_volume(
+    volume: Volume, settings: PoreSettings, client: Client, threads: int, thickness: int | None
+) -> Cut:
+    """Return slabs as thick as the memory of the workers allows, and some for each of them.
+
+    Raises
+    ------
+    MemoryLimitError
+        If the thinnest slabs do not fit.
+    """
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    limit = min(_memory(worker) for worker in workers)
+    if settings.memory_budget is not None:
+        limit = min(limit, settings.memory_budget * 1e9)
+    depth, *plane = volume.shape
+    size = math.prod(plane)
+    available = _SHARE * limit - PROCESS
+    a_slice = size * (BYTES_IN_SLAB + 2 * volume.dtype.itemsize)
+    beside = size * BYTES_IN_SLICE
+    if settings.threshold in LOCAL_METHODS:
+        around = window_of(volume, settings)[0] * volume.dtype.itemsize
+        beside += size * (around + BYTES_IN_WINDOW * threads)
+    most = int(((1 - _TABLES) * available - beside) / a_slice)
+    least = min(2, depth)
+    if most < least:
+        needed = ((least * a_slice + beside) / (1 - _TABLES) + PROCESS) / _SHARE
+        raise MemoryLimitError(
+            f"Segmenting {volume.name} needs workers of at least {needed / 1e9:.3g} GB, in the "
+            f"thinnest slabs, and a task has {limit / 1e9:.3g} GB. Give each worker more memory, "
+            "or fewer threads."
+        )
+    basins = int(max(_TABLES * available, 5e7) / BYTES_A_BASIN)
+    if thickness is not None:
+        if thickness < least:
+            raise InputError(f"Slabs must be {least} slices thick at least; got {thickness}.")
+        return Cut(min(thickness, depth), basins)
+    most = min(most, depth, (2**31 - 1) // size - 4)
+    together = sum(int(worker["nthreads"]) for worker in workers)
+    count = -(-depth // most)
+    # some for each worker, as far as slabs do not get too thin
+    count = max(count, min(-(-count // together) * together, depth // _THIN))
+    return Cut(max(least, -(-depth // count)), basins)
+
+
+def _memory(worker: dict[str, Any]) -> float:
+    """Return the memory that each thread of a worker has for its task."""
+    total = worker["memory_limit"] or psutil.virtual_memory().total
+    return float(total) / int(worker["nthreads"])

@@ -1,0 +1,208 @@
+"""One stage after another of a segmentation, each task on some worker, and what they report."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.base.events import Progress, Span, StageTime, Timing
+from hushpore.cluster.blocks import Blocks, load_arrays, names_of, save_arrays
+from hushpore.cluster.climbing import climb, gather, meet
+from hushpore.cluster.finishing import finish, write_coarser, write_labels
+from hushpore.cluster.merging import unite
+from hushpore.cluster.spreading import spread
+from hushpore.cluster.voids import (
+    count_levels,
+    find_parts,
+    find_void,
+    join_parts,
+    keep_parts,
+    mark_air,
+    paint,
+    pass_along_z,
+    survey,
+)
+from hushpore.device.memory import PeakMemory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable
+
+    from distributed import Client
+
+    from hushpore.base.events import Event
+    from hushpore.cluster.blocks import Plan
+    from hushpore.cluster.voids import Told
+
+#: What tasks do, by names that their records have.
+TASKS: dict[str, Callable[..., Told]] = {
+    "survey": survey,
+    "levels": count_levels,
+    "threshold": find_void,
+    "strict": keep_parts,
+    "strict-parts": join_parts,
+    "air": mark_air,
+    "parts": find_parts,
+    "join": join_parts,
+    "paint": paint,
+    "along": pass_along_z,
+    "climb": climb,
+    "meet": meet,
+    "gather": gather,
+    "unite": unite,
+    "finish": finish,
+    "labels": write_labels,
+    "coarser": write_coarser,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """What a finished task says.
+
+    Attributes
+    ----------
+    number : int
+        Which one of its stage.
+    told : dict
+        Its result, few numbers.
+    seconds : float
+        How long it took.
+    moved : int
+        Bytes it read and wrote, of values and of tables.
+    memory : int
+        The most bytes that its process has held.
+    """
+
+    number: int
+    told: Told
+    seconds: float
+    moved: int
+    memory: int
+
+
+def run_task(plan: Plan, stage: str, key: tuple[int, dict[str, Any]]) -> Report:
+    """Do one task on a worker, and leave a record of it when all that it writes is there."""
+    begun, memory = time.perf_counter(), PeakMemory()
+    number, arguments = key
+    with Blocks(plan) as blocks:
+        told = TASKS[stage.partition(" ")[0]](blocks, number, **arguments)
+        moved = blocks.moved
+    memory.look()
+    told = {name: np.asarray(value) for name, value in told.items()}
+    report = Report(number, told, time.perf_counter() - begun, moved, memory.host)
+    save_arrays(_record(plan, stage, number), told)
+    return report
+
+
+@dataclass
+class Crew:
+    """The workers of a job, as its stages use them.
+
+    Attributes
+    ----------
+    client : Client
+        Connected.
+    plan : Plan
+        Of the job.
+    reused, computed : int
+        Tasks that an earlier run has left, and those of this one.
+    reports : dict
+        Of each stage the reports of its tasks in this run.
+    """
+
+    client: Client
+    plan: Plan
+    reused: int = 0
+    computed: int = 0
+    reports: dict[str, list[Report]] = field(default_factory=lambda: defaultdict(list))
+    _begun: float = field(default_factory=time.perf_counter)
+    _done: float = 0.0
+    _spans: list[Span] = field(default_factory=list)
+
+    def run(
+        self, stage: str, shown: str, until: float, keys: Iterable[tuple[int, dict[str, Any]]]
+    ) -> Generator[Event, Any, list[Told]]:
+        """Run the tasks of a stage that are not done, and return what all of them tell, in order.
+
+        Parameters
+        ----------
+        stage : str
+            A key of `TASKS`, perhaps with a number after a space.
+        shown : str
+            The stage in the user's words.
+        until : float
+            Share of the job that is done after it.
+        keys : iterable
+            Of each task its number, and further arguments by name.
+        """
+        keys = list(keys)
+        found = {}
+        for number, _ in keys:
+            record = _record(self.plan, stage, number)
+            if record.is_file():
+                found[number] = _told(record)
+        missing = [key for key in keys if key[0] not in found]
+        self.reused += len(found)
+        start = self._done
+        for report in spread(self.client, run_task, missing, self.plan, stage):
+            if report is not None:
+                found[report.number] = report.told
+                self.computed += 1
+                self.reports[shown].append(report)
+                now = time.perf_counter() - report.seconds
+                self._spans.append(Span(shown, now, report.seconds))
+                self._done = start + (until - start) * len(found) / len(keys)
+            yield Progress(shown, len(found), len(keys), "blocks", self._done)
+        self._done = until
+        if missing:
+            yield self.timing()
+        return [found[number] for number, _ in keys]
+
+    def timing(self) -> Timing:
+        """Return what the workers' time went into: of each stage the sum of all its tasks."""
+        spans, self._spans = tuple(self._spans), []
+        voxels = self.plan.shape[0] * self.plan.shape[1] * self.plan.shape[2]
+        stages = {shown: _stage_time(reports, voxels) for shown, reports in self.reports.items()}
+        memory = max((each.memory for every in self.reports.values() for each in every), default=0)
+        elapsed = time.perf_counter() - self._begun
+        return Timing(stages, elapsed, spans, host_memory=memory)
+
+
+def records_of(scratch: Path) -> int:
+    """Return how many tasks an earlier run has left done."""
+    return sum(1 for _ in scratch.glob("done-*.arrays"))
+
+
+def _record(plan: Plan, stage: str, number: int) -> Path:
+    return Path(plan.scratch, f"done-{stage.replace(' ', '-')}-{number}.arrays")
+
+
+def _told(record: Path) -> Told:
+    names = names_of(record)
+    return dict(zip(names, load_arrays(record, *names), strict=True))
+
+
+def _stage_time(reports: list[Report], voxels: int) -> StageTime:
+    seconds = np.array([each.seconds for each in reports])
+    p50, p95 = np.percentile(seconds, [50, 95])
+    moved = sum(each.moved for each in reports)
+    total = float(seconds.sum())
+    return StageTime(
+        count=len(reports),
+        seconds=total,
+        worst=float(seconds.max()),
+        first=float(seconds[0]),
+        last=float(seconds[-1]),
+        p50=float(p50),
+        p95=float(p95),
+        host=total,
+        nbytes=moved,
+        voxels=voxels,
+        bytes_per_second=moved / total if total else 0.0,
+        voxels_per_second=voxels / total if total else 0.0,
+    )

@@ -1,0 +1,425 @@
+"""Pores of a volume in blocks on the workers of a cluster: the same labels and tables as on one.
+
+The stages are those of `hushpore.pores.passes`, each with a task for every slab. Between two stages
+the client puts together what all slabs have to know of each other, which are few numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore._version import __version__
+from hushpore.base.errors import InputError, OutputError
+from hushpore.base.events import Note, Progress
+from hushpore.base.record import make_record
+from hushpore.base.volume import require_range
+from hushpore.cluster.blocks import Plan, save_arrays
+from hushpore.cluster.climbing import follow_through
+from hushpore.cluster.connecting import connect
+from hushpore.cluster.decisions import digest_of, histogram_of, join_shared, range_of
+from hushpore.cluster.finishing import collect, count_layers
+from hushpore.cluster.outputs import FILES, open_labels, write_tables
+from hushpore.cluster.plan import check_settings, cut_volume
+from hushpore.cluster.running import Crew, records_of
+from hushpore.cluster.scan import as_zarr
+from hushpore.io.ome_zarr import open_zarr
+from hushpore.io.results import write_json
+from hushpore.io.resumable import resumable_directory
+from hushpore.io.target import RECORD, check_target
+from hushpore.pores.job import void_totals
+from hushpore.pores.local_threshold import LOCAL_METHODS
+from hushpore.pores.measure import number_pores, pore_columns, surface_of, throat_columns
+from hushpore.pores.passes import check_hysteresis, local_threshold, threshold_of
+from hushpore.pores.result import basins_left_out, summary_of, totals_of
+from hushpore.runs.scan import Written, part_of
+from hushpore.runs.source import Source
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Generator
+
+    import numpy.typing as npt
+    from distributed import Client
+
+    from hushpore.base.events import Event, Job
+    from hushpore.base.volume import Volume
+    from hushpore.cluster.decisions import Joined
+    from hushpore.cluster.voids import Told
+    from hushpore.io.resumable import Unfinished
+    from hushpore.pores.graph import BasinGraph
+    from hushpore.pores.settings import PoreSettings
+
+#: Bytes a voxel on disk at most while the work goes on: codes twice, basins, labels as they pack.
+_BYTES_ON_DISK = 8
+
+
+def segment_pores(
+    scan: str | os.PathLike[str] | Volume,
+    folder: str | os.PathLike[str],
+    settings: PoreSettings,
+    *,
+    where: str | Client = "local:2",
+    memory: float | None = None,
+    threads: int = 1,
+    thickness: int | None = None,
+    series: str | None = None,
+    overwrite: bool = False,
+) -> Job:
+    """Segment and measure the pores of a volume on a cluster, and write the result folder.
+
+    Parameters
+    ----------
+    scan : str, path-like or Volume
+        What `hushpore.read` takes. What is not OME-Zarr is converted first. All workers must see it
+        under this path, and the folder of the result.
+    folder : str or path-like
+        Where to: ``labels.ome.zarr``, ``pores.csv``, ``throats.csv``, ``profile.csv`` and
+        ``result.json``. It appears when all is complete.
+    settings : PoreSettings
+        How to; its ``memory_budget`` is that of each task.
+    where, memory
+        See `hushpore.cluster.connecting.connect`.
+    threads : int, optional
+        On which each task runs; more than one where a worker of one thread has a machine to itself.
+    thickness : int, optional
+        Slices of a block; by default as many as the memory of a worker allows.
+    series : str, optional
+        Which of several image stacks, as for `hushpore.read`.
+    overwrite : bool, optional
+        Replace an earlier result.
+
+    Yields
+    ------
+    Progress, Timing, Note
+        With the time that workers took; of each stage the sum.
+
+    Returns
+    -------
+    Written
+        Where the result is, and what it says.
+
+    Raises
+    ------
+    InputError
+        If the volume or a setting cannot be used.
+    DeviceError
+        If the workers are lost. What they have written is kept, and the same call goes on from it;
+        any other error, and a cancel, removes it.
+    MemoryLimitError
+        If workers have too little memory for the thinnest block.
+
+    Notes
+    -----
+    Labels, tables and totals are those of `hushpore.segment_pores`, bit for bit, whatever the
+    number of workers and the thickness of blocks.
+    """
+    target = check_target(folder, overwrite)
+    # as it is now: files that change while they are worked on are then known to have changed
+    origin = _origin(scan, series)
+    key = {"hushpore": __version__, "settings": settings.to_dict(), "scan": origin}
+    with resumable_directory(target, key, overwrite) as work, connect(where, memory) as client:
+        image, number = yield from part_of(as_zarr(scan, work.scratch, series), 0.0, 0.02)
+        job = _Segmentation(client, work, image, number, settings, threads, thickness)
+        record, summary = yield from job.run(origin, _place(where, client))
+    yield Progress("writing", 1, 1, "", 1.0)
+    return Written(target, summary, record)
+
+
+class _Segmentation:
+    """One job: its plan, its workers, and what slabs have told so far."""
+
+    def __init__(
+        self,
+        client: Client,
+        work: Unfinished,
+        image: str,
+        number: int,
+        settings: PoreSettings,
+        threads: int,
+        thickness: int | None,
+    ) -> None:
+        self.client, self.settings = client, settings
+        self.volume: Volume = open_zarr(Path(image))[number]
+        check_settings(self.volume, settings)
+        _check_folders(client, image, work.scratch)
+        cut = cut_volume(self.volume, settings, client, threads, thickness)
+        self.scratch, self.content = work.scratch, work.content
+        shape = (int(n) for n in self.volume.shape)
+        begun = self._begun(cut.thickness, thickness)
+        self.plan = Plan(
+            image,
+            number,
+            str(work.scratch),
+            str(work.content),
+            settings,
+            (next(shape), next(shape), next(shape)),
+            begun,
+            min(len(client.scheduler_info(n_workers=-1)["workers"]), self.volume.shape[1]),
+            threads,
+        )
+        self.most_basins = cut.most_basins
+        self.earlier = records_of(self.scratch)
+        if not self.earlier:
+            _check_disk(self.scratch, math.prod(self.volume.shape))
+        self.crew = Crew(client, self.plan)
+        self.slabs = len(self.plan.slabs)
+        self.notes: list[str] = []
+
+    def run(self, origin: dict[str, Any], where: str) -> Generator[Event, Any, tuple[Any, str]]:
+        """Do all of it; returns the record of the job and the result in a sentence."""
+        thickness = self.plan.thickness
+        yield from self._note(
+            f"Worked on in {self.slabs} blocks of {thickness} slices, on {where}."
+        )
+        if self.earlier:
+            yield from self._note(
+                f"Goes on from an earlier run, which has left {self.earlier} finished tasks."
+            )
+        digest, threshold, codes = yield from self._find_void()
+        sample, parts = yield from self._take_apart(codes)
+        crossings, cuts = yield from self._climb()
+        graph, chief = yield from self._merge(cuts)
+        numbering = number_pores(
+            graph,
+            np.arange(graph.count + 1, dtype=np.int32),
+            self.settings.minimum_voxels,
+            basins_left_out(graph, self.settings, self.volume),
+        )
+        save_arrays(
+            self.scratch / "labels-0.arrays", {"chief": chief, "label": numbering.label_of[1:]}
+        )
+        pore_voxels = yield from self._write_labels()
+        pores = pore_columns(graph, numbering, self.volume)
+        throats = throat_columns(graph, numbering, self.volume)
+        write_tables(self.content, self.volume, pores, throats, sample, pore_voxels)
+        surface = surface_of(crossings, cuts, self.volume)
+        size, (opened, closed) = int(sample.sum()), parts.voxels
+        known = void_totals(
+            size, (opened, closed), parts.components, threshold, surface, self.volume
+        )
+        totals = totals_of(
+            {"_pore_columns": pores, "_throat_columns": throats},
+            self.volume,
+            {**known, "merged_by": {"h": self.settings.h}},
+        )
+        yield from self._note(
+            f"{self.crew.computed} tasks were done, {self.crew.reused} taken from an earlier run."
+        )
+        timing = self.crew.timing()
+        yield timing
+        record = make_record("pores", self.volume, self.settings, where, timing, self.notes, digest)
+        record["result"] = totals
+        summary = summary_of(totals, self.settings)
+        whole = {"summary": summary, "source": origin, "jobs": [record], "files": FILES}
+        write_json(self.content / RECORD, whole)
+        return record, summary
+
+    def _find_void(
+        self,
+    ) -> Generator[Event, Any, tuple[dict[str, str], float | None, str]]:
+        """Part void and solid; returns what tells the input, the threshold, and the stack."""
+        settings, dtype = self.settings, self.volume.dtype.newbyteorder("=")
+        is_void, method = dtype.kind == "b", settings.threshold
+        is_local = not is_void and method in LOCAL_METHODS
+        wants = isinstance(method, str) and not is_local and not is_void
+        told = yield from self._slabs("survey", "threshold", 0.08, with_histogram=wants)
+        digest = digest_of(told)
+        threshold, local, strict = None, None, None
+        if not is_void:
+            found, histogram = range_of(told, dtype)
+            require_range(self.volume, found.low, found.high, found.bad)
+            if wants and histogram is None:
+                told = yield from self._slabs(
+                    "levels", "threshold", 0.12, low=found.low, high=found.high
+                )
+                histogram = histogram_of(told)
+            if is_local:
+                local = local_threshold(self.volume, settings, self.plan.shape[0], found)
+            else:
+                threshold, problem = threshold_of(settings, found.low, found.high, histogram)
+                check_hysteresis(settings, threshold)
+                strict = settings.hysteresis
+                if problem:
+                    yield from self._note(problem, warning=True)
+        codes = "raw"
+        how: dict[str, Any] = {"threshold": threshold, "local": local, "strict": strict}
+        told = yield from self._slabs("threshold", "void", 0.18, target=codes, **how)
+        all_void = all(bool(part["is_all_void"]) for part in told)
+        if strict is not None:
+            joined = yield from self._join("strict-parts", told)
+            each = [{"kept": part} for part in joined.marked]
+            yield from self._slabs("strict", "void", 0.2, each=each, source=codes, target="kept")
+            self._remove(codes)
+            codes = "kept"
+        if settings.outside != "keep" and all_void:
+            raise InputError(
+                f"There is no solid in {self.volume.name}, so no sample that air could be around. "
+                "Set another threshold, or outside to 'keep'."
+            )
+        return digest, threshold, codes
+
+    def _take_apart(
+        self, codes: str
+    ) -> Generator[Event, Any, tuple[npt.NDArray[np.int64], Joined]]:
+        """Tell open void from closed; returns the voxels of the sample in each slice, and both."""
+        sample = np.full(self.plan.shape[0], math.prod(self.plan.shape[1:]), np.int64)
+        if self.settings.outside != "keep":
+            told = yield from self._slabs("air", "void", 0.22, source=codes, target="aired")
+            self._remove(codes)
+            codes = "aired"
+            air = np.concatenate([each["air"] for each in told])
+            sample -= air
+            if not air.any():
+                problem = "No air was found outside the sample: the ball cannot reach any."
+                yield from self._note(problem, warning=True)
+        told = yield from self._slabs("parts", "void", 0.25, source=codes)
+        joined = yield from self._join("join", told)
+        is_open = [{"shared_open": part} for part in joined.marked]
+        yield from self._slabs("paint", "void", 0.3, each=is_open, source=codes)
+        self._remove(codes)
+        return sample, joined
+
+    def _join(self, stage: str, told: list[Told]) -> Generator[Event, Any, Joined]:
+        """Join the parts that slabs share over their faces."""
+        faces: list[Any] = [(slab, {}) for slab in range(self.slabs - 1)]
+        pairs = yield from self.crew.run(stage, "void", 0.27, faces)
+        return join_shared(told, pairs)
+
+    def _climb(self) -> Generator[Event, Any, tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
+        """Find basins and their graphs; returns ways out of the void and cuts, by direction."""
+        bands: list[Any] = [(band, {}) for band in range(self.plan.bands)]
+        yield from self.crew.run("along", "distance", 0.32, bands)
+        self._remove_planes("along", self.slabs)
+        climbed = yield from self._slabs("climb", "basins", 0.68, most_basins=self.most_basins)
+        self._remove("void")
+        self._remove_planes("carried", self.plan.bands)
+        basins = np.cumsum([0, *(int(each["count"]) for each in climbed)])
+        back = np.array([int(each["back"]) for each in climbed])
+        exits = np.cumsum([0, *(back + [int(each["ahead"]) for each in climbed])])
+        if basins[-1] >= 2**31 - 1:
+            raise InputError("There are too many basins to number. Denoise the volume, or crop it.")
+        counts = {"basins_before": basins.tolist(), "exits_before": exits.tolist()}
+        faces = [(slab, counts) for slab in range(self.slabs - 1)]
+        met = yield from self.crew.run("meet", "merging", 0.7, faces)
+        if any(each["through"].size for each in met):
+            through = np.unique(np.concatenate([each["through"] for each in met]))
+            follow_through(self.scratch, through, int(basins[-1]), exits, back)
+        gathered = yield from self._slabs("gather", "merging", 0.74, basins_before=basins.tolist())
+        crossings, cuts = np.zeros((2, 13), np.int64)
+        for each in [*climbed, *gathered]:
+            if "cuts" in each:
+                crossings, cuts = crossings + each["crossings"], cuts + each["cuts"]
+        return crossings, cuts
+
+    def _merge(
+        self, cuts: npt.NDArray[np.int64]
+    ) -> Generator[Event, Any, tuple[BasinGraph, npt.NDArray[np.int64]]]:
+        """Merge up the tree of slabs; returns the graph of all pores, and their chiefs."""
+        level, count = 0, self.slabs
+        while count > 1:
+            level, count = level + 1, -(-count // 2)
+            nodes = [(number, {"level": level}) for number in range(count)]
+            yield from self.crew.run(f"unite {level}", "merging", 0.76, nodes)
+        yield from self._slabs("finish", "measuring", 0.8, levels=level + 1)
+        return collect(self.scratch, self.slabs, cuts)
+
+    def _write_labels(self) -> Generator[Event, Any, npt.NDArray[np.int64]]:
+        """Write the labels and their coarser levels; returns the voxels of pores in each slice."""
+        image = open_labels(self.content, self.volume)
+        layers = [(layer, {"thickness": image.depth}) for layer in range(count_layers(image, 0))]
+        told = yield from self.crew.run("labels", "labels", 0.96, layers)
+        for level in range(1, len(image.levels)):
+            coarser = [(layer, {"level": level}) for layer in range(count_layers(image, level))]
+            yield from self.crew.run(f"coarser {level}", "coarser levels", 0.99, coarser)
+        return np.concatenate([each["pore_voxels"] for each in told])
+
+    def _slabs(
+        self,
+        stage: str,
+        shown: str,
+        until: float,
+        each: list[dict[str, Any]] | None = None,
+        **arguments: Any,
+    ) -> Generator[Event, Any, list[Told]]:
+        """Run a stage with a task for every slab, with arguments for all and for each."""
+        own = each or [{}] * self.slabs
+        keys = [(slab, {**arguments, **own[slab]}) for slab in range(self.slabs)]
+        return (yield from self.crew.run(stage, shown, until, keys))
+
+    def _note(self, message: str, warning: bool = False) -> Generator[Event, Any, None]:
+        self.notes.append(message)
+        yield Note(message, warning=warning)
+
+    def _begun(self, thickness: int, asked: int | None) -> int:
+        """Return the thickness that an earlier run has begun with, where it can be gone on with."""
+        file = self.scratch / "thickness.json"
+        if file.is_file():
+            earlier: int = json.loads(file.read_text(encoding="utf-8"))
+            # more workers may have less memory each
+            if earlier == thickness or (asked is None and earlier <= thickness):
+                return earlier
+            for item in self.scratch.iterdir():
+                if item.is_file():
+                    item.unlink()
+        file.write_text(json.dumps(thickness), encoding="utf-8")
+        return thickness
+
+    def _remove(self, stack: str) -> None:
+        """Give back the disk that a stack takes, once nothing will read it any more."""
+        for slab in range(self.slabs):
+            Path(self.scratch, f"{stack}-{slab}.slab").unlink(missing_ok=True)
+
+    def _remove_planes(self, name: str, count: int) -> None:
+        for number in range(count):
+            Path(self.scratch, f"{name}-{number}.planes").unlink(missing_ok=True)
+
+
+def _origin(scan: Any, series: str | None) -> dict[str, Any]:
+    """Return what tells the scan, to a later run too."""
+    from hushpore.base.volume import Volume
+
+    if isinstance(scan, Volume):
+        folder = getattr(scan.data, "folder", None)
+        if folder is None:
+            # an array has no stamp that tells whether it has changed
+            return {"volume": scan.facts, "id": id(scan)}
+        scan = folder
+    return Source(str(scan), series or "").to_dict()
+
+
+def _check_folders(client: Client, *folders: str | Path) -> None:
+    """Refuse workers that do not see the files under the same path."""
+    for folder in map(str, folders):
+        for worker, is_there in client.run(_sees, folder).items():
+            if not is_there:
+                raise InputError(
+                    f"The worker {worker} does not see {folder}. Scan and result must lie on a "
+                    "disk that all workers have under the same path."
+                )
+
+
+def _sees(folder: str) -> bool:
+    return Path(folder).is_dir()
+
+
+def _check_disk(folder: Path, voxels: int) -> None:
+    free = shutil.disk_usage(folder).free
+    needed = voxels * _BYTES_ON_DISK
+    if needed > free:
+        raise OutputError(
+            f"The work needs {needed / 1e9:.1f} GB in {folder.parent.parent} until it is complete; "
+            f"{free / 1e9:.1f} GB are free. Name a folder on another disk."
+        )
+
+
+def _place(where: str | Client, client: Client) -> str:
+    """Return the workers in words."""
+    count = len(client.scheduler_info(n_workers=-1)["workers"])
+    name = where if isinstance(where, str) else "the cluster of the client that was given"
+    return f"{count} {'worker' if count == 1 else 'workers'} of {name}"

@@ -1,0 +1,101 @@
+"""Tables of basins and of the edges between them, added up where rows are of the same ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+#: Columns of the tables: of basins, and of the edges between them; see `BasinGraph`.
+BASINS = ("peak", "summit", "is_open", "sums", "ends", "bounds")
+EDGES = ("a", "b", "saddle", "saddle_at", "contacts")
+
+#: A summit that lies in no slab: exits have theirs elsewhere.
+ELSEWHERE = np.iinfo(np.int64).max
+
+
+def join_tables(
+    pieces: list[tuple[npt.NDArray[np.int64], dict[str, npt.NDArray[Any]]]],
+) -> tuple[npt.NDArray[np.int64], dict[str, npt.NDArray[Any]]]:
+    """Add up tables whose rows are of the same basins, by their numbers; row 0 is left out.
+
+    Parameters
+    ----------
+    pieces : list
+        Number of each row of a table of basins, and the columns of it and of its edges.
+
+    Returns
+    -------
+    basin : numpy.ndarray
+        (n,), int64, sorted.
+    columns : dict
+        As given, but that edges join numbers (not rows), ``a < b``.
+    """
+    basin, row = np.unique(
+        np.concatenate([numbers[1:] for numbers, _ in pieces]), return_inverse=True
+    )
+    rows = np.split(row, np.cumsum([numbers.size - 1 for numbers, _ in pieces])[:-1])
+    joined: dict[str, npt.NDArray[Any]] = {}
+    for name in BASINS:
+        parts = [columns[name][1:] for _, columns in pieces]
+        joined[name] = _add_up(name, parts, rows, basin.size)
+    edges = []
+    for numbers, columns in pieces:
+        a, b = numbers[columns["a"]], numbers[columns["b"]]
+        same = a == b
+        # what was two numbers of one basin has no surface in between
+        inner = np.searchsorted(basin, a[same])
+        np.subtract.at(joined["ends"], inner, columns["contacts"][same].astype(np.int64))
+        apart = ~same
+        ends = (np.minimum(a, b)[apart], np.maximum(a, b)[apart])
+        edges.append((*ends, *(columns[name][apart] for name in EDGES[2:])))
+    together = [np.concatenate(column) for column in zip(*edges, strict=True)]
+    return basin, {**joined, **dict(zip(EDGES, join_edges(*together), strict=True))}
+
+
+def join_edges(
+    a: npt.NDArray[np.int64],
+    b: npt.NDArray[np.int64],
+    saddle: npt.NDArray[np.float32],
+    saddle_at: npt.NDArray[np.int64],
+    contacts: npt.NDArray[Any],
+) -> tuple[npt.NDArray[Any], ...]:
+    """Join edges between the same two: the highest saddle, the first place of it, all contacts."""
+    order = np.lexsort((saddle_at, -saddle, b, a))
+    a, b = a[order], b[order]
+    start = starts_of_pairs(a, b)
+    contacts = contacts[order].astype(np.int64)
+    if start.size:
+        contacts = np.add.reduceat(contacts, start, axis=0)
+    return a[start], b[start], saddle[order][start], saddle_at[order][start], contacts
+
+
+def starts_of_pairs(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return where another pair begins in two sorted columns."""
+    changes = (np.diff(a) != 0) | (np.diff(b) != 0)
+    return np.flatnonzero(np.concatenate([[True], changes])[: a.size])
+
+
+def _add_up(
+    name: str, columns: list[npt.NDArray[Any]], rows: list[npt.NDArray[np.intp]], count: int
+) -> npt.NDArray[Any]:
+    """Add up a column of several tables by rows."""
+    total = np.zeros((count, *columns[0].shape[1:]), columns[0].dtype)
+    if name == "summit":
+        total[:] = ELSEWHERE
+    if name == "bounds":
+        total[:, :3] = np.iinfo(np.int32).max
+    for row, column in zip(rows, columns, strict=True):
+        if name == "bounds":
+            np.minimum.at(total[:, :3], row, column[:, :3])
+            np.maximum.at(total[:, 3:], row, column[:, 3:])
+        elif name == "summit":
+            np.minimum.at(total, row, column)
+        elif name in ("peak", "is_open"):
+            np.maximum.at(total, row, column)
+        else:
+            np.add.at(total, row, column)
+    return total

@@ -1,0 +1,265 @@
+"""The void of each slab: threshold, air outside, open and closed, and what is passed along z."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.base.record import fingerprint
+from hushpore.cluster.blocks import New
+from hushpore.pores.distance import carry, edge_plane
+from hushpore.pores.grey import GreyValues
+from hushpore.pores.outside import beside, mark_outside
+from hushpore.pores.passes import air_crossings, highest_void, solid_beyond
+from hushpore.pores.slabs import Scratch, Slabs, Stack
+from hushpore.pores.threshold import Range, counted_once, find_range, make_histogram
+from hushpore.pores.void import (
+    AIR,
+    CLOSED,
+    OPEN,
+    SOLID,
+    Runs,
+    find_runs,
+    make_void,
+    pairs_across,
+    touching,
+)
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from hushpore.cluster.blocks import Blocks
+    from hushpore.pores.local_threshold import LocalThreshold
+
+    #: What a task tells the client: few numbers.
+    Told = dict[str, Any]
+
+_RUNS = ("row_start", "begin", "end", "part")
+
+
+def survey(blocks: Blocks, slab: int, with_histogram: bool) -> Told:
+    """Look at the grey values of a slab: their range, or where that is one reading all levels."""
+    first, last = blocks.plan.slabs[slab]
+    grey = _grey(blocks).read(first, last)
+    blocks.moved += grey.nbytes
+    digests = b"".join(bytes.fromhex(fingerprint(plane)) for plane in grey)
+    told: Told = {"slices": np.frombuffer(digests, np.uint8)}
+    counted = counted_once(grey.dtype) if with_histogram else None
+    if grey.dtype == np.bool_:
+        return told
+    if counted is not None:
+        counts = make_histogram(grey, blocks.workers, counted).counts
+        return {**told, "counts": counts}
+    found = find_range(grey, blocks.workers)
+    return {**told, "range": np.array([found.low, found.high], grey.dtype), "bad": found.bad}
+
+
+def count_levels(blocks: Blocks, slab: int, low: Any, high: Any) -> Told:
+    """Count the grey values of a slab between the ends of all."""
+    grey = _grey(blocks).read(*blocks.plan.slabs[slab])
+    blocks.moved += grey.nbytes
+    histogram = make_histogram(grey, blocks.workers, Range(low, high))
+    return {"counts": histogram.counts, "centers": histogram.centers}
+
+
+def find_void(
+    blocks: Blocks,
+    slab: int,
+    target: str,
+    threshold: float | None,
+    local: LocalThreshold | None,
+    strict: float | None,
+) -> Told:
+    """Write the codes of a slab; with a stricter value, which parts hold that too."""
+    first, last = blocks.plan.slabs[slab]
+    bright = blocks.plan.settings.pores_are == "bright"
+    wanted = (first, last) if local is None else local.slices(first, last)
+    grey = _grey(blocks).read(*wanted)
+    blocks.moved += grey.nbytes
+    codes = np.empty((last - first, *blocks.plan.shape[1:]), np.uint8)
+    if local is not None:
+        local.void(grey, first, last, blocks.workers, codes.view(np.bool_))
+    else:
+        make_void(grey, threshold, bright, blocks.workers, codes.view(np.bool_))
+    blocks.write(target, slab, codes)
+    told: Told = {"is_all_void": bool(codes.all())}
+    if strict is not None:
+        runs = find_runs(codes, blocks.workers)
+        marked = runs.holding(make_void(grey, strict, bright, blocks.workers))
+        told |= _parts(blocks, slab, runs, marked)
+    return told
+
+
+def keep_parts(
+    blocks: Blocks, slab: int, source: str, target: str, kept: npt.NDArray[np.bool_]
+) -> Told:
+    """Leave the parts of the void that hold a stricter value; `kept` says it of shared parts."""
+    codes = blocks.read(source, *blocks.plan.slabs[slab])
+    runs = find_runs(codes, blocks.workers)
+    shared, is_kept = blocks.load("parts", slab, "shared", "marked")
+    is_kept[shared] = kept
+    runs.paint(codes, np.where(is_kept, OPEN, SOLID).astype(np.uint8))
+    blocks.write(target, slab, codes)
+    return {}
+
+
+def mark_air(blocks: Blocks, slab: int, source: str, target: str) -> Told:
+    """Mark the air outside the sample in every slice of a slab."""
+    first, last = blocks.plan.slabs[slab]
+    stack = Stack.of(blocks.read(source, first, last))
+    whole = Slabs(last - first, last - first)
+    radius = blocks.plan.settings.outside_radius
+    how = (blocks.work.spacing, radius, True, blocks.workers)
+    for _ in mark_outside(stack, whole, Scratch(False), *how):
+        pass
+    codes = stack.array()
+    blocks.write(target, slab, codes)
+    return {"air": np.count_nonzero(codes == AIR, axis=(1, 2)).astype(np.int64)}
+
+
+def find_parts(blocks: Blocks, slab: int, source: str) -> Told:
+    """Find the connected parts of the void in a slab, and which of them reach what is outside."""
+    first, last = blocks.plan.slabs[slab]
+    around = (first - 1, last + 1) if blocks.work.has_air else (first, last)
+    codes = blocks.read(source, *around)
+    own = codes[min(first, 1) if blocks.work.has_air else 0 :][: last - first]
+    runs = find_runs(own, blocks.workers)
+    marked = touching(runs, ((first == 0, last == blocks.plan.shape[0]), (True, True)))
+    if blocks.work.has_air:
+        near = beside(codes == AIR)
+        marked |= runs.holding(np.ascontiguousarray(near[min(first, 1) :][: last - first]))
+    return _parts(blocks, slab, runs, marked)
+
+
+def _parts(blocks: Blocks, slab: int, runs: Runs, marked: npt.NDArray[np.bool_]) -> Told:
+    """Store what joins parts with those of other slabs; tell of shared ones each, else sums."""
+    slabs = blocks.plan.slabs
+    faces = {}
+    if slab > 0:
+        faces["first"] = runs.face(last=False)
+    if slab < len(slabs) - 1:
+        faces["last"] = runs.face(last=True)
+    parts = [face.part for face in faces.values()]
+    shared = np.unique(np.concatenate([*parts, np.zeros(0, np.int32)]))
+    for name, face in faces.items():
+        arrays = {each: getattr(face, each) for each in _RUNS}
+        blocks.save(f"face-{name}", slab, **arrays)
+    blocks.save("parts", slab, shared=shared, marked=marked)
+    voxels = np.bincount(runs.part, runs.end - runs.begin, runs.count).astype(np.int64)
+    alone = np.ones(runs.count, np.bool_)
+    alone[shared] = False
+    return {
+        "shared_voxels": voxels[shared],
+        "shared_marked": marked[shared],
+        "count": int(alone.sum()),
+        "marked_voxels": int(voxels[alone & marked].sum()),
+        "other_voxels": int(voxels[alone & ~marked].sum()),
+    }
+
+
+def join_parts(blocks: Blocks, slab: int) -> Told:
+    """Find which of the shared parts of a slab and of the next one are connected."""
+    height, width = blocks.plan.shape[1:]
+    faces = []
+    for name, number in (("last", slab), ("first", slab + 1)):
+        row_start, begin, end, part = blocks.load(f"face-{name}", number, *_RUNS)
+        shared = blocks.load("parts", number, "shared")
+        place = np.searchsorted(shared, part).astype(np.int32)
+        faces.append(Runs((1, height, width), row_start, begin, end, place, shared.size))
+    return {"pairs": pairs_across(*faces)}
+
+
+def paint(blocks: Blocks, slab: int, source: str, shared_open: npt.NDArray[np.bool_]) -> Told:
+    """Tell open void from closed in the codes of a slab, and pass along z through it.
+
+    Writes the stack ``void`` and four planes: the distance along z to the solid in the slab, inf
+    where there is none. Forward at two slices before its end, and on from there at its end;
+    backward at two slices after its beginning, and from there at its beginning.
+    """
+    first, last = blocks.plan.slabs[slab]
+    codes = blocks.read(source, first, last)
+    runs = find_runs(codes, blocks.workers)
+    shared, is_open = blocks.load("parts", slab, "shared", "marked")
+    is_open[shared] = shared_open
+    code_of = np.where(is_open, OPEN, CLOSED).astype(np.uint8)
+    mode = blocks.plan.settings.mode
+    if mode != "all":
+        code_of[is_open != (mode == "open")] = SOLID
+    runs.paint(codes, code_of)
+    blocks.write("void", slab, codes)
+    nothing = edge_plane(codes.shape, False)
+    after, before = min(2, len(codes)), max(len(codes) - 2, 0)
+    highest = highest_void(blocks.work)
+    with closing(New(blocks.planes("along", slab))) as new:
+        for part, back in (
+            (codes[:before], False),
+            (codes[before:], False),
+            (codes[after:], True),
+            (codes[:after], True),
+        ):
+            new.add(carry(part, nothing, blocks.workers, highest, back=back))
+        new.complete()
+        blocks.moved += new.nbytes
+    return {}
+
+
+def pass_along_z(blocks: Blocks, band: int) -> Told:
+    """Carry the distance along z through all slabs, in a band of rows.
+
+    Writes for each slab what comes from before its first slice but two, and in the order of their
+    ends what comes from after its last but two.
+    """
+    plan = blocks.plan
+    rows, slabs = plan.rows(band), plan.slabs
+    shape = (1, rows[1] - rows[0], plan.shape[2])
+
+    def onward(slab: int, plane: int, value: npt.NDArray[Any], slices: int) -> npt.NDArray[Any]:
+        here = blocks.read_plane("along", slab, plane, rows, plan.shape[1])
+        return np.minimum(here, value + np.float32(slices))
+
+    with closing(New(blocks.planes("carried", band))) as new:
+        value = edge_plane(shape, solid_beyond(blocks.work)[0])
+        arriving = value
+        for slab, (first, last) in enumerate(slabs):
+            new.add(arriving)
+            near = min(2, last - first)
+            arriving = onward(slab, 0, value, last - first - near)
+            value = onward(slab, 1, arriving, near)
+        value = edge_plane(shape, solid_beyond(blocks.work)[0])
+        arriving = value
+        for slab in reversed(range(len(slabs))):
+            first, last = slabs[slab]
+            new.add(arriving)
+            near = min(2, last - first)
+            arriving = onward(slab, 2, value, last - first - near)
+            value = onward(slab, 3, arriving, near)
+        new.complete()
+        blocks.moved += new.nbytes
+    return {}
+
+
+def carried(blocks: Blocks, slab: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """Return what `pass_along_z` found before and after a slab, (y, x) each."""
+    plan = blocks.plan
+    found: tuple[list[Any], list[Any]] = ([], [])
+    count = len(plan.slabs)
+    for band in range(plan.bands):
+        first, last = plan.rows(band)
+        height = last - first
+        for planes, index in zip(found, (slab, 2 * count - 1 - slab), strict=True):
+            planes.append(blocks.read_plane("carried", band, index, (0, height), height))
+    before, after = (np.concatenate(planes) for planes in found)
+    return before, after
+
+
+def air_cuts(codes: npt.NDArray[np.uint8], own: slice) -> npt.NDArray[np.int64]:
+    """Count where void of a slab opens into the air, with the slice after it; by direction."""
+    return air_crossings(codes[own.start : own.stop + 1]) - air_crossings(
+        codes[own.stop : own.stop + 1]
+    )
+
+
+def _grey(blocks: Blocks) -> GreyValues:
+    return GreyValues(blocks.work.volume, blocks.plan.slabs)

@@ -1,0 +1,24 @@
+"""A small cluster in this process, for all tests of work in blocks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from distributed import Client
+
+
+@pytest.fixture(scope="session")
+def client() -> Iterator[Client]:
+    """Two workers that are threads of this process."""
+    distributed = pytest.importorskip("distributed")
+    place = {"processes": False, "dashboard_address": None}
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, **place) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client

@@ -1,0 +1,262 @@
+"""Blocks on a cluster change nothing: not how thick, nor how many workers, nor what is lost."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+import hushpore
+from hushpore import InputError, Volume
+from hushpore.base.errors import MemoryLimitError, OutputError
+from hushpore.base.events import Note, Progress, Timing, result_of
+from hushpore.cluster import plan, running
+from hushpore.cluster.segmenting import segment_pores
+from hushpore.io.ome_zarr import open_zarr, write_zarr
+from hushpore.pores.settings import PoreSettings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from distributed import Client
+
+    from hushpore.base.events import Event
+    from hushpore.pores.result import Pores
+
+
+@pytest.fixture(scope="module")
+def scan() -> np.ndarray:
+    """A noisy scan of a foam of two greys, so that there are many small parts too."""
+    noise = np.random.default_rng(7).normal(size=(30, 36, 40))
+    grey = np.where(ndimage.gaussian_filter(noise, 2.5) > 0, 60, 180)
+    rng = np.random.default_rng(8)
+    return (grey + rng.normal(0, 35, grey.shape)).clip(0, 255).astype(np.uint8)
+
+
+@pytest.fixture
+def path(scan: np.ndarray, tmp_path: Path) -> Path:
+    """The scan as OME-Zarr, of voxels that are no cubes."""
+    return store(scan, tmp_path)
+
+
+def store(values: np.ndarray, folder: Path) -> Path:
+    volume = Volume(values, spacing=(1.5, 1, 1.2), unit="um", origin=(3, 0, 7), name="scan")
+    return write_zarr(folder / "scan.ome.zarr", volume)
+
+
+def run(
+    path: Path, client: Client, thickness: int, events: list[Event] | None = None, **values: Any
+) -> Path:
+    """Segment on the cluster, and return the result folder."""
+    folder = path.with_name("result")
+    settings = PoreSettings(**values)
+    job = segment_pores(path, folder, settings, where=client, thickness=thickness, overwrite=True)
+    written = result_of(job, events.append if events is not None else None)
+    assert written.folder == folder
+    # nothing is left of the work
+    assert [each.name for each in path.parent.iterdir() if each.name.startswith(".")] == []
+    return folder
+
+
+def assert_same(folder: Path, expected: Pores) -> None:
+    labels = open_zarr(folder / "labels.ome.zarr")[0]
+    np.testing.assert_array_equal(np.asarray(labels.data), expected.labels)
+    assert (labels.spacing, labels.origin) == (expected.volume.spacing, expected.volume.origin)
+    for name in ("pores", "throats"):
+        table = getattr(expected, name).to_csv(index=False, lineterminator="\n")
+        assert (folder / f"{name}.csv").read_text(encoding="utf-8") == table
+    profile = np.genfromtxt(folder / "profile.csv", delimiter=",", skip_header=1)
+    np.testing.assert_array_equal(profile[:, 2], expected.porosity_profile)
+    record = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    assert record["jobs"][0]["result"] == json.loads(json.dumps(expected.provenance["result"]))
+    assert record["summary"] == expected.summary
+
+
+# 1, 2, 4, 5 and 15 blocks
+@pytest.mark.parametrize("thickness", [30, 17, 9, 7, 2])
+def test_blocks_of_any_thickness_give_the_same_bits(
+    path: Path, client: Client, thickness: int
+) -> None:
+    expected = hushpore.segment_pores(hushpore.read(path))
+    assert_same(run(path, client, thickness), expected)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"mode": "closed"},
+        {"mode": "open", "border_is_solid": True},
+        {"threshold": 130, "hysteresis": 40},
+        {"outside": "remove-slicewise", "outside_radius": 3, "mode": "open"},
+        {"edge_pores": "remove", "minimum_voxels": 5, "h": 1.5},
+        {"threshold": "sauvola", "window": 9, "pores_are": "bright", "h": 0},
+        {"neighbours": "faces", "threshold": 110},
+    ],
+    ids=lambda values: " ".join(map(str, values.values())),
+)
+def test_blocks_change_nothing_whatever_is_asked_for(
+    scan: np.ndarray, tmp_path: Path, client: Client, values: dict[str, Any]
+) -> None:
+    # a sample in air: a block with the pores of the scan
+    path = store(np.pad(scan, ((3, 4), (5, 3), (2, 6)), constant_values=20), tmp_path)
+    expected = hushpore.segment_pores(hushpore.read(path), **values)
+    assert_same(run(path, client, 9, **values), expected)
+
+
+@pytest.mark.parametrize("dtype", [np.int16, np.uint32, np.float32, np.bool_])
+def test_blocks_are_read_of_any_type(
+    scan: np.ndarray, tmp_path: Path, client: Client, dtype: Any
+) -> None:
+    values = (scan > 120) if dtype == np.bool_ else scan.astype(dtype) - dtype(50)
+    path = store(values, tmp_path)
+    assert_same(run(path, client, 11), hushpore.segment_pores(hushpore.read(path)))
+
+
+def smooth(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """A void of wide pores, which reach through many thin blocks."""
+    return ndimage.gaussian_filter(rng.normal(size=shape), 4) > -0.01
+
+
+def noise(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """A void of noise, in which every basin reaches a face."""
+    return rng.random(shape) > 0.5
+
+
+def ramps(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """A void of long wedges, along which one climbs through all blocks."""
+    z, y, x = np.indices(shape)
+    return (y % 20) * 3 < z + 3 + (x // 9) % 4
+
+
+@pytest.mark.parametrize("make", [smooth, noise, ramps])
+@pytest.mark.parametrize("h", [0.0, 0.5, 3.0])
+def test_merging_in_thin_blocks_is_that_of_the_whole(
+    tmp_path: Path, client: Client, rng: np.random.Generator, make: Any, h: float
+) -> None:
+    path = store(make(rng, (41, 30, 26)), tmp_path)
+    assert_same(run(path, client, 3, h=h), hushpore.segment_pores(hushpore.read(path), h=h))
+
+
+@pytest.mark.parametrize("value", [False, True])
+def test_all_void_and_no_void_have_results_too(tmp_path: Path, client: Client, value: bool) -> None:
+    path = store(np.full((9, 8, 7), value), tmp_path)
+    assert_same(run(path, client, 4), hushpore.segment_pores(hushpore.read(path)))
+
+
+def test_a_job_says_how_far_it_is_and_what_workers_did(path: Path, client: Client) -> None:
+    events: list[Event] = []
+    run(path, client, 9, events)
+    progress = [event for event in events if isinstance(event, Progress)]
+    fractions = [event.fraction for event in progress]
+    assert fractions == sorted(fractions)
+    assert fractions[-1] == 1
+    assert {"threshold", "void", "basins", "merging", "labels"} <= {each.stage for each in progress}
+    timing = [event for event in events if isinstance(event, Timing)][-1]
+    assert timing.stages["basins"].count == 4
+    assert timing.stages["basins"].voxels == 30 * 36 * 40
+    assert timing.host_memory > 0
+    notes = [event.message for event in events if isinstance(event, Note)]
+    assert notes[0].startswith("Worked on in 4 blocks of 9 slices")
+
+
+def test_what_is_left_of_a_killed_run_is_gone_on_with(
+    path: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: Any) -> Any:
+        raise Killed
+
+    job = segment_pores(path, path.with_name("result"), PoreSettings(), where=client, thickness=9)
+    stages = []
+    # what happens to a process that is killed: nothing is cleaned up
+    monkeypatch.setattr("hushpore.io.resumable.shutil.rmtree", lambda *_, **__: None)
+    for event in job:
+        if isinstance(event, Progress):
+            stages.append(event.stage)
+            if event.stage == "merging":
+                break
+    job.close()
+    monkeypatch.undo()
+    assert not path.with_name("result").exists()
+    (path.parent / ".result.unfinished" / "owner.json").unlink()
+    events: list[Event] = []
+    folder = run(path, client, 9, events)
+    assert_same(folder, hushpore.segment_pores(hushpore.read(path)))
+    notes = [event.message for event in events if isinstance(event, Note)]
+    assert any("which has left" in note for note in notes)
+    computed, reused = (int(word) for word in notes[-1].split() if word.isdecimal())
+    # survey, threshold, parts, paint and climb of 4 blocks, 3 faces and 2 bands
+    assert reused >= 4 * 5 + 3 + 2
+    timing = [event for event in events if isinstance(event, Timing)][-1]
+    assert sum(stage.count for stage in timing.stages.values()) == computed
+    assert "basins" not in timing.stages
+
+
+def test_cancelling_leaves_nothing(path: Path, client: Client) -> None:
+    job = segment_pores(path, path.with_name("result"), PoreSettings(), where=client, thickness=9)
+    for event in job:
+        if isinstance(event, Progress) and event.stage == "basins":
+            break
+    job.close()
+    assert sorted(each.name for each in path.parent.iterdir()) == ["scan.ome.zarr"]
+
+
+def test_what_a_task_cannot_do_is_said_and_leaves_nothing(
+    path: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any, **__: Any) -> Any:
+        raise InputError("This cannot be.")
+
+    monkeypatch.setitem(running.TASKS, "climb", fails)
+    with pytest.raises(InputError, match=r"This cannot be\."):
+        run(path, client, 9)
+    assert sorted(each.name for each in path.parent.iterdir()) == ["scan.ome.zarr"]
+
+
+def test_a_result_that_is_there_is_not_replaced_unasked(path: Path, client: Client) -> None:
+    folder = run(path, client, 30)
+    with pytest.raises(OutputError, match="exists already"):
+        next(segment_pores(path, folder, PoreSettings(), where=client))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"merging": "snow"}, {"outside": "remove"}],
+    ids=lambda values: " ".join(map(str, values.values())),
+)
+def test_what_there_is_not_on_a_cluster_is_refused(
+    path: Path, client: Client, values: dict[str, Any]
+) -> None:
+    with pytest.raises(InputError, match="On a cluster there is no"):
+        run(path, client, 9, **values)
+
+
+def test_an_image_is_refused(tmp_path: Path, client: Client) -> None:
+    path = write_zarr(tmp_path / "image.ome.zarr", Volume(np.eye(9)))
+    with pytest.raises(InputError, match="axes z, y and x"):
+        run(path, client, 9)
+
+
+def test_noise_that_no_worker_has_memory_for_is_refused(
+    path: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = plan.cut_volume
+
+    def little(*arguments: Any) -> plan.Cut:
+        return found(*arguments)._replace(most_basins=10)
+
+    monkeypatch.setattr("hushpore.cluster.segmenting.cut_volume", little)
+    with pytest.raises(MemoryLimitError, match="denoise the volume first"):
+        run(path, client, 9)
+
+
+def test_the_volume_of_a_reader_is_segmented_where_it_lies(path: Path, client: Client) -> None:
+    volume = dataclasses.replace(open_zarr(path)[0])
+    job = segment_pores(volume, path.with_name("result"), PoreSettings(), where=client)
+    assert_same(result_of(job).folder, hushpore.segment_pores(hushpore.read(path)))
