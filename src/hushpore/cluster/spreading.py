@@ -60,7 +60,7 @@ def spread(
                     waiting.add(client.submit(task, *shared, key, pure=False))
             if not waiting:
                 return
-            done = first_done(waiting)
+            done = first_done(client, waiting)
             if not done:
                 yield None
             for future in done:
@@ -72,12 +72,13 @@ def spread(
             client.cancel(list(waiting))  # type: ignore[no-untyped-call]
 
 
-def first_done(futures: Iterable[Future]) -> set[Future]:
+def first_done(client: Client, futures: Iterable[Future]) -> set[Future]:
     """Return those that are done, waiting a moment until there is one."""
     distributed = require_distributed()
     futures = set(futures)
     try:
-        distributed.wait(futures, timeout=LOOK, return_when="FIRST_COMPLETED")
+        with client.as_current():
+            distributed.wait(futures, timeout=LOOK, return_when="FIRST_COMPLETED")
     except TimeoutError:
         return set()
     except distributed.CancelledError:

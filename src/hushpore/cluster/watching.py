@@ -62,9 +62,11 @@ def watch(client: Client, task: Callable[..., Job], *args: Any) -> Job:
         while True:
             done = future.done()  # type: ignore[no-untyped-call]
             with loss_in_words():
-                bundle = _next_of(events, LOOK if not done else 0)
+                bundle = _next_of(events)
             if bundle is None and done:
                 return outcome(future)
+            if bundle is None:
+                time.sleep(LOOK)
             where, told = bundle or (place, [newest])
             if place and where != place:
                 yield Note("The worker was lost; another begins anew.", warning=True)
@@ -85,15 +87,13 @@ def watch(client: Client, task: Callable[..., Job], *args: Any) -> Job:
             answers.close()
 
 
-def _next_of(queue: Any, patience: float) -> tuple[str, list[Event]] | None:
-    """Return the next bundle of events, and of whom; None where there is none in time."""
-    if not patience and not queue.qsize():
+def _next_of(queue: Any) -> tuple[str, list[Event]] | None:
+    """Return the next bundle of events, and of whom; None where there is none."""
+    # to wait in the queue is told by the scheduler as an error each time
+    if not queue.qsize():
         return None
-    try:
-        # of workers that run what this program sends them: dask itself speaks in pickles
-        bundle: tuple[str, list[Event]] = pickle.loads(queue.get(timeout=patience or LOOK))
-    except TimeoutError:
-        return None
+    # of workers that run what this program sends them: dask itself speaks in pickles
+    bundle: tuple[str, list[Event]] = pickle.loads(queue.get())
     return bundle
 
 

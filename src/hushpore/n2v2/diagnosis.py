@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hushpore.n2v2.probing import gathered, read_boxes
 from hushpore.n2v2.rings import correlation as _correlation
 from hushpore.n2v2.rings import ring_correlation
 
@@ -157,11 +158,8 @@ def _draw_blocks(
     corners = np.stack(
         [rng.integers(0, n - edge + 1, count) for n, edge in zip(shape, size, strict=True)], 1
     )
-    blocks = np.empty((count, depth, BLOCK, BLOCK))
-    for block, corner in zip(blocks, corners, strict=True):
-        where = tuple(slice(c, c + edge) for c, edge in zip(corner, size, strict=True))
-        block[:] = np.asarray(data[where]).reshape(block.shape)
-    return blocks, corners
+    corners = gathered(corners, size, data)
+    return read_boxes(data, corners, size).reshape(count, depth, BLOCK, BLOCK), corners
 
 
 def _flattest(blocks: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
