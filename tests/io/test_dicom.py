@@ -186,16 +186,8 @@ def test_a_multi_frame_file_in_both_byte_orders_is_the_same():
     assert first.spacing == second.spacing == (5.0, 10.0, 10.0)
 
 
-PRIVATE = {
-    "PatientName": "Quastenflosser^Ilse", "PatientID": "ID-4711-X", "PatientBirthDate": "19010203",
-    "PatientAddress": "Wiesenweg 13", "OtherPatientIDs": "ID-0815-Y", "AccessionNumber": "ACC-99",
-    "InstitutionName": "Klinikum Morgenrot", "ReferringPhysicianName": "Doktor^Fern",
-    "OperatorsName": "Nah^Olga", "StudyID": "STUDY-77",
-}  # fmt: skip
-
-
 def test_nothing_of_the_patient_enters_volume_results_records_or_logs(
-    series, tmp_path, caplog, capfd
+    series, patient, tmp_path, caplog, capfd
 ):
     """The headers name a person; nothing that is read, written or said does."""
     from hushpore.base.events import result_of
@@ -203,7 +195,7 @@ def test_nothing_of_the_patient_enters_volume_results_records_or_logs(
     from hushpore.jobs import start
 
     def name(dataset, _):
-        for keyword, value in PRIVATE.items():
+        for keyword, value in patient.items():
             setattr(dataset, keyword, value)
         # a damaged number, so that there is something to warn of
         dataset.PatientWeight, dataset.SliceThickness = "12", 3
@@ -224,7 +216,7 @@ def test_nothing_of_the_patient_enters_volume_results_records_or_logs(
     said = " ".join([repr(volume), repr(result.provenance), caplog.text, str(refused.value)])
     said += "".join(capfd.readouterr())
     written = b"".join(path.read_bytes() for path in out.rglob("*") if path.is_file())
-    for value in PRIVATE.values():
+    for value in patient.values():
         assert value not in said
         assert value.encode() not in written
 
