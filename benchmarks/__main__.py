@@ -1,7 +1,8 @@
 """The one entry point of the benchmarks.
 
 Every other module of this package is a benchmark: its ``measure()`` returns a dict of figures,
-which is written with device, versions, commit and date to ``results/NAME.json``.
+which is written with device, versions, commit and date to ``results/NAME.json``. One that needs
+what is not there, a GPU for example, says so and is passed over.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from hushpore.base.errors import DeviceError
 from hushpore.device.backend import choose_backend
 
 HERE = Path(__file__).parent
-PACKAGES = ("hushpore", "numpy", "scipy", "scikit-image", "numba", "torch", "porespy")
+PACKAGES = (
+    "hushpore", "numpy", "scipy", "scikit-image", "numba", "torch", "cupy-cuda12x", "cupy-cuda13x",
+    "porespy",
+)  # fmt: skip
 
 
 def names() -> list[str]:
@@ -50,12 +54,18 @@ def main(wanted: list[str]) -> None:
     """Run benchmarks and write their results."""
     for name in wanted or names():
         try:
-            figures = import_module(f"benchmarks.{name}").measure()
+            module = import_module(f"benchmarks.{name}")
+            figures = module.measure()
         except DeviceError as error:
             print(f"{name} was not run: {error}")
             continue
-        result = json.dumps({**surroundings(), "figures": figures}, indent=2)
-        (HERE / "results" / f"{name}.json").write_text(result + "\n", encoding="utf-8")
+        around = surroundings()
+        result = json.dumps({**around, "figures": figures}, indent=2)
+        # those of a GPU are kept for each
+        named = getattr(module, "result_name", None)
+        target = HERE / "results" / (named(around) if named else f"{name}.json")
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(result + "\n", encoding="utf-8")
         print(name, json.dumps(figures, indent=2))
 
 

@@ -16,8 +16,12 @@ Made by `docs/performance.py` from the files in `benchmarks/results`, and from n
 holds one run of `python -m benchmarks NAME`, with its device, versions, commit and date. Variants
 that are compared ran interleaved in one process. A commit that ends in `-dirty` had changes that
 were not committed yet.
+"""
 
-No file here comes from a GPU yet: whatever is written for CUDA is unverified on one.
+NO_GPU = """
+No file here comes from a GPU yet: whatever is written for CUDA is unverified on one. With a GPU,
+`python -m benchmarks gpu` measures it in some minutes and writes a file that belongs here
+([what is known without](howto/gpu.md)).
 """
 
 Figures = dict[str, Any]
@@ -25,21 +29,24 @@ Figures = dict[str, Any]
 
 def performance_page() -> str:
     """Return the page as Markdown."""
-    return HEAD + "".join(
-        _section(path) for path in sorted((BENCHMARKS / "results").glob("*.json"))
-    )
+    results = BENCHMARKS / "results"
+    on_gpus = sorted((results / "gpu").glob("*.json"))
+    head = HEAD if on_gpus else HEAD + NO_GPU
+    pages = [_section(path, path.stem) for path in sorted(results.glob("*.json"))]
+    return "".join([head, *pages, *(_section(path, "gpu") for path in on_gpus)])
 
 
-def _section(path: Path) -> str:
+def _section(path: Path, benchmark: str) -> str:
     result = json.loads(path.read_text(encoding="utf-8"))
-    module = ast.parse((BENCHMARKS / f"{path.stem}.py").read_text(encoding="utf-8"))
+    module = ast.parse((BENCHMARKS / f"{benchmark}.py").read_text(encoding="utf-8"))
     purpose = (ast.get_docstring(module) or "").partition("\n\n")[0].replace("\n", " ")
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+    where = path.relative_to(HERE.parent).as_posix()
     lines = [
         f"\n## {path.stem.replace('_', ' ').capitalize()}\n",
         f"{purpose}\n",
         f"{result['device']} ({result['processor']}), {result['date'][:10]}, commit "
-        f"`{result['commit']}`, {versions}. [{path.name}](../benchmarks/results/{path.name})\n",
+        f"`{result['commit']}`, {versions}. [{path.name}](../{where})\n",
     ]
     return "\n".join([*lines, *_tables(result["figures"], "")])
 

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from hushpore.base.errors import DeviceError
+from hushpore.base.errors import DeviceError, InputError
 from hushpore.device.backend import Backend, choose_backend, cpu_threads
 from hushpore.device.memory import is_out_of_memory
 from hushpore.device.readback import Readback
+from hushpore.device.switches import Switches
 
 WITHOUT_CUDA = pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is here")
 
@@ -103,3 +104,30 @@ def test_readback_from_a_gpu_never_reads_early() -> None:
 )
 def test_out_of_memory_is_recognised_whoever_says_it(error: Exception, expected: bool) -> None:
     assert is_out_of_memory(error) is expected
+
+
+def test_a_backend_says_what_is_switched_on_it() -> None:
+    assert Backend().details() == []
+    switched = Backend(switches=Switches(graphs="off", pinned="on"))
+    assert switched.details() == ["pinned: on, as asked", "graphs: off, as asked"]
+
+
+def test_switches_that_are_preferred_hold_where_none_are_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HUSHPORE_SWITCHES", "graphs=on")
+    assert Backend().choices.asked("graphs") is True
+    assert Backend(switches=Switches()).choices.asked("graphs") is None
+    monkeypatch.setenv("HUSHPORE_SWITCHES", "speed=on")
+    with pytest.raises(InputError, match="There is no switch 'speed'"):
+        _ = Backend().choices
+
+
+@pytest.mark.gpu
+def test_a_gpu_says_with_what_it_is_used() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    backend = choose_backend("cuda")
+    assert backend.details()[0].startswith(f"PyTorch {torch.__version__} for CUDA")
+    backend.put(np.zeros(10))
+    backend.release()

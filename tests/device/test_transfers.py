@@ -95,7 +95,7 @@ def transfers(bus: SlowBus | None, clock: object = None, **switches: str) -> Tra
 
 
 def said(of: Transfers, name: str = "pinned") -> str:
-    return of._choices.lines()[name]
+    return of.choices.lines()[name]
 
 
 @given(
@@ -228,7 +228,7 @@ def test_a_side_stream_is_joined_before_what_it_brought_is_used() -> None:
     assert bus.joins == 0
     np.testing.assert_array_equal(coming.arrived(), values)
     assert bus.joins == 1
-    assert moved._choices.lines()["stream"] == "on, as asked"
+    assert moved.choices.lines()["stream"] == "on, as asked"
 
 
 @pytest.mark.parametrize(("computing", "wins"), [(3.0, True), (50.0, False)])
@@ -247,7 +247,7 @@ def test_a_side_stream_is_used_where_copying_takes_a_tenth_of_the_time(
         now[0] += computing
     assert bus.copied == []
     moved.ahead(np.ones(3))
-    line = moved._choices.lines()["stream"]
+    line = moved.choices.lines()["stream"]
     assert line.startswith("on" if wins else "off")
     assert line.endswith("of the time")
 

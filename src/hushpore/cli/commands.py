@@ -107,6 +107,7 @@ def info(path: str | None, series: str | None, device: bool, as_json: bool) -> N
 
         backend = choose_backend()
         found["device"] = {"name": backend.name, "reason": backend.reason}
+        found["device"]["details"] = backend.details()
     if path is not None:
         from hushpore.io import choose, describe
 
@@ -119,6 +120,8 @@ def info(path: str | None, series: str | None, device: bool, as_json: bool) -> N
         return
     if device:
         click.echo(f"{found['device']['name']} ({found['device']['reason']})")
+        for line in found["device"]["details"]:
+            click.echo(f"  - {line}")
     several = len(found.get("volumes", ())) > 1
     for number, volume in enumerate(found.get("volumes", ()), start=1):
         click.echo(f"{f'{number} ' * several}{volume['name']}: {volume['facts']}")

@@ -60,6 +60,32 @@ class Backend:
         """The device with its reason, for the record."""
         return f"{self.name} ({self.reason})"
 
+    def details(self) -> list[str]:
+        """Say, a line each, with what the device is used, and what is switched on or off."""
+        lines = self._details_of_gpu() if self.is_cuda else []
+        asked = ((name, self.choices.asked(name)) for name in vars(self.choices.switches))
+        return lines + [
+            f"{name}: {'on' if state else 'off'}, as asked"
+            for name, state in asked
+            if state is not None
+        ]
+
+    def _details_of_gpu(self) -> list[str]:
+        import torch
+
+        free, total = torch.cuda.mem_get_info(self.device)
+        lines = [
+            f"PyTorch {torch.__version__} for CUDA {_cuda_of_torch()}: denoising",
+            f"{free / 1e9:.3g} of {total / 1e9:.3g} GB of its memory are free",
+        ]
+        try:
+            cupy = self.cupy()
+        except DeviceError as error:
+            return [*lines, f"pores are segmented on the CPU: {error}"]
+        version = cupy.cuda.runtime.runtimeGetVersion()
+        of = f"CuPy {cupy.__version__} for CUDA {version // 1000}.{version % 1000 // 10}"
+        return [*lines, f"{of}: pores, with --device cuda"]
+
     def timer(self) -> StageTimer:
         """Return a stage timer on this device's clock."""
         return StageTimer(self.clock(), PeakMemory(self.device), self.choices)

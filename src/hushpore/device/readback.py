@@ -6,10 +6,9 @@ from collections import deque
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 if TYPE_CHECKING:
     import numpy.typing as npt
+    import torch
 
     from hushpore.device.backend import Backend
     from hushpore.device.timing import StageTimer
@@ -33,7 +32,7 @@ class Readback:
     """
 
     def __init__(self, backend: Backend, timer: StageTimer | None = None, depth: int = 4) -> None:
-        self._is_cuda = backend.is_cuda
+        self._bus = backend.bus()
         self._timer = timer
         self._depth = depth
         self._under_way: deque[tuple[Any, torch.Tensor, Any]] = deque()
@@ -42,14 +41,14 @@ class Readback:
     def push(self, tag: Any, values: torch.Tensor) -> None:
         """Start copying `values`; `tag` comes back with them."""
         event = None
-        if self._is_cuda:
+        if self._bus is not None:
             while len(self._under_way) >= self._depth:
                 self._wait([self._under_way[0][2]])
                 self._collect()
-            host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
-            host.copy_(values.detach(), non_blocking=True)
-            event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            event.record()
+            room = self._bus.pinned(values.numel() * values.element_size())
+            host = room.view(values.dtype).reshape(values.shape)
+            self._bus.copy(host, values.detach())
+            event = self._bus.moment()
         else:
             host = values.detach().clone()
         self._under_way.append((tag, host, event))

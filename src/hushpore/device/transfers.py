@@ -210,6 +210,11 @@ class Transfers:
         Bytes of a pinned buffer.
     clock : callable, optional
         Seconds; for tests.
+
+    Attributes
+    ----------
+    choices : Choices
+        See there.
     """
 
     def __init__(
@@ -220,7 +225,7 @@ class Transfers:
         chunk: int = CHUNK,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._device, self._bus, self._choices, self._chunk = device, bus, choices, chunk
+        self._device, self._bus, self.choices, self._chunk = device, bus, choices, chunk
         self._clock = clock
         self._staging: dict[str, Staging] = {}
         self._is_pinned: dict[str, bool] = {}
@@ -238,9 +243,7 @@ class Transfers:
         self._uploading += self._clock() - start
         return there
 
-    def down(
-        self, values: torch.Tensor, out: npt.NDArray[Any] | None = None
-    ) -> npt.NDArray[Any]:
+    def down(self, values: torch.Tensor, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
         """Copy a tensor to the host, into `out` where there is one; waits for the device."""
         bus = self._bus
         if bus is None or not self._may_pin("down", _nbytes(values)):
@@ -308,23 +311,23 @@ class Transfers:
     def _may_pin(self, way: str, nbytes: int) -> bool:
         """Whether pinned copies are used, or tried; decided once for each direction."""
         if way not in self._is_pinned:
-            asked = self._choices.asked("pinned")
+            asked = self.choices.asked("pinned")
             if asked is None and nbytes < 2 * _TURNS * _TURN * self._chunk:
                 self._note_small(nbytes)
                 return False
             if asked is False:
-                self._is_pinned[way] = self._choices.say("pinned", False, "as asked")
+                self._is_pinned[way] = self.choices.say("pinned", False, "as asked")
                 return False
             if not self._has_staging(way):
                 self._is_pinned[way] = False
                 return False
             if asked:
-                self._is_pinned[way] = self._choices.say("pinned", True, "as asked")
+                self._is_pinned[way] = self.choices.say("pinned", True, "as asked")
         return self._is_pinned.get(way, True)
 
     def _note_small(self, nbytes: int) -> None:
         if not self._is_pinned:
-            self._choices.say("pinned", False, f"{nbytes / 1e6:.3g} MB are too little to win by it")
+            self.choices.say("pinned", False, f"{nbytes / 1e6:.3g} MB are too little to win by it")
 
     def _has_staging(self, way: str) -> bool:
         assert self._bus is not None
@@ -334,7 +337,7 @@ class Transfers:
         except RuntimeError as error:
             staging.release()
             reason = str(error).partition("\n")[0]
-            self._choices.say("pinned", False, f"no pinned memory is to be had: {reason}")
+            self.choices.say("pinned", False, f"no pinned memory is to be had: {reason}")
             return False
         return True
 
@@ -357,21 +360,21 @@ class Transfers:
             f"{rates['pinned']:.3g} GB/s {way}, where plain copies make {rates['plain']:.3g}"
         )
         self._is_pinned[way] = wins
-        self._choices.say("pinned", any(self._is_pinned.values()), "; ".join(self._rates))
+        self.choices.say("pinned", any(self._is_pinned.values()), "; ".join(self._rates))
         rest = ways.pinned if wins else ways.plain
         if nbytes > 2 * _TURNS * turn:
             rest(2 * _TURNS * turn, nbytes)
 
     def _may_stream(self) -> bool:
         if self._streams is None:
-            asked = self._choices.asked("stream")
+            asked = self.choices.asked("stream")
             if asked is not None:
-                self._streams = self._choices.say("stream", asked, "as asked")
+                self._streams = self.choices.say("stream", asked, "as asked")
             elif self._uploads >= 2:
                 share = self._uploading / max(self._clock() - self._begun, 1e-9)
                 # all that it could hide
                 wins, reason = share >= 1 - 1 / WINS, f"copying up takes {share:.0%} of the time"
-                self._streams = self._choices.say("stream", wins, reason)
+                self._streams = self.choices.say("stream", wins, reason)
         return bool(self._streams)
 
 

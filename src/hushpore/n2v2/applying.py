@@ -21,9 +21,11 @@ from hushpore.n2v2.images import Images
 from hushpore.n2v2.prediction import CORES, Tile, halve_core, pad, plan_tiles, predict_tile
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
-    from hushpore.base.scaled import Scaled
+    from hushpore.device.transfers import Arriving
     from hushpore.n2v2.images import Arrangement
     from hushpore.n2v2.model import UNet
     from hushpore.n2v2.source import Scale, Source
@@ -166,14 +168,14 @@ class Applied:
         slabs = self.plan(source, core)
         done, total = 0, sum(len(slab.tiles) for slab in slabs)
         # one slab is read while another is predicted, so each has half of the memory
-        read = partial(self._read, source)
+        read = partial(self._read, source, backend)
         with in_turn(read, slabs, backend.choices, most=1) as ahead:
             for slab in slabs:
                 # what counts is how long the next slab is waited for; a timer is of one thread
                 with self.timer.stage("reading") as run:
-                    raw, planes = next(ahead)
-                    run.nbytes = raw.nbytes
-                part = self._normalised(slab, raw, planes, source, backend)
+                    coming, planes = next(ahead)
+                    run.nbytes = coming.nbytes
+                part = self._normalised(slab, coming, planes, source)
                 yield from self._slab(slab, part, source, out, backend, done, total)
                 done += len(slab.tiles)
 
@@ -200,23 +202,22 @@ class Applied:
         return _grouped(tiles, 1, max(1, rows // core[1]))
 
     def _read(
-        self, source: Source, slab: Slab
-    ) -> tuple[npt.NDArray[Any] | Scaled, npt.NDArray[np.int64]]:
+        self, source: Source, backend: Backend, slab: Slab
+    ) -> tuple[Arriving, npt.NDArray[np.int64]]:
         planes = np.unique(self.arrangement.members[slab.images])
-        return source.stored(planes, slab.rows), planes
+        return backend.send(source.stored(planes, slab.rows)), planes
 
     def _normalised(
         self,
         slab: Slab,
-        raw: npt.NDArray[Any] | Scaled,
+        coming: Arriving,
         planes: npt.NDArray[np.int64],
         source: Source,
-        backend: Backend,
     ) -> Images:
         numbers = np.arange(slab.images.start, slab.images.stop)
         arrangement = self.arrangement.part(numbers)[1]
-        with self.timer.stage("upload", nbytes=raw.nbytes):
-            there = source.put(raw, planes, backend)
+        with self.timer.stage("upload", nbytes=coming.nbytes):
+            there = coming.arrived().reshape(len(planes), -1, *source.size[1:])
             values = self.scale.normalise(there, source.channels[planes])
             return Images.of(values, arrangement)
 
@@ -252,9 +253,8 @@ class Applied:
         yield self._progress(done, total)
 
     def _compute(self, batch: torch.Tensor) -> torch.Tensor:
-        if self._replays is None:
-            return self.network(batch)
-        return self._replays.call("", self.network, batch)
+        network: Callable[[torch.Tensor], torch.Tensor] = self.network
+        return network(batch) if self._replays is None else self._replays.call("", network, batch)
 
     def _progress(self, done: int, total: int) -> Progress:
         fraction = self.begin + (1 - self.begin) * done / total

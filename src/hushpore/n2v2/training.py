@@ -18,7 +18,7 @@ import torch
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from hushpore.base.errors import InputError
-from hushpore.device.graphs import replays_on
+from hushpore.device.graphs import compiled_on, replays_on
 from hushpore.n2v2.masking import Replacement, draw_positions, hide, values_at
 from hushpore.patches.sampling import draw_corners, draw_orientations
 
@@ -117,6 +117,8 @@ class Learner:
         self.average = copy.deepcopy(network).eval()
         self.dtype = dtype
         device = network.out.weight.device
+        features = network.features
+        self._features = features if backend is None else compiled_on(backend, features)
         self._replays = None if backend is None else replays_on(backend, "training steps")
         # a rate that lies on the device can change between replays
         self._rate = None if self._replays is None else torch.zeros((), device=device)
@@ -200,8 +202,9 @@ class Learner:
         noisy = patches[:, first:last].flatten(0, 1)  # (batch * outputs, *size)
         hidden = hide(noisy, hidden_at, how, draw).view(-1, images.outputs, *batches.size)
         inputs = torch.cat([patches[:, :first], hidden, patches[:, last:]], 1)
+        compute = self._features if network is self.network else network.features
         with mixed_precision(device.type, self.dtype):
-            features = network.features(channels_last(inputs))
+            features = compute(channels_last(inputs))
         found = network.output_at(features, positions).flatten(0, 1)
         truth = values_at(noisy, hidden_at)
         if self.watches:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.volume import require_range
-from hushpore.device.prefetch import ReadAhead
+from hushpore.device.prefetch import in_turn
+from hushpore.device.switches import Choices, Switches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,9 +28,12 @@ class GreyValues:
         2D or 3D, from any source: NumPy, a memory map, dask, zarr, planes of a file.
     slabs : Slabs
         How it is read: a slab at a time where stacks lie on disk, else once and for all.
+    choices : Choices, optional
+        Whether slabs are read ahead; told what was decided.
     """
 
-    def __init__(self, volume: Volume, slabs: Slabs) -> None:
+    def __init__(self, volume: Volume, slabs: Slabs, choices: Choices | None = None) -> None:
+        self._choices = choices or Choices(Switches())
         self.volume = volume
         self.slabs = slabs
         self.dtype = volume.dtype.newbyteorder("=")
@@ -57,7 +61,7 @@ class GreyValues:
         if self._whole is not None:
             yield from (self.read(*cut) for cut in cuts)
             return
-        with ReadAhead(lambda cut: self.read(*cut), cuts, most=1) as parts:
+        with in_turn(lambda cut: self.read(*cut), cuts, self._choices, most=1) as parts:
             yield from parts
 
     def check(self, low: Any, high: Any, bad: int) -> None:

@@ -126,7 +126,7 @@ def _segment(
 ) -> Job:
     """Do all of it; see `segment_pores`."""
     with closing(Scratch(slabs.on_disk)) as scratch, Workers() as workers:
-        work = Work(volume, settings, slabs, scratch, workers)
+        work = Work(volume, settings, slabs, scratch, workers, backend.choices)
         grey = yield from stages.run("threshold", find_grey_value(work), 0.15)
         threshold, problems = grey.threshold, [grey.problem]
         codes = yield from stages.run("void", find_void(work, grey), 0.17)

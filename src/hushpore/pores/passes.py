@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.base.volume import Volume
+    from hushpore.device.switches import Choices
     from hushpore.pores.gpu_slabs import GpuSlabs
     from hushpore.pores.graph import BasinGraph
     from hushpore.pores.parallel import Workers
@@ -58,6 +59,7 @@ class Work:
     slabs: Slabs
     scratch: Scratch
     workers: Workers
+    choices: Choices | None = None  # about optimisations
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -117,7 +119,7 @@ class Grey(NamedTuple):
 def find_grey_value(work: Work) -> Pass[Grey]:
     """Find the threshold, or take the one that is given, and check the values."""
     settings = work.settings
-    values = GreyValues(work.volume, work.slabs)
+    values = GreyValues(work.volume, work.slabs, work.choices)
     if values.dtype == np.bool_:
         return Grey(values, None, "")
     method = settings.threshold

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import InputError, OutputError
 from hushpore.base.preferences import Preferences, preferences_file, preferred, variable_of
+from hushpore.device.switches import Switches
 from hushpore.io.target import new_file
 from hushpore.runs.settings_file import setting_lines
 
@@ -29,10 +30,12 @@ def save_preferences(wanted: Preferences) -> Path:
     Raises
     ------
     InputError
-        If the folder for temporary files is not there, or nothing can be written in it.
+        If the folder for temporary files is not there, or nothing can be written in it, or if there
+        is no such switch.
     OutputError
         If the file cannot be written.
     """
+    Switches.parse(wanted.switches)
     if wanted.temporary_folder:
         _require_folder(wanted.temporary_folder)
     file = preferences_file()
