@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import shutil
 import weakref
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -68,10 +69,10 @@ class Stack:
         self.dtype = np.dtype(dtype)
         self._path = path
         self._array = None if path else np.empty(self.shape, self.dtype)
-        if path:
-            with path.open("wb") as file:
-                file.truncate(self._bytes(len(self)))
         self._remove = weakref.finalize(self, _remove, path)
+        if path:
+            with _explained(path), path.open("wb") as file:
+                file.truncate(self._bytes(len(self)))
 
     @classmethod
     def of(cls, values: npt.NDArray[Any]) -> Stack:
@@ -119,15 +120,9 @@ class Stack:
                 target[...] = values
             return
         path = self._file()
-        try:
-            with path.open("r+b", buffering=0) as file:
-                file.seek(self._bytes(first))
-                np.ascontiguousarray(values, self.dtype).tofile(file)
-        except OSError as error:
-            raise MemoryLimitError(
-                f"The temporary files of the segmentation cannot be written in {path.parent}: "
-                f"{error.strerror or error}. {_ELSEWHERE}"
-            ) from error
+        with _explained(path), path.open("r+b", buffering=0) as file:
+            file.seek(self._bytes(first))
+            np.ascontiguousarray(values, self.dtype).tofile(file)
 
     def array(self) -> npt.NDArray[Any]:
         """Return all of it: the array itself, or a memory map that keeps the file alive."""
@@ -206,6 +201,18 @@ def check_disk(needed: int) -> None:
             f"The segmentation does not fit into memory and needs {needed / 1e9:.1f} GB for "
             f"temporary files in {folder}, where {free / 1e9:.1f} GB are free. {_ELSEWHERE}"
         )
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Say in words why a temporary file cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise MemoryLimitError(
+            f"The temporary files of the segmentation cannot be written in {path.parent}: "
+            f"{error.strerror or error}. {_ELSEWHERE}"
+        ) from error
 
 
 def _let_go(stack: Stack) -> None:
