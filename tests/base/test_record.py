@@ -15,12 +15,14 @@ from hushpore.pores.settings import PoreSettings
 
 def test_a_record_says_what_was_done_to_what_and_is_plain_json() -> None:
     scan = Volume(np.arange(24).reshape(2, 3, 4), spacing=2, unit="um", notes=["slice 3 missing"])
-    timing = Timing({"distance": StageTime(2, 1.5, 1.0)})
+    stages = {"distance": StageTime(2, 1.5, 1.0)}
+    timing = Timing(stages, host_memory=3_000_000_000, device_memory=500)
     record = make_record("pores", scan, PoreSettings(h=1.0), "CPU", timing, ["merged"])
     assert json.loads(json.dumps(record)) == record
     assert record["hushpore"] == __version__
     assert record["settings"]["h"] == 1.0
     assert record["timings"] == {"distance": 1.5}
+    assert record["peak_memory"] == {"host": 3_000_000_000, "device": 500}
     assert record["notes"] == ["slice 3 missing", "merged"]
     assert record["input"]["shape"] == [2, 3, 4]
     assert record["versions"]["numpy"] == np.__version__

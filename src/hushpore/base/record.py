@@ -48,7 +48,7 @@ def make_record(
     device : str
         The device in words.
     timing : Timing
-        Time by stage.
+        Time by stage, and the most memory that was in use.
     notes : sequence of str
         What was said while it ran.
     digest : mapping, optional
@@ -66,6 +66,8 @@ def make_record(
         "input": {**_identity(volume), **(digest or {"blake2b": fingerprint(volume.data)})},
         "beside": _beside(volume, settings),
         "timings": {name: round(stage.seconds, 6) for name, stage in timing.stages.items()},
+        # bytes, as far as they were watched
+        "peak_memory": {"host": timing.host_memory, "device": timing.device_memory},
         "optimisations": timing.choices,
         "notes": [*volume.notes, *notes],
         "versions": {"python": platform.python_version(), **_versions()},
