@@ -55,3 +55,44 @@ def test_a_record_without_a_path_is_refused() -> None:
 def test_a_position_needs_an_axis_and_a_number(drying: Path) -> None:
     with pytest.raises(InputError, match="expected an axis and a number"):
         Source(str(drying), at=("t",)).read()
+
+
+@pytest.mark.parametrize(
+    ("text", "spacing", "unit"),
+    [
+        ("15.4um", (15.4, 15.4, 15.4), "um"),
+        ("5, .49,4.9e-1 mm", (5, 0.49, 0.49), "mm"),
+        ("2 micron", (2, 2, 2), "um"),
+        ("0.1inch", (2.54, 2.54, 2.54), "mm"),
+    ],
+)
+def test_a_voxel_size_that_the_file_does_not_say_can_be_given(
+    tmp_path: Path, text: str, spacing: tuple[float, ...], unit: str
+) -> None:
+    path = write_image(tmp_path / "scan.tif", Volume(np.zeros((3, 4, 5), np.uint8)))
+    source = Source(str(path), voxel_size=text)
+    volume = source.read()
+    np.testing.assert_allclose(volume.spacing, spacing)
+    assert volume.unit == unit
+    assert f"The voxel size {text} was given by the user." in volume.notes
+    assert Source.of(source.to_dict()) == Source(str(path.resolve()), voxel_size=text)
+    assert "voxel_size" not in Source(str(path)).to_dict()
+
+
+def test_a_voxel_size_that_differs_from_the_file_is_noted(tmp_path: Path) -> None:
+    known = Volume(np.zeros((3, 4, 5), np.uint8), spacing=(2, 1, 1), unit="um")
+    path = write_image(tmp_path / "scan.tif", known)
+    volume = Source(str(path), voxel_size="3um").read()
+    assert volume.spacing == (3, 3, 3)
+    assert "the file says 2 x 1 x 1 um" in volume.notes[-1]
+
+
+@pytest.mark.parametrize("text", ["15.4", "um", "0um", "-1um", "1,um", "3 furlong", "5px", "1;2mm"])
+def test_a_voxel_size_that_cannot_be_understood_is_refused(drying: Path, text: str) -> None:
+    with pytest.raises(InputError, match="expected a number, or one for each"):
+        Source(str(drying), voxel_size=text).read()
+
+
+def test_a_voxel_size_needs_as_many_numbers_as_there_are_axes(drying: Path) -> None:
+    with pytest.raises(InputError, match="has 2 numbers, but drying has 3 axes"):
+        Source(str(drying), voxel_size="5,0.5mm").read()

@@ -294,7 +294,8 @@ def _measured(flags: dict[str, Any]) -> Measured:
 def _source(path: str, flags: dict[str, Any]) -> Source:
     from hushpore.runs.source import Source
 
-    return Source(path, flags["series"] or "", flags["resample"], flags["at"])
+    size = flags["voxel_size"] or ""
+    return Source(path, flags["series"] or "", flags["resample"], flags["at"], size)
 
 
 def _read(path: str, flags: dict[str, Any], device: str | None = None) -> Volume:

@@ -57,6 +57,10 @@ def reading_flags(command: Any) -> Any:
     """Decorate a command with the flags that say how a scan is read: see `runs.source.Source`."""
     for decorator in (
         click.option(
+            "--voxel-size", metavar="SIZE",
+            help="Where the file says none, or a wrong one: 15.4um, or z,y,x: 5,0.49,0.49mm.",
+        ),
+        click.option(
             "--at", multiple=True, metavar="AXIS=N",
             help="Work on one position of a time or channel axis, for example --at t=0.",
         ),

@@ -85,6 +85,7 @@ def run_batch(
     series: str = "",
     resample: bool = False,
     at: Sequence[str] = (),
+    voxel_size: str = "",
     device: str = "auto",
     jobs: int = 1,
     overwrite: bool = False,
@@ -104,7 +105,7 @@ def run_batch(
         How to denoise; None: not at all.
     pores : PoreSettings, optional
         How to segment; by default the defaults.
-    series, resample, at : optional
+    series, resample, at, voxel_size : optional
         How each scan is read, see `hushpore.runs.source.Source`.
     device : str, optional
         As for `hushpore.denoise`.
@@ -141,7 +142,7 @@ def run_batch(
     given = [patterns] if isinstance(patterns, str | os.PathLike) else list(patterns)
     how = pores or JOBS["pores"].settings()
     with _claimed(folder):
-        reading = Source("", series, resample, tuple(at))
+        reading = Source("", series, resample, tuple(at), voxel_size)
         tasks = plan(
             given, folder, denoise=denoise, pores=how, reading=reading, device=device,
             overwrite=overwrite,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import re
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,11 +14,16 @@ from hushpore.base.errors import InputError
 from hushpore.device.backend import choose_backend
 from hushpore.device.pinned import empty_for
 from hushpore.io import is_uneven, read, resample_evenly
+from hushpore.io.units import METRES, unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hushpore.base.volume import Volume
+
+
+_NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_VOXEL_SIZE = re.compile(rf"(?P<numbers>{_NUMBER}(?:\s*,\s*{_NUMBER})*)\s*(?P<unit>[^\W\d_]+)")
 
 
 @dataclass(frozen=True)
@@ -33,12 +40,16 @@ class Source:
         Interpolate uneven slices to an even spacing.
     at : tuple of str, optional
         Positions on time and channel axes, each as ``"t=0"``.
+    voxel_size : str, optional
+        Size of a voxel where the file does not say it, or says it wrong: ``"15.4um"``, or along
+        z, y, x: ``"5,0.49,0.49mm"``.
     """
 
     path: str
     series: str = ""
     resample: bool = False
     at: tuple[str, ...] = ()
+    voxel_size: str = ""
 
     @classmethod
     def of(cls, known: Mapping[str, Any]) -> Self:
@@ -58,7 +69,10 @@ class Source:
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON values, the path absolute, with the `stamp` of the files."""
         place = str(Path(self.path).expanduser().resolve())
-        return {**dataclasses.asdict(self), "path": place, "at": list(self.at), **self.stamp()}
+        known = {**dataclasses.asdict(self), "path": place, "at": list(self.at), **self.stamp()}
+        if not self.voxel_size:
+            del known["voxel_size"]
+        return known
 
     def stamp(self) -> dict[str, Any]:
         """Return what tells whether files have changed without reading them.
@@ -97,6 +111,8 @@ class Source:
         """
         empty = None if device is None else empty_for(choose_backend(device))
         volume = read(self.path, series=self.series or None, empty=empty)
+        if self.voxel_size:
+            volume = with_voxel_size(volume, self.voxel_size)
         if self.resample and is_uneven(volume):
             volume = resample_evenly(volume)
         for position in self.at:
@@ -107,3 +123,46 @@ class Source:
                 )
             volume = volume.at(**{axis: int(number)})
         return volume
+
+
+def with_voxel_size(volume: Volume, text: str) -> Volume:
+    """Return a volume with the voxel size that a text says, and a note of it.
+
+    Parameters
+    ----------
+    volume : Volume
+        As it was read.
+    text : str
+        One number for all axes, or one for each of z, y, x (in 2D y, x), and a unit.
+
+    Raises
+    ------
+    InputError
+        If it cannot be understood, or does not fit the volume.
+    """
+    found = _VOXEL_SIZE.fullmatch(text.strip())
+    unit = None if found is None else unit_of(found["unit"])
+    numbers = [] if found is None else [float(number) for number in found["numbers"].split(",")]
+    if unit is None or unit[0] not in METRES or not all(0 < number < inf for number in numbers):
+        raise InputError(
+            f"voxel size {text!r}: expected a number, or one for each of z,y,x, and a unit "
+            f"({', '.join(METRES)}): 15.4um, or 5,0.49,0.49mm."
+        )
+    if len(numbers) not in (1, volume.n_spatial):
+        raise InputError(
+            f"voxel size {text!r} has {len(numbers)} numbers, but {volume.name} has "
+            f"{volume.n_spatial} axes in space: give one number, or one for each."
+        )
+    name, factor = unit
+    each = numbers * volume.n_spatial if len(numbers) == 1 else numbers
+    note = f"The voxel size {text.strip()} was given by the user"
+    if volume.unit in METRES:
+        before = " x ".join(f"{size:g}" for size in volume.spacing)
+        note += f"; the file says {before} {volume.unit}"
+    return dataclasses.replace(
+        volume,
+        spacing=tuple(factor * number for number in each),
+        unit=name,
+        origin=(),
+        notes=[*volume.notes, f"{note}."],
+    )
