@@ -194,7 +194,7 @@ class Backend:
         return cupy
 
 
-def choose_backend(device: str = "auto") -> Backend:
+def choose_backend(device: str = "auto", switches: Switches | None = None) -> Backend:
     """Choose the device to run on.
 
     Parameters
@@ -203,12 +203,16 @@ def choose_backend(device: str = "auto") -> Backend:
         ``"auto"`` takes what the user prefers (`hushpore.base.preferences`), else a CUDA device
         where PyTorch can really use one, else the CPU; ``"cpu"``, ``"cuda"`` and ``"cuda:1"`` are
         taken at their word.
+    switches : Switches, optional
+        Which optimisations may be used; by default those that the user prefers.
 
     Raises
     ------
     DeviceError
         If the device is unknown, or a CUDA device is asked for that cannot be used.
     """
+    if switches is not None:
+        return replace(choose_backend(device), switches=switches)
     if device == "auto":
         wanted, reason = preferred("device")
         if wanted != "auto":
