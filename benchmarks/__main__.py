@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from importlib import import_module, metadata
 from pathlib import Path
 
-from hushpore.base.errors import DeviceError
+from hushpore.base.errors import DeviceError, MissingPackageError
 from hushpore.device.backend import choose_backend
 
 HERE = Path(__file__).parent
@@ -56,7 +56,7 @@ def main(wanted: list[str]) -> None:
         try:
             module = import_module(f"benchmarks.{name}")
             figures = module.measure()
-        except DeviceError as error:
+        except (DeviceError, MissingPackageError) as error:
             print(f"{name} was not run: {error}")
             continue
         around = surroundings()
