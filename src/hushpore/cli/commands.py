@@ -15,6 +15,13 @@ import click
 from hushpore._version import __version__
 from hushpore.base.errors import HushporeError
 from hushpore.cli.batch import batch_command
+from hushpore.cli.cluster import (
+    cluster_flags,
+    denoise_there,
+    denoised_beside,
+    refuse_with_cluster,
+    segment_there,
+)
 from hushpore.cli.compare import compare_command
 from hushpore.cli.convert import convert_command
 from hushpore.cli.export import export_command
@@ -137,6 +144,7 @@ def info(path: str | None, series: str | None, device: bool, as_json: bool) -> N
 @click.option("--picture", metavar="FILE", help="Draw what was removed, and the loss (.png).")
 @settings_flags(DENOISE)
 @settings_sources("denoise")
+@cluster_flags
 @_common
 def denoise(
     path: str,
@@ -160,6 +168,14 @@ def denoise(
         if beside:
             check_file_target(beside, flags["overwrite"])
     measured = _measured(flags)
+    if flags["cluster"]:
+        refuse_with_cluster(export_model=export_model, picture=picture)
+        cleaned = denoise_there(_scan(path, flags), target, flags, measured)
+        if save_model:
+            cleaned.model.save(save_model, overwrite=flags["overwrite"])
+        measured.show()
+        _say(cleaned.summary, target, cleaned.provenance, flags["as_json"])
+        return
     origin = _source(path, flags).to_dict()
     noisy = _read(path, flags, flags["device"])
     result = _run("denoise", noisy, flags, measured)
@@ -180,6 +196,7 @@ def denoise(
 @click.option("-o", "--output", required=True, metavar="DIR", help="Folder to write.")
 @settings_flags(PORES)
 @settings_sources("pores")
+@cluster_flags
 @_common
 def pores(path: str, output: str, **flags: Any) -> None:
     """Segment and measure the pores of PATH: tables, labels.tif, report.html, result.json."""
@@ -191,6 +208,7 @@ def pores(path: str, output: str, **flags: Any) -> None:
 @click.option("-o", "--output", required=True, metavar="DIR", help="Folder to write.")
 @settings_flags(DENOISE, PORES)
 @settings_sources("denoise", "pores")
+@cluster_flags
 @_common
 def run(path: str, output: str, **flags: Any) -> None:
     """Denoise PATH, then segment and measure its pores."""
@@ -268,6 +286,17 @@ def _segment(path: str, output: str, flags: dict[str, Any], denoise_first: bool)
 
     check_target(output, flags["overwrite"])
     measured = _measured(flags)
+    if flags["cluster"]:
+        scan = _scan(path, flags)
+        if denoise_first:
+            clean = denoised_beside(output)
+            denoise_there(scan, clean, flags, measured)
+            click.echo(f"Written: {clean}", err=True)
+            scan = str(clean)
+        done = segment_there(scan, output, flags, measured)
+        measured.show()
+        _say(done.summary, done.folder, done.record, flags["as_json"])
+        return
     origin = _source(path, flags).to_dict()
     before = _read(path, flags, flags["device"] if denoise_first else None)
     denoised = _run("denoise", before, flags, measured) if denoise_first else None
@@ -296,6 +325,12 @@ def _source(path: str, flags: dict[str, Any]) -> Source:
 
     size = flags["voxel_size"] or ""
     return Source(path, flags["series"] or "", flags["resample"], flags["at"], size)
+
+
+def _scan(path: str, flags: dict[str, Any]) -> str | Volume:
+    """Return what a cluster works on: the path, or what has to be made of it in memory first."""
+    in_memory = flags["at"] or flags["resample"] or flags["voxel_size"]
+    return _read(path, flags) if in_memory else path
 
 
 def _read(path: str, flags: dict[str, Any], device: str | None = None) -> Volume:

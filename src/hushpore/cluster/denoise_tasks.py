@@ -175,6 +175,8 @@ def denoise_block(place: Place, how: How, model: Model, block: Block) -> tuple[N
     """Predict a block and write it, and then what was removed from it, and what it was."""
     timer, backend = StageTimer(), choose_backend(how.device)
     timer.run_on(backend.clock())
+    # a task is of one thread, and more give other roundings
+    torch.set_num_threads(1)
     model.network.to(backend.device)
     core: tuple[int, ...] | None = how.core
     while core is not None:

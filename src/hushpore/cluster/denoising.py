@@ -234,6 +234,7 @@ class _Denoising:
             known = json.loads(file.read_text(encoding="utf-8"))
             noise = NoiseDiagnosis(**known.pop("noise"))
             yield self._note("The model is that of the run before, which was broken off.")
+            self.notes += known["notes"]
             return Learnt(load_model(model), noise, **known)
         settings = self.settings
         if settings.model:
@@ -249,12 +250,15 @@ class _Denoising:
             settings = dataclasses.replace(settings, denoise_memory=limit / 4e9)
         watched = watch(self.client, learn_there, self.place, settings, self.device, scale)
         learnt: Learnt = yield from self._noted(part_of(watched, _MEASURED, _LEARNT))
+        # not all that is noted is told
+        self.notes += [each for each in learnt.notes if each not in self.notes]
         learnt.model.save(model, overwrite=True)
         known = {name: value for name, value in vars(learnt).items() if name != "model"}
         # last: where it is, the model is too
         with new_file(file, overwrite=True) as part:
             write_json(part, {**known, "noise": dataclasses.asdict(learnt.noise)})
-        return learnt
+        # as the workers read it: PyTorch rounds differently where weights lie in another order
+        return dataclasses.replace(learnt, model=load_model(model))
 
     def _measure(self) -> Generator[Event, None, Scale]:
         """Return the grey scale of the volume, of which every value is looked at."""

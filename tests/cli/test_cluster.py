@@ -1,0 +1,96 @@
+"""``--cluster``: the same commands, and their errors in the user's words."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from hushpore.base.volume import Volume
+from hushpore.cli.commands import hushpore
+from hushpore.io import read
+from hushpore.io.results import write_image
+
+distributed = pytest.importorskip("distributed")
+pytest.importorskip("zarr")
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+QUICK = ["--steps", "2", "--patch-size", "16"]
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """A scheduler with one worker, in this process."""
+    place = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "protocol": "tcp://"}
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, **place
+    ) as cluster:
+        yield cluster.scheduler_address
+
+
+@pytest.fixture
+def scan(tmp_path: Path) -> Path:
+    z, y, x = np.ogrid[:12, :48, :48]
+    ball = (z - 6) ** 2 + (y - 24) ** 2 + (x - 24) ** 2 < 25
+    values = np.where(ball, 100, 1000) + np.random.default_rng(0).normal(0, 50, ball.shape)
+    volume = Volume(values.astype(np.int16), spacing=0.5, unit="mm", name="scan")
+    return write_image(tmp_path / "scan.tif", volume)
+
+
+def ran(*words: object) -> object:
+    found = CliRunner().invoke(hushpore, [str(word) for word in words])
+    assert found.exit_code == 0, found.output
+    return found
+
+
+def test_a_scan_is_denoised_and_segmented(address: str, scan: Path, tmp_path: Path) -> None:
+    shown = ran(
+        "run", scan, "-o", tmp_path / "result", "--cluster", address, "--timings",
+        "--trace", tmp_path / "trace.json", *QUICK, "--h", "0.5",
+    )  # fmt: skip
+    assert "converted first" in shown.stderr
+    assert "1 worker of dask.distributed" in shown.stderr
+    assert "denoising" in shown.stderr
+    assert f"Written: {tmp_path / 'result'}" in shown.stdout
+    assert json.loads((tmp_path / "trace.json").read_text())
+    clean = read(tmp_path / "result_denoised.ome.zarr")
+    assert clean.dtype == np.float32
+    assert (clean.spacing, clean.unit) == ((0.5, 0.5, 0.5), "mm")
+    assert (tmp_path / "result" / "pores.csv").is_file()
+
+
+def test_a_model_is_kept_and_the_record_told(address: str, scan: Path, tmp_path: Path) -> None:
+    target = tmp_path / "clean.ome.zarr"
+    shown = ran(
+        "denoise", scan, "-o", target, "--cluster", address, *QUICK, "--json",
+        "--save-model", tmp_path / "model.safetensors",
+    )  # fmt: skip
+    told = json.loads(shown.stdout)
+    assert told["written"] == str(target)
+    assert told["cluster"]["blocks"] == 1
+    assert (tmp_path / "model.safetensors").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-o", "clean.tif", "--cluster", "local:1"], "must end in .zarr"),
+        (["-o", "c.zarr", "--cluster", "nowhere.json"], "no place to run"),
+        (["-o", "c.zarr", "--cluster", "local:1", "--detail"], "detail cannot be given back"),
+        (["-o", "c.zarr", "--cluster", "local:1", "--picture", "p.png"], "--picture needs"),
+    ],
+)
+def test_an_error_is_one_line_and_leaves_nothing(
+    scan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = CliRunner().invoke(hushpore, ["denoise", "scan.tif", *words])
+    assert found.exit_code == 1
+    assert message in found.stderr.splitlines()[-1]
+    assert [item.name for item in tmp_path.iterdir()] == ["scan.tif"]

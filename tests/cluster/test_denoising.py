@@ -1,0 +1,276 @@
+"""What a cluster denoises is what one machine denoises; what was broken off goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import psutil
+import pytest
+import torch
+
+import hushpore
+from hushpore.base.errors import DeviceError, InputError, OutputError
+from hushpore.base.events import Metric, Note, Progress, StopEarly, Timing, result_of
+from hushpore.base.volume import Volume
+from hushpore.io import read, read_all
+from hushpore.io.results import write_image
+from hushpore.n2v2.settings import DenoiseSettings
+from hushpore.n2v2.source import Source, measure_scale
+
+distributed = pytest.importorskip("distributed")
+pytest.importorskip("zarr")
+
+from hushpore.cluster import denoising  # noqa: E402
+from hushpore.cluster.denoise_tasks import core_for  # noqa: E402
+from hushpore.cluster.denoising import denoise_on  # noqa: E402
+from hushpore.io.ome_zarr import write_zarr  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import numpy.typing as npt
+    from distributed import Client
+
+    from hushpore.n2v2.trained import Model
+
+HERE = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "protocol": "tcp://"}
+QUICK = DenoiseSettings(steps=3, patch_size=16, batch_size=4)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    """Two workers in this process, reached by this machine alone."""
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, **HERE
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as opened,
+    ):
+        yield opened
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hushpore.cluster import denoise_tasks
+    from hushpore.io import zarr_image
+    from hushpore.n2v2 import applying, blockwise, prediction
+
+    cores = {2: (4, 32, 32), 3: (1, 8, 16, 16)}
+    for module in (applying, blockwise, prediction, denoising, denoise_tasks):
+        monkeypatch.setattr(module, "CORES", cores)
+    monkeypatch.setattr(zarr_image, "_CHUNK", 16)
+    monkeypatch.setattr(zarr_image, "_BLOCK", 32)
+    monkeypatch.setattr(zarr_image, "_SMALLEST", 40)
+
+
+@pytest.fixture
+def noisy() -> Volume:
+    z, y, x = np.ogrid[:20, :50, :70]
+    values = 1000 + 300 * np.sin(y / 6) * np.cos(x / 7) + 0 * z
+    values = values + np.random.default_rng(0).normal(0, 60, values.shape)
+    return Volume(values.astype(np.int16), spacing=(2, 1, 1), unit="um", name="scan")
+
+
+@pytest.fixture
+def scan(tmp_path: Path, noisy: Volume) -> Path:
+    return write_zarr(tmp_path / "scan.ome.zarr", noisy)
+
+
+def on_one_thread(model: Model, volume: Volume) -> npt.NDArray[np.float32]:
+    """What one machine predicts; on more threads PyTorch rounds differently."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return model.predict(volume, "cpu").array()
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dimensions", [2, 3])
+def test_the_values_are_those_of_one_machine_with_the_same_model(
+    client: Client, noisy: Volume, tmp_path: Path, dimensions: int
+) -> None:
+    if dimensions == 3:
+        noisy = noisy.replace(noisy.data[:, :33, :17])
+    scan = write_zarr(tmp_path / "scan.ome.zarr", noisy)
+    settings = dataclasses.replace(
+        QUICK, dimensions=dimensions, patch_depth=8, precision="float32", steps=2
+    )
+    found = result_of(denoise_on(client, scan, tmp_path / "clean.ome.zarr", settings))
+    expected = on_one_thread(found.model, noisy)
+    back = read(tmp_path / "clean.ome.zarr")
+    np.testing.assert_array_equal(back.data, expected)
+    assert (back.spacing, back.unit, back.name) == ((2, 1, 1), "um", "scan denoised")
+    assert found.volume.shape == noisy.shape
+    assert len(found.losses) > 0
+    scale = measure_scale(Source(noisy, dimensions))
+    np.testing.assert_allclose(
+        [*found.model.mean, *found.model.std], [*scale.mean, *scale.std], rtol=1e-12
+    )
+    residual = noisy.data - expected.astype(np.float64)
+    assert found.provenance["residual"]["mean"] == pytest.approx(residual.mean(), abs=1e-6)
+    assert found.provenance["residual"]["deviation"] == pytest.approx(residual.std())
+    assert "Denoised" in found.summary
+    record = json.loads((tmp_path / "clean.ome.json").read_text())
+    assert record["job"] == "denoise"
+    assert record["settings"]["steps"] == 2
+    assert record["cluster"] == {"blocks": 12 if dimensions == 2 else 4, "written_before": 0}
+
+
+def test_it_tells_what_one_machine_tells(client: Client, scan: Path, tmp_path: Path) -> None:
+    events: list[Any] = []
+    result_of(denoise_on(client, scan, tmp_path / "clean.zarr", QUICK), events.append)
+    kinds = {type(event) for event in events}
+    assert {Progress, Timing, Metric, Note} <= kinds
+    shares = [event.fraction for event in events if isinstance(event, Progress)]
+    assert shares == sorted(shares)
+    assert shares[-1] > 0.9
+    newest = [event for event in events if isinstance(event, Timing)][-1]
+    assert {"training", "denoising", "writing", "reading", "coarser levels"} <= set(newest.stages)
+    # by the workers, in the place where the volume lies
+    assert newest.stages["denoising"].voxels == 20 * 50 * 70
+    assert "2 workers" in next(event.message for event in events if isinstance(event, Note))
+
+
+def test_a_model_is_applied_without_training(
+    client: Client, scan: Path, noisy: Volume, tmp_path: Path
+) -> None:
+    trained = hushpore.denoise(noisy, steps=2, patch_size=16, device="cpu", precision="float32")
+    trained.model.save(tmp_path / "model.safetensors")
+    settings = DenoiseSettings(model=str(tmp_path / "model.safetensors"), precision="float32")
+    found = result_of(denoise_on(client, scan, tmp_path / "clean.zarr", settings))
+    expected = on_one_thread(hushpore.load_model(tmp_path / "model.safetensors"), noisy)
+    np.testing.assert_array_equal(found.volume.array(), expected)
+    assert found.provenance["result"]["steps"] == 0
+
+
+def test_training_ends_early_with_what_was_learnt(
+    client: Client, scan: Path, tmp_path: Path
+) -> None:
+    settings = dataclasses.replace(QUICK, steps=100_000)
+    job = denoise_on(client, scan, tmp_path / "clean.zarr", settings)
+    event = next(job)
+    while not (isinstance(event, Progress) and event.stage == "training" and event.done > 3):
+        event = next(job)
+    event = job.throw(StopEarly())
+    found = result_of(job)
+    assert 3 < found.provenance["result"]["steps"] < 100_000
+    assert any("Stopped early" in note for note in found.provenance["notes"])
+
+
+def test_cancelled_it_leaves_nothing_behind(client: Client, scan: Path, tmp_path: Path) -> None:
+    before = sorted(item.name for item in tmp_path.iterdir())
+    settings = dataclasses.replace(QUICK, steps=100_000)
+    for stage in ("measuring", "training"):
+        job = denoise_on(client, scan, tmp_path / "clean.zarr", settings)
+        event = next(job)
+        while not (isinstance(event, Progress) and event.stage == stage):
+            event = next(job)
+        job.close()
+        assert sorted(item.name for item in tmp_path.iterdir()) == before
+
+
+def test_what_was_lost_with_the_cluster_goes_on_from_its_blocks(
+    client: Client, scan: Path, noisy: Volume, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = dataclasses.replace(QUICK, precision="float32")
+    job = denoise_on(client, scan, tmp_path / "clean.zarr", settings)
+    event = next(job)
+    while not (isinstance(event, Progress) and event.stage == "denoising" and event.done == 5):
+        event = next(job)
+    with pytest.raises(DeviceError):
+        job.throw(DeviceError("gone"))
+    assert not (tmp_path / "clean.zarr").exists()
+    assert not (tmp_path / "clean.json").exists()
+    trained = []
+    monkeypatch.setattr(denoising, "watch", lambda *_: trained.append(1))
+    found = result_of(denoise_on(client, scan, tmp_path / "clean.zarr", settings))
+    there = found.provenance["cluster"]["written_before"]
+    assert 5 <= there < 12
+    assert any(f"{there} of 12 blocks" in note for note in found.provenance["notes"])
+    assert not trained
+    expected = on_one_thread(found.model, noisy)
+    np.testing.assert_array_equal(found.volume.array(), expected)
+    # also of all blocks, those of the first run included
+    residual = noisy.data - expected.astype(np.float64)
+    assert found.provenance["residual"]["deviation"] == pytest.approx(residual.std())
+    assert sorted(item.name for item in tmp_path.iterdir()) == [
+        "clean.json", "clean.zarr", "scan.ome.zarr"
+    ]  # fmt: skip
+
+
+def test_what_is_no_ome_zarr_is_converted_first_and_that_is_said(
+    client: Client, noisy: Volume, tmp_path: Path
+) -> None:
+    path = write_image(tmp_path / "scan.tif", noisy)
+    for given in (path, noisy):
+        events: list[Any] = []
+        work = denoise_on(client, given, tmp_path / "clean.zarr", QUICK, overwrite=True)
+        found = result_of(work, events.append)
+        assert any("converted first" in note.message for note in events if isinstance(note, Note))
+        assert found.volume.shape == noisy.shape
+        assert sorted(item.name for item in tmp_path.iterdir()) == [
+            "clean.json", "clean.zarr", "scan.tif"
+        ]  # fmt: skip
+
+
+def test_an_image_of_a_zarr_folder_is_found_by_its_volume(
+    client: Client, scan: Path, tmp_path: Path
+) -> None:
+    (volume,) = read_all(scan, lazy=True)
+    events: list[Any] = []
+    result_of(denoise_on(client, volume, tmp_path / "clean.zarr", QUICK), events.append)
+    assert not any("converted" in note.message for note in events if isinstance(note, Note))
+
+
+def test_it_refuses_what_cannot_work(client: Client, scan: Path, tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"\.zarr"):
+        denoise_on(client, scan, tmp_path / "clean.tif", QUICK)
+    with pytest.raises(InputError, match="detail"):
+        denoise_on(client, scan, tmp_path / "a.zarr", dataclasses.replace(QUICK, detail=True))
+    bad = np.ones((4, 40, 40), np.float32)
+    flat = write_zarr(tmp_path / "flat.zarr", Volume(bad))
+    bad[1, 2, 3] = np.nan
+    nan = write_zarr(tmp_path / "nan.zarr", Volume(bad))
+    for path, message in ((flat, "constant"), (nan, "1 NaN or infinite")):
+        with pytest.raises(InputError, match=message):
+            result_of(denoise_on(client, path, tmp_path / "a.zarr", QUICK))
+    assert not (tmp_path / "a.zarr").exists()
+
+
+def test_tiles_become_smaller_for_workers_of_little_memory() -> None:
+    from hushpore.n2v2.prediction import CORES
+
+    large = core_for(0, 2, torch.float32)
+    assert large == CORES[2]
+    small = core_for(1e6, 2, torch.float32)
+    assert np.prod(small) < np.prod(large)
+
+
+def test_a_worker_that_is_killed_costs_its_block_alone(noisy: Volume, tmp_path: Path) -> None:
+    scan = write_zarr(tmp_path / "scan.zarr", noisy)
+    settings = dataclasses.replace(QUICK, precision="float32")
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, **HERE) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        job = denoise_on(client, scan, tmp_path / "clean.zarr", settings)
+        killed = False
+        while True:
+            try:
+                event = next(job)
+            except StopIteration as end:
+                found = end.value
+                break
+            if isinstance(event, Progress) and event.stage == "denoising" and not killed:
+                pid = next(iter(client.run(os.getpid).values()))
+                psutil.Process(pid).send_signal(signal.SIGKILL)
+                killed = True
+    assert killed
+    np.testing.assert_array_equal(found.volume.array(), on_one_thread(found.model, noisy))
