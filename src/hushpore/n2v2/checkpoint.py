@@ -75,7 +75,7 @@ class TrainingState:
         learner = self.learner
         found = {f"network.{k}": v for k, v in learner.network.state_dict().items()}
         for (name, parameter), moments in zip(
-            learner.network.named_parameters(), learner.moments(), strict=True
+            learner.network.named_parameters(), learner.optimizer.moments, strict=True
         ):
             assert parameter.shape == moments["exp_avg"].shape
             found |= {f"{kind}.{name}": value for kind, value in moments.items()}
@@ -93,7 +93,7 @@ class TrainingState:
         own = learner.network.state_dict()
         learner.network.load_state_dict({name: tensors[f"network.{name}"] for name in own})
         for (name, _), moments in zip(
-            learner.network.named_parameters(), learner.moments(), strict=True
+            learner.network.named_parameters(), learner.optimizer.moments, strict=True
         ):
             for kind, value in moments.items():
                 value.copy_(tensors[f"{kind}.{name}"])

@@ -208,7 +208,10 @@ def build_network(architecture: Architecture | int, generator: torch.Generator) 
     # PyTorch's constructors draw from the global random state, which is not ours to touch
     with torch.device("meta"):
         network = UNet(architecture)
-    network.to_empty(device="cpu")
+    # as `to_empty` does, which imports half a second of symbolic algebra for it
+    weights = network.state_dict()
+    empty = {name: torch.empty(each.shape, dtype=each.dtype) for name, each in weights.items()}
+    network.load_state_dict(empty, assign=True)
     network.initialise(generator)
     return network
 

@@ -19,6 +19,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from hushpore.base.errors import InputError
 from hushpore.device.graphs import compiled_on, replays_on
+from hushpore.n2v2.adam import Adam
 from hushpore.n2v2.masking import Replacement, draw_positions, hide, values_at
 from hushpore.patches.sampling import draw_corners, draw_orientations
 
@@ -121,27 +122,10 @@ class Learner:
         self._features = features if backend is None else compiled_on(backend, features)
         self._replays = None if backend is None else replays_on(backend, "training steps")
         # a rate that lies on the device can change between replays
-        self._rate = None if self._replays is None else torch.zeros((), device=device)
-        self.optimizer = torch.optim.Adam(
-            network.parameters(),
-            lr=1e-3 if self._rate is None else self._rate,
-            fused=device.type in ("cpu", "cuda") or None,
-            capturable=device.type == "cuda",
-        )
-
-    def moments(self) -> list[dict[str, torch.Tensor]]:
-        """Return what the optimiser keeps of each parameter, made where there is none yet."""
-        fused = bool(self.optimizer.defaults["fused"])
-        for parameter in self.network.parameters():
-            if not self.optimizer.state[parameter]:
-                # as PyTorch makes them in the first step
-                count = torch.zeros((), device=parameter.device if fused else "cpu")
-                self.optimizer.state[parameter] = {
-                    "step": count,
-                    "exp_avg": torch.zeros_like(parameter),
-                    "exp_avg_sq": torch.zeros_like(parameter),
-                }
-        return [self.optimizer.state[parameter] for parameter in self.network.parameters()]
+        self._rate: float | torch.Tensor = 0.0
+        if self._replays is not None:
+            self._rate = torch.zeros((), device=device)
+        self.optimizer = Adam(network.parameters())
 
     def step(self, images: Images, batches: Batches, rate: float, step: int) -> torch.Tensor:
         """Train on one batch and return its loss, as a tensor on the device.
@@ -171,17 +155,16 @@ class Learner:
 
     def _train(self, images: Images, batches: Batches) -> torch.Tensor:
         loss = self._loss(self.network, images, batches)
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.forget_gradients()
         loss.backward()  # type: ignore[no-untyped-call]
-        self.optimizer.step()
+        self.optimizer.step(self._rate)
         return loss.detach()
 
     def _set_rate(self, rate: float) -> None:
-        if self._rate is not None:
+        if isinstance(self._rate, torch.Tensor):
             self._rate.fill_(rate)
-            return
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        else:
+            self._rate = rate
 
     @torch.no_grad()
     def validate(self, images: Images, batches: Batches) -> torch.Tensor:
