@@ -52,6 +52,9 @@ if TYPE_CHECKING:
 #: Share of the job that is training, for the progress bar.
 TRAINING_SHARE = 0.9
 
+#: Told between the steps of which nothing can be counted, so that a job can be cancelled there.
+_PREPARING = Progress("preparing", 0, 1, "", 0.0)
+
 #: Bytes a voxel takes beside its own where the whole volume is on the device: normalised, padded,
 #: and its result.
 _WORKING = 12
