@@ -509,6 +509,20 @@ def test_stages_say_how_many_voxels_they_work_on_a_second(scan: np.ndarray) -> N
     assert timing.stages["basins"].voxels_per_second > 0
 
 
+@pytest.mark.parametrize("budget", [None, 0.001])
+def test_reading_what_lies_elsewhere_is_a_stage_of_its_own(
+    scan: np.ndarray, budget: float | None
+) -> None:
+    da = pytest.importorskip("dask.array")
+    elsewhere = Volume(da.from_array(scan, chunks=(5, *scan.shape[1:])))
+    events, result = drive(elsewhere, memory_budget=budget)
+    reading = [event for event in events if isinstance(event, Timing)][-1].stages["reading"]
+    # in slabs on disk the values are read for the threshold, and again for the void
+    assert reading.nbytes == scan.nbytes * (1 if budget is None else 2)
+    assert reading.count > 1 or budget is None
+    np.testing.assert_array_equal(result.labels, hushpore.segment_pores(scan).labels)
+
+
 def test_closing_at_any_event_leaves_no_thread_behind(scan: np.ndarray) -> None:
     before = set(threading.enumerate())
     events, _ = drive(Volume(scan))

@@ -9,6 +9,7 @@ import numpy as np
 from hushpore.base.volume import require_range
 from hushpore.device.prefetch import in_turn
 from hushpore.device.switches import Choices, Switches
+from hushpore.device.timing import StageTimer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,10 +31,19 @@ class GreyValues:
         How it is read: a slab at a time where stacks lie on disk, else once and for all.
     choices : Choices, optional
         Whether slabs are read ahead; told what was decided.
+    timer : StageTimer, optional
+        Told how long slabs of a file are waited for.
     """
 
-    def __init__(self, volume: Volume, slabs: Slabs, choices: Choices | None = None) -> None:
+    def __init__(
+        self,
+        volume: Volume,
+        slabs: Slabs,
+        choices: Choices | None = None,
+        timer: StageTimer | None = None,
+    ) -> None:
         self._choices = choices or Choices(Switches())
+        self._timer = timer or StageTimer()
         self.volume = volume
         self.slabs = slabs
         self.dtype = volume.dtype.newbyteorder("=")
@@ -62,7 +72,11 @@ class GreyValues:
             yield from (self.read(*cut) for cut in cuts)
             return
         with in_turn(lambda cut: self.read(*cut), cuts, self._choices, most=1) as parts:
-            yield from parts
+            for _ in cuts:
+                with self._timer.stage("reading") as run:
+                    part = next(parts)
+                    run.nbytes = part.nbytes
+                yield part
 
     def check(self, low: Any, high: Any, bad: int) -> None:
         """Raise `InputError` if the range of all values says that they cannot be used."""

@@ -30,6 +30,7 @@ from hushpore.pores.passes import (
     find_void,
     measure_basins,
     part_by_peaks,
+    read_values,
     take_apart,
     write_labels,
 )
@@ -126,7 +127,11 @@ def _segment(
 ) -> Job:
     """Do all of it; see `segment_pores`."""
     with closing(Scratch(slabs.on_disk)) as scratch, Workers() as workers:
-        work = Work(volume, settings, slabs, scratch, workers, backend.choices)
+        held = volume
+        if not slabs.on_disk and not isinstance(volume.data, np.ndarray):
+            reading = read_values(volume, slabs)
+            held = yield from stages.run("reading", reading, 0.1, nbytes=volume.nbytes)
+        work = Work(held, settings, slabs, scratch, workers, backend.choices, stages.timer)
         grey = yield from stages.run("threshold", find_grey_value(work), 0.15)
         threshold, problems = grey.threshold, [grey.problem]
         codes = yield from stages.run("void", find_void(work, grey), 0.17)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.volume import Volume
     from hushpore.device.switches import Choices
+    from hushpore.device.timing import StageTimer
     from hushpore.pores.gpu_slabs import GpuSlabs
     from hushpore.pores.graph import BasinGraph
     from hushpore.pores.parallel import Workers
@@ -60,6 +61,7 @@ class Work:
     scratch: Scratch
     workers: Workers
     choices: Choices | None = None  # about optimisations
+    timer: StageTimer | None = None  # told how long values are waited for
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -116,10 +118,24 @@ class Grey(NamedTuple):
     local: LocalThreshold | None = None
 
 
+def read_values(volume: Volume, slabs: Slabs) -> Pass[Volume]:
+    """Read what lies elsewhere into memory, a slab at a time, or as it is for an image."""
+    values = np.empty(volume.shape, volume.dtype.newbyteorder("="))
+    data: Any = volume.data
+    if volume.n_spatial == 2:
+        values[...] = data
+        yield 1.0
+        return volume.replace(values)
+    for first, last in slabs:
+        values[first:last] = data[first:last]
+        yield last / slabs.depth
+    return volume.replace(values)
+
+
 def find_grey_value(work: Work) -> Pass[Grey]:
     """Find the threshold, or take the one that is given, and check the values."""
     settings = work.settings
-    values = GreyValues(work.volume, work.slabs, work.choices)
+    values = GreyValues(work.volume, work.slabs, work.choices, work.timer)
     if values.dtype == np.bool_:
         return Grey(values, None, "")
     method = settings.threshold
@@ -390,9 +406,7 @@ class Climbed(NamedTuple):
     is_open: npt.NDArray[np.bool_]  # whether the void there is open
 
 
-def climb(
-    work: Work, codes: Stack, distance: Stack, gpu: GpuSlabs | None = None
-) -> Pass[Climbed]:
+def climb(work: Work, codes: Stack, distance: Stack, gpu: GpuSlabs | None = None) -> Pass[Climbed]:
     """Find the basins of the distance map."""
     basins = work.scratch.stack("basins", work.shape, np.int32)
     slab = None if gpu is None else gpu.climb_slab

@@ -75,9 +75,16 @@ class Stages:
                 self._heed((yield progress))
 
     def run(
-        self, stage: str, work: Pass[T], until: float, shown: Stack | None = None
+        self,
+        stage: str,
+        work: Pass[T],
+        until: float,
+        shown: Stack | None = None,
+        nbytes: int = 0,
     ) -> Generator[Event, Any, T]:
         """Run a pass, up to some share of the whole job; without a stage it times its own.
+
+        What is counted is `nbytes` where it moves some, else voxels.
 
         Slices of the stack `shown`, which the pass writes in their order, are previewed.
         """
@@ -87,7 +94,9 @@ class Stages:
                 try:
                     with self.timer.stage(stage) if stage else nullcontext() as timed:
                         before, share = share, next(work)
-                        if timed is not None:
+                        if timed is not None and nbytes:
+                            timed.nbytes = round((share - before) * nbytes)
+                        elif timed is not None:
                             timed.voxels = round((share - before) * self.voxels)
                 except StopIteration as end:
                     self._done = until
