@@ -14,6 +14,7 @@ from scipy import ndimage as ndi
 
 from hushpore.device.backend import Backend, choose_backend
 from hushpore.jobs import run
+from hushpore.pores.gpu_passes import BYTES_A_VOXEL
 
 SIZES = (128, 256, 512)
 REPEATS = 3
@@ -28,7 +29,28 @@ def measure() -> dict[str, Any]:
     figures: dict[str, Any] = {"copies of its own memory, GB/s": round(copied / 1e9, 1)}
     for size in SIZES:
         figures[f"{size}^3"] = _compare(_void(size), gpu, copied)
+    figures["256^3, in slabs"] = _in_slabs(_void(256), gpu)
     return figures
+
+
+class _Small(Backend):
+    """A GPU of which a quarter of a volume of 256^3 is left free."""
+
+    def free_memory(self) -> int:
+        return (256 // 4 + 4) * 256**2 * BYTES_A_VOXEL
+
+
+def _in_slabs(void: np.ndarray, gpu: Backend) -> dict[str, Any]:
+    """What a GPU makes of a volume that it does not hold."""
+    small = _Small(gpu.device, gpu.name)
+    whole, _ = _timed(void, gpu)
+    parts, seconds = min((_timed(void, small) for _ in range(REPEATS)), key=lambda each: each[1])
+    return {
+        "labels are the same": bool(np.array_equal(whole.labels, parts.labels)),
+        "whole job, s": round(seconds, 4),
+        **{f"{name}, s": round(value, 5) for name, value in parts.timings.items()},
+        "said": "; ".join(parts.notes),
+    }
 
 
 def _compare(void: np.ndarray, gpu: Backend, copied: float) -> dict[str, Any]:
