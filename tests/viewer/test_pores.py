@@ -78,6 +78,15 @@ def test_labels_are_given_to_the_job_as_the_void(qtbot, viewer, widget, scan, mo
     np.testing.assert_array_equal(given[0].data, scan < 0)
 
 
+def test_of_a_series_one_image_is_to_be_chosen(qtbot, viewer, widget, scan):
+    viewer.add_image(np.stack([scan, scan]), name="series")
+    assert "'Split Stack'" in widget._facts.text()
+    assert "time points" in widget._buttons.run.toolTip()
+    assert not widget._buttons.run.isEnabled()
+    qtbot.waitUntil(lambda: not widget.greys.is_busy, timeout=60_000)
+    assert widget.greys.histogram.lines
+
+
 def test_a_boolean_image_can_be_chosen():
     assert PoresWidget.accepts(Image(np.zeros((4, 8, 8), bool)))
 

@@ -273,11 +273,16 @@ class GreyHistogram(QWidget):
         area, line = self._area(), painter.fontMetrics().height()
         below = QRectF(area.left(), area.bottom() + 1, area.width(), line + 2)
         painter.setPen(text)
-        painter.drawText(below, Qt.AlignmentFlag.AlignLeft, f"{self._limits[0]:.4g}")
-        painter.drawText(below, Qt.AlignmentFlag.AlignRight, f"{self._limits[1]:.4g}")
+        painter.drawText(below, Qt.AlignmentFlag.AlignLeft, self._end(0))
+        painter.drawText(below, Qt.AlignmentFlag.AlignRight, self._end(1))
         painter.drawText(
             below, Qt.AlignmentFlag.AlignHCenter, f"grey value ({self._shown_unit or 'a.u.'})"
         )
+
+    def _end(self, number: int) -> str:
+        """Write the grey value at an end of what is shown."""
+        value = self._limits[number]
+        return in_numbers(round(value) if self._step >= 1 else value)
 
     def _paint_line(self, painter: QPainter, text: QColor, name: str, value: float) -> None:
         area, x = self._area(), float(self._x(value))

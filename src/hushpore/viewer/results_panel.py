@@ -313,7 +313,9 @@ class ResultsWidget(FollowsPores):
         for row, (text, buddy) in buddies.items():
             label = QLabel(text)
             label.setBuddy(buddy)
-            grid.addWidget(label, row, 0)
+            # the first line of what is beside it may not be the only one
+            label.setFixedHeight(buddy.sizeHint().height())
+            grid.addWidget(label, row, 0, Qt.AlignmentFlag.AlignTop)
         grid.addWidget(self._filter, 0, 1, 1, 2)
         grid.addWidget(self._range_of, 1, 1)
         grid.addWidget(self._range, 1, 2)
