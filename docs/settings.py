@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hushpore.base.preferences import Preferences
 from hushpore.jobs import JOBS
 
 HEAD = """# Settings
@@ -13,15 +14,18 @@ Made from the settings classes by `docs/settings.py`. The same names serve as ke
 napari forms and in the record of every result.
 """
 
+PREFERENCES = "Preferences ([what holds where nothing is asked for](howto/preferences.md))"
+
 
 def settings_page() -> str:
     """Return the page as Markdown."""
     parts = [HEAD]
-    for job, kind in JOBS.items():
-        parts.append(f"\n## {kind.title} (`{job}`)\n")
+    classes = {f"{kind.title} (`{job}`)": kind.settings for job, kind in JOBS.items()}
+    for title, settings in {**classes, PREFERENCES: Preferences}.items():
+        parts.append(f"\n## {title}\n")
         parts.append("| setting | default | accepted | what it does |")
         parts.append("|---|---|---|---|")
-        for option in kind.settings.options():
+        for option in settings.options():
             accepted = option.expected + (f", {option.unit}" if option.unit else "")
             row = (f"`{option.name}`", f"`{option.default}`", accepted, option.help)
             parts.append("| " + " | ".join(row) + " |")

@@ -1,0 +1,103 @@
+"""Make the pictures of what is done with results: comparing, batches, preferences.
+
+    xvfb-run -a -s "-screen 0 1600x1000x24" python docs/screenshots_results.py [FOLDER [SECONDS]]
+
+Segments the foam phantom before and after denoising, and writes ``compare.png`` (both side by
+side), ``batch.png`` (a batch of five scans at work, one of them broken) and ``preferences.png``
+into FOLDER, by default ``docs/images``. The denoiser trains for SECONDS, by default 40.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from screenshots import SIZE, save, wait, widget
+
+
+def main(folder: Path, seconds: float) -> None:
+    # the pictures shall not depend on what whoever makes them prefers
+    scratch = Path(tempfile.mkdtemp())
+    os.environ["NAPARI_CONFIG"] = str(scratch / "settings.yaml")
+    os.environ["HUSHPORE_CONFIG"] = str(scratch / "hushpore")
+    import napari
+
+    folder.mkdir(parents=True, exist_ok=True)
+    viewer = napari.Viewer(title="hushpore")
+    viewer.window._qt_window.resize(*SIZE)
+    viewer.canvas.overlays.scale_bar.visible = True
+    picture_compare(viewer, folder / "compare.png", seconds)
+    picture_batch(viewer, folder / "batch.png", scratch)
+    picture_preferences(viewer, folder / "preferences.png")
+    viewer.close()
+
+
+def picture_compare(viewer: Any, path: Path, seconds: float) -> None:
+    """Compare the pores of the phantom before and after denoising."""
+    from napari.layers import Layer
+
+    import hushpore
+    from hushpore.samples import foam_phantom
+    from hushpore.viewer.layers import layer_data
+    from hushpore.viewer.pore_layer import pore_layer
+
+    noisy = foam_phantom().volume
+    denoised = hushpore.denoise(noisy, time_budget=seconds).volume
+    viewer.add_layer(Layer.create(*layer_data(denoised, name="foam phantom denoised")))
+    for volume, name in ((noisy, "noisy"), (denoised, "denoised")):
+        # what is smaller is noise, and far too much of it to see anything
+        found = hushpore.segment_pores(volume, minimum_voxels=30)
+        viewer.add_layer(Layer.create(*pore_layer(found, f"pores, {name}")))
+    viewer.layers[-1].opacity = 0.5
+    viewer.layers[-2].visible = False
+    viewer.reset_view()
+    compare, _ = widget(viewer, "Compare results")
+    wait(lambda: compare._compared is not None, 60)
+    save(viewer, path)
+
+
+def picture_batch(viewer: Any, path: Path, scratch: Path) -> None:
+    """Run a batch, and picture it while it is at work."""
+    from hushpore.io.results import write_image
+    from hushpore.samples import foam_phantom
+
+    scans = scratch / "scans"
+    scans.mkdir()
+    for number in range(1, 6):
+        volume = foam_phantom((40, 128, 128), seed=number, noise=0.2).volume
+        write_image(scans / f"bread {number}.tif", volume)
+    (scans / "bread 3.tif").write_text("The disk was full.")
+    for dock in list(viewer.window.dock_widgets.values()):
+        viewer.window.remove_dock_widget(dock)
+    batch, _ = widget(viewer, "Batch of scans")
+    batch.add(str(scan) for scan in sorted(scans.iterdir()))
+    batch._output.setText(str(scratch / "results"))
+    batch._denoise.setChecked(False)
+    batch.run()
+    wait(lambda: done(batch) >= 3 or batch._worker is None, 300)
+    save(viewer, path)
+    wait(lambda: batch._worker is None, 300)
+
+
+def done(batch: Any) -> int:
+    """Return how many scans have ended, as the list says it."""
+    rows = range(batch.tree.topLevelItemCount())
+    states = [batch.tree.topLevelItem(row).text(1) for row in rows]
+    return sum(state in ("done", "failed") for state in states)
+
+
+def picture_preferences(viewer: Any, path: Path) -> None:
+    for dock in list(viewer.window.dock_widgets.values()):
+        viewer.window.remove_dock_widget(dock)
+    page, dock = widget(viewer, "Preferences")
+    wait(lambda: "Looking" not in page._files.text() + page._device.text(), 60)
+    page.form.fields["memory"].set(8)
+    save(viewer, path)
+
+
+if __name__ == "__main__":
+    where = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "images"
+    main(where, float(sys.argv[2]) if len(sys.argv) > 2 else 40.0)
