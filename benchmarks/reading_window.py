@@ -2,8 +2,9 @@
 
 A timer of the window ticks every 5 ms; a gap is the time from one tick to the next. Each drop
 happens in a process of its own, in a new window (``xvfb-run`` where there is no screen), through
-napari's own way to open a folder. Beside it a window in which a tiny image is added, for what
-napari itself takes, and the time that ``hushpore info`` takes for the same folders.
+napari's own way to open a folder, or as many files as the folder holds: those napari looks at one
+by one in the GUI thread. Beside it a window in which a tiny image is added, for what napari itself
+takes, and the time that ``hushpore info`` takes for the same folders.
 """
 
 from __future__ import annotations
@@ -36,11 +37,12 @@ def measure() -> dict[str, Any]:
             write_series(Volume(values, spacing=(0.5, 0.25, 0.25), unit="mm"), folder, seed=0)
             del values
             figures[name] = {**_apart(str(folder)), **_info(str(folder))}
+            figures[f"{name}, as single files"] = _apart(str(folder), "singly")
     return figures
 
 
-def _apart(folder: str) -> dict[str, Any]:
-    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.reading_window", folder]
+def _apart(folder: str, how: str = "whole") -> dict[str, Any]:
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.reading_window", folder, how]
     if sys.platform == "linux" and not os.environ.get("DISPLAY"):
         command = ["xvfb-run", "-a", "-s", "-screen 0 1600x1000x24", *command]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -64,7 +66,7 @@ def _info(folder: str) -> dict[str, float]:
     }
 
 
-def _main(folder: str) -> None:
+def _main(folder: str, how: str) -> None:
     os.environ["NAPARI_CONFIG"] = str(Path(tempfile.mkdtemp()) / "settings.yaml")
     import napari
     from qtpy.QtCore import QTimer
@@ -86,14 +88,16 @@ def _main(folder: str) -> None:
     timer.timeout.connect(lambda: ticks.append(time.perf_counter()))
     timer.start()
     live(0.2)
+    files = sorted(map(str, Path(folder).iterdir())) if how == "singly" else []
     start = time.perf_counter()
     if folder:
-        viewer.open(folder, plugin="hushpore")
+        viewer.open(files or folder, plugin="hushpore")
         while not viewer.layers:
             live(0.01)
     else:
         viewer.add_image(np.zeros((4, 16, 16)), contrast_limits=(0, 1))
     seconds = time.perf_counter() - start
+    assert len(viewer.layers) == 1
     live(1.0)
     gaps = 1000 * np.diff(ticks)
     figures = {
@@ -106,4 +110,4 @@ def _main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1])
+    _main(*sys.argv[1:])
