@@ -265,8 +265,7 @@ def _gap_notes(places: npt.NDArray[Any], z: float, numbers: npt.NDArray[Any] | N
     if numbers is None:
         return [
             f"The slices are unevenly spaced, {gaps.min():.4g} to {gaps.max():.4g} mm apart; "
-            f"the median, {z:.4g} mm, is taken for all, and nothing was resampled "
-            "(hushpore.io.resample_evenly does that)."
+            f"the median, {z:.4g} mm, is taken for all. Resampling makes them even."
         ]
     steps = np.diff(numbers)
     if (steps == 1).all():
@@ -278,8 +277,7 @@ def _gap_notes(places: npt.NDArray[Any], z: float, numbers: npt.NDArray[Any] | N
     first = int(np.argmax(steps > 1))
     return [
         f"{what} missing: nothing between {places[first]:.4g} and {places[first + 1]:.4g} mm; "
-        f"spacing {z:.4g} mm elsewhere. The volume closes up there "
-        "(hushpore.io.resample_evenly fills it in)."
+        f"spacing {z:.4g} mm elsewhere. The volume closes up there; resampling fills it in."
     ]
 
 

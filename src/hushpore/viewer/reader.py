@@ -176,11 +176,13 @@ def _mention_notes(viewer: Any, found: Iterable[tuple[str, dict[str, Any]]]) -> 
     """
     layers = [(name, metadata[KEY]) for name, metadata in found]
     shared, own = parted([known["notes"] for _, known in layers])
-    lines = [" ".join(shared)] if shared else []
+    lines = []
     uneven = [known for _, known in layers if "slice_positions" in known["metadata"]]
     for (name, _), notes in zip(layers, own, strict=True):
         if notes:
             lines.append(f"{name}: {' '.join(notes)}")
+    # last, for what was left out matters least, and napari shortens what is long
+    lines += [" ".join(shared)] if shared else []
     offered = viewer is not None and uneven
     actions = (("Resample", partial(_resample, viewer, uneven)),) if offered else ()
     if lines:
