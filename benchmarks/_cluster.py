@@ -1,0 +1,107 @@
+"""What benchmarks of work on a cluster share: volumes as OME-Zarr, runs, what is the same."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks.pores_on_disk import write_volume
+from hushpore import Volume
+from hushpore.base.events import result_of
+from hushpore.cluster import segmenting
+from hushpore.cluster.connecting import connect
+from hushpore.cluster.running import Crew
+from hushpore.io.ome_zarr import open_zarr, write_zarr
+from hushpore.pores.settings import PoreSettings
+
+if TYPE_CHECKING:
+    from hushpore.pores.result import Pores
+
+BEREA = Path(__file__).parents[2] / "shared" / "data" / "rocks" / "berea_200.npz"
+
+
+def foam(folder: Path, size: int) -> Path:
+    """Write a noisy scan of a foam, uint8, as OME-Zarr."""
+    raw = folder / f"{size}.raw"
+    write_volume(raw, size)
+    values = np.memmap(raw, np.uint8, "r", shape=(size,) * 3)
+    path = write_zarr(folder / f"{size}.ome.zarr", Volume(values, name=f"foam {size}"))
+    raw.unlink()
+    return path
+
+
+def is_same(folder: Path, expected: Pores) -> bool:
+    """Whether labels and tables are those of a run on one machine, bit for bit."""
+    labels = open_zarr(folder / "labels.ome.zarr")[0].data
+    step = 64
+    alike = all(
+        np.array_equal(labels[z : z + step], expected.labels[z : z + step])
+        for z in range(0, labels.shape[0], step)
+    )
+    for name in ("pores", "throats"):
+        table = getattr(expected, name).to_csv(index=False, lineterminator="\n")
+        alike &= (folder / f"{name}.csv").read_text(encoding="utf-8") == table
+    return bool(alike)
+
+
+class Run:
+    """One segmentation on a cluster that is there already, and what its tasks have reported."""
+
+    def __init__(self, path: Path, client: Any, **options: Any) -> None:
+        crews: list[Crew] = []
+
+        class Watched(Crew):
+            def __init__(self, *arguments: Any) -> None:
+                super().__init__(*arguments)
+                crews.append(self)
+
+        self.folder = path.with_name("result")
+        segmenting.Crew, kept = Watched, segmenting.Crew  # type: ignore[misc]
+        try:
+            start = time.perf_counter()
+            job = segmenting.segment_pores(
+                path, self.folder, PoreSettings(), where=client, overwrite=True, **options
+            )
+            self.written = result_of(job)
+            self.wall = time.perf_counter() - start
+        finally:
+            segmenting.Crew = kept  # type: ignore[misc]
+        (crew,) = crews
+        self.crew, self.slabs = crew, len(crew.plan.slabs)
+        self.reports = [each for every in crew.reports.values() for each in every]
+
+    def figures(self) -> dict[str, Any]:
+        """Time, traffic and memory."""
+        voxels = int(np.prod(self.crew.plan.shape))
+        roots = [each.told for each in self.reports if "received_bytes" in each.told]
+        sizes = [int(each["received_bytes"]) for each in roots]
+        result = self.written.record["result"]
+        return {
+            "blocks": self.slabs,
+            "wall, s": round(self.wall, 2),
+            "worker seconds": round(sum(each.seconds for each in self.reports), 2),
+            "pores": result["count"],
+            "throats": result["throats"],
+            "bytes read and written a voxel": round(
+                sum(each.moved for each in self.reports) / voxels, 2
+            ),
+            "bytes that reach the root of merging": sizes[-1] if sizes else 0,
+            "most bytes that reach a node": max(sizes, default=0),
+            "most memory of a worker, MB": round(max(each.memory for each in self.reports) / 1e6),
+        }
+
+
+def warmed(count: int, memory: float, path: Path) -> Any:
+    """Return a context of workers that have done a job before, so that libraries are loaded."""
+    from contextlib import contextmanager
+
+    @contextmanager
+    def start() -> Any:
+        with connect(f"local:{count}", memory) as client:
+            Run(path, client)
+            yield client
+
+    return start()

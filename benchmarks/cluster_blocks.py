@@ -1,0 +1,119 @@
+"""Pores in blocks on a cluster: the same labels, time and traffic, and what reaches the root.
+
+Workers are processes of one thread on this machine, which has two cores. Traffic is what tasks read
+and write of their folder, of the scan and of the labels before they are packed; nothing
+else passes between workers. The root of merging is the last node of the tree of blocks: there the
+halves of the volume meet.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks._cluster import BEREA, Run, foam, is_same, warmed
+from hushpore import Volume
+from hushpore.device.backend import Backend
+from hushpore.io import read
+from hushpore.io.ome_zarr import write_zarr
+from hushpore.jobs import segment_pores
+
+SIZES = (128, 256, 512, 768)
+THICKNESS = 32  # slices of a block, the same for all sizes, for the law of the root
+
+
+def measure(sizes: tuple[int, ...] = SIZES) -> dict[str, Any]:
+    """Run all; some minutes."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        paths = {size: foam(folder, size) for size in sizes}
+        small = paths[sizes[0]]
+        expected = {size: segment_pores(read(paths[size]), device=Backend()) for size in sizes[:3]}
+        grown: dict[str, Any] = {}
+        same: dict[str, Any] = {}
+        with warmed(2, 4, small) as client:
+            for size, path in paths.items():
+                run = Run(path, client, thickness=THICKNESS)
+                grown[f"{size}^3"] = run.figures()
+                if size in expected:
+                    same[f"{size}^3, 2 workers, {THICKNESS} slices"] = is_same(
+                        run.folder, expected[size]
+                    )
+        largest = sizes[:3][-1]
+        for count in (1, 4):
+            with warmed(count, 2, small) as client:
+                run = Run(paths[largest], client, thickness=50)
+                same[f"{largest}^3, {count} workers, 50 slices"] = is_same(
+                    run.folder, expected[largest]
+                )
+        same |= _berea(folder)
+        return {
+            "the same as on one machine, bit for bit": same,
+            "2 workers, blocks of 32 slices": grown,
+            "law of the root": _law(sizes, grown),
+            "1 worker of 1 thread against the plain run on 1 thread": _overhead(paths, small),
+        }
+
+
+def _berea(folder: Path) -> dict[str, bool]:
+    """Whether blocks change nothing of a sandstone of 200^3 voxels."""
+    if not BEREA.is_file():
+        return {}
+    with np.load(BEREA) as file:
+        shape = tuple(file["shape"])
+        void = np.unpackbits(file["void"])[: np.prod(shape)].reshape(shape).astype(np.bool_)
+    path = write_zarr(folder / "berea.ome.zarr", Volume(void, name="Berea"))
+    expected = segment_pores(read(path), device=Backend())
+    same = {}
+    for count in (2, 4):
+        with warmed(count, 2, path) as client:
+            for thickness in (100, 37, 8):
+                run = Run(path, client, thickness=thickness)
+                name = f"Berea 200^3, {count} workers, {thickness} slices"
+                same[name] = is_same(run.folder, expected)
+    return same
+
+
+def _law(sizes: tuple[int, ...], grown: dict[str, Any]) -> dict[str, float]:
+    """Fit a power of the edge to what reaches the root, to all pores, and to the voxels."""
+    edge = np.log(sizes)
+    law = {}
+    for name in ("bytes that reach the root of merging", "pores"):
+        values = [grown[f"{size}^3"][name] for size in sizes]
+        slope, base = np.polyfit(edge, np.log(np.maximum(values, 1)), 1)
+        law[f"{name}: exponent of the edge"] = round(float(slope), 2)
+        law[f"{name}: factor"] = float(f"{np.exp(base):.3g}")
+    return law
+
+
+def _overhead(paths: dict[int, Path], small: Path) -> dict[str, Any]:
+    """Compare with a plain run of one thread that reads and writes the same formats."""
+    from hushpore.pores import parallel
+
+    found = {}
+    with warmed(1, 6, small) as client:
+        for size in list(paths)[1:3]:
+            kept, parallel.cpu_threads = parallel.cpu_threads, lambda: 1
+            try:
+                start = time.perf_counter()
+                result = segment_pores(read(paths[size]), device=Backend())
+                found_in = time.perf_counter() - start
+                labels = result.labels_volume
+                write_zarr(small.with_name("plain.ome.zarr"), labels, overwrite=True)
+                for table in ("pores", "throats"):
+                    getattr(result, table).to_csv(small.with_name(f"{table}.csv"), index=False)
+                plain = time.perf_counter() - start
+            finally:
+                parallel.cpu_threads = kept
+            wall = min(Run(paths[size], client).wall for _ in range(1 + (size < 512)))
+            found[f"{size}^3"] = {
+                "plain, s": round(plain, 2),
+                "of it without writing, s": round(found_in, 2),
+                "in blocks, s": round(wall, 2),
+                "factor": round(wall / plain, 2),
+            }
+    return found
