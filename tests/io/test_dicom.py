@@ -179,6 +179,38 @@ def test_every_file_that_comes_with_pydicom_is_read_or_refused_clearly(path):
         pytest.fail(f"{path.name} is not in the table")
 
 
+@pytest.mark.parametrize(
+    "path", sorted((Path(DATA_ROOT) / "charset_files").glob("*.dcm")), ids=lambda path: path.stem
+)
+def test_names_in_any_character_set_are_no_obstacle(path):
+    if path.stem.startswith(("chrJapMulti", "chrKorean", "chrSQ")):
+        with pytest.raises(InputError, match=NO_PIXELS):
+            read(path)
+    else:
+        assert read(path).shape == (32, 32)
+
+
+DISCS = Path(DATA_ROOT) / "test_files" / "dicomdirtests"
+
+
+@pytest.mark.parametrize("path", sorted(DISCS.glob("DICOMDIR*")), ids=lambda path: path.name)
+def test_every_directory_of_a_disc_that_comes_with_pydicom_gives_its_series(path):
+    volumes = read_all(path)
+    # of 31 images two are localisers
+    planes = [plane for volume in volumes for plane in volume.array().reshape(-1, 16, 16)]
+    assert len(planes) == 29
+    assert any("2 file(s) left out, a localiser" in note for note in volumes[0].notes)
+
+
+def test_images_of_a_disc_are_read_alone_or_refused_clearly():
+    for path in (path for path in sorted(DISCS.rglob("*")) if path.is_file()):
+        if "TINY_ALPHA" in path.parts:
+            with pytest.raises(InputError, match=r"no pixels|not a file that can be read"):
+                read(path)
+        elif path.parent != DISCS:
+            assert read(path).shape == (16, 16)
+
+
 def test_a_multi_frame_file_in_both_byte_orders_is_the_same():
     first, second = (read(get_testdata_file(f"{n}.dcm", download=False)) for n in
                      ("rtdose", "rtdose_rle"))  # fmt: skip
