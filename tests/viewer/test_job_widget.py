@@ -8,8 +8,8 @@ from napari.utils._proxies import PublicOnlyProxy
 from napari.utils.notifications import notification_manager
 from napari.utils.progress import progress as napari_progress
 from napari.utils.theme import get_theme
-from qtpy.QtCore import QTimer
-from qtpy.QtWidgets import QApplication
+from qtpy.QtCore import Qt, QTimer
+from qtpy.QtWidgets import QApplication, QDockWidget, QMainWindow
 
 from hushpore import InputError
 from hushpore.base.events import Metric, Note, Preview, Progress, StageTime, StopEarly, Timing
@@ -672,3 +672,21 @@ def test_a_widget_opens_with_what_was_last_run(qtbot, viewer, widget, fake_job):
     assert again.presets._box.currentText() == "Last used"
     again.form.reset()
     assert again.form.settings().time_budget is None
+
+
+def test_a_panel_that_opens_elsewhere_leaves_the_widget_in_front(qtbot, widget):
+    window = QMainWindow()
+    qtbot.addWidget(window)
+    right, bottom = Qt.DockWidgetArea.RightDockWidgetArea, Qt.DockWidgetArea.BottomDockWidgetArea
+    own, neighbour, table = (QDockWidget(window) for _ in range(3))
+    own.setWidget(widget)
+    window.addDockWidget(right, own)
+    window.addDockWidget(bottom, table)
+    window.tabifyDockWidget(own, neighbour)
+    raised = []
+    own.raise_ = lambda: raised.append(own)
+    widget._stay_in_front(neighbour)
+    assert raised == []
+    widget._stay_in_front(table)
+    assert raised == [own]
+    widget.setParent(None)

@@ -389,6 +389,15 @@ class JobWidget(QWidget):
         dock, _ = self._viewer.window.add_plugin_dock_widget("hushpore", name, tabify=True)
         dock.show()
         dock.raise_()
+        # a panel that goes elsewhere, under the canvas, leaves this one in front of its neighbours
+        QTimer.singleShot(0, partial(self._stay_in_front, dock))
+
+    def _stay_in_front(self, dock: Any) -> None:
+        own = self.parent()
+        while own is not None and not isinstance(own, type(dock)):
+            own = own.parent()
+        if own is not None and dock not in dock.parent().tabifiedDockWidgets(own):
+            own.raise_()
 
 
 def _stop(workers: list[JobWorker], *_: Any) -> None:
