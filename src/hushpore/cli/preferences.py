@@ -57,10 +57,11 @@ def preferences_command(
         return
     for name, entry in known.items():
         value = "none" if entry["value"] in (None, "") else entry["value"]
-        click.echo(f"{name} = {value}  ({entry['reason']}; else {entry['variable']})")
+        wins = "" if entry["variable"] in entry["reason"] else f"; {entry['variable']} would win"
+        click.echo(f"{name} = {value}  ({entry['reason']}{wins})")
     if removed:
         click.echo(f"Removed: {_told(removed)}")
-    click.echo(f"Temporary files in {scratch_folder()}: {_told(folders)}")
+    click.echo(f"Temporary files, new ones in {scratch_folder()}: {_told(folders)}")
     for one in left:
         click.echo(f"  left over: {one.path} (--clean removes it)")
     click.echo(f"Kept in {preferences_file()}", err=True)

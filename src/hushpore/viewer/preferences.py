@@ -89,7 +89,7 @@ class PreferencesWidget(QWidget):
 
     def _show_folders(self, folders: list[TemporaryFolder]) -> None:
         left = [folder for folder in folders if folder.is_left_over]
-        text = f"Temporary files in {scratch_folder()}: {_told(folders)}."
+        text = f"Temporary files, new ones in {scratch_folder()}: {_told(folders)}."
         if left:
             text += f" Left over by programs that run no longer: {_told(left)}."
         self._files.setText(text)
