@@ -128,3 +128,19 @@ def test_it_opens_with_what_was_last_run_but_no_scans(widget, scans, tmp_path, q
     assert again._jobs.value() == 2
     assert again.scans == []
     assert again._output.text() == ""
+
+
+def test_the_list_is_used_by_keys(widget, scans, tmp_path, qtbot, monkeypatch):
+    widget.add(scans)
+    widget.tree.setCurrentItem(widget.tree.topLevelItem(0))
+    qtbot.keyClick(widget.tree, Qt.Key.Key_Delete)
+    assert widget.scans == scans[1:]
+    opened = []
+    monkeypatch.setattr(widget, "open_result", opened.append)
+    widget.tree.wanted.connect(widget.open_result)
+    widget.tree.setCurrentItem(widget.tree.topLevelItem(1))
+    qtbot.keyClick(widget.tree, Qt.Key.Key_Return)
+    assert opened == [1]
+    widget._allow_changes(False)
+    qtbot.keyClick(widget.tree, Qt.Key.Key_Delete)
+    assert widget.scans == scans[1:]

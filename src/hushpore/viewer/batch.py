@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from napari.utils.notifications import show_error
-from qtpy.QtCore import Qt, QTimer
+from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import (
     QApplication,
     QCheckBox,
@@ -17,13 +17,10 @@ from qtpy.QtWidgets import (
     QFileDialog,
     QFormLayout,
     QHBoxLayout,
-    QHeaderView,
     QLineEdit,
     QProgressBar,
     QPushButton,
     QSpinBox,
-    QTreeWidget,
-    QTreeWidgetItem,
     QVBoxLayout,
     QWidget,
 )
@@ -33,8 +30,8 @@ from hushpore.base.settings import Settings, option
 from hushpore.runs.batch import TABLE, run_batch
 from hushpore.runs.presets import load_preset, names_to_choose
 from hushpore.runs.remembered import remember, remembered
-from hushpore.runs.samples import names_of
 from hushpore.runs.workers import State
+from hushpore.viewer.scan_list import NAME, ScanList
 from hushpore.viewer.sentence import Sentence, plain_line, sign
 from hushpore.viewer.worker import JobWorker
 
@@ -51,7 +48,6 @@ BATCH = "Batch of scans"
 LOOK = 200
 #: Seconds to wait for a scan to stop when the window closes.
 _PATIENCE = 0.8
-_NAME, _STATE, _RESULT = range(3)
 #: Under which its options are remembered.
 _NAME_KEPT = "batch"
 
@@ -96,21 +92,11 @@ class BatchWidget(QWidget):
     @property
     def scans(self) -> list[str]:
         """The paths that are listed."""
-        items = (self.tree.topLevelItem(row) for row in range(self.tree.topLevelItemCount()))
-        return [str(item.data(_NAME, Qt.ItemDataRole.UserRole)) for item in items]
+        return self.tree.paths
 
     def add(self, paths: Iterable[str]) -> None:
         """List further scans: files, or folders that hold one scan each."""
-        known = set(self.scans)
-        for path in (str(Path(each).resolve()) for each in paths):
-            if path not in known:
-                known.add(path)
-                item = QTreeWidgetItem([Path(path).name, "", ""])
-                item.setData(_NAME, Qt.ItemDataRole.UserRole, path)
-                item.setToolTip(_NAME, path)
-                self.tree.addTopLevelItem(item)
-        self._name_rows()
-        self._show_ready()
+        self.tree.add(paths)
 
     def run(self) -> None:
         """Start the batch; does nothing while one runs."""
@@ -142,7 +128,7 @@ class BatchWidget(QWidget):
 
     def open_result(self, row: int) -> None:
         """Open the scan of a row and the pores of its result as layers."""
-        name = self.tree.topLevelItem(row).text(_NAME)
+        name = self.tree.topLevelItem(row).text(NAME)
         folder = Path(self._output.text()).expanduser() / name
         if not (folder / "labels.tif").is_file():
             return
@@ -186,17 +172,7 @@ class BatchWidget(QWidget):
             progress = update.progress
             self._bar.setValue(round(1000 * progress.fraction))
             self._bar.setFormat(f"{progress.done} of {progress.total} scans")
-        self._show_states()
-
-    def _show_states(self) -> None:
-        for row in range(self.tree.topLevelItemCount()):
-            item = self.tree.topLevelItem(row)
-            state = self._states.get(item.text(_NAME))
-            if state is not None:
-                percent = f" {state.fraction:.0%}" if state.state == "running" else ""
-                item.setText(_STATE, state.state + percent)
-                item.setText(_RESULT, state.message)
-                item.setToolTip(_RESULT, state.message)
+        self.tree.show_states(self._states)
 
     def _returned(self, batch: Batch) -> None:
         self._finish()
@@ -223,19 +199,14 @@ class BatchWidget(QWidget):
     # ---- how it looks
 
     def _build(self) -> None:
-        self.tree = QTreeWidget()
-        self.tree.setHeaderLabels(["Scan", "State", "Result"])
-        self.tree.setRootIsDecorated(False)
-        self.tree.setSelectionMode(QTreeWidget.SelectionMode.ExtendedSelection)
-        self.tree.header().setSectionResizeMode(_STATE, QHeaderView.ResizeMode.ResizeToContents)
-        self.tree.setToolTip("Double-click a finished scan to open it with its pores.")
-        self.tree.setAccessibleName("Scans")
-        self.tree.itemDoubleClicked.connect(
-            lambda item: self.open_result(self.tree.indexOfTopLevelItem(item))
+        self.tree = ScanList()
+        self.tree.wanted.connect(self.open_result)
+        self.tree.changed.connect(self._show_ready)
+        self._files = _button("Add &files …", "Scans that are one file each.", self._ask_files)
+        self._folder = _button("Add f&older …", "A folder that holds one scan.", self._ask_folder)
+        self._remove = _button(
+            "Remo&ve", "Take the selected scans off the list.", self.tree.take_off
         )
-        self._files = _button("Add files …", "Scans that are one file each.", self._ask_files)
-        self._folder = _button("Add folder …", "A folder that holds one scan.", self._ask_folder)
-        self._remove = _button("Remove", "Take the selected scans off the list.", self._take_off)
         self._denoise = QCheckBox("Denoise before pores are segmented")
         self._resample = QCheckBox("Interpolate uneven or missing slices")
         self._resample.setToolTip("Read each scan at an even spacing, where it is not even.")
@@ -265,10 +236,10 @@ class BatchWidget(QWidget):
         where.addWidget(self._choose)
         form.addRow(self._resample)
         form.addRow(self._denoise)
-        form.addRow("Denoise preset", self._presets["denoise"])
-        form.addRow("Pores preset", self._presets["pores"])
+        form.addRow("&Denoise preset", self._presets["denoise"])
+        form.addRow("Po&res preset", self._presets["pores"])
         form.addRow("Results in", where)
-        form.addRow("At once", self._jobs)
+        form.addRow("At on&ce", self._jobs)
         form.addRow(self._overwrite)
         column = QVBoxLayout(self)
         column.setContentsMargins(6, 6, 6, 6)
@@ -310,16 +281,12 @@ class BatchWidget(QWidget):
         self._allow_changes(False)
 
     def _allow_changes(self, allowed: bool) -> None:
+        self.tree.is_fixed = not allowed
         for widget in (self._files, self._folder, self._remove, self._resample, self._denoise,
                        self._output, self._choose, self._jobs, self._overwrite):  # fmt: skip
             widget.setEnabled(allowed)
         self._presets["pores"].setEnabled(allowed)
         self._presets["denoise"].setEnabled(allowed and self._denoise.isChecked())
-
-    def _name_rows(self) -> None:
-        """Call scans what their results will be called."""
-        for row, name in enumerate(names_of([Path(path) for path in self.scans])):
-            self.tree.topLevelItem(row).setText(_NAME, name)
 
     def _ask_files(self) -> None:
         self.add(QFileDialog.getOpenFileNames(self, "Scans")[0])
@@ -332,12 +299,6 @@ class BatchWidget(QWidget):
         folder = QFileDialog.getExistingDirectory(self, "Folder for all results")
         if folder:
             self._output.setText(folder)
-
-    def _take_off(self) -> None:
-        for item in self.tree.selectedItems():
-            self.tree.takeTopLevelItem(self.tree.indexOfTopLevelItem(item))
-        self._name_rows()
-        self._show_ready()
 
     def dragEnterEvent(self, event: Any) -> None:  # noqa: N802
         """Take files and folders that are dragged in."""
