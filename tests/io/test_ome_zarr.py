@@ -1,4 +1,5 @@
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -232,3 +233,13 @@ def test_an_index_gives_what_it_gives_of_an_array(tmp_path_factory, key):
         return  # Zarr goes forward only
     for _ in range(2):
         np.testing.assert_array_equal(volume.data[key], expected)
+
+
+def test_a_stack_on_disk_can_be_sent_to_a_worker(tmp_path, stack):
+    (volume,) = read_all(write_zarr(tmp_path / "a.zarr", stack), lazy=True)
+    np.testing.assert_array_equal(volume.data[3], stack.data[3])
+    sent = pickle.dumps(volume.data)
+    assert len(sent) < 100_000
+    there = pickle.loads(sent)
+    np.testing.assert_array_equal(there[3], stack.data[3])
+    assert [level.shape for level in there.levels] == [level.shape for level in volume.data.levels]

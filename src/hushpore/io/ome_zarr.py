@@ -74,6 +74,13 @@ class ZarrStack:
         mine, theirs = ((each._array.path, each.folder, each.shape) for each in (self, other))
         return mine == theirs
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a worker of dask is sent: where the array lies, not what was read of it."""
+        return {**self.__dict__, "_lock": None, "_newest": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
+
     def __deepcopy__(self, memo: dict[int, Any]) -> ZarrStack:
         return self  # nothing of it changes
 

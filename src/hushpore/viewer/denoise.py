@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, cast
 from napari.layers import Image
 
 from hushpore.device.scratch import new_folder
+from hushpore.viewer.cluster_work import new_name
 from hushpore.viewer.job_widget import JobWidget, LayerData
 from hushpore.viewer.layers import KEY, is_result, layer_data
 from hushpore.viewer.live_patches import NewestBatch
 from hushpore.viewer.noise_line import NoiseLine
 from hushpore.viewer.sentence import link
+from hushpore.viewer.work import Outcome
 
 if TYPE_CHECKING:
     from hushpore.base.events import Job
@@ -36,6 +38,7 @@ class DenoiseWidget(JobWidget):
     purpose = "Removes noise. Learns from the noisy image alone; no clean image is needed."
     ends_early_in = "training"
     next_step = ("Segment pores", "Segment its pores")
+    knows_clusters = True
 
     def __init__(self, napari_viewer: Any) -> None:
         self._noise = NoiseLine()
@@ -78,6 +81,26 @@ class DenoiseWidget(JobWidget):
     def work(cls, target: Target, settings: Settings, device: str) -> Job:
         """Let the widget of patches look at the batches that are trained on."""
         return NewestBatch.watch(super().work(target, settings, device), target)
+
+    @classmethod
+    def on_cluster(
+        cls,
+        client: Any,
+        volume: Volume,
+        settings: Settings,
+        device: str,
+        folder: Path,
+        target: Target,
+    ) -> Job:
+        """Denoise block by block; the result lies on disk."""
+        from hushpore.cluster.denoising import denoise_on
+
+        # that is for going on after a cancel, and on this computer
+        there = dataclasses.replace(cast("DenoiseSettings", settings), checkpoint="")
+        path = new_name(folder, f"{volume.name}_denoised", ".ome.zarr")
+        result = yield from denoise_on(client, volume, path, there, device=device)
+        made: Any = cls.result_layers(result, target)
+        return Outcome(f"{result.summary}. Written: {path}", made, result.timings)
 
     def facts(self, volume: Volume) -> str:
         """Say what the noise is like, too."""

@@ -12,6 +12,7 @@ from qtpy.QtWidgets import QApplication, QHBoxLayout, QLabel, QVBoxLayout, QWidg
 from hushpore import jobs
 from hushpore.base.errors import HushporeError
 from hushpore.runs.remembered import remember, remembered
+from hushpore.viewer.cluster_work import work_on_cluster
 from hushpore.viewer.device_choice import DeviceChoice
 from hushpore.viewer.fields import Field, make_field
 from hushpore.viewer.form import SettingsForm
@@ -23,6 +24,7 @@ from hushpore.viewer.layer_field import LayerField
 from hushpore.viewer.presets import PresetRow
 from hushpore.viewer.problem import Problem, explain
 from hushpore.viewer.run_buttons import RunButtons
+from hushpore.viewer.run_on import RunOn
 from hushpore.viewer.running import Running
 from hushpore.viewer.said import NoteLines, ResultLine
 from hushpore.viewer.scrolled import ScrolledColumn, rule
@@ -33,6 +35,8 @@ from hushpore.viewer.work import Outcome, import_libraries, work_for
 from hushpore.viewer.worker import JobWorker, Update
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from napari.layers import Layer
 
     from hushpore.base.events import Job, Progress
@@ -73,6 +77,8 @@ class JobWidget(QWidget):
     next_step: ClassVar[tuple[str, str] | None] = None
     #: Stage that can be cut short with a result; empty for a job that has none before its end.
     ends_early_in: ClassVar[str] = ""
+    #: Whether it can run on a cluster: then `on_cluster` says how.
+    knows_clusters: ClassVar[bool] = False
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__()
@@ -128,6 +134,22 @@ class JobWidget(QWidget):
         """Return the layers of a result; runs in the worker's thread."""
         raise NotImplementedError
 
+    @classmethod
+    def on_cluster(
+        cls,
+        client: Any,
+        volume: Volume,
+        settings: Settings,
+        device: str,
+        folder: Path,
+        target: Target,
+    ) -> Job:
+        """Run the job on a cluster and return an `Outcome` whose layers are `LayerData`.
+
+        Driven in the worker's thread; `client` is connected, and the result goes into `folder`.
+        """
+        raise NotImplementedError
+
     def facts(self, volume: Volume) -> str:
         """Return the line about the chosen layer."""
         return volume.facts
@@ -171,6 +193,12 @@ class JobWidget(QWidget):
         takes_gpu = jobs.JOBS[self.job].on_gpu or self.device.is_chosen
         line = self.device.resolved() if takes_gpu else "cpu"
         work = partial(self.work, target, settings, self.device.value())
+        where = self.run_on.value()
+        if where:
+            line = where
+            work = partial(
+                work_on_cluster, type(self), target, settings, self.device.value(), where
+            )
         worker = JobWorker(work, f"{self._title} {target.volume.name}")
         worker.returned.connect(self._returned)
         worker.failed.connect(self._failed)
@@ -323,7 +351,8 @@ class JobWidget(QWidget):
         self.form = SettingsForm(jobs.JOBS[self.job].settings, self._make_field)
         self.form.begin_with(remembered(self.job, jobs.JOBS[self.job].settings))
         self.presets = PresetRow(self.job, self.form)
-        self.device = DeviceChoice()
+        self.device, self.run_on = DeviceChoice(), RunOn()
+        self.run_on.setVisible(self.knows_clusters)
         self._buttons = RunButtons(self._title, self.ends_early_in)
         self._buttons.run.clicked.connect(self._press)
         self._buttons.finish.clicked.connect(self.finish)
@@ -346,6 +375,7 @@ class JobWidget(QWidget):
         column.addWidget(self.presets)
         column.addWidget(rule())
         column.addWidget(self.device)
+        column.addWidget(self.run_on)
         column.addWidget(self._buttons)
         column.addWidget(self._progress)
         column.addWidget(self._result)

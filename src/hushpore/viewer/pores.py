@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from napari.layers import Image, Labels
 
 from hushpore.base.errors import InputError
+from hushpore.viewer.cluster_work import new_name
 from hushpore.viewer.job_widget import RECORD, JobWidget, LayerData
 from hushpore.viewer.merge_height import MergeHeight
 from hushpore.viewer.pore_layer import pore_layer
 from hushpore.viewer.preparing import Preparing
+from hushpore.viewer.result_files import layer_of_result
 from hushpore.viewer.results_panel import RESULTS
 from hushpore.viewer.sentence import link
 from hushpore.viewer.threshold_panel import ThresholdPanel
+from hushpore.viewer.work import Outcome
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hushpore.base.events import Job
+    from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
     from hushpore.pores.result import Pores
+    from hushpore.pores.settings import PoreSettings
     from hushpore.viewer.target import Target
 
 
@@ -33,6 +41,7 @@ class PoresWidget(JobWidget):
     job = "pores"
     purpose = "Finds the pores, parts them where they are narrow, and measures each."
     next_step = (RESULTS, "see them in tables")
+    knows_clusters = True
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__(napari_viewer)
@@ -73,6 +82,26 @@ class PoresWidget(JobWidget):
     def result_layers(cls, result: Pores, target: Target) -> list[LayerData]:
         """Return the labels, which carry the tables."""
         return [pore_layer(result, f"{target.volume.name} pores", target.placement)]
+
+    @classmethod
+    def on_cluster(
+        cls,
+        client: Any,
+        volume: Volume,
+        settings: Settings,
+        device: str,
+        folder: Path,
+        target: Target,
+    ) -> Job:
+        """Segment block by block; labels and tables lie on disk."""
+        from hushpore.cluster.segmenting import segment_pores
+
+        path = new_name(folder, f"{volume.name}_pores")
+        found = cast("PoreSettings", settings)
+        written = yield from segment_pores(volume, path, found, where=client)
+        made: Any = [layer_of_result(written.folder, f"{volume.name} pores", target.placement)]
+        summary = f"{written.summary}. Written: {written.folder}"
+        return Outcome(summary, made, written.record["timings"])
 
     def facts(self, volume: Volume) -> str:
         """Say how labels are understood, and that of a series one image is to be chosen."""

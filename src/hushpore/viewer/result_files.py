@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushpore.io import describe
 from hushpore.io.target import RECORD
 from hushpore.viewer.layers import KEY, layer_data
 from hushpore.viewer.pore_layer import PROFILE, THROATS, features_of
@@ -18,9 +19,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from hushpore.base.volume import Volume
+    from hushpore.viewer.layers import Placement
 
 #: Names of the files in a result folder.
 LABELS, PORES = "labels", "pores"
+#: Labels that were written on a cluster.
+LABELS_IN_BLOCKS = "labels.ome.zarr"
 
 
 def labels_from_result(volume: Volume) -> tuple[Any, dict[str, Any], str] | None:
@@ -32,14 +36,18 @@ def labels_from_result(volume: Volume) -> tuple[Any, dict[str, Any], str] | None
         As read from a file. One that is called ``labels`` and lies in a result folder, beside
         ``result.json`` and ``pores.csv``, gets back its tables and its record.
     """
-    if volume.name != LABELS or volume.dtype.kind not in "iu" or not volume.source:
+    if volume.dtype.kind not in "iu" or not volume.source:
         return None
     source = Path(volume.source)
-    folder = source if source.is_dir() else source.parent
+    in_blocks = source.name == LABELS_IN_BLOCKS
+    if volume.name != LABELS and not in_blocks:
+        return None
+    folder = source if source.is_dir() and not in_blocks else source.parent
     if not (folder / RECORD).is_file() or not (folder / f"{PORES}.csv").is_file():
         return None
     record = _record_of_pores(folder / RECORD)
-    labels = volume.replace(volume.array(), name=f"{folder.name} pores")
+    values = volume.data if in_blocks else volume.array()
+    labels = volume.replace(values, name=f"{folder.name} pores")
     table = _table(folder / f"{PORES}.csv")
     data, keywords, kind = layer_data(
         labels, "labels", record=record or None, features=features_of(table)
@@ -48,8 +56,29 @@ def labels_from_result(volume: Volume) -> tuple[Any, dict[str, Any], str] | None
     if (folder / f"{THROATS}.csv").is_file():
         known[THROATS] = _table(folder / f"{THROATS}.csv")
     if record.get("result", {}).get("sample_voxels") == math.prod(labels.shape):
-        known[PROFILE] = _profile(labels.data)
+        known[PROFILE] = _profile_of(folder, labels)
     return data, keywords, kind
+
+
+def layer_of_result(
+    folder: Path, name: str, placement: Placement
+) -> tuple[Any, dict[str, Any], str]:
+    """Return the labels of a result folder that a cluster has written; they stay on disk.
+
+    Parameters
+    ----------
+    folder : Path
+        The result.
+    name : str
+        Of the layer.
+    placement : Placement
+        Where it lies.
+    """
+    (volume,) = describe(folder / LABELS_IN_BLOCKS)
+    found = labels_from_result(volume)
+    assert found is not None
+    data, keywords, kind = found
+    return data, {**keywords, **placement.kwargs(), "name": name}, kind
 
 
 def _record_of_pores(path: Path) -> dict[str, Any]:
@@ -66,6 +95,15 @@ def _table(path: Path) -> pd.DataFrame:
     import pandas as pd
 
     return pd.read_csv(path)
+
+
+def _profile_of(folder: Path, labels: Volume) -> npt.NDArray[np.float64]:
+    file = folder / "profile.csv"
+    if isinstance(labels.data, np.ndarray) or not file.is_file():
+        return _profile(labels.array())
+    # to read all labels from disk for it would take long
+    porosity: npt.NDArray[np.float64] = _table(file)["porosity"].to_numpy(np.float64)
+    return porosity
 
 
 def _profile(labels: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from typing import TYPE_CHECKING, Any
 
 from napari.utils.notifications import show_error, show_warning
@@ -48,8 +49,16 @@ class ResultLine(Sentence):
             QApplication.clipboard().setText(self._details)
 
 
+#: Addresses in notes: dask's page of what its workers do.
+_ADDRESS = re.compile(r"https?://[^\s<]+")
+
+
 class NoteLines(Sentence):
-    """The notes of a job, one a line."""
+    """The notes of a job, one a line; addresses in them are opened by the browser."""
+
+    def __init__(self, viewer: Any) -> None:
+        super().__init__(viewer)
+        self.setOpenExternalLinks(True)
 
     def say_notes(self, notes: Iterable[Note]) -> None:
         """Show notes; warnings have a sign."""
@@ -59,4 +68,5 @@ class NoteLines(Sentence):
             else html.escape(note.message)
             for note in notes
         ]
-        self.say("<br>".join(lines))
+        text = "<br>".join(lines)
+        self.say(_ADDRESS.sub(lambda found: link(found[0], found[0]), text))
