@@ -119,7 +119,8 @@ def test_one_position_of_a_series_is_read_again(tmp_path: Path, rng: np.random.G
 
 
 def test_another_outcome_is_told_with_what_differs(folder: Path, tmp_path: Path) -> None:
-    change(folder / "result.json", device="a quantum computer", hushpore="0.0.1")
+    how = {"device": "a quantum computer", "memory": "at most 1 GB (as preferred)"}
+    change(folder / "result.json", hushpore="0.0.1", **how)
     record = json.loads((folder / "result.json").read_text())
     record["jobs"][-1]["settings"]["h"] = 40.0
     (folder / "result.json").write_text(json.dumps(record))
@@ -127,6 +128,7 @@ def test_another_outcome_is_told_with_what_differs(folder: Path, tmp_path: Path)
     assert done.exit_code == 2
     assert "Not identical: labels differs; count was" in done.output
     assert "the device was a quantum computer and is CPU" in done.output
+    assert "memory was at most 1 GB (as preferred) and is not limited" in done.output
     assert "hushpore was 0.0.1 and is" in done.output
 
 

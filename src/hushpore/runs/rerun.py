@@ -164,6 +164,9 @@ def _compared(before: dict[str, Any], after: dict[str, Any], written: Path) -> R
         told += _beside(old, new)
         told += _figures(old.get("result", {}), new.get("result", {}))
         told += _reasons(old, new)
+        limits = [job.get("memory") or "not limited" for job in (old, new)]
+        if images and limits[0] != limits[1]:
+            told.append(f"memory was {limits[0]} and is {limits[1]}")
     return Rerun(written, not images, tuple(dict.fromkeys(told)))
 
 
