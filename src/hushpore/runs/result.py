@@ -107,8 +107,10 @@ def _from_folder(path: Path) -> Result:
     record = read_record(path)
     folder = path if path.is_dir() else path.parent
     made = [job for job in record.get("jobs", []) if job.get("job") == "pores"]
-    needed = [folder / name for name in ("pores.csv", "throats.csv", "labels.tif")]
-    missing = [file.name for file in needed if not file.is_file()]
+    # on a cluster labels are written in blocks
+    image = "labels.ome.zarr" if (folder / "labels.ome.zarr").is_dir() else "labels.tif"
+    needed = [folder / name for name in ("pores.csv", "throats.csv", image)]
+    missing = [file.name for file in needed if not file.exists()]
     if missing or not made:
         what = f"{', '.join(missing)} missing" if missing else "its record names no segmentation"
         raise InputError(
