@@ -15,7 +15,7 @@ import numpy as np
 from hushpore.n2v2.source import pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     import numpy.typing as npt
 
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 REACH = 3.0
 
 
-def give_back_detail(source: Source, denoised: Any, noise: NoiseDiagnosis) -> Iterator[float]:
+def give_back_detail(
+    source: Source, denoised: Any, noise: NoiseDiagnosis
+) -> Generator[float, None, None]:
     """Give back what the noise does not explain, in place, and yield the share that is done.
 
     Parameters

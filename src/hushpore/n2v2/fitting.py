@@ -151,11 +151,6 @@ class Fitting:
                 learner.watches, batch_due = False, start + spent + BATCH_PAUSE
             if state.step % EPOCH == 0:
                 self._end_epoch(state, readback)
-            if pace.due(spent / state.step, spent):
-                with self.timer.stage("preview"):
-                    self._turn()
-                    readback.push(("preview", self.shown), self._preview(learner))
-                pace.done(time.monotonic() - start - spent, spent)
             try:
                 if state.summed_from == state.step:
                     yield self.timer.timing()
@@ -166,6 +161,14 @@ class Fitting:
                 sent = yield self._progress(state, fraction)
                 if isinstance(sent, Attention):
                     self._wanted = sent.index
+                # after the progress of the step, so that a cancel need not wait for both
+                if pace.due(spent / state.step, spent):
+                    before = time.monotonic()
+                    with self.timer.stage("preview"):
+                        self._turn()
+                        readback.push(("preview", self.shown), self._preview(learner))
+                    pace.done(time.monotonic() - before, spent)
+                    yield from self._report(readback.arrived(), state)
             except StopEarly:
                 self.notes.append(f"Stopped early, after {state.step} of {settings.steps} steps.")
                 break

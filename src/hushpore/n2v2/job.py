@@ -31,15 +31,16 @@ from hushpore.n2v2.plan import (
     require_dimensions_of,
 )
 from hushpore.n2v2.regions import has_regions, regions_fingerprint, training_places
-from hushpore.n2v2.residual import examine_residual
+from hushpore.n2v2.residual import examine_residual, finding_moments
 from hushpore.n2v2.result import Denoised, finished
-from hushpore.n2v2.source import Scale, Source, measure_scale
+from hushpore.n2v2.source import Scale, Source, measuring_scale
 from hushpore.n2v2.trained import Model, load_model, require_dimensions
 from hushpore.n2v2.training import Batches, choose_precision
 from hushpore.patches.job import require_room
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
+    from typing import TypeVar
 
     import numpy.typing as npt
 
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from hushpore.n2v2.model import UNet
     from hushpore.n2v2.settings import DenoiseSettings
     from hushpore.patches.places import Places
+
+    T = TypeVar("T")
 
 #: Share of the job that is training, for the progress bar.
 TRAINING_SHARE = 0.9
@@ -88,7 +91,7 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
         If a single patch does not fit into memory.
     """
     work = Work(volume, settings, backend)
-    yield Progress("preparing", 0, 1, "", 0.0)
+    yield _PREPARING
     try:
         yield from work.upload()
         yield from work.diagnose()
@@ -148,9 +151,9 @@ class Work:
         if self._known is not None:
             self.scale = self._known
         else:
-            with self.timer.stage("reading", nbytes=self.volume.nbytes):
-                # every value is looked at, also for NaN, before anything is made of them
-                self.scale = measure_scale(self.source)
+            # every value is looked at, also for NaN, before anything is made of them
+            looking = measuring_scale(self.source)
+            self.scale = yield from self._in_parts("reading", looking, self.volume.nbytes)
         if self.trained is not None:
             self.scale, self.model = self.trained.scale, self.trained
         try:
@@ -165,6 +168,22 @@ class Work:
                 "it is read block by block.",
                 warning=False,
             )
+        yield _PREPARING
+
+    def _in_parts(
+        self, stage: str, work: Generator[float, None, T], nbytes: int = 0, fraction: float = 0.0
+    ) -> Generator[Progress, Any, T]:
+        """Do work that yields how much of it is done as a stage, and tell how far it is."""
+        share = 0.0
+        while True:
+            with self.timer.stage(stage) as run:
+                try:
+                    before, share = share, next(work)
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+                run.nbytes = round((share - before) * nbytes)
+            yield Progress(stage, round(100 * share), 100, "%", fraction)
 
     def _use(self, backend: Backend) -> None:
         """Move to a device: upload once, in the dtype of the file, and normalise there."""
@@ -227,6 +246,7 @@ class Work:
         if checkpoint is not None and checkpoint.exists:
             checkpoint.load(state)
             yield self._note(f"Went on from the checkpoint, after {state.step} steps.", False)
+        yield _PREPARING
         yield from fitting.run(state, checkpoint)
         self.notes += notes
         self.model = self._as_model(state.learner.average)
@@ -349,18 +369,16 @@ class Work:
                 "told from detail."
             )
             return
-        with self.timer.stage("detail"):
-            yield from self._detail()
-
-    def _detail(self) -> Job:
-        for share in give_back_detail(self.source, self.denoised, self.noise):
-            yield Progress("giving back detail", round(100 * share), 100, "%", 1.0)
+        detail = give_back_detail(self.source, self.denoised, self.noise)
+        yield from self._in_parts("giving back detail", detail, fraction=1.0)
 
     def examine(self) -> Job:
         """Look at what was removed and at what is left, and say so where it is not noise."""
+        looking = finding_moments(self.source, self.denoised)
+        moments = yield from self._in_parts("examination", looking, fraction=1.0)
         with self.timer.stage("examination"):
             self.residual = examine_residual(
-                self.source, self.denoised, self.noise, self.settings.seed
+                self.source, self.denoised, self.noise, self.settings.seed, moments
             )
         for message in self.residual.problems:
             yield self._note(message)

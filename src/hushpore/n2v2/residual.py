@@ -13,9 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushpore.base.events import result_of
+from hushpore.n2v2.probing import gathered, read_boxes
 from hushpore.n2v2.source import pieces
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     import numpy.typing as npt
 
     from hushpore.n2v2.diagnosis import NoiseDiagnosis
@@ -75,7 +79,7 @@ def examine_residual(
     moments : tuple of float, optional
         Mean and standard deviation of noisy minus denoised, where they are known already.
     """
-    mean, deviation = moments or _moments(source, denoised)
+    mean, deviation = moments or result_of(finding_moments(source, denoised))
     rng = np.random.default_rng(seed)
     noisy_blocks, blocks = _draw_pairs(source.volume.data, denoised, source.volume.shape, rng)
     residual = noisy_blocks - blocks - mean
@@ -145,17 +149,19 @@ def _problems(found: Residual, noise: NoiseDiagnosis) -> list[str]:
     return problems
 
 
-def _moments(source: Source, denoised: Any) -> tuple[float, float]:
-    """Mean and standard deviation of noisy minus denoised, over everything."""
+def finding_moments(source: Source, denoised: Any) -> Generator[float, None, tuple[float, float]]:
+    """Find mean and standard deviation of noisy minus denoised; yields the share that is read."""
     leading = source.volume.shape[: -len(source.size)]
     total = square = 0.0
-    for planes, rows in pieces(source):
+    parts = pieces(source)
+    for done, (planes, rows) in enumerate(parts, start=1):
         values = source.read(planes, rows).astype(np.float64)
         for plane, noisy in zip(planes, values, strict=True):
             place = np.unravel_index(int(plane), (1, *leading))[1:]
             difference = noisy - np.asarray(denoised[(*place, rows)])
             total += float(difference.sum())
             square += float(np.vdot(difference, difference))
+        yield done / len(parts)
     count = math.prod(source.volume.shape)
     mean = total / count
     return mean, math.sqrt(max(square / count - mean**2, 0.0))
@@ -170,12 +176,11 @@ def _draw_pairs(
     size = ((1,) * (len(shape) - 3) + (depth, edge, edge))[-len(shape) :]
     room = [n - m + 1 for n, m in zip(shape, size, strict=True)]
     corners = rng.integers(0, room, (min(_BLOCKS, 4 * math.prod(room)), len(shape)))
-    pair = np.empty((2, len(corners), depth, edge, edge))
-    for number, corner in enumerate(corners):
-        where = tuple(slice(int(c), int(c) + m) for c, m in zip(corner, size, strict=True))
-        for block, data in zip(pair[:, number], (noisy, denoised), strict=True):
-            block[:] = np.asarray(data[where]).reshape(block.shape)
-    return pair[0], pair[1]
+    corners = gathered(corners, size, noisy)
+    first, second = (
+        read_boxes(data, corners, size).reshape(-1, depth, edge, edge) for data in (noisy, denoised)
+    )
+    return first, second
 
 
 def _correlation(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:

@@ -10,18 +10,20 @@ import numpy as np
 import torch
 
 from hushpore.base.errors import InputError
+from hushpore.base.events import result_of
 from hushpore.base.scaled import Scaled
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     import numpy.typing as npt
 
     from hushpore.base.volume import Volume
     from hushpore.device.backend import Backend
 
-#: Voxels that are looked at in one piece for the statistics: 64 MB in float64.
-_PIECE = 1 << 23
+#: Voxels that are looked at in one piece for the statistics: 16 MB in float64, a twentieth of a
+#: second.
+_PIECE = 1 << 21
 
 
 class Source:
@@ -160,9 +162,19 @@ class Scale:
 
 
 def measure_scale(source: Source) -> Scale:
-    """Return mean and deviation of each channel, having looked at every value once.
+    """Return mean and deviation of each channel; see `measuring_scale`."""
+    return result_of(measuring_scale(source))
+
+
+def measuring_scale(source: Source) -> Generator[float, None, Scale]:
+    """Find mean and deviation of each channel, looking at every value once.
 
     The values are read piece by piece, so that they need not fit into memory.
+
+    Yields
+    ------
+    float
+        The share that is read.
 
     Raises
     ------
@@ -174,7 +186,8 @@ def measure_scale(source: Source) -> Scale:
     count, total, square, bad = (np.zeros(n_channels) for _ in range(4))
     # squares of differences from a value in the middle of things: 16 digits are enough for that
     pivot: npt.NDArray[np.float64] | None = None
-    for planes, rows in pieces(source):
+    parts = pieces(source)
+    for done, (planes, rows) in enumerate(parts, start=1):
         values = source.read(planes, rows).astype(np.float64)
         for number, plane in zip(source.channels[planes], values, strict=True):
             finite = plane if np.isfinite(plane).all() else plane[np.isfinite(plane)]
@@ -189,6 +202,7 @@ def measure_scale(source: Source) -> Scale:
             count[number] += finite.size
             total[number] += centred.sum()
             square[number] += np.vdot(centred, centred)
+        yield done / len(parts)
     if bad.any():
         raise InputError(
             f"{volume.name} holds {int(bad.sum())} NaN or infinite values of "
