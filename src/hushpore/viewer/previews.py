@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from napari.layers import Layer
+from qtpy.QtCore import QTimer
 
 from hushpore.viewer.layers import KEY
 
@@ -119,9 +121,16 @@ class Previews:
         layer = Layer.create(image, keywords, kind)
         # not what this returns: napari hands its widgets proxies, and the kind of layer counts here
         self._viewer.add_layer(layer)
-        # what the user has at hand stays at hand
-        self._viewer.layers.selection = selected
+        # what the user has at hand stays at hand; in a turn of its own, as it draws all controls
+        QTimer.singleShot(0, partial(self._select, selected, layer))
         return layer
+
+    def _select(self, selected: set[Any], instead: Any) -> None:
+        """Select what was selected before a layer was added, unless another is by now."""
+        if self._viewer.layers.selection.active is instead:
+            self._viewer.layers.selection = {
+                layer for layer in selected if layer in self._viewer.layers
+            }
 
     def _is_blank(self, image: Any) -> bool:
         limits = self._target.look.get("contrast_limits")

@@ -23,9 +23,13 @@ SWITCH = 0.0005
 #: the interpreter and is not let run makes the window wait for it.
 NICE = 5
 
+#: Rounds of looking through younger objects before the old ones are, beyond any job.
+NEVER = 1_000_000_000
+
 _lock = threading.Lock()
 _inside = 0
 _before = 0.0
+_thresholds = gc.get_threshold()
 
 
 @contextmanager
@@ -36,9 +40,9 @@ def window_first() -> Iterator[None]:
     (Linux), it has less until its end. How often threads take turns is as before once the last
     block of this kind is left.
 
-    Nor is anything that was there before looked through for garbage meanwhile. Python does so once
-    in a while, and napari whenever a layer is removed; with napari and PyTorch loaded all threads
-    then stand still for a quarter of a second.
+    Nor does Python look through all of its old objects for garbage meanwhile: with napari and
+    PyTorch loaded all threads then stand still for a quarter of a second. Young objects are looked
+    through as ever.
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
@@ -56,12 +60,13 @@ def _niceness() -> int:
 
 
 def _enter() -> None:
-    global _inside, _before  # noqa: PLW0603 - the interpreter has one such setting
+    global _inside, _before, _thresholds  # noqa: PLW0603 - the interpreter has one such setting
     with _lock:
         if not _inside:
             _before = sys.getswitchinterval()
             sys.setswitchinterval(min(_before, SWITCH))
-            gc.freeze()
+            _thresholds = gc.get_threshold()
+            gc.set_threshold(*_thresholds[:2], NEVER)
         _inside += 1
 
 
@@ -71,4 +76,4 @@ def _leave() -> None:
         _inside -= 1
         if not _inside:
             sys.setswitchinterval(_before)
-            gc.unfreeze()
+            gc.set_threshold(*_thresholds)
