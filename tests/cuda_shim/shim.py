@@ -18,6 +18,10 @@ _SIGNATURE = re.compile(r"__global__ void (\w+)\s*\(([^)]*)\)")
 _TYPES = {"int": ctypes.c_int, "long long": ctypes.c_longlong, "float": ctypes.c_float}
 _TYPES["double"] = ctypes.c_double
 
+# CuPy passes what it is given as it is, so that it has to be of the very type
+_SCALARS = {"int": np.int32, "long long": np.int64, "float": np.float32, "double": np.float64}
+_ARRAYS = {"unsigned char": np.uint8, "u64": np.uint64, **_SCALARS}
+
 
 class ShimKernels:
     """The kernels of a source file; as `hushpore.device.kernels.CudaKernels`, for NumPy arrays.
@@ -65,15 +69,18 @@ def _build(source: Path, signatures: dict[str, str], folder: Path, flags: tuple[
 
 
 def _type_of(text: str) -> str:
-    words = text.replace("const ", "").strip()
-    return "*" if "*" in words else words.rsplit(" ", 1)[0]
+    """Return the type of a parameter; of a pointer with an asterisk at its end."""
+    kind, _, name = text.replace("const ", "").strip().rpartition(" ")
+    return kind + "*" * name.startswith("*")
 
 
 def _value(kind: str, given: Any) -> Any:
-    if kind == "*":
+    if kind.endswith("*"):
         assert isinstance(given, np.ndarray)
         assert given.flags.c_contiguous
+        assert given.dtype == _ARRAYS[kind.removesuffix("*")], (kind, given.dtype)
         return ctypes.c_void_p(given.ctypes.data)
+    assert type(given) is _SCALARS[kind], (kind, type(given))
     return _TYPES[kind](given)
 
 

@@ -9,6 +9,7 @@ import pytest
 from hushpore.base.events import StageTime, Timing
 from hushpore.device.breakdown import (
     bottleneck,
+    choices_line,
     memory_and_syncs,
     throughput,
     timing_record,
@@ -93,3 +94,21 @@ def test_memory_and_waits_are_put_into_words() -> None:
         "the host waited for the device 3 times"
     )
     assert memory_and_syncs(Timing()) == ""
+
+
+def test_what_was_decided_is_told_as_far_as_one_came_to_it() -> None:
+    choices = {
+        "pinned": "on, 21 GB/s up, where plain copies make 8",
+        "graphs of tiles": "off, 0.98 times as fast as without",
+        "stream": "off, nothing to use it for",
+        "compile": "off, no CUDA device",
+    }
+    timing = Timing({"work": StageTime(1, 1.0, 1.0)}, 1.0, choices=choices)
+    line = choices_line(timing)
+    assert line == (
+        "pinned: on, 21 GB/s up, where plain copies make 8; "
+        "graphs of tiles: off, 0.98 times as fast as without"
+    )
+    assert line in timing_table(timing)
+    assert timing_record(timing)["choices"] == choices
+    assert choices_line(Timing()) == ""

@@ -306,6 +306,24 @@ def test_a_gpu_that_is_too_small_for_a_slice_is_not_begun_with() -> None:
 
 
 @needs_compiler
+def test_a_rehearsal_comes_to_every_kernel(
+    emulated: Emulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shim, launched = load_shim(), set()
+    for kernels in (emulated._distance, emulated._basins, emulated._graph):
+        launch = kernels.launch
+
+        def noted(name: str, *rest: Any, launch: Any = launch) -> None:
+            launched.add(name)
+            launch(name, *rest)
+
+        monkeypatch.setattr(kernels, "launch", noted)
+    emulated.rehearse()
+    sources = [path.read_text(encoding="utf-8") for path in KERNELS]
+    assert launched == {name for text in sources for name, _ in shim._SIGNATURE.findall(text)}
+
+
+@needs_compiler
 @pytest.mark.parametrize(("merging", "downloads"), [("height", 1), ("snow", 2)])
 def test_the_void_goes_up_once_and_the_host_waits_five_times(
     merging: str, downloads: int, gpu_of_jobs: Emulated, monkeypatch: pytest.MonkeyPatch

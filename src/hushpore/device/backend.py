@@ -12,7 +12,7 @@ from hushpore.base.errors import DeviceError
 from hushpore.base.preferences import memory_limit, preferred
 from hushpore.base.scaled import Scaled
 from hushpore.device.clocks import Clock, CudaClock, HostClock
-from hushpore.device.memory import PeakMemory, bound_pools, free_pools
+from hushpore.device.memory import PeakMemory, bound_pools, free_pools, lift_bounds
 from hushpore.device.switches import Choices, Switches
 from hushpore.device.timing import StageTimer
 
@@ -79,7 +79,7 @@ class Backend:
             f"{free / 1e9:.3g} of {total / 1e9:.3g} GB of its memory are free",
         ]
         try:
-            cupy = self.cupy()
+            cupy = self._working_cupy()
         except DeviceError as error:
             return [*lines, f"pores are segmented on the CPU: {error}"]
         version = cupy.cuda.runtime.runtimeGetVersion()
@@ -164,15 +164,23 @@ class Backend:
         if self.is_cuda:
             self.transfers.release()
             free_pools()
+            lift_bounds(self.device)
 
     def cupy(self) -> Any:
         """Return CuPy, with this device as its current one, and PyTorch's stream as its own.
+
+        Together the two take no more of the device than is free, until `release`.
 
         Raises
         ------
         DeviceError
             If it is not installed, or cannot use the device; says why.
         """
+        cupy = self._working_cupy()
+        bound_pools(self.device)
+        return cupy
+
+    def _working_cupy(self) -> Any:
         try:
             import cupy
 
@@ -190,7 +198,6 @@ class Backend:
                 f"CuPy cannot use {self.name}: {problem}. PyTorch is of CUDA {_cuda_of_torch()}; "
                 "CuPy has to be of the same"
             ) from None
-        bound_pools(self.device)
         return cupy
 
 

@@ -75,8 +75,11 @@ class CudaRecorder:
             spare = draws.clone_state()
             graph.register_generator_state(draws)
         try:
+            # PyTorch's own stream for this is of the device that was recorded on first
+            stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
             # other threads may copy meanwhile
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            recording = torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local")
+            with torch.cuda.device(self._device), recording:
                 result = work()
         except Exception:
             if draws is not None and spare is not None:

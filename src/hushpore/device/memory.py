@@ -91,6 +91,17 @@ def bound_pools(device: str) -> None:
     pool.set_limit(size=max(most - int(torch.cuda.memory_reserved(device)), 1))
 
 
+def lift_bounds(device: str) -> None:
+    """Let PyTorch and CuPy take what they need again: the next job may find more of it free."""
+    cupy = sys.modules.get("cupy")
+    if cupy is None:
+        return
+    import torch
+
+    torch.cuda.set_per_process_memory_fraction(1.0, device)
+    cupy.get_default_memory_pool().set_limit(size=0)
+
+
 def free_pools() -> None:
     """Give back to the device what PyTorch and CuPy hold and do not use."""
     torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")

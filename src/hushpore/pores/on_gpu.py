@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _KERNELS = Path(__file__).with_name("kernels")
 _EMPTY = np.uint64(2**64 - 1)
 _ROOM = 32  # places in the table of edges for each basin, to begin with
+_WARM: set[str] = set()  # devices whose kernels are compiled and loaded
 _NO_WAY = np.float32(-1).view(np.int32)  # as `BasinGraph.saddle` has it
 
 
@@ -77,7 +78,7 @@ class Gpu:
 
     @classmethod
     def of(cls, backend: Backend) -> Gpu:
-        """Return the GPU of a backend, whose kernels are compiled now if they never were.
+        """Return the GPU of a backend, with its kernels compiled and loaded.
 
         Raises
         ------
@@ -85,7 +86,20 @@ class Gpu:
             If CuPy is not installed, or cannot use the GPU.
         """
         cupy = backend.cupy()
-        return cls(cupy, lambda source: load_kernels(source, backend.device), backend)
+        gpu = cls(cupy, lambda source: load_kernels(source, backend.device), backend)
+        if backend.device not in _WARM:
+            gpu.rehearse()
+            _WARM.add(backend.device)
+        return gpu
+
+    def rehearse(self) -> None:
+        """Do all that is done to a volume to a tiny one: CuPy compiles on first use."""
+        void = np.random.default_rng(0).random((4, 6, 70)) < 0.8
+        codes = self.put(void.view(np.uint8))
+        for faces_only in (False, True):
+            distance = self.squared_distance(codes, (1.0, 1.0, 1.0), (False,) * 3)
+            climbed = self.climb(distance, faces_only=faces_only)
+            self.build_graph(climbed, distance, lambda places: places >= 0, faces_only=faces_only)
 
     def put(self, values: npt.NDArray[Any]) -> Any:
         """Copy an array to the GPU; PyTorch hands it to the array library without a copy."""

@@ -20,6 +20,7 @@ from qtpy.QtWidgets import (
 from hushpore.base.events import StageTime, Timing
 from hushpore.device.breakdown import (
     bottleneck,
+    choices_line,
     memory_and_syncs,
     throughput,
     timing_record,
@@ -93,6 +94,8 @@ class TimingPanel(Fold):
         used = memory_and_syncs(timing)
         self._used.setText(f"{used[:1].upper()}{used[1:]}." if used else "")
         self._used.setVisible(bool(used))
+        # which optimisations were used, and why
+        self._used.setToolTip(choices_line(timing).replace("; ", "\n"))
         longest = max(timing.stages, key=lambda name: timing.stages[name].seconds)
         share = round(100 * timing.stages[longest].seconds / total)
         self.set_title(f"Timing: {in_words(total)}, {share} % of it {longest}")
