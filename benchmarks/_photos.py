@@ -21,9 +21,14 @@ DATA = Path(__file__).parents[2] / "shared" / "data"
 SIGMA = 25.0
 
 
+def clean_training_photos() -> npt.NDArray[np.uint8]:
+    """Return the 400 photographs to train on, without their noise."""
+    return np.stack([imread(path) for path in sorted((DATA / "photos_train").glob("*.png"))])
+
+
 def training_photos() -> npt.NDArray[np.float32]:
     """Return the 400 noisy photographs to train on, (400, 180, 180)."""
-    clean = np.stack([imread(path) for path in sorted((DATA / "photos_train").glob("*.png"))])
+    clean = clean_training_photos()
     noise = np.random.default_rng(25).normal(0, SIGMA, clean.shape)
     return (clean + noise).astype(np.float32)
 

@@ -3,7 +3,9 @@
 Checkerboards: both are trained alike on noisy photographs; told is the energy of the results at the
 Nyquist frequencies, as a multiple of that of the clean photographs. Lines: a foam phantom with
 white noise, and an offset to each row of each slice as a detector's lines give it; told is what the
-diagnosis said beforehand, and how much of the lines is left.
+diagnosis said beforehand, and how much of the lines is left. Rings: the same with an offset to each
+circle about the middle of each slice; no axis runs along them, so that slices are unrolled about
+the middle, denoised with the angle as the axis of the noise, and rolled up again.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.ndimage import map_coordinates
 
 import hushpore
 from benchmarks._photos import psnr, test_photos, training_photos
@@ -22,10 +25,13 @@ if TYPE_CHECKING:
 #: Steps of training; enough for either to have learnt what it is about.
 STEPS = 300
 
+#: Those for rings, where five trainings are compared.
+RING_STEPS = 150
+
 
 def measure() -> dict[str, object]:
     """Figures of both."""
-    return {"checkerboard": _checkerboard(), "lines": _lines()}
+    return {"checkerboard": _checkerboard(), "lines": _lines(), "rings": _rings()}
 
 
 def _checkerboard() -> dict[str, object]:
@@ -75,6 +81,72 @@ def _lines() -> dict[str, object]:
             "lines_left": round(float((error * lines).mean() / (lines**2).mean()), 3),
         }
     return figures
+
+
+def _rings() -> dict[str, object]:
+    clean = foam_phantom((24, 128, 128), seed=1).clean.array().astype(np.float32)
+    rng = np.random.default_rng(0)
+    contrast = float(np.ptp(clean))
+    radius = np.hypot(*(np.mgrid[:128, :128] - 63.5))
+    offsets = rng.normal(0, 0.1 * contrast, (len(clean), 92))
+    rings = np.stack([np.interp(radius, np.arange(92), each) for each in offsets])
+    noisy = clean + rings + rng.normal(0, 0.1 * contrast, clean.shape)
+    noisy = noisy.astype(np.float32)
+    figures: dict[str, object] = {"steps": RING_STEPS, "noisy": _with_rings(noisy, clean, rings)}
+    ways: dict[str, dict[str, Any]] = {
+        "n2v2": {},
+        "structn2v along x": {"correlated_along": "x", "correlated_reach": 16},
+    }
+    for name, how in ways.items():
+        result = hushpore.denoise(noisy, steps=RING_STEPS, **how)
+        figures.setdefault("said_beforehand", result.provenance["noise"]["summary"])
+        figures[name] = _with_rings(result.volume.data, clean, rings)
+    there, back = _unrolling(128)
+    figures["unrolled and rolled up again, no more"] = _with_rings(
+        _resampled(_resampled(noisy, there), back), clean, rings
+    )
+    for name, how in (
+        ("n2v2, unrolled", {}),
+        ("structn2v, unrolled", {"correlated_along": "y", "correlated_reach": 16}),
+    ):
+        result = hushpore.denoise(_resampled(noisy, there), steps=RING_STEPS, **how)
+        figures[name] = _with_rings(_resampled(result.volume.data, back), clean, rings)
+    return figures
+
+
+def _unrolling(edge: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return where in a slice the unrolled one is read, and where in that the slice is again.
+
+    Unrolled, y is the angle, in steps of a pixel half way out, and x the distance from the middle.
+    """
+    middle = (edge - 1) / 2
+    n_angles, n_radii = 4 * round(np.pi * edge / 8), round(edge / np.sqrt(2) / 4 + 1) * 4
+    angle, radius = np.mgrid[:n_angles, :n_radii]
+    turn = 2 * np.pi * angle / n_angles
+    there = middle + radius * np.stack([np.sin(turn), np.cos(turn)])
+    y, x = np.mgrid[:edge, :edge] - middle
+    back = np.stack([np.arctan2(y, x) % (2 * np.pi) * n_angles / (2 * np.pi), np.hypot(y, x)])
+    return there, back
+
+
+def _resampled(slices: npt.NDArray[Any], where: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+    # beyond the end of the angles they start anew, and so does a slice, mirrored, beyond its border
+    mode = "grid-wrap" if slices.shape[-1] != slices.shape[-2] else "reflect"
+    found = [map_coordinates(each, where, order=1, mode=mode) for each in slices]
+    return np.stack(found).astype(np.float32)
+
+
+def _with_rings(
+    image: npt.NDArray[Any], clean: npt.NDArray[Any], rings: npt.NDArray[Any]
+) -> dict[str, float]:
+    # where circles are whole
+    inside = np.hypot(*(np.mgrid[:128, :128] - 63.5)) < 64
+    error = (image - clean)[:, inside]
+    left = (error * rings[:, inside]).mean() / (rings[:, inside] ** 2).mean()
+    return {
+        "psnr": round(float(10 * np.log10(np.ptp(clean) ** 2 / (error**2).mean())), 2),
+        "rings_left": round(float(left), 3),
+    }
 
 
 def _psnr(image: npt.NDArray[Any], clean: npt.NDArray[Any]) -> float:

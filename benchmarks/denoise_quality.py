@@ -1,28 +1,40 @@
 """How good the denoiser is after a given time of training on noisy photographs alone.
 
 Trained by the job itself, as anybody would, on the noisy Train400; tested on Set12. The time is
-that of the training; ``symmetries`` and ``detail`` are settings of the job.
+that of the training; ``symmetries`` and ``detail`` are settings of the job. The curve is that of
+the longer training: its checkpoints, which are models too, each tested by itself.
+
+What was trained is kept in a temporary folder and taken from there the next time, so that
+trainings can have a machine to themselves: ``python -c "from benchmarks.denoise_quality import
+trained; trained(180)"``.
 """
 
 from __future__ import annotations
 
+import json
+import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import hushpore
 from benchmarks._photos import psnr, test_photos, training_photos
+from hushpore.n2v2 import checkpoint
+from hushpore.n2v2.trained import load_model, read_tensors
 
 if TYPE_CHECKING:
     from hushpore.n2v2.result import Denoised
 
 #: Seconds of training.
-BUDGETS = (30.0, 180.0)
+BUDGETS = (30, 180)
+
+#: Seconds between two points of the curve.
+APART = 15.0
 
 #: What can be added to the plain prediction.
-VARIANTS = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
     "symmetries": {"symmetries": True},
     "symmetries and detail": {"symmetries": True, "detail": True},
@@ -31,33 +43,72 @@ VARIANTS = {
 
 def measure() -> dict[str, object]:
     """PSNR on Set12 by training time."""
-    photos = training_photos()
     noisy = [psnr(noisy, clean) for clean, noisy in test_photos()]
     figures: dict[str, object] = {"noisy": round(float(np.mean(noisy)), 2)}
     for budget in BUDGETS:
-        result = hushpore.denoise(photos, time_budget=budget, steps=100_000)
-        figures[f"{budget:.0f} s"] = on_set12(result)
+        folder = trained(budget)
+        record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
+        figures[f"{budget} s"] = _figures(folder / "model.safetensors", record)
+        figures[f"curve of {budget} s"] = dict(
+            _point(path) for path in sorted(folder.glob("checkpoint-*.safetensors"))
+        )
     return figures
+
+
+def trained(budget: int) -> Path:
+    """Return the folder of a training of so many seconds; trains where there is none."""
+    folder = Path(tempfile.gettempdir()) / "hushpore-quality" / f"{budget} s"
+    if (folder / "record.json").exists():
+        return folder
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    path = folder / "now.safetensors"
+    checkpoint.EVERY = APART
+    settings = {"time_budget": budget, "steps": 10**5, "checkpoint": str(path)}
+    job = hushpore.start("denoise", training_photos(), settings)
+    written: list[float] = []
+    while True:
+        try:
+            next(job)
+        except StopIteration as end:
+            result: Denoised = end.value
+            break
+        if path.exists() and path.stat().st_mtime not in written:
+            shutil.copy(path, folder / f"checkpoint-{len(written):03d}.safetensors")
+            written.append(path.stat().st_mtime)
+    result.model.save(folder / "model.safetensors")
+    (folder / "record.json").write_text(json.dumps(result.provenance), encoding="utf-8")
+    return folder
 
 
 def on_set12(result: Denoised) -> dict[str, object]:
     """Apply what was trained to Set12, in every variant."""
-    settings = result.provenance["settings"]
     with tempfile.TemporaryDirectory() as scratch:
         path = result.model.save(Path(scratch) / "model.safetensors")
-        values = {
-            name: [
-                psnr(hushpore.denoise(noisy, model=str(path), **more).volume.data, clean)
-                for clean, noisy in test_photos()
-            ]
-            for name, more in VARIANTS.items()
-        }
+        return _figures(path, result.provenance)
+
+
+def _figures(path: Path, record: dict[str, Any]) -> dict[str, object]:
+    pairs, settings = test_photos(), record["settings"]
+    values = {
+        name: [
+            psnr(hushpore.denoise(noisy, model=str(path), **more).volume.data, clean)
+            for clean, noisy in pairs
+        ]
+        for name, more in VARIANTS.items()
+    }
     return {
-        "steps": result.provenance["result"]["steps"],
-        "seconds": round(result.provenance["result"]["training_seconds"], 1),
+        "steps": record["result"]["steps"],
+        "seconds": round(record["result"]["training_seconds"], 1),
         "masked_share": settings["masked_share"],
         "learning_rate": settings["learning_rate"],
-        "precision": result.provenance["result"]["precision"],
+        "precision": record["result"]["precision"],
         "psnr": {name: round(float(np.mean(each)), 2) for name, each in values.items()},
         "images": {name: [round(v, 2) for v in each] for name, each in values.items()},
     }
+
+
+def _point(path: Path) -> tuple[str, dict[str, float]]:
+    model, (facts, _) = load_model(path), read_tensors(path, "training")
+    value = np.mean([psnr(model.predict(noisy).data, clean) for clean, noisy in test_photos()])
+    return f"{facts['spent']:.0f} s", {"steps": facts["step"], "psnr": round(float(value), 2)}

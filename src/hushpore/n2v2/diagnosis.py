@@ -90,7 +90,7 @@ class NoiseDiagnosis:
         if self.rings:
             return (
                 f"noise: alike along circles about the middle of the slices ({self.rings:.2f}), as "
-                "rings are; they will stay unless slices are unrolled about it first"
+                "rings are; some of it will stay; correct rings before the reconstruction"
             )
         axes = self.correlated_axes
         if not axes:

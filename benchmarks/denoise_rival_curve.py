@@ -1,0 +1,94 @@
+"""How good CAREamics' N2V2 is after a given time of the training that `denoise_quality` has.
+
+Needs ``pip install careamics``, best in an environment of its own. Its defaults for N2V2, the same
+photographs, patch, batch and network size; time in which weights are copied does not count. The
+weights are kept in a temporary folder and taken from there the next time, as in `denoise_quality`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks._photos import psnr, test_photos, training_photos
+
+#: Seconds of training, and between two points of the curve.
+BUDGET, APART = 180.0, 15.0
+
+
+def measure() -> dict[str, object]:
+    """PSNR on Set12 by training time."""
+    folder = trained()
+    photos = training_photos()
+    mean, deviation = float(photos.mean()), float(photos.std())
+    network = torch.load(folder / "network.pt", weights_only=False)
+    points = {}
+    for path in sorted(folder.glob("weights-*.pt")):
+        kept = torch.load(path)
+        network.load_state_dict(kept["weights"])
+        values = [
+            psnr(_predicted(network, noisy, mean, deviation), clean)
+            for clean, noisy in test_photos()
+        ]
+        points[f"{kept['seconds']:.0f} s"] = {
+            "steps": kept["steps"],
+            "psnr": round(float(np.mean(values)), 2),
+        }
+    return {"careamics": metadata.version("careamics"), "curve": points}
+
+
+def trained() -> Path:
+    """Return the folder of a training; trains where there is none."""
+    folder = Path(tempfile.gettempdir()) / "hushpore-quality" / "careamics"
+    if (folder / "network.pt").exists():
+        return folder
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    import careamics
+    from careamics.config import create_advanced_n2v_config
+    from lightning.pytorch.callbacks import Callback
+
+    class Watch(Callback):  # type: ignore[misc]
+        spent, count, since = 0.0, 0, 0.0
+
+        def on_train_start(self, *args: Any) -> None:
+            self.since = time.perf_counter()
+
+        def on_train_batch_end(self, trainer: Any, module: Any, *args: Any) -> None:
+            seconds = self.spent + time.perf_counter() - self.since
+            if seconds >= (self.count + 1) * APART or seconds >= BUDGET:
+                kept = {
+                    "weights": module.model.state_dict(),
+                    "seconds": seconds,
+                    "steps": trainer.global_step,
+                }
+                torch.save(kept, folder / f"weights-{self.count:03d}.pt")
+                self.count += 1
+                self.spent, self.since = seconds, time.perf_counter()
+            trainer.should_stop = seconds >= BUDGET
+
+        def on_train_end(self, trainer: Any, module: Any) -> None:
+            torch.save(module.model, folder / "network.pt")
+
+    config = create_advanced_n2v_config(
+        "curve", "array", "SYX", (64, 64), 16, num_epochs=1, num_steps=10**5, use_n2v2=True,
+        num_workers=0,
+    )  # fmt: skip
+    rival = careamics.CAREamist(
+        config, work_dir=tempfile.mkdtemp(), callbacks=[Watch()], enable_progress_bar=False
+    )
+    rival.train(train_data=training_photos())
+    return folder
+
+
+@torch.inference_mode()
+def _predicted(network: Any, noisy: Any, mean: float, deviation: float) -> Any:
+    values = torch.from_numpy((noisy - mean) / deviation)[None, None]
+    return network.eval()(values)[0, 0].numpy() * deviation + mean
