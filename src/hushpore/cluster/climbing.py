@@ -55,7 +55,7 @@ def climb(blocks: Blocks, slab: int, most_basins: int) -> Told:
         distance, basins, blocks.workers, own.start, own.stop, faces_only=work.faces_only
     )
     count, exits = climbed.summits.size, climbed.back.size + climbed.ahead.size
-    if count + exits > most_basins:
+    if count > most_basins:
         raise MemoryLimitError(
             f"The void of slices {first} to {last} falls into {count:,} parts, and a worker has "
             f"memory for the tables of {most_basins:,}, at {BYTES_A_BASIN} bytes each. It may be "
