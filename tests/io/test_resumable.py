@@ -68,3 +68,11 @@ def test_two_at_once_are_kept_apart(tmp_path):
         with pytest.raises(OutputError, match=r"on elsewhere.*remove"):
             fill(tmp_path / "a", {}, "one")
     assert [item.name for item in tmp_path.iterdir()] == ["a"]
+
+
+def test_what_a_killed_writer_has_left_does_not_get_into_the_result(tmp_path):
+    with resumable_directory(tmp_path / "a", {}, overwrite=False) as work:
+        (work.content / "c").mkdir()
+        (work.content / "c" / "0.4711.partial").write_text("x")
+        (work.content / "c" / "0").write_text("x")
+    assert [item.name for item in (tmp_path / "a" / "c").iterdir()] == ["0"]

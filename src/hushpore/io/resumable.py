@@ -91,6 +91,9 @@ def resumable_directory(
             (work / _KEY).write_text(json.dumps(wanted), encoding="utf-8")
         yield Unfinished(work / "content", work / "scratch", resumed)
         check_target(target, overwrite, replaceable=replaceable)
+        # what a writer that was killed has left: zarr's files have such names until they are whole
+        for part in (work / "content").rglob("*.partial"):
+            part.unlink(missing_ok=True)
         take_place(work / "content", target)
     except DeviceError:
         # a cluster that was never there has left nothing to go on with
