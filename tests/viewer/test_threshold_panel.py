@@ -198,6 +198,16 @@ def test_an_image_that_cannot_be_counted_says_why(qtbot, widget, panel, viewer):
     assert void(viewer) is None
 
 
+def test_the_tab_key_comes_to_the_histogram_before_the_form(widget, panel):
+    chain, at = [], widget.layers
+    while at is not widget.form.fields["pores_are"]._box:
+        chain.append(at)
+        at = at.nextInFocusChain()
+    wanted = [panel.histogram, panel._void, panel._two, panel._log]
+    wanted.append(widget.form.fields["threshold"]._box)
+    assert [each for each in chain if each in wanted] == wanted
+
+
 def test_without_a_layer_there_is_nothing(qtbot, widget, panel, viewer):
     viewer.layers.clear()
     assert panel.isHidden()

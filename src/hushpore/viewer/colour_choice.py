@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 #: The entry of the combo box that colours by chance.
 BY_CHANCE = "chance"
 
+#: What the choice of a colour map says while none is used.
+_FIRST = "Choose a column to colour by first."
+
 
 class ColourChoice(QWidget):
     """Colours the pores by a column: of numbers along a colour map, of kinds each in its own.
@@ -50,6 +53,8 @@ class ColourChoice(QWidget):
         self.by, self.map = narrow_box(), narrow_box()
         self.by.setToolTip("Colour the labels by a column of the table.")
         self.by.currentIndexChanged.connect(self._colour)
+        self.map.setAccessibleName("Colour map")
+        self.map.setToolTip(_FIRST)
         self.map.addItems(COLORMAPS)
         self.map.currentIndexChanged.connect(self._colour)
         self.bar = ColourBar()
@@ -99,7 +104,7 @@ class ColourChoice(QWidget):
         self.map.setToolTip(
             "Colours of the column, from its lowest to its highest value." if has_map
             else "Each kind has a colour of its own, below." if kinds
-            else "Choose a column to colour by first."
+            else _FIRST
         )  # fmt: skip
         self.bar.setVisible(has_map)
         if has_map:

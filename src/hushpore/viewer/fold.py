@@ -24,6 +24,7 @@ class Fold(QWidget):
         self._button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
         self._button.setArrowType(Qt.ArrowType.RightArrow)
         self._button.toggled.connect(self.set_open)
+        self._button.setToolTip("Show what is under this, or fold it away.")
         self.set_title(title)
         self._content = QWidget()
         self._inner = QVBoxLayout(self._content)

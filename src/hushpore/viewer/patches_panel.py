@@ -56,6 +56,7 @@ class PatchesPanel(QWidget):
         self._colours: npt.NDArray[np.float32] = np.zeros((0, 4), np.float32)
         self.feature = QComboBox()
         self.feature.setAccessibleName("Colour boxes by")
+        self.feature.setToolTip("Column of the table that the boxes are coloured by.")
         self.feature.currentTextChanged.connect(self._show_feature)
         self.histogram = Histogram(viewer)
         self.histogram.chosen.connect(self._choose_range)

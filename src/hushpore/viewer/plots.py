@@ -324,6 +324,9 @@ class PlotsWidget(FollowsPores):
         self._kind, self._x, self._y = QComboBox(), QComboBox(), QComboBox()
         self._kind.addItems([BY_NUMBER, BY_VOLUME, PROFILE, AGAINST])
         self._kind.setToolTip("What to plot. Drag in 'One against another' to select pores.")
+        names = ("What to plot", "Horizontal axis", "Vertical axis")
+        for box, name in zip((self._kind, self._x, self._y), names, strict=True):
+            box.setAccessibleName(name)
         self._x.setToolTip("Column along the horizontal axis.")
         self._y.setToolTip("Column along the vertical axis.")
         self._log, self._cumulative = QCheckBox("&log"), QCheckBox("&cumulative")

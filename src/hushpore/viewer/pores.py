@@ -52,6 +52,7 @@ class PoresWidget(JobWidget):
         self._preparing = Preparing()
         column = self._scroll.column
         column.insertWidget(column.indexOf(self.form), self.greys)
+        self.greys.place_after(self.layers)
         column.insertWidget(column.indexOf(self._result) + 1, self.merging)
         column.insertWidget(column.indexOf(self._result), self._preparing)
 

@@ -122,6 +122,12 @@ class ThresholdPanel(QWidget):
         if not is_shown:
             self.preview.hide()
 
+    def place_after(self, before: QWidget) -> None:
+        """Have the tab key come here from another widget of the window."""
+        for widget in (self.histogram, self._void, self._two, self._log):
+            QWidget.setTabOrder(before, widget)
+            before = widget
+
     # ---- what comes from the threads
 
     def _counted(self, about: tuple[Any, Volume], greys: GreySurvey) -> None:
