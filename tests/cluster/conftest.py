@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def client() -> Iterator[Client]:
     """Two workers that are threads of this process."""
     distributed = pytest.importorskip("distributed")
-    place = {"processes": False, "dashboard_address": None}
+    place = {"processes": False, "dashboard_address": "127.0.0.1:0"}
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, **place) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,

@@ -29,7 +29,7 @@ distributed = pytest.importorskip("distributed")
 @pytest.fixture
 def scheduler() -> Iterator[LocalCluster]:
     """A scheduler that is reached over the network, with one worker."""
-    place = {"host": "127.0.0.1", "dashboard_address": None, "protocol": "tcp://"}
+    place = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "protocol": "tcp://"}
     with distributed.LocalCluster(n_workers=1, processes=False, **place) as cluster:
         yield cluster
 
@@ -88,7 +88,7 @@ def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPat
 
 def test_a_scheduler_without_workers_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connecting, "_PATIENCE", 0.2)
-    place = {"host": "127.0.0.1", "dashboard_address": None, "protocol": "tcp://"}
+    place = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "protocol": "tcp://"}
     with distributed.LocalCluster(n_workers=0, processes=False, **place) as cluster:
         refused = pytest.raises(DeviceError, match=r"no workers.*dask worker tcp://")
         with refused, connect(cluster.scheduler_address):
@@ -130,7 +130,7 @@ def test_tls_takes_the_certificates_of_dasks_configuration(tmp_path: Path) -> No
     for part in ("scheduler", "worker", "client"):
         tls |= {f"{part}.cert": str(certificate), f"{part}.key": str(key)}
     with dask.config.set({f"distributed.comm.tls.{name}": each for name, each in tls.items()}):
-        place = {"host": "127.0.0.1", "dashboard_address": None, "protocol": "tls://"}
+        place = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "protocol": "tls://"}
         secure = distributed.Security()
         with distributed.LocalCluster(
             n_workers=1, processes=False, security=secure, **place

@@ -219,7 +219,7 @@ def test_a_worker_that_is_killed_changes_nothing(path: Path) -> None:
 
 def test_work_that_loses_its_scheduler_is_kept(path: Path, client: Client) -> None:
     folder = path.with_name("result")
-    place = {"processes": False, "dashboard_address": None, "silence_logs": 50}
+    place = {"processes": False, "dashboard_address": "127.0.0.1:0", "silence_logs": 50}
     with distributed.LocalCluster(n_workers=1, threads_per_worker=1, **place) as cluster:
         other = distributed.Client(cluster, set_as_default=False)
         job = segment_pores(path, folder, PoreSettings(), where=other, thickness=9)

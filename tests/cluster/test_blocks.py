@@ -1,0 +1,77 @@
+"""What tasks share is there whole or not at all, and is read across the slabs it lies in."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from hushpore import Volume
+from hushpore.cluster.blocks import Blocks, New, Plan, load_arrays, names_of, save_arrays
+from hushpore.io.ome_zarr import write_zarr
+from hushpore.pores.settings import PoreSettings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    image = write_zarr(tmp_path / "scan.ome.zarr", Volume(np.zeros((10, 4, 3), np.uint8)))
+    return Plan(str(image), 0, str(tmp_path), str(tmp_path), PoreSettings(), (10, 4, 3), 4, bands=3)
+
+
+def test_slices_are_read_from_all_slabs_that_they_lie_in(
+    plan: Plan, rng: np.random.Generator
+) -> None:
+    values = rng.integers(0, 1000, plan.shape).astype(np.int32)
+    with Blocks(plan) as blocks:
+        for slab, (first, last) in enumerate(plan.slabs):
+            blocks.write("basins", slab, values[first:last])
+        assert blocks.moved == values.nbytes
+        for first, last in ((0, 10), (3, 5), (-2, 9), (8, 12), (4, 8), (7, 8)):
+            found = blocks.read("basins", first, last)
+            np.testing.assert_array_equal(found, values[max(first, 0) : last])
+
+
+def test_bands_cover_all_rows_once(plan: Plan) -> None:
+    rows = [row for band in range(plan.bands) for row in range(*plan.rows(band))]
+    assert rows == list(range(4))
+
+
+def test_a_slab_that_is_too_short_is_noticed(plan: Plan) -> None:
+    with Blocks(plan) as blocks:
+        blocks.write("void", 0, np.zeros((3, 4, 3), np.uint8))
+        with pytest.raises(OSError, match="shorter"):
+            blocks.read("void", 0, 4)
+
+
+def test_a_file_that_is_not_complete_has_no_name(tmp_path: Path) -> None:
+    path = tmp_path / "new"
+    with closing(New(path)) as new:
+        new.add(np.arange(3))
+        assert not path.exists()
+    assert list(tmp_path.iterdir()) == []
+    with closing(New(path)) as new:
+        new.add(np.arange(3))
+        new.complete()
+    np.testing.assert_array_equal(np.fromfile(path, np.int64), [0, 1, 2])
+
+
+def test_arrays_come_back_as_they_were(tmp_path: Path) -> None:
+    arrays = {
+        "flags": np.array([True, False]),
+        "number": np.int64(7),
+        "none": np.zeros((0, 13), np.int64),
+        "turned": np.arange(6, dtype=np.float32).reshape(2, 3).T,
+    }
+    path = tmp_path / "table"
+    save_arrays(path, arrays)
+    assert sorted(names_of(path)) == sorted(arrays)
+    for name, found in zip(arrays, load_arrays(path, *arrays), strict=True):
+        np.testing.assert_array_equal(found, arrays[name])
+        assert found.dtype == arrays[name].dtype
+        assert found.shape == arrays[name].shape
+    assert [each.name for each in tmp_path.iterdir()] == ["table"]
