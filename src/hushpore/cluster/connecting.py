@@ -120,6 +120,8 @@ def _local(count: int, memory: int) -> Iterator[Client]:
         with distributed.Client(cluster, set_as_default=False) as client:
             yield client
     finally:
+        # dask tells of connections that end so, when nobody silences it any more
+        logging.getLogger("distributed.batched").setLevel(logging.CRITICAL)
         # told to close, they would go on for seconds with what they are at
         for nanny in cluster.workers.values():
             with contextlib.suppress(psutil.Error, TypeError):
