@@ -1,4 +1,4 @@
-"""What workers do for a denoising: measure, train, predict a block, make a coarse one, look at it.
+"""What workers do for a denoising: train, predict a block, make a coarser one, look at it.
 
 Each task opens what it needs by its path, which must be the same on every machine, and writes whole
 files only. A block counts as done when the file that says so is there, which is written after it.
@@ -71,7 +71,7 @@ class Place:
 
     def done(self, block: Block) -> Path:
         """Return the file that says that a block is written, and what was found in it."""
-        return Path(self.scratch) / f"block-{'-'.join(map(str, _start(block)))}.json"
+        return Path(self.scratch) / f"block-{'-'.join(map(str, start_of(block)))}.json"
 
 
 @dataclass(frozen=True)
@@ -96,67 +96,10 @@ class How:
     symmetries: bool
 
 
-@dataclass(frozen=True)
-class Measured:
-    """The grey values of one block.
-
-    Attributes
-    ----------
-    block : tuple of int
-        Where it begins.
-    channel, count : int
-        Of which channel, and how many.
-    mean, squares : float
-        Their mean, and the sum of squared differences from it.
-    low, high : float
-        The least and the greatest.
-    bad : int
-        How many are NaN or infinite.
-    """
-
-    block: tuple[int, ...]
-    channel: int
-    count: int
-    mean: float
-    squares: float
-    low: float
-    high: float
-    bad: int
-
-
 def arithmetic(device: str, precision: str, dimensions: int) -> tuple[str, torch.dtype]:
     """Return the name of a worker's device, and the arithmetic that suits it."""
     backend = choose_backend(device)
     return backend.name, choose_precision(precision, backend, dimensions)
-
-
-def measure_block(place: Place, block: Block) -> tuple[Measured, Timing]:
-    """Look at every value of a block, for the grey scale."""
-    timer = StageTimer()
-    volume = place.volume()
-    with timer.stage("reading") as run:
-        values = np.asarray(volume.data[block])
-        run.nbytes = values.nbytes
-    with timer.stage("measuring"):
-        axis = volume.axes.find("c")
-        channel = 0 if axis < 0 else block[axis]
-        assert isinstance(channel, int)
-        bad = 0
-        if values.dtype.kind == "f":
-            finite = np.isfinite(values)
-            bad = values.size - int(finite.sum())
-            values = values[finite] if bad else values
-        if not values.size:
-            nothing = Measured(_start(block), channel, 0, 0.0, 0.0, np.inf, -np.inf, bad)
-            return nothing, timer.timing()
-        mean = float(values.mean(dtype=np.float64))
-        squares = 0.0
-        for part in values.reshape(len(values), -1):
-            centred = part - mean
-            squares += float(np.vdot(centred, centred))
-        low, high = float(values.min()), float(values.max())
-    found = Measured(_start(block), channel, values.size, mean, squares, low, high, bad)
-    return found, timer.timing()
 
 
 def learn_there(place: Place, settings: DenoiseSettings, device: str, scale: Scale) -> Job:
@@ -238,7 +181,8 @@ _NEEDED = {torch.float32: 720, torch.bfloat16: 410}
 _SHARE = 0.4
 
 
-def _start(block: Block) -> tuple[int, ...]:
+def start_of(block: Block) -> tuple[int, ...]:
+    """Return where a block begins."""
     return tuple(each if isinstance(each, int) else each.start for each in block)
 
 

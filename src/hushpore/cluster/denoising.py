@@ -16,7 +16,6 @@ from hushpore._version import __version__
 from hushpore.base.errors import InputError
 from hushpore.base.events import Note, Progress, StopEarly, Timing
 from hushpore.base.record import make_record
-from hushpore.base.volume import require_range
 from hushpore.cluster.connecting import connect
 from hushpore.cluster.denoise_tasks import (
     How,
@@ -26,12 +25,13 @@ from hushpore.cluster.denoise_tasks import (
     denoise_block,
     examine,
     learn_there,
-    measure_block,
     reduce_block,
 )
+from hushpore.cluster.grey_scale import measure_block, scale_of
 from hushpore.cluster.scan import as_zarr, stamp_of
 from hushpore.cluster.spreading import loss_in_words, spread
 from hushpore.cluster.watching import watch
+from hushpore.cluster.workers import in_words, memory_of
 from hushpore.device.timing import StageTimer
 from hushpore.io.ome_zarr import open_zarr
 from hushpore.io.results import check_record_target, write_json
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from hushpore.base.events import Event, Job
-    from hushpore.cluster.denoise_tasks import Measured
+    from hushpore.cluster.grey_scale import Measured
     from hushpore.cluster.scan import Scan
     from hushpore.io.zarr_image import Block
     from hushpore.n2v2.residual import Residual
@@ -154,7 +154,7 @@ def _denoise_on(
         resumable_directory(target, key, overwrite, require_zarr) as work,
         connect(where, memory) as client,
     ):
-        yield Note(f"Running on {_in_words(client)}.")
+        yield Note(f"Running on {in_words(client)}.")
         folder, number = yield from part_of(as_zarr(scan, work.scratch, series), 0.0, _CONVERTED)
         place = Place(folder, number, str(work.content), str(work.scratch))
         job = _Denoising(client, place, settings, device, work.resumed)
@@ -178,7 +178,7 @@ class _Denoising:
     ) -> None:
         self.client, self.place, self.settings = client, place, settings
         self.device, self.resumed = device, resumed
-        self.timer, self.notes = StageTimer(), [f"Computed on {_in_words(client)}."]
+        self.timer, self.notes = StageTimer(), [f"Computed on {in_words(client)}."]
         self.volume = place.volume()
         self.progress = Progress("preparing", 0, 0, "", _CONVERTED)
 
@@ -245,7 +245,7 @@ class _Denoising:
             settings, scale = dataclasses.replace(settings, model=str(given)), trained.scale
         else:
             scale = yield from self._measure()
-        limit = _memory(self.client)
+        limit = memory_of(self.client)
         if limit and settings.denoise_memory is None:
             settings = dataclasses.replace(settings, denoise_memory=limit / 4e9)
         watched = watch(self.client, learn_there, self.place, settings, self.device, scale)
@@ -266,16 +266,7 @@ class _Denoising:
         self.progress = Progress("measuring", 0, len(blocks), "blocks", _CONVERTED)
         tasks = spread(self.client, measure_block, blocks, self.place)
         found: list[Measured] = yield from self._timed(tasks, _MEASURED)
-        # in one order, whichever came first
-        found = sorted(found, key=lambda each: each.block)
-        low, high = min(each.low for each in found), max(each.high for each in found)
-        require_range(self.volume, low, high, sum(each.bad for each in found))
-        channels = range(max(each.channel for each in found) + 1)
-        moments = [_joined([each for each in found if each.channel == c]) for c in channels]
-        for channel, (_, deviation) in enumerate(moments):
-            if not deviation:
-                raise InputError(f"Channel {channel} of {self.volume.name} is constant.")
-        return Scale(*(tuple(each) for each in zip(*moments, strict=True)))
+        return scale_of(found, self.volume)
 
     def _predict(self, model: Model) -> Generator[Event, None, tuple[list[dict[str, Any]], int]]:
         """Predict the blocks that are not written, and return what is known of all of them."""
@@ -285,7 +276,7 @@ class _Denoising:
         if there:
             yield self._note(f"{there} of {len(blocks)} blocks were written by a run before.")
         dimensions = self.settings.dimensions
-        core = core_for(_memory(self.client), dimensions, self.dtype)
+        core = core_for(memory_of(self.client), dimensions, self.dtype)
         if core != CORES[dimensions]:
             yield self._note(
                 f"Tiles are {' x '.join(map(str, core[1:]))}, for the memory of the workers: "
@@ -371,7 +362,7 @@ class _Denoising:
         for each in written:
             digest.update(bytes.fromhex(each["blake2b"]))
         record = make_record(
-            "denoise", self.volume, self.settings, f"{self.devices} ({_in_words(self.client)})",
+            "denoise", self.volume, self.settings, f"{self.devices} ({in_words(self.client)})",
             self.timer.timing(), self.notes, {"blake2b_of_blocks": digest.hexdigest()},
         )  # fmt: skip
         record["cluster"] = {"blocks": len(written), "written_before": there}
@@ -380,30 +371,3 @@ class _Denoising:
             residual=residual, steps=learnt.steps, seconds=learnt.seconds, precision=self.dtype,
             taken=learnt.taken,
         )  # fmt: skip
-
-
-def _joined(parts: Iterable[Measured]) -> tuple[float, float]:
-    """Return mean and deviation of values of which those of parts are known (Chan et al. 1979)."""
-    count, mean, squares = 0, 0.0, 0.0
-    for part in parts:
-        both = count + part.count
-        if both:
-            shift = part.mean - mean
-            squares += part.squares + shift**2 * count * part.count / both
-            mean, count = mean + shift * part.count / both, both
-    return mean, math.sqrt(squares / count)
-
-
-def _memory(client: Client) -> float:
-    """Return the bytes that a task may take on the smallest worker; 0: there is no limit."""
-    with loss_in_words():
-        workers = client.scheduler_info(n_workers=-1)["workers"].values()
-    limits = [each["memory_limit"] / each["nthreads"] for each in workers if each["memory_limit"]]
-    return min(limits, default=0)
-
-
-def _in_words(client: Client) -> str:
-    with loss_in_words():
-        known = client.scheduler_info(n_workers=-1)
-    count = len(known["workers"])
-    return f"{count} worker{'s' * (count != 1)} of dask.distributed at {known['address']}"
