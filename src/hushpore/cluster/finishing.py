@@ -138,6 +138,9 @@ def write_labels(blocks: Blocks, layer: int, thickness: int) -> Told:
         parts.append(apply_labels(basins, table, blocks.workers, basins))
     labels = parts[0] if len(parts) == 1 else np.concatenate(parts)
     for block in blocks_of(image, 0, layer):
+        if not blocks.folder.is_dir():
+            # cancelled: zarr would make the folders of the result anew
+            break
         image.levels[0][block] = labels[(slice(None), *block[1:])]
     pores[:] = np.count_nonzero(labels, axis=(1, 2))
     blocks.moved += labels.nbytes

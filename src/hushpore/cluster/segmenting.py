@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hushpore._version import __version__
-from hushpore.base.errors import InputError, OutputError
+from hushpore.base.errors import DeviceError, InputError, OutputError
 from hushpore.base.events import Note, Progress
 from hushpore.base.record import make_record
 from hushpore.base.volume import require_range
@@ -126,7 +127,13 @@ def segment_pores(
     with resumable_directory(target, key, overwrite) as work, connect(where, memory) as client:
         image, number = yield from part_of(as_zarr(scan, work.scratch, series), 0.0, 0.02)
         job = _Segmentation(client, work, image, number, settings, threads, thickness)
-        record, summary = yield from job.run(origin, _place(where, client))
+        try:
+            record, summary = yield from job.run(origin, _place(where, client))
+        except DeviceError:
+            raise
+        except BaseException:
+            _stop_tasks(work.scratch)
+            raise
     yield Progress("writing", 1, 1, "", 1.0)
     return Written(target, summary, record)
 
@@ -151,7 +158,9 @@ class _Segmentation:
         cut = cut_volume(self.volume, settings, client, threads, thickness)
         self.scratch, self.content = work.scratch, work.content
         shape = (int(n) for n in self.volume.shape)
-        begun = self._begun(cut.thickness, thickness)
+        # a band for each worker that carries planes along z
+        bands = min(len(client.scheduler_info(n_workers=-1)["workers"]), self.volume.shape[1])
+        begun = self._begun(cut.thickness, bands, thickness)
         self.plan = Plan(
             image,
             number,
@@ -159,8 +168,7 @@ class _Segmentation:
             str(work.content),
             settings,
             (next(shape), next(shape), next(shape)),
-            begun,
-            min(len(client.scheduler_info(n_workers=-1)["workers"]), self.volume.shape[1]),
+            *begun,
             threads,
         )
         self.most_basins = cut.most_basins
@@ -356,19 +364,21 @@ class _Segmentation:
         self.notes.append(message)
         yield Note(message, warning=warning)
 
-    def _begun(self, thickness: int, asked: int | None) -> int:
-        """Return the thickness that an earlier run has begun with, where it can be gone on with."""
-        file = self.scratch / "thickness.json"
+    def _begun(self, thickness: int, bands: int, asked: int | None) -> tuple[int, int]:
+        """Return thickness and bands that an earlier run began with, if one can go on with them."""
+        file = self.scratch / "plan.json"
         if file.is_file():
-            earlier: int = json.loads(file.read_text(encoding="utf-8"))
+            earlier, earlier_bands = json.loads(file.read_text(encoding="utf-8"))
             # more workers may have less memory each
             if earlier == thickness or (asked is None and earlier <= thickness):
-                return earlier
+                return int(earlier), int(earlier_bands)
             for item in self.scratch.iterdir():
                 if item.is_file():
                     item.unlink()
-        file.write_text(json.dumps(thickness), encoding="utf-8")
-        return thickness
+        part = file.with_suffix(".part")
+        part.write_text(json.dumps([thickness, bands]), encoding="utf-8")
+        part.replace(file)
+        return thickness, bands
 
     def _remove(self, stack: str) -> None:
         """Give back the disk that a stack takes, once nothing will read it any more."""
@@ -378,6 +388,14 @@ class _Segmentation:
     def _remove_planes(self, name: str, count: int) -> None:
         for number in range(count):
             Path(self.scratch, f"{name}-{number}.planes").unlink(missing_ok=True)
+
+
+def _stop_tasks(scratch: Path) -> None:
+    """Take the folder from tasks that are still at work somewhere, which can go no further then."""
+    until = time.monotonic() + 1
+    while scratch.exists() and time.monotonic() < until:
+        # one of them may write a file meanwhile
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _origin(scan: Any, series: str | None) -> dict[str, Any]:

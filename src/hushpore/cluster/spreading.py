@@ -125,5 +125,9 @@ def loss_in_words() -> Iterator[None]:
 
 
 def _threads(client: Client) -> int:
-    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    known = client.scheduler_info(n_workers=-1)
+    if "workers" not in known:
+        # the client knows of the end before anything is asked of the scheduler
+        raise require_distributed().comm.CommClosedError("The scheduler is gone.")
+    workers = known["workers"].values()
     return max(1, sum(int(worker["nthreads"]) for worker in workers))
