@@ -66,15 +66,17 @@ def measure() -> dict[str, Any]:
         write_series(volume, root / "dicom")
         small = write_zarr(root / "small.zarr", volume.replace(volume.data[:4, :64, :64].copy()))
         del volume
-        found: dict[str, Any] = {"voxels": list(SHAPE), "bytes": nbytes, "runs": []}
+        found: dict[str, Any] = {"voxels": list(SHAPE), "bytes": nbytes}
         for budget in BUDGETS:
-            for kind, scan in kinds.items():
-                found["runs"].append(_converted(kind, scan, root / "out.ome.zarr", small, budget))
-        found["copy"] = _copied(root, nbytes)
+            found[f"within {budget:g} GB"] = {
+                kind: _converted(scan, root / "out.ome.zarr", small, budget)
+                for kind, scan in kinds.items()
+            }
+        found["a copy of the file"] = _copied(root, nbytes)
     return found
 
 
-def _converted(kind: str, scan: Path, target: Path, small: Path, budget: float) -> dict[str, Any]:
+def _converted(scan: Path, target: Path, small: Path, budget: float) -> dict[str, Any]:
     words = [sys.executable, "-c", _RUN, str(scan), str(target), str(small), str(budget)]
     ran = subprocess.run(words, check=True, capture_output=True, text=True)
     known = json.loads(ran.stdout)
@@ -82,14 +84,12 @@ def _converted(kind: str, scan: Path, target: Path, small: Path, budget: float) 
         shutil.rmtree(path)
     nbytes = 2 * int(np.prod(SHAPE))
     return {
-        "format": kind,
-        "budget_bytes": round(budget * 1e9),
         "seconds": round(known["seconds"], 2),
-        "bytes_per_second": round(nbytes / known["seconds"]),
-        "peak_above_start_bytes": known["peak"] - known["before"],
-        "start_bytes": known["before"],
-        "stored_bytes": known["stored"],
-        "levels": known["levels"],
+        "MB a second": round(nbytes / known["seconds"] / 1e6),
+        "peak above the program, MB": round((known["peak"] - known["before"]) / 1e6),
+        "program, MB": round(known["before"] / 1e6),
+        "stored, MB": round(known["stored"] / 1e6),
+        "levels": len(known["levels"]),
     }
 
 
@@ -98,7 +98,7 @@ def _copied(root: Path, nbytes: int) -> dict[str, float]:
     begun = time.perf_counter()
     shutil.copyfile(root / "scan.tif", root / "copy.tif")
     seconds = time.perf_counter() - begun
-    return {"seconds": round(seconds, 2), "bytes_per_second": round(nbytes / seconds)}
+    return {"seconds": round(seconds, 2), "MB a second": round(nbytes / seconds / 1e6)}
 
 
 def _scan() -> Volume:
