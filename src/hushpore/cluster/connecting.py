@@ -116,16 +116,22 @@ def _local(count: int, memory: int) -> Iterator[Client]:
         dashboard_address="127.0.0.1:0",
         silence_logs=logging.CRITICAL,
     )
+    idle = False
     try:
         with distributed.Client(cluster, set_as_default=False) as client:
-            yield client
+            try:
+                yield client
+            finally:
+                with contextlib.suppress(Exception):
+                    idle = not any(client.processing().values())
     finally:
         # dask tells of connections that end so, when nobody silences it any more
         logging.getLogger("distributed.batched").setLevel(logging.CRITICAL)
-        # told to close, they would go on for seconds with what they are at
-        for nanny in cluster.workers.values():
-            with contextlib.suppress(psutil.Error, TypeError):
-                psutil.Process(nanny.pid).kill()
+        if not idle:
+            # told to close, they would go on for seconds with what they are at
+            for nanny in cluster.workers.values():
+                with contextlib.suppress(psutil.Error, TypeError):
+                    psutil.Process(nanny.pid).kill()
         cluster.close()
 
 
