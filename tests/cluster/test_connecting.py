@@ -49,6 +49,13 @@ def test_local_starts_processes_of_one_thread_that_only_this_machine_reaches() -
     assert not any(each.is_running() for each in processes)
 
 
+def test_local_leaves_the_environment_as_it_was() -> None:
+    before = dict(os.environ)
+    with connect("local:1", memory=1):
+        pass
+    assert dict(os.environ) == before
+
+
 def test_a_scheduler_is_found_by_its_address_and_by_its_file(
     scheduler: LocalCluster, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -26,6 +27,7 @@ distributed = pytest.importorskip("distributed")
 pytest.importorskip("zarr")
 
 from hushpore.cluster import denoising  # noqa: E402
+from hushpore.cluster.connecting import connect  # noqa: E402
 from hushpore.cluster.denoise_tasks import core_for  # noqa: E402
 from hushpore.cluster.denoising import denoise_on  # noqa: E402
 from hushpore.io.ome_zarr import write_zarr  # noqa: E402
@@ -46,6 +48,7 @@ QUICK = DenoiseSettings(steps=3, patch_size=16, batch_size=4)
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
     """Two workers in this process, reached by this machine alone."""
+    threads = torch.get_num_threads()
     with (
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, processes=False, **HERE
@@ -53,6 +56,13 @@ def client() -> Iterator[Client]:
         distributed.Client(cluster, set_as_default=False) as opened,
     ):
         yield opened
+        # workers that are threads have made their own clients the default of this process, for all
+        # that is computed with dask in it
+        with contextlib.suppress(ValueError):
+            while True:
+                distributed.default_client().close()
+    # two tasks at a time in one process take each other's number of threads for the one before
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(autouse=True)
@@ -256,10 +266,7 @@ def test_tiles_become_smaller_for_workers_of_little_memory() -> None:
 def test_a_worker_that_is_killed_costs_its_block_alone(noisy: Volume, tmp_path: Path) -> None:
     scan = write_zarr(tmp_path / "scan.zarr", noisy)
     settings = dataclasses.replace(QUICK, precision="float32")
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, **HERE) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
+    with connect("local:2") as client:
         job = denoise_on(client, scan, tmp_path / "clean.zarr", settings)
         killed = False
         while True:

@@ -86,7 +86,7 @@ def test_the_summary_is_one_sentence_with_units(balls: Callable[..., np.ndarray]
     void = balls((30, 30, 60), [(15, 15, 15), (15, 15, 45)], 8)
     result = hushpore.segment_pores(Volume(void, spacing=2.0, unit="um"))
     assert result.summary == (
-        "Porosity 7.8 % (open 0.0, closed 7.8), 2 pores, median diameter 31.8 um"
+        "Porosity 7.8 % (open 0.0, closed 7.8), 2 pores, median diameter 31.8 µm"
     )
 
 
@@ -98,14 +98,14 @@ def test_the_summary_says_of_what_and_what_is_left_out(balls: Callable[..., np.n
     settings = {"outside": "remove-slicewise", "outside_radius": 9}
     every = hushpore.segment_pores(Volume(void, unit="um", spacing=1), **settings)
     assert every.summary == (
-        "Porosity 6.0 % of the sample (open 2.1, closed 3.9), 2 pores, median diameter 14.5 um"
+        "Porosity 6.0 % of the sample (open 2.1, closed 3.9), 2 pores, median diameter 14.5 µm"
     )
     inner = hushpore.segment_pores(
         Volume(void, unit="um", spacing=1), edge_pores="remove", **settings
     )
     assert inner.summary == (
         "Porosity 3.9 % of the sample (all void 6.0: open 2.1, closed 3.9), 1 pore, "
-        "median diameter 15.9 um"
+        "median diameter 15.9 µm"
     )
 
 

@@ -98,7 +98,8 @@ def test_a_disk_without_room_is_refused_with_both_figures(
     usage = shutil.disk_usage(folder)._replace(free=10**9)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     check_disk(10**9)
-    with pytest.raises(MemoryLimitError, match=r"needs 3\.0 GB .* 1\.0 GB are free.*temporary-folder"):
+    needed = r"needs 3\.0 GB .* 1\.0 GB are free.*temporary-folder"
+    with pytest.raises(MemoryLimitError, match=needed):
         check_disk(3 * 10**9)
 
 

@@ -97,11 +97,11 @@ def test_a_second_line_is_the_hysteresis(qtbot, widget, panel):
     assert STRICT not in panel.histogram.lines
 
 
-def test_for_bright_pores_stricter_is_brighter(widget, panel):
+def test_for_bright_pores_stricter_is_brighter(qtbot, widget, panel):
     widget.form.fields["pores_are"].set("bright")
     panel._two.setChecked(True)
     assert widget.form.settings().hysteresis > panel.histogram.lines[THRESHOLD]
-    assert "brighter" in explained(widget)
+    qtbot.waitUntil(lambda: "brighter" in explained(widget))
 
 
 def test_a_local_threshold_has_no_line_and_says_why_but_a_void(qtbot, widget, panel, viewer):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
@@ -106,6 +107,7 @@ def _processes(where: str, memory: float | None) -> tuple[int, int]:
 @contextmanager
 def _local(count: int, memory: int) -> Iterator[Client]:
     distributed = require_distributed()
+    environment = os.environ.copy()
     # a port that is free, on the loopback interface alone
     cluster = distributed.LocalCluster(
         n_workers=count,
@@ -133,6 +135,15 @@ def _local(count: int, memory: int) -> Iterator[Client]:
                 with contextlib.suppress(psutil.Error, TypeError):
                     psutil.Process(nanny.pid).kill()
         cluster.close()
+        # dask leaves here what it told its workers, of threads among others, and programs that are
+        # started later would take it for the user's word
+        _restore(environment)
+
+
+def _restore(environment: dict[str, str]) -> None:
+    for name in set(os.environ) - set(environment):
+        del os.environ[name]
+    os.environ.update(environment)
 
 
 @contextmanager

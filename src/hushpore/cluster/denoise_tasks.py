@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,8 +33,13 @@ from hushpore.n2v2.training import choose_precision
 from hushpore.runs.beside import lay_beside
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
     from hushpore.base.events import Job, Timing
     from hushpore.base.volume import Volume
+    from hushpore.device.backend import Backend
     from hushpore.io.zarr_image import Block
     from hushpore.n2v2.diagnosis import NoiseDiagnosis
     from hushpore.n2v2.residual import Residual
@@ -104,14 +110,10 @@ def arithmetic(device: str, precision: str, dimensions: int) -> tuple[str, torch
 
 def learn_there(place: Place, settings: DenoiseSettings, device: str, scale: Scale) -> Job:
     """Train on blocks from all over the volume, with all cores of this machine."""
-    before = torch.get_num_threads()
     # a worker is told to use one for each of its tasks, but the others wait for this one
-    torch.set_num_threads(_cores())
-    try:
+    with _threads(_cores()):
         volume = lay_beside(place.volume(), settings)
         return (yield from learn(volume, settings, choose_backend(device), scale))
-    finally:
-        torch.set_num_threads(before)
 
 
 def denoise_block(place: Place, how: How, model: Model, block: Block) -> tuple[None, Timing]:
@@ -119,7 +121,20 @@ def denoise_block(place: Place, how: How, model: Model, block: Block) -> tuple[N
     timer, backend = StageTimer(), choose_backend(how.device)
     timer.run_on(backend.clock())
     # a task is of one thread, and more give other roundings
-    torch.set_num_threads(1)
+    with _threads(1):
+        denoised, noisy = _predicted(place, how, model, block, backend, timer)
+    with timer.stage("writing", nbytes=denoised.nbytes):
+        # else this work was given up, and its folder is gone
+        if Path(place.scratch).is_dir():
+            place.image().levels[0][block] = denoised
+            _tell(place.done(block), noisy, denoised)
+    return None, timer.timing()
+
+
+def _predicted(
+    place: Place, how: How, model: Model, block: Block, backend: Backend, timer: StageTimer
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Predict a block, in smaller tiles where memory runs out; return it, and what was there."""
     model.network.to(backend.device)
     core: tuple[int, ...] | None = how.core
     while core is not None:
@@ -127,20 +142,12 @@ def denoise_block(place: Place, how: How, model: Model, block: Block) -> tuple[N
             model, place.volume(), backend, timer, core, how.dtype, how.symmetries
         )
         try:
-            denoised, noisy = predictor.predict(block)
-            break
+            return predictor.predict(block)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
         core = halve_core(core)
-    else:
-        raise MemoryLimitError("Not even the smallest tile fits into the memory of a worker.")
-    with timer.stage("writing", nbytes=denoised.nbytes):
-        # else this work was given up, and its folder is gone
-        if Path(place.scratch).is_dir():
-            place.image().levels[0][block] = denoised
-            _tell(place.done(block), noisy, denoised)
-    return None, timer.timing()
+    raise MemoryLimitError("Not even the smallest tile fits into the memory of a worker.")
 
 
 def reduce_block(place: Place, where: tuple[int, Block]) -> tuple[None, Timing]:
@@ -201,6 +208,17 @@ def _tell(file: Path, noisy: Any, denoised: Any) -> None:
     }
     with new_file(file, overwrite=True) as part:
         part.write_text(json.dumps(known), encoding="utf-8")
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """Have PyTorch use so many threads, in a process that does one task at a time."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _cores() -> int:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hushpore.viewer.problem import Problem
     from hushpore.viewer.target import Target
 
+
 class _Wanted(NamedTuple):
     """What is to be shown."""
 
