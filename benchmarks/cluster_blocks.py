@@ -9,7 +9,6 @@ halves of the volume meet.
 from __future__ import annotations
 
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +54,6 @@ def measure(sizes: tuple[int, ...] = SIZES) -> dict[str, Any]:
             "the same as on one machine, bit for bit": same,
             "2 workers, blocks of 32 slices": grown,
             "law of the root": _law(sizes, grown),
-            "1 worker of 1 thread against the plain run on 1 thread": _overhead(paths, small),
         }
 
 
@@ -88,32 +86,3 @@ def _law(sizes: tuple[int, ...], grown: dict[str, Any]) -> dict[str, float]:
         law[f"{name}: exponent of the edge"] = round(float(slope), 2)
         law[f"{name}: factor"] = float(f"{np.exp(base):.3g}")
     return law
-
-
-def _overhead(paths: dict[int, Path], small: Path) -> dict[str, Any]:
-    """Compare with a plain run of one thread that reads and writes the same formats."""
-    from hushpore.pores import parallel
-
-    found = {}
-    with warmed(1, 6, small) as client:
-        for size in list(paths)[1:3]:
-            kept, parallel.cpu_threads = parallel.cpu_threads, lambda: 1
-            try:
-                start = time.perf_counter()
-                result = segment_pores(read(paths[size]), device=Backend())
-                found_in = time.perf_counter() - start
-                labels = result.labels_volume
-                write_zarr(small.with_name("plain.ome.zarr"), labels, overwrite=True)
-                for table in ("pores", "throats"):
-                    getattr(result, table).to_csv(small.with_name(f"{table}.csv"), index=False)
-                plain = time.perf_counter() - start
-            finally:
-                parallel.cpu_threads = kept
-            wall = min(Run(paths[size], client).wall for _ in range(1 + (size < 512)))
-            found[f"{size}^3"] = {
-                "plain, s": round(plain, 2),
-                "of it without writing, s": round(found_in, 2),
-                "in blocks, s": round(wall, 2),
-                "factor": round(wall / plain, 2),
-            }
-    return found

@@ -1,0 +1,57 @@
+"""Pores in blocks by one worker of one thread, against the plain run on one thread.
+
+Both read the same OME-Zarr and write labels and tables in the same formats.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks._cluster import Run, foam, warmed
+from hushpore.device.backend import Backend
+from hushpore.io import read
+from hushpore.io.ome_zarr import write_zarr
+from hushpore.jobs import segment_pores
+from hushpore.pores import parallel
+
+SIZES = (256, 512, 768)
+
+
+def measure(sizes: tuple[int, ...] = SIZES) -> dict[str, Any]:
+    """Run all; some three minutes."""
+    found = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        small = foam(folder, 128)
+        with warmed(1, 6, small) as client:
+            for size in sizes:
+                path = foam(folder, size)
+                times = [
+                    (_plain(path, folder), Run(path, client).wall) for _ in range(1 + (size < 512))
+                ]
+                (without, plain), blocks = (min(each) for each in zip(*times, strict=True))
+                found[f"{size}^3"] = {
+                    "plain, s": round(plain, 2),
+                    "of it without writing, s": round(without, 2),
+                    "in blocks, s": round(blocks, 2),
+                    "factor": round(blocks / plain, 3),
+                }
+    return found
+
+
+def _plain(path: Path, folder: Path) -> tuple[float, float]:
+    """Return the seconds of a run on one thread, without and with writing."""
+    kept, parallel.cpu_threads = parallel.cpu_threads, lambda: 1
+    try:
+        start = time.perf_counter()
+        result = segment_pores(read(path), device=Backend())
+        found_in = time.perf_counter() - start
+        write_zarr(folder / "plain.ome.zarr", result.labels_volume, overwrite=True)
+        for table in ("pores", "throats"):
+            getattr(result, table).to_csv(folder / f"{table}.csv", index=False)
+        return found_in, time.perf_counter() - start
+    finally:
+        parallel.cpu_threads = kept
