@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 
 @pytest.fixture
@@ -23,6 +28,37 @@ def preferences_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("HUSHPORE_CONFIG", str(tmp_path / "config" / "hushpore"))
     for name in ("DEVICE", "MEMORY", "TEMPORARY_FOLDER", "SWITCHES"):
         monkeypatch.delenv(f"HUSHPORE_{name}", raising=False)
+
+
+@pytest.fixture(scope="module")
+def start_workers() -> Iterator[Callable[[int], Any]]:
+    """Start clusters whose workers are threads of this process, reached by this machine alone."""
+    distributed = pytest.importorskip("distributed")
+    import torch
+
+    place = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "protocol": "tcp://"}
+    threads = torch.get_num_threads()
+    with contextlib.ExitStack() as stack:
+
+        def start(count: int) -> Any:
+            work = {"n_workers": count, "threads_per_worker": 1, "processes": False}
+            cluster = distributed.LocalCluster(**work, **place)
+            return stack.enter_context(cluster)
+
+        yield start
+        # such workers have made their own clients the default of this process, for all that is
+        # computed with dask in it
+        with contextlib.suppress(ValueError):
+            while True:
+                distributed.default_client().close()
+    # two tasks at a time in one process take each other's number of threads for the one before
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def address(start_workers: Callable[[int], Any]) -> str:
+    """A scheduler with one worker, in this process."""
+    return str(start_workers(1).scheduler_address)
 
 
 @pytest.fixture

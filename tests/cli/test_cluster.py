@@ -14,24 +14,13 @@ from hushpore.cli.commands import hushpore
 from hushpore.io import read
 from hushpore.io.results import write_image
 
-distributed = pytest.importorskip("distributed")
+pytest.importorskip("distributed")
 pytest.importorskip("zarr")
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 QUICK = ["--steps", "2", "--patch-size", "16"]
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """A scheduler with one worker, in this process."""
-    place = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "protocol": "tcp://"}
-    with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=False, **place
-    ) as cluster:
-        yield cluster.scheduler_address
 
 
 @pytest.fixture

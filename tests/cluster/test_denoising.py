@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -33,7 +32,7 @@ from hushpore.cluster.denoising import denoise_on  # noqa: E402
 from hushpore.io.ome_zarr import write_zarr  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     import numpy.typing as npt
@@ -41,28 +40,15 @@ if TYPE_CHECKING:
 
     from hushpore.n2v2.trained import Model
 
-HERE = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "protocol": "tcp://"}
 QUICK = DenoiseSettings(steps=3, patch_size=16, batch_size=4)
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    """Two workers in this process, reached by this machine alone."""
-    threads = torch.get_num_threads()
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, **HERE
-        ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as opened,
-    ):
+def client(start_workers: Callable[[int], Any]) -> Iterator[Client]:
+    """Two workers in this process."""
+    with distributed.Client(start_workers(2), set_as_default=False) as opened:
+        opened.wait_for_workers(2, timeout=60)
         yield opened
-        # workers that are threads have made their own clients the default of this process, for all
-        # that is computed with dask in it
-        with contextlib.suppress(ValueError):
-            while True:
-                distributed.default_client().close()
-    # two tasks at a time in one process take each other's number of threads for the one before
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(autouse=True)

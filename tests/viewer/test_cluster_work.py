@@ -26,16 +26,6 @@ from hushpore.io.ome_zarr import write_zarr  # noqa: E402
 PATIENCE = 60_000
 
 
-@pytest.fixture(scope="module")
-def address():
-    """A scheduler with one worker, in this process."""
-    place = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "protocol": "tcp://"}
-    with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=False, **place
-    ) as cluster:
-        yield cluster.scheduler_address
-
-
 @pytest.fixture
 def viewer(tmp_path):
     """A window with a scan that was opened from OME-Zarr."""
