@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hushpore.base.errors import InputError, OutputError
+from hushpore.base.errors import InputError
 from hushpore.base.preferences import Preferences, preferences_file, preferred, variable_of
 from hushpore.device.switches import Switches
-from hushpore.io.target import new_file
-from hushpore.runs.settings_file import setting_lines
+from hushpore.runs.settings_file import keep, setting_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,18 +37,9 @@ def save_preferences(wanted: Preferences) -> Path:
     Switches.parse(wanted.switches)
     if wanted.temporary_folder:
         _require_folder(wanted.temporary_folder)
-    file = preferences_file()
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"Preferences cannot be kept in {file.parent}: {error.strerror}.") from (
-            error
-        )
     lines = [setting_lines(opt, getattr(wanted, opt.name)) for opt in wanted.options()]
     head = "# Preferences of hushpore on this machine. A line that begins with # has the default.\n"
-    with new_file(file, overwrite=True) as part:
-        part.write_text(head + "".join(lines), encoding="utf-8")
-    return file
+    return keep(preferences_file(), head + "".join(lines))
 
 
 def reset_preferences() -> None:

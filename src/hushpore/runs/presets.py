@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from hushpore.base.errors import InputError
 from hushpore.base.preferences import config_folder
-from hushpore.io.target import new_file
 from hushpore.jobs import JOBS
 from hushpore.runs.remembered import remembered
-from hushpore.runs.settings_file import SUFFIX, read_settings, settings_text
+from hushpore.runs.settings_file import SUFFIX, keep, read_settings, settings_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -114,11 +113,8 @@ def save_preset(name: str, job: str, settings: Settings) -> Path:
         If it cannot be written.
     """
     file = preset_file(name)
-    file.parent.mkdir(parents=True, exist_ok=True)
     before = read_settings(file) if file.is_file() else {}
-    with new_file(file, overwrite=True) as part:
-        part.write_text(settings_text({**before, job: settings}), encoding="utf-8")
-    return file
+    return keep(file, settings_text({**before, job: settings}))
 
 
 def delete_preset(name: str) -> None:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hushpore.base.errors import OutputError
 from hushpore.base.preferences import config_folder
 from hushpore.base.settings import Settings
-from hushpore.io.target import new_file
-from hushpore.runs.settings_file import toml_value
+from hushpore.runs.settings_file import keep, toml_value
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,12 +49,9 @@ def remember(name: str, settings: Settings) -> None:
     for table, values in kept.items():
         lines.append(f"\n[{table}]\n")
         lines += [f"{key} = {toml_value(value)}\n" for key, value in values.items()]
-    file = remembered_file()
     # to remember is a courtesy: a run must not fail for it
-    with contextlib.suppress(OSError, OutputError):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with new_file(file, overwrite=True) as part:
-            part.write_text("".join(lines), encoding="utf-8")
+    with contextlib.suppress(OutputError):
+        keep(remembered_file(), "".join(lines))
 
 
 def remembered(name: str, kind: type[T]) -> T | None:

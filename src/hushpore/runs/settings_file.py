@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hushpore.base.errors import InputError
+from hushpore.base.errors import InputError, OutputError
 from hushpore.io.target import check_target, new_file
 from hushpore.jobs import JOBS
 
@@ -140,3 +140,20 @@ def toml_value(value: Any) -> str:
 
 def _escaped(letter: str) -> str:
     return letter if letter.isprintable() else f"\\U{ord(letter):08x}"
+
+
+def keep(file: Path, text: str) -> Path:
+    """Write a file of the user's configuration, complete or not at all; returns it.
+
+    Raises
+    ------
+    OutputError
+        If it, or the folder that it lies in, cannot be written.
+    """
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"Nothing can be kept in {file.parent}: {error.strerror}.") from error
+    with new_file(file, overwrite=True) as part:
+        part.write_text(text, encoding="utf-8")
+    return file
