@@ -14,12 +14,12 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import defaultdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from benchmarks._window import own_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,8 +105,7 @@ class Heart:
 
 def open_viewer(side: int) -> Any:
     """Open napari with a foam of this many voxels along each axis."""
-    # the figures shall not depend on the settings of whoever measures
-    os.environ["NAPARI_CONFIG"] = str(Path(tempfile.mkdtemp()) / "settings.yaml")
+    own_settings()
     import napari
     import numpy as np
 

@@ -5,14 +5,13 @@ Each is timed until the window has been drawn again. Needs napari, and a screen 
 
 from __future__ import annotations
 
-import os
 import statistics
-import tempfile
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from benchmarks._window import own_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +21,7 @@ N_PATCHES, ROUNDS = 5000, 7
 
 def measure() -> dict[str, object]:
     """Median and worst seconds of each."""
-    os.environ["NAPARI_CONFIG"] = str(Path(tempfile.mkdtemp()) / "settings.yaml")
+    own_settings()
     import napari
     from napari.layers import Layer
 

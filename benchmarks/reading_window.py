@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks._window import own_settings
 from hushpore.base.volume import Volume
 from hushpore.io.dicom import write_series
 
@@ -67,7 +68,7 @@ def _info(folder: str) -> dict[str, float]:
 
 
 def _main(folder: str, how: str) -> None:
-    os.environ["NAPARI_CONFIG"] = str(Path(tempfile.mkdtemp()) / "settings.yaml")
+    own_settings()
     import napari
     from qtpy.QtCore import QTimer
     from qtpy.QtWidgets import QApplication

@@ -7,16 +7,15 @@ longest.
 
 from __future__ import annotations
 
-import os
 import statistics
-import tempfile
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import psutil
+
+from benchmarks._window import own_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +26,7 @@ ROUNDS = 7
 
 def measure() -> dict[str, object]:
     """Milliseconds of each action, on a slice, and the memory that the panel takes."""
-    os.environ["NAPARI_CONFIG"] = str(Path(tempfile.mkdtemp()) / "settings.yaml")
+    own_settings()
     import napari
     from qtpy.QtWidgets import QApplication
 

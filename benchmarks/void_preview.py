@@ -8,7 +8,6 @@ ms` is how long the histogram takes, in a thread.
 
 from __future__ import annotations
 
-import os
 import statistics
 import tempfile
 import time
@@ -16,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from benchmarks._window import own_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +34,7 @@ CASES = (
 
 def measure() -> dict[str, object]:
     """Milliseconds of a move, for volumes of some sizes."""
-    os.environ["NAPARI_CONFIG"] = str(Path(tempfile.mkdtemp()) / "settings.yaml")
+    own_settings()
     import napari
     from qtpy.QtWidgets import QApplication
 

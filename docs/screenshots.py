@@ -29,9 +29,7 @@ LIVE = (slice(22, 720), slice(333, 1366))
 
 
 def main(folder: Path, seconds: float) -> None:
-    # the picture shall not depend on the settings of whoever makes it
-    os.environ["NAPARI_CONFIG"] = str(Path(tempfile.mkdtemp()) / "settings.yaml")
-    os.environ.setdefault("NAPARI_ASYNC", "0")
+    own_settings()
     import napari
 
     from hushpore.viewer.launch import arrange
@@ -74,6 +72,18 @@ def main(folder: Path, seconds: float) -> None:
     save(viewer, folder / "napari-3d.png")
     picture_results(viewer, labels, folder)
     viewer.close()
+
+
+def own_settings() -> Path:
+    """Make the pictures independent of what whoever makes them has saved; return a folder to use.
+
+    Must be called before napari is imported.
+    """
+    folder = Path(tempfile.mkdtemp())
+    os.environ["NAPARI_CONFIG"] = str(folder / "settings.yaml")
+    os.environ["HUSHPORE_CONFIG"] = str(folder / "hushpore")
+    os.environ.setdefault("NAPARI_ASYNC", "0")
+    return folder
 
 
 def picture_results(viewer: Any, labels: Any, folder: Path) -> None:

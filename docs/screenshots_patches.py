@@ -8,21 +8,18 @@ The denoiser trains for SECONDS, by default 30.
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from screenshots import finish, press_run, save, settle, wait
+from screenshots import finish, own_settings, press_run, save, settle, wait
 
 SIZE = (1500, 900)
 IMAGES = Path(__file__).parent / "images"
 
 
 def main(stack: str, seconds: float) -> None:
-    # the picture shall not depend on the settings of whoever makes it
-    os.environ["NAPARI_CONFIG"] = str(Path(tempfile.mkdtemp()) / "settings.yaml")
+    own_settings()
     import napari
     import numpy as np
 

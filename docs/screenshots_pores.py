@@ -9,20 +9,14 @@ Writes ``pores-threshold.png`` (two thresholds in the histogram, and the void th
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 from pathlib import Path
 
-from screenshots import SIZE, finish, press_run, save, settle, wait, widget
+from screenshots import SIZE, finish, own_settings, press_run, save, settle, wait, widget
 
 
 def main(folder: Path) -> None:
-    # the pictures shall not depend on the settings of whoever makes them
-    home = Path(tempfile.mkdtemp())
-    os.environ["NAPARI_CONFIG"] = str(home / "settings.yaml")
-    os.environ["XDG_CONFIG_HOME"] = str(home)
-    os.environ.setdefault("NAPARI_ASYNC", "0")
+    own_settings()
     import napari
 
     from hushpore.samples.phantom import foam_phantom

@@ -10,17 +10,16 @@ choice can be changed) into FOLDER, by default ``docs/images``.
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from screenshots import SIZE, save, settle, wait
+from screenshots import SIZE, own_settings, save, settle, wait
 
 
 def main(folder: Path) -> None:
-    os.environ["NAPARI_CONFIG"] = str(Path(tempfile.mkdtemp()) / "settings.yaml")
+    own_settings()
     import napari
     from qtpy.QtWidgets import QApplication
 

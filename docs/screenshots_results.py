@@ -9,20 +9,15 @@ into FOLDER, by default ``docs/images``. The denoiser trains for SECONDS, by def
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from screenshots import SIZE, save, wait, widget
+from screenshots import SIZE, own_settings, save, wait, widget
 
 
 def main(folder: Path, seconds: float) -> None:
-    # the pictures shall not depend on what whoever makes them prefers
-    scratch = Path(tempfile.mkdtemp())
-    os.environ["NAPARI_CONFIG"] = str(scratch / "settings.yaml")
-    os.environ["HUSHPORE_CONFIG"] = str(scratch / "hushpore")
+    scratch = own_settings()
     import napari
 
     folder.mkdir(parents=True, exist_ok=True)
