@@ -12,6 +12,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from hushpore.base.volume import Volume
+
 
 @pytest.fixture
 def shared_data() -> Path:
@@ -64,6 +66,17 @@ def address(start_workers: Callable[[int], Any]) -> str:
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)
+
+
+@pytest.fixture
+def noisy_ball(rng: np.random.Generator) -> Volume:
+    """A scan with one pore, 10 voxels wide."""
+    from hushpore.base.volume import Volume
+
+    z, y, x = np.ogrid[:12, :48, :48]
+    ball = (z - 6) ** 2 + (y - 24) ** 2 + (x - 24) ** 2 < 25
+    values = np.where(ball, 100, 1000) + rng.normal(0, 50, ball.shape)
+    return Volume(values.astype(np.int16), spacing=0.5, unit="mm", name="scan")
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from hushpore.base.volume import Volume
 from hushpore.cli.commands import hushpore
 from hushpore.io import read
 from hushpore.io.results import write_image
@@ -20,16 +19,14 @@ pytest.importorskip("zarr")
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from hushpore.base.volume import Volume
+
 QUICK = ["--steps", "2", "--patch-size", "16"]
 
 
 @pytest.fixture
-def scan(tmp_path: Path) -> Path:
-    z, y, x = np.ogrid[:12, :48, :48]
-    ball = (z - 6) ** 2 + (y - 24) ** 2 + (x - 24) ** 2 < 25
-    values = np.where(ball, 100, 1000) + np.random.default_rng(0).normal(0, 50, ball.shape)
-    volume = Volume(values.astype(np.int16), spacing=0.5, unit="mm", name="scan")
-    return write_image(tmp_path / "scan.tif", volume)
+def scan(tmp_path: Path, noisy_ball: Volume) -> Path:
+    return write_image(tmp_path / "scan.tif", noisy_ball)
 
 
 def ran(*words: object) -> object:

@@ -23,11 +23,6 @@ def call(*words: object) -> Result:
     return CliRunner().invoke(command, [str(word) for word in words])
 
 
-@pytest.fixture(autouse=True)
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presets, "presets_folder", lambda: tmp_path / "presets")
-
-
 @pytest.fixture
 def scan(tmp_path: Path, rng: np.random.Generator) -> Path:
     return write_image(tmp_path / "a.tif", Volume(rng.normal(500, 100, (4, 20, 20)).astype("f4")))

@@ -1,5 +1,7 @@
 import pytest
+import torch
 
+from hushpore.n2v2.masking import draw_positions
 from hushpore.patches.explaining import explain_share, hidden_pixels
 from hushpore.patches.settings import PatchSettings
 
@@ -7,9 +9,6 @@ from hushpore.patches.settings import PatchSettings
 @pytest.mark.parametrize("size", [(64, 64), (48, 96), (16, 32, 32)])
 @pytest.mark.parametrize("share", [0.00198, 0.08, 0.2])
 def test_as_many_pixels_are_said_to_be_hidden_as_are(share, size):
-    torch = pytest.importorskip("torch")
-    from hushpore.n2v2.masking import draw_positions
-
     generator = torch.Generator().manual_seed(0)
     positions = draw_positions(size, share, 1, generator, "cpu")
     assert hidden_pixels(share, size) == positions.shape[1]

@@ -1,23 +1,12 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from hushpore import InputError
 from hushpore.jobs import JOBS
 from hushpore.runs import presets
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 DENOISE, PORES = JOBS["denoise"].settings, JOBS["pores"].settings
-
-
-@pytest.fixture(autouse=True)
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(presets, "presets_folder", lambda: tmp_path / "presets")
-    return tmp_path / "presets"
 
 
 def test_a_preset_is_saved_listed_loaded_and_deleted() -> None:
@@ -48,10 +37,10 @@ def test_the_defaults_are_always_there() -> None:
 @pytest.mark.parametrize(
     "name", ["", " ", "../x", "a/b", "a\\b", ".hidden", "nul", "x" * 61, "a:b"]
 )
-def test_a_name_that_cannot_be_a_file_is_refused(name: str, kept: Path) -> None:
+def test_a_name_that_cannot_be_a_file_is_refused(name: str) -> None:
     with pytest.raises(InputError, match="cannot be the name of a preset"):
         presets.save_preset(name, "pores", PORES())
-    assert not kept.exists()
+    assert not presets.presets_folder().exists()
 
 
 def test_what_is_not_there_is_said() -> None:
@@ -62,15 +51,14 @@ def test_what_is_not_there_is_said() -> None:
         presets.load_preset("bread", "pores")
 
 
-def test_a_damaged_preset_is_left_out_of_the_list(kept: Path) -> None:
+def test_a_damaged_preset_is_left_out_of_the_list() -> None:
     presets.save_preset("bread", "pores", PORES())
-    (kept / "broken.toml").write_text("[pores")
+    (presets.presets_folder() / "broken.toml").write_text("[pores")
     assert presets.list_presets("pores") == ["bread"]
     with pytest.raises(InputError, match="not TOML"):
         presets.read_preset("broken")
 
 
 def test_the_folder_is_in_the_configuration_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    monkeypatch.delenv("HUSHPORE_CONFIG", raising=False)
+    monkeypatch.delenv("HUSHPORE_CONFIG")
     assert presets.presets_folder().parts[-2:] == ("hushpore", "presets")

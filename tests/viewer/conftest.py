@@ -22,12 +22,15 @@ os.environ["NAPARI_CONFIG"] = str(Path(tempfile.mkdtemp()) / "settings.yaml")
 pytest.importorskip("napari", reason="the viewer needs napari")
 pytest.importorskip("pytestqt", reason="the GUI tests need pytest-qt")
 
+from napari.components import ViewerModel  # noqa: E402
+from napari.layers import Layer  # noqa: E402
+
 from hushpore import jobs  # noqa: E402
 from hushpore.base.events import Progress  # noqa: E402
 from hushpore.base.volume import Volume  # noqa: E402
 from hushpore.device.backend import Backend  # noqa: E402
-from hushpore.runs import presets  # noqa: E402
 from hushpore.viewer import device_choice  # noqa: E402
+from hushpore.viewer.pore_layer import pore_layer  # noqa: E402
 from hushpore.viewer.worker import JobWorker, stop_all  # noqa: E402
 
 #: Milliseconds within which anything in these tests happens.
@@ -65,12 +68,6 @@ def cpu_only(monkeypatch):
     device_choice.find_devices.cache_clear()
     yield
     device_choice.find_devices.cache_clear()
-
-
-@pytest.fixture(autouse=True)
-def presets_of_its_own(tmp_path, monkeypatch):
-    """No test sees or changes the presets of whoever runs it."""
-    monkeypatch.setattr(presets, "presets_folder", lambda: tmp_path / "presets")
 
 
 @pytest.fixture(autouse=True)
@@ -205,3 +202,15 @@ def cubes(sides, spacing=(2.0, 0.5, 0.5), unit="um"):
 def made_of_cubes():
     """Return the maker of results whose every number is known: see `cubes`."""
     return cubes
+
+
+@pytest.fixture
+def viewer():
+    """A viewer without its window, which is all that most tests need."""
+    return ViewerModel()
+
+
+@pytest.fixture
+def layer(viewer):
+    """The pores of four cubes, as a layer of the viewer."""
+    return viewer.add_layer(Layer.create(*pore_layer(cubes([2, 3, 5, 4]), "pores")))

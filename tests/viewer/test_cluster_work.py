@@ -27,13 +27,9 @@ PATIENCE = 60_000
 
 
 @pytest.fixture
-def viewer(tmp_path):
+def viewer(tmp_path, noisy_ball):
     """A window with a scan that was opened from OME-Zarr."""
-    z, y, x = np.ogrid[:12, :48, :48]
-    ball = (z - 6) ** 2 + (y - 24) ** 2 + (x - 24) ** 2 < 25
-    values = np.where(ball, 100, 1000) + np.random.default_rng(0).normal(0, 50, ball.shape)
-    volume = Volume(values.astype(np.int16), spacing=0.5, unit="mm", name="scan")
-    path = write_zarr(tmp_path / "scan.ome.zarr", volume)
+    path = write_zarr(tmp_path / "scan.ome.zarr", noisy_ball)
     viewer = ViewerModel()
     (opened,) = read_all(path, lazy=True)
     data, keywords, _ = _layer(opened)

@@ -1,13 +1,7 @@
 import pytest
-from napari.components import ViewerModel
 
 from hushpore.base.events import Metric
 from hushpore.viewer.curve import MOST, RATE, SLOWER, Curve
-
-
-@pytest.fixture
-def viewer():
-    return ViewerModel()
 
 
 @pytest.fixture

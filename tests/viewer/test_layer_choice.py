@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from napari.components import ViewerModel
 from napari.layers import Image
 
 from hushpore.viewer.layer_choice import LayerChoice
@@ -8,11 +7,6 @@ from hushpore.viewer.layers import KEY, is_result
 
 STACK = np.zeros((3, 8, 8))
 RESULT = {KEY: {"provenance": {"job": "denoise"}}}
-
-
-@pytest.fixture
-def viewer():
-    return ViewerModel()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from napari.components import ViewerModel
 
 from hushpore import InputError
 from hushpore.base.settings import Settings, option
@@ -13,11 +12,6 @@ from hushpore.viewer.target import capture
 @dataclass(frozen=True)
 class Masked(Settings):
     mask: str = option("", "What to keep.", beside=("labels", "points"))
-
-
-@pytest.fixture
-def viewer():
-    return ViewerModel()
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from napari.components import ViewerModel
 from napari.layers import Layer
 
 import hushpore
@@ -20,11 +19,6 @@ def void():
 @pytest.fixture(scope="module")
 def result(void):
     return hushpore.segment_pores(void, h=0.5)
-
-
-@pytest.fixture
-def viewer():
-    return ViewerModel()
 
 
 @pytest.fixture

@@ -3,21 +3,8 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from napari.components import ViewerModel
-from napari.layers import Layer
 
 from hushpore.viewer.plots import AGAINST, BY_VOLUME, PROFILE, PlotsWidget, size_distribution
-from hushpore.viewer.pore_layer import pore_layer
-
-
-@pytest.fixture
-def viewer():
-    return ViewerModel()
-
-
-@pytest.fixture
-def layer(viewer, made_of_cubes):
-    return viewer.add_layer(Layer.create(*pore_layer(made_of_cubes([2, 3, 5, 4]), "pores")))
 
 
 @pytest.fixture

@@ -2,23 +2,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from napari.components import ViewerModel
-from napari.layers import Layer
 from napari.utils.colormaps import AVAILABLE_COLORMAPS, label_colormap
 
 from hushpore.viewer import pore_view
-from hushpore.viewer.pore_layer import pore_layer, update_pore_layer
+from hushpore.viewer.pore_layer import update_pore_layer
 from hushpore.viewer.pore_view import PoreView
-
-
-@pytest.fixture
-def viewer():
-    return ViewerModel()
-
-
-@pytest.fixture
-def layer(viewer, made_of_cubes):
-    return viewer.add_layer(Layer.create(*pore_layer(made_of_cubes([2, 3, 5, 4]), "pores")))
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@ import json
 
 import numpy as np
 import pytest
-from napari.components import ViewerModel
 from qtpy.QtWidgets import QApplication, QFileDialog
 
 import hushpore
@@ -21,11 +20,6 @@ RECORD = {
     "versions": {"numpy": "2.0"},
     "result": {"steps": 1000, "noise_removed": 39.5},
 }
-
-
-@pytest.fixture
-def viewer():
-    return ViewerModel()
 
 
 @pytest.fixture

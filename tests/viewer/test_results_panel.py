@@ -12,18 +12,8 @@ from hushpore.viewer.pore_view import PoreView
 from hushpore.viewer.results_panel import ResultsWidget
 
 
-@pytest.fixture
-def viewer():
-    return ViewerModel()
-
-
 def add(viewer, result, name="pores"):
     return viewer.add_layer(Layer.create(*pore_layer(result, name)))
-
-
-@pytest.fixture
-def layer(viewer, made_of_cubes):
-    return add(viewer, made_of_cubes([2, 3, 5, 4]))
 
 
 @pytest.fixture

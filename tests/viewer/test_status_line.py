@@ -1,5 +1,4 @@
 import pytest
-from napari.components import ViewerModel
 
 from hushpore.viewer.status_line import StatusLine
 
@@ -10,11 +9,6 @@ class Clock:
     def __call__(self):
         self.now += 3.0
         return self.now
-
-
-@pytest.fixture
-def viewer():
-    return ViewerModel()
 
 
 @pytest.fixture
