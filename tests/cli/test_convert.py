@@ -41,6 +41,14 @@ def test_what_was_written_is_told_as_json(scan, tmp_path):
     assert told["levels"] == [[6, 40, 50]]
 
 
+def test_a_scan_is_read_as_other_commands_read_it(scan, tmp_path):
+    target = tmp_path / "a.zarr"
+    words = ["convert", str(scan), str(target), "--voxel-size", "0.5mm", "--series", "1"]
+    ran = CliRunner().invoke(hushpore, words)
+    assert ran.exit_code == 0, ran.output
+    assert (read(target).spacing, read(target).unit) == ((0.5, 0.5, 0.5), "mm")
+
+
 def test_an_error_is_one_line(scan, tmp_path):
     ran = CliRunner().invoke(hushpore, ["convert", str(scan), str(tmp_path / "a.tif")])
     assert ran.exit_code == 1

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from hushpore.base.volume import Volume
 from hushpore.io.planes import Planes
 
 VALUES = np.arange(3 * 4 * 5 * 6).reshape(3, 4, 5, 6)
@@ -34,6 +35,19 @@ def test_the_whole_is_an_array(planes):
     assert np.asarray(planes, np.float32).dtype == np.float32
     assert (planes.shape, planes.ndim, planes.size, len(planes)) == ((3, 4, 5, 6), 4, 360, 3)
     assert copy.deepcopy(planes) is planes
+
+
+def test_positions_of_leading_axes_are_taken_without_reading():
+    read = []
+    stack = Planes(
+        np.arange(12).reshape(3, 4), (5, 6), VALUES.dtype,
+        lambda n, out: (read.append(n), np.copyto(out, VALUES.reshape(-1, 5, 6)[n])),
+    )  # fmt: skip
+    second = Volume(stack, axes="tzyx").at(t=1).data
+    assert second.shape == (4, 5, 6)
+    assert read == []
+    np.testing.assert_array_equal(second[2], VALUES[1, 2])
+    assert read == [6]
 
 
 def test_what_it_does_not_know_is_refused(planes):

@@ -3,7 +3,8 @@ import pytest
 
 from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
-from hushpore.io import read, resample_evenly
+from hushpore.io import is_on_disk, read, resample_evenly
+from hushpore.io.resample import resampled
 
 
 def uneven(places, **known):
@@ -36,6 +37,14 @@ def test_another_spacing_may_be_asked_for():
     np.testing.assert_allclose(volume.data[:, 0, 0], [0, 2.5, 5, 7.5, 10])
     with pytest.raises(InputError, match="above zero"):
         resample_evenly(uneven([0, 2, 4, 10]), spacing=-1)
+
+
+def test_slices_can_be_interpolated_when_they_are_asked_for():
+    before = uneven([0, 2, 4, 10])
+    lazy = resampled(before)
+    assert is_on_disk(lazy)
+    np.testing.assert_array_equal(np.asarray(lazy.data), resample_evenly(before).data)
+    assert lazy.notes == resample_evenly(before).notes
 
 
 def test_an_even_stack_is_refused():

@@ -15,6 +15,7 @@ from hushpore.io import read, read_all
 from hushpore.io.dicom_writer import write_series
 from hushpore.io.results import write_image
 from hushpore.runs.convert import converting
+from hushpore.runs.source import Source
 
 pytest.importorskip("zarr")
 
@@ -125,6 +126,25 @@ def test_of_several_stacks_the_largest_or_the_one_that_is_named(tmp_path, scan):
     small = next(number for number, name in enumerate(names, 1) if "small" in name.lower())
     hushpore.convert(tmp_path / "scan", tmp_path / "b.zarr", series=small)
     assert read(tmp_path / "b.zarr").shape == (4, 300, 270)
+
+
+def test_what_is_asked_for_beside_reading_holds_as_for_other_commands(tmp_path, scan):
+    drying = Volume(np.stack([scan.data[:, :40, :50], -scan.data[:, :40, :50]]), axes="tzyx")
+    path = write_image(tmp_path / "drying.tif", drying)
+    hushpore.convert(path, tmp_path / "a.zarr", at=["t=1"], voxel_size="2,1,1um")
+    back = read(tmp_path / "a.zarr")
+    np.testing.assert_array_equal(back.data, drying.data[1])
+    assert (back.axes, back.spacing, back.unit) == ("zyx", (2, 1, 1), "um")
+    write_series(scan, tmp_path / "gap")
+    sorted((tmp_path / "gap").iterdir())[7].unlink()
+    hushpore.convert(tmp_path / "gap", tmp_path / "b.zarr", resample=True)
+    expected = Source(str(tmp_path / "gap"), resample=True).read()
+    np.testing.assert_array_equal(read(tmp_path / "b.zarr").data, expected.data)
+    assert expected.shape == scan.shape
+    with pytest.raises(InputError, match="expected an axis"):
+        hushpore.convert(path, tmp_path / "c.zarr", at=["t"])
+    with pytest.raises(InputError, match="is not in this volume"):
+        hushpore.convert(scan, tmp_path / "c.zarr", at=["t=0"])
 
 
 def test_it_refuses_what_cannot_work(tmp_path, scan):

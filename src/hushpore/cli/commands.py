@@ -323,8 +323,7 @@ def _measured(flags: dict[str, Any]) -> Measured:
 def _source(path: str, flags: dict[str, Any]) -> Source:
     from hushpore.runs.source import Source
 
-    size = flags["voxel_size"] or ""
-    return Source(path, flags["series"] or "", flags["resample"], flags["at"], size)
+    return Source(path, *(flags[name] for name in ("series", "resample", "at", "voxel_size")))
 
 
 def _scan(path: str, flags: dict[str, Any]) -> str | Volume:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+from typing import Any
 
 import click
 
 from hushpore.cli.bar import drive
+from hushpore.cli.flags import reading_flags
 from hushpore.cli.measured import Measured
 
 
 @click.command("convert")
 @click.argument("path")
 @click.argument("output")
-@click.option(
-    "--series",
-    metavar="N|NAME",
-    help="Which image stack of PATH, as info lists them.",
-)
+@reading_flags
 @click.option(
     "--memory-budget",
     type=float,
@@ -35,12 +33,12 @@ from hushpore.cli.measured import Measured
 def convert_command(
     path: str,
     output: str,
-    series: str | None,
     memory_budget: float | None,
     overwrite: bool,
     timings: bool,
     trace: str | None,
     as_json: bool,
+    **reading: Any,
 ) -> None:
     """Write the stack in PATH as OME-Zarr, for what is larger than memory or goes to a cluster.
 
@@ -50,7 +48,7 @@ def convert_command(
     from hushpore.runs.convert import converting
 
     measured = Measured(timings, trace, overwrite)
-    work = converting(path, output, series=series, memory_budget=memory_budget, overwrite=overwrite)
+    work = converting(path, output, **reading, memory_budget=memory_budget, overwrite=overwrite)
     listen = functools.partial(measured.listen, "Convert")
     done = drive(work, "Convert", quiet=as_json, listen=listen)
     measured.show()

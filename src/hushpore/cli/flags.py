@@ -57,7 +57,7 @@ def reading_flags(command: Any) -> Any:
     """Decorate a command with the flags that say how a scan is read: see `runs.source.Source`."""
     for decorator in (
         click.option(
-            "--voxel-size", metavar="SIZE",
+            "--voxel-size", default="", metavar="SIZE",
             help="Where the file says none, or a wrong one: 15.4um, or z,y,x: 5,0.49,0.49mm.",
         ),
         click.option(
@@ -69,7 +69,7 @@ def reading_flags(command: Any) -> Any:
             help="Where slices are uneven or missing, interpolate them to an even spacing first.",
         ),
         click.option(
-            "--series", metavar="N|NAME",
+            "--series", default="", metavar="N|NAME",
             help="Which image stack of a scan, as info lists them; else the largest.",
         ),
     ):  # fmt: skip

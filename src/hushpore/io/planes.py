@@ -107,6 +107,17 @@ class Planes:
         flat = values.reshape(self._numbers.size, *self._plane_shape)
         return self._filling(self._numbers.ravel(), flat, ...)
 
+    def positions(self, key: tuple[int | slice, ...]) -> Planes:
+        """Return the planes at positions of leading axes; nothing is read.
+
+        Parameters
+        ----------
+        key : tuple of int and slice
+            One for each axis; those within a plane are whole.
+        """
+        numbers = np.asarray(self._numbers[key[: self._numbers.ndim]])
+        return Planes(numbers, self._plane_shape, self.dtype, self._read)
+
     def _parted(self, key: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """Part an index into that of the leading axes and that within a plane."""
         keys = list(key) if isinstance(key, tuple) else [key]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.events import Progress, result_of
+from hushpore.base.volume import readable_unit
+from hushpore.io.planes import Planes
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+
+    import numpy.typing as npt
 
     from hushpore.base.volume import Volume
 
@@ -52,6 +56,15 @@ def is_uneven(volume: Volume) -> bool:
 
 def resampling(volume: Volume, spacing: float | None = None) -> Generator[Progress, None, Volume]:
     """Do what `resample_evenly` does as a job, slice by slice."""
+    even = resampled(volume, spacing)
+    values, count = np.empty(even.shape, np.float32), even.shape[0]
+    for done in even.data.loading(values):
+        yield Progress("resampling", done, count, "slices", done / count)
+    return even.replace(values)
+
+
+def resampled(volume: Volume, spacing: float | None = None) -> Volume:
+    """Do what `resample_evenly` does, but each slice only when it is asked for."""
     if not is_uneven(volume):
         raise InputError(
             f"{volume.name} does not say that its slices are uneven (metadata "
@@ -64,27 +77,27 @@ def resampling(volume: Volume, spacing: float | None = None) -> Generator[Progre
     # a place beyond the end by rounding alone still counts
     count = int(np.floor((places[-1] - places[0]) / step + 1e-6)) + 1
     wanted = places[0] + step * np.arange(count)
-    values = np.empty((count, *volume.shape[1:]), np.float32)
-    interpolated = 0
-    for index, place in enumerate(wanted):
-        yield Progress("resampling", index, count, "slices", index / count)
-        above = int(np.clip(np.searchsorted(places, place), 1, len(places) - 1))
-        low, high = places[above - 1], places[above]
-        share = min(max((place - low) / (high - low), 0.0), 1.0)
-        nearest = round(share)
-        if abs(share - nearest) < 1e-6:
-            values[index] = volume.data[above - 1 + nearest]
-            continue
-        first, second = (np.asarray(volume.data[k], np.float32) for k in (above - 1, above))
-        values[index] = first + np.float32(share) * (second - first)
-        interpolated += 1
+    above = np.clip(np.searchsorted(places, wanted), 1, len(places) - 1)
+    low, high = places[above - 1], places[above]
+    share = np.clip((wanted - low) / (high - low), 0.0, 1.0)
+    nearest = np.rint(share).astype(int)
+    is_there = np.abs(share - nearest) < 1e-6
+
+    def read(index: int, out: npt.NDArray[Any]) -> None:
+        k = int(above[index])
+        if is_there[index]:
+            out[...] = volume.data[k - 1 + int(nearest[index])]
+            return
+        first, second = (np.asarray(volume.data[each], np.float32) for each in (k - 1, k))
+        out[...] = first + np.float32(share[index]) * (second - first)
+
     metadata = {key: value for key, value in volume.metadata.items() if key != "slice_positions"}
     note = (
-        f"Resampled to {step:.4g} {volume.unit} between slices: {interpolated} of {count} slices "
-        "were interpolated."
+        f"Resampled to {step:.4g} {readable_unit(volume.unit)} between slices: "
+        f"{np.count_nonzero(~is_there)} of {count} slices were interpolated."
     )
     return volume.replace(
-        values,
+        Planes(np.arange(count), volume.shape[1:], np.dtype(np.float32), read),
         spacing=(step, *volume.spacing[1:]),
         notes=[*volume.notes, note],
         metadata=metadata,

@@ -23,7 +23,7 @@ from hushpore.runs.source import Source
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Sequence
     from pathlib import Path
 
     from hushpore.base.events import Event
@@ -77,6 +77,9 @@ def convert(
     path: str | os.PathLike[str],
     *,
     series: int | str | None = None,
+    resample: bool = False,
+    at: Sequence[str] = (),
+    voxel_size: str = "",
     memory_budget: float | None = None,
     overwrite: bool = False,
     on_event: Callable[[Event], None] | None = None,
@@ -94,6 +97,8 @@ def convert(
         A folder whose name ends in ``.zarr``, usually ``.ome.zarr``.
     series : int or str, optional
         Which of several image stacks, as for `hushpore.read`; else the largest.
+    resample, at, voxel_size : optional
+        How it is read, see `hushpore.runs.source.Source`.
     memory_budget : float, optional
         GB that reading and writing may take beside the program itself; by default a quarter of what
         is free.
@@ -118,7 +123,10 @@ def convert(
     MissingPackageError
         If zarr is not installed.
     """
-    work = converting(scan, path, series=series, memory_budget=memory_budget, overwrite=overwrite)
+    work = converting(
+        scan, path, series=series, resample=resample, at=at, voxel_size=voxel_size,
+        memory_budget=memory_budget, overwrite=overwrite,
+    )  # fmt: skip
     return result_of(work, on_event)
 
 
@@ -127,6 +135,9 @@ def converting(
     path: str | os.PathLike[str],
     *,
     series: int | str | None = None,
+    resample: bool = False,
+    at: Sequence[str] = (),
+    voxel_size: str = "",
     memory_budget: float | None = None,
     overwrite: bool = False,
 ) -> Conversion:
@@ -136,19 +147,20 @@ def converting(
     """
     import_zarr()
     target = check_target(path, overwrite, directory=False, suffixes=(".zarr",))
-    return _converting(scan, target, series, _memory(memory_budget), overwrite)
+    reading = Source("", "" if series is None else str(series), resample, tuple(at), voxel_size)
+    return _converting(scan, target, reading, _memory(memory_budget), overwrite)
 
 
 def _converting(
     scan: str | os.PathLike[str] | Volume,
     target: Path,
-    series: int | str | None,
+    reading: Source,
     memory: float,
     overwrite: bool,
 ) -> Conversion:
     zarr, timer = import_zarr(), StageTimer()
     with timer.stage("reading headers"):
-        volume, known = yield from _opened(scan, series)
+        volume, known = yield from _opened(scan, reading)
     require_content(volume)
     for note in volume.notes:
         yield Note(note)
@@ -177,16 +189,16 @@ def _memory(budget: float | None) -> float:
 
 
 def _opened(
-    scan: str | os.PathLike[str] | Volume, series: int | str | None
+    scan: str | os.PathLike[str] | Volume, reading: Source
 ) -> Generator[Progress, None, tuple[Volume, dict[str, Any]]]:
     """Return the volume, its values left on disk, and what tells it from another."""
     if isinstance(scan, Volume):
         # arrays have no stamp that tells whether they have changed: nothing is gone on with
-        return scan, {"volume": uuid.uuid4().hex}
-    known = Source(str(scan), "" if series is None else str(series)).to_dict()
+        return reading.arrange(scan), {"volume": uuid.uuid4().hex}
+    known = dataclasses.replace(reading, path=str(scan)).to_dict()
     volumes = yield from load(scan, lazy=True)
-    if series is not None:
-        return choose(volumes, series), known
+    if reading.series:
+        return reading.arrange(choose(volumes, reading.series)), known
     largest = max(volumes, key=lambda volume: math.prod(volume.shape))
     others = [volume.name for volume in volumes if volume is not largest]
     if others:
@@ -195,4 +207,4 @@ def _opened(
             f"{', '.join(others)}; name one with series."
         )
         largest = dataclasses.replace(largest, notes=[note, *largest.notes])
-    return largest, known
+    return reading.arrange(largest), known

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Self
 from hushpore.base.errors import InputError
 from hushpore.device.backend import choose_backend
 from hushpore.device.pinned import empty_for
-from hushpore.io import is_uneven, read, resample_evenly
+from hushpore.io import is_on_disk, is_uneven, read, resample_evenly
+from hushpore.io.resample import resampled
 from hushpore.io.units import METRES, unit_of
 
 if TYPE_CHECKING:
@@ -110,11 +111,20 @@ class Source:
             As for `hushpore.read`; if a position is not one of the volume.
         """
         empty = None if device is None else empty_for(choose_backend(device))
-        volume = read(self.path, series=self.series or None, empty=empty)
+        return self.arrange(read(self.path, series=self.series or None, empty=empty))
+
+    def arrange(self, volume: Volume) -> Volume:
+        """Do with a volume what is asked for beside reading it; values on disk stay there.
+
+        Raises
+        ------
+        InputError
+            If a voxel size or a position is not one, or does not fit the volume.
+        """
         if self.voxel_size:
             volume = with_voxel_size(volume, self.voxel_size)
         if self.resample and is_uneven(volume):
-            volume = resample_evenly(volume)
+            volume = resampled(volume) if is_on_disk(volume) else resample_evenly(volume)
         for position in self.at:
             axis, _, number = position.partition("=")
             if not number.lstrip("-").isdigit():
