@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.errors import OutputError
 from hushpore.base.events import Progress
+from hushpore.n2v2 import blocks
 from hushpore.n2v2 import checkpoint as checkpoints
 
 if TYPE_CHECKING:
@@ -84,8 +85,8 @@ def cancel_after(steps: int, scan: np.ndarray, settings: dict[str, object]) -> N
 
 @pytest.mark.parametrize(
     "more",
-    [{}, {"dimensions": 3, "patch_depth": 4}, {"denoise_memory": 0.001}, {"context": 1}],
-    ids=["2D", "3D", "in blocks", "2.5D"],
+    [{}, {"dimensions": 3, "patch_depth": 4}, {"context": 1}],
+    ids=["2D", "3D", "2.5D"],
 )
 def test_a_cancelled_run_goes_on_too(
     scan: np.ndarray, tmp_path: Path, more: dict[str, object]
@@ -98,6 +99,27 @@ def test_a_cancelled_run_goes_on_too(
     resumed = hushpore.run("denoise", scan, settings, "cpu")
     np.testing.assert_array_equal(resumed.volume.data, unbroken.volume.data)
     assert resumed.provenance["result"]["steps"] == 8
+
+
+@pytest.mark.parametrize("dimensions", [2, 3])
+@pytest.mark.parametrize("where", ["anywhere", "at points"])
+def test_a_cancelled_run_that_reads_block_by_block_goes_on_with_the_same_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dimensions: int, where: str
+) -> None:
+    monkeypatch.setattr(blocks, "STEPS_EACH", 2)
+    scan = np.random.default_rng(0).normal(100, 20, (24, 64, 64)).astype(np.float32)
+    settings: dict[str, Any] = {**QUICK, "steps": 7, "patch_depth": 4, "denoise_memory": 0.001}
+    settings["dimensions"] = dimensions
+    if where == "at points":
+        settings["train_at"] = np.argwhere(scan > 180).astype(float)
+    unbroken = hushpore.denoise(scan, **settings)
+    assert any("block by block" in note for note in unbroken.provenance["notes"])
+    del settings["device"]
+    settings["checkpoint"] = str(tmp_path / "training.safetensors")
+    cancel_after(3, scan, settings)
+    resumed = hushpore.run("denoise", scan, settings, "cpu")
+    assert any("Went on from" in note for note in resumed.provenance["notes"])
+    np.testing.assert_array_equal(resumed.volume.data, unbroken.volume.data)
 
 
 def test_a_cancelled_run_keeps_its_model(scan: np.ndarray, tmp_path: Path) -> None:

@@ -3,10 +3,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 import hushpore
 from hushpore import InputError, Volume
-from hushpore.base.events import Batch
+from hushpore.base.events import Batch, result_of
+from hushpore.device.backend import Backend
+from hushpore.device.timing import StageTimer
+from hushpore.n2v2 import blocks, regions
+from hushpore.n2v2.images import arrange
+from hushpore.n2v2.settings import DenoiseSettings
+from hushpore.n2v2.source import Scale, Source
 from hushpore.n2v2.training import Batches
 
 QUICK = {"steps": 6, "patch_size": 16, "batch_size": 4}
@@ -87,10 +94,140 @@ def test_where_no_patch_is_left_it_is_said(scan):
         denoise(scan, train_at=np.empty((0, 3)))
 
 
-def test_regions_of_what_is_read_block_by_block_are_refused(scan):
-    large = np.tile(scan, (1, 4, 4))
-    with pytest.raises(InputError, match="block by block"):
-        denoise(large, train_at=np.array([(2.0, 20.0, 30.0)]), denoise_memory=0.001)
+@pytest.fixture
+def places_of_voxels(monkeypatch):
+    """Where in the volume all patches lay, for one whose values number its voxels."""
+    found = []
+    corners = Batches.corners
+
+    def spy(self, images):
+        drawn = corners(self, images)
+        image, *within = drawn.T
+        planes = images.members[image, images.first]
+        found.append(images.planes[planes, *within])
+        return drawn
+
+    monkeypatch.setattr(Batches, "corners", spy)
+    return lambda model, shape: np.stack(
+        np.unravel_index(
+            np.rint(torch.cat(found).numpy() * model.std[0] + model.mean[0]).astype(int), shape
+        ),
+        axis=1,
+    )
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"context": 1}, {"dimensions": 3, "patch_depth": 4}],
+    ids=["2D", "2.5D", "3D"],
+)
+def test_what_is_read_block_by_block_is_trained_on_in_the_same_places(
+    more, places_of_voxels, monkeypatch
+):
+    monkeypatch.setattr(blocks, "STEPS_EACH", 2)
+    shape = (24, 64, 66)
+    scan = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    labels, mask = np.zeros((2, *shape), np.uint8)
+    labels[[3, 20]] = 1
+    labels[21, 40:, 40:] = 2
+    mask[:, :, 30] = 1
+    result = denoise(scan, train_at=labels, leave_out=mask, denoise_memory=0.001, **more)
+    assert any("block by block" in note for note in result.provenance["notes"])
+    depth = more.get("patch_depth", 1)
+    found = places_of_voxels(result.model, shape)
+    assert len(found) > 20
+    for z, y, x in found:
+        window = (slice(z, z + depth), slice(y, y + 16), slice(x, x + 16))
+        assert labels[window].any()
+        assert not mask[window].any()
+
+
+def test_what_is_read_block_by_block_is_trained_on_about_points(places_of_voxels, monkeypatch):
+    monkeypatch.setattr(blocks, "STEPS_EACH", 1)
+    shape = (24, 64, 66)
+    scan = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    mask = np.zeros(shape, bool)
+    mask[9] = True
+    points = np.array([(2.0, 20.0, 30.0), (9.0, 20.0, 30.0), (22.0, 8.0, 8.0)])
+    result = denoise(scan, train_at=points, leave_out=mask, denoise_memory=0.001, steps=12)
+    assert any("block by block" in note for note in result.provenance["notes"])
+    found = {tuple(place) for place in places_of_voxels(result.model, shape).tolist()}
+    assert found == {(2, 12, 22), (22, 0, 0)}
+
+
+@pytest.mark.parametrize("dimensions", [2, 3])
+def test_masks_are_never_read_whole_where_the_volume_is_not(dimensions, monkeypatch):
+    monkeypatch.setattr(regions, "_PIECE", 1)
+
+    class Mask:
+        shape, dtype = (40, 20, 20), np.dtype(bool)
+        most = 0
+
+        def __getitem__(self, key):
+            found = np.broadcast_to(np.arange(40)[:, None, None] == 30, self.shape)[key]
+            Mask.most = max(Mask.most, found.size)
+            return found
+
+    volume = Volume(np.zeros(Mask.shape), beside={"labels": Mask(), "mask": Mask()})
+    settings = DenoiseSettings(train_at="labels", dimensions=dimensions)
+    size = (4, 8, 8)[-dimensions:]
+    found = regions.Regions(volume, settings, arrange(volume, dimensions), size)
+    weight = result_of(found.weighing())
+    assert weight.sum() == 13 * 13 * 64 * (4 if dimensions == 3 else 1)
+    assert Mask.most <= 7 * 20 * 20
+    settings = DenoiseSettings(train_at="labels", leave_out="mask", dimensions=dimensions)
+    found = regions.Regions(volume, settings, arrange(volume, dimensions), size)
+    with pytest.raises(InputError, match="No patch of"):
+        result_of(found.weighing())
+
+
+@pytest.mark.parametrize("at", ["labels", "points", "nothing"])
+@pytest.mark.parametrize(
+    ("axes", "shape", "dimensions", "budget"),
+    [
+        ("zyx", (6, 9, 10), 2, 15_000),
+        ("yx", (12, 14), 2, 1),
+        ("tzyx", (2, 4, 9, 10), 2, 1),
+        ("zyx", (14, 6, 7), 3, 20_000),
+        ("tczyx", (2, 2, 9, 6, 7), 3, 20_000),
+    ],
+)
+def test_blocks_give_patches_as_often_as_the_whole_does(at, axes, shape, dimensions, budget, rng):
+    values = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    spatial = shape[-3:] if "z" in axes else shape
+    size = (4, 4, 4)[-dimensions:]
+    mask = rng.random(spatial) < 0.005
+    labels = rng.random(spatial) < 0.03
+    points = rng.uniform(0, 1, (40, len(shape))) * shape
+    names = {"leave_out": "mask"} | ({} if at == "nothing" else {"train_at": at})
+    beside = {"mask": mask, "labels": labels, "points": points}
+    volume = Volume(values, axes=axes, beside=beside)
+    settings = DenoiseSettings(dimensions=dimensions, **names)
+    arrangement = arrange(volume, dimensions)
+    places = regions.Regions(volume, settings, arrangement, size)
+    n_channels = shape[axes.index("c")] if "c" in axes else 1
+    given = blocks.Blocks(
+        Source(volume, dimensions), arrangement, Scale((0.0,) * n_channels, (1.0,) * n_channels),
+        Backend(), StageTimer(), budget, size[0], 0, places, result_of(places.weighing()),
+    )  # fmt: skip
+    generator, counts = torch.Generator().manual_seed(0), np.zeros(values.size)
+    for number in range(1500):
+        images = given.at(number * blocks.STEPS_EACH)
+        image, *within = images.places.draw(1, generator)[0]
+        counts[int(images.planes[images.members[image, 0], *within])] += 1
+    window = (1,) * (len(shape) - dimensions) + size
+    room, half = np.array(shape) - window, np.array(window) / 2
+    centres = points if at == "points" else np.array([*np.ndindex(*(room + 1))]) + half
+    expected = np.zeros(shape)
+    for centre in centres:
+        corner = np.clip(np.ceil(centre - half), 0, room).astype(int)
+        inside = tuple(map(slice, corner, corner + window))[-len(spatial) :]
+        weight = labels[inside].sum() if at == "labels" else 1
+        expected[tuple(corner)] += weight * (not mask[inside].any())
+    likely = expected.ravel() > 0
+    assert not counts[~likely].any()
+    frequencies = expected.ravel()[likely] / expected.sum() * counts.sum()
+    assert stats.chisquare(counts[likely], frequencies).pvalue > 0.01
 
 
 def test_the_patches_of_a_batch_are_told_with_their_losses(scan, drawn, monkeypatch):

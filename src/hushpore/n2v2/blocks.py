@@ -7,12 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from hushpore.n2v2.images import Arrangement, Images
+from hushpore.n2v2.regions import PLACES_BYTES
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from hushpore.device.backend import Backend
     from hushpore.device.timing import StageTimer
+    from hushpore.n2v2.regions import Regions
     from hushpore.n2v2.source import Scale, Source
 
 #: Steps for which a block is kept; reading it should then weigh little.
@@ -28,7 +33,7 @@ class Blocks:
 
     A block is made of whole images in 2D, and of runs of slices in 3D. Which ones is decided by
     the seed and the number of the block alone, so that a training that goes on from a checkpoint
-    meets the same.
+    meets the same. Where patches lie in regions, blocks are drawn by what these hold.
 
     Attributes
     ----------
@@ -37,9 +42,13 @@ class Blocks:
     budget : float
         Bytes that a block may take.
     least : int
-        Slices that a block must have in 3D: the depth of a patch.
+        Rows of a patch: in 3D the slices that a block must have.
     seed : int
         Start of the random numbers.
+    regions : Regions, optional
+        Where patches may lie; by default anywhere.
+    weight : numpy.ndarray, optional
+        As `Regions.weighing` returns it, where there are regions.
     """
 
     source: Source
@@ -50,6 +59,8 @@ class Blocks:
     budget: float
     least: int
     seed: int
+    regions: Regions | None = None
+    weight: npt.NDArray[np.float64] | None = None
     _number: int = -1
     _images: Images | None = None
 
@@ -64,19 +75,25 @@ class Blocks:
     def _read(self, number: int) -> Images:
         rng = np.random.default_rng((self.seed, number))
         n_images, size = len(self.arrangement.members), self.source.size
-        per_row = math.prod(size[1:]) * (self.source.dtype.itemsize + _WORKING)
-        rows = max(int(self.budget / (per_row * self.arrangement.inputs)), 1)
-        if len(size) == 2:
-            count = max(1, rows // size[0])
-            return self._load(np.sort(rng.permutation(n_images)[:count]), slice(0, size[0]))
+        a_voxel = (self.source.dtype.itemsize + _WORKING) * self.arrangement.inputs
+        if self.regions is not None:
+            a_voxel += PLACES_BYTES
+        fitting = max(int(self.budget / (math.prod(size[1:]) * a_voxel)), 1)
         # one run of slices in several images costs as much memory as one long run in one
-        depth = min(size[0], max(self.least, rows))
-        start = int(rng.integers(0, size[0] - depth + 1))
-        count = max(1, min(n_images, rows // depth))
-        chosen = np.sort(rng.permutation(n_images)[:count])
-        return self._load(chosen, slice(start, start + depth))
+        depth = size[0] if len(size) == 2 else min(size[0], max(self.least, fitting))
+        count = max(1, min(n_images, fitting // depth))
+        if self.regions is None or self.weight is None:
+            start = int(rng.integers(0, size[0] - depth + 1))
+            chosen = np.sort(rng.permutation(n_images)[:count])
+            return self._load(chosen, slice(start, start + depth))
+        chosen, start, shares = draw_weighted(self.weight, depth - self.least + 1, count, rng)
+        rows = slice(start, start + depth)
+        images = self._load(chosen, rows)
+        with self.timer.stage("regions"):
+            places = self.regions.places(chosen, rows, shares)
+            return images.with_places(places.to(self.backend.device))
 
-    def _load(self, images: np.ndarray, rows: slice) -> Images:
+    def _load(self, images: npt.NDArray[np.int64], rows: slice) -> Images:
         with self.timer.stage("reading") as run:
             planes, part = self.arrangement.part(images)
             raw = self.source.stored(planes, rows)
@@ -85,3 +102,42 @@ class Blocks:
             there = self.source.put(raw, planes, self.backend)
             values = self.scale.normalise(there, self.source.channels[planes])
             return Images.of(values, part)
+
+
+def draw_weighted(
+    weight: npt.NDArray[np.float64], fitting: int, count: int, rng: np.random.Generator
+) -> tuple[npt.NDArray[np.int64], int, npt.NDArray[np.float64]]:
+    """Draw a block so that, over many, patches are drawn from each place by its weight.
+
+    Parameters
+    ----------
+    weight : numpy.ndarray
+        float64, shape (n_images, n_first_rows): see `hushpore.n2v2.regions.Regions.weighing`.
+    fitting : int
+        First rows of patches that fit into a block.
+    count : int
+        Images that are drawn for it; those drawn twice are taken once, with double weight.
+    rng : numpy.random.Generator
+        Source of the random numbers.
+
+    Returns
+    -------
+    chosen : numpy.ndarray
+        Numbers of the images, in order.
+    start : int
+        First row of the block.
+    shares : numpy.ndarray
+        float64, shape (len(chosen), fitting): by what weights within the block are multiplied.
+    """
+    n_images, n_first = weight.shape
+    runs = n_first - fitting + 1
+    first = np.arange(n_first)
+    # a place in the middle lies in more runs of rows than one at an end
+    held_by = np.minimum(first, runs - 1) - np.maximum(first - fitting + 1, 0) + 1
+    in_run = sliding_window_view(weight / held_by, fitting, axis=1).sum(2)  # (n_images, runs)
+    total = in_run.sum(0)
+    start = int(rng.choice(runs, p=total / total.sum()))
+    here = in_run[:, start]
+    chosen, times = np.unique(rng.choice(n_images, count, p=here / here.sum()), return_counts=True)
+    shares = (times / here[chosen])[:, None] / held_by[start : start + fitting]
+    return chosen, start, shares

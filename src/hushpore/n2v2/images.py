@@ -8,7 +8,7 @@ neighbours. Planes are kept once; an image is a row of their numbers.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.base.volume import Volume
+    from hushpore.patches.places import Places
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,12 +127,15 @@ class Images:
         int64, shape (n_images, inputs), on the same device.
     first, outputs : int
         As in `Arrangement`.
+    places : Places or None
+        Where patches may lie in them, on the same device; None: anywhere.
     """
 
     planes: torch.Tensor
     members: torch.Tensor
     first: int = 0
     outputs: int = 1
+    places: Places | None = None
 
     @classmethod
     def of(cls, planes: torch.Tensor, arrangement: Arrangement | None = None) -> Images:
@@ -190,3 +194,7 @@ class Images:
     def with_planes(self, planes: torch.Tensor) -> Images:
         """Return the same arrangement of other planes."""
         return Images(planes, self.members, self.first, self.outputs)
+
+    def with_places(self, places: Places | None) -> Images:
+        """Return the same images, with other places for patches."""
+        return replace(self, places=places)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from hushpore.base.errors import InputError, MemoryLimitError
+from hushpore.base.errors import MemoryLimitError
 from hushpore.base.events import Batch, Job, Note, Preview, Progress
 from hushpore.base.record import fingerprint, make_record
 from hushpore.device.backend import Backend
@@ -30,7 +30,7 @@ from hushpore.n2v2.plan import (
     replacement_for,
     require_dimensions_of,
 )
-from hushpore.n2v2.regions import has_regions, regions_fingerprint, training_places
+from hushpore.n2v2.regions import PLACES_BYTES, Regions, has_regions, regions_fingerprint
 from hushpore.n2v2.residual import examine_residual, finding_moments
 from hushpore.n2v2.result import Denoised, finished
 from hushpore.n2v2.source import Scale, Source, measuring_scale
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from hushpore.device.timing import StageTimer
     from hushpore.n2v2.model import UNet
     from hushpore.n2v2.settings import DenoiseSettings
-    from hushpore.patches.places import Places
 
     T = TypeVar("T")
 
@@ -192,7 +191,10 @@ class Work:
         self.images: Images | None = None
         wanted = self.settings.denoise_memory
         self.budget = backend.free_memory() / 2 if wanted is None else 1e9 * wanted
-        if math.prod(self.volume.shape) * (self.source.dtype.itemsize + _WORKING) > self.budget:
+        a_voxel = self.source.dtype.itemsize + _WORKING
+        if self.trained is None and has_regions(self.settings):
+            a_voxel += PLACES_BYTES
+        if math.prod(self.volume.shape) * a_voxel > self.budget:
             return
         with self.timer.stage("upload", nbytes=self.volume.nbytes):
             every = np.arange(self.source.count)
@@ -219,7 +221,6 @@ class Work:
                 masked_share(self.settings),
                 torch.Generator(self.backend.device).manual_seed(self.settings.seed),
                 self.replacement,
-                self._places(),
             )
             try:
                 yield from self._train(batches)
@@ -236,8 +237,9 @@ class Work:
 
     def _train(self, batches: Batches) -> Job:
         notes: list[str] = []
+        images = yield from self._images_at()
         fitting = Fitting(
-            self.settings, self.backend, self.timer, self._images_at(), batches, self.dtype,
+            self.settings, self.backend, self.timer, images, batches, self.dtype,
             self._shown(), self._as_model, TRAINING_SHARE, notes, self._shown,
             None if self.images is None else self._as_batch,
         )  # fmt: skip
@@ -255,19 +257,6 @@ class Work:
         is_whole = len(state.shares) == state.step
         self.taken = fitting.course.record(state.shares) if is_whole else None
 
-    def _places(self) -> Places | None:
-        """Return where training patches may lie; None: anywhere."""
-        if not has_regions(self.settings):
-            return None
-        if self.images is None:
-            raise InputError(
-                f"{self.volume.name} is read block by block, since it does not fit into memory: "
-                "train_at and leave_out cannot be used then. Crop it, or allow more memory."
-            )
-        with self.timer.stage("regions"):
-            places = training_places(self.volume, self.settings, self.arrangement, self.size)
-        return None if places is None else places.to(self.backend.device)
-
     def _as_batch(self, step: int, watched: npt.NDArray[np.float64]) -> Batch:
         """Say where in the volume the patches of a batch lie."""
         found = watched[:, :-1].astype(np.int64)
@@ -277,14 +266,23 @@ class Work:
         corners = np.column_stack([*leading, found[:, 1:]])
         return Batch(step, corners, self.size, watched[:, -1])
 
-    def _images_at(self) -> Callable[[int], Images]:
-        """Return what gives the images to learn from in a step."""
+    def _images_at(self) -> Generator[Progress, Any, Callable[[int], Images]]:
+        """Return what gives the images to learn from in a step, and where patches may lie."""
+        regions, weight = None, None
+        if has_regions(self.settings):
+            regions = Regions(self.volume, self.settings, self.arrangement, self.size)
         if self.images is not None:
             whole = self.images
+            if regions is not None:
+                with self.timer.stage("regions"):
+                    every = np.arange(whole.shape[0]), slice(0, whole.shape[1])
+                    whole = whole.with_places(regions.places(*every).to(self.backend.device))
             return lambda step: whole
+        if regions is not None:
+            weight = yield from self._in_parts("regions", regions.weighing())
         blocks = Blocks(
             self.source, self.arrangement, self.scale, self.backend, self.timer, self.budget,
-            self.size[0], self.settings.seed,
+            self.size[0], self.settings.seed, regions, weight,
         )  # fmt: skip
         return blocks.at
 

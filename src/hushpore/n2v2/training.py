@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from hushpore.device.backend import Backend
     from hushpore.n2v2.images import Images
     from hushpore.n2v2.model import UNet
-    from hushpore.patches.places import Places
 
 #: Just below 32 MiB: the largest block by which the C library learns.
 _LARGE = 2**25 - 2**16
@@ -52,8 +51,6 @@ class Batches:
         Source of all random numbers, on the device of the image.
     replacement : Replacement, optional
         What hidden pixels are replaced by, and the direction of correlated noise.
-    places : Places, optional
-        Where patches may lie, on the device of the image; by default anywhere.
     """
 
     size: tuple[int, ...]
@@ -61,7 +58,6 @@ class Batches:
     share: float
     generator: torch.Generator | None
     replacement: Replacement = field(default_factory=Replacement)
-    places: Places | None = None
 
     @property
     def voxels(self) -> int:
@@ -70,8 +66,8 @@ class Batches:
 
     def corners(self, images: Images) -> torch.Tensor:
         """Draw where the patches of a batch lie: int64, shape (count, 1 + len(size))."""
-        if self.places is not None:
-            return self.places.draw(self.count, self.generator)
+        if images.places is not None:
+            return images.places.draw(self.count, self.generator)
         return draw_corners(
             images.shape, (1, *self.size), self.count, self.generator, images.device
         )

@@ -56,22 +56,42 @@ class Places:
             raise InputError("A weight is not a finite number; weights must be zero or above.")
         if weights.dtype != torch.bool and bool((weights < 0).any()):
             raise InputError("A weight is below zero; weights must be zero or above.")
-        sums = window_sums(weights, size)
-        if forbidden is not None:
-            sums = sums * (window_sums(forbidden, size) == 0)
+        return cls.by(sums_without(weights, size, forbidden), weights.shape)
+
+    @classmethod
+    def by(cls, sums: torch.Tensor, shape: Sequence[int]) -> Self:
+        """Return the places where patches fit, each with a weight of its own.
+
+        Parameters
+        ----------
+        sums : torch.Tensor
+            For each place of a patch's first voxel, as `window_sums` gives them, at least zero.
+        shape : sequence of int
+            Shape of the image.
+
+        Raises
+        ------
+        InputError
+            If no weight is above zero.
+        """
         room = sums.shape
         inside = sums.flatten().nonzero()[:, 0]
         if not len(inside):
-            raise InputError(
-                f"No patch of {' x '.join(map(str, size))} voxels can be placed: nowhere that one "
-                "fits is there a weight above zero."
-            )
-        corners = torch.stack(torch.unravel_index(inside, room), 1)
-        return cls(_flat(corners, weights.shape), sums.flatten()[inside].double(), weights.shape)
+            raise no_place([n - places + 1 for n, places in zip(shape, room, strict=True)])
+        weights = sums.flatten()[inside].double()
+        # axis by axis, since all coordinates at once would take several times the memory
+        flat, stride = torch.zeros_like(inside), 1
+        for length, places in zip(reversed(shape), reversed(room), strict=True):
+            flat.add_(inside % places, alpha=stride)
+            inside.div_(places, rounding_mode="floor")
+            stride *= length
+        return cls(flat, weights, shape)
 
     @classmethod
-    def of(cls, corners: torch.Tensor, shape: Sequence[int]) -> Self:
-        """Return these places, each as likely as any other.
+    def of(
+        cls, corners: torch.Tensor, shape: Sequence[int], weights: torch.Tensor | None = None
+    ) -> Self:
+        """Return these places, by default each as likely as any other.
 
         Parameters
         ----------
@@ -79,9 +99,12 @@ class Places:
             int64, shape (n_places, len(shape)): first voxel of each.
         shape : sequence of int
             Shape of the image.
+        weights : torch.Tensor, optional
+            float64, shape (n_places,), all above zero.
         """
-        even = torch.ones(len(corners), dtype=torch.float64, device=corners.device)
-        return cls(_flat(corners, shape), even, shape)
+        if weights is None:
+            weights = torch.ones(len(corners), dtype=torch.float64, device=corners.device)
+        return cls(_flat(corners, shape), weights, shape)
 
     def __len__(self) -> int:
         return len(self._flat)
@@ -135,6 +158,26 @@ def window_sums(values: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
         sums.narrow(axis, 1, length - edge).sub_(reach.narrow(axis, 0, length - edge))
     # a difference of sums can fall below zero by its rounding
     return sums.clamp_min(0) if sums.is_floating_point() else sums
+
+
+def sums_without(
+    weights: torch.Tensor, size: Sequence[int], forbidden: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Return the sum of the weights in each window; zero where it holds what is forbidden.
+
+    Parameters
+    ----------
+    weights : torch.Tensor
+        Any shape.
+    size : sequence of int
+        Shape of a window.
+    forbidden : torch.Tensor, optional
+        Boolean, of the same shape.
+    """
+    sums = window_sums(weights, size)
+    if forbidden is not None:
+        sums.mul_(window_sums(forbidden, size) == 0)
+    return sums
 
 
 def grid_corners(
@@ -216,6 +259,14 @@ def corners_at(
     # far outside, a coordinate need not fit into an integer
     fitting = wanted.clamp_min(0).minimum(last.double()).long()
     return fitting, int((fitting != wanted).any(1).sum())
+
+
+def no_place(size: Sequence[int]) -> InputError:
+    """Return the error that no patch of a size can be placed."""
+    return InputError(
+        f"No patch of {' x '.join(map(str, size))} voxels can be placed: nowhere that one fits is "
+        "there a weight above zero."
+    )
 
 
 def _flat(corners: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
