@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 SIDE = 256
 BEAT = 5  # milliseconds
 
+#: Milliseconds between two looks whether something has come to pass.
+LOOK = 10
+
 #: Widgets, and the settings that let a job take some seconds.
 JOBS: dict[str, dict[str, Any]] = {"Denoise": {"time_budget": 5.0}, "Segment pores": {}}
 
@@ -200,15 +203,21 @@ def wait(seconds: float) -> None:
 
 
 def until(done: Callable[[], bool], seconds: float) -> None:
-    """Let the window live until something holds."""
-    from qtpy.QtCore import QEventLoop
-    from qtpy.QtWidgets import QApplication
+    """Let the window live until something holds.
+
+    In an event loop that sleeps, as napari's own does: one that asks for events over and over takes
+    a whole processor from the job.
+    """
+    from qtpy.QtCore import QEventLoop, QTimer
 
     end = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > end:
-            raise TimeoutError
-        QApplication.processEvents(QEventLoop.ProcessEventsFlag.WaitForMoreEvents, 20)
+    loop, timer = QEventLoop(), QTimer()
+    timer.timeout.connect(lambda: loop.quit() if done() or time.monotonic() > end else None)
+    timer.start(LOOK)
+    if not done():
+        loop.exec()
+    if not done():
+        raise TimeoutError
 
 
 def _figures(gaps: list[float]) -> dict[str, float]:

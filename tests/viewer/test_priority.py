@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from hushpore.viewer.priority import NEVER, NICE, SWITCH, window_first
+from hushpore.viewer.priority import NEVER, NICE, SWITCH, old_objects_left_alone, window_first
 
 
 def test_threads_take_turns_often_while_a_job_runs_and_as_before_after_it():
@@ -42,6 +42,21 @@ def test_old_objects_are_not_looked_through_for_garbage_while_a_job_runs():
     thread.join()
     assert seen == [(*before[:2], NEVER)] * 2
     assert gc.get_threshold() == before
+
+
+def test_old_objects_are_left_alone_until_the_last_who_asks_for_it_is_done():
+    before = gc.get_threshold()
+    with old_objects_left_alone():
+        job = threading.Thread(target=_one_job)
+        job.start()
+        job.join()
+        assert gc.get_threshold() == (*before[:2], NEVER)
+    assert gc.get_threshold() == before
+
+
+def _one_job():
+    with window_first():
+        pass
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a thread has no priority of its own")

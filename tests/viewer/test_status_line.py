@@ -3,14 +3,6 @@ import pytest
 from hushpore.viewer.status_line import StatusLine
 
 
-class Clock:
-    now = 10.0
-
-    def __call__(self):
-        self.now += 3.0
-        return self.now
-
-
 @pytest.fixture
 def overlay(viewer):
     return viewer.canvas.overlays.text
@@ -22,7 +14,7 @@ def shown(overlay):
 
 def test_it_is_written_and_given_back(viewer, overlay):
     overlay.text = "mine"
-    line = StatusLine(viewer, Clock())
+    line = StatusLine(viewer)
     line.show("training, 10 %")
     line.show("training, 20 %")
     assert shown(overlay) == ("training, 20 %", True)
@@ -32,7 +24,7 @@ def test_it_is_written_and_given_back(viewer, overlay):
 
 def test_a_text_of_the_user_stays(viewer, overlay):
     overlay.text, overlay.visible = "Fig. 1", True
-    line = StatusLine(viewer, Clock())
+    line = StatusLine(viewer)
     line.show("training")
     assert shown(overlay) == ("Fig. 1", True)
     line.remove()
@@ -41,7 +33,7 @@ def test_a_text_of_the_user_stays(viewer, overlay):
 
 @pytest.mark.parametrize("change", [{"visible": False}, {"text": "Fig. 1"}], ids=str)
 def test_what_the_user_changes_meanwhile_stays(viewer, overlay, change):
-    line = StatusLine(viewer, Clock())
+    line = StatusLine(viewer)
     line.show("training, 10 %")
     overlay.update(change)
     theirs = shown(overlay)
@@ -51,22 +43,10 @@ def test_what_the_user_changes_meanwhile_stays(viewer, overlay, change):
 
 
 def test_of_two_jobs_the_first_writes(viewer, overlay):
-    first, second = StatusLine(viewer, Clock()), StatusLine(viewer, Clock())
+    first, second = StatusLine(viewer), StatusLine(viewer)
     first.show("denoising")
     second.show("pores")
     assert overlay.text == "denoising"
     first.remove()
     second.remove()
     assert shown(overlay) == ("", False)
-
-
-def test_the_canvas_is_not_drawn_for_every_percent(viewer, overlay):
-    clock = Clock()
-    line = StatusLine(viewer, lambda: clock.now)
-    line.show("10 %")
-    clock.now += 1.0
-    line.show("11 %")
-    assert overlay.text == "10 %"
-    clock.now += 1.0
-    line.show("12 %")
-    assert overlay.text == "12 %"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from qtpy.QtWidgets import QProgressBar, QVBoxLayout, QWidget
 
-from hushpore.viewer.progress import PARTS, bar_text, stage_in_words
+from hushpore.viewer.progress import PARTS, bar_text, duration, stage_in_words
 from hushpore.viewer.sentence import Sentence, link
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ class JobProgress(QWidget):
     def __init__(self, viewer: Any) -> None:
         super().__init__()
         self.bar = QProgressBar()
+        # never a bar that only moves to and fro: it draws the window anew all the time
+        self.bar.setRange(0, PARTS)
         self.stage = Sentence(viewer)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
@@ -43,7 +45,7 @@ class JobProgress(QWidget):
 
     def begin(self) -> None:
         """Show that a job has begun, of which nothing is known yet."""
-        self.bar.setRange(0, 0)
+        self.bar.setValue(0)
         self.bar.setFormat("")
         self.stage.say("preparing")
         self.show()
@@ -52,8 +54,10 @@ class JobProgress(QWidget):
         """Say which job must end before this one begins."""
         self.stage.say(html.escape(f"waits for {name} to end"))
 
-    def show_progress(self, progress: Progress, left: float | None, previewed: int | None) -> None:
-        """Show how far the job is.
+    def show_progress(
+        self, progress: Progress, left: float | None, elapsed: float, previewed: int | None
+    ) -> None:
+        """Show how far the job is; while that is not known, how long it has taken so far.
 
         Parameters
         ----------
@@ -61,12 +65,14 @@ class JobProgress(QWidget):
             The newest.
         left : float or None
             Seconds left, where they are known.
+        elapsed : float
+            Seconds since the job began.
         previewed : int or None
             The slice that is previewed.
         """
-        self.bar.setRange(0, PARTS if progress.fraction > 0 else 0)
+        is_known = progress.fraction > 0
         self.bar.setValue(round(PARTS * progress.fraction))
-        self.bar.setFormat(bar_text(progress, left))
+        self.bar.setFormat(bar_text(progress, left) if is_known else duration(elapsed))
         text = html.escape(stage_in_words(progress))
         if previewed is not None:
             text += " · " + link("preview", f"preview in slice {previewed}")

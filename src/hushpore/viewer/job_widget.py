@@ -29,23 +29,21 @@ from hushpore.viewer.running import Running
 from hushpore.viewer.said import NoteLines, ResultLine
 from hushpore.viewer.scrolled import ScrolledColumn, rule
 from hushpore.viewer.sentence import link, plain_line
+from hushpore.viewer.showing import Showing
 from hushpore.viewer.target import Target, capture
 from hushpore.viewer.timing_panel import TimingPanel
 from hushpore.viewer.work import Outcome, import_libraries, work_for
-from hushpore.viewer.worker import JobWorker, Update
+from hushpore.viewer.worker import JobWorker
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from napari.layers import Layer
 
-    from hushpore.base.events import Job, Progress
+    from hushpore.base.events import Job
     from hushpore.base.settings import Option, Settings
     from hushpore.base.volume import Volume
     from hushpore.viewer.previews import Previews
-
-#: Milliseconds between two looks at the running job.
-LOOK = 125
 
 #: Seconds to wait for a job to stop when its widget goes away. One that is in a long step ends
 #: after it by itself, unseen; the window does not stand still for that.
@@ -86,14 +84,6 @@ class JobWidget(QWidget):
         self._now: Running | None = None
         self._running: list[JobWorker] = []
         self._title = jobs.JOBS[self.job].title
-        self._timer = QTimer(self)
-        self._timer.setInterval(LOOK)
-        self._timer.timeout.connect(self._look)
-        # progress is shown in a turn of its own: a new preview is laid out and drawn before
-        self._progressed: Progress | None = None
-        self._next_turn = QTimer(self)
-        self._next_turn.setSingleShot(True)
-        self._next_turn.timeout.connect(self._show_progress)
         self._build()
         self._make_ready()
         self.layers.changed.connect(self._show_facts)
@@ -203,16 +193,11 @@ class JobWidget(QWidget):
         worker.returned.connect(self._returned)
         worker.failed.connect(self._failed)
         worker.cancelled.connect(self._cancelled)
-        self._now = Running(self._viewer, worker, target)
+        self._now = Running(self._viewer, worker, target, self.cancel)
         self._running.append(worker)
-        self.timing.begin(worker.trace)
-        self._buttons.show_running()
-        self._progress.begin()
-        self._scroll.bring_into_view(self._progress)
-        self._now.show_activity(self.cancel)
         worker.start(line)
-        self._look()
-        self._timer.start()
+        self._showing.begin(self._now)
+        self._scroll.bring_into_view(self._progress)
 
     def cancel(self) -> None:
         """Ask the running job to stop."""
@@ -240,43 +225,6 @@ class JobWidget(QWidget):
         return list({id(layer): layer for layer in chosen if layer is not None}.values())
 
     # ---- while it runs
-
-    def _look(self) -> None:
-        """Take what the job has said since the last look, and show it."""
-        if self._now is None:
-            return
-        worker = self._now.worker
-        before = worker.waits_for
-        if before is not None and not worker.is_cancelling:
-            self._progress.wait_for(before.name)
-        self._now.attend()
-        self._show_update(self._now, worker.take())
-
-    def _show_update(self, now: Running, update: Update) -> None:
-        said = len(now.notes)
-        now.notes += update.notes
-        if update.timing is not None:
-            self.timing.show_timing(update.timing)
-        self.timing.curve.add(update.metrics)
-        for preview in update.previews.values():
-            now.show_preview(preview)
-        if len(now.notes) > said:
-            self._notes.say_notes(now.notes)
-        if update.progress is not None:
-            self._progressed = update.progress
-            self._next_turn.start()
-
-    def _show_progress(self) -> None:
-        now, progress = self._now, self._progressed
-        if now is None or progress is None:
-            return
-        left, rate = now.eta.left(progress.fraction), now.pace.rate(progress)
-        self._progress.show_progress(progress, left, now.previews.place())
-        if not now.worker.is_cancelling and not now.worker.is_finishing:
-            self._buttons.show_stage(progress.stage)
-        if rate is not None:
-            self.timing.pace.add_point(f"{progress.unit}/s", now.pace.elapsed, rate)
-        now.show_progress(progress, rate, left)
 
     def _go_to_preview(self) -> None:
         if self._now is not None:
@@ -325,13 +273,9 @@ class JobWidget(QWidget):
     def _finish(self) -> None:
         """Take down what belongs to the running job."""
         assert self._now is not None
-        now, self._now, self._progressed = self._now, None, None
-        self._timer.stop()
+        self._now = None
         self._running.clear()
-        last = now.worker.take()
-        self._show_update(now, Update(None, last.timing, {}, last.metrics, last.notes))
-        now.remove()
-        self._progress.hide()
+        self._showing.end()
         self._show_facts()
 
     def changeEvent(self, event: Any) -> None:  # noqa: N802
@@ -361,6 +305,8 @@ class JobWidget(QWidget):
         self._result, self._notes = ResultLine(self._viewer), NoteLines(self._viewer)
         self._result.linkActivated.connect(self._follow)
         self.timing = TimingPanel(self._viewer)
+        shown = self._buttons, self._progress, self._notes, self.timing
+        self._showing = Showing(self, *shown)
         choice = QHBoxLayout()
         choice.addWidget(QLabel("Layer"))
         choice.addWidget(self.layers, 1)

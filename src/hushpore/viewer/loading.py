@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from napari.utils.notifications import show_error, show_warning
 from qtpy.QtCore import QTimer
 
-from hushpore.viewer.progress import Activity
+from hushpore.viewer.activity import Activity
 from hushpore.viewer.worker import JobWorker
 
 if TYPE_CHECKING:

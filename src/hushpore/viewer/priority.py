@@ -29,6 +29,7 @@ NEVER = 1_000_000_000
 _lock = threading.Lock()
 _inside = 0
 _before = 0.0
+_leaving_alone = 0
 _thresholds = gc.get_threshold()
 
 
@@ -38,20 +39,39 @@ def window_first() -> Iterator[None]:
 
     For a thread that ends after it: where the system allows less priority for a single thread
     (Linux), it has less until its end. How often threads take turns is as before once the last
-    block of this kind is left.
-
-    Nor does Python look through all of its old objects for garbage meanwhile: with napari and
-    PyTorch loaded all threads then stand still for a quarter of a second. Young objects are looked
-    through as ever.
+    block of this kind is left. Old objects are left alone meanwhile.
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _niceness() + NICE)
-    _enter()
+    with old_objects_left_alone():
+        _enter()
+        try:
+            yield
+        finally:
+            _leave()
+
+
+@contextmanager
+def old_objects_left_alone() -> Iterator[None]:
+    """Do not have Python look through all of its old objects for garbage meanwhile.
+
+    With napari and PyTorch loaded all threads stand still for a quarter of a second then. Young
+    objects are looked through as ever.
+    """
+    global _leaving_alone, _thresholds  # noqa: PLW0603 - the interpreter has one such setting
+    with _lock:
+        if not _leaving_alone:
+            _thresholds = gc.get_threshold()
+            gc.set_threshold(*_thresholds[:2], NEVER)
+        _leaving_alone += 1
     try:
         yield
     finally:
-        _leave()
+        with _lock:
+            _leaving_alone -= 1
+            if not _leaving_alone:
+                gc.set_threshold(*_thresholds)
 
 
 def _niceness() -> int:
@@ -60,13 +80,11 @@ def _niceness() -> int:
 
 
 def _enter() -> None:
-    global _inside, _before, _thresholds  # noqa: PLW0603 - the interpreter has one such setting
+    global _inside, _before  # noqa: PLW0603
     with _lock:
         if not _inside:
             _before = sys.getswitchinterval()
             sys.setswitchinterval(min(_before, SWITCH))
-            _thresholds = gc.get_threshold()
-            gc.set_threshold(*_thresholds[:2], NEVER)
         _inside += 1
 
 
@@ -76,4 +94,3 @@ def _leave() -> None:
         _inside -= 1
         if not _inside:
             sys.setswitchinterval(_before)
-            gc.set_threshold(*_thresholds)

@@ -1,4 +1,4 @@
-"""Progress in words, and in napari's activity dock."""
+"""Progress in words and numbers: stage, percent, rate and time left."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import time
 from collections import deque
 from statistics import median
 from typing import TYPE_CHECKING
-
-from napari.utils.progress import cancelable_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,35 +95,6 @@ class Pace:
         if now - start < 1 or progress.done <= before:
             return None
         return (progress.done - before) / (now - start)
-
-
-class Activity(cancelable_progress):
-    """A line in napari's activity dock whose Cancel works.
-
-    Make and use it in the GUI thread only. napari itself calls the callback of a cancelled
-    progress from inside its iteration, and a job is not iterated over in this thread.
-    """
-
-    monitor_interval = 0
-
-    def __init__(self, title: str, cancel: Callable[[], None]) -> None:
-        self._at = 0
-        # of the format napari shows what follows the last bar
-        text = "{l_bar}{bar}|{remaining} left"
-        super().__init__(desc=title, total=PARTS, cancel_callback=cancel, bar_format=text)
-
-    def cancel(self) -> None:
-        """Pass the user's wish on."""
-        super().cancel()
-        if self.cancel_callback is not None:
-            self.cancel_callback()
-
-    def show(self, progress: Progress) -> None:
-        """Move the bar; napari lets other events through meanwhile."""
-        at = round(PARTS * progress.fraction)
-        if at != self._at and self in Activity._all_instances:
-            moved, self._at = at - self._at, at
-            self.update(moved)
 
 
 def duration(seconds: float) -> str:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from qtpy.QtCore import QTimer
+
 from hushpore.base.events import Note
+from hushpore.viewer.activity import Activity
 from hushpore.viewer.previews import Previews
-from hushpore.viewer.progress import Activity, Eta, Pace, canvas_text
+from hushpore.viewer.priority import old_objects_left_alone
+from hushpore.viewer.progress import Eta, Pace, canvas_text
 from hushpore.viewer.status_line import StatusLine
 from hushpore.viewer.target import slice_on_screen
 
@@ -17,6 +22,14 @@ if TYPE_CHECKING:
     from hushpore.base.events import Preview, Progress
     from hushpore.viewer.target import Target
     from hushpore.viewer.worker import JobWorker
+
+
+#: Seconds that a job has run when it comes into the activity dock: napari takes some hundredths of
+#: a second to put it there, and who has waited no longer has not looked for it.
+SHOWN_AFTER = 1.0
+
+#: Milliseconds after the end in which the window still has to draw what came of the job.
+SETTLING = 1500
 
 
 @dataclass
@@ -31,12 +44,23 @@ class Running:
         Drives the job.
     target : Target
         What the job works on.
+    cancel : callable
+        What Cancel in the activity dock does.
+
+    Attributes
+    ----------
+    notes : list of Note
+        What it has remarked so far.
+    said : int
+        How many of them have been shown.
     """
 
     viewer: Any
     worker: JobWorker
     target: Target
+    cancel: Callable[[], None]
     notes: list[Note] = field(default_factory=list)
+    said: int = 0
     eta: Eta = field(default_factory=Eta)
     pace: Pace = field(default_factory=Pace)
 
@@ -44,10 +68,9 @@ class Running:
         self.previews = Previews(self.viewer, self.target)
         self._line = StatusLine(self.viewer)
         self._activity: Activity | None = None
-
-    def show_activity(self, cancel: Callable[[], None]) -> None:
-        """Put the job into napari's activity dock, with what its Cancel does."""
-        self._activity = Activity(self.worker.name, cancel)
+        self._is_over = False
+        self._calm = ExitStack()
+        self._calm.enter_context(old_objects_left_alone())
 
     def attend(self) -> None:
         """Tell the job which of its slices is on the screen."""
@@ -65,13 +88,19 @@ class Running:
     def show_progress(self, progress: Progress, rate: float | None, left: float | None) -> None:
         """Say on the canvas and in the activity dock how far the job is."""
         self._line.show(canvas_text(self.worker.name, progress, rate, left))
+        if self._activity is None and self.pace.elapsed >= SHOWN_AFTER:
+            self._activity = Activity(self.worker.name, self.cancel)
+            if self._is_over:
+                # napari handles other events while it makes room, the end of this very job too
+                self._activity.close()
         if self._activity is not None:
-            # last, for napari handles other events here, the end of this very job among them
             self._activity.show(progress)
 
     def remove(self) -> None:
         """Take away every trace."""
+        self._is_over = True
         self.previews.remove()
         self._line.remove()
         if self._activity is not None:
             self._activity.close()
+        QTimer.singleShot(SETTLING, self._calm.close)

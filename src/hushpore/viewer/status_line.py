@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-#: Seconds between two changes: each draws the whole canvas anew, which takes a computer without a
-#: graphics card tens of milliseconds.
-EVERY = 2.0
+from typing import Any
 
 
 class StatusLine:
@@ -23,25 +15,19 @@ class StatusLine:
     ----------
     viewer : napari.components.ViewerModel
         On whose canvas to write.
-    clock : callable, optional
-        Seconds; for tests.
     """
 
-    def __init__(self, viewer: Any, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, viewer: Any) -> None:
         self._overlay = viewer.canvas.overlays.text
-        self._clock = clock
         self._before = ""
         self._written: str | None = None
-        self._next = 0.0
 
     def show(self, text: str) -> None:
-        """Write the line, unless it was written a moment ago."""
-        now = self._clock()
-        if now < self._next or text == self._written or not self._is_free():
+        """Write the line; the canvas is drawn anew where it is another."""
+        if text == self._written or not self._is_free():
             return
         if self._written is None:
             self._before = self._overlay.text
-        self._next = now + EVERY
         self._written = self._overlay.text = text
         self._overlay.visible = True
 

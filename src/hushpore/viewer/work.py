@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +68,16 @@ def work_for(widget: type[JobWidget], target: Target, settings: Settings, device
 
 
 def import_libraries(kind: jobs.Kind) -> Job:
-    """Import the libraries behind a job, and have napari compile its colours of labels."""
+    """Import the libraries behind a job, and make ready what a first layer of labels needs.
+
+    That is the code of napari's colours, which is compiled, and the dashes of the lines that
+    surround a label, for which VisPy takes a twentieth of a second.
+    """
     yield from ()
     kind.load()
     Labels(np.zeros((2, 2), np.int32))
+    with contextlib.suppress(ImportError):
+        from vispy.visuals.line.dash_atlas import DashAtlas
+
+        # it remembers them
+        DashAtlas()

@@ -1,0 +1,69 @@
+"""Progress in napari's activity dock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from napari.utils.progress import cancelable_progress
+from qtpy.QtWidgets import QApplication, QLabel, QMainWindow
+
+from hushpore.viewer.progress import PARTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from qtpy.QtGui import QMovie
+
+    from hushpore.base.events import Progress
+
+#: Percent of its speed at which napari's wheel turns beside the bars. At its own it moves 33 times
+#: a second, and for each the window is put together anew: without a graphics card that takes 40 %
+#: of a processor from the job.
+WHEEL = 5
+
+
+class Activity(cancelable_progress):
+    """A line in napari's activity dock whose Cancel works.
+
+    Make and use it in the GUI thread only. napari itself calls the callback of a cancelled
+    progress from inside its iteration, and a job is not iterated over in this thread.
+    """
+
+    monitor_interval = 0
+
+    def __init__(self, title: str, cancel: Callable[[], None]) -> None:
+        self._at = 0
+        # of the format napari shows what follows the last bar
+        text = "{l_bar}{bar}|{remaining} left"
+        super().__init__(desc=title, total=PARTS, cancel_callback=cancel, bar_format=text)
+        for movie in _wheels():
+            movie.setSpeed(WHEEL)
+
+    def cancel(self) -> None:
+        """Pass the user's wish on."""
+        super().cancel()
+        if self.cancel_callback is not None:
+            self.cancel_callback()
+
+    def show(self, progress: Progress) -> None:
+        """Move the bar; napari lets other events through meanwhile."""
+        at = round(PARTS * progress.fraction)
+        if at != self._at and self in Activity._all_instances:
+            moved, self._at = at - self._at, at
+            self.update(moved)
+
+    def close(self) -> None:
+        """Take the line away."""
+        super().close()
+        if not any(isinstance(each, Activity) for each in Activity._all_instances):
+            for movie in _wheels():
+                movie.setSpeed(100)
+
+
+def _wheels() -> Iterator[QMovie]:
+    """Yield what turns in the status bars of windows."""
+    for window in QApplication.topLevelWidgets():
+        if isinstance(window, QMainWindow):
+            for label in window.statusBar().findChildren(QLabel):
+                if label.movie() is not None:
+                    yield label.movie()

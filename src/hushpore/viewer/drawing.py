@@ -1,0 +1,49 @@
+"""How often the window may be drawn anew for the sake of a running job."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Share of its time that the window draws what a job says.
+SHARE = 0.02
+
+#: Seconds after which it is drawn whatever that takes.
+LONGEST = 2.0
+
+
+class DrawingPace:
+    """Lets what a job says be drawn as often as drawing allows.
+
+    Whatever changes in a window with a canvas, Qt puts the whole window together anew: 2 ms with a
+    graphics card, and without one 20 to 60 ms, which the job is slower by. So what is said waits
+    until the change before it has been drawn, and then as long as keeps to `SHARE`.
+
+    Parameters
+    ----------
+    clock : callable, optional
+        Seconds; for tests.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._begun: float | None = None
+        self._next = 0.0
+
+    def is_due(self) -> bool:
+        """Whether something may be changed now."""
+        return self._begun is None and self._clock() >= self._next
+
+    def begin(self) -> None:
+        """Tell that something is changed now."""
+        self._begun = self._clock()
+
+    def end(self) -> None:
+        """Tell that the change has been drawn."""
+        if self._begun is None:
+            return
+        now, begun, self._begun = self._clock(), self._begun, None
+        self._next = now + min((now - begun) / SHARE, LONGEST)
