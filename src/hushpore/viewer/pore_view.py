@@ -14,6 +14,7 @@ from qtpy.QtCore import QObject, QTimer, Signal
 
 from hushpore.viewer.categories import categories_of, is_categorical
 from hushpore.viewer.pore_layer import tables_of
+from hushpore.viewer.unpaused import Unpaused
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -86,6 +87,7 @@ class PoreView(QObject):
         self._wait.setSingleShot(True)
         self._wait.setInterval(0)
         self._wait.timeout.connect(self._read_again)
+        self._unpaused = Unpaused(self)
         self._read()
         # data, features and metadata are replaced one after another
         layer.events.features.connect(self._soon)
@@ -111,6 +113,7 @@ class PoreView(QObject):
             return
         self.reset()
         self._wait.stop()
+        self._unpaused.end()
         events = self.layer.events
         events.features.disconnect(self._soon)
         events.metadata.disconnect(self._soon)
@@ -190,6 +193,7 @@ class PoreView(QObject):
 
     def paint(self) -> None:
         """Give every label its colour."""
+        self._unpaused.change()
         if not self.follows:
             return
         plain = not self.column and self.shown.all() and not self.selected.any()

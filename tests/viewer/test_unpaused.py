@@ -1,0 +1,37 @@
+import gc
+
+import pytest
+from qtpy.QtCore import QObject
+
+from hushpore.viewer.priority import NEVER
+from hushpore.viewer.unpaused import Unpaused
+
+
+@pytest.fixture
+def parent(qapp):
+    return QObject()
+
+
+def test_old_objects_are_left_alone_until_nothing_was_changed_for_a_while(qtbot, parent):
+    before = gc.get_threshold()
+    unpaused = Unpaused(parent)
+    unpaused.setInterval(20)
+    unpaused.change()
+    unpaused.change()
+    assert gc.get_threshold() == (*before[:2], NEVER)
+    qtbot.waitUntil(lambda: gc.get_threshold() == before, timeout=5000)
+    unpaused.change()
+    assert gc.get_threshold()[2] == NEVER
+    unpaused.end()
+    assert gc.get_threshold() == before
+
+
+def test_two_at_once_end_with_the_last(qapp, parent):
+    before = gc.get_threshold()
+    first, second = Unpaused(parent), Unpaused(parent)
+    first.change()
+    second.change()
+    first.end()
+    assert gc.get_threshold()[2] == NEVER
+    second.end()
+    assert gc.get_threshold() == before
