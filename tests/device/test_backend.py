@@ -33,6 +33,31 @@ def test_a_gpu_that_is_not_there_is_refused_with_what_to_use(device: str) -> Non
         choose_backend(device)
 
 
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (
+            "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU.",
+            "Found no NVIDIA driver on your system",
+        ),
+        ("No CUDA GPUs are available", "No CUDA GPUs are available"),
+        (
+            "CUDA error: no kernel image is available for execution on the device\nMore of it.",
+            "CUDA error: no kernel image is available for execution on the device",
+        ),
+    ],
+)
+def test_what_is_missing_for_a_gpu_is_said(
+    said: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def init() -> None:
+        raise RuntimeError(said)
+
+    monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: True)
+    monkeypatch.setattr(torch.cuda, "init", init)
+    assert choose_backend("auto").reason == f"no usable GPU: {reason}"
+
+
 @pytest.mark.parametrize("device", ["gpu", "cuda:", "CPU", "", "cuda:one"])
 def test_an_unknown_device_is_refused(device: str) -> None:
     with pytest.raises(DeviceError, match="Unknown device"):
@@ -98,6 +123,9 @@ def test_readback_from_a_gpu_never_reads_early() -> None:
         (MemoryError(), True),
         (torch.OutOfMemoryError("CUDA out of memory"), True),
         (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), True),
+        (RuntimeError("CUDA error: out of memory"), True),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), True),
+        (RuntimeError("cudaErrorMemoryAllocation: out of memory"), True),
         (RuntimeError("shape mismatch"), False),
         (ValueError("can't allocate memory"), False),
     ],

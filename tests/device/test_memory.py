@@ -10,7 +10,9 @@ import psutil
 import pytest
 import torch
 
+from hushpore.device.clocks import HostClock
 from hushpore.device.memory import PeakMemory, bound_pools, free_pools, lift_bounds
+from hushpore.device.timing import StageTimer
 
 
 def test_the_most_memory_is_kept_after_it_was_given_back() -> None:
@@ -25,6 +27,17 @@ def test_the_most_memory_is_kept_after_it_was_given_back() -> None:
 
 
 GB = 10**9
+
+
+class OnDevice:
+    def __init__(self, number: int) -> None:
+        assert number == 1
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *raised: object) -> None:
+        pass
 
 
 class Pool:
@@ -51,6 +64,7 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> Pool:
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (9 * GB, 24 * GB))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 3 * GB)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     return pool
 
 
@@ -73,6 +87,31 @@ def test_what_both_hold_unused_is_given_back(pool: Pool) -> None:
     assert pool.freed == 2
 
 
-def test_without_cupy_there_is_nothing_to_lift(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_cupy_pytorch_is_bounded_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (9 * GB, 24 * GB))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 3 * GB)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    shares: list[float] = []
+    monkeypatch.setattr(
+        torch.cuda, "set_per_process_memory_fraction", lambda share, device: shares.append(share)
+    )
+    bound_pools("cuda:0")
     lift_bounds("cuda:0")
+    assert shares == [pytest.approx(10.8 / 24), 1.0]
+
+
+def test_work_that_moves_to_a_device_has_its_memory_followed(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda device: 5 * GB)
+    sys.modules["cupy"].cuda = SimpleNamespace(Device=OnDevice)
+    clock = HostClock()
+    clock.device = "cuda:1"
+    timer = StageTimer()
+    timer.run_on(clock)
+    pool.held = 6 * GB
+    timer.run_on(HostClock())
+    pool.held = 0
+    assert timer.timing().device_memory == 11 * GB

@@ -52,8 +52,16 @@ def test_for_a_gpu_memory_is_pinned_as_long_as_any_part_of_it_is_used(runtime):
 
 
 @pytest.mark.parametrize("runtime", [True], indirect=True)
-def test_where_the_system_refuses_memory_is_plain(runtime):
+def test_where_the_system_refuses_memory_is_plain_and_nobody_else_hears_of_it(runtime, monkeypatch):
+    def next_kernel(size, device):
+        assert device == "cuda:0"
+        asked.append(size)
+        raise RuntimeError("CUDA error: out of memory")
+
+    asked = []
+    monkeypatch.setattr(torch, "ones", next_kernel)
     assert empty_for(Backend("cuda:0"))(SHAPE, np.dtype(np.int16)).shape == SHAPE
+    assert asked == [1]
 
 
 def test_little_memory_is_not_pinned(runtime):

@@ -111,6 +111,9 @@ class PretendedGpu(Backend):
     def clock(self) -> HostClock:
         return HostClock()
 
+    def bound(self) -> None:
+        pass
+
     def bus(self) -> Bus:
         return Bus(self.used)
 

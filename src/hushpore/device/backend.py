@@ -101,6 +101,7 @@ class Backend:
         """How arrays cross to this device and back, decided from the first that do."""
         from hushpore.device.transfers import Transfers
 
+        self.bound()
         return Transfers(self.device, self.bus(), self.choices)
 
     def bus(self) -> Bus | None:
@@ -159,6 +160,11 @@ class Backend:
         free, limit = int(psutil.virtual_memory().available), memory_limit()
         return free if limit is None else min(free, limit)
 
+    def bound(self) -> None:
+        """Have jobs take no more of a device than others leave free, until `release`."""
+        if self.is_cuda:
+            bound_pools(self.device)
+
     def release(self) -> None:
         """Give cached device memory back; called once at the end of a job."""
         if self.is_cuda:
@@ -177,7 +183,7 @@ class Backend:
             If it is not installed, or cannot use the device; says why.
         """
         cupy = self._working_cupy()
-        bound_pools(self.device)
+        self.bound()
         return cupy
 
     def _working_cupy(self) -> Any:
@@ -269,15 +275,15 @@ def _cuda_problem(number: int) -> str:
 
     if not torch.backends.cuda.is_built():  # type: ignore[no-untyped-call]
         return "the installed PyTorch is built for the CPU only"
-    if not torch.cuda.is_available():
-        return "PyTorch finds no working NVIDIA driver and device"
-    count = torch.cuda.device_count()
-    if number >= count:
-        return f"there are {count} CUDA devices, numbered from 0"
     try:
-        # a driver too old for this build, or a device that it has no code for, shows only in use
+        # says what is missing: a driver, a newer one, a device
+        torch.cuda.init()  # type: ignore[no-untyped-call]
+        count = torch.cuda.device_count()
+        if number >= count:
+            return f"there are {count} CUDA devices, numbered from 0"
+        # a device that this build has no code for shows only in use
         torch.zeros(1, device=f"cuda:{number}").add_(1)
         torch.cuda.synchronize(number)
     except RuntimeError as error:
-        return str(error).splitlines()[0]
+        return str(error).splitlines()[0].partition(". ")[0].removesuffix(".")
     return ""

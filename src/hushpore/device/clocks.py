@@ -8,7 +8,15 @@ from typing import Any, Protocol
 
 
 class Clock(Protocol):
-    """A source of marks on a device's time line."""
+    """A source of marks on a device's time line.
+
+    Attributes
+    ----------
+    device : str
+        Whose: ``"cpu"`` or ``"cuda:0"``.
+    """
+
+    device: str
 
     def mark(self) -> Any:
         """Return a mark for now, or None where none is to be had."""
@@ -28,6 +36,8 @@ class Clock(Protocol):
 
 class HostClock:
     """Marks are readings of the host's clock."""
+
+    device = "cpu"
 
     def mark(self) -> int:
         """Read the clock."""
@@ -66,6 +76,7 @@ class CudaClock:
     def __init__(self, device: str = "cuda:0", supply: int = 512) -> None:
         import torch
 
+        self.device = device
         self._stream = torch.cuda.current_stream(device)
         self._free: deque[Any] = deque(
             torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]

@@ -77,9 +77,11 @@ class CudaRecorder:
         try:
             # PyTorch's own stream for this is of the device that was recorded on first
             stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+            # where recording fails, PyTorch leaves its stream the current one
+            present = torch.cuda.stream(torch.cuda.current_stream(self._device))
             # other threads may copy meanwhile
             recording = torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local")
-            with torch.cuda.device(self._device), recording:
+            with torch.cuda.device(self._device), present, recording:
                 result = work()
         except Exception:
             if draws is not None and spare is not None:

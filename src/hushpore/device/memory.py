@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 #: Share of a device's memory, as far as others leave it free, that the pools may hold together.
 _POOLED = 0.9
+
+#: What is said where memory runs out by those that have no exception of their own for it:
+#: PyTorch's allocator for the CPU, CUDA beside PyTorch's allocator, its libraries, and CuPy.
+_SAID = (
+    "can't allocate memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED", "cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY",
+)  # fmt: skip
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -15,8 +23,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(error, torch.OutOfMemoryError):
         return True
-    # PyTorch's allocator for the CPU raises a plain RuntimeError
-    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    return isinstance(error, RuntimeError) and any(said in str(error) for said in _SAID)
 
 
 class PeakMemory:
@@ -47,12 +54,17 @@ class PeakMemory:
         self._process = psutil.Process()
         self._before = self._highest()
         self._cuda = ""
-        if device != "cpu":
+        self.follow(device)
+
+    def follow(self, device: str) -> None:
+        """Look, and from now on at that device too; what was seen of one before stays."""
+        self.look()
+        if device not in ("cpu", self._cuda):
             import torch
 
             self._cuda = device
             torch.cuda.reset_peak_memory_stats(device)
-        self.look()
+            self.look()
 
     def look(self) -> None:
         """See how much is in use now."""
@@ -79,27 +91,26 @@ def bound_pools(device: str) -> None:
     Beyond it they raise, and less is tried. Without a bound, some drivers go on in the memory of
     the host, many times slower, and a screen on the same GPU may freeze.
     """
-    import cupy
     import torch
 
     free, total = torch.cuda.mem_get_info(device)
-    pool = cupy.get_default_memory_pool()
-    held = int(torch.cuda.memory_reserved(device)) + int(pool.total_bytes())
-    most = int(_POOLED * (free + held))
+    reserved, pool = int(torch.cuda.memory_reserved(device)), _cupy_pool()
+    most = int(_POOLED * (free + reserved + (0 if pool is None else int(pool.total_bytes()))))
     torch.cuda.set_per_process_memory_fraction(min(most / total, 1.0), device)
-    # what PyTorch has is not free for CuPy; the other way round the device itself says so
-    pool.set_limit(size=max(most - int(torch.cuda.memory_reserved(device)), 1))
+    if pool is not None:
+        # what PyTorch has is not free for CuPy; the other way round the device itself says so
+        pool.set_limit(size=max(most - reserved, 1))
 
 
 def lift_bounds(device: str) -> None:
     """Let PyTorch and CuPy take what they need again: the next job may find more of it free."""
-    cupy = sys.modules.get("cupy")
-    if cupy is None:
-        return
     import torch
 
-    torch.cuda.set_per_process_memory_fraction(1.0, device)
-    cupy.get_default_memory_pool().set_limit(size=0)
+    if torch.cuda.is_initialized():
+        torch.cuda.set_per_process_memory_fraction(1.0, device)
+    pool = _cupy_pool()
+    if pool is not None:
+        pool.set_limit(size=0)
 
 
 def free_pools() -> None:
@@ -110,6 +121,12 @@ def free_pools() -> None:
     if cupy is not None:
         cupy.get_default_memory_pool().free_all_blocks()
         cupy.get_default_pinned_memory_pool().free_all_blocks()
+
+
+def _cupy_pool() -> Any:
+    """Return CuPy's pool for its current device; None where CuPy is not in use."""
+    cupy = sys.modules.get("cupy")
+    return None if cupy is None else cupy.get_default_memory_pool()
 
 
 def _device_bytes(device: str) -> int:

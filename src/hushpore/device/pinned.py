@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import weakref
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,10 +34,10 @@ def empty_for(backend: Backend) -> Callable[..., npt.NDArray[Any]]:
         Takes shape and dtype, as `numpy.empty`, which it is on the CPU. For a GPU the memory is
         pinned, where the system allows it, until the array is let go.
     """
-    return _pinned if backend.is_cuda else np.empty
+    return partial(_pinned, backend.device) if backend.is_cuda else np.empty
 
 
-def _pinned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+def _pinned(device: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     import torch
 
     values = np.empty(shape, dtype)
@@ -47,4 +49,8 @@ def _pinned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     address = values.ctypes.data
     if int(runtime.cudaHostRegister(address, values.nbytes, 0)) == 0:
         weakref.finalize(values, runtime.cudaHostUnregister, address)
+        return values
+    # CUDA remembers its last error until somebody asks, and who asks next would take it for his
+    with suppress(RuntimeError):
+        torch.ones(1, device=device)
     return values

@@ -112,6 +112,7 @@ class StageTimer:
     def run_on(self, clock: Clock) -> None:
         """Time what comes on another clock, because the work has moved to another device."""
         self._clock = clock
+        self._memory.follow(clock.device)
 
     def take(self, timing: Timing) -> None:
         """Add what was timed elsewhere, by a timer of which it is all that is known.
