@@ -178,7 +178,7 @@ def layer_data(
             "provenance": record,
         }
     }
-    if kind == "image":
+    if kind == "image" and "contrast_limits" not in more:
         keywords["contrast_limits"] = contrast_limits(volume.data)
     levels = getattr(volume.data, "levels", ())
     if len(levels) > 1:

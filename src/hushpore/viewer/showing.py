@@ -64,6 +64,11 @@ class Showing(QObject):
         # by the turn after a change Qt has drawn it
         self._drawn = self._once(self._pace.end)
 
+    @property
+    def stage(self) -> str:
+        """The stage that the job is in, or was in at its end."""
+        return "" if self._latest.progress is None else self._latest.progress.stage
+
     def begin(self, now: Running) -> None:
         """Show that a job has begun, and follow it."""
         self._now, self._latest = now, Update(_BEGUN)

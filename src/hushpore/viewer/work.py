@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -68,13 +69,15 @@ def work_for(widget: type[JobWidget], target: Target, settings: Settings, device
 
 
 def import_libraries(kind: jobs.Kind) -> Job:
-    """Import the libraries behind a job, and make ready what a first layer of labels needs.
+    """Import the libraries behind a job and its layers, and make ready a first layer of labels.
 
-    That is the code of napari's colours, which is compiled, and the dashes of the lines that
-    surround a label, for which VisPy takes a twentieth of a second.
+    What that needs is the code of napari's colours, which is compiled, and the dashes of the lines
+    around a label, for which VisPy takes a twentieth of a second.
     """
     yield from ()
     kind.load()
+    # what was removed from an image is computed slice by slice
+    import_module("dask.array")
     Labels(np.zeros((2, 2), np.int32))
     with contextlib.suppress(ImportError):
         from vispy.visuals.line.dash_atlas import DashAtlas
