@@ -87,7 +87,8 @@ def test_a_problem_with_the_whole_batch_is_told(widget, scans, tmp_path, qtbot):
     assert "its folder does not exist" in widget._result.text()
 
 
-def test_a_double_click_opens_the_scan_and_its_pores(widget, scans, tmp_path, monkeypatch, qtbot):
+@pytest.mark.parametrize("name", ["labels.tif", "labels.ome.zarr"])
+def test_a_double_click_opens_the_scan_and_its_pores(widget, scans, tmp_path, monkeypatch, name):
     opened = []
     monkeypatch.setattr(ViewerModel, "open", lambda self, path, plugin: opened.append(path))
     widget.add(scans)
@@ -95,9 +96,10 @@ def test_a_double_click_opens_the_scan_and_its_pores(widget, scans, tmp_path, mo
     widget.open_result(1)
     assert opened == []
     (tmp_path / "out" / "one").mkdir(parents=True)
-    (tmp_path / "out" / "one" / "labels.tif").touch()
+    labels = tmp_path / "out" / "one" / name
+    labels.touch() if name.endswith("tif") else labels.mkdir()
     widget.tree.itemDoubleClicked.emit(widget.tree.topLevelItem(1), 0)
-    assert opened == [scans[1], str(tmp_path / "out" / "one" / "labels.tif")]
+    assert opened == [scans[1], str(labels)]
 
 
 def test_files_that_are_dropped_are_listed(widget, scans):

@@ -244,8 +244,8 @@ def _contract(
         parent[i] = _root(parent, i)
 
 
-# the same as the one of `hushpore.pores.merging`: numba takes up a kept kernel by the date of its own
-# file, and would not notice a change there
+# the same as in `hushpore.pores.merging`: numba takes up a kept kernel by the date of its own file,
+# and would not notice a change there
 @kernel
 def _root(parent: npt.NDArray[np.int64], i: int) -> int:
     while parent[i] != i:

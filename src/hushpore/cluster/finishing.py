@@ -10,11 +10,11 @@ import numpy as np
 
 from hushpore.cluster.blocks import load_arrays
 from hushpore.cluster.merging import chiefs
-from hushpore.cluster.outputs import LABELS
 from hushpore.cluster.tables import BASINS, EDGES, ELSEWHERE, join_edges, join_tables
 from hushpore.io.zarr_image import ZarrImage
 from hushpore.pores.basins import apply_labels
 from hushpore.pores.graph import BasinGraph
+from hushpore.runs.result import LABELS_IN_BLOCKS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,7 +119,7 @@ def _with_single(
 
 def write_labels(blocks: Blocks, layer: int, thickness: int) -> Told:
     """Write the labels of a layer of blocks; returns the voxels of pores in each of its slices."""
-    image = ZarrImage.open(Path(blocks.plan.content, LABELS))
+    image = ZarrImage.open(Path(blocks.plan.content, LABELS_IN_BLOCKS))
     pores = np.zeros(min(thickness, blocks.plan.shape[0] - layer * thickness), np.int64)
     first = layer * thickness
     chief, label = blocks.load("labels", 0, "chief", "label")
@@ -149,7 +149,7 @@ def write_labels(blocks: Blocks, layer: int, thickness: int) -> Told:
 
 def write_coarser(blocks: Blocks, layer: int, level: int) -> Told:
     """Write a layer of blocks of a coarser level of the labels."""
-    image = ZarrImage.open(Path(blocks.plan.content, LABELS))
+    image = ZarrImage.open(Path(blocks.plan.content, LABELS_IN_BLOCKS))
     for block in blocks_of(image, level, layer):
         image.reduce(level, block)
     return {}

@@ -9,6 +9,7 @@ import numpy as np
 
 from hushpore.io.target import RECORD
 from hushpore.io.zarr_image import ZarrImage, import_zarr
+from hushpore.runs.result import LABELS_IN_BLOCKS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,17 +19,16 @@ if TYPE_CHECKING:
 
     from hushpore.base.volume import Volume
 
-LABELS = "labels.ome.zarr"
 #: Names in a result.
-FILES = [LABELS, "pores.csv", "profile.csv", RECORD, "throats.csv"]
+FILES = [LABELS_IN_BLOCKS, "pores.csv", "profile.csv", RECORD, "throats.csv"]
 
 
 def open_labels(content: Path, volume: Volume) -> ZarrImage:
     """Return the labels of a volume, made empty where there are none; to be written in blocks."""
-    place = content / LABELS
+    place = content / LABELS_IN_BLOCKS
     if not place.is_dir():
         # there only when all that is to be known of it is
-        part = content / f"{LABELS}.part"
+        part = content / f"{LABELS_IN_BLOCKS}.part"
         shutil.rmtree(part, ignore_errors=True)
         empty = np.broadcast_to(np.zeros(1, np.int32), volume.shape)
         name = f"{volume.name} pores"

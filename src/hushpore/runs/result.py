@@ -21,6 +21,15 @@ if TYPE_CHECKING:
     #: A result folder, what `hushpore.segment_pores` returns, or what is known of either.
     ResultLike: TypeAlias = str | os.PathLike[str] | Pores | "Result"
 
+#: Labels in a result folder: as one file, or where they were written in blocks, on a cluster.
+LABELS, LABELS_IN_BLOCKS = "labels.tif", "labels.ome.zarr"
+
+
+def labels_file(folder: Path) -> Path:
+    """Return where the labels of a result folder are, if it has any."""
+    in_blocks = folder / LABELS_IN_BLOCKS
+    return in_blocks if in_blocks.is_dir() else folder / LABELS
+
 
 @dataclass(frozen=True, eq=False)
 class Result:
@@ -107,9 +116,7 @@ def _from_folder(path: Path) -> Result:
     record = read_record(path)
     folder = path if path.is_dir() else path.parent
     made = [job for job in record.get("jobs", []) if job.get("job") == "pores"]
-    # on a cluster labels are written in blocks
-    image = "labels.ome.zarr" if (folder / "labels.ome.zarr").is_dir() else "labels.tif"
-    needed = [folder / name for name in ("pores.csv", "throats.csv", image)]
+    needed = [folder / "pores.csv", folder / "throats.csv", labels_file(folder)]
     missing = [file.name for file in needed if not file.exists()]
     if missing or not made:
         what = f"{', '.join(missing)} missing" if missing else "its record names no segmentation"

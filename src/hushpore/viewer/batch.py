@@ -30,6 +30,7 @@ from hushpore.base.settings import Settings, option
 from hushpore.runs.batch import TABLE, run_batch
 from hushpore.runs.presets import load_preset, names_to_choose
 from hushpore.runs.remembered import remember, remembered
+from hushpore.runs.result import labels_file
 from hushpore.runs.workers import State
 from hushpore.viewer.scan_list import NAME, ScanList
 from hushpore.viewer.sentence import Sentence, plain_line, sign
@@ -130,11 +131,12 @@ class BatchWidget(QWidget):
         """Open the scan of a row and the pores of its result as layers."""
         name = self.tree.topLevelItem(row).text(NAME)
         folder = Path(self._output.text()).expanduser() / name
-        if not (folder / "labels.tif").is_file():
+        labels = labels_file(folder)
+        if not labels.exists():
             return
         try:
             self._viewer.open(self.scans[row], plugin="hushpore")
-            self._viewer.open(str(folder / "labels.tif"), plugin="hushpore")
+            self._viewer.open(str(labels), plugin="hushpore")
         except Exception as error:
             show_error(f"{name} cannot be opened: {error}")
 

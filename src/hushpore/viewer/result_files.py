@@ -11,6 +11,7 @@ import numpy as np
 
 from hushpore.io import describe
 from hushpore.io.target import RECORD
+from hushpore.runs.result import LABELS_IN_BLOCKS
 from hushpore.viewer.layers import KEY, layer_data
 from hushpore.viewer.pore_layer import PROFILE, THROATS, features_of
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 #: Names of the files in a result folder.
 LABELS, PORES = "labels", "pores"
-#: Labels that were written on a cluster.
-LABELS_IN_BLOCKS = "labels.ome.zarr"
 
 
 def labels_from_result(volume: Volume) -> tuple[Any, dict[str, Any], str] | None:
