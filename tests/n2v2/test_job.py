@@ -161,21 +161,6 @@ def test_noise_that_neighbours_share_is_said_and_kept_in_the_record(
     assert not any("neighbours are correlated" in note for note in answered.provenance["notes"])
 
 
-def test_the_diagnosis_says_beforehand_that_hiding_lines_helps_and_it_does() -> None:
-    rng = np.random.default_rng(0)
-    clean = np.zeros((8, 64, 64))
-    clean[:, :, 20:40] = 100
-    noisy = clean + rng.normal(0, 30, (8, 64, 1)) + rng.normal(0, 10, clean.shape)
-    quick = {"steps": 80, "patch_size": 32, "batch_size": 8, "device": "cpu"}
-    stripes = {}
-    for along in ("none", "x"):
-        result = hushpore.denoise(noisy, correlated_along=along, correlated_reach=8, **quick)
-        stripes[along] = (result.volume.data - clean).mean(2).std()
-        advised = any("try correlated_along='x'" in note for note in result.provenance["notes"])
-        assert advised is (along == "none")
-    assert stripes["x"] < 0.7 * stripes["none"]
-
-
 @pytest.mark.parametrize(
     ("axes", "shape", "settings", "inputs"),
     [
