@@ -77,8 +77,11 @@ def test_where_the_time_went_is_shown_and_traced(scan: Path, tmp_path: Path) -> 
     assert done.exit_code == 0, done.output
     for stage in ("training", "denoising", "distance", "basins"):
         assert stage in done.stderr
+    # of the first job alone
+    assert done.stderr.count("reading files") == 1
     entries = json.loads(line.read_text())["traceEvents"]
-    assert {"training", "distance"} <= {entry["name"] for entry in entries if entry["ph"] == "X"}
+    names = {entry["name"] for entry in entries if entry["ph"] == "X"}
+    assert {"reading files", "training", "distance"} <= names
     again = call("run", scan, "-o", tmp_path / "other", *words)
     assert again.exit_code == 1
     assert "trace.json is there already" in again.output

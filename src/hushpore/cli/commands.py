@@ -170,14 +170,14 @@ def denoise(
     measured = _measured(flags)
     if flags["cluster"]:
         refuse_with_cluster(export_model=export_model, picture=picture)
-        cleaned = denoise_there(_scan(path, flags), target, flags, measured)
+        cleaned = denoise_there(_scan(path, flags, measured), target, flags, measured)
         if save_model:
             cleaned.model.save(save_model, overwrite=flags["overwrite"])
         measured.show()
         _say(cleaned.summary, target, cleaned.provenance, flags["as_json"])
         return
     origin = _source(path, flags).to_dict()
-    noisy = _read(path, flags, flags["device"])
+    noisy = _read(path, flags, measured, flags["device"])
     result = _run("denoise", noisy, flags, measured)
     record = record_of_image(result, origin)
     written = write_image(target, result.volume, record=record, overwrite=flags["overwrite"])
@@ -232,7 +232,7 @@ def patches(path: str, output: str, save_patches: str | None, **flags: Any) -> N
     check_target(output, flags["overwrite"])
     data_set = check_data_set(save_patches, flags["overwrite"]) if save_patches else None
     measured = _measured(flags)
-    found = _run("patches", _read(path, flags), flags, measured)
+    found = _run("patches", _read(path, flags, measured), flags, measured)
     written = write_patches(Path(output), found, flags["overwrite"])
     if data_set is not None:
         write_data_set(data_set, found, flags["overwrite"])
@@ -287,7 +287,7 @@ def _segment(path: str, output: str, flags: dict[str, Any], denoise_first: bool)
     check_target(output, flags["overwrite"])
     measured = _measured(flags)
     if flags["cluster"]:
-        scan = _scan(path, flags)
+        scan = _scan(path, flags, measured)
         if denoise_first:
             clean = denoised_beside(output)
             denoise_there(scan, clean, flags, measured)
@@ -298,7 +298,7 @@ def _segment(path: str, output: str, flags: dict[str, Any], denoise_first: bool)
         _say(done.summary, done.folder, done.record, flags["as_json"])
         return
     origin = _source(path, flags).to_dict()
-    before = _read(path, flags, flags["device"] if denoise_first else None)
+    before = _read(path, flags, measured, flags["device"] if denoise_first else None)
     denoised = _run("denoise", before, flags, measured) if denoise_first else None
     found = _run("pores", before if denoised is None else denoised.volume, flags, measured)
     written = write_pores(Path(output), before, denoised, found, flags["overwrite"], source=origin)
@@ -326,15 +326,18 @@ def _source(path: str, flags: dict[str, Any]) -> Source:
     return Source(path, *(flags[name] for name in ("series", "resample", "at", "voxel_size")))
 
 
-def _scan(path: str, flags: dict[str, Any]) -> str | Volume:
+def _scan(path: str, flags: dict[str, Any], measured: Measured) -> str | Volume:
     """Return what a cluster works on: the path, or what has to be made of it in memory first."""
     in_memory = flags["at"] or flags["resample"] or flags["voxel_size"]
-    return _read(path, flags) if in_memory else path
+    return _read(path, flags, measured) if in_memory else path
 
 
-def _read(path: str, flags: dict[str, Any], device: str | None = None) -> Volume:
+def _read(
+    path: str, flags: dict[str, Any], measured: Measured, device: str | None = None
+) -> Volume:
     """Read a scan, of which all values go to `device`, if it is given."""
-    volume = _source(path, flags).read(device)
+    source = _source(path, flags)
+    volume = measured.read(lambda: source.read(device))
     for note in volume.notes:
         click.echo(f"Note: {note}", err=True)
     return volume

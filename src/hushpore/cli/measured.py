@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,14 +12,18 @@ import click
 from hushpore.base.errors import OutputError
 from hushpore.base.events import Timing
 from hushpore.device.breakdown import timing_table
+from hushpore.device.timing import StageTimer
 from hushpore.device.trace import Trace
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hushpore.base.events import Event
+    from hushpore.base.volume import Volume
 
 
 class Measured:
-    """Listens to the jobs of a command.
+    """Times the reading of files and listens to the jobs of a command.
 
     Parameters
     ----------
@@ -40,11 +45,22 @@ class Measured:
         self._path = None if trace is None else Path(trace).expanduser()
         self._trace = Trace("hushpore")
         self._newest: dict[str, Timing] = {}
+        self._timer = StageTimer()
+        self._read = Timing()
         if self._path is not None:
             if self._path.exists() and not overwrite:
                 raise OutputError(f"{self._path} is there already; choose another name.")
             if not self._path.parent.is_dir():
                 raise OutputError(f"Cannot write {self._path}: there is no folder for it.")
+
+    def read(self, reads: Callable[[], Volume]) -> Volume:
+        """Return what a function reads from files; the job that comes first counts its time."""
+        with self._timer.stage("reading files") as run:
+            volume = reads()
+            run.nbytes = volume.nbytes
+        self._read = self._timer.timing()
+        self._trace.add(self._read)
+        return volume
 
     def listen(self, title: str, event: Event) -> None:
         """Take in an event of the job of that title."""
@@ -55,10 +71,20 @@ class Measured:
     def show(self) -> None:
         """Print the tables and write the time line, where they were asked for."""
         if self._timings:
+            read = self._read
             for title, timing in self._newest.items():
-                click.echo(f"\n{title}\n{timing_table(timing)}", err=True)
+                click.echo(f"\n{title}\n{timing_table(_after(read, timing))}", err=True)
+                read = Timing()
         if self._path is not None:
             try:
                 self._path.write_text(json.dumps(self._trace.to_dict()), encoding="utf-8")
             except OSError as error:
                 raise OutputError(f"Cannot write {self._path}: {error.strerror}.") from error
+
+
+def _after(read: Timing, timing: Timing) -> Timing:
+    """Return the times of a job with those of the reading before it."""
+    seconds = sum(stage.seconds for stage in read.stages.values())
+    return dataclasses.replace(
+        timing, stages={**read.stages, **timing.stages}, elapsed=timing.elapsed + seconds
+    )

@@ -79,8 +79,6 @@ def import_libraries(kind: jobs.Kind) -> Job:
     # what was removed from an image is computed slice by slice
     import_module("dask.array")
     Labels(np.zeros((2, 2), np.int32))
-    with contextlib.suppress(ImportError):
-        from vispy.visuals.line.dash_atlas import DashAtlas
-
+    with contextlib.suppress(ImportError, AttributeError):
         # it remembers them
-        DashAtlas()
+        import_module("vispy.visuals.line.dash_atlas").DashAtlas()
