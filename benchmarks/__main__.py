@@ -1,8 +1,10 @@
 """The one entry point of the benchmarks.
 
 Every other module of this package is a benchmark: its ``measure()`` returns a dict of figures,
-which is written with device, versions, commit and date to ``results/NAME.json``. One that needs
-what is not there, a GPU for example, says so and is passed over.
+which is written with device, versions, commit and date to ``results/NAME.json``; or it yields what
+there is so far, which is written each time. Under ``"samples"`` it may have what figures were made
+of, and that is kept beside them. One that needs what is not there, a GPU for example, says so and
+is passed over.
 """
 
 from __future__ import annotations
@@ -14,9 +16,14 @@ import sys
 from datetime import UTC, datetime
 from importlib import import_module, metadata
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import DeviceError, MissingPackageError
 from hushpore.device.backend import choose_backend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
 
 HERE = Path(__file__).parent
 PACKAGES = (
@@ -54,19 +61,31 @@ def main(wanted: list[str]) -> None:
     """Run benchmarks and write their results."""
     for name in wanted or names():
         try:
-            module = import_module(f"benchmarks.{name}")
-            figures = module.measure()
+            for result, target in results(import_module(f"benchmarks.{name}")):
+                target.parent.mkdir(exist_ok=True)
+                target.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
         except (DeviceError, MissingPackageError) as error:
             print(f"{name} was not run: {error}")
             continue
+        print(name, json.dumps(result["figures"], indent=2))
+
+
+def results(module: ModuleType) -> Iterator[tuple[dict[str, Any], Path]]:
+    """Run a benchmark; yields what is to be written, and where, each time that there is more."""
+    measured = module.measure()
+    for figures in [measured] if isinstance(measured, dict) else measured:
         around = surroundings()
-        result = json.dumps({**around, "figures": figures}, indent=2)
+        result = {**around, "figures": figures}
+        if "samples" in figures:
+            result["samples"] = figures["samples"]
+            result["figures"] = {k: v for k, v in figures.items() if k != "samples"}
         # those of a GPU are kept for each
         named = getattr(module, "result_name", None)
-        target = HERE / "results" / (named(around) if named else f"{name}.json")
-        target.parent.mkdir(exist_ok=True)
-        target.write_text(result + "\n", encoding="utf-8")
-        print(name, json.dumps(figures, indent=2))
+        yield result, HERE / "results" / (named(around) if named else f"{_name(module)}.json")
+
+
+def _name(module: ModuleType) -> str:
+    return module.__name__.rpartition(".")[2]
 
 
 def _processor() -> str:

@@ -1,9 +1,9 @@
-"""Everything on a GPU in one go: transfers, training, prediction, pores, and the GPU's tests.
+"""Everything on a GPU in one go: its tests, pores, training, tiles, copies, and every switch.
 
-The result goes to a file of its own for each day and device, ``results/gpu/DATE_DEVICE.json``. What
-fails is kept as what it says, and the rest goes on. It takes some minutes, and no more than NumPy,
-SciPy, scikit-image, pandas, numba, psutil, safetensors, tifffile, PyTorch, CuPy, pytest and
-hypothesis::
+The result goes to a file of its own for each day and device, ``results/gpu/DATE_DEVICE.json``,
+which is written anew after each part; nothing takes longer than ten minutes. What fails or hangs is
+kept as what it says, and the rest goes on. It takes no more than NumPy, SciPy, scikit-image,
+pandas, numba, psutil, safetensors, tifffile, PyTorch, CuPy, pytest and hypothesis::
 
     PYTHONPATH=src python -m benchmarks gpu
 """
@@ -16,27 +16,38 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
-from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from benchmarks import _parts
 from hushpore.device.backend import choose_backend
 
-PARTS = ("gpu_transfers", "gpu_steps", "pores_gpu")
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Seconds that all of it, and each part, may take at the most. What matters most comes first.
+LIMIT = 570
+PARTS = {"pores_gpu": 240, "gpu_steps": 240, "gpu_transfers": 90, "gpu_jobs": 180}
+TESTS = 180
 ROOT = Path(__file__).parents[1]
 
 
-def measure() -> dict[str, Any]:
-    """Run all parts, and the tests that are marked `gpu`."""
+def measure() -> Iterator[dict[str, Any]]:
+    """Run the tests that are marked `gpu`, and all parts; yields what there is so far."""
     choose_backend("cuda")
-    figures: dict[str, Any] = {"tests that need a GPU": _tests()}
+    end = time.monotonic() + LIMIT
     with tempfile.TemporaryDirectory() as folder:
         # what somebody prefers on this machine is not what is measured
         os.environ["HUSHPORE_CONFIG"] = folder
-        for name in PARTS:
-            figures[name] = _part(name)
-    return figures
+        figures: dict[str, Any] = {"tests that need a GPU": _tests(TESTS)}
+        samples: dict[str, Any] = {}
+        yield figures
+        for name, seconds in PARTS.items():
+            print(f"{name} ...", flush=True)
+            found = _parts.apart(name, min(seconds, end - time.monotonic()))
+            samples[name] = found.pop("samples", {})
+            figures[name] = found
+            yield {**figures, "samples": samples}
 
 
 def result_name(surroundings: dict[str, Any]) -> str:
@@ -45,20 +56,7 @@ def result_name(surroundings: dict[str, Any]) -> str:
     return f"gpu/{str(surroundings['date'])[:10]}_{device}.json"
 
 
-def _part(name: str) -> dict[str, Any]:
-    print(f"{name} ...", flush=True)
-    start = time.perf_counter()
-    try:
-        figures: dict[str, Any] = import_module(f"benchmarks.{name}").measure()
-    except Exception as error:
-        # code that was never run on this device: what else there is should not be lost
-        traceback.print_exc()
-        return {"failed": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
-    print(f"{name}: {time.perf_counter() - start:.0f} s", flush=True)
-    return figures
-
-
-def _tests() -> dict[str, Any]:
+def _tests(seconds: float) -> dict[str, Any]:
     """Run the tests; returns what pytest says last, and which failed."""
     # these alone, for others need what need not be here; a warning of a library is no failure
     tests = [
@@ -66,7 +64,12 @@ def _tests() -> dict[str, Any]:
     ]
     command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", "-p", "no:cacheprovider"]
     command += ["-o", "filterwarnings=default", *map(str, tests)]
-    done = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
+    try:
+        done = subprocess.run(
+            command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=seconds
+        )
+    except subprocess.TimeoutExpired:
+        return {"failed": f"not done after {seconds:.0f} s"}
     print(done.stdout[-4000:], done.stderr[-2000:], flush=True)
     lines = done.stdout.strip().splitlines() or ["nothing was said"]
     failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]

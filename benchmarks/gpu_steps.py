@@ -8,15 +8,17 @@ from __future__ import annotations
 import dataclasses
 import statistics
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from benchmarks._parts import Figures, in_one
 from hushpore.base.volume import Volume
 from hushpore.device.backend import Backend, choose_backend
-from hushpore.device.graphs import replays_on
-from hushpore.device.switches import Switches
+from hushpore.device.graphs import compiled_on, replays_on
+from hushpore.device.switches import WINS, Switches
 from hushpore.n2v2.applying import Applied
 from hushpore.n2v2.images import Images, arrange
 from hushpore.n2v2.model import UNet, build_network
@@ -34,33 +36,27 @@ VARIANTS = {
     "graphs, compiled": Switches(graphs="on", compile="on"),
 }
 ROUNDS, STEPS, WARM_UP = 7, 40, 20
+DECIDED = 60  # steps after which a job has decided by itself
+SLABS, TILES = (192, 512, 512), (64, 256, 576)
 
 
-def measure() -> dict[str, Any]:
+def measure() -> Figures:
     """Rates of training, of tiles, and of slabs with and without a side stream."""
+    return in_one(PARTS)
+
+
+def _training(precision: str) -> Figures:
     gpu = choose_backend("cuda")
-    figures: dict[str, Any] = {}
-    for precision in ("float32", "auto"):
-        dtype = choose_precision(precision, gpu)
-        name = str(dtype).removeprefix("torch.")
-        figures[f"training, {name}"] = _training(gpu, dtype)
-        figures[f"tiles, {name}"] = _tiles(gpu, dtype)
-    figures["slabs"] = _slabs(gpu)
-    return figures
-
-
-def _training(gpu: Backend, dtype: torch.dtype) -> dict[str, Any]:
+    dtype = choose_precision(precision, gpu)
     trainings = {name: _Training(gpu, switches, dtype) for name, switches in VARIANTS.items()}
     first = {name: _timed(lambda t=each: t.go(WARM_UP)) for name, each in trainings.items()}
-    seconds: dict[str, list[float]] = {}
-    for _ in range(ROUNDS):
-        for name, each in trainings.items():
-            seconds.setdefault(name, []).append(_timed(lambda t=each: t.go(STEPS)))
+    seconds = _in_turn({name: lambda t=each: t.go(STEPS) for name, each in trainings.items()})
+    rates = {name: STEPS / statistics.median(each) for name, each in seconds.items()}
     plain = trainings["plain"].weights()
-    figures: dict[str, Any] = {}
-    for name, each in trainings.items():
-        figures[name] = {
-            "steps a second": round(STEPS / statistics.median(seconds[name]), 1),
+    figures: Figures = {
+        name: {
+            "steps a second": round(rates[name], 1),
+            "times as fast as plain": round(rates[name] / rates["plain"], 2),
             f"first {WARM_UP} steps, s": round(first[name], 2),
             "weights differ by": float((each.weights() - plain).abs().max()),
             "host waits": each.waits(),
@@ -70,12 +66,24 @@ def _training(gpu: Backend, dtype: torch.dtype) -> dict[str, Any]:
                 if switch.startswith(("graphs of", "compile"))
             ),
         }
+        for name, each in trainings.items()
+    }
     auto = _Training(gpu, Switches(), dtype)
-    auto.go(60)
+    auto.go(DECIDED)
     torch.cuda.synchronize()
     auto.go(1)
-    figures["a job decides"] = auto.backend.choices.lines().get("graphs of training steps", "")
+    line = auto.backend.choices.lines().get("graphs of training steps", "")
+    figures |= _decision(line, rates["graphs"] / rates["plain"])
+    figures |= {"precision": str(dtype).removeprefix("torch."), "samples": {"s": seconds}}
     return figures
+
+
+def _decision(line: str, ratio: float) -> Figures:
+    """What a job decides by itself, and whether that is what was measured here."""
+    return {
+        "a job decides": line,
+        "that is the faster way here": line.startswith("on") == (ratio >= WINS),
+    }
 
 
 class _Training:
@@ -110,36 +118,49 @@ class _Training:
 
 
 @torch.inference_mode()
-def _tiles(gpu: Backend, dtype: torch.dtype) -> dict[str, Any]:
-    figures: dict[str, Any] = {}
+def _tiles(precision: str) -> Figures:
+    gpu = choose_backend("cuda")
+    dtype = choose_precision(precision, gpu)
+    figures: Figures = {}
+    samples: Figures = {}
     network = _network(gpu.device).eval()
-    for size in (64, 256, 576):
+    # for one size alone: each takes some ten seconds
+    compiled = compiled_on(dataclasses.replace(gpu, switches=VARIANTS["compiled"]), network)
+    for size in TILES:
         batch = torch.randn(4, 1, size, size, device=gpu.device)
         batch = batch.to(memory_format=torch.channels_last)
-        rates = {}
-        for name in ("plain", "graphs"):
-            replays = replays_on(dataclasses.replace(gpu, switches=VARIANTS[name]), "tiles")
-            assert replays is not None
+        graphs = replays_on(dataclasses.replace(gpu, switches=VARIANTS["graphs"]), "tiles")
+        assert graphs is not None
+        ways: dict[str, Callable[..., Any]] = {"plain": network}
+        ways["graphs"] = partial(graphs.call, "", network)
+        if size == TILES[-1]:
+            ways["compiled"] = compiled
 
-            def tiles(replays: Any = replays, batch: torch.Tensor = batch) -> None:
-                for _ in range(STEPS):
-                    with mixed_precision("cuda", dtype):
-                        replays.call("", network, batch)
+        def tiles(compute: Callable[..., Any], batch: torch.Tensor = batch) -> None:
+            for _ in range(STEPS):
+                with mixed_precision(batch.device.type, dtype):
+                    compute(batch)
 
-            tiles()
-            seconds = statistics.median(_timed(tiles) for _ in range(ROUNDS))
-            rates[f"{name}, M voxels/s"] = round(STEPS * batch.numel() / seconds / 1e6, 1)
-            replays.release()
-        figures[f"4 tiles of {size} x {size}"] = rates
-    return figures
+        for compute in ways.values():
+            tiles(compute)
+        seconds = _in_turn({name: partial(tiles, compute) for name, compute in ways.items()})
+        graphs.release()
+        voxels = STEPS * batch.numel() / 1e6
+        name = f"4 tiles of {size} x {size}"
+        samples[name] = seconds
+        figures[name] = {
+            f"{way}, M voxels/s": round(voxels / statistics.median(each), 1)
+            for way, each in seconds.items()
+        }
+    return {**figures, "samples": samples}
 
 
-def _slabs(gpu: Backend) -> dict[str, Any]:
+def _slabs() -> Figures:
     """Predict slices in slabs, which are copied plainly, pinned, and in a stream of their own."""
-    values = np.random.default_rng(0).integers(0, 2**12, (192, 512, 512)).astype(np.uint16)
+    gpu = choose_backend("cuda")
+    values = np.random.default_rng(0).integers(0, 2**12, SLABS).astype(np.uint16)
     volume = Volume(values)
     out = np.empty(volume.shape, np.float32)
-    seconds: dict[str, list[float]] = {}
     lines: dict[str, str] = {}
     states = {
         "plain": Switches(pinned="off", stream="off"),
@@ -148,24 +169,33 @@ def _slabs(gpu: Backend) -> dict[str, Any]:
         "auto": Switches(),
     }
     network = _network(gpu.device).eval()
-    for _ in range(3):
-        for name, switches in states.items():
-            backend = dataclasses.replace(gpu, switches=switches)
-            applied = Applied(
-                network, arrange(volume, 2), Scale((2048.0,), (1000.0,)), 2 * values.nbytes,
-                choose_precision("auto", gpu),
-            )  # fmt: skip
 
-            def predict(applied: Applied = applied, backend: Backend = backend) -> None:
-                for _ in applied.to(Source(volume, 2), out, backend):
-                    pass
+    def predict(name: str) -> None:
+        backend = dataclasses.replace(gpu, switches=states[name])
+        applied = Applied(
+            network, arrange(volume, 2), Scale((2048.0,), (1000.0,)), 2 * values.nbytes,
+            choose_precision("auto", gpu),
+        )  # fmt: skip
+        for _ in applied.to(Source(volume, 2), out, backend):
+            pass
+        lines[name] = backend.choices.lines()["stream"]
 
-            seconds.setdefault(name, []).append(_timed(predict))
-            lines[name] = backend.choices.lines()["stream"]
+    seconds = _in_turn({name: partial(predict, name) for name in states})
+    best = {name: min(each) for name, each in seconds.items()}
     return {
-        **{f"{name}, s": round(min(each), 3) for name, each in seconds.items()},
-        "a job decides": lines["auto"],
+        **{f"{name}, s": round(each, 3) for name, each in best.items()},
+        **_decision(lines["auto"], best["pinned"] / best["pinned, stream"]),
+        "samples": {"s": seconds},
     }
+
+
+def _in_turn(works: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
+    """Return the seconds that each takes, several times, one after the other."""
+    seconds: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(ROUNDS):
+        for name, work in works.items():
+            seconds[name].append(round(_timed(work), 6))
+    return seconds
 
 
 def _network(device: str) -> UNet:
@@ -179,3 +209,13 @@ def _timed(work: Callable[[], object]) -> float:
     work()
     torch.cuda.synchronize()
     return time.perf_counter() - start
+
+
+#: Float32, and what a job takes where it is left to choose.
+PARTS = {
+    "training": partial(_training, "auto"),
+    "tiles": partial(_tiles, "auto"),
+    "slabs": _slabs,
+    "training, float32": partial(_training, "float32"),
+    "tiles, float32": partial(_tiles, "float32"),
+}

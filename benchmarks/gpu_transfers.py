@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import statistics
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from benchmarks._parts import Figures, in_one
 from hushpore.device.backend import choose_backend
 from hushpore.device.switches import Choices, Switches
 from hushpore.device.transfers import CudaBus, Transfers
@@ -20,34 +22,36 @@ MEGABYTES = (16, 128, 1024)
 REPEATS = 7
 
 
-def measure() -> dict[str, Any]:
+def measure() -> Figures:
     """Median GB/s of both ways in both directions, in turn; and the decision with its reason."""
+    return in_one(PARTS)
+
+
+def _copies(megabytes: int) -> Figures:
     device = choose_backend("cuda").device
-    figures: dict[str, Any] = {}
-    for megabytes in MEGABYTES:
-        values = np.random.default_rng(0).integers(0, 2**16, megabytes << 19).astype(np.uint16)
-        ways = {name: _transfers(device, state) for name, state in _STATES.items()}
-        there = torch.from_numpy(values).to(device)
-        rates: dict[str, list[float]] = {}
-        for _ in range(REPEATS):
-            for name, way in ways.items():
-                for direction, seconds in (
-                    ("up", _timed(device, way.up, values)),
-                    ("down", _timed(device, way.down, there)),
-                ):
-                    rate = values.nbytes / seconds / 1e9
-                    rates.setdefault(f"{direction}, {name}, GB/s", []).append(rate)
-        auto = _transfers(device, "auto")
-        same = np.array_equal(auto.down(auto.up(values)), values)
-        figures[f"{megabytes} MB"] = {
-            # the first copies make the buffers
-            **{name: round(statistics.median(each[1:]), 2) for name, each in rates.items()},
-            "what comes back is the same": bool(same),
-            "a job decides": auto.choices.lines()["pinned"],
-        }
-        for way in (*ways.values(), auto):
-            way.release()
-    return figures
+    values = np.random.default_rng(0).integers(0, 2**16, megabytes << 19).astype(np.uint16)
+    ways = {name: _transfers(device, state) for name, state in _STATES.items()}
+    there = torch.from_numpy(values).to(device)
+    seconds: dict[str, list[float]] = {}
+    for _ in range(REPEATS):
+        for name, way in ways.items():
+            for direction, copy, given in (("up", way.up, values), ("down", way.down, there)):
+                taken = seconds.setdefault(f"{direction}, {name}", [])
+                taken.append(round(_timed(device, copy, given), 6))
+    auto = _transfers(device, "auto")
+    same = np.array_equal(auto.down(auto.up(values)), values)
+    for way in (*ways.values(), auto):
+        way.release()
+    return {
+        # the first copies make the buffers
+        **{
+            f"{name}, GB/s": round(values.nbytes / statistics.median(each[1:]) / 1e9, 2)
+            for name, each in seconds.items()
+        },
+        "what comes back is the same": bool(same),
+        "a job decides": auto.choices.lines()["pinned"],
+        "samples": {"s": seconds},
+    }
 
 
 _STATES = {"plain": "off", "pinned": "on"}
@@ -63,3 +67,6 @@ def _timed(device: str, copy: Callable[[Any], object], values: object) -> float:
     copy(values)
     torch.cuda.synchronize(device)
     return time.perf_counter() - start
+
+
+PARTS = {f"{megabytes} MB": partial(_copies, megabytes) for megabytes in MEGABYTES}
