@@ -1,8 +1,8 @@
 """Parts of a benchmark of which one that fails or hangs does not take the others with it.
 
 A part is a module of this package with ``PARTS``: functions by name, each of which returns figures,
-and under ``"samples"`` what they were made of; or with ``measure`` alone. It runs in a process of its own, because code that
-went wrong on a GPU often leaves the process unable to use it.
+and under ``"samples"`` what they were made of; or with ``measure`` alone. It runs in a process of
+its own, because code that went wrong on a GPU often leaves the process unable to use it.
 """
 
 from __future__ import annotations
@@ -79,4 +79,4 @@ def run(parts: dict[str, Callable[[], Figures]], target: Path) -> None:
 
 if __name__ == "__main__":
     part = import_module(f"benchmarks.{sys.argv[1]}")
-    run(getattr(part, "PARTS", {"all": part.measure}), Path(sys.argv[2]))
+    run(part.PARTS if hasattr(part, "PARTS") else {"all": part.measure}, Path(sys.argv[2]))
