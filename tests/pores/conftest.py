@@ -1,16 +1,25 @@
 from __future__ import annotations
 
+import importlib.util
+import shutil
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from hushpore.device.backend import Backend
+from hushpore.device.clocks import HostClock
+from hushpore.pores import gpu_passes
+from hushpore.pores.on_gpu import Gpu
 from hushpore.pores.parallel import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+SHIM = Path(__file__).parents[1] / "cuda_shim" / "shim.py"
 BEREA = Path(__file__).parents[3] / "shared" / "data" / "rocks" / "berea_200.npz"
 
 
@@ -65,3 +74,78 @@ def rand_index() -> Callable[[np.ndarray, np.ndarray], float]:
         return (pairs(both) - expected) / (most - expected)
 
     return index
+
+
+@pytest.fixture(scope="session")
+def cuda_shim() -> Any:
+    """What compiles CUDA kernels for the CPU, and runs them there."""
+    spec = importlib.util.spec_from_file_location("cuda_shim", SHIM)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Emulated(Gpu):
+    """A GPU whose kernels run on the CPU, in an order of one's choice."""
+
+    def sources(self) -> tuple[Any, ...]:
+        return self.void, self._distance, self._basins, self._graph
+
+    def run_threads(self, order: str) -> None:
+        for kernels in self.sources():
+            kernels.order = order
+
+
+@pytest.fixture(scope="session")
+def emulated(cuda_shim: Any, tmp_path_factory: pytest.TempPathFactory) -> Emulated:
+    if shutil.which("g++") is None:
+        pytest.skip("needs g++")
+    folder = tmp_path_factory.mktemp("kernels")
+    return Emulated(np, lambda source: cuda_shim.ShimKernels(source, folder))
+
+
+@dataclass(frozen=True)
+class EmulatedBackend(Backend):
+    """What a job takes for a GPU."""
+
+    device: str = "cuda:0"
+    name: str = "a GPU"
+    free: int = 10**12
+
+    def clock(self) -> HostClock:
+        return HostClock()
+
+    def free_memory(self) -> int:
+        return self.free
+
+    def release(self) -> None:
+        pass
+
+
+@pytest.fixture(scope="session")
+def emulated_backend() -> type[EmulatedBackend]:
+    return EmulatedBackend
+
+
+@pytest.fixture
+def gpu_backend(emulated: Emulated, monkeypatch: pytest.MonkeyPatch) -> type[EmulatedBackend]:
+    """Makes backends of which jobs get the emulated GPU, with its kernels compiled."""
+    emulated.run_threads("parallel")
+    monkeypatch.setattr(Gpu, "of", lambda backend: emulated)
+    monkeypatch.setattr(gpu_passes, "_WARM", {"cuda:0"})
+    return EmulatedBackend
+
+
+@pytest.fixture(scope="session")
+def assert_same_pores() -> Callable[[Any, Any], None]:
+    """Compare two segmentations: labels, tables and totals, bit for bit."""
+
+    def compare(found: Any, expected: Any) -> None:
+        np.testing.assert_array_equal(found.labels, expected.labels)
+        pd.testing.assert_frame_equal(found.pores, expected.pores)
+        pd.testing.assert_frame_equal(found.throats, expected.throats)
+        assert found.provenance["result"] == expected.provenance["result"]
+
+    return compare

@@ -47,7 +47,8 @@ class Preferences(Settings):
     switches: str = option(
         "",
         "Optimisations to use or not, for example graphs=off, pinned=on. Left out, or auto: each "
-        "where it was measured to win. Names: pinned, stream, graphs, compile, read_ahead.",
+        "where it was measured to win. Names: pinned, stream, graphs, compile, read_ahead, "
+        "void, labels.",
     )
 
     def __post_init__(self) -> None:

@@ -41,6 +41,12 @@ class Switches:
         record on which it wins.
     read_ahead : str
         What lies on disk is read while the piece before is worked on. auto: on.
+    void : str
+        Grey values cross to a GPU as they are, and pores are parted from solid there. auto: where
+        they have 16 bits or are float32, and the GPU holds them.
+    labels : str
+        Labels of pores made on a GPU, and sent beside the basins that they are made of. auto:
+        measured against the host on the first slices of a job.
 
     Examples
     --------
@@ -53,6 +59,8 @@ class Switches:
     graphs: str = "auto"
     compile: str = "auto"
     read_ahead: str = "auto"
+    void: str = "auto"
+    labels: str = "auto"
 
     def __post_init__(self) -> None:
         for name, state in dataclasses.asdict(self).items():

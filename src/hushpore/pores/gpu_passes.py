@@ -1,39 +1,56 @@
-"""The passes of a pore segmentation that a GPU takes over: distance, basins and their graph.
+"""The passes of a pore segmentation that a GPU takes over: void, distance, basins and their graph.
 
-Where the GPU's memory holds the stack, its void goes up once, one byte a voxel, and the basins come
-down once, with the tables of their graph; in between nothing crosses. The host waits five times:
+Where the GPU's memory holds the stack, its grey values go up once, as the scanner wrote them, and
+the basins come down once, with the tables of their graph; in between nothing crosses. The host
+waits five times:
 
-1. for the number of basins, which the size of their tables depends on;
-2. for whether the table of edges had room for all;
-3. for the number of edges, of which only those that there are come down;
+1. for the range of the grey values and their histogram, which give the threshold;
+2. for the number of basins, which the size of their tables depends on;
+3. for the number of edges, and whether the table of these had room for all;
 4. for all tables, in one piece;
-5. for the basins, and once more for the distance where peaks are looked for in it.
+5. for the basins; once more for the distance where peaks are looked for in it, and for the labels
+   where they are made on the GPU too (`hushpore.pores.gpu_labels`).
 
-Where it does not, the stack is worked on in slabs that it holds, in the passes of the CPU: only
-what is done to a slab is done on the GPU.
+Where the void is found on the host (`hushpore.pores.gpu_void.why_on_host`), it goes up instead, one
+byte a voxel, and the first wait falls away.
+
+Where the GPU does not hold the stack it is worked on in slabs that it holds, in the passes of the
+CPU: only what is done to a slab is done on the GPU.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from hushpore.base.errors import DeviceError
-from hushpore.base.volume import readable_bytes
+from hushpore.base.scaled import held
+from hushpore.base.volume import Volume, readable_bytes
+from hushpore.device.switches import Choices, Switches
+from hushpore.device.timing import StageTimer
+from hushpore.pores.contacts import N_DIRECTIONS
+from hushpore.pores.gpu_labels import GpuBasins
 from hushpore.pores.gpu_slabs import GpuSlabs
+from hushpore.pores.gpu_void import GpuGrey
 from hushpore.pores.on_gpu import Gpu
+from hushpore.pores.parallel import Workers
 from hushpore.pores.passes import (
+    Space,
+    Work,
     climb,
     find_distance,
+    finish,
     highest_void,
     measure_basins,
     solid_beyond,
 )
-from hushpore.pores.slabs import Slabs
-from hushpore.pores.void import AIR, OPEN
+from hushpore.pores.plan import check_tables
+from hushpore.pores.settings import PoreSettings
+from hushpore.pores.slabs import Scratch, Slabs
+from hushpore.pores.void import AIR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,9 +59,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.device.backend import Backend
-    from hushpore.device.timing import StageTimer
     from hushpore.pores.graph import BasinGraph
-    from hushpore.pores.passes import Pass, Work
+    from hushpore.pores.passes import Pass
     from hushpore.pores.slabs import Stack
 
     T = TypeVar("T")
@@ -55,6 +71,7 @@ BYTES_A_VOXEL = 20
 
 _MOST = 2**31 - 1  # voxels of a slab, with the slices beside it, that int32 can index
 _BESIDE = 4  # slices beside a slab
+_WARM: set[str] = set()  # devices whose kernels are compiled and loaded
 
 
 def open_gpu(backend: Backend, work: Work) -> tuple[Gpu, list[Slabs]]:
@@ -66,6 +83,9 @@ def open_gpu(backend: Backend, work: Work) -> tuple[Gpu, list[Slabs]]:
         If it cannot be used; says why.
     """
     gpu = Gpu.of(backend)
+    if backend.device not in _WARM:
+        _rehearse(gpu)
+        _WARM.add(backend.device)
     slabs = list(_slabs(work, backend.free_memory()))
     if not slabs:
         needed = (1 + _BESIDE) * math.prod(work.shape[1:]) * BYTES_A_VOXEL
@@ -93,10 +113,55 @@ def in_one_piece(work: Work, slabs: Slabs) -> bool:
     return len(slabs) == 1 and not work.slabs.on_disk
 
 
-def find_graph(
+def holds_values(work: Work, slabs: Slabs, free: int) -> bool:
+    """Whether the GPU holds the whole stack, and its grey values besides."""
+    itemsize = np.dtype(held(work.volume.data).dtype).itemsize
+    needed = math.prod(work.shape) * (BYTES_A_VOXEL + itemsize)
+    return in_one_piece(work, slabs) and needed <= free
+
+
+class BasinsFound(NamedTuple):
+    """What was found in a void."""
+
+    basins: Stack
+    graph: BasinGraph
+    distance: Stack
+    there: GpuBasins | None  # the basins once more, where the GPU holds all of them
+
+
+class FromValues(NamedTuple):
+    """What was found on a GPU in grey values."""
+
+    found: BasinsFound
+    space: Space
+    threshold: float | None
+    problem: str
+
+
+def find_from_values(gpu: Gpu, work: Work, timer: StageTimer) -> Pass[FromValues]:
+    """Find all from grey values in memory, of a stack that the GPU holds (`holds_values`)."""
+    voxels = math.prod(work.shape)
+    with timer.stage("upload", nbytes=work.volume.nbytes):
+        grey = GpuGrey(gpu, work.volume)
+    with timer.stage("threshold", voxels=voxels, syncs=1):
+        threshold, problem = grey.threshold(work.settings)
+    yield 0.1
+    with timer.stage("void", voxels=voxels):
+        codes, totals = grey.void(work, threshold)
+    del grey
+    yield 0.2
+    found, (counts,) = yield from _find_whole(gpu, work, codes, [totals], timer)
+    components, opened, closed = counts.tolist()
+    sample = np.full(work.volume.shape[0], math.prod(work.volume.shape[1:]), np.int64)
+    no_cuts = np.zeros(N_DIRECTIONS, np.int64)
+    space = Space(opened, closed, components, no_cuts, sample, "")
+    return FromValues(found, space, threshold, problem)
+
+
+def find_from_void(
     gpu: Gpu, work: Work, slabs: Slabs, codes: Stack, timer: StageTimer
-) -> Pass[tuple[Stack, BasinGraph, Stack]]:
-    """Find the basins and their graph.
+) -> Pass[BasinsFound]:
+    """Find the basins and their graph in a void that was found on the host.
 
     Parameters
     ----------
@@ -110,20 +175,16 @@ def find_graph(
         The void.
     timer : StageTimer
         Times the stages.
-
-    Returns
-    -------
-    basins, graph, distance
-        As `hushpore.pores.passes.climb`, `measure_basins` and `find_distance` have them.
     """
-    if in_one_piece(work, slabs):
-        return (yield from _in_one_piece(gpu, work, codes, timer))
-    return (yield from _in_slabs(gpu, dataclasses.replace(work, slabs=slabs), codes, timer))
+    if not in_one_piece(work, slabs):
+        return (yield from _in_slabs(gpu, dataclasses.replace(work, slabs=slabs), codes, timer))
+    with timer.stage("upload", nbytes=codes.nbytes):
+        there = gpu.put(codes.array())
+    found, _ = yield from _find_whole(gpu, work, there, [], timer)
+    return found
 
 
-def _in_slabs(
-    gpu: Gpu, work: Work, codes: Stack, timer: StageTimer
-) -> Pass[tuple[Stack, BasinGraph, Stack]]:
+def _in_slabs(gpu: Gpu, work: Work, codes: Stack, timer: StageTimer) -> Pass[BasinsFound]:
     slabs = GpuSlabs(gpu, timer)
     finding = find_distance(work, codes, slabs)
     distance = yield from _timed(timer, "distance", finding, 0.0, 0.4)
@@ -131,7 +192,7 @@ def _in_slabs(
     climbed = yield from _timed(timer, "basins", climbing, 0.4, 0.7)
     measuring = measure_basins(work, climbed, distance, slabs)
     graph = yield from _timed(timer, "measuring", measuring, 0.7, 1.0)
-    return climbed.stack, graph, distance
+    return BasinsFound(climbed.stack, graph, distance, None)
 
 
 def _timed(timer: StageTimer, stage: str, work: Pass[T], begin: float, end: float) -> Pass[T]:
@@ -146,28 +207,24 @@ def _timed(timer: StageTimer, stage: str, work: Pass[T], begin: float, end: floa
         yield begin + (end - begin) * share
 
 
-def _in_one_piece(
-    gpu: Gpu, work: Work, codes: Stack, timer: StageTimer
-) -> Pass[tuple[Stack, BasinGraph, Stack]]:
+def _find_whole(
+    gpu: Gpu, work: Work, codes: Any, more: list[Any], timer: StageTimer
+) -> Pass[tuple[BasinsFound, list[npt.NDArray[Any]]]]:
+    """Find all in a void on the GPU; small arrays that lie there come down with the tables."""
     voxels = math.prod(work.shape)
-    void = codes.array()
-    with timer.stage("upload", nbytes=void.nbytes):
-        there = gpu.put(void)
     with timer.stage("distance", voxels=voxels):
-        distance = gpu.squared_distance(there, work.spacing, solid_beyond(work), highest_void(work))
+        distance = gpu.squared_distance(codes, work.spacing, solid_beyond(work), highest_void(work))
         if work.has_air:
-            distance[there == AIR] = 0
-        del there
-    yield 0.3
+            distance[codes == AIR] = 0
+    yield 0.4
     with timer.stage("basins", voxels=voxels, syncs=1):
         climbed = gpu.climb(distance, faces_only=work.faces_only)
+    check_tables(work.volume, work.settings, work.slabs, int(climbed.summits.size))
     yield 0.6
-
-    def is_open_at(places: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        return np.asarray(void.reshape(-1)[places] == OPEN)
-
-    with timer.stage("measuring", voxels=voxels, syncs=3):
-        graph = gpu.build_graph(climbed, distance, is_open_at, faces_only=work.faces_only)
+    with timer.stage("measuring", voxels=voxels, syncs=2):
+        how = {"faces_only": work.faces_only}
+        graph, others = gpu.build_graph(climbed, distance, codes, more, **how)
+    del codes
     yield 0.9
     found = work.scratch.stack("basins", work.shape, np.int32)
     heights = work.scratch.stack("distance", work.shape, np.float32)
@@ -175,4 +232,23 @@ def _in_one_piece(
         gpu.get(climbed.basins, found.array())
         if work.settings.merging == "snow":
             gpu.get(distance, heights.array())
-    return found, graph, heights
+    return BasinsFound(found, graph, heights, GpuBasins(gpu, climbed.basins)), others
+
+
+def _rehearse(gpu: Gpu) -> None:
+    """Do all that is done to a volume to tiny ones: CuPy compiles on first use."""
+    grey = np.random.default_rng(0).integers(0, 256, (4, 6, 70))
+    ways = [
+        (Volume(grey.astype(np.uint16)), PoreSettings(outside="keep")),
+        (Volume(grey.astype(np.float32)), PoreSettings(hysteresis=20.0, neighbours="faces")),
+    ]
+    whole, timer = Slabs(len(grey), len(grey)), StageTimer()
+    for volume, settings in ways:
+        with Workers(1) as workers:
+            work = Work(volume, settings, whole, Scratch(on_disk=False), workers)
+            found = finish(find_from_values(gpu, work, timer)).found
+            label_of = np.arange(found.graph.count + 1, dtype=np.int32)
+            choices = Choices(Switches(labels="on"))
+            assert found.there is not None, "it is in one piece"
+            to = found.basins
+            finish(found.there.write_labels(work, to, label_of, to, timer, choices))

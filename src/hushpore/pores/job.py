@@ -3,38 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hushpore.base.errors import DeviceError, InputError
+from hushpore.base.errors import InputError
 from hushpore.base.events import Note, Progress
 from hushpore.base.record import make_record
 from hushpore.base.volume import SPATIAL_AXES, Volume
 from hushpore.device.backend import Backend
-from hushpore.device.clocks import HostClock
-from hushpore.device.memory import free_pools, is_out_of_memory
 from hushpore.device.scratch import scratch_folder
-from hushpore.pores.gpu_passes import find_graph, in_one_piece, open_gpu
+from hushpore.pores.finding import Finding
 from hushpore.pores.local_threshold import LOCAL_METHODS
 from hushpore.pores.measure import void_surface
 from hushpore.pores.parallel import Workers
 from hushpore.pores.passes import (
     Work,
     check_local,
-    climb,
-    find_air,
-    find_distance,
-    find_grey_value,
-    find_void,
-    measure_basins,
     part_by_peaks,
-    read_values,
-    take_apart,
     write_labels,
 )
-from hushpore.pores.plan import check_tables, plan_slabs
+from hushpore.pores.plan import plan_slabs
 from hushpore.pores.preparing import Preparation
 from hushpore.pores.result import (
     Pores,
@@ -54,10 +44,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from hushpore.base.events import Event, Job
+    from hushpore.base.events import Job
     from hushpore.pores.graph import BasinGraph
     from hushpore.pores.measure import Numbering
-    from hushpore.pores.passes import Space
     from hushpore.pores.slabs import Stack
 
     T = TypeVar("T")
@@ -126,24 +115,15 @@ def _segment(
     notes: list[str],
 ) -> Job:
     """Do all of it; see `segment_pores`."""
-    with closing(Scratch(slabs.on_disk)) as scratch, Workers() as workers:
-        held = volume
-        if not slabs.on_disk and not isinstance(volume.data, np.ndarray):
-            reading = read_values(volume, slabs)
-            held = yield from stages.run("reading", reading, 0.1, nbytes=volume.nbytes)
-        work = Work(held, settings, slabs, scratch, workers, backend.choices, stages.timer)
-        grey = yield from stages.run("threshold", find_grey_value(work), 0.15)
-        threshold, problems = grey.threshold, [grey.problem]
-        codes = yield from stages.run("void", find_void(work, grey), 0.17)
-        del grey
-        air = yield from stages.run("void", find_air(work, codes), 0.19)
-        space = yield from stages.run("void", take_apart(work, codes, air), 0.2)
-        for problem in filter(None, [*problems, space.problem]):
-            notes.append(problem)
-            yield Note(problem, warning=True)
-        found = yield from _find_graph(work, codes, backend, stages, notes)
-        backend, basins, graph, distance = found
-        codes.close()
+    with ExitStack() as at_end:
+        at_end.callback(backend.release)
+        scratch = at_end.enter_context(closing(Scratch(slabs.on_disk)))
+        workers = at_end.enter_context(Workers())
+        work = Work(volume, settings, slabs, scratch, workers, backend.choices, stages.timer)
+        found = yield from Finding(work, backend, stages, notes).run()
+        backend, threshold, space, basins, graph, distance, there = found
+        if there is not None:
+            at_end.callback(there.release)
         yield from stages.show(basins)
         # where pores open into air around the sample, they have no surface
         graph = dataclasses.replace(graph, cuts=graph.cuts + space.air_cuts)
@@ -153,7 +133,12 @@ def _segment(
         with stages.timer.stage("labels"):
             numbering, by = _number(work, basins, graph, peaks)
         labels = scratch.stack("labels", basins.shape, np.int32)
-        written = write_labels(basins, numbering.label_of, slabs, labels, workers)
+        label_of = numbering.label_of
+        if there is None:
+            written = write_labels(basins, label_of, slabs, labels, workers)
+        else:
+            choices = backend.choices
+            written = there.write_labels(work, basins, label_of, labels, stages.timer, choices)
         yield from stages.run("labels", written, 0.96, labels)
         tables = measured(labels, graph, numbering, volume)
         merged = yield from stages.run("labels", tables, 0.99)
@@ -165,7 +150,14 @@ def _segment(
         merged,
         volume,
         {
-            **_void_totals(space, threshold, graph, volume),
+            **void_totals(
+                int(space.sample.sum()),
+                (space.open_voxels, space.closed_voxels),
+                space.components,
+                threshold,
+                void_surface(graph, volume),
+                volume,
+            ),
             "merged_by": by,
         },
     )
@@ -185,59 +177,6 @@ def _segment(
         _graph=graph,
         _settings=settings,
     )
-
-
-def _find_graph(
-    work: Work, codes: Stack, backend: Backend, stages: Stages, notes: list[str]
-) -> Generator[Event, None, tuple[Backend, Stack, BasinGraph, Stack]]:
-    """Find basins, their graph and the distance map: on a GPU where that can be, else on the CPU.
-
-    Returns where it was first of all.
-    """
-    if backend.is_cuda:
-        reason = "the GPU's memory ran out"
-        try:
-            found = yield from _find_on_gpu(work, codes, backend, stages, notes)
-            if found is not None:
-                return backend, *found
-        except DeviceError as error:
-            reason = str(error)
-        finally:
-            stages.timer.run_on(HostClock())
-            backend.release()
-        backend = Backend(reason=reason)
-        notes.append(f"Pores are segmented on the CPU: {reason}.")
-        yield Note(notes[-1], warning=True)
-    distance = yield from stages.run("distance", find_distance(work, codes), 0.4)
-    climbed = yield from stages.run("basins", climb(work, codes, distance), 0.6)
-    codes.close()
-    check_tables(work.volume, work.settings, work.slabs, climbed.found.count)
-    measuring = measure_basins(work, climbed, distance)
-    graph = yield from stages.run("measuring", measuring, 0.85, climbed.stack)
-    return backend, climbed.stack, graph, distance
-
-
-def _find_on_gpu(
-    work: Work, codes: Stack, backend: Backend, stages: Stages, notes: list[str]
-) -> Generator[Event, None, tuple[Stack, BasinGraph, Stack] | None]:
-    """Do as `_find_graph`, in thinner and thinner slabs; None where none was thin enough."""
-    with stages.timer.stage("preparing"):
-        gpu, ways = open_gpu(backend, work)
-    stages.timer.run_on(backend.clock())
-    for number, slabs in enumerate(ways):
-        if not in_one_piece(work, slabs):
-            thick = f"orked on in {len(slabs)} slabs of {slabs.thickness} slices on the GPU."
-            notes.append(f"The GPU's memory ran out: w{thick}" if number else f"W{thick}")
-            yield Note(notes[-1], warning=bool(number))
-        try:
-            finding = find_graph(gpu, work, slabs, codes, stages.timer)
-            return (yield from stages.run("", finding, 0.85))
-        except Exception as error:
-            if not is_out_of_memory(error):
-                raise
-        # what one library holds and does not use, the other cannot have
-        free_pools()
-    return None
 
 
 def _number(
@@ -266,21 +205,6 @@ def _check(volume: Volume) -> None:
         )
     if 0 in volume.shape:
         raise InputError(f"{volume.name} is empty: its shape is {volume.shape}.")
-
-
-def _void_totals(
-    space: Space, threshold: float | None, graph: BasinGraph, volume: Volume
-) -> dict[str, Any]:
-    """Return the figures of the record that do not change when pores merge."""
-    components = space.components
-    return void_totals(
-        int(space.sample.sum()),
-        (components.open_voxels, components.closed_voxels),
-        components.count,
-        threshold,
-        void_surface(graph, volume),
-        volume,
-    )
 
 
 def void_totals(

@@ -3,8 +3,8 @@
 The kernels are in ``kernels/*.cu``. The array library is a parameter: on a GPU it is CuPy. With
 NumPy, and with the kernels compiled for the CPU, the same lines run in a test.
 
-The host waits for the GPU only where it must know a number to go on, which is in `Gpu.where` and
-`Gpu.number`, and for results, in `Gpu.get`.
+The host waits for the GPU only where it must know numbers to go on, in `Gpu.numbers`, and for
+results, in `Gpu.get`.
 """
 
 from __future__ import annotations
@@ -15,21 +15,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hushpore.device.backend import Backend
-from hushpore.device.kernels import load_kernels
+from hushpore.device.cuda_kernels import load_kernels
 from hushpore.pores.contacts import N_DIRECTIONS, N_SUMS
 from hushpore.pores.graph import BasinGraph
+from hushpore.pores.void import OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
-    from hushpore.device.kernels import Kernels
+    from hushpore.device.cuda_kernels import Kernels
 
-_KERNELS = Path(__file__).with_name("kernels")
+#: Files of kernels: of the void, distances, basins and their graph.
+SOURCES = [
+    Path(__file__).parent / "kernels" / f"{name}.cu"
+    for name in ("void", "distance", "basins", "graph")
+]
 _EMPTY = np.uint64(2**64 - 1)
 _ROOM = 32  # places in the table of edges for each basin, to begin with
-_WARM: set[str] = set()  # devices whose kernels are compiled and loaded
 _NO_WAY = np.float32(-1).view(np.int32)  # as `BasinGraph.saddle` has it
 
 
@@ -70,11 +74,9 @@ class Gpu:
     def __init__(
         self, xp: Any, load: Callable[[Path], Kernels], backend: Backend | None = None
     ) -> None:
-        self._xp = xp
+        self.xp = xp
         self._transfers = (backend or Backend()).transfers
-        self._distance = load(_KERNELS / "distance.cu")
-        self._basins = load(_KERNELS / "basins.cu")
-        self._graph = load(_KERNELS / "graph.cu")
+        self.void, self._distance, self._basins, self._graph = map(load, SOURCES)
 
     @classmethod
     def of(cls, backend: Backend) -> Gpu:
@@ -86,24 +88,11 @@ class Gpu:
             If CuPy is not installed, or cannot use the GPU.
         """
         cupy = backend.cupy()
-        gpu = cls(cupy, lambda source: load_kernels(source, backend.device), backend)
-        if backend.device not in _WARM:
-            gpu.rehearse()
-            _WARM.add(backend.device)
-        return gpu
-
-    def rehearse(self) -> None:
-        """Do all that is done to a volume to a tiny one: CuPy compiles on first use."""
-        void = np.random.default_rng(0).random((4, 6, 70)) < 0.8
-        codes = self.put(void.view(np.uint8))
-        for faces_only in (False, True):
-            distance = self.squared_distance(codes, (1.0, 1.0, 1.0), (False,) * 3)
-            climbed = self.climb(distance, faces_only=faces_only)
-            self.build_graph(climbed, distance, lambda places: places >= 0, faces_only=faces_only)
+        return cls(cupy, lambda source: load_kernels(source, backend.device), backend)
 
     def put(self, values: npt.NDArray[Any]) -> Any:
         """Copy an array to the GPU; PyTorch hands it to the array library without a copy."""
-        return self._xp.from_dlpack(self._transfers.up(values))
+        return self.xp.from_dlpack(self._transfers.up(values))
 
     def get(self, values: Any, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
         """Copy an array to the host; waits for the GPU."""
@@ -113,7 +102,7 @@ class Gpu:
 
     def get_all(self, arrays: Sequence[Any]) -> list[npt.NDArray[Any]]:
         """Copy several arrays to the host in one piece; waits for the GPU once."""
-        xp = self._xp
+        xp = self.xp
         flat = [xp.ascontiguousarray(each).reshape(-1).view(np.uint8) for each in arrays]
         whole = self.get(xp.concatenate(flat))
         cuts = np.cumsum([part.size for part in flat])[:-1]
@@ -123,13 +112,29 @@ class Gpu:
             for part, each in zip(np.split(whole, cuts), arrays, strict=True)
         ]
 
-    def where(self, flags: Any) -> Any:
-        """Return the indices of flags that are set; waits for the GPU, for their number."""
-        return self._xp.flatnonzero(flags)
+    def numbers(self, *values: Any) -> list[int]:
+        """Return arrays of one int32 each as numbers; waits for the GPU once."""
+        return [int(each) for each in self.get(self.xp.concatenate(values))]
 
-    def number(self, values: Any) -> int:
-        """Return the one number of an array; waits for the GPU."""
-        return int(values[0])
+    def compact(self, flags: Any, counts: Any, number: int) -> Any:
+        """Return the places of flags, int64.
+
+        Parameters
+        ----------
+        flags : array on the GPU
+            uint8, in one line.
+        counts : array on the GPU
+            int32: how many are set up to each flag, itself included.
+        number : int
+            How many are set.
+        """
+        places = self.xp.empty(number, np.int64)
+        self._basins.launch("compact", flags.size, flags, counts, places, np.int64(flags.size))
+        return places
+
+    def relabel(self, basins: Any, label_of: Any) -> None:
+        """Replace basins by the labels of their pores, in place; int32 arrays on the GPU."""
+        self._basins.launch("relabel", basins.size, basins, label_of, np.int64(basins.size))
 
     def squared_distance(
         self,
@@ -157,7 +162,7 @@ class Gpu:
         array on the GPU
             float32.
         """
-        xp, launch = self._xp, self._distance.launch
+        xp, launch = self.xp, self._distance.launch
         depth, height, width = codes.shape
         count, plane = codes.size, height * width
         smallest = min(spacing)
@@ -202,7 +207,7 @@ class Gpu:
         faces_only : bool, optional
             Whether voxels climb to the 6 neighbours that they share a face with only.
         """
-        xp, launch = self._xp, self._basins.launch
+        xp, launch = self.xp, self._basins.launch
         depth, height, width = distance.shape
         last = depth if last is None else last
         count, plane = distance.size, height * width
@@ -217,14 +222,19 @@ class Gpu:
         how = (np.int64(depth), *size, np.int32(faces_only), begin, end)
         launch("point", count, distance, keys, pointers, all_, *how)
         del keys
-        launch("climb", count, pointers, all_)
+        self.follow(pointers)
         is_summit, is_exit = xp.empty(own, np.uint8), xp.zeros(2 * plane, np.uint8)
         slab = (begin, end, np.int64(plane))
         launch("mark_ends", own, pointers, is_summit, is_exit, *slab)
         summits, exits = (xp.cumsum(each, dtype=np.int32) for each in (is_summit, is_exit))
         basins = xp.empty((last - first, height, width), np.int32)
         launch("number", own, pointers, summits, exits, basins, *slab, np.int32(before))
-        return Climbed(basins, self.where(is_summit), is_exit)
+        (number,) = self.numbers(summits[-1:])
+        return Climbed(basins, self.compact(is_summit, summits, number), is_exit)
+
+    def follow(self, pointers: Any) -> None:
+        """Make every pointer of a volume lead straight to its end, in place; int32."""
+        self._basins.launch("climb", pointers.size, pointers, np.int64(pointers.size))
 
     def scan(
         self,
@@ -252,7 +262,7 @@ class Gpu:
         faces_only : bool, optional
             Whether one crosses between basins over the faces of voxels only.
         """
-        xp, launch = self._xp, self._graph.launch
+        xp, launch = self.xp, self._graph.launch
         depth, height, width = shape
         low, high = numbers
         count = (depth if own is None else own) * height * width
@@ -273,13 +283,16 @@ class Gpu:
             is_full = xp.zeros(1, np.int32)
             to_fill = (ends, cuts, keys, saddle, contacts, is_full, np.int64(room))
             launch("find_edges", count, basins, distance, *to_fill, ways, np.int32(low), *size)
-            if not self.number(is_full):
+            is_edge = keys != _EMPTY
+            counts = xp.cumsum(is_edge, dtype=np.int32)
+            no_room, number = self.numbers(is_full, counts[-1:])
+            if not no_room:
                 break
             room *= 2
         place = xp.full(room, np.iinfo(np.int64).max, np.int64)
         known = (keys, saddle, place, np.int64(room), ways)
         launch("place_saddles", count, basins, distance, *known, *size)
-        used = self.where(keys != _EMPTY)
+        used = self.compact(is_edge.view(np.uint8), counts, number)
         used = used[xp.argsort(keys[used])]
         saddle, place = saddle[used], place[used]
         place[saddle == _NO_WAY] = 0
@@ -289,33 +302,39 @@ class Gpu:
         self,
         climbed: Climbed,
         distance: Any,
-        is_open_at: Callable[[Any], Any],
+        codes: Any,
+        more: Sequence[Any] = (),
         *,
         faces_only: bool = False,
-    ) -> BasinGraph:
+    ) -> tuple[BasinGraph, list[npt.NDArray[Any]]]:
         """Return the graph of all basins, on the host; see `hushpore.pores.graph.build_graph`.
 
         Parameters
         ----------
         climbed, distance
             As `climb` and `squared_distance` give them, of a stack in one piece.
-        is_open_at : callable
-            Says of flat indices, (n,) int64 on the host, whether the void there is open.
+        codes : array on the GPU
+            (z, y, x), uint8: the void at a summit is open where it is `OPEN`.
+        more : sequence of arrays on the GPU, optional
+            What else comes to the host with the tables, and is returned beside the graph.
         """
         summits = climbed.summits
         numbers = (0, int(summits.size) + 1)
         shape = climbed.basins.shape
         found = self.scan(climbed.basins, distance, shape, numbers, faces_only=faces_only)
         peaks = distance.reshape(-1)[summits]
-        places, heights, *tables = self.get_all([summits, peaks, *found])
-        scan = Scan(*tables)
-        return BasinGraph(
+        is_open = (codes.reshape(-1)[summits] == OPEN).view(np.uint8)
+        small = [summits, peaks, is_open, *more]
+        here = self.get_all([*small, *found])
+        places, heights, opened, *others = here[: len(small)]
+        scan = Scan(*here[len(small) :])
+        graph = BasinGraph(
             summit=np.concatenate([[-1], places]),
             peak=np.concatenate([np.zeros(1, np.float32), heights]),
             sums=scan.sums.view(np.int64),
             ends=scan.ends.view(np.int64),
             bounds=scan.bounds,
-            is_open=np.concatenate([[False], is_open_at(places)]),
+            is_open=np.concatenate([[False], opened.view(np.bool_)]),
             cuts=scan.cuts.view(np.int64),
             a=(scan.keys >> np.uint64(32)).astype(np.int32),
             b=(scan.keys & np.uint64(0xFFFFFFFF)).astype(np.int32),
@@ -323,3 +342,4 @@ class Gpu:
             saddle_at=scan.place,
             contacts=scan.contacts,
         )
+        return graph, others

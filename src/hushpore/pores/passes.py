@@ -263,7 +263,9 @@ def find_void(work: Work, grey: Grey) -> Pass[Stack]:
 class Space(NamedTuple):
     """The void of a sample, taken apart."""
 
-    components: Components
+    open_voxels: int  # connected to a face of the volume, or to the air outside
+    closed_voxels: int
+    components: int
     air_cuts: npt.NDArray[np.int64]  # crossings between void and the air outside, by direction
     sample: npt.NDArray[np.int64]  # voxels of each slice (row, in 2D) that are not air
     problem: str
@@ -345,7 +347,8 @@ def take_apart(work: Work, codes: Stack, air: npt.NDArray[np.int64]) -> Pass[Spa
         components.paint(slab, part, code_of, work.workers)
         codes.write(first, part)
         yield 0.5 + 0.5 * last / depth
-    components.forget()
+    voxels = (components.open_voxels, components.closed_voxels, components.count)
+    del components
     cuts = np.zeros(len(DIRECTIONS), np.int64)
     if work.has_air:
         for first, last in work.slabs:
@@ -357,7 +360,7 @@ def take_apart(work: Work, codes: Stack, air: npt.NDArray[np.int64]) -> Pass[Spa
     if work.has_air and not work.settings.sample_mask and not air.any():
         problem = "No air was found outside the sample: the ball cannot reach any."
     sample = math.prod(work.volume.shape[1:]) - air
-    return Space(components, cuts, sample, problem)
+    return Space(*voxels, cuts, sample, problem)
 
 
 def air_crossings(codes: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:

@@ -89,6 +89,8 @@ class Stages:
         Slices of the stack `shown`, which the pass writes in their order, are previewed.
         """
         start, share = self._done, 0.0
+        # what was begun elsewhere, and could not be done there, goes on from where it was
+        until = max(until, start)
         with closing(work):
             while True:
                 try:

@@ -106,15 +106,10 @@ def make_histogram(
     among : Range, optional
         The range of a larger image that this is a part of: the histograms of its parts add up.
     """
-    low, high, _ = among or find_range(values, workers)
-    exact = values.dtype.kind in "iu" and int(high) - int(low) < _LEVELS
-    if exact:
-        bins = int(high) - int(low) + 1
-        centers = int(low) + np.arange(bins, dtype=np.float64)
-    else:
-        bins = _BINS
-        edges = np.linspace(float(low), float(high), bins + 1)
-        centers = (edges[:-1] + edges[1:]) / 2
+    among = among or find_range(values, workers)
+    low, high, _ = among
+    centers, exact = bins_of(values.dtype, among)
+    bins = centers.size
     scale = bins / (float(high) - float(low))
 
     def count_slices(first: int, last: int) -> npt.NDArray[np.int64]:
@@ -131,6 +126,18 @@ def make_histogram(
 
     pieces = workers.over(len(values), count_slices)
     return Histogram(np.sum(pieces, axis=0, dtype=np.int64), centers)
+
+
+def bins_of(dtype: np.dtype[Any], among: Range) -> tuple[npt.NDArray[np.float64], bool]:
+    """Return the centres of the bins that values of a range are counted in.
+
+    Also whether each bin is a level of whole numbers, from the lowest value up.
+    """
+    low, high, _ = among
+    if dtype.kind in "iu" and int(high) - int(low) < _LEVELS:
+        return int(low) + np.arange(int(high) - int(low) + 1, dtype=np.float64), True
+    edges = np.linspace(float(low), float(high), _BINS + 1)
+    return (edges[:-1] + edges[1:]) / 2, False
 
 
 def survey(

@@ -160,11 +160,6 @@ class Components:
         first = sum(self._counts[:slab])
         runs.paint(codes, code_of[self._component[first : first + runs.count]])
 
-    def forget(self) -> None:
-        """Give back what only `paint` needs."""
-        self._runs = None
-        self._component = np.zeros(0, np.int32)
-
 
 def make_void(
     values: npt.NDArray[Any],

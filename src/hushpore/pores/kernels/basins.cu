@@ -124,4 +124,19 @@ __global__ void number(
     else
         basins[i - begin] = first + summits[target - begin];
 }
+
+// Write the places of flags that are set, in their order; `counts` counts them, each itself included.
+__global__ void compact(
+    const unsigned char *flags, const int *counts, long long *places, long long count)
+{
+    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count && flags[i]) places[counts[i] - 1] = i;
+}
+
+// Replace basins by the labels of their pores.
+__global__ void relabel(int *basins, const int *label_of, long long count)
+{
+    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) basins[i] = label_of[basins[i]];
+}
 }

@@ -1,0 +1,65 @@
+"""CUDA kernels from source files, compiled by CuPy for the GPU that is there."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Threads of a block. The kernels neither share nor wait for anything within one.
+_BLOCK = 256
+
+#: Fused multiply-add rounds once where a CPU rounds twice, and results would differ.
+OPTIONS = ("--std=c++14", "--fmad=false")
+
+
+class Kernels(Protocol):
+    """The compiled kernels of a source file."""
+
+    def launch(self, name: str, count: int, *arguments: Any) -> None:
+        """Run a kernel with at least `count` threads.
+
+        Parameters
+        ----------
+        name : str
+            Name of the kernel.
+        count : int
+            How many threads have something to do.
+        *arguments
+            Arrays in C order, and NumPy scalars of the very types that the kernel takes.
+        """
+
+
+class CudaKernels:
+    """Kernels on the current CUDA device; see `load_kernels`."""
+
+    def __init__(self, source: Path) -> None:
+        import cupy
+
+        text = source.read_text(encoding="utf-8")
+        self._module = cupy.RawModule(code=text, options=OPTIONS)
+        # now, and not when a kernel is first timed
+        self._module.compile()
+
+    def launch(self, name: str, count: int, *arguments: Any) -> None:
+        """Run a kernel; see `Kernels`."""
+        blocks = (count + _BLOCK - 1) // _BLOCK
+        self._module.get_function(name)((blocks,), (_BLOCK,), arguments)
+
+
+@lru_cache
+def load_kernels(source: Path, device: str) -> Kernels:
+    """Return the kernels of a file on the current CUDA device, loaded once a device.
+
+    CuPy keeps what it has compiled on the disk, so that later processes load it.
+
+    Parameters
+    ----------
+    source : Path
+        A ``.cu`` file.
+    device : str
+        Name of the current device.
+    """
+    return CudaKernels(source)

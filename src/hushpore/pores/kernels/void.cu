@@ -1,0 +1,224 @@
+// From the grey values of a scanner to the void and its parts, as hushpore/pores/threshold.py and
+// void.py have them.
+//
+// No barriers and no shared memory: see distance.cu. What threads add up are whole numbers, and what
+// they compete for is a maximum or a minimum, so that their order changes nothing. Where many would
+// add to one place, a thread has more than one voxel: each `threads`-th of all.
+
+typedef unsigned long long u64;
+
+// A float as an integer of the same order, and back.
+__device__ inline int rank_of(float value)
+{
+    union { float value; int bits; } both;
+    both.value = value;
+    return both.bits < 0 ? both.bits ^ 0x7FFFFFFF : both.bits;
+}
+
+__device__ inline float value_of(int rank)
+{
+    union { float value; int bits; } both;
+    both.bits = rank < 0 ? rank ^ 0x7FFFFFFF : rank;
+    return both.value;
+}
+
+// The grey value of a voxel, from what crossed. Those of the integers of a scanner are on a line, one
+// for every `on_line` voxels, which is worked out in float64 and rounded once; 0: there is none.
+__device__ inline float grey(
+    const unsigned char *stored, int kind, const double *slope, const double *intercept,
+    long long on_line, long long i)
+{
+    float value;
+    switch (kind) {
+    case 0: value = stored[i]; break;
+    case 1: value = ((const signed char *)stored)[i]; break;
+    case 2: value = ((const unsigned short *)stored)[i]; break;
+    case 3: value = ((const short *)stored)[i]; break;
+    default: value = ((const float *)stored)[i];
+    }
+    if (on_line == 0) return value;
+    return (float)((double)value * slope[i / on_line] + intercept[i / on_line]);
+}
+
+// The void voxel at the end of a chain. Another thread may hang a part below another meanwhile: then
+// this is one that was the end, and is on the way to it.
+__device__ inline int end_of(const int *parts, int at)
+{
+    for (int next = parts[at]; next != at; next = parts[at]) at = next;
+    return at;
+}
+
+// Make one part of two: the end that comes later is hung below the other. Where it was no end any
+// more, what it hangs below has to be made one with the other as well.
+__device__ inline void unite(int *parts, int a, int b)
+{
+    for (;;) {
+        a = end_of(parts, a);
+        b = end_of(parts, b);
+        if (a == b) return;
+        int high = a > b ? a : b, low = a > b ? b : a;
+        int found = atomicMin(parts + high, low);
+        if (found == high) return;
+        a = found;
+        b = low;
+    }
+}
+
+extern "C" {
+
+// Find the lowest and the highest of all finite values, as ranks, and how many others there are.
+__global__ void find_range(
+    const unsigned char *stored, int kind, const double *slope, const double *intercept,
+    long long on_line, int *range, int *bad, long long count, long long threads)
+{
+    long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (at >= threads) return;
+    int low = 0x7FFFFFFF, high = -low, others = 0;
+    for (long long i = at; i < count; i += threads) {
+        float value = grey(stored, kind, slope, intercept, on_line, i);
+        if (!(value - value == 0.0f)) {
+            others++;
+            continue;
+        }
+        // of the two zeros there is one
+        int rank = rank_of(value + 0.0f);
+        low = rank < low ? rank : low;
+        high = rank > high ? rank : high;
+    }
+    if (low <= high) {
+        atomicMin(range, low);
+        atomicMax(range + 1, high);
+    }
+    if (others) atomicAdd(bad, others);
+}
+
+// Count whole numbers, level by level from `lowest` on. There are several tables, so that few threads
+// add to one place at a time.
+__global__ void count_levels(
+    const unsigned char *stored, int kind, int *counts, int bins, int tables, int lowest,
+    long long count, long long threads)
+{
+    long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (at >= threads) return;
+    int *own = counts + at % tables * bins;
+    for (long long i = at; i < count; i += threads)
+        atomicAdd(own + (int)grey(stored, kind, 0, 0, 0, i) - lowest, 1);
+}
+
+// Count finite values in equal bins over their range.
+__global__ void count_bins(
+    const unsigned char *stored, int kind, const double *slope, const double *intercept,
+    long long on_line, const int *range, int *counts, int bins, int tables, long long count,
+    long long threads)
+{
+    long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (at >= threads || range[0] >= range[1]) return;
+    double low = value_of(range[0]), high = value_of(range[1]), scale = bins / (high - low);
+    int *own = counts + at % tables * bins;
+    for (long long i = at; i < count; i += threads) {
+        float value = grey(stored, kind, slope, intercept, on_line, i);
+        if (!(value - value == 0.0f)) continue;
+        double position = ((double)value - low) * scale;
+        atomicAdd(own + (position < bins - 1 ? (int)position : bins - 1), 1);
+    }
+}
+
+// Mark the void: up to the threshold where the pores are dark, above it where they are bright.
+__global__ void find_void(
+    const unsigned char *stored, int kind, const double *slope, const double *intercept,
+    long long on_line, unsigned char *codes, double threshold, int bright, long long count)
+{
+    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    double value = grey(stored, kind, slope, intercept, on_line, i);
+    codes[i] = (value > threshold) == (bright != 0);
+}
+
+// Hang every void voxel below one before it that it shares a face with, if there is any.
+__global__ void hang(
+    const unsigned char *codes, int *parts, long long count, int height, int width)
+{
+    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    long long plane = (long long)height * width, up = i;
+    if (!codes[i])
+        up = -1;
+    else if (i % width > 0 && codes[i - 1])
+        up = i - 1;
+    else if (i % plane >= width && codes[i - width])
+        up = i - width;
+    else if (i >= plane && codes[i - plane])
+        up = i - plane;
+    parts[i] = (int)up;
+}
+
+// Make one of all parts that share a face along y or z. Where the voxels before these two along x are
+// void, they see to it.
+__global__ void join_parts(int *parts, long long count, int height, int width)
+{
+    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count || parts[i] < 0) return;
+    long long plane = (long long)height * width;
+    bool follows = i % width > 0 && parts[i - 1] >= 0;
+    for (int along_z = 0; along_z < 2; along_z++) {
+        if (along_z ? i < plane : i % plane < width) continue;
+        long long other = i - (along_z ? plane : width);
+        if (parts[other] < 0 || (follows && parts[other - 1] >= 0)) continue;
+        unite(parts, (int)i, (int)other);
+    }
+}
+
+// Mark the parts that hold a voxel which passes a stricter threshold.
+__global__ void mark_strict(
+    const unsigned char *stored, int kind, const double *slope, const double *intercept,
+    long long on_line, const int *parts, unsigned char *is_marked, double threshold, int bright,
+    long long count)
+{
+    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count || parts[i] < 0) return;
+    double value = grey(stored, kind, slope, intercept, on_line, i);
+    if ((value > threshold) == (bright != 0)) is_marked[parts[i]] = 1;
+}
+
+// Leave only the parts that are marked.
+__global__ void keep_marked(int *parts, const unsigned char *is_marked, long long count)
+{
+    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count && parts[i] >= 0 && !is_marked[parts[i]]) parts[i] = -1;
+}
+
+// Mark the parts that reach a face of the volume; in an image there is none along z.
+__global__ void mark_open(
+    const int *parts, unsigned char *is_open, long long count, int height, int width, int along_z)
+{
+    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    long long plane = (long long)height * width;
+    int x = (int)(i % width), y = (int)(i / width % height);
+    bool at_face = x == 0 || x == width - 1 || y == 0 || y == height - 1 ||
+                   (along_z && (i < plane || i >= count - plane));
+    if (at_face && parts[i] >= 0) is_open[parts[i]] = 1;
+}
+
+// Write the code of every voxel, and count parts, open voxels and closed ones.
+__global__ void tell_open(
+    const int *parts, const unsigned char *is_open, unsigned char *codes, u64 *totals, int open,
+    int closed, long long count, long long threads)
+{
+    long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (at >= threads) return;
+    u64 found[3] = {0, 0, 0};
+    for (long long i = at; i < count; i += threads) {
+        int part = parts[i];
+        int code = 0;
+        if (part >= 0) {
+            code = is_open[part] ? open : closed;
+            found[0] += part == i;
+            found[is_open[part] ? 1 : 2]++;
+        }
+        codes[i] = (unsigned char)code;
+    }
+    for (int k = 0; k < 3; k++)
+        if (found[k]) atomicAdd(totals + k, found[k]);
+}
+}
