@@ -102,3 +102,22 @@ def test_ranks_and_slopes_are_those_of_scipy(rng: np.random.Generator) -> None:
     x = rng.normal(size=200)
     expected = stats.theilslopes(y + 2 * x, x, alpha=0.99)
     assert _theil_sen(x, y + 2 * x) == pytest.approx((expected.slope, expected.low_slope), rel=0.01)
+
+
+def test_noise_is_found_where_the_outside_of_a_round_scan_is_filled_in(foam: np.ndarray) -> None:
+    noisy = foam + white(foam.shape, 300)
+    away = np.hypot(*(np.mgrid[: foam.shape[1], : foam.shape[2]] - foam.shape[1] / 2 + 0.5))
+    for fill in (float(foam.min()), 0.0):
+        round_scan = np.where(away < 0.48 * foam.shape[1], noisy, fill)
+        found = diagnose_noise(Volume(round_scan))
+        assert found.noise == pytest.approx(300, rel=0.05)
+        assert found.is_independent
+
+
+def test_values_that_were_cut_off_are_said(foam: np.ndarray) -> None:
+    noisy = foam + white(foam.shape, 300)
+    assert diagnose_noise(Volume(noisy)).saturated == 0
+    highest = np.percentile(noisy, 80)
+    found = diagnose_noise(Volume(np.minimum(noisy, highest)))
+    assert found.saturated == pytest.approx(0.2, abs=0.05)
+    assert found.saturation.startswith(f"{100 * found.saturated:.0f} % of the values")

@@ -120,11 +120,13 @@ def test_what_is_no_whole_model_is_refused(trained: Denoised, tmp_path: Path, da
         path.write_bytes(
             {"cut": whole[: len(whole) // 2], "text": b"not a model", "empty": b""}[damage]
         )
-    with pytest.raises(InputError, match="is not a whole model of hushpore"):
+    with pytest.raises(InputError, match="is no model of hushpore, or is damaged"):
         hushpore.load_model(path)
 
 
 def test_a_missing_model_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is a folder"):
+        hushpore.load_model(tmp_path)
     with pytest.raises(InputError, match="There is no model file"):
         hushpore.load_model(tmp_path / "nowhere.safetensors")
 

@@ -286,15 +286,21 @@ def require_range(volume: Volume, lowest: Any, highest: Any, bad: int) -> None:
     """
     size = math.prod(volume.shape)
     if bad:
-        raise InputError(
-            f"{volume.name} holds {bad} NaN or infinite values of {size}. "
-            "Replace them first, for example with numpy.nan_to_num."
-        )
+        raise not_finite(volume, bad)
     if volume.dtype != np.bool_ and size > 1 and lowest == highest:
         raise InputError(
             f"{volume.name} is constant: every value is {lowest}. "
             "There is nothing to denoise or to segment."
         )
+
+
+def not_finite(volume: Volume, bad: int) -> InputError:
+    """Return the error that so many values of a volume are NaN or infinite."""
+    return InputError(
+        f"{volume.name} holds {bad} NaN or infinite values of {math.prod(volume.shape)}: voxels "
+        "without a grey value, often those outside of a reconstruction. Give them one first, for "
+        "example that of air; in Python with numpy.nan_to_num."
+    )
 
 
 def _default_axes(shape: tuple[int, ...]) -> str:

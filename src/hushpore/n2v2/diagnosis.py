@@ -35,8 +35,15 @@ _BLOCKS = 400
 #: Growth of the variance over the grey values, in variances, from which on it is taken for real.
 _STEEP = 0.25
 
-#: Share of all blocks that count as flat.
-_FLATTEST = 0.05
+#: Share of all blocks that count as flat, and how many do at least.
+_FLATTEST, _FEWEST = 0.05, 40
+
+#: By how much the share of neighbours of one value may be above the usual in a block that is looked
+#: at; and the usual share of an image without noise.
+_FILLED, _CLEAN = 0.2, 0.5
+
+#: Share of the values that are the highest of all from which on it is worth a word.
+_SATURATED = 0.01
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,8 @@ class NoiseDiagnosis:
     rings : float
         Correlation of the noise along circles about the middle of the slices, where it is clearly
         higher than across them; zero elsewhere.
+    saturated : float
+        Share of the values that are the highest of all, from 0.01 on; zero below.
     """
 
     correlation: dict[str, float]
@@ -66,6 +75,7 @@ class NoiseDiagnosis:
     slope: float = 0.0
     offset: float = 0.0
     rings: float = 0.0
+    saturated: float = 0.0
 
     @property
     def is_independent(self) -> bool:
@@ -103,14 +113,27 @@ class NoiseDiagnosis:
             advice = "some of it will stay; binning the volume 2 x 2 reduces it"
         return f"noise: neighbours are correlated ({found}); {advice}"
 
+    @property
+    def saturation(self) -> str:
+        """What is to be said where values were cut off at the upper end; else empty."""
+        if not self.saturated:
+            return ""
+        return (
+            f"{100 * self.saturated:.0f} % of the values are the highest there is, as where a "
+            "detector or a conversion to fewer bits is saturated: what was cut off cannot be "
+            "brought back, and noise there is found too small"
+        )
+
 
 def diagnose_noise(volume: Volume, seed: int = 0) -> NoiseDiagnosis:
     """Look at the noise of a volume in its flattest regions.
 
     Blocks of 8 x 8 pixels within slices (and the same blocks of the next slice) are drawn at
-    random; the twentieth of them with the least variation over quarters is taken for flat. The
-    correlation along an axis is that of second differences across it: they remove what is left
-    of the image, and keep the correlation of the noise along the axis as it is.
+    random; the twentieth of them with the least variation over quarters is taken for flat, after
+    those are left out that hold more equal neighbours than others do: where values were filled in
+    (outside of a reconstruction) or cut off there is no noise, or not all of it. The correlation
+    along an axis is that of second differences across it: they remove what is left of the image,
+    and keep the correlation of the noise along the axis as it is.
 
     Parameters
     ----------
@@ -127,6 +150,7 @@ def diagnose_noise(volume: Volume, seed: int = 0) -> NoiseDiagnosis:
     rng = np.random.default_rng(seed)
     depth = 2 if volume.n_spatial == 3 and volume.shape[-3] > 1 else 1
     blocks, corners = _draw_blocks(volume, depth, rng)
+    saturated = float((blocks == blocks.max()).mean())
     flattest = _flattest(blocks)
     flat = blocks[flattest]
     across_y, across_x = np.diff(flat, 2, axis=2), np.diff(flat, 2, axis=3)
@@ -143,7 +167,9 @@ def diagnose_noise(volume: Volume, seed: int = 0) -> NoiseDiagnosis:
     slope, offset = _variance_line(across_y, across_x, flat, noise)
     from_middle = corners[flattest, -2:] + (BLOCK - np.array(volume.shape[-2:])) / 2
     rings = ring_correlation(across_y, across_x, from_middle, NOTABLE)
-    return NoiseDiagnosis(correlation, noise, _growth(across_x, flat), slope, offset, rings)
+    growth = _growth(across_x, flat)
+    saturated *= saturated >= _SATURATED
+    return NoiseDiagnosis(correlation, noise, growth, slope, offset, rings, saturated)
 
 
 def _draw_blocks(
@@ -163,12 +189,25 @@ def _draw_blocks(
 
 
 def _flattest(blocks: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Return the numbers of the blocks with the least image in them."""
+    """Return the numbers of the blocks with the least image, and all of the noise, in them."""
     # averages over quarters show edges and slopes through the noise
     half = BLOCK // 2
     quarters = blocks.reshape(*blocks.shape[:2], 2, half, 2, half).mean((3, 5))
     variation = np.ptp(quarters.reshape(len(blocks), -1), axis=1)
-    return np.argsort(variation, kind="stable")[:_BLOCKS]
+    order = np.argsort(variation, kind="stable")
+    whole = order[_hold_noise(blocks)[order]]
+    return whole[: max(round(_FLATTEST * len(whole)), _FEWEST)]
+
+
+def _hold_noise(blocks: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    """Return which blocks hold no more neighbours of one value than blocks of this volume do."""
+    equal = (np.diff(blocks, axis=3) == 0).mean((1, 2, 3))
+    varied = equal[equal < 1]
+    usual = float(np.median(varied)) if len(varied) else 1.0
+    if usual > _CLEAN:
+        return np.ones(len(blocks), bool)
+    kept: npt.NDArray[np.bool_] = equal <= usual + _FILLED
+    return kept
 
 
 def _growth(differences: npt.NDArray[np.float64], flat: npt.NDArray[np.float64]) -> float:

@@ -209,6 +209,8 @@ class Work:
         axes = self.noise.correlated_axes
         if not self.noise.is_independent and axes != self.settings.correlated_along:
             yield self._note(self.noise.summary.capitalize() + ".")
+        if self.noise.saturation:
+            yield self._note(self.noise.saturation + ".")
         yield _PREPARING
 
     def train(self) -> Job:

@@ -12,6 +12,7 @@ import torch
 from hushpore.base.errors import InputError
 from hushpore.base.events import result_of
 from hushpore.base.scaled import Scaled
+from hushpore.base.volume import not_finite
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -204,10 +205,7 @@ def measuring_scale(source: Source) -> Generator[float, None, Scale]:
             square[number] += np.vdot(centred, centred)
         yield done / len(parts)
     if bad.any():
-        raise InputError(
-            f"{volume.name} holds {int(bad.sum())} NaN or infinite values of "
-            f"{math.prod(volume.shape)}. Replace them first, for example with numpy.nan_to_num."
-        )
+        raise not_finite(volume, int(bad.sum()))
     assert pivot is not None
     mean = total / count
     std = np.sqrt(np.maximum(square / count - mean**2, 0))
@@ -227,7 +225,8 @@ def _require_variation(
             f"{volume.name} is constant: every value is {mean[0]:g}. There is nothing to denoise."
         )
     raise InputError(
-        f"Channel {int(np.flatnonzero(constant)[0])} of {volume.name} is constant; leave it out."
+        f"Channel {int(np.flatnonzero(constant)[0])} of {volume.name} is constant (channels are "
+        "counted from 0); leave it out."
     )
 
 

@@ -275,6 +275,8 @@ def read_tensors(
     from safetensors import SafetensorError, safe_open
 
     source = Path(path).expanduser()
+    if source.is_dir():
+        raise InputError(f"{source.resolve()} is a folder; expected a .safetensors file.")
     if not source.is_file():
         raise InputError(f"There is no model file {source}.")
     with source.open("rb") as file:
@@ -296,8 +298,8 @@ def read_tensors(
 
 def _not_whole(path: str | os.PathLike[str], error: Exception) -> InputError:
     return InputError(
-        f"{Path(path).name} is not a whole model of hushpore ({type(error).__name__}). "
-        "Save it again with Model.save, or train a new one."
+        f"{Path(path).name} is no model of hushpore, or is damaged ({type(error).__name__}). "
+        "Copy it anew from where it was saved, or train another."
     )
 
 
