@@ -53,6 +53,12 @@ def test_it_is_hidden_until_a_result_is_chosen(viewer, control, result):
     assert control.isHidden()
 
 
+def test_it_is_called_as_the_layer_is(viewer, control, result):
+    layer = show(viewer, result, "pores (preview)")
+    layer.name = "pores"
+    assert control._title.text().startswith("Merge height of pores,")
+
+
 def test_another_height_changes_labels_tables_and_record_in_place(qtbot, viewer, control, result):
     layer = show(viewer, result)
     shown = []

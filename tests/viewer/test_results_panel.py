@@ -126,7 +126,7 @@ def test_show_all_drops_filter_selection_and_colours(layer, panel):
     panel._show_all()
     assert len(shown(panel)) == 4
     assert layer.colormap is own
-    assert panel.colours.by.currentText() == "chance"
+    assert panel.colours.by.currentText() == "random"
     assert panel.colours.bar.isHidden()
 
 
@@ -186,7 +186,7 @@ def test_kinds_have_a_legend_with_counts_that_selects(qtbot, layer, panel):
     assert len(np.unique(colours, axis=0)) == 2
     legend.linkActivated.emit("1")
     np.testing.assert_array_equal(panel.view.selected, is_open)
-    panel.colours.by.setCurrentText("chance")
+    panel.colours.by.setCurrentText("random")
     assert legend.isHidden()
 
 

@@ -51,7 +51,9 @@ class Denoised:
     def summary(self) -> str:
         """The result in one sentence."""
         result = self.provenance["result"]
-        removed = f"Denoised: {result['noise_removed']:.3g} of noise removed (standard deviation)"
+        unit = self.volume.metadata.get("value_unit", "")
+        noise = f"{result['noise_removed']:.3g} {unit}".strip()
+        removed = f"Denoised: {noise} of noise removed (standard deviation)"
         if not result["steps"]:
             return f"{removed}, with the model {self.provenance['settings']['model']}"
         return f"{removed}, {result['steps']} training steps in {result['training_seconds']:.0f} s"

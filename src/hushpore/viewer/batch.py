@@ -32,6 +32,7 @@ from hushpore.runs.presets import load_preset, names_to_choose
 from hushpore.runs.remembered import remember, remembered
 from hushpore.runs.result import labels_file
 from hushpore.runs.workers import State
+from hushpore.viewer.docking import SharesSide
 from hushpore.viewer.scan_list import NAME, ScanList
 from hushpore.viewer.sentence import Sentence, plain_line, sign
 from hushpore.viewer.worker import JobWorker
@@ -73,6 +74,7 @@ class BatchWidget(QWidget):
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__()
+        SharesSide(self)
         self._viewer = napari_viewer
         self._worker: JobWorker | None = None
         self._running: list[JobWorker] = []
@@ -227,7 +229,7 @@ class BatchWidget(QWidget):
         self._bar = QProgressBar()
         self._bar.setRange(0, 1000)
         self._bar.hide()
-        self._result = Sentence(self._viewer)
+        self._result, self._reason = Sentence(self._viewer), plain_line()
         self._lay_out()
 
     def _lay_out(self) -> None:
@@ -251,6 +253,7 @@ class BatchWidget(QWidget):
         column.addLayout(buttons)
         column.addLayout(form)
         column.addWidget(self._run_button)
+        column.addWidget(self._reason)
         column.addWidget(self._bar)
         column.addWidget(self._result)
         self._denoise.toggled.connect(self._presets["denoise"].setEnabled)
@@ -271,6 +274,8 @@ class BatchWidget(QWidget):
         self._run_button.setText("Run")
         self._run_button.setEnabled(not reason)
         self._run_button.setToolTip(reason or "Start, or go on where it was stopped.")
+        self._reason.setText(reason)
+        self._reason.setVisible(bool(reason))
         self._allow_changes(True)
 
     def _show_running(self) -> None:

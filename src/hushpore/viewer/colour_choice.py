@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from hushpore.viewer.pore_view import PoreView
 
-#: The entry of the combo box that colours by chance.
-BY_CHANCE = "chance"
+#: The entry of the combo box that gives colours at random.
+BY_CHANCE = "random"
 
 #: What the choice of a colour map says while none is used.
 _FIRST = "Choose a column to colour by first."

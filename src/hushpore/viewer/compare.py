@@ -30,6 +30,7 @@ from qtpy.QtWidgets import (
 from hushpore.runs.compare import columns_compared, compare, distributions
 from hushpore.runs.result import Result, open_result
 from hushpore.viewer.difference_table import DifferenceTable
+from hushpore.viewer.docking import SharesSide
 from hushpore.viewer.layers import volume_of
 from hushpore.viewer.pore_columns import title_of
 from hushpore.viewer.pore_layer import tables_of
@@ -80,6 +81,7 @@ class CompareWidget(QWidget):
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__()
+        SharesSide(self)
         self._viewer = napari_viewer
         self._worker: JobWorker | None = None
         self._compared: Compared | None = None

@@ -14,6 +14,7 @@ from hushpore.base.errors import HushporeError
 from hushpore.runs.remembered import remember, remembered
 from hushpore.viewer.cluster_work import work_on_cluster
 from hushpore.viewer.device_choice import DeviceChoice
+from hushpore.viewer.docking import SharesSide, dock_of
 from hushpore.viewer.fields import Field, make_field
 from hushpore.viewer.form import SettingsForm
 from hushpore.viewer.glyphs import Glyphs
@@ -97,6 +98,7 @@ class JobWidget(QWidget):
     def _make_ready(self) -> None:
         """Do now what would take seconds when Run is pressed."""
         Glyphs(self, self._viewer)
+        SharesSide(self)
         self._importing = JobWorker(
             partial(import_libraries, jobs.JOBS[self.job]), "hushpore imports"
         )
@@ -369,9 +371,7 @@ class JobWidget(QWidget):
         QTimer.singleShot(0, partial(self._stay_in_front, dock))
 
     def _stay_in_front(self, dock: Any) -> None:
-        own = self.parent()
-        while own is not None and not isinstance(own, type(dock)):
-            own = own.parent()
+        own = dock_of(self)
         if own is not None and dock not in dock.parent().tabifiedDockWidgets(own):
             own.raise_()
 

@@ -137,10 +137,12 @@ class MergeHeight(QWidget):
     def _follow(self, event: Any = None) -> None:
         if self._active is not None:
             self._active.events.metadata.disconnect(self._look)
+            self._active.events.name.disconnect(self._name)
         self._active = self._viewer.layers.selection.active
         if self._active is not None:
             # a preview becomes a result, and keeps its place in the list
             self._active.events.metadata.connect(self._look)
+            self._active.events.name.connect(self._name)
         self._look()
 
     def _look(self, event: Any = None) -> None:
@@ -152,10 +154,16 @@ class MergeHeight(QWidget):
         h = result.provenance["result"]["merged_by"].get("h")
         self._first = result if h is None else None
         self._past, self._at = [h], 0
-        self._title.setText(f"Merge height of {self._layer.name}, changed at once and in the form")
+        self._name()
         self._show_height(result.provenance["settings"]["h"] if h is None else h)
         self._show_state()
         self.show()
+
+    def _name(self, event: Any = None) -> None:
+        if self._layer is not None:
+            self._title.setText(
+                f"Merge height of {self._layer.name}, changed at once and in the form"
+            )
 
     def _forget(self, event: Any) -> None:
         if event.value is self._layer:

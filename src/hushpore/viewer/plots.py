@@ -28,6 +28,7 @@ from qtpy.QtWidgets import (
     QVBoxLayout,
 )
 
+from hushpore.viewer.docking import SharesSide
 from hushpore.viewer.following import FollowsPores
 from hushpore.viewer.pore_columns import title_of
 from hushpore.viewer.results_panel import NOTHING, save_table
@@ -100,6 +101,7 @@ class PlotsWidget(FollowsPores):
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__(napari_viewer)
+        SharesSide(self)
         self._data = pd.DataFrame()
         self._selector: Any = None  # matplotlib holds it weakly
         self._mark: Any = None
@@ -129,7 +131,7 @@ class PlotsWidget(FollowsPores):
         """List the columns of a result, and plot it."""
         has_view = self.view is not None
         self._nothing.setVisible(not has_view)
-        for widget in (self.canvas, self._kind, self._log, self._cumulative):
+        for widget in (self.canvas, self._kind, self._saving):
             widget.setEnabled(has_view)
         if self.view is not None:
             pores = self.view.tables.pores
@@ -150,10 +152,11 @@ class PlotsWidget(FollowsPores):
         self.figure.clear()
         self._selector = self._mark = None
         kind = self._kind.currentText()
-        self._x.setEnabled(kind != PROFILE)
+        has_view = self.view is not None
+        self._x.setEnabled(has_view and kind != PROFILE)
         self._y.setVisible(kind == AGAINST)
-        self._log.setEnabled(kind != PROFILE)
-        self._cumulative.setEnabled(kind in (BY_NUMBER, BY_VOLUME))
+        self._log.setEnabled(has_view and kind != PROFILE)
+        self._cumulative.setEnabled(has_view and kind in (BY_NUMBER, BY_VOLUME))
         self._data = pd.DataFrame()
         if self.view is not None and len(self.view.labels):
             self.axes = self.figure.add_subplot()
@@ -332,9 +335,9 @@ class PlotsWidget(FollowsPores):
         self._log, self._cumulative = QCheckBox("&log"), QCheckBox("&cumulative")
         self._log.setToolTip("A logarithmic horizontal axis.")
         self._cumulative.setToolTip("The share up to each size.")
-        save = QPushButton("&Save …")
-        save.setToolTip("Save the plot as PNG or SVG, or its numbers as CSV.")
-        save.clicked.connect(self._save)
+        self._saving = QPushButton("&Save …")
+        self._saving.setToolTip("Save the plot as PNG or SVG, or its numbers as CSV.")
+        self._saving.clicked.connect(self._save)
         for box in (self._kind, self._x, self._y):
             box.setSizeAdjustPolicy(
                 QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
@@ -351,7 +354,7 @@ class PlotsWidget(FollowsPores):
         line.addWidget(self._log)
         line.addWidget(self._cumulative)
         line.addStretch(1)
-        line.addWidget(save)
+        line.addWidget(self._saving)
         column = QVBoxLayout(self)
         column.setContentsMargins(6, 6, 6, 6)
         column.addWidget(self._nothing)

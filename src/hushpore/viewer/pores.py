@@ -40,7 +40,7 @@ class PoresWidget(JobWidget):
 
     job = "pores"
     purpose = "Finds the pores, parts them where they are narrow, and measures each."
-    next_step = (RESULTS, "see them in tables")
+    next_step = (RESULTS, "See them in tables")
     knows_clusters = True
 
     def __init__(self, napari_viewer: Any) -> None:

@@ -13,6 +13,7 @@ from hushpore.device.scratch import remove_left_over, scratch_folder, temporary_
 from hushpore.runs.preferences import in_force, save_preferences
 from hushpore.runs.remembered import forget, remembered_file
 from hushpore.viewer.device_choice import find_devices, look_again
+from hushpore.viewer.docking import SharesSide
 from hushpore.viewer.fields import Field, TextField, combo_box, make_field
 from hushpore.viewer.form import SettingsForm
 from hushpore.viewer.scrolled import ScrolledColumn, rule
@@ -45,6 +46,7 @@ class PreferencesWidget(QWidget):
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__()
+        SharesSide(self)
         self._viewer = napari_viewer
         self._worker: JobWorker | None = None
         self._build()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hushpore.viewer.form import SettingsForm
 
 #: What stands in the box while the form holds settings that are no preset.
-_OWN = "as below"
+_OWN = "as above"
 #: The entries that are no presets of the user's.
 _FIXED = (DEFAULT, LAST, _OWN)
 

@@ -18,6 +18,7 @@ from qtpy.QtWidgets import (
 )
 
 from hushpore.jobs import JOBS
+from hushpore.viewer.docking import SharesSide
 from hushpore.viewer.layer_choice import is_preview
 from hushpore.viewer.layers import KEY
 from hushpore.viewer.saving import ask_and_save, to_json
@@ -49,6 +50,7 @@ class RecordWidget(QWidget):
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__()
+        SharesSide(self)
         self._layer: Any = None
         self._selection = napari_viewer.layers.selection
         self._title = QLabel()

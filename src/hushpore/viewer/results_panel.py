@@ -9,7 +9,6 @@ import numpy as np
 from qtpy.QtCore import Qt, QTimer
 from qtpy.QtWidgets import (
     QBoxLayout,
-    QDockWidget,
     QFileDialog,
     QFrame,
     QGridLayout,
@@ -19,7 +18,6 @@ from qtpy.QtWidgets import (
     QMainWindow,
     QPushButton,
     QScrollArea,
-    QSizePolicy,
     QTabWidget,
     QVBoxLayout,
     QWidget,
@@ -34,6 +32,7 @@ from hushpore.viewer.colour_choice import (
     is_numeric,
     narrow_box,
 )
+from hushpore.viewer.docking import dock_of
 from hushpore.viewer.following import FollowsPores
 from hushpore.viewer.pore_columns import unit_of
 from hushpore.viewer.pore_layer import described
@@ -251,6 +250,8 @@ class ResultsWidget(FollowsPores):
         self._tabs.addTab(self.pores, "&Pores")
         self._tabs.addTab(self.throats, "&Throats")
         self._tabs.setMinimumHeight(110)
+        # there they are in sight however low the panel is
+        self._tabs.setCornerWidget(self._build_buttons())
         self._controls = QWidget()
         side = QVBoxLayout(self._controls)
         side.setContentsMargins(0, 0, 0, 0)
@@ -258,7 +259,6 @@ class ResultsWidget(FollowsPores):
         side.addLayout(self._build_grid())
         side.addWidget(self._problem)
         side.addWidget(self._limit)
-        side.addLayout(self._build_buttons())
         left = QWidget()
         column = QVBoxLayout(left)
         column.setContentsMargins(0, 0, 0, 0)
@@ -272,9 +272,8 @@ class ResultsWidget(FollowsPores):
         scroll.setWidgetResizable(True)
         scroll.setFrameShape(QFrame.Shape.NoFrame)
         scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        scroll.setMinimumWidth(NARROW)
-        scroll.setMaximumWidth(NARROW)
-        self._box = QBoxLayout(QBoxLayout.Direction.LeftToRight, self)
+        # as it is beside the canvas at first: wider, it would widen what is docked there
+        self._box = QBoxLayout(QBoxLayout.Direction.TopToBottom, self)
         self._box.setContentsMargins(6, 6, 6, 6)
         self._box.addWidget(scroll)
         self._box.addWidget(self._tabs, 1)
@@ -323,7 +322,7 @@ class ResultsWidget(FollowsPores):
         grid.addWidget(self.colours, 3, 1, 1, 2, Qt.AlignmentFlag.AlignTop)
         return grid
 
-    def _build_buttons(self) -> QHBoxLayout:
+    def _build_buttons(self) -> QWidget:
         everything, self._copy = QPushButton("Show &all"), QPushButton("Cop&y rows")
         export = QPushButton("&Export …")
         everything.setToolTip("Drop filter, selection and colours.")
@@ -332,11 +331,12 @@ class ResultsWidget(FollowsPores):
         everything.clicked.connect(self._show_all)
         self._copy.clicked.connect(self._copy_rows)
         export.clicked.connect(self._export)
-        line = QHBoxLayout()
+        row = QWidget()
+        line = QHBoxLayout(row)
+        line.setContentsMargins(0, 0, 0, 2)
         for button in (everything, self._copy, export):
-            button.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
             line.addWidget(button)
-        return line
+        return row
 
     def resizeEvent(self, event: Any) -> None:  # noqa: N802
         """Put the controls beside the table where there is room, above it where there is not."""
@@ -344,6 +344,7 @@ class ResultsWidget(FollowsPores):
         across = self.width() >= WIDE
         direction = QBoxLayout.Direction
         self._box.setDirection(direction.LeftToRight if across else direction.TopToBottom)
+        self._left.setMinimumWidth(NARROW if across else 0)
         self._left.setMaximumWidth(NARROW if across else _ANY)
 
     def showEvent(self, event: Any) -> None:  # noqa: N802
@@ -354,9 +355,7 @@ class ResultsWidget(FollowsPores):
             QTimer.singleShot(0, self._move_down)
 
     def _move_down(self) -> None:
-        dock = self.parent()
-        while dock is not None and not isinstance(dock, QDockWidget):
-            dock = dock.parent()
+        dock = dock_of(self)
         window = dock.parent() if dock is not None else None
         if isinstance(window, QMainWindow):
             # the list of layers keeps its height: a low window has no more for it

@@ -1,0 +1,61 @@
+"""How widgets share the side of the window: as tabs, since one above the other they are crushed."""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakSet
+
+from qtpy.QtCore import QEvent, QObject, QTimer
+from qtpy.QtWidgets import QDockWidget, QMainWindow, QWidget
+
+_sharing: WeakSet[QWidget] = WeakSet()
+
+
+def dock_of(widget: QWidget | None) -> QDockWidget | None:
+    """Return the dock that a widget is in, or None."""
+    while widget is not None and not isinstance(widget, QDockWidget):
+        widget = widget.parent()
+    return widget
+
+
+class SharesSide(QObject):
+    """Lets a widget become a tab beside another that does, when it is shown first.
+
+    napari's menu opens each below the one before, where two leave hardly a line to either.
+
+    Parameters
+    ----------
+    widget : QWidget
+        What is docked.
+    """
+
+    def __init__(self, widget: QWidget) -> None:
+        super().__init__(widget)
+        self._widget = widget
+        _sharing.add(widget)
+        widget.installEventFilter(self)
+
+    def eventFilter(self, watched: Any, event: Any) -> bool:  # noqa: N802
+        """Wait until it is shown, and its dock has a place."""
+        if event.type() == QEvent.Type.Show:
+            watched.removeEventFilter(self)
+            QTimer.singleShot(0, self._join)
+        return False
+
+    def _join(self) -> None:
+        dock = dock_of(self._widget)
+        if dock is None:
+            return
+        window = dock.parent()
+        if not isinstance(window, QMainWindow) or window.tabifiedDockWidgets(dock):
+            return
+        area = window.dockWidgetArea(dock)
+        for widget in _sharing:
+            other = dock_of(widget)
+            if other is None or other is dock or other.parent() is not window:
+                continue
+            is_there = other.isVisible() and not other.isFloating()
+            if is_there and window.dockWidgetArea(other) == area:
+                window.tabifyDockWidget(other, dock)
+                dock.raise_()
+                return
