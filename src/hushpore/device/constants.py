@@ -27,4 +27,6 @@ def constant(values: tuple[Any, ...], device: str | torch.device) -> torch.Tenso
 
 @functools.lru_cache(maxsize=512)
 def _constant(values: tuple[Any, ...], device: str) -> torch.Tensor:
-    return torch.tensor(values, device=device)
+    # one that is first asked for while predicting may be used in training later
+    with torch.inference_mode(False):
+        return torch.tensor(values, device=device)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from hushpore.device.constants import constant
 from hushpore.n2v2.model import MULTIPLE, Architecture
 from hushpore.n2v2.training import channels_last, mixed_precision
 
@@ -104,7 +105,7 @@ def pad(planes: torch.Tensor, multiples: Sequence[int] | None = None) -> torch.T
         if missing:
             # an axis of one voxel has nothing to mirror, and repeats it
             back = [max(length - 2 - k, 0) for k in range(missing)]
-            index = torch.tensor([*range(length), *back], device=planes.device)
+            index = constant((*range(length), *back), planes.device)
             planes = planes.index_select(axis, index)
     return planes
 
