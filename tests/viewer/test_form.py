@@ -227,6 +227,18 @@ def test_numbers_suit_the_values_of_a_layer(telling):
     assert telling.settings().end == 0.0042
 
 
+def test_what_suits_another_layer_changes_no_value(telling):
+    level = telling.fields["level"]
+    level.suit(1, "a.u.", (7000, 37000))
+    level.suit(0.1, "a.u.", (20, 180))
+    assert level.value() is None
+    level.set(150)
+    level.suit(1, "a.u.", (7000, 37000))
+    assert level.value() == 150
+    level.suit(0.1, "a.u.", (20, 100))
+    assert level.value() == 150
+
+
 def test_what_cannot_be_read_leaves_all_controls_to_be_set_right(telling):
     telling.fields["length"].set(0.0)
     assert not telling.fields["name"].isEnabled()

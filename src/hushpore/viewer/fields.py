@@ -114,12 +114,18 @@ class NumberField(Field):
         """Let the number go in other steps, between other limits and with another unit.
 
         Of a setting that is a grey value these are the layer's; limits that the setting has itself
-        stay.
+        stay, and so does the value, even beyond them.
         """
+        value, (low, high) = self.value(), limits
+        blocked = self._spin.blockSignals(True)
         _suit(self._spin, self.opt, step, unit)
         if self.opt.optional and self.opt.minimum is None:
+            if value is not None:
+                low, high = min(low, value), max(high, value)
             # what is below the lowest stands for None
-            self._spin.setRange(limits[0] - step, limits[1])
+            self._spin.setRange(low - step, high)
+            self.set(value)
+        self._spin.blockSignals(blocked)
 
     def value(self) -> float | int | None:
         """Return the number, or None."""
