@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ import pytest
 from hushpore.device.backend import Backend
 from hushpore.device.clocks import HostClock
 from hushpore.pores import gpu_passes
-from hushpore.pores.on_gpu import Gpu
+from hushpore.pores.on_gpu import SOURCES, Gpu
 from hushpore.pores.parallel import Workers
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class Emulated(Gpu):
     """A GPU whose kernels run on the CPU, in an order of one's choice."""
 
     def sources(self) -> tuple[Any, ...]:
-        return self.void, self._distance, self._basins, self._graph
+        return self.void, self._distance, self.basins, self._graph
 
     def run_threads(self, order: str) -> None:
         for kernels in self.sources():
@@ -103,7 +104,10 @@ def emulated(cuda_shim: Any, tmp_path_factory: pytest.TempPathFactory) -> Emulat
     if shutil.which("g++") is None:
         pytest.skip("needs g++")
     folder = tmp_path_factory.mktemp("kernels")
-    return Emulated(np, lambda source: cuda_shim.ShimKernels(source, folder))
+    with ThreadPoolExecutor() as pool:
+        built = pool.map(lambda source: cuda_shim.ShimKernels(source, folder), SOURCES)
+        kernels = dict(zip(SOURCES, built, strict=True))
+    return Emulated(np, kernels.__getitem__)
 
 
 @dataclass(frozen=True)

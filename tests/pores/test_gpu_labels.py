@@ -71,7 +71,7 @@ def test_left_to_themselves_they_say_why_they_are_used_or_not(
     backend = gpu_backend(switches=Switches(void="on"))
     lines = hushpore.run("pores", scan, how, backend).provenance["optimisations"]
     assert lines["void"] == "off, what is outside the sample is told on the host"
-    small = gpu_backend(free=SIZE * 21)
+    small = gpu_backend(free=SIZE * 19)
     lines = hushpore.run("pores", scan, None, small).provenance["optimisations"]
     assert lines["void"] == "off, the GPU does not hold the volume with its grey values"
 

@@ -139,7 +139,7 @@ from hushpore.pores.on_gpu import Gpu
 from hushpore.pores.passes import Work
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Slabs
-folder, flags = pathlib.Path({str(tmp_path)!r}), ("-fsanitize=address", "-g")
+folder, flags = pathlib.Path({str(tmp_path)!r}), ("-fsanitize=address", "-O1")
 gpu = Gpu(np, lambda source: shim.ShimKernels(source, folder, flags))
 rng = np.random.default_rng(0)
 for shape in ((1, 1, 1), (1, 5, 60), (7, 8, 9)):

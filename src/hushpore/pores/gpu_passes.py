@@ -65,9 +65,9 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-#: Bytes a voxel that are in use on the GPU at once: distance, pointers, ranks and basins 4 each,
-#: void and summits 1 each; before that distance, sums and keys 16 together. The rest is for tables.
-BYTES_A_VOXEL = 20
+#: Bytes a voxel that are in use on the GPU at once: distance and pointers 4 each, keys 8, void 1.
+#: The rest is for tables.
+BYTES_A_VOXEL = 18
 
 _MOST = 2**31 - 1  # voxels of a slab, with the slices beside it, that int32 can index
 _BESIDE = 4  # slices beside a slab

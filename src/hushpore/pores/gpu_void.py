@@ -147,7 +147,6 @@ class GpuGrey:
         parts = xp.empty(self._count, np.int32)
         size = (np.int32(height), np.int32(width))
         launch("hang", self._count, codes, parts, all_, *size)
-        gpu.follow(parts)
         launch("join_parts", self._count, parts, all_, *size)
         gpu.follow(parts)
         if threshold is not None and settings.hysteresis is not None:

@@ -33,6 +33,7 @@ SOURCES = [
     for name in ("void", "distance", "basins", "graph")
 ]
 _EMPTY = np.uint64(2**64 - 1)
+_STRETCH = 32  # as in basins.cu
 _ROOM = 32  # places in the table of edges for each basin, to begin with
 _NO_WAY = np.float32(-1).view(np.int32)  # as `BasinGraph.saddle` has it
 
@@ -58,6 +59,39 @@ class Scan(NamedTuple):
     contacts: Any
 
 
+class Flags:
+    """Flags on a GPU, counted: in stretches, so that the counts take a small part of their room.
+
+    Parameters
+    ----------
+    gpu : Gpu
+        Where they are.
+    flags : array on the GPU
+        uint8, 0 or 1, in one line.
+    """
+
+    def __init__(self, gpu: Gpu, flags: Any) -> None:
+        self._gpu, self.flags = gpu, flags
+        stretches = -(-flags.size // _STRETCH)
+        self._size = (np.int64(flags.size), np.int64(stretches))
+        counts = gpu.xp.empty(stretches, np.int32)
+        gpu.basins.launch("count_flags", stretches, flags, counts, *self._size)
+        #: int32, how many are set up to the end of each stretch.
+        self.counts = gpu.xp.cumsum(counts, dtype=np.int32)
+
+    @property
+    def total(self) -> Any:
+        """How many are set: one int32 on the GPU."""
+        return self.counts[-1:]
+
+    def places(self, number: int) -> Any:
+        """Return where they are set, int64; `number` of them are."""
+        places = self._gpu.xp.empty(number, np.int64)
+        where = (self.flags, self.counts, places, *self._size)
+        self._gpu.basins.launch("compact", self.counts.size, *where)
+        return places
+
+
 class Gpu:
     """The arrays and the pore kernels of a GPU.
 
@@ -76,7 +110,7 @@ class Gpu:
     ) -> None:
         self.xp = xp
         self._transfers = (backend or Backend()).transfers
-        self.void, self._distance, self._basins, self._graph = map(load, SOURCES)
+        self.void, self._distance, self.basins, self._graph = map(load, SOURCES)
 
     @classmethod
     def of(cls, backend: Backend) -> Gpu:
@@ -116,25 +150,9 @@ class Gpu:
         """Return arrays of one int32 each as numbers; waits for the GPU once."""
         return [int(each) for each in self.get(self.xp.concatenate(values))]
 
-    def compact(self, flags: Any, counts: Any, number: int) -> Any:
-        """Return the places of flags, int64.
-
-        Parameters
-        ----------
-        flags : array on the GPU
-            uint8, in one line.
-        counts : array on the GPU
-            int32: how many are set up to each flag, itself included.
-        number : int
-            How many are set.
-        """
-        places = self.xp.empty(number, np.int64)
-        self._basins.launch("compact", flags.size, flags, counts, places, np.int64(flags.size))
-        return places
-
     def relabel(self, basins: Any, label_of: Any) -> None:
         """Replace basins by the labels of their pores, in place; int32 arrays on the GPU."""
-        self._basins.launch("relabel", basins.size, basins, label_of, np.int64(basins.size))
+        self.basins.launch("relabel", basins.size, basins, label_of, np.int64(basins.size))
 
     def squared_distance(
         self,
@@ -172,8 +190,7 @@ class Gpu:
         if beside is None:
             beside = (xp.full((height, width), edges[0], np.float32),) * 2
         size = (np.int64(plane), np.int64(depth), np.int32(highest))
-        launch("scan_z", plane, codes, distance, *beside, *size)
-        launch("square", count, distance, np.int64(count), np.float32(weights[0]))
+        launch("scan_z", plane, codes, distance, *beside, *size, np.float32(weights[0]))
         in_zy = xp.empty(codes.shape, np.float32)
         line = (np.int64(count), np.int32(height), np.int32(width), weights[1], edges[1])
         is_far = xp.zeros(depth, np.uint8)
@@ -207,34 +224,32 @@ class Gpu:
         faces_only : bool, optional
             Whether voxels climb to the 6 neighbours that they share a face with only.
         """
-        xp, launch = self.xp, self._basins.launch
+        xp, launch = self.xp, self.basins.launch
         depth, height, width = distance.shape
         last = depth if last is None else last
         count, plane = distance.size, height * width
         all_, size = np.int64(count), (np.int32(height), np.int32(width))
         own, begin, end = (last - first) * plane, np.int64(first * plane), np.int64(last * plane)
-        sums = xp.empty(distance.shape, np.float32)
-        launch("sum_slices", count, distance, sums, all_, *size)
-        keys = xp.empty(distance.shape, np.int64)
-        launch("make_keys", count, distance, sums, keys, all_, np.int64(plane))
-        # the sums have served
-        pointers = sums.view(np.int32)
+        keys = xp.empty(count, np.int64)
+        launch("make_keys", count, distance, keys, all_, *size)
+        pointers = xp.empty(count, np.int32)
         how = (np.int64(depth), *size, np.int32(faces_only), begin, end)
-        launch("point", count, distance, keys, pointers, all_, *how)
+        launch("point", count, keys, pointers, all_, *how)
         del keys
         self.follow(pointers)
         is_summit, is_exit = xp.empty(own, np.uint8), xp.zeros(2 * plane, np.uint8)
         slab = (begin, end, np.int64(plane))
         launch("mark_ends", own, pointers, is_summit, is_exit, *slab)
-        summits, exits = (xp.cumsum(each, dtype=np.int32) for each in (is_summit, is_exit))
-        basins = xp.empty((last - first, height, width), np.int32)
-        launch("number", own, pointers, summits, exits, basins, *slab, np.int32(before))
-        (number,) = self.numbers(summits[-1:])
-        return Climbed(basins, self.compact(is_summit, summits, number), is_exit)
+        summits, exits = Flags(self, is_summit), Flags(self, is_exit)
+        ends = (summits.flags, summits.counts, exits.flags, exits.counts)
+        launch("number", own, pointers, *ends, *slab, np.int32(before))
+        basins = pointers.reshape(distance.shape)[first:last]
+        (number,) = self.numbers(summits.total)
+        return Climbed(basins, summits.places(number), is_exit)
 
     def follow(self, pointers: Any) -> None:
         """Make every pointer of a volume lead straight to its end, in place; int32."""
-        self._basins.launch("climb", pointers.size, pointers, np.int64(pointers.size))
+        self.basins.launch("climb", pointers.size, pointers, np.int64(pointers.size))
 
     def scan(
         self,
@@ -283,16 +298,15 @@ class Gpu:
             is_full = xp.zeros(1, np.int32)
             to_fill = (ends, cuts, keys, saddle, contacts, is_full, np.int64(room))
             launch("find_edges", count, basins, distance, *to_fill, ways, np.int32(low), *size)
-            is_edge = keys != _EMPTY
-            counts = xp.cumsum(is_edge, dtype=np.int32)
-            no_room, number = self.numbers(is_full, counts[-1:])
+            edges = Flags(self, (keys != _EMPTY).view(np.uint8))
+            no_room, number = self.numbers(is_full, edges.total)
             if not no_room:
                 break
             room *= 2
         place = xp.full(room, np.iinfo(np.int64).max, np.int64)
         known = (keys, saddle, place, np.int64(room), ways)
         launch("place_saddles", count, basins, distance, *known, *size)
-        used = self.compact(is_edge.view(np.uint8), counts, number)
+        used = edges.places(number)
         used = used[xp.argsort(keys[used])]
         saddle, place = saddle[used], place[used]
         place[saddle == _NO_WAY] = 0

@@ -10,46 +10,58 @@ __device__ inline long long bits_of(float value)
     return both.bits;
 }
 
-extern "C" {
-
-// Write the sum of the 3x3 voxels of a slice around each; sides first: flips then change nothing.
-__global__ void sum_slices(
-    const float *distance, float *sums, long long count, int height, int width)
+// The sum of the 3x3 voxels of a slice around one; sides first: flips then change nothing.
+__device__ inline float sum_in_slice(const float *middle, int x, int y, int height, int width)
 {
-    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= count) return;
-    int x = (int)(i % width), y = (int)(i / width % height);
     float line[3];
     for (int dy = -1; dy <= 1; dy++) {
         float total = 0.0f;
         if (y + dy >= 0 && y + dy < height) {
-            const float *at = distance + i + dy * width;
+            const float *at = middle + dy * width;
             total = (x > 0 ? at[-1] : 0.0f) + (x < width - 1 ? at[1] : 0.0f);
             total = total + at[0];
         }
         line[dy + 1] = total;
     }
-    sums[i] = (line[0] + line[2]) + line[1];
+    return (line[0] + line[2]) + line[1];
 }
 
-// Write the key of each voxel: squared distance, then the sum of the 3x3x3 voxels around it.
+// Flags are counted in stretches of so many.
+#define STRETCH 32
+
+// How many flags are set up to one, itself included; `counts` has it for the end of each stretch.
+__device__ inline int count_up_to(const unsigned char *flags, const int *counts, long long last)
+{
+    long long stretch = last / STRETCH;
+    int number = stretch ? counts[stretch - 1] : 0;
+    for (long long i = stretch * STRETCH; i <= last; i++) number += flags[i];
+    return number;
+}
+
+extern "C" {
+
+// Write the key of each voxel: squared distance, then the sum of the 3x3x3 voxels around it. In the
+// solid it is below 2**32.
 __global__ void make_keys(
-    const float *distance, const float *sums, long long *keys, long long count, long long plane)
+    const float *distance, long long *keys, long long count, int height, int width)
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
-    float before = i >= plane ? sums[i - plane] : 0.0f;
-    float after = i < count - plane ? sums[i + plane] : 0.0f;
-    float total = (before + after) + sums[i];
-    keys[i] = (bits_of(distance[i]) << 32) | ((bits_of(total) >> 4) << 5);
+    int x = (int)(i % width), y = (int)(i / width % height);
+    long long plane = (long long)height * width;
+    const float *at = distance + i;
+    float before = i >= plane ? sum_in_slice(at - plane, x, y, height, width) : 0.0f;
+    float after = i < count - plane ? sum_in_slice(at + plane, x, y, height, width) : 0.0f;
+    float total = (before + after) + sum_in_slice(at, x, y, height, width);
+    keys[i] = (bits_of(*at) << 32) | ((bits_of(total) >> 4) << 5);
 }
 
 // Point every void voxel to the highest of the 27 around it, or of the 7 that share a face with it,
 // of equals to the first; solid to -1. What lies beside the slab, before `begin` or from `end` on,
 // leads nowhere else.
 __global__ void point(
-    const float *distance, const long long *keys, int *pointers, long long count, long long depth,
-    int height, int width, int faces_only, long long begin, long long end)
+    const long long *keys, int *pointers, long long count, long long depth, int height, int width,
+    int faces_only, long long begin, long long end)
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
@@ -57,7 +69,7 @@ __global__ void point(
         pointers[i] = (int)i;
         return;
     }
-    if (distance[i] == 0.0f) {
+    if (keys[i] >> 32 == 0) {
         pointers[i] = -1;
         return;
     }
@@ -106,31 +118,48 @@ __global__ void mark_ends(
         is_exit[target - begin + plane] = 1;
 }
 
-// Replace pointers by the numbers of their summits, from `first` on, and by -1 - n where they lead
-// to exit n; `summits` and `exits` count them, each itself included.
+// Count the flags of each stretch.
+__global__ void count_flags(
+    const unsigned char *flags, int *counts, long long count, long long stretches)
+{
+    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= stretches) return;
+    long long first = i * STRETCH, end = first + STRETCH < count ? first + STRETCH : count;
+    int number = 0;
+    for (long long k = first; k < end; k++) number += flags[k];
+    counts[i] = number;
+}
+
+// Write the places of flags that are set, in their order, stretch by stretch.
+__global__ void compact(
+    const unsigned char *flags, const int *counts, long long *places, long long count,
+    long long stretches)
+{
+    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= stretches) return;
+    long long first = i * STRETCH, end = first + STRETCH < count ? first + STRETCH : count;
+    int number = i ? counts[i - 1] : 0;
+    for (long long k = first; k < end; k++)
+        if (flags[k]) places[number++] = k;
+}
+
+// Replace pointers in place by the numbers of their summits, from `first` on, and by -1 - n where
+// they lead to exit n.
 __global__ void number(
-    const int *pointers, const int *summits, const int *exits, int *basins, long long begin,
-    long long end, long long plane, int first)
+    int *pointers, const unsigned char *is_summit, const int *summits, const unsigned char *is_exit,
+    const int *exits, long long begin, long long end, long long plane, int first)
 {
     long long i = begin + (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= end) return;
     int target = pointers[i];
     if (target < 0)
-        basins[i - begin] = 0;
+        pointers[i] = 0;
     else if (target >= end)
-        basins[i - begin] = -exits[plane + target - end];
+        pointers[i] = -count_up_to(is_exit, exits, plane + target - end);
     else if (target < begin)
-        basins[i - begin] = -exits[target - begin + plane];
+        pointers[i] = -count_up_to(is_exit, exits, target - begin + plane);
     else
-        basins[i - begin] = first + summits[target - begin];
-}
-
-// Write the places of flags that are set, in their order; `counts` counts them, each itself included.
-__global__ void compact(
-    const unsigned char *flags, const int *counts, long long *places, long long count)
-{
-    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < count && flags[i]) places[counts[i] - 1] = i;
+        pointers[i] = first + count_up_to(is_summit, summits, target - begin);
 }
 
 // Replace basins by the labels of their pores.

@@ -10,10 +10,11 @@
 
 extern "C" {
 
-// Write the plain distance along z of every column; `before` and `after` hold it beside the slab.
+// Write the squared distance along z of every column; `before` and `after` hold the plain one beside
+// the slab.
 __global__ void scan_z(
     const unsigned char *codes, float *distance, const float *before, const float *after,
-    long long plane, long long depth, int highest)
+    long long plane, long long depth, int highest, float scale)
 {
     long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (at >= plane) return;
@@ -25,14 +26,8 @@ __global__ void scan_z(
     carried = after[at];
     for (long long i = at + plane * (depth - 1); i >= 0; i -= plane) {
         carried = distance[i] < carried + 1.0f ? distance[i] : carried + 1.0f;
-        distance[i] = carried;
+        distance[i] = carried * carried * scale;
     }
-}
-
-__global__ void square(float *distance, long long count, float scale)
-{
-    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < count) distance[i] = distance[i] * distance[i] * scale;
 }
 
 // What a line puts up at a place of it: `edge` right beside its ends, nothing beyond.

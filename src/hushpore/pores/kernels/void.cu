@@ -134,20 +134,22 @@ __global__ void find_void(
     codes[i] = (value > threshold) == (bright != 0);
 }
 
-// Hang every void voxel below one before it that it shares a face with, if there is any.
+// Hang every void voxel below the first of its stretch along x, and that one below one before it that
+// it shares a face with, if there is any.
 __global__ void hang(
     const unsigned char *codes, int *parts, long long count, int height, int width)
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
     long long plane = (long long)height * width, up = i;
-    if (!codes[i])
-        up = -1;
-    else if (i % width > 0 && codes[i - 1])
-        up = i - 1;
-    else if (i % plane >= width && codes[i - width])
+    if (!codes[i]) {
+        parts[i] = -1;
+        return;
+    }
+    for (int x = (int)(i % width); x > 0 && codes[up - 1]; x--) up--;
+    if (up == i && i % plane >= width && codes[i - width])
         up = i - width;
-    else if (i >= plane && codes[i - plane])
+    else if (up == i && i >= plane && codes[i - plane])
         up = i - plane;
     parts[i] = (int)up;
 }
