@@ -18,6 +18,7 @@ from hushpore.device.clocks import Clock, HostClock
 from hushpore.device.timing import StageTimer
 from hushpore.n2v2 import applying, fitting
 from hushpore.n2v2 import job as denoising
+from hushpore.n2v2.shown import PreviewPace
 from hushpore.n2v2.training import Learner
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def test_events_tell_progress_loss_and_show_the_middle_slice(scan: Volume) -> No
 def test_previews_are_of_the_slice_that_is_looked_at(
     scan: Volume, dimensions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fitting._PreviewPace, "due", lambda *_: True)
+    monkeypatch.setattr(PreviewPace, "due", lambda *_: True)
     settings = {"steps": 12, "patch_size": 16, "batch_size": 4, "dimensions": dimensions}
     job = hushpore.start("denoise", scan, settings, "cpu")
     shown, sent, previews = [None, (0,), (4,), (99,)], 0, []

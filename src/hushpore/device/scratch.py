@@ -7,6 +7,7 @@ those whose process is gone can be told from those that are in use.
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import shutil
@@ -15,12 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import psutil
 
 from hushpore.base.preferences import preferred
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import numpy.typing as npt
 
 #: How the names of all our folders begin.
 PREFIX = "hushpore-"
@@ -59,6 +63,18 @@ def scratch_folder() -> Path:
     if not named and _lies_in_memory(folder) and os.access(_DISK, os.W_OK):
         return _DISK
     return folder
+
+
+def array_within(room: float, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+    """Return a new array: in memory where it takes no more than `room` bytes, else in a file.
+
+    The file is a temporary one, which goes when the last user of the array lets go of it.
+    """
+    if 4 * math.prod(shape) <= room:
+        return np.empty(shape, np.float32)
+    # without a name, so that nothing is left of it whatever happens
+    with tempfile.TemporaryFile(dir=scratch_folder()) as file:
+        return np.memmap(file, np.float32, "w+", shape=shape)
 
 
 def new_folder(place: Path | None = None) -> Path:

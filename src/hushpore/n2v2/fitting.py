@@ -16,7 +16,6 @@ from hushpore.base.events import (
     Event,
     Job,
     Metric,
-    Preview,
     Progress,
     StopEarly,
 )
@@ -25,6 +24,7 @@ from hushpore.n2v2.checkpoint import TrainingState
 from hushpore.n2v2.course import Course, in_parts
 from hushpore.n2v2.model import Architecture, build_network
 from hushpore.n2v2.prediction import predict
+from hushpore.n2v2.shown import PreviewPace
 from hushpore.n2v2.training import Batches, Learner, one_cycle
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from hushpore.n2v2.images import Images
     from hushpore.n2v2.model import UNet
     from hushpore.n2v2.settings import DenoiseSettings
+    from hushpore.n2v2.shown import Shown
     from hushpore.n2v2.trained import Model
 
 #: Steps between two readings of the loss.
@@ -134,7 +135,7 @@ class Fitting:
     def _run(self, state: TrainingState, checkpoint: Checkpoint | None) -> Job:
         settings, learner = self.settings, state.learner
         readback = Readback(self.backend, self.timer)
-        pace = _PreviewPace(self.shown, self.batches.voxels)
+        pace = PreviewPace(self.shown, self.batches.voxels)
         start = time.monotonic() - state.spent
         fraction, batch_due = self.course.share(state.step, state.spent), start
         while fraction < 1:
@@ -238,44 +239,3 @@ class Fitting:
         finished = losses[-1][0] if self.backend.is_cuda and losses else step
         share = self.share * min(fraction, 1) * (finished / step)  # never beyond by rounding
         return Progress("training", finished, total, "steps", share)
-
-
-@dataclass(frozen=True)
-class Shown:
-    """What previews show.
-
-    Attributes
-    ----------
-    image : Images
-        One image, or in 3D a few slices of one.
-    output, row : int
-        Which of the planes that it predicts, and which row of that.
-    preview : callable
-        Makes a `Preview` of a normalised slice.
-    """
-
-    image: Images
-    output: int
-    row: int
-    preview: Callable[[npt.NDArray[np.float32]], Preview]
-
-
-class _PreviewPace:
-    """Lets previews take a twentieth of the time at most, and come once a second at most."""
-
-    def __init__(self, shown: Shown | None, batch_voxels: int) -> None:
-        self._shows = shown is not None
-        # prediction is the forward third of a training step
-        voxels = shown.image.planes[0].numel() if shown is not None else 0
-        self._steps_each = voxels / batch_voxels / 3
-        self._cost: float | None = None
-        self._last = 0.0
-
-    def due(self, step_seconds: float, now: float) -> bool:
-        """Whether a preview may be made now, `now` seconds into the training."""
-        cost = self._cost if self._cost is not None else self._steps_each * step_seconds
-        return self._shows and now - self._last >= max(1.0, 20 * cost)
-
-    def done(self, cost: float, now: float) -> None:
-        """Remember what the preview took."""
-        self._cost, self._last = cost, now + cost

@@ -51,6 +51,23 @@ class Arrangement:
         """Numbers of the planes that each image predicts, shape (n_images, outputs)."""
         return self.members[:, self.first : self.first + self.outputs]
 
+    @property
+    def whereabouts(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """For every plane of the volume the image that predicts it, and as which of its outputs."""
+        predicted = self.predicted
+        image, output = np.empty((2, predicted.size), np.int64)
+        image[predicted.ravel()] = np.arange(len(predicted)).repeat(self.outputs)
+        output[predicted.ravel()] = np.tile(np.arange(self.outputs), len(predicted))
+        return image, output
+
+    def in_volume(
+        self, corners: npt.NDArray[np.int64], leading: tuple[int, ...]
+    ) -> npt.NDArray[np.int64]:
+        """Return places (image, first voxel in it) as places in a volume of some leading axes."""
+        planes = self.predicted[corners[:, 0], 0]
+        # a 2D image has no leading axes to find the plane on
+        return np.column_stack([*np.unravel_index(planes, (1, *leading))[1:], corners[:, 1:]])
+
     def part(self, images: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Arrangement]:
         """Return the planes that some images need, and these images in terms of them."""
         planes, members = np.unique(self.members[images], return_inverse=True)

@@ -118,8 +118,7 @@ class _Look:
         model, count = self._model, len(drawn)
         arrangement, channels = model.arrange(volume), Source(volume, len(size)).channels
         first, outputs = arrangement.first, arrangement.outputs
-        # every plane is predicted in exactly one image, as one of its outputs
-        image_of, output_of = _whereabouts(arrangement.predicted)
+        image_of, output_of = arrangement.whereabouts
         planes = arrangement.members[image_of[drawn[:, 0]]]  # (count, inputs)
         corners = np.column_stack([planes.ravel(), drawn[:, 1:].repeat(planes.shape[1], axis=0)])
         raw = _read(volume, corners, size)
@@ -151,16 +150,6 @@ def _read(
     window = (1,) * len(leading) + size
     found: npt.NDArray[Any] = read_patches(volume.data, where, window).reshape(-1, *size)
     return found
-
-
-def _whereabouts(
-    predicted: npt.NDArray[np.int64],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return which image predicts each plane, and as which of its outputs."""
-    image_of, output_of = np.empty((2, predicted.size), np.int64)
-    image_of[predicted.ravel()] = np.arange(len(predicted)).repeat(predicted.shape[1])
-    output_of[predicted.ravel()] = np.tile(np.arange(predicted.shape[1]), len(predicted))
-    return image_of, output_of
 
 
 def _joined(parts: tuple[Any, ...]) -> Any:

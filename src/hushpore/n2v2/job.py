@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from hushpore.base.errors import MemoryLimitError
-from hushpore.base.events import Batch, Job, Note, Preview, Progress
+from hushpore.base.events import Batch, Job, Note, Progress
 from hushpore.base.record import fingerprint, make_record
 from hushpore.device.backend import Backend
 from hushpore.device.memory import is_out_of_memory
-from hushpore.device.scratch import scratch_folder
+from hushpore.device.scratch import array_within
 from hushpore.n2v2.applying import Applied
 from hushpore.n2v2.blocks import Blocks
 from hushpore.n2v2.checkpoint import Checkpoint, training_key
 from hushpore.n2v2.detail import give_back_detail
 from hushpore.n2v2.diagnosis import diagnose_noise
-from hushpore.n2v2.fitting import Fitting, Shown
+from hushpore.n2v2.fitting import Fitting
 from hushpore.n2v2.images import Images, arrange
 from hushpore.n2v2.plan import (
     architecture_for,
@@ -33,6 +32,7 @@ from hushpore.n2v2.plan import (
 from hushpore.n2v2.regions import PLACES_BYTES, Regions, has_regions, regions_fingerprint
 from hushpore.n2v2.residual import examine_residual, finding_moments
 from hushpore.n2v2.result import Denoised, finished
+from hushpore.n2v2.shown import show_slice
 from hushpore.n2v2.source import Scale, Source, measuring_scale
 from hushpore.n2v2.trained import Model, load_model, require_dimensions
 from hushpore.n2v2.training import Batches, choose_precision
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from hushpore.device.timing import StageTimer
     from hushpore.n2v2.model import UNet
     from hushpore.n2v2.settings import DenoiseSettings
+    from hushpore.n2v2.shown import Shown
 
     T = TypeVar("T")
 
@@ -261,11 +262,8 @@ class Work:
 
     def _as_batch(self, step: int, watched: npt.NDArray[np.float64]) -> Batch:
         """Say where in the volume the patches of a batch lie."""
-        found = watched[:, :-1].astype(np.int64)
-        planes = self.arrangement.predicted[found[:, 0], 0]
-        # a 2D image has no leading axes to find the plane on
-        leading = np.unravel_index(planes, (1, *self.volume.shape[: -len(self.size)]))[1:]
-        corners = np.column_stack([*leading, found[:, 1:]])
+        leading = self.volume.shape[: -len(self.size)]
+        corners = self.arrangement.in_volume(watched[:, :-1].astype(np.int64), leading)
         return Batch(step, corners, self.size, watched[:, -1])
 
     def _images_at(self) -> Generator[Progress, Any, Callable[[int], Images]]:
@@ -307,32 +305,13 @@ class Work:
 
     def _shown(self, at: tuple[int, ...] | None = None) -> Shown:
         """Return what previews show: the slice `at`, or the one in the middle."""
-        leading = self.volume.shape[:-2]
-        # of two middle slices the first: there a viewer opens the volume
-        number = (math.prod(leading) - 1) // 2
-        if at is not None and len(at) == len(leading) and leading:
-            number = int(np.ravel_multi_index(at, leading, mode="clip"))
-        plane, row, rows = number, 0, slice(None)
-        if self.settings.dimensions == 3:
-            plane, z = divmod(number, self.source.size[0])
-            rows = slice(max(z - 8, 0), min(z + 8, self.source.size[0]))
-            row = z - rows.start
-        image, output = np.argwhere(self.arrangement.predicted == plane)[0]
-        planes, part = self.arrangement.part(np.array([image]))
-        channels = self.source.channels
-        raw = self.source.put(self.source.stored(planes, rows), planes, self.backend)
-        images = Images.of(self.scale.normalise(raw, channels[planes]), part)
-        index = tuple(int(i) for i in np.unravel_index(number, (1, *self.volume.shape[:-2]))[1:])
-
-        def preview(value: npt.NDArray[np.float32]) -> Preview:
-            restored = self.scale.restore(value[None], channels[[plane]])[0]
-            return Preview("denoised", restored, index)
-
-        return Shown(images, int(output), row, preview)
+        return show_slice(self.source, self.arrangement, self.scale, self.backend, at)
 
     def predict(self) -> Job:
         """Predict the whole volume, in smaller tiles and then on the CPU where memory runs out."""
-        self.denoised = self._room_for_result()
+        wanted = self.settings.denoise_memory
+        room = Backend().free_memory() / 2 if wanted is None else 1e9 * wanted
+        self.denoised = array_within(room, self.volume.shape)
         work = Applied(
             self.model.network, self.arrangement, self.scale, self.budget, self.dtype,
             self.settings.symmetries, TRAINING_SHARE if self.steps else 0.0, self.timer,
@@ -350,16 +329,6 @@ class Work:
             if isinstance(event, Note):
                 self.notes.append(event.message)
             yield event
-
-    def _room_for_result(self) -> npt.NDArray[np.float32]:
-        """Return an array for the result: in memory, or in a file where it does not fit."""
-        wanted = self.settings.denoise_memory
-        room = Backend().free_memory() / 2 if wanted is None else 1e9 * wanted
-        if 4 * math.prod(self.volume.shape) <= room:
-            return np.empty(self.volume.shape, np.float32)
-        # without a name: it goes when its last user lets go of it
-        with tempfile.TemporaryFile(dir=scratch_folder()) as file:
-            return np.memmap(file, np.float32, "w+", shape=self.volume.shape)
 
     def give_back_detail(self) -> Job:
         """Give back what was removed beyond the noise, where the noise allows to tell."""

@@ -236,7 +236,5 @@ def _about_points(
     planes = np.ravel_multi_index(
         (np.zeros(len(points), np.int64), *corners[:, : len(leading)].T), (1, *leading)
     )
-    image_of = np.empty(arrangement.predicted.size, np.int64)
-    outputs = arrangement.predicted.shape[1]
-    image_of[arrangement.predicted.ravel()] = np.arange(len(arrangement.predicted)).repeat(outputs)
-    return np.column_stack([image_of[planes], corners[:, len(leading) :]])
+    images, _ = arrangement.whereabouts
+    return np.column_stack([images[planes], corners[:, len(leading) :]])
