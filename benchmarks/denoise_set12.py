@@ -8,7 +8,7 @@ import hushpore
 from benchmarks._photos import test_photos
 from benchmarks.denoise_quality import on_set12
 
-#: Steps of training: as many as the other benchmark makes in three minutes on two threads.
+#: Steps of training: what three minutes on two threads were good for when it was written.
 STEPS = 1300
 
 
@@ -21,4 +21,7 @@ def measure() -> dict[str, object]:
         for y in range(0, noisy.shape[0], 256)
         for x in range(0, noisy.shape[1], 256)
     ]
-    return on_set12(hushpore.denoise(np.stack(pieces), steps=STEPS))
+    figures = on_set12(hushpore.denoise(np.stack(pieces), steps=STEPS))
+    # steps are counted, so that it can run beside other work
+    del figures["seconds"]
+    return figures
