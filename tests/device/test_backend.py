@@ -134,10 +134,21 @@ def test_out_of_memory_is_recognised_whoever_says_it(error: Exception, expected:
     assert is_out_of_memory(error) is expected
 
 
-def test_a_backend_says_what_is_switched_on_it() -> None:
-    assert Backend().details() == []
-    switched = Backend(switches=Switches(graphs="off", pinned="on"))
-    assert switched.details() == ["pinned: on, as asked", "graphs: off, as asked"]
+def test_a_cpu_says_what_it_has_and_what_a_gpu_would_take() -> None:
+    version, memory, *rest = Backend().details()
+    assert version.startswith(f"PyTorch {torch.__version__}")
+    assert memory.endswith("GB of memory are free")
+    assert rest[-2:] == [
+        "read_ahead: on, for what is read from disk",
+        "pinned, stream, graphs, compile, void, labels: without effect, no CUDA device",
+    ]
+    if torch.version.cuda is None:
+        assert rest[0].startswith("for an NVIDIA GPU, PyTorch has to be built for CUDA")
+
+
+def test_the_memory_that_jobs_may_take_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HUSHPORE_MEMORY", "2")
+    assert Backend().details()[1].endswith("are free, of which jobs take 2 at most")
 
 
 def test_switches_that_are_preferred_hold_where_none_are_given(

@@ -51,3 +51,21 @@ def test_what_was_decided_replaces_that() -> None:
     assert lines["pinned"] == "on, as asked"
     assert lines["graphs of tiles"] == "off, no win"
     assert "graphs" not in lines
+
+
+def test_before_a_job_each_switch_says_what_it_will_do() -> None:
+    lines = Choices(Switches(graphs="off", pinned="on")).outlook()
+    assert [line.partition(":")[0] for line in lines] == [
+        field.name for field in dataclasses.fields(Switches)
+    ]
+    assert lines[0] == "pinned: on, as asked"
+    assert lines[1] == "stream: used where copying up takes a tenth of the time"
+    assert lines[2] == "graphs: off, as asked"
+
+
+def test_switches_without_use_are_told_in_one_line() -> None:
+    lines = Choices(Switches(read_ahead="off"), without="no CUDA device").outlook()
+    assert lines[0] == "read_ahead: off, as asked"
+    assert lines[1].startswith("pinned, stream, ")
+    assert lines[1].endswith(": without effect, no CUDA device")
+    assert len(lines) == 2

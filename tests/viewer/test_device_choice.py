@@ -2,6 +2,7 @@ import pytest
 
 from hushpore.base.errors import DeviceError
 from hushpore.device.backend import Backend
+from hushpore.jobs import JOBS
 from hushpore.viewer import device_choice
 from hushpore.viewer.device_choice import DeviceChoice
 
@@ -17,8 +18,8 @@ def two_gpus(monkeypatch):
     monkeypatch.setattr(device_choice, "choose_backend", choose)
 
 
-def make(qtbot):
-    choice = DeviceChoice()
+def make(qtbot, kind=None):
+    choice = DeviceChoice(kind)
     qtbot.addWidget(choice)
     qtbot.waitSignal(choice.found, timeout=10_000).wait()
     return choice
@@ -66,9 +67,16 @@ def test_it_says_which_device_auto_will_be(qtbot, two_gpus):
     assert choice.resolved() == "cuda:1"
 
 
-def test_what_is_preferred_is_shown_at_once_and_counts_as_chosen(qtbot, two_gpus, monkeypatch):
+def test_a_job_that_takes_no_gpu_by_itself_says_so(qtbot, two_gpus):
+    choice = make(qtbot, JOBS["pores"])
+    assert choice.resolved() == "cpu"
+    assert choice.line().endswith("(a GPU is used where it is asked for)")
+    choice.set("cuda:1")
+    assert choice.resolved() == "cuda:1"
+
+
+def test_what_is_preferred_is_shown_at_once_and_taken(qtbot, two_gpus, monkeypatch):
     choice = make(qtbot)
-    assert not choice.is_chosen
     monkeypatch.setenv("HUSHPORE_DEVICE", "cuda:1")
     preferred = Backend("cuda:1", "GPU 1", "as preferred")
     known = device_choice.choose_backend
@@ -79,4 +87,30 @@ def test_what_is_preferred_is_shown_at_once_and_counts_as_chosen(qtbot, two_gpus
         device_choice.look_again()
     assert entries(choice) == ["Auto", "CPU", "CUDA:0 GPU 0", "CUDA:1 GPU 1"]
     assert choice.line() == "GPU 1 (as preferred)"
-    assert choice.is_chosen
+    assert choice.resolved() == "cuda:1"
+
+
+def test_more_about_the_device_is_told_when_it_is_unfolded(qtbot):
+    choice = make(qtbot)
+    assert choice.details() == ""
+    choice._more.click()
+    qtbot.waitUntil(lambda: "GB of memory are free" in choice.details(), timeout=10_000)
+    assert "read_ahead: on" in choice.details()
+    choice._more.click()
+    assert choice.details() == ""
+
+
+def test_what_is_unfolded_follows_the_choice(qtbot, two_gpus, monkeypatch):
+    monkeypatch.setattr(Backend, "details", lambda self: [f"memory of {self.name}"])
+    choice = make(qtbot)
+    choice._more.click()
+    qtbot.waitUntil(lambda: choice.details() == "• memory of GPU 0", timeout=10_000)
+    choice.set("cuda:1")
+    qtbot.waitUntil(lambda: choice.details() == "• memory of GPU 1", timeout=10_000)
+
+
+def test_a_device_that_is_gone_says_so(qtbot, two_gpus):
+    choice = make(qtbot)
+    choice.set("cpu")
+    choice._more.click()
+    qtbot.waitUntil(lambda: choice.details() == "• there are 2", timeout=10_000)

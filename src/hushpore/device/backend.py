@@ -61,14 +61,26 @@ class Backend:
         return f"{self.name} ({self.reason})"
 
     def details(self) -> list[str]:
-        """Say, a line each, with what the device is used, and what is switched on or off."""
-        lines = self._details_of_gpu() if self.is_cuda else []
-        asked = ((name, self.choices.asked(name)) for name in vars(self.choices.switches))
-        return lines + [
-            f"{name}: {'on' if state else 'off'}, as asked"
-            for name, state in asked
-            if state is not None
+        """Say, a line each, with what the device is used, its memory, and what switches will do."""
+        lines = self._details_of_gpu() if self.is_cuda else self._details_of_cpu()
+        return lines + self.choices.outlook()
+
+    def _details_of_cpu(self) -> list[str]:
+        import psutil
+        import torch
+
+        memory, limit = psutil.virtual_memory(), memory_limit()
+        lines = [
+            f"PyTorch {torch.__version__}, {_built_for()}",
+            f"{memory.available / 1e9:.3g} of {memory.total / 1e9:.3g} GB of memory are free"
+            + ("" if limit is None else f", of which jobs take {limit / 1e9:.3g} at most"),
         ]
+        if torch.version.cuda is None:
+            lines.append(
+                "for an NVIDIA GPU, PyTorch has to be built for CUDA: "
+                "https://pytorch.org/get-started/locally"
+            )
+        return lines
 
     def _details_of_gpu(self) -> list[str]:
         import torch
@@ -254,6 +266,12 @@ def _preferred_backend(device: str, reason: str) -> Backend:
         return replace(choose_backend(device), reason=reason)
     except DeviceError as error:
         return Backend(reason=f"{device} {reason}, but: {error}".removesuffix(_INSTEAD))
+
+
+def _built_for() -> str:
+    import torch
+
+    return f"for CUDA {torch.version.cuda}" if torch.version.cuda else "built for the CPU only"
 
 
 def _cuda_of_torch() -> str:

@@ -106,7 +106,7 @@ def lift_bounds(device: str) -> None:
     """Let PyTorch and CuPy take what they need again: the next job may find more of it free."""
     import torch
 
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.set_per_process_memory_fraction(1.0, device)
     pool = _cupy_pool()
     if pool is not None:

@@ -182,8 +182,7 @@ class JobWidget(QWidget):
             return
         remember(self.job, self.form.settings())
         # jobs on one device run one after another
-        takes_gpu = jobs.JOBS[self.job].on_gpu or self.device.is_chosen
-        line = self.device.resolved() if takes_gpu else "cpu"
+        line = self.device.resolved()
         work = partial(self.work, target, settings, self.device.value())
         where = self.run_on.value()
         if where:
@@ -297,7 +296,7 @@ class JobWidget(QWidget):
         self.form = SettingsForm(jobs.JOBS[self.job].settings, self._make_field)
         self.form.begin_with(remembered(self.job, jobs.JOBS[self.job].settings))
         self.presets = PresetRow(self.job, self.form)
-        self.device, self.run_on = DeviceChoice(), RunOn()
+        self.device, self.run_on = DeviceChoice(jobs.JOBS[self.job]), RunOn()
         self.run_on.setVisible(self.knows_clusters)
         self._buttons = RunButtons(self._title, self.ends_early_in)
         self._buttons.run.clicked.connect(self._press)
