@@ -3,7 +3,7 @@ import pytest
 
 from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
-from hushpore.io.choosing import MOST, choose, proposed
+from hushpore.io.choosing import MOST, choose, part_notes, proposed
 
 
 def stack(name, depth=2):
@@ -40,3 +40,9 @@ def test_the_largest_is_proposed_first_and_always():
 
 def test_of_very_many_a_few_are_proposed():
     assert len(proposed([stack(str(i), 1 + i) for i in range(40)], room=1e9)) == MOST
+
+
+def test_a_note_of_all_series_is_said_once():
+    shared, own = part_notes([["stray", "odd"], ["stray"], ["stray", "tilted"]])
+    assert (shared, own) == (["stray"], [["odd"], [], ["tilted"]])
+    assert part_notes([["alone"]]) == ([], [["alone"]])

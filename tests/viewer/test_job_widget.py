@@ -71,7 +71,10 @@ def start(qtbot, widget):
 
 
 def test_it_says_what_the_layer_is(widget):
-    assert widget._facts.text() == "8 x 32 x 32 · 2 x 0.5 x 0.5 mm · float32 · 32.8 kB"
+    line = "8 x 32 x 32 · 2 x 0.5 x 0.5 mm · float32 · 32.8 kB"
+    assert widget._facts.text().replace("\xa0", " ") == line
+    # no line of it ends before a unit
+    assert "0.5\xa0mm\xa0· float32\xa0· 32.8\xa0kB" in widget._facts.text()
 
 
 def test_it_repeats_what_was_odd_about_the_file(viewer, widget):

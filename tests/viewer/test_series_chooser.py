@@ -5,7 +5,7 @@ from qtpy.QtCore import Qt
 from hushpore import InputError, Volume
 from hushpore.io.planes import Planes
 from hushpore.viewer import series_chooser
-from hushpore.viewer.series_chooser import EDGE, SeriesChooser, parted, picture
+from hushpore.viewer.series_chooser import EDGE, SeriesChooser, picture
 
 
 def stack(name, depth, notes=()):
@@ -35,12 +35,6 @@ def test_a_click_anywhere_in_a_row_changes_its_tick(qtbot, chooser):
     chooser.tick([])
     qtbot.mouseClick(chooser._rows[2], Qt.MouseButton.LeftButton)
     assert chooser.ticked() == [2]
-
-
-def test_a_note_of_all_series_is_said_once():
-    shared, own = parted([["stray", "odd"], ["stray"], ["stray", "tilted"]])
-    assert (shared, own) == (["stray"], [["odd"], [], ["tilted"]])
-    assert parted([["alone"]]) == ([], [["alone"]])
 
 
 def test_the_ticks_are_told_in_number_and_size(chooser):

@@ -129,11 +129,7 @@ def info(path: str | None, series: str | None, device: bool, as_json: bool) -> N
         click.echo(f"{found['device']['name']} ({found['device']['reason']})")
         for line in found["device"]["details"]:
             click.echo(f"  - {line}")
-    several = len(found.get("volumes", ())) > 1
-    for number, volume in enumerate(found.get("volumes", ()), start=1):
-        click.echo(f"{f'{number} ' * several}{volume['name']}: {volume['facts']}")
-        for note in volume["notes"]:
-            click.echo(f"  - {note}")
+    _list(found.get("volumes", []))
 
 
 @hushpore.command()
@@ -341,6 +337,19 @@ def _read(
     for note in volume.notes:
         click.echo(f"Note: {note}", err=True)
     return volume
+
+
+def _list(volumes: list[dict[str, Any]]) -> None:
+    """Print a line for each image stack with its notes, and last the notes of them all."""
+    from hushpore.io.choosing import part_notes
+
+    shared, own = part_notes([volume["notes"] for volume in volumes])
+    for number, (volume, notes) in enumerate(zip(volumes, own, strict=True), start=1):
+        click.echo(f"{f'{number} ' * (len(volumes) > 1)}{volume['name']}: {volume['facts']}")
+        for note in notes:
+            click.echo(f"  - {note}")
+    for note in shared:
+        click.echo(f"- {note}")
 
 
 def _describe(volume: Volume) -> dict[str, Any]:

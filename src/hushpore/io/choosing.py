@@ -77,3 +77,15 @@ def proposed(volumes: Sequence[Volume], room: float) -> list[int]:
             break
         kept.append(index)
     return sorted(kept)
+
+
+def part_notes(notes: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
+    """Part notes into those that all image stacks have, and those of each alone.
+
+    >>> part_notes([["a", "b"], ["a"]])
+    (['a'], [['b'], []])
+    """
+    if len(notes) < 2:
+        return [], [list(each) for each in notes]
+    shared = [note for note in notes[0] if all(note in other for other in notes)]
+    return shared, [[note for note in each if note not in shared] for each in notes]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import Qt
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hushpore.base.volume import Volume
+
+#: Spaces at which a line of facts should not end: before units, signs and the dots between facts.
+_UNBROKEN = re.compile(r" (?=(?:[kMGT]?B|mm|µm|nm|HU|a\.u\.|[·✓⚠])(?:\s|$))")
 
 
 class LayerFacts(QLabel):
@@ -48,7 +52,8 @@ class LayerFacts(QLabel):
         else:
             try:
                 volume = volume_of(layer, self.labels_of_axes(layer.ndim))
-                text, reason = "\n".join([self._describe(volume), *volume.notes]), ""
+                facts = _UNBROKEN.sub("\u00a0", self._describe(volume))
+                text, reason = "\n".join([facts, *volume.notes]), ""
                 self.volume = volume
             except HushporeError as error:
                 text = reason = str(error)

@@ -19,6 +19,7 @@ from napari.utils.notifications import (
 import hushpore
 from hushpore.base.volume import Volume
 from hushpore.io import kind_of, load
+from hushpore.io.choosing import part_notes
 from hushpore.io.loading import into_memory
 from hushpore.viewer.gathering import gather, is_slice
 from hushpore.viewer.layers import KEY, layer_data
@@ -26,7 +27,7 @@ from hushpore.viewer.loading import Loading, add_one_by_one, say
 from hushpore.viewer.problem import explain
 from hushpore.viewer.resampling import resample
 from hushpore.viewer.result_files import labels_from_result
-from hushpore.viewer.series_chooser import offer_series, parted
+from hushpore.viewer.series_chooser import offer_series
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -175,7 +176,7 @@ def _mention_notes(viewer: Any, found: Iterable[tuple[str, dict[str, Any]]]) -> 
     Each layer is given as its name and its metadata; the notes also stay in those.
     """
     layers = [(name, metadata[KEY]) for name, metadata in found]
-    shared, own = parted([known["notes"] for _, known in layers])
+    shared, own = part_notes([known["notes"] for _, known in layers])
     lines = []
     uneven = [known for _, known in layers if "slice_positions" in known["metadata"]]
     for (name, _), notes in zip(layers, own, strict=True):

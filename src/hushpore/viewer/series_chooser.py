@@ -22,8 +22,9 @@ from qtpy.QtWidgets import (
 from hushpore.base.errors import HushporeError
 from hushpore.base.events import Preview
 from hushpore.base.volume import readable_bytes
-from hushpore.io.choosing import proposed
+from hushpore.io.choosing import part_notes, proposed
 from hushpore.io.loading import SHARE, free_memory
+from hushpore.viewer.docking import SharesSide
 from hushpore.viewer.layers import contrast_limits
 from hushpore.viewer.loading import LOOK
 from hushpore.viewer.sentence import plain_line
@@ -55,9 +56,10 @@ class SeriesChooser(QWidget):
 
     def __init__(self, volumes: Sequence[Volume]) -> None:
         super().__init__()
+        SharesSide(self)
         self._volumes = list(volumes)
         ticked = proposed(self._volumes, SHARE * free_memory())
-        shared, own = parted([volume.notes for volume in self._volumes])
+        shared, own = part_notes([volume.notes for volume in self._volumes])
         self._rows = [_Row(volume, notes) for volume, notes in zip(self._volumes, own, strict=True)]
         self.tick(ticked)
         listed = QWidget()
@@ -173,18 +175,6 @@ class _Row(QFrame):
         image = QImage(grey.data, width, height, width, QImage.Format.Format_Grayscale8)
         drawn = QPixmap.fromImage(image)
         self.picture.setPixmap(drawn.scaled(EDGE, EDGE, Qt.AspectRatioMode.KeepAspectRatio))
-
-
-def parted(notes: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
-    """Part notes into those that all series have, and those of each alone.
-
-    >>> parted([["a", "b"], ["a"]])
-    (['a'], [['b'], []])
-    """
-    if len(notes) < 2:
-        return [], [list(each) for each in notes]
-    shared = [note for note in notes[0] if all(note in other for other in notes)]
-    return shared, [[note for note in each if note not in shared] for each in notes]
 
 
 def offer_series(
