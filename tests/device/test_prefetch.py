@@ -135,3 +135,28 @@ def test_a_thousand_random_ends_leave_no_thread_and_lose_no_piece() -> None:
             assert fails < count
         assert seen == list(range(min(count, fails, stops + 1)))
     assert not is_reading()
+
+
+def test_a_cancel_from_another_thread_ends_whoever_waits_for_a_piece() -> None:
+    for trial in range(20):
+        asked = threading.Event()
+
+        def reader(key: int, asked: threading.Event = asked) -> int:
+            if key == 2:
+                asked.set()
+                time.sleep(0.01)
+            return key
+
+        pieces = ReadAhead(reader, range(9), most=1 + trial % 3)
+
+        def cancel(ahead: ReadAhead[int] = pieces, asked: threading.Event = asked) -> None:
+            asked.wait(10)
+            ahead.close()
+
+        other = threading.Thread(target=cancel)
+        other.start()
+        seen = list(pieces)
+        other.join(10)
+        assert not other.is_alive()
+        assert seen == list(range(len(seen)))
+    assert not is_reading()
