@@ -1,103 +1,207 @@
 """Pores on a GPU against the CPU: the same labels, and how long upload, compute and download take.
 
-The floor of the computation is what its kernels move at the least, 57 bytes a voxel, at the rate at
-which the GPU copies its own memory.
+Volumes are the integers of a scanner, on a line. The floor of the computation is what its kernels
+move at the least (`hushpore.pores.gpu_passes.MOVED`), at the rate at which the GPU copies its own
+memory. What crosses is counted where it crosses.
 """
 
 from __future__ import annotations
 
+import statistics
 import time
-from typing import Any
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import ndimage as ndi
 
+from benchmarks._parts import Figures, in_one
+from hushpore import Volume
+from hushpore.base.scaled import Scaled
 from hushpore.device.backend import Backend, choose_backend
+from hushpore.device.switches import Switches
 from hushpore.jobs import run
-from hushpore.pores.gpu_passes import BYTES_A_VOXEL
+from hushpore.pores.gpu_passes import BYTES_A_VOXEL, MOVED
 
-SIZES = (128, 256, 512)
-REPEATS = 3
-MOVED = 57  # bytes a voxel: each array of each kernel read or written once
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
+    from hushpore.device.transfers import Transfers
 
-def measure() -> dict[str, Any]:
-    """Run both on a random void of several sizes, in turn."""
-    gpu = choose_backend("cuda")
-    xp = gpu.cupy()
-    copied = _copy_rate(xp)
-    figures: dict[str, Any] = {"copies of its own memory, GB/s": round(copied / 1e9, 1)}
-    for size in SIZES:
-        figures[f"{size}^3"] = _compare(_void(size), gpu, copied)
-    figures["256^3, in slabs"] = _in_slabs(_void(256), gpu)
-    return figures
+#: Sides of the volumes, and how often each is segmented on the GPU and on the CPU.
+REPEATS = {256: (5, 2), 512: (5, 2), 1024: (3, 1)}
+
+COMPUTING = tuple(MOVED)
+_TABLES = ("pores", "throats")
+_TILE = 256  # voxels after which the void is the same again
 
 
-class _Small(Backend):
-    """A GPU of which a quarter of a volume of 256^3 is left free."""
+def measure() -> Figures:
+    """Run all of it in turn."""
+    return in_one(PARTS)
+
+
+@dataclass(frozen=True)
+class Watched(Backend):
+    """A GPU of which is known what crossed, and how much memory was in use at most."""
+
+    free: int = 0  # bytes that are said to be; 0: what there is
+    crossed: dict[str, list[int]] = field(default_factory=lambda: {"up": [], "down": []})
+    held: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, free: int = 0, **switches: str) -> Watched:
+        """Return the GPU that there is."""
+        gpu = choose_backend("cuda")
+        watched = cls(gpu.device, gpu.name, gpu.reason, Switches(**switches), free)
+        for way in watched.crossed:
+            _count(watched.transfers, way, watched.crossed[way])
+        return watched
 
     def free_memory(self) -> int:
-        return (256 // 4 + 4) * 256**2 * BYTES_A_VOXEL
+        """Return what a job may take."""
+        return self.free or super().free_memory()
+
+    def release(self) -> None:
+        """See what both libraries hold, before they give it back."""
+        import cupy
+        import torch
+
+        most = torch.cuda.max_memory_reserved(self.device)
+        self.held.append(int(most + cupy.get_default_memory_pool().total_bytes()))
+        super().release()
 
 
-def _in_slabs(void: np.ndarray, gpu: Backend) -> dict[str, Any]:
-    """What a GPU makes of a volume that it does not hold."""
-    small = _Small(gpu.device, gpu.name)
-    whole, _ = _timed(void, gpu)
-    parts, seconds = min((_timed(void, small) for _ in range(REPEATS)), key=lambda each: each[1])
+def _count(transfers: Transfers, way: str, sizes: list[int]) -> None:
+    cross: Callable[..., Any] = getattr(transfers, way)
+
+    def counted(values: Any, *rest: Any) -> Any:
+        sizes.append(int(values.nbytes))
+        return cross(values, *rest)
+
+    setattr(transfers, way, counted)
+
+
+def _whole(size: int) -> Figures:
+    """A volume that the GPU holds."""
+    volume = _scan(size)
+    voxels = size**3
+    run("pores", volume.replace(volume.data.part(slice(0, 32))), None, Watched.of())
+    repeats, here_repeats = REPEATS[size]
+    jobs = [_job(volume, Watched.of()) for _ in range(repeats)]
+    expected, *others = [_job(volume, Backend()) for _ in range(here_repeats)]
+    found, backend = jobs[-1].found, jobs[-1].backend
+    labels = np.array_equal(found.labels, expected.found.labels)
+    tables = [getattr(found, each).equals(getattr(expected.found, each)) for each in _TABLES]
+    large = {
+        way: [each for each in sizes if each >= voxels] for way, sizes in backend.crossed.items()
+    }
+    stages = {name: [each.found.timings.get(name, 0.0) for each in jobs] for name in found.timings}
+    medians = {name: statistics.median(each) for name, each in stages.items()}
+    computing = sum(medians[name] for name in COMPUTING)
+    floor = voxels * sum(MOVED.values()) / _copy_rate()
+    seconds = {
+        "gpu": [each.seconds for each in jobs],
+        "cpu": [each.seconds for each in (expected, *others)],
+    }
     return {
-        "labels are the same": bool(np.array_equal(whole.labels, parts.labels)),
-        "whole job, s": round(seconds, 4),
-        **{f"{name}, s": round(value, 5) for name, value in parts.timings.items()},
-        "said": "; ".join(parts.notes),
+        "labels are the same": bool(labels),
+        "tables are the same": all(tables),
+        "pores": len(found.pores),
+        "gpu, whole job, s": round(statistics.median(seconds["gpu"]), 4),
+        "cpu, whole job, s": round(statistics.median(seconds["cpu"]), 4),
+        "gpu, upload, s": round(medians["upload"], 5),
+        "gpu, computing, s": round(computing, 5),
+        "gpu, download, s": round(medians["download"], 5),
+        **{f"gpu, {name}, s": round(medians[name], 5) for name in COMPUTING},
+        "gpu, labels and tables, s": round(medians["labels"], 5),
+        "floor of computing, s": round(floor, 5),
+        "computing over its floor": round(computing / floor, 2),
+        "uploads of a value a voxel": len(large["up"]),
+        "downloads of a value a voxel": len(large["down"]),
+        "bytes up a voxel": round(sum(backend.crossed["up"]) / voxels, 3),
+        "bytes down a voxel": round(sum(backend.crossed["down"]) / voxels, 3),
+        "peak device memory, bytes a voxel": round(max(backend.held) / voxels, 2),
+        **{f"decided, {name}": line for name, line in backend.choices.lines().items()},
+        "samples": {"whole jobs, s": seconds, "stages, s": stages},
     }
 
 
-def _compare(void: np.ndarray, gpu: Backend, copied: float) -> dict[str, Any]:
-    run("pores", void[:32], None, gpu)  # compiles the kernels
-    stages: list[dict[str, float]] = []
-    seconds: dict[str, list[float]] = {"gpu": [], "cpu": []}
-    for _ in range(REPEATS):
-        there, seconds_there = _timed(void, gpu)
-        here, seconds_here = _timed(void, Backend())
-        seconds["gpu"].append(seconds_there)
-        seconds["cpu"].append(seconds_here)
-        stages.append(there.timings)
-    best = min(stages, key=lambda each: sum(each.values()))
-    computing = best["distance"] + best["basins"] + best["measuring"]
+def _in_slabs(size: int) -> Figures:
+    """A volume of which the GPU holds a quarter."""
+    volume = _scan(size)
+    expected = _job(volume, Backend()).found
+    free = (size // 4 + 4) * size**2 * BYTES_A_VOXEL
+    jobs = [_job(volume, Watched.of(free)) for _ in range(3)]
+    best = min(jobs, key=lambda each: each.seconds)
     return {
-        "labels are the same": bool(np.array_equal(there.labels, here.labels)),
-        "tables are the same": there.pores.equals(here.pores)
-        and there.throats.equals(here.throats),
-        "gpu, whole job, s": round(min(seconds["gpu"]), 4),
-        "cpu, whole job, s": round(min(seconds["cpu"]), 4),
-        **{f"gpu, {name}, s": round(value, 5) for name, value in best.items()},
-        "gpu, floor of computing, s": round(void.size * MOVED / copied, 5),
-        "computing over its floor": round(computing / (void.size * MOVED / copied), 2),
+        "labels are the same": bool(np.array_equal(best.found.labels, expected.labels)),
+        "whole job, s": round(best.seconds, 4),
+        **{f"{name}, s": round(value, 5) for name, value in best.found.timings.items()},
+        "said": "; ".join(best.found.notes),
+        "samples": {"whole jobs, s": [each.seconds for each in jobs]},
     }
 
 
-def _timed(void: np.ndarray, backend: Backend) -> tuple[Any, float]:
+def _both_ways(size: int, switch: str) -> Figures:
+    """An optimisation on, and off, in turn."""
+    volume = _scan(size)
+    seconds: dict[str, list[float]] = {"on": [], "off": []}
+    for _ in range(5):
+        for state, taken in seconds.items():
+            taken.append(_job(volume, Watched.of(**{switch: state})).seconds)
+    on, off = (statistics.median(seconds[state]) for state in ("on", "off"))
+    return {
+        "on, whole job, s": round(on, 4),
+        "off, whole job, s": round(off, 4),
+        "off over on": round(off / on, 2),
+        "samples": {"whole jobs, s": seconds},
+    }
+
+
+@dataclass
+class _Job:
+    found: Any
+    seconds: float
+    backend: Any
+
+
+def _job(volume: Volume, backend: Backend) -> _Job:
     start = time.perf_counter()
-    found = run("pores", void, None, backend)
-    return found, time.perf_counter() - start
+    found = run("pores", volume, None, backend)
+    return _Job(found, round(time.perf_counter() - start, 5), backend)
 
 
-def _copy_rate(xp: Any) -> float:
+@cache
+def _copy_rate() -> float:
     """Bytes a second that are read and written when an array of 1 GB is copied."""
+    xp = choose_backend("cuda").cupy()
     source = xp.zeros(1 << 30, np.uint8)
     target = xp.empty_like(source)
     times = []
-    for _ in range(5):
+    for _ in range(7):
         xp.cuda.Device().synchronize()
         start = time.perf_counter()
         target[...] = source
         xp.cuda.Device().synchronize()
         times.append(time.perf_counter() - start)
-    return 2 * source.nbytes / min(times)
+    return 2 * int(source.nbytes) / min(times)
 
 
-def _void(size: int) -> np.ndarray:
-    """A random void of half the volume, of structures of some ten voxels."""
-    noise = np.random.default_rng(0).standard_normal((size,) * 3, np.float32)
-    return np.asarray(ndi.gaussian_filter(noise, 4, mode="wrap") > 0)
+def _scan(size: int) -> Volume:
+    """A volume half of which is void, of structures of some ten voxels, as a scanner stores it."""
+    rng = np.random.default_rng(0)
+    smooth = ndi.gaussian_filter(rng.standard_normal((_TILE,) * 3, np.float32), 4, mode="wrap")
+    stored = np.clip(smooth / smooth.std() * 400 + 2000, 0, 4095).astype(np.uint16)
+    return Volume(Scaled(np.tile(stored, (size // _TILE,) * 3), 1.0, -1024.0), name=f"{size}^3")
+
+
+PARTS = {
+    "copies of its own memory": lambda: {"GB/s": round(_copy_rate() / 1e9, 1)},
+    **{f"{size}^3": partial(_whole, size) for size in (256, 512)},
+    "512^3, void on the GPU": partial(_both_ways, 512, "void"),
+    "512^3, labels on the GPU": partial(_both_ways, 512, "labels"),
+    "256^3, in slabs": partial(_in_slabs, 256),
+    "1024^3": partial(_whole, 1024),
+}

@@ -13,6 +13,7 @@ import pytest
 
 from hushpore.device.backend import Backend
 from hushpore.device.clocks import HostClock
+from hushpore.device.timing import StageTimer
 from hushpore.pores import gpu_passes
 from hushpore.pores.on_gpu import SOURCES, Gpu
 from hushpore.pores.parallel import Workers
@@ -117,6 +118,9 @@ class EmulatedBackend(Backend):
     device: str = "cuda:0"
     name: str = "a GPU"
     free: int = 10**12
+
+    def timer(self) -> StageTimer:
+        return StageTimer(choices=self.choices)
 
     def clock(self) -> HostClock:
         return HostClock()

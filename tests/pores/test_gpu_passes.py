@@ -202,6 +202,48 @@ def test_what_is_smallest_goes_up_once_and_the_host_waits_five_times(
     assert found.provenance["device"].startswith("a GPU")
 
 
+def test_what_is_moved_on_the_gpu_is_accounted_for(
+    emulated: Any, gpu_backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "".join(path.read_text(encoding="utf-8") for path in on_gpu.SOURCES)
+    parameters = dict(re.findall(r"__global__ void (\w+)\s*\(([^)]*)\)", text))
+    # what is not read or written once by what its parameter says: in all voxels, or in few
+    times = {
+        ("scan_z", "distance"): 3,
+        ("climb", "pointers"): 2,
+        ("number", "pointers"): 2,
+        ("number", "is_summit"): 0,
+        ("mark_open", "parts"): 0,
+        # set to zero before
+        ("mark_open", "is_open"): 1,
+        **{("far_" + axis, name): 0 for axis in "yx" for name in ("values", "out")},
+    }
+    begins = {
+        "find_range": "threshold",
+        "find_void": "void",
+        "scan_z": "distance",
+        "make_keys": "basins",
+        "sum_runs": "measuring",
+    }
+    size, stages = 30 * 64 * 96, [""]
+    moved = dict.fromkeys(begins.values(), 0)
+    for kernels in emulated.sources():
+
+        def noted(name: str, count: int, *rest: Any, launch: Any = kernels.launch) -> None:
+            stages.append(begins.get(name, stages[-1]))
+            for given, declared in zip(rest, parameters[name].split(","), strict=True):
+                nbytes = getattr(given, "nbytes", 0)
+                # not what is of basins, edges, rows or slices
+                if nbytes and nbytes % size == 0:
+                    word = declared.split()[-1].strip("*")
+                    moved[stages[-1]] += times.get((name, word), 1) * nbytes
+            launch(name, count, *rest)
+
+        monkeypatch.setattr(kernels, "launch", noted)
+    hushpore.run("pores", scanned((30, 64, 96)), None, gpu_backend())
+    assert {name: each / size for name, each in moved.items()} == gpu_passes.MOVED
+
+
 def test_of_a_scanner_on_disk_the_integers_cross(
     gpu_backend: Any, assert_same_pores: Callable[..., None]
 ) -> None:

@@ -93,7 +93,7 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
     if volume.dtype != np.bool_:
         check_local(settings)
     slabs = plan_slabs(volume, settings)
-    stages = Stages(volume, backend.choices)
+    stages = Stages(volume, backend.timer())
     notes: list[str] = []
     if slabs.on_disk:
         notes.append(

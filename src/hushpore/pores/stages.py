@@ -7,6 +7,7 @@ from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING
 
 from hushpore.base.events import Attention, Preview, Progress
+from hushpore.device.clocks import HostClock
 from hushpore.device.timing import StageTimer
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Event, Job
     from hushpore.base.volume import Volume
-    from hushpore.device.switches import Choices
     from hushpore.pores.passes import Pass
     from hushpore.pores.slabs import Stack
 
@@ -29,12 +29,13 @@ class Stages:
     ----------
     volume : Volume
         What is segmented.
-    choices : Choices, optional
-        What is decided about optimisations.
+    timer : StageTimer, optional
+        Times them; on the host's clock, until it is told of another.
     """
 
-    def __init__(self, volume: Volume, choices: Choices | None = None) -> None:
-        self.timer = StageTimer(choices=choices)
+    def __init__(self, volume: Volume, timer: StageTimer | None = None) -> None:
+        self.timer = timer or StageTimer()
+        self.timer.run_on(HostClock())
         self.slices = volume.spatial_shape[0] if volume.n_spatial == 3 else 1
         self.voxels = math.prod(volume.shape)
         # of two slices in the middle the first, as viewers open it
