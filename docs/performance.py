@@ -27,26 +27,25 @@ No file here comes from a GPU yet: whatever is written for CUDA is unverified on
 Figures = dict[str, Any]
 
 
-def performance_page() -> str:
-    """Return the page as Markdown."""
-    results = BENCHMARKS / "results"
+def performance_page(results: Path = BENCHMARKS / "results") -> str:
+    """Return the page as Markdown, of the result files in a folder."""
     on_gpus = sorted((results / "gpu").glob("*.json"))
     head = HEAD if on_gpus else HEAD + NO_GPU
-    pages = [_section(path, path.stem) for path in sorted(results.glob("*.json"))]
-    return "".join([head, *pages, *(_section(path, "gpu") for path in on_gpus)])
+    pages = [_section(path, path.stem, results) for path in sorted(results.glob("*.json"))]
+    return "".join([head, *pages, *(_section(path, "gpu", results) for path in on_gpus)])
 
 
-def _section(path: Path, benchmark: str) -> str:
+def _section(path: Path, benchmark: str, results: Path) -> str:
     result = json.loads(path.read_text(encoding="utf-8"))
     module = ast.parse((BENCHMARKS / f"{benchmark}.py").read_text(encoding="utf-8"))
     purpose = (ast.get_docstring(module) or "").partition("\n\n")[0].replace("\n", " ")
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
-    where = path.relative_to(HERE.parent).as_posix()
+    where = f"../benchmarks/results/{path.relative_to(results).as_posix()}"
     lines = [
         f"\n## {path.stem.replace('_', ' ').capitalize()}\n",
         f"{purpose}\n",
         f"{result['device']} ({result['processor']}), {result['date'][:10]}, commit "
-        f"`{result['commit']}`, {versions}. [{path.name}](../{where})\n",
+        f"`{result['commit']}`, {versions}. [{path.name}]({where})\n",
     ]
     return "\n".join([*lines, *_tables(result["figures"], "")])
 

@@ -8,19 +8,25 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-RESULTS = sorted((ROOT / "benchmarks" / "results").glob("*.json"))
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+KEPT = ROOT / "benchmarks" / "results"
+RESULTS = sorted(KEPT.rglob("*.json"))
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+CITED = re.compile(r"\]\(([^()\s]*results/[^()\s]*)\)")
+
+
+def performance_page(results: Path = KEPT) -> str:
+    return str(runpy.run_path(str(ROOT / "docs" / "performance.py"))["performance_page"](results))
 
 
 def test_the_performance_page_holds_what_the_result_files_hold() -> None:
-    page = runpy.run_path(str(ROOT / "docs" / "performance.py"))["performance_page"]()
+    page = performance_page()
     written = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     assert written == page, "run docs/performance.py"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_every_result_that_a_page_cites_is_kept(page: Path) -> None:
-    for cited in re.findall(r"\]\(([^()\s]*results/\w+\.json)\)", page.read_text(encoding="utf-8")):
+    for cited in CITED.findall(page.read_text(encoding="utf-8")):
         assert (page.parent / cited).is_file(), f"{page.name} cites {cited}"
 
 
@@ -28,4 +34,28 @@ def test_every_result_that_a_page_cites_is_kept(page: Path) -> None:
 def test_every_result_says_what_it_depends_on(result: Path) -> None:
     kept = json.loads(result.read_text(encoding="utf-8"))
     assert {"date", "commit", "device", "processor", "versions", "figures"} <= set(kept)
-    assert (ROOT / "benchmarks" / f"{result.stem}.py").is_file()
+    benchmark = "gpu" if result.parent.name == "gpu" else result.stem
+    assert (ROOT / "benchmarks" / f"{benchmark}.py").is_file()
+
+
+def test_what_no_gpu_has_measured_is_said_to_be_unverified(tmp_path: Path) -> None:
+    measured = any((KEPT / "gpu").glob("*.json"))
+    howto = (ROOT / "docs" / "howto" / "gpu.md").read_text(encoding="utf-8")
+    assert ("**None of this has run on a GPU yet.**" in howto) != measured
+    assert ("unverified on one" in performance_page()) != measured
+    known = json.loads((KEPT / "waiting.json").read_text(encoding="utf-8"))
+    (tmp_path / "gpu").mkdir()
+    one = {**known, "device": "A GPU", "figures": {"part": {"copies": {"up, GB/s": 21.5}}}}
+    (tmp_path / "gpu" / "2031-02-03_a-gpu.json").write_text(json.dumps(one), encoding="utf-8")
+    page = performance_page(tmp_path)
+    assert "unverified" not in page
+    assert "A GPU" in page
+    assert "| copies | 21.5 |" in page
+
+
+def test_the_tests_that_a_page_names_are_there() -> None:
+    howto = (ROOT / "docs" / "howto" / "gpu.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(\w+/test_\w+\.py)`", howto)
+    assert len(named) > 10
+    for name in named:
+        assert (ROOT / "tests" / name).is_file(), name
