@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import pytest
 from napari.resources import LOADING_GIF_PATH
 from napari.utils.progress import progress as napari_progress
@@ -37,13 +39,14 @@ def wheel(qtbot):
     movie = QMovie(LOADING_GIF_PATH, parent=label)
     label.setMovie(movie)
     window.statusBar().addPermanentWidget(label)
-    yield movie
+    # Qt takes what is in the window with it
+    return SimpleNamespace(window=window, movie=movie)
 
 
 def test_the_wheel_in_the_status_bar_turns_slowly_while_a_job_runs(wheel):
     first, second = Activity("Denoise", lambda: None), Activity("Segment", lambda: None)
-    assert wheel.speed() == WHEEL
+    assert wheel.movie.speed() == WHEEL
     first.close()
-    assert wheel.speed() == WHEEL
+    assert wheel.movie.speed() == WHEEL
     second.close()
-    assert wheel.speed() == 100
+    assert wheel.movie.speed() == 100

@@ -1,9 +1,11 @@
 import html
+import threading
 import time
 
 import numpy as np
 import pytest
 from napari.components import ViewerModel
+from napari.layers import Layer
 from napari.utils._proxies import PublicOnlyProxy
 from napari.utils.notifications import notification_manager
 from napari.utils.progress import progress as napari_progress
@@ -399,6 +401,25 @@ def test_a_preview_becomes_the_result_without_a_layer_being_removed(qtbot, viewe
     assert viewer.layers["scan denoised"] is preview
     assert preview.data.shape == (8, 32, 32)
     assert removed == []
+
+
+def test_the_layer_of_a_preview_is_made_in_the_thread_and_shows_the_newest(
+    qtbot, viewer, widget, fake_job, monkeypatch
+):
+    threads = []
+    make = Layer.create.__func__
+
+    def create(cls, *words):
+        threads.append(threading.current_thread().name)
+        return make(cls, *words)
+
+    monkeypatch.setattr(Layer, "create", classmethod(create))
+    fake_job.script = previews(fake_job, (3.0, 4), (7.0, 5))
+    start(qtbot, widget)
+    assert threads == ["Denoise scan"]
+    layer = viewer.layers["scan denoised (preview)"]
+    assert layer.data[0, 0, 0] == 7.0
+    assert layer.extent.world[0][0] == 5 * PLACE["scale"][0]
 
 
 def test_a_preview_that_shows_nothing_yet_does_not_hide_the_slice(qtbot, viewer, widget, fake_job):

@@ -12,6 +12,7 @@ from hushpore.viewer.layers import KEY
 
 if TYPE_CHECKING:
     from hushpore.base.events import Preview
+    from hushpore.viewer.layers import Placement
     from hushpore.viewer.target import Target
 
 
@@ -37,6 +38,16 @@ class Previews:
     def __init__(self, viewer: Any, target: Target) -> None:
         self._viewer, self._target = viewer, target
         self._layers: dict[str, Any] = {}
+        self._made: dict[str, Any] = {}
+
+    def make(self, preview: Preview) -> None:
+        """Make the layer of a preview that has none yet, to be shown later.
+
+        For the thread of the job: napari takes up to a tenth of a second for it.
+        """
+        is_first = preview.name not in self._made and preview.name not in self._layers
+        if is_first and not self._is_blank(preview.image):
+            self._made[preview.name] = self._layer_of(preview)
 
     def show(self, preview: Preview) -> None:
         """Lay a slice over its place in the volume, and refine it from then on.
@@ -45,20 +56,21 @@ class Previews:
         """
         if preview.name not in self._layers and self._is_blank(preview.image):
             return
-        image = preview.image.reshape((1,) * len(preview.index) + preview.image.shape)
-        place = self._target.placement.at((*preview.index, 0, 0))
         if preview.name not in self._layers:
-            self._layers[preview.name] = layer = self._add(preview, image)
+            layer = self._made.pop(preview.name, None)
+            if layer is None:
+                layer = self._layer_of(preview)
+            else:
+                self._refine(layer, preview)
+            self._layers[preview.name] = layer
+            self._add(layer)
             if 0 < self._slices_away(layer) <= 1:
                 self._go_to(layer)
             return
         layer = self._layers[preview.name]
         # a user who deletes the preview does not want it
         if layer in self._viewer.layers:
-            layer.data = image
-            if layer.metadata[KEY]["index"] != preview.index:
-                layer.metadata[KEY]["index"] = preview.index
-                layer.translate = place.translate
+            self._refine(layer, preview)
 
     def place(self) -> int | None:
         """Return the slice that is previewed, for the user may be looking at another."""
@@ -109,21 +121,31 @@ class Previews:
             self._viewer.layers.remove(layer)
         self._layers.clear()
 
-    def _add(self, preview: Preview, image: Any) -> Any:
-        kind = "labels" if image.dtype.kind in "iub" else "image"
+    def _layer_of(self, preview: Preview) -> Any:
+        kind = "labels" if preview.image.dtype.kind in "iub" else "image"
         keywords = {
-            **self._target.placement.at((*preview.index, 0, 0)).kwargs(),
+            **self._place(preview).kwargs(),
             **(self._target.look if kind == "image" else {}),
             "name": f"{self._target.volume.name} {preview.name} (preview)",
             "metadata": {KEY: {"preview": preview.name, "index": preview.index}},
         }
+        return Layer.create(_image(preview), keywords, kind)
+
+    def _refine(self, layer: Any, preview: Preview) -> None:
+        layer.data = _image(preview)
+        if layer.metadata[KEY]["index"] != preview.index:
+            layer.metadata[KEY]["index"] = preview.index
+            layer.translate = self._place(preview).translate
+
+    def _place(self, preview: Preview) -> Placement:
+        return self._target.placement.at((*preview.index, 0, 0))
+
+    def _add(self, layer: Any) -> None:
         selected = set(self._viewer.layers.selection)
-        layer = Layer.create(image, keywords, kind)
         # not what this returns: napari hands its widgets proxies, and the kind of layer counts here
         self._viewer.add_layer(layer)
         # what the user has at hand stays at hand; in a turn of its own, as it draws all controls
         QTimer.singleShot(0, partial(self._select, selected, layer))
-        return layer
 
     def _select(self, selected: set[Any], instead: Any) -> None:
         """Select what was selected before a layer was added, unless another is by now."""
@@ -155,3 +177,8 @@ class Previews:
             for axis in range(layer.ndim - 2)
         ]
         return round(max(away, default=0.0), 3)
+
+
+def _image(preview: Preview) -> Any:
+    """Return the slice with as many axes as the volume has."""
+    return preview.image.reshape((1,) * len(preview.index) + preview.image.shape)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QTimer
 
-from hushpore.base.events import Note
+from hushpore.base.events import Note, Preview
 from hushpore.viewer.activity import Activity
 from hushpore.viewer.previews import Previews
 from hushpore.viewer.priority import old_objects_left_alone
@@ -19,7 +19,7 @@ from hushpore.viewer.target import slice_on_screen
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hushpore.base.events import Preview, Progress
+    from hushpore.base.events import Event, Progress
     from hushpore.viewer.target import Target
     from hushpore.viewer.worker import JobWorker
 
@@ -66,6 +66,7 @@ class Running:
 
     def __post_init__(self) -> None:
         self.previews = Previews(self.viewer, self.target)
+        self.worker.prepare = self._prepare
         self._line = StatusLine(self.viewer)
         self._activity: Activity | None = None
         self._is_over = False
@@ -77,6 +78,13 @@ class Running:
         index = slice_on_screen(self.viewer, self.target)
         if index is not None:
             self.worker.attend(index)
+
+    def _prepare(self, event: Event) -> None:
+        """Make ready in the thread of the job what is shown of an event."""
+        if isinstance(event, Preview):
+            # what goes wrong does so again when it is shown, and is said then
+            with suppress(Exception):
+                self.previews.make(event)
 
     def show_preview(self, preview: Preview) -> None:
         """Show a preview; what goes wrong with it becomes a note and must not touch the job."""

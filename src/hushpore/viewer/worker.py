@@ -80,6 +80,8 @@ class JobWorker(QObject):
         As given.
     trace : Trace
         The job's time line, of bounded size.
+    prepare : callable or None
+        Called in the thread with each event before it can be fetched; set before the start.
     """
 
     returned = Signal(object)  # what the generator returned
@@ -98,6 +100,7 @@ class JobWorker(QObject):
         self._make_job = make_job
         self._line: list[JobWorker] = []
         self.trace = Trace(name)
+        self.prepare: Callable[[Event], None] | None = None
         self._lock = threading.Lock()
         self._update = Update()
         self._cancel = threading.Event()
@@ -219,6 +222,8 @@ class JobWorker(QObject):
                     # this job has nothing to keep
                     return False, None
                 self.trace.add(event)
+                if self.prepare is not None:
+                    self.prepare(event)
                 with self._lock:
                     self._update.add(event)
         return False, None
