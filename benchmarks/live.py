@@ -98,7 +98,7 @@ class Heart:
 
     def _beat(self) -> None:
         now = time.perf_counter()
-        if self.phase == "start" and "preparing" not in self.widget._progress.stage.text():
+        if self.phase == "start" and self.widget._showing.stage not in ("", "preparing"):
             self.phase = "run"
         if self.phase in ("start", "run") and not self.widget.is_running:
             self.phase = "end"

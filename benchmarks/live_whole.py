@@ -1,8 +1,9 @@
 """What a window costs a whole job, and what a flood of events costs the window.
 
 Both jobs run in one process with napari's window open (in Xvfb where there is no screen, which
-draws in software on the same cores): by the widget's button with all that it shows, and as the
-command line does it, without a widget, in turn. A ratio is the median over pairs of neighbours.
+draws in software on the same cores): as the command line does it, without a widget; by the
+widget's button with all that it shows; and by the button with the canvas hidden, so that nothing
+is drawn by OpenGL: the three in turn. A ratio is the median over neighbours.
 
 The flood is a stand-in for a job that yields 10,000 events a second.
 """
@@ -23,13 +24,16 @@ from benchmarks.live import Heart, clear, dock, open_viewer, until, wait
 if TYPE_CHECKING:
     from hushpore.base.events import Job
 
+#: Side of the volume in the flood.
 SIDE = 256
-PAIRS = 3
 
-#: Widgets, their jobs, and settings of which the work is always the same.
-JOBS: dict[str, tuple[str, dict[str, Any]]] = {
-    "Segment pores": ("pores", {}),
-    "Denoise": ("denoise", {"steps": 20, "time_budget": None}),
+TURNS = 3
+
+#: What is run: the widget, its job, the shape, and settings of which the work is always the same.
+JOBS: dict[str, tuple[str, str, tuple[int, int, int], dict[str, Any]]] = {
+    "pores": ("Segment pores", "pores", (256, 256, 256), {}),
+    "pores, larger": ("Segment pores", "pores", (384, 384, 384), {}),
+    "denoise": ("Denoise", "denoise", (128, 256, 256), {"steps": 100, "time_budget": None}),
 }
 
 #: Events a second, and seconds that they come.
@@ -38,7 +42,7 @@ RATE, SECONDS = 10_000, 12.0
 
 def measure() -> dict[str, object]:
     """Seconds of whole jobs and their ratios; gaps between beats and memory in a flood."""
-    figures: dict[str, object] = {"volume": [SIDE // 2, SIDE, SIDE]}
+    figures: dict[str, object] = {}
     for name in (*JOBS, "flood"):
         command = [sys.executable, "-m", "benchmarks.live_whole", name]
         if sys.platform == "linux" and not os.environ.get("DISPLAY"):
@@ -49,34 +53,44 @@ def measure() -> dict[str, object]:
 
 
 def compare(name: str) -> dict[str, object]:
-    """Run a job by its widget and without one, in turn."""
+    """Run a job without a widget, by its widget, and by it with the canvas hidden, in turn."""
     from hushpore import jobs
 
-    job, settings = JOBS[name]
-    viewer = open_viewer(SIDE)
-    viewer.layers[0].data = viewer.layers[0].data[: SIDE // 2]
-    widget = dock(viewer, name, settings)
+    title, job, shape, settings = JOBS[name]
+    viewer = open_viewer(shape[-1])
+    viewer.layers[0].data = viewer.layers[0].data[: shape[0]]
+    widget = dock(viewer, title, settings)
+    canvas = viewer.window._qt_viewer.canvas.native
     wait(4.0)
     volume, chosen = _input_of(widget), widget.form.settings()
-    shown, bare = [], []
-    for pair in range(PAIRS + 1):
-        start = time.perf_counter()
-        jobs.run(job, volume, chosen, "cpu")
-        without = time.perf_counter() - start
-        start = time.perf_counter()
-        widget._buttons.run.click()
-        until(lambda: not widget.is_running, 200)
-        if pair:  # the first of each loads what the others find
-            bare.append(without)
-            shown.append(time.perf_counter() - start)
-        wait(0.5)
-        clear(widget)
-    ratios = [a / b for a, b in zip(shown, bare, strict=True)]
-    return {
-        "in the window, s": [round(each, 2) for each in shown],
-        "without, s": [round(each, 2) for each in bare],
-        "ratio": round(statistics.median(ratios), 3),
+    ways = {
+        "without": lambda: jobs.run(job, volume, chosen, "cpu"),
+        "in the window": lambda: _press_and_wait(widget),
+        "canvas hidden": lambda: _press_and_wait(widget),
     }
+    spent: dict[str, list[float]] = {way: [] for way in ways}
+    for turn in range(TURNS + 1):
+        for way, do in ways.items():
+            canvas.setVisible(way != "canvas hidden")
+            wait(0.5)
+            start = time.perf_counter()
+            do()
+            if turn:  # the first of each loads what the others find
+                spent[way].append(time.perf_counter() - start)
+            # beyond the last drawing, and what Python looks through afterwards
+            wait(2.5)
+            clear(widget)
+    figures: dict[str, object] = {"volume": list(shape), "settings": settings}
+    figures |= {f"{way}, s": [round(each, 2) for each in spent[way]] for way in ways}
+    for way in list(ways)[1:]:
+        ratios = [a / b for a, b in zip(spent[way], spent["without"], strict=True)]
+        figures[f"{way}, ratio"] = round(statistics.median(ratios), 3)
+    return figures
+
+
+def _press_and_wait(widget: Any) -> None:
+    widget._buttons.run.click()
+    until(lambda: not widget.is_running, 200)
 
 
 def flood() -> dict[str, object]:
