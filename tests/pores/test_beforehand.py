@@ -1,4 +1,3 @@
-import dask.array as da
 import numpy as np
 import pytest
 from scipy import ndimage
@@ -60,6 +59,7 @@ def test_the_void_of_a_slice_is_that_of_the_job(grey, workers, dtype, how):
 
 
 def test_of_an_image_and_of_an_array_on_disk_too(grey, workers):
+    da = pytest.importorskip("dask.array")
     values = grey.astype(np.float32)
     greys = survey(values, workers)
     expected = SliceVoid(Volume(values)).codes((4,), PoreSettings(), greys)
@@ -137,6 +137,7 @@ def test_the_share_that_is_darker_is_counted(grey, workers):
 
 @pytest.mark.parametrize("lazy", [False, True])
 def test_of_a_large_volume_slices_from_all_over_are_counted(grey, workers, monkeypatch, lazy):
+    da = pytest.importorskip("dask.array")
     monkeypatch.setattr(beforehand, "WHOLE", 1)
     monkeypatch.setattr(beforehand, "SAMPLE", 3 * 40 * 44)
     values = grey.astype(np.float32)

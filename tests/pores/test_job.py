@@ -287,8 +287,7 @@ def test_every_type_gives_the_same_labels(scan: np.ndarray, dtype: type) -> None
 
 
 def test_the_layout_in_memory_makes_no_difference(scan: np.ndarray) -> None:
-    import dask.array
-
+    dask_array = pytest.importorskip("dask.array")
     expected = hushpore.segment_pores(scan).labels
     strided = np.repeat(scan, 2, axis=2)[:, :, ::2]
     read_only = scan.copy()
@@ -298,7 +297,7 @@ def test_the_layout_in_memory_makes_no_difference(scan: np.ndarray) -> None:
         strided,
         scan.astype(">u2"),
         read_only,
-        dask.array.from_array(scan, chunks=(7, 20, 48)),
+        dask_array.from_array(scan, chunks=(7, 20, 48)),
         scan[::-1][::-1],
     ):
         np.testing.assert_array_equal(hushpore.segment_pores(same).labels, expected)

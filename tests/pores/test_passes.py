@@ -119,9 +119,7 @@ def test_slabs_change_nothing_whatever_is_asked_for(
 def test_slabs_are_read_from_any_source(
     scan: np.ndarray, cut: Cut, tmp_path: Path, dtype: Any
 ) -> None:
-    import dask.array
-    import zarr
-
+    dask_array, zarr = map(pytest.importorskip, ("dask.array", "zarr"))
     values = (scan > 120) if dtype == np.bool_ else (scan.astype(dtype) - 50)
     expected = hushpore.segment_pores(values)
     cut(9)
@@ -134,7 +132,7 @@ def test_slabs_are_read_from_any_source(
         mapped,
         read_only,
         stored,
-        dask.array.from_array(values, chunks=(5, 20, 40)),
+        dask_array.from_array(values, chunks=(5, 20, 40)),
         np.asfortranarray(values),
         np.repeat(values, 2, axis=1)[:, ::2],
     ):
