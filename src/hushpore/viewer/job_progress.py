@@ -72,7 +72,7 @@ class JobProgress(QWidget):
         """
         is_known = progress.fraction > 0
         self.bar.setValue(round(PARTS * progress.fraction))
-        self.bar.setFormat(bar_text(progress, left) if is_known else duration(elapsed))
+        self.bar.setFormat(bar_text(progress, left) if is_known else f"{duration(elapsed)} so far")
         text = html.escape(stage_in_words(progress))
         if previewed is not None:
             text += " · " + link("preview", f"preview in slice {previewed}")
