@@ -121,3 +121,21 @@ def test_values_that_were_cut_off_are_said(foam: np.ndarray) -> None:
     found = diagnose_noise(Volume(np.minimum(noisy, highest)))
     assert found.saturated == pytest.approx(0.2, abs=0.05)
     assert found.saturation.startswith(f"{100 * found.saturated:.0f} % of the values")
+
+
+def test_binning_is_advised_where_it_helps(foam: np.ndarray) -> None:
+    # neighbours share half of their noise; of slices binned 2 x 2 they share a sixth
+    pairs = white(foam.shape, 900)
+    for axis in (1, 2):
+        pairs = uniform_filter1d(pairs, 2, axis=axis)
+    found = diagnose_noise(Volume(foam + pairs))
+    binned = diagnose_noise(Volume((foam + pairs).reshape(len(foam), 48, 2, 48, 2).mean((2, 4))))
+    assert found.binned == pytest.approx(max(binned.correlation[axis] for axis in "yx"), abs=0.06)
+    assert found.binned < 0.25
+    assert f"binning slices 2 x 2 reduces it to {found.binned:.2f}" in found.summary
+    # coarse grain stays what it is
+    for axis in (1, 2):
+        pairs = uniform_filter1d(pairs, 8, axis=axis)
+    coarse = diagnose_noise(Volume(foam + 5 * pairs))
+    assert "some of it will stay" in coarse.summary
+    assert "binning" not in coarse.summary

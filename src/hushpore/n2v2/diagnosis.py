@@ -7,7 +7,7 @@ smoothing reconstruction, as lines and rings where a detector's rows or columns 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,6 +42,9 @@ _FLATTEST, _FEWEST = 0.05, 40
 #: at; and the usual share of an image without noise.
 _FILLED, _CLEAN = 0.2, 0.5
 
+#: Binning is advised where it leaves less than this of the correlation.
+_BINS_WELL = 0.7
+
 #: Share of the values that are the highest of all from which on it is worth a word.
 _SATURATED = 0.01
 
@@ -67,6 +70,9 @@ class NoiseDiagnosis:
         higher than across them; zero elsewhere.
     saturated : float
         Share of the values that are the highest of all, from 0.01 on; zero below.
+    binned : float
+        The highest correlation along y and x after binning slices 2 x 2; looked for where that
+        would be of use, else 1.
     """
 
     correlation: dict[str, float]
@@ -76,6 +82,7 @@ class NoiseDiagnosis:
     offset: float = 0.0
     rings: float = 0.0
     saturated: float = 0.0
+    binned: float = 1.0
 
     @property
     def is_independent(self) -> bool:
@@ -110,7 +117,10 @@ class NoiseDiagnosis:
         if len(axes) == 1:
             advice = f"try correlated_along={axes!r}"
         else:
-            advice = "some of it will stay; binning the volume 2 x 2 reduces it"
+            advice = "some of it will stay"
+            within = max(self.correlation["y"], self.correlation["x"])
+            if self.binned < _BINS_WELL * within:
+                advice += f"; binning slices 2 x 2 reduces it to {self.binned:.2f}"
         return f"noise: neighbours are correlated ({found}); {advice}"
 
     @property
@@ -169,23 +179,26 @@ def diagnose_noise(volume: Volume, seed: int = 0) -> NoiseDiagnosis:
     rings = ring_correlation(across_y, across_x, from_middle, NOTABLE)
     growth = _growth(across_x, flat)
     saturated *= saturated >= _SATURATED
-    return NoiseDiagnosis(correlation, noise, growth, slope, offset, rings, saturated)
+    found = NoiseDiagnosis(correlation, noise, growth, slope, offset, rings, saturated)
+    if len(found.correlated_axes) > 1 and min(volume.shape[-2:]) >= 2 * BLOCK:
+        found = replace(found, binned=_when_binned(volume, rng))
+    return found
 
 
 def _draw_blocks(
-    volume: Volume, depth: int, rng: np.random.Generator
+    volume: Volume, depth: int, rng: np.random.Generator, edge: int = BLOCK
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
-    """Read blocks at random, (n, depth, BLOCK, BLOCK), and say where; only these are read."""
+    """Read blocks at random, (n, depth, edge, edge), and say where; only these are read."""
     data: Any = volume.data
     shape = volume.shape
-    size = (1,) * (len(shape) - 3) + (depth, BLOCK, BLOCK)
+    size = (1,) * (len(shape) - 3) + (depth, edge, edge)
     size = size[-len(shape) :]
     count = int(_BLOCKS / _FLATTEST)
     corners = np.stack(
-        [rng.integers(0, n - edge + 1, count) for n, edge in zip(shape, size, strict=True)], 1
+        [rng.integers(0, n - m + 1, count) for n, m in zip(shape, size, strict=True)], 1
     )
     corners = gathered(corners, size, data)
-    return read_boxes(data, corners, size).reshape(count, depth, BLOCK, BLOCK), corners
+    return read_boxes(data, corners, size).reshape(count, depth, edge, edge), corners
 
 
 def _flattest(blocks: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
@@ -208,6 +221,16 @@ def _hold_noise(blocks: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
         return np.ones(len(blocks), bool)
     kept: npt.NDArray[np.bool_] = equal <= usual + _FILLED
     return kept
+
+
+def _when_binned(volume: Volume, rng: np.random.Generator) -> float:
+    """Return the highest correlation along y and x in slices binned 2 x 2."""
+    large, _ = _draw_blocks(volume, 1, rng, 2 * BLOCK)
+    blocks = large.reshape(len(large), 1, BLOCK, 2, BLOCK, 2).mean((3, 5))
+    flat = blocks[_flattest(blocks)]
+    across_y, across_x = np.diff(flat, 2, axis=2), np.diff(flat, 2, axis=3)
+    along_x = _correlation(across_y[..., 1:], across_y[..., :-1])
+    return max(along_x, _correlation(across_x[:, :, 1:], across_x[:, :, :-1]), 0.0)
 
 
 def _growth(differences: npt.NDArray[np.float64], flat: npt.NDArray[np.float64]) -> float:
