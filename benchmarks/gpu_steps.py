@@ -37,6 +37,8 @@ VARIANTS = {
 }
 ROUNDS, STEPS, WARM_UP = 7, 40, 20
 DECIDED = 60  # steps after which a job has decided by itself
+WAITS = 10  # steps in which waits of the host are looked for
+PATCHES, SIZE = 16, 64
 SLABS, TILES = (192, 512, 512), (64, 256, 576)
 
 
@@ -93,7 +95,7 @@ class _Training:
         seeded = torch.Generator().manual_seed(1)
         self.images = Images.of(torch.randn(40, 256, 256, generator=seeded).to(gpu.device))
         draw = torch.Generator(gpu.device).manual_seed(0)
-        self.batches = Batches((64, 64), 16, DenoiseSettings().masked_share, draw)
+        self.batches = Batches((SIZE, SIZE), PATCHES, DenoiseSettings().masked_share, draw)
         self.step = 0
 
     def go(self, steps: int) -> None:
@@ -102,16 +104,16 @@ class _Training:
             self.step += 1
 
     def waits(self) -> str:
-        """Say whether the host waits for the GPU in ten steps."""
+        """Say whether the host waits for the GPU in some steps."""
         torch.cuda.synchronize()
         torch.cuda.set_sync_debug_mode("error")
         try:
-            self.go(10)
+            self.go(WAITS)
         except RuntimeError as error:
             return str(error).splitlines()[0]
         finally:
             torch.cuda.set_sync_debug_mode("default")
-        return "none in 10 steps"
+        return f"none in {WAITS} steps"
 
     def weights(self) -> torch.Tensor:
         return torch.cat([each.detach().flatten() for each in self.learner.network.parameters()])
