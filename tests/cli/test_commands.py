@@ -13,6 +13,7 @@ import hushpore
 from hushpore import Volume
 from hushpore.base.record import fingerprint
 from hushpore.cli.commands import hushpore as command
+from hushpore.io.dicom_writer import write_series
 from hushpore.io.results import write_image
 from hushpore.jobs import JOBS
 
@@ -49,8 +50,8 @@ def test_a_series_is_chosen_and_uneven_slices_are_resampled_where_asked_for(
 ) -> None:
     several = shared_data / "dicom" / "two_series"
     listed = call("info", several).output.splitlines()
-    assert [line[0] for line in listed if not line.startswith(" ")] == ["1", "2"]
-    assert call("info", several, "--series", 2).output.splitlines()[0] == listed[2][2:]
+    assert [line[0] for line in listed] == ["1", "2", "-"]
+    assert call("info", several, "--series", 2).output.splitlines()[0] == listed[1][2:]
     refused = call("denoise", several, "-o", tmp_path / "out.tif", "--series", "knee")
     assert (refused.exit_code, "no series fits 'knee'" in refused.output) == (1, True)
     uneven = shared_data / "dicom" / "uneven"
@@ -162,6 +163,32 @@ def test_every_setting_is_a_flag(scan: Path) -> None:
     for job in ("denoise", "pores"):
         for option in JOBS[job].settings.options():
             assert option.flag in text
+
+
+def test_the_help_names_the_settings_of_each_job_apart_the_usual_ones_first() -> None:
+    text = call("run", "--help").output
+    places = [
+        text.index(words)
+        for words in (
+            "Options:", "--voxel-size", "Denoise:", "--time-budget", "Denoise, more:",
+            "--patch-size", "Segment pores:", "--threshold", "Segment pores, more:", "--phases",
+        )
+    ]  # fmt: skip
+    assert places == sorted(places)
+
+
+def test_no_command_is_explained_by_half_a_sentence() -> None:
+    assert "..." not in call("--help").output.partition("Commands:")[2]
+
+
+def test_what_all_image_stacks_have_in_common_is_said_once(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        volume = Volume(np.zeros((3, 8, 9), np.int16), spacing=1, unit="mm", name=name)
+        write_series(volume, tmp_path / name, seed=len(name) + ord(name[0]))
+    (tmp_path / "notes.txt").write_text("Scanned at 90 kV.")
+    lines = call("info", tmp_path).output.splitlines()
+    assert [line[0] for line in lines] == ["1", "2", "-"]
+    assert "notes.txt" in lines[-1]
 
 
 def test_an_existing_result_is_kept_unless_overwriting_is_asked_for(

@@ -84,7 +84,7 @@ def test_a_voxel_size_that_differs_from_the_file_is_noted(tmp_path: Path) -> Non
     path = write_image(tmp_path / "scan.tif", known)
     volume = Source(str(path), voxel_size="3um").read()
     assert volume.spacing == (3, 3, 3)
-    assert "the file says 2 x 1 x 1 um" in volume.notes[-1]
+    assert "the file says 2 x 1 x 1 µm" in volume.notes[-1]
 
 
 @pytest.mark.parametrize("text", ["15.4", "um", "0um", "-1um", "1,um", "3 furlong", "5px", "1;2mm"])

@@ -9,14 +9,16 @@ from typing import Any
 import click
 
 from hushpore.cli.bar import drive
-from hushpore.cli.flags import reading_flags, settings_flags, settings_from
+from hushpore.cli.flags import JobCommand, reading_flags, settings_flags, settings_from
 from hushpore.cli.settings import settings_sources
 from hushpore.jobs import JOBS
 
 DENOISE, PORES = (JOBS[job].settings for job in ("denoise", "pores"))
 
 
-@click.command("batch")
+@click.command(
+    "batch", cls=JobCommand, short_help="Send many scans through the same settings, resumable."
+)
 @click.argument("scans", nargs=-1, required=True)
 @click.option("-o", "--output", required=True, metavar="DIR", help="Folder for all results.")
 @click.option(

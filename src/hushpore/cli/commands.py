@@ -25,7 +25,7 @@ from hushpore.cli.cluster import (
 from hushpore.cli.compare import compare_command
 from hushpore.cli.convert import convert_command
 from hushpore.cli.export import export_command
-from hushpore.cli.flags import reading_flags, settings_flags, settings_from
+from hushpore.cli.flags import JobCommand, reading_flags, settings_flags, settings_from
 from hushpore.cli.measured import Measured
 from hushpore.cli.preferences import preferences_command
 from hushpore.cli.rerun import rerun_command
@@ -51,6 +51,8 @@ USER_ERROR, OUR_ERROR, CANCELLED = 1, 70, 130
 class _Commands(click.Group):
     """Turns every error into one clear line and an exit status."""
 
+    command_class = JobCommand
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -70,7 +72,12 @@ class _Commands(click.Group):
             )
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="To begin: hushpore demo, hushpore gui --sample, or hushpore run SCAN -o result. Each "
+    "command explains itself: hushpore run --help.",
+)
 @click.version_option(__version__, prog_name="hushpore")
 def hushpore() -> None:
     """Denoise X-ray CT stacks without clean data, and count their pores."""
@@ -96,7 +103,7 @@ def _common(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@hushpore.command()
+@hushpore.command(short_help="Say what is in a file or folder: stacks, sizes, oddities.")
 @click.argument("path", required=False)
 @click.option("--series", metavar="N|NAME", help="Tell of one image stack only.")
 @click.option("--device", is_flag=True, help="Say what jobs would run on, and why.")
@@ -132,7 +139,7 @@ def info(path: str | None, series: str | None, device: bool, as_json: bool) -> N
     _list(found.get("volumes", []))
 
 
-@hushpore.command()
+@hushpore.command(short_help="Denoise a stack with N2V2, trained on the stack itself.")
 @click.argument("path")
 @click.option("-o", "--output", required=True, metavar="OUT", help="TIFF file to write.")
 @click.option("--save-model", metavar="FILE", help="Keep the trained model (.safetensors).")
@@ -187,7 +194,7 @@ def denoise(
     _say(result.summary, written, result.provenance, flags["as_json"])
 
 
-@hushpore.command()
+@hushpore.command(short_help="Segment and measure the pores of a stack.")
 @click.argument("path")
 @click.option("-o", "--output", required=True, metavar="DIR", help="Folder to write.")
 @settings_flags(PORES)
@@ -199,7 +206,7 @@ def pores(path: str, output: str, **flags: Any) -> None:
     _segment(path, output, flags, denoise_first=False)
 
 
-@hushpore.command()
+@hushpore.command(short_help="Denoise a stack, then segment and measure its pores.")
 @click.argument("path")
 @click.option("-o", "--output", required=True, metavar="DIR", help="Folder to write.")
 @settings_flags(DENOISE, PORES)
@@ -211,7 +218,7 @@ def run(path: str, output: str, **flags: Any) -> None:
     _segment(path, output, flags, denoise_first=True)
 
 
-@hushpore.command()
+@hushpore.command(short_help="Sample patches as a denoiser does, to look at them.")
 @click.argument("path")
 @click.option("-o", "--output", required=True, metavar="DIR", help="Folder to write.")
 @click.option(
@@ -236,7 +243,7 @@ def patches(path: str, output: str, save_patches: str | None, **flags: Any) -> N
     _say(found.summary, written, found.provenance, flags["as_json"])
 
 
-@hushpore.command()
+@hushpore.command(short_help="Show the whole way on a phantom of known truth.")
 @click.argument("volume", required=False)
 @click.option("-o", "--output", default="demo", show_default=True, help="Folder to write.")
 @click.option("--overwrite", is_flag=True, help="Replace an earlier demo.")
@@ -249,7 +256,7 @@ def demo(volume: str | None, output: str, overwrite: bool, time_budget: float, d
     run_demo(volume, Path(output), overwrite=overwrite, time_budget=time_budget, device=device)
 
 
-@hushpore.command()
+@hushpore.command(short_help="Open napari with the widgets of hushpore.")
 @click.argument("paths", nargs=-1)
 @click.option("--sample", is_flag=True, help="Open the foam phantom.")
 def gui(paths: tuple[str, ...], sample: bool) -> None:

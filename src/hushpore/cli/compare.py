@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 
-@click.command("compare")
+@click.command("compare", short_help="Say how two pore results differ.")
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
 @click.option("-o", "--output", metavar="FILE", help="Picture of both distributions (.png).")

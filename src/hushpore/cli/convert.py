@@ -14,7 +14,7 @@ from hushpore.cli.flags import reading_flags
 from hushpore.cli.measured import Measured
 
 
-@click.command("convert")
+@click.command("convert", short_help="Write a stack as OME-Zarr, whatever its size.")
 @click.argument("path")
 @click.argument("output")
 @reading_flags

@@ -7,7 +7,7 @@ import click
 from hushpore.runs.export import FORMATS, export
 
 
-@click.command("export")
+@click.command("export", short_help="Write a pore result for another program.")
 @click.argument("result", metavar="RESULT")
 @click.option("-o", "--output", required=True, metavar="FILE", help="File to write.")
 @click.option(

@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hushpore.base.errors import InputError
+from hushpore.jobs import JOBS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hushpore.base.settings import Option, Settings
+
+#: Titles of jobs, by the class of their settings.
+_TITLES = {kind.settings: kind.title for kind in JOBS.values()}
+#: Where flags stand in the help that are of no job.
+_OWN = "Options"
 
 
 class SettingType(click.ParamType):  # type: ignore[type-arg]
@@ -41,13 +47,41 @@ class SettingType(click.ParamType):  # type: ignore[type-arg]
         return str(Path(found).expanduser().resolve()) if self.option.beside and found else found
 
 
+class SettingOption(click.Option):
+    """A flag that stands in the help under the name of its job."""
+
+    def __init__(self, *words: Any, section: str, **known: Any) -> None:
+        super().__init__(*words, **known)
+        self.section = section
+
+
+class JobCommand(click.Command):
+    """Parts its help: what is the command's own, then each job's settings, the usual ones first."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the flags."""
+        sections: dict[str, list[tuple[str, str]]] = {_OWN: []}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if record is not None:
+                sections.setdefault(getattr(param, "section", _OWN), []).append(record)
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
 def settings_flags(*classes: type[Settings]) -> Callable[[Any], Any]:
     """Decorate a command with one flag for each setting of some classes."""
 
     def decorate(command: Any) -> Any:
         for settings in reversed(classes):
-            for option in reversed(settings.options()):
-                command = _flag(option)(command)
+            # as in a form: what matters most first
+            options = sorted(settings.options(), key=lambda option: option.more)
+            for option in reversed(options):
+                section = _TITLES.get(settings, _OWN)
+                if section != _OWN and option.more:
+                    section = f"{section}, more"
+                command = _flag(option, section)(command)
         return command
 
     return decorate
@@ -82,7 +116,7 @@ def settings_from(flags: Mapping[str, Any], kind: type[Settings]) -> Settings:
     return kind.of({option.name: flags[option.name] for option in kind.options()})
 
 
-def _flag(option: Option) -> Callable[[Any], Any]:
+def _flag(option: Option, section: str) -> Callable[[Any], Any]:
     help = option.help + (f" [{option.unit}]" if option.unit else "")
     if bool in option.types:
         off = option.flag.replace("--", "--no-", 1)
@@ -90,5 +124,12 @@ def _flag(option: Option) -> Callable[[Any], Any]:
     else:
         names, kind = option.flag, SettingType(option)
     return click.option(
-        names, option.name, type=kind, default=option.default, show_default=True, help=help
+        names,
+        option.name,
+        cls=SettingOption,
+        section=section,
+        type=kind,
+        default=option.default,
+        show_default=option.default != "",
+        help=help,
     )

@@ -12,7 +12,7 @@ from hushpore.base.preferences import Preferences, load_preferences, preferences
 from hushpore.cli.flags import settings_flags
 
 
-@click.command("preferences")
+@click.command("preferences", short_help="Say or change what jobs use where nothing is asked for.")
 @settings_flags(Preferences)
 @click.option("--reset", is_flag=True, help="Put all back to their defaults first.")
 @click.option("--forget", is_flag=True, help="Forget what widgets were last run with.")

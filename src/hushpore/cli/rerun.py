@@ -10,7 +10,7 @@ import click
 from hushpore.cli.bar import drive
 
 
-@click.command("rerun")
+@click.command("rerun", short_help="Make a result again, and say whether it is the same.")
 @click.argument("result", metavar="RESULT")
 @click.option("-o", "--output", required=True, metavar="OUT", help="Where the new result goes.")
 @click.option(

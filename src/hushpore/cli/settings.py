@@ -64,7 +64,7 @@ def _stand_in(ctx: click.Context, jobs: tuple[str, ...], found: Mapping[str, Set
     }
 
 
-@click.command("settings")
+@click.command("settings", short_help="Write all settings, explained, as a file.")
 @click.option("-o", "--output", metavar="FILE", help="TOML file to write; else it is printed.")
 @click.option("--preset", metavar="NAME", help="Those of a preset, not the defaults.")
 @click.option("--list", "listed", is_flag=True, help="List the presets.")

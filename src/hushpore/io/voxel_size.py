@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
+from hushpore.base.volume import readable_unit
 from hushpore.io.units import METRES, unit_of
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class VoxelSize:
             return (self.z, self.y, self.x), list(self.notes)
         note = (
             "The distance between slices is not stated; taken as the pixel size, "
-            f"{self.y:.4g} {self.unit}."
+            f"{self.y:.4g} {readable_unit(self.unit)}."
         )
         return (self.y, self.y, self.x), [*self.notes, note]
 

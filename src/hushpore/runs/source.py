@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from hushpore.base.errors import InputError
+from hushpore.base.volume import readable_unit
 from hushpore.device.backend import choose_backend
 from hushpore.device.pinned import empty_for
 from hushpore.io import is_on_disk, is_uneven, read, resample_evenly
@@ -168,7 +169,7 @@ def with_voxel_size(volume: Volume, text: str) -> Volume:
     note = f"The voxel size {text.strip()} was given by the user"
     if volume.unit in METRES:
         before = " x ".join(f"{size:g}" for size in volume.spacing)
-        note += f"; the file says {before} {volume.unit}"
+        note += f"; the file says {before} {readable_unit(volume.unit)}"
     return dataclasses.replace(
         volume,
         spacing=tuple(factor * number for number in each),
