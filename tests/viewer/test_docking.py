@@ -1,5 +1,5 @@
 import pytest
-from qtpy.QtCore import Qt
+from qtpy.QtCore import QSize, Qt
 from qtpy.QtWidgets import QApplication, QDockWidget, QMainWindow, QWidget
 
 from hushpore.viewer.docking import SharesSide, dock_of
@@ -15,8 +15,19 @@ def window(qtbot):
     return window
 
 
-def open_in(window, area=RIGHT, ours=True):
-    dock, widget = QDockWidget(window), QWidget()
+class High(QWidget):
+    """A widget that can do with no less than some height."""
+
+    def __init__(self, height):
+        super().__init__()
+        self._height = height
+
+    def minimumSizeHint(self):  # noqa: N802
+        return QSize(50, self._height)
+
+
+def open_in(window, area=RIGHT, ours=True, height=50):
+    dock, widget = QDockWidget(window), High(height)
     if ours:
         SharesSide(widget)
     dock.setWidget(widget)
@@ -35,6 +46,15 @@ def test_what_is_opened_below_another_becomes_a_tab_beside_it(qtbot, window):
     second, third = open_in(window), open_in(window)
     beside = {second, third}
     qtbot.waitUntil(lambda: set(window.tabifiedDockWidgets(first)) == beside, timeout=5000)
+
+
+def test_the_window_does_not_grow_to_make_room_for_it(window):
+    window.resize(600, 400)
+    for _ in range(3):
+        dock = open_in(window, height=250)
+        settle()
+    assert window.height() == 400
+    assert dock.widget().minimumSizeHint().height() == 250
 
 
 def test_it_leaves_the_widgets_of_others_and_other_sides_alone(window):

@@ -238,7 +238,7 @@ class CompareWidget(QWidget):
         self._nothing, self._problem = plain_line(NOTHING), Sentence(self._viewer)
         self.figure = Figure(figsize=(3.4, 2.6), layout="constrained")
         self.canvas: Any = FigureCanvasQTAgg(self.figure)  # type: ignore[no-untyped-call]
-        self.canvas.setMinimumHeight(150)
+        self.canvas.setMinimumHeight(100)
         self._column, self._of = QComboBox(), QComboBox()
         self._column.addItems(columns_compared())
         self._of.addItems([BY_NUMBER, BY_VOLUME])

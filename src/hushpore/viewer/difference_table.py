@@ -49,7 +49,7 @@ class DifferenceTable(QTableWidget):
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.setTabKeyNavigation(False)
         self.setAccessibleName("Differences")
-        self.setMinimumHeight(100)
+        self.setMinimumHeight(90)
         self.currentCellChanged.connect(self._tell)
 
     def clear_differences(self) -> None:

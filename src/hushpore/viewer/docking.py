@@ -33,14 +33,20 @@ class SharesSide(QObject):
         super().__init__(widget)
         self._widget = widget
         _sharing.add(widget)
+        # to make room for it below the others, the window would grow, for good
+        widget.setMinimumHeight(1)
         widget.installEventFilter(self)
 
     def eventFilter(self, watched: Any, event: Any) -> bool:  # noqa: N802
         """Wait until it is shown, and its dock has a place."""
         if event.type() == QEvent.Type.Show:
             watched.removeEventFilter(self)
-            QTimer.singleShot(0, self._join)
+            QTimer.singleShot(0, self._settle)
         return False
+
+    def _settle(self) -> None:
+        self._join()
+        self._widget.setMinimumHeight(0)
 
     def _join(self) -> None:
         dock = dock_of(self._widget)

@@ -332,6 +332,8 @@ class ResultsWidget(FollowsPores):
         self._copy.clicked.connect(self._copy_rows)
         export.clicked.connect(self._export)
         row = QWidget()
+        # no higher than the tabs beside them
+        row.setStyleSheet("QPushButton { padding: 0px 5px; }")
         line = QHBoxLayout(row)
         line.setContentsMargins(0, 0, 0, 2)
         for button in (everything, self._copy, export):
