@@ -93,7 +93,7 @@ class Emulated(Gpu):
     """A GPU whose kernels run on the CPU, in an order of one's choice."""
 
     def sources(self) -> tuple[Any, ...]:
-        return self.void, self._distance, self.basins, self._graph
+        return self.void, self._distance, self.basins, self.graph
 
     def run_threads(self, order: str) -> None:
         for kernels in self.sources():

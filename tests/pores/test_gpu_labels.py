@@ -64,13 +64,13 @@ def test_left_to_themselves_they_say_why_they_are_used_or_not(
     lines = hushpore.run("pores", scan, None, gpu_backend()).provenance["optimisations"]
     assert lines["void"] == "on, uint16 values cross as they are"
     assert lines["labels"] == "off, 0.0768 MB are too little to win by it"
-    how = {"outside": "remove"}
+    how = {"threshold": "niblack"}
     lines = hushpore.run("pores", scan, how, gpu_backend()).provenance["optimisations"]
-    assert lines["void"] == "off, what is outside the sample is told on the host"
+    assert lines["void"] == "off, the host finds the local threshold niblack"
     # what has no way of its own on a GPU is not used when it is asked for either
     backend = gpu_backend(switches=Switches(void="on"))
     lines = hushpore.run("pores", scan, how, backend).provenance["optimisations"]
-    assert lines["void"] == "off, what is outside the sample is told on the host"
+    assert lines["void"] == "off, the host finds the local threshold niblack"
     small = gpu_backend(free=SIZE * 19)
     lines = hushpore.run("pores", scan, None, small).provenance["optimisations"]
     assert lines["void"] == "off, the GPU does not hold the volume with its grey values"

@@ -16,8 +16,11 @@ from scipy import ndimage as ndi
 from hushpore import Volume
 from hushpore.base.errors import InputError
 from hushpore.base.scaled import Scaled
-from hushpore.pores import gpu_void
-from hushpore.pores.gpu_void import GpuGrey, why_on_host
+from hushpore.pores import on_gpu as gpu_arrays
+from hushpore.pores.gpu_grey import GpuGrey
+from hushpore.pores.gpu_void import find_void as find_void_there
+from hushpore.pores.gpu_void import take_apart as take_apart_there
+from hushpore.pores.gpu_void import why_on_host
 from hushpore.pores.grey import GreyValues
 from hushpore.pores.passes import (
     Work,
@@ -44,6 +47,8 @@ class Void(NamedTuple):
     parts: int
     opened: int
     closed: int
+    cuts: list[int]
+    sample: list[int]
 
 
 def work_on(volume: Volume, settings: PoreSettings, workers: Workers) -> Work:
@@ -57,14 +62,18 @@ def on_host(volume: Volume, settings: PoreSettings, workers: Workers) -> Void:
     codes = finish(find_void(work, grey))
     space = finish(take_apart(work, codes, finish(find_air(work, codes))))
     totals = (space.components, space.open_voxels, space.closed_voxels)
-    return Void(grey.threshold, grey.problem, codes.array(), *totals)
+    beside = (space.air_cuts.tolist(), space.sample.tolist())
+    return Void(grey.threshold, grey.problem, codes.array(), *totals, *beside)
 
 
 def on_gpu(gpu: Any, volume: Volume, settings: PoreSettings, workers: Workers) -> Void:
-    grey = GpuGrey(gpu, volume)
+    grey, work = GpuGrey(gpu, volume), work_on(volume, settings, workers)
     threshold, problem = grey.threshold(settings)
-    found = grey.void(work_on(volume, settings, workers), threshold)
-    return Void(threshold, problem, gpu.get(found.codes), *gpu.get_all([found.totals])[0].tolist())
+    found = take_apart_there(gpu, work, find_void_there(gpu, grey, work, threshold))
+    totals, cuts, air = gpu.get_all([found.totals, found.cuts, found.air])
+    sample = math.prod(volume.shape[1:]) - air
+    beside = (cuts.tolist(), sample.tolist())
+    return Void(threshold, problem, gpu.get(found.codes), *totals.tolist(), *beside)
 
 
 def assert_equal(gpu: Any, volume: Volume, workers: Workers, **how: Any) -> Void:
@@ -110,7 +119,7 @@ def kinds() -> dict[str, Volume]:
 def test_whatever_crosses_the_void_is_that_of_the_host(
     kind: str, order: str, emulated: Any, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpu_void, "_THREADS", 700)
+    monkeypatch.setattr(gpu_arrays, "_THREADS", 700)
     emulated.run_threads(order)
     volume = kinds()[kind]
     for how in ({}, {"threshold": "li", "pores_are": "bright", "mode": "open"}):
@@ -197,6 +206,44 @@ def test_any_floats_are_counted_as_on_the_host(
     np.testing.assert_array_equal(histogram.centers, counted.centers)
 
 
+def samples() -> dict[str, Volume]:
+    """Solid with pores, and air around it."""
+    z, y, x = np.ogrid[:12, :30, :34]
+    grain = (y - 15) ** 2 + (x - 16) ** 2 < 13**2
+    solid = np.broadcast_to(grain, (12, 30, 34)) & (smooth((12, 30, 34)) > -0.8)
+    solid[:, 10:13, :16] = False
+    inside = solid & (z > 1) & (z < 10)
+    return {
+        "from end to end": Volume(~solid, spacing=(2.0, 1.0, 1.0)),
+        "free on all sides": Volume(~inside),
+        "flat voxels": Volume(~inside, spacing=(0.7, 1.0, 1.3)),
+        "an image": Volume(~solid[5]),
+        "no air": Volume(np.pad(smooth((5, 6, 7)) < 0.2, 4)),
+    }
+
+
+@pytest.mark.parametrize("name", samples())
+@pytest.mark.parametrize("order", ["forward", "reverse", "shuffled", "parallel"])
+def test_the_air_outside_is_that_of_the_host(
+    name: str, order: str, emulated: Any, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_arrays, "_THREADS", 700)
+    emulated.run_threads(order)
+    volume = samples()[name]
+    for outside in ("remove", "remove-slicewise"):
+        for mode in ("all", "open", "closed"):
+            how = {"outside": outside, "mode": mode, "outside_radius": 3.0}
+            found = assert_equal(emulated, volume, workers, **how)
+        whole = math.prod(volume.shape)
+        assert (sum(found.sample) < whole) == (name != "no air")
+
+
+def test_a_void_without_a_sample_is_refused(emulated: Any, workers: Workers) -> None:
+    emulated.run_threads("forward")
+    with pytest.raises(InputError, match="no sample that air could be around"):
+        on_gpu(emulated, Volume(np.ones(SHAPE, bool)), PoreSettings(outside="remove"), workers)
+
+
 @pytest.mark.parametrize("threshold", ["otsu", 0.5])
 @pytest.mark.parametrize(
     "bad", [[np.nan], [np.inf, -np.inf], [], [np.nan] * math.prod(SHAPE)], ids=len
@@ -226,8 +273,8 @@ def test_hysteresis_that_is_not_stricter_is_refused(emulated: Any) -> None:
     ("how", "dtype", "reason"),
     [
         ({}, np.uint16, ""),
-        ({"outside": "remove"}, np.uint8, "what is outside the sample is told on the host"),
-        ({"sample_mask": "mask"}, np.uint8, "what is outside the sample is told on the host"),
+        ({"outside": "remove"}, np.uint8, ""),
+        ({"sample_mask": "m"}, np.uint8, "the host tells by the mask what is outside the sample"),
         ({"threshold": "sauvola"}, np.uint8, "the host finds the local threshold sauvola"),
         ({"threshold": "sauvola"}, bool, ""),
         ({}, np.int32, "values of int32 are larger than their void"),
@@ -258,3 +305,15 @@ def test_on_a_gpu_parts_are_those_of_the_host(name: str, workers: Workers) -> No
     from hushpore.pores.on_gpu import Gpu
 
     assert_equal(Gpu.of(choose_backend("cuda")), Volume(voids()[name]), workers)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", samples())
+def test_on_a_gpu_the_air_outside_is_that_of_the_host(name: str, workers: Workers) -> None:
+    pytest.importorskip("cupy")
+    from hushpore.device.backend import choose_backend
+    from hushpore.pores.on_gpu import Gpu
+
+    gpu = Gpu.of(choose_backend("cuda"))
+    for outside in ("remove", "remove-slicewise"):
+        assert_equal(gpu, samples()[name], workers, outside=outside, outside_radius=3.0)

@@ -134,7 +134,8 @@ import importlib.util, pathlib, numpy as np
 spec = importlib.util.spec_from_file_location("cuda_shim", {str(SHIM)!r})
 shim = importlib.util.module_from_spec(spec); spec.loader.exec_module(shim)
 from hushpore import Volume
-from hushpore.pores.gpu_void import GpuGrey
+from hushpore.pores.gpu_grey import GpuGrey
+from hushpore.pores.gpu_void import find_void, take_apart
 from hushpore.pores.on_gpu import Gpu
 from hushpore.pores.passes import Work
 from hushpore.pores.settings import PoreSettings
@@ -149,11 +150,14 @@ for shape in ((1, 1, 1), (1, 5, 60), (7, 8, 9)):
         climbed = gpu.climb(distance, faces_only=faces_only)
         gpu.build_graph(climbed, distance, void.view(np.uint8), faces_only=faces_only)
     for kind in ("u1", "i2", "f4"):
+        if void.size == 1:
+            continue
         volume = Volume(rng.integers(-100, 100, shape).astype(kind))
-        for how in (dict(hysteresis=20.0, threshold=30.0), dict(threshold="otsu")):
+        for how in (dict(hysteresis=20.0, threshold=30.0), dict(outside="remove")):
             settings, whole = PoreSettings(**how), Slabs(shape[0], shape[0])
-            grey = GpuGrey(gpu, volume if void.size > 1 else Volume(np.zeros((1, 1, 1), bool)))
-            grey.void(Work(volume, settings, whole, None, None), grey.threshold(settings)[0])
+            grey = GpuGrey(gpu, volume)
+            work = Work(volume, settings, whole, None, None)
+            take_apart(gpu, work, find_void(gpu, grey, work, grey.threshold(settings)[0]))
     if len(void) > 4:
         climbed = gpu.climb(distance, 2, 5, 7)
         settled = np.ascontiguousarray(np.abs(climbed.basins))

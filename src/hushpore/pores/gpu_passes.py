@@ -31,10 +31,10 @@ from hushpore.base.scaled import held
 from hushpore.base.volume import Volume, readable_bytes
 from hushpore.device.switches import Choices, Switches
 from hushpore.device.timing import StageTimer
-from hushpore.pores.contacts import N_DIRECTIONS
+from hushpore.pores.gpu_grey import GpuGrey
 from hushpore.pores.gpu_labels import GpuBasins
 from hushpore.pores.gpu_slabs import GpuSlabs
-from hushpore.pores.gpu_void import GpuGrey
+from hushpore.pores.gpu_void import BYTES_OUTSIDE, bytes_outside, find_void, take_apart
 from hushpore.pores.on_gpu import Gpu
 from hushpore.pores.parallel import Workers
 from hushpore.pores.passes import (
@@ -46,6 +46,7 @@ from hushpore.pores.passes import (
     highest_void,
     measure_basins,
     solid_beyond,
+    space_of,
 )
 from hushpore.pores.plan import check_tables
 from hushpore.pores.settings import PoreSettings
@@ -120,8 +121,10 @@ def in_one_piece(work: Work, slabs: Slabs) -> bool:
 def holds_values(work: Work, slabs: Slabs, free: int) -> bool:
     """Whether the GPU holds the whole stack, and its grey values besides."""
     itemsize = np.dtype(held(work.volume.data).dtype).itemsize
+    outside = bytes_outside(work)
     needed = math.prod(work.shape) * (BYTES_A_VOXEL + itemsize)
-    return in_one_piece(work, slabs) and needed <= free
+    needed = max(needed, outside + math.prod(work.shape) * (1 + itemsize))
+    return in_one_piece(work, slabs) and needed <= free and outside <= BYTES_OUTSIDE * _MOST
 
 
 class BasinsFound(NamedTuple):
@@ -151,14 +154,15 @@ def find_from_values(gpu: Gpu, work: Work, timer: StageTimer) -> Pass[FromValues
         threshold, problem = grey.threshold(work.settings)
     yield 0.1
     with timer.stage("void", voxels=voxels):
-        codes, totals = grey.void(work, threshold)
-    del grey
+        codes = find_void(gpu, grey, work, threshold)
+        del grey
+    yield 0.15
+    with timer.stage("void", syncs=int(work.has_air)):
+        codes, *about = take_apart(gpu, work, codes)
     yield 0.2
-    found, (counts,) = yield from _find_whole(gpu, work, codes, [totals], timer)
-    components, opened, closed = counts.tolist()
-    sample = np.full(work.volume.shape[0], math.prod(work.volume.shape[1:]), np.int64)
-    no_cuts = np.zeros(N_DIRECTIONS, np.int64)
-    space = Space(opened, closed, components, no_cuts, sample, "")
+    found, here = yield from _find_whole(gpu, work, codes, about, timer)
+    components, opened, closed = here[0].tolist()
+    space = space_of(work, (opened, closed, components), here[1].view(np.int64), here[2])
     return FromValues(found, space, threshold, problem)
 
 
@@ -243,7 +247,7 @@ def _rehearse(gpu: Gpu) -> None:
     """Do all that is done to a volume to tiny ones: CuPy compiles on first use."""
     grey = np.random.default_rng(0).integers(0, 256, (4, 6, 70))
     ways = [
-        (Volume(grey.astype(np.uint16)), PoreSettings(outside="keep")),
+        (Volume(grey.astype(np.uint16)), PoreSettings(outside="remove", outside_radius=1)),
         (Volume(grey.astype(np.float32)), PoreSettings(hysteresis=20.0, neighbours="faces")),
     ]
     whole, timer = Slabs(len(grey), len(grey)), StageTimer()

@@ -33,6 +33,7 @@ SOURCES = [
     for name in ("void", "distance", "basins", "graph")
 ]
 _EMPTY = np.uint64(2**64 - 1)
+_THREADS = 1 << 18  # as many as a large GPU runs at a time
 _STRETCH = 32  # as in basins.cu
 _ROOM = 32  # places in the table of edges for each basin, to begin with
 _NO_WAY = np.float32(-1).view(np.int32)  # as `BasinGraph.saddle` has it
@@ -110,7 +111,7 @@ class Gpu:
     ) -> None:
         self.xp = xp
         self._transfers = (backend or Backend()).transfers
-        self.void, self._distance, self.basins, self._graph = map(load, SOURCES)
+        self.void, self._distance, self.basins, self.graph = map(load, SOURCES)
 
     @classmethod
     def of(cls, backend: Backend) -> Gpu:
@@ -145,6 +146,11 @@ class Gpu:
             part.view(each.dtype).reshape(each.shape).copy()
             for part, each in zip(np.split(whole, cuts), arrays, strict=True)
         ]
+
+    def stride(self, kernels: Kernels, name: str, count: int, *arguments: Any) -> None:
+        """Run a kernel of which each thread has several of `count` voxels."""
+        threads = min(count, _THREADS)
+        kernels.launch(name, threads, *arguments, np.int64(count), np.int64(threads))
 
     def numbers(self, *values: Any) -> list[int]:
         """Return arrays of one int32 each as numbers; waits for the GPU once."""
@@ -277,7 +283,7 @@ class Gpu:
         faces_only : bool, optional
             Whether one crosses between basins over the faces of voxels only.
         """
-        xp, launch = self.xp, self._graph.launch
+        xp, launch = self.xp, self.graph.launch
         depth, height, width = shape
         low, high = numbers
         count = (depth if own is None else own) * height * width

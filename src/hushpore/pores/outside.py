@@ -16,7 +16,7 @@ https://doi.org/10.1126/science.6879170
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -34,6 +34,30 @@ if TYPE_CHECKING:
 
 # so far apart, in voxels of a slice, that slices have no part in each other's distances
 _APART = 1e6
+
+
+class Ball(NamedTuple):
+    """A ball (slice by slice: a disc), and the volume in which it moves freely around another."""
+
+    shape: tuple[int, ...]  # of that volume, (z, y, x)
+    inner: tuple[slice, ...]  # where the other lies in it
+    spacing: tuple[float, ...]  # by which distances are measured
+    limit: float  # the ball fits where the squared distance to solid is larger
+    slicewise: bool
+
+
+def ball_around(
+    shape: Sequence[int], spacing: Sequence[float], radius: float, slicewise: bool
+) -> Ball:
+    """Return the ball for a volume of a shape, with the parameters of `find_outside`."""
+    before, after = _margins(spacing, radius, slicewise)
+    around = tuple(sum(lengths) for lengths in zip(before, shape, after, strict=True))
+    inner = tuple(slice(b, b + n) for b, n in zip(before, shape, strict=True))
+    if slicewise:
+        in_slice = min(spacing[1:])
+        steps = (_APART * in_slice, *spacing[1:])
+        return Ball(around, inner, steps, (radius * min(spacing) / in_slice) ** 2, slicewise)
+    return Ball(around, inner, tuple(spacing), radius**2, slicewise)
 
 
 def find_outside(
@@ -95,19 +119,18 @@ def mark_outside(
             codes.write(first, part)
             yield last / slabs.depth
         return
-    before, _ = _margins(spacing, radius, slicewise)
-    inner = tuple(slice(b, b + n) for b, n in zip(before[1:], codes.shape[1:], strict=True))
-    limit = radius**2
-    shape = outside_shape(codes.shape, spacing, radius, slicewise)
+    ball = ball_around(codes.shape, spacing, radius, slicewise)
+    shape, limit = ball.shape, ball.limit
+    before, *inner = ball.inner[0].start, *ball.inner[1:]
     around = Slabs(shape[0], min(slabs.thickness, shape[0]), slabs.on_disk)
     if len(slabs) == 1:
         around = Slabs(shape[0], shape[0], slabs.on_disk)
     balls = scratch.stack("balls", shape, np.uint8)
     for first, last in around:
-        part = codes.read(first - before[0], last - before[0])
+        part = codes.read(first - before, last - before)
         room = balls.room(first, last)
         room[...] = 1
-        place = max(first, before[0])
+        place = max(first, before)
         room[place - first :][: len(part)][:, *inner] = part != SOLID
         balls.write(first, room)
     no_walls = (False, False, False)
@@ -126,11 +149,11 @@ def mark_outside(
         # and where it does not get to
         balls.write(first, np.bitwise_xor(part, 1, out=part))
     for first, distance in distances(*steps):
-        place = max(first, before[0])
-        part = codes.read(place - before[0], first + len(distance) - before[0])
+        place = max(first, before)
+        part = codes.read(place - before, first + len(distance) - before)
         near = distance[place - first :][: len(part)][:, *inner] <= limit
         part[near & (part != SOLID)] = AIR
-        codes.write(place - before[0], part)
+        codes.write(place - before, part)
         yield 1 - 0.5 * first / around.depth
     balls.close()
 
@@ -139,13 +162,12 @@ def _outside_of_slices(
     void: npt.NDArray[np.bool_], spacing: Sequence[float], radius: float, workers: Workers
 ) -> npt.NDArray[np.bool_]:
     """Return the air around the sample in slices, each of them taken for itself."""
-    before, after = _margins(spacing, radius, slicewise=True)
-    limit = (radius * min(spacing) / min(spacing[1:])) ** 2
-    steps = (_APART * min(spacing[1:]), *spacing[1:])
-    padded = np.pad(void, tuple(zip(before, after, strict=True)), constant_values=True)
+    ball = ball_around(void.shape, spacing, radius, slicewise=True)
+    padded = np.ones(ball.shape, np.bool_)
+    padded[ball.inner] = void
     no_walls = (False, False, False)
-    distance = squared_distance(padded, steps, no_walls, workers)
-    centres = np.greater(distance, limit, out=padded)
+    distance = squared_distance(padded, ball.spacing, no_walls, workers)
+    centres = np.greater(distance, ball.limit, out=padded)
     del distance
     # a row of solid between slices, and one below the other they are an image
     centres[:, -1] = False
@@ -153,11 +175,8 @@ def _outside_of_slices(
     parts = find_components(parted, (False, False, True), workers)
     parts.paint(0, parted, parts.is_open.view(np.uint8), workers)
     unreached = np.logical_not(centres, out=centres)
-    distance = squared_distance(unreached, steps, no_walls, workers)
-    inner = tuple(
-        slice(first, first + length) for first, length in zip(before, void.shape, strict=True)
-    )
-    return (distance[inner] <= limit) & void
+    distance = squared_distance(unreached, ball.spacing, no_walls, workers)
+    return (distance[ball.inner] <= ball.limit) & void
 
 
 def outside_bytes(
@@ -171,8 +190,7 @@ def outside_shape(
     shape: Sequence[int], spacing: Sequence[float], radius: float, slicewise: bool
 ) -> tuple[int, ...]:
     """Return the shape of a volume with room around it for the ball."""
-    before, after = _margins(spacing, radius, slicewise)
-    return tuple(sum(lengths) for lengths in zip(before, shape, after, strict=True))
+    return ball_around(shape, spacing, radius, slicewise).shape
 
 
 def beside(air: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:

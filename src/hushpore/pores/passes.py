@@ -280,11 +280,7 @@ def find_air(work: Work, codes: Stack) -> Pass[npt.NDArray[np.int64]]:
         return np.zeros(work.volume.shape[0], np.int64)
     if work.settings.sample_mask:
         return (yield from _mask(work, codes))
-    if all(codes.read(first, last).all() for first, last in work.slabs):
-        raise InputError(
-            f"There is no solid in {work.volume.name}, so no sample that air could be around. "
-            "Set another threshold, or outside to 'keep'."
-        )
+    require_solid(work, not all(codes.read(first, last).all() for first, last in work.slabs))
     slicewise = is_slicewise(work.volume, work.settings)
     yield from mark_outside(
         codes,
@@ -301,6 +297,15 @@ def find_air(work: Work, codes: Stack) -> Pass[npt.NDArray[np.int64]]:
         lines = part[0] if work.volume.n_spatial == 2 else part
         counts += [np.count_nonzero(line == AIR) for line in lines]
     return np.array(counts, np.int64)
+
+
+def require_solid(work: Work, is_solid: bool) -> None:
+    """Raise `InputError` if there is no solid, where air outside a sample is looked for."""
+    if not is_solid:
+        raise InputError(
+            f"There is no solid in {work.volume.name}, so no sample that air could be around. "
+            "Set another threshold, or outside to 'keep'."
+        )
 
 
 def _mask(work: Work, codes: Stack) -> Pass[npt.NDArray[np.int64]]:
@@ -356,11 +361,20 @@ def take_apart(work: Work, codes: Stack, air: npt.NDArray[np.int64]) -> Pass[Spa
             cuts += air_crossings(part)
             # but for those within the next slab
             cuts -= air_crossings(part[last - first :])
+    return space_of(work, voxels, cuts, air)
+
+
+def space_of(
+    work: Work,
+    voxels: tuple[int, int, int],
+    cuts: npt.NDArray[np.int64],
+    air: npt.NDArray[np.int64],
+) -> Space:
+    """Return the void taken apart, given the air in each slice (row, in 2D)."""
     problem = ""
     if work.has_air and not work.settings.sample_mask and not air.any():
         problem = "No air was found outside the sample: the ball cannot reach any."
-    sample = math.prod(work.volume.shape[1:]) - air
-    return Space(*voxels, cuts, sample, problem)
+    return Space(*voxels, cuts, math.prod(work.volume.shape[1:]) - air, problem)
 
 
 def air_crossings(codes: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:

@@ -131,4 +131,27 @@ __global__ void place_saddles(
             atomicMin(place + slot, before + (distance[i] == way ? i : there));
     }
 }
+
+// Count, in every direction, the neighbours of which one is void and one is air, of code `air`.
+__global__ void count_cuts(
+    const unsigned char *codes, u64 *cuts, int air, int height, int width, long long count,
+    long long threads)
+{
+    long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (at >= threads) return;
+    u64 found[N_DIRECTIONS] = {0};
+    for (long long i = at; i < count; i += threads) {
+        if (codes[i] == 0) continue;
+        int x = (int)(i % width), y = (int)(i / width % height);
+        for (int k = 0; k < N_DIRECTIONS; k++) {
+            int dz = STEP[k][0], dy = STEP[k][1], dx = STEP[k][2];
+            long long there = i + ((long long)dz * height + dy) * width + dx;
+            if (there >= count || y + dy < 0 || y + dy >= height || x + dx < 0 || x + dx >= width)
+                continue;
+            found[k] += codes[there] != 0 && (codes[i] == air) != (codes[there] == air);
+        }
+    }
+    for (int k = 0; k < N_DIRECTIONS; k++)
+        if (found[k]) atomicAdd(cuts + k, found[k]);
+}
 }

@@ -134,22 +134,22 @@ __global__ void find_void(
     codes[i] = (value > threshold) == (bright != 0);
 }
 
-// Hang every void voxel below the first of its stretch along x, and that one below one before it that
-// it shares a face with, if there is any.
+// Hang every void voxel, of code 1, below the first of its stretch along x, and that one below one
+// before it that it shares a face with, if there is any.
 __global__ void hang(
     const unsigned char *codes, int *parts, long long count, int height, int width)
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
     long long plane = (long long)height * width, up = i;
-    if (!codes[i]) {
+    if (codes[i] != 1) {
         parts[i] = -1;
         return;
     }
-    for (int x = (int)(i % width); x > 0 && codes[up - 1]; x--) up--;
-    if (up == i && i % plane >= width && codes[i - width])
+    for (int x = (int)(i % width); x > 0 && codes[up - 1] == 1; x--) up--;
+    if (up == i && i % plane >= width && codes[i - width] == 1)
         up = i - width;
-    else if (up == i && i >= plane && codes[i - plane])
+    else if (up == i && i >= plane && codes[i - plane] == 1)
         up = i - plane;
     parts[i] = (int)up;
 }
@@ -182,43 +182,50 @@ __global__ void mark_strict(
     if ((value > threshold) == (bright != 0)) is_marked[parts[i]] = 1;
 }
 
-// Leave only the parts that are marked.
-__global__ void keep_marked(int *parts, const unsigned char *is_marked, long long count)
-{
-    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < count && parts[i] >= 0 && !is_marked[parts[i]]) parts[i] = -1;
-}
-
-// Mark the parts that reach a face of the volume; in an image there is none along z.
-__global__ void mark_open(
-    const int *parts, unsigned char *is_open, long long count, int height, int width, int along_z)
+// Mark the parts that reach a face of the volume: those along x, and along z and y where these count.
+__global__ void mark_faces(
+    const int *parts, unsigned char *is_marked, long long count, int height, int width, int along_z,
+    int along_y)
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
     long long plane = (long long)height * width;
     int x = (int)(i % width), y = (int)(i / width % height);
-    bool at_face = x == 0 || x == width - 1 || y == 0 || y == height - 1 ||
+    bool at_face = x == 0 || x == width - 1 || (along_y && (y == 0 || y == height - 1)) ||
                    (along_z && (i < plane || i >= count - plane));
-    if (at_face && parts[i] >= 0) is_open[parts[i]] = 1;
+    if (at_face && parts[i] >= 0) is_marked[parts[i]] = 1;
 }
 
-// Write the code of every voxel, and count parts, open voxels and closed ones.
-__global__ void tell_open(
-    const int *parts, const unsigned char *is_open, unsigned char *codes, u64 *totals, int open,
-    int closed, long long count, long long threads)
+// Mark the parts that share a face with a voxel of some code.
+__global__ void mark_beside(
+    const int *parts, const unsigned char *codes, unsigned char *is_marked, int code,
+    long long count, int height, int width)
+{
+    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count || parts[i] < 0) return;
+    long long plane = (long long)height * width;
+    int x = (int)(i % width), y = (int)(i / width % height);
+    if ((x > 0 && codes[i - 1] == code) || (x < width - 1 && codes[i + 1] == code) ||
+        (y > 0 && codes[i - width] == code) || (y < height - 1 && codes[i + width] == code) ||
+        (i >= plane && codes[i - plane] == code) ||
+        (i < count - plane && codes[i + plane] == code))
+        is_marked[parts[i]] = 1;
+}
+
+// Write the code of every voxel of a part, and count parts, voxels of marked ones and of others.
+__global__ void tell_parts(
+    const int *parts, const unsigned char *is_marked, unsigned char *codes, u64 *totals, int marked,
+    int unmarked, long long count, long long threads)
 {
     long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (at >= threads) return;
     u64 found[3] = {0, 0, 0};
     for (long long i = at; i < count; i += threads) {
         int part = parts[i];
-        int code = 0;
-        if (part >= 0) {
-            code = is_open[part] ? open : closed;
-            found[0] += part == i;
-            found[is_open[part] ? 1 : 2]++;
-        }
-        codes[i] = (unsigned char)code;
+        if (part < 0) continue;
+        codes[i] = (unsigned char)(is_marked[part] ? marked : unmarked);
+        found[0] += part == i;
+        found[is_marked[part] ? 1 : 2]++;
     }
     for (int k = 0; k < 3; k++)
         if (found[k]) atomicAdd(totals + k, found[k]);
