@@ -173,7 +173,9 @@ def memory_after_cancels(widget: Any, times: int = 3) -> list[float]:
     found = []
     for _ in range(times):
         widget._buttons.run.click()
-        wait(2.0)
+        # before any of the jobs is over
+        wait(0.5)
+        assert widget.is_running
         widget._buttons.run.click()
         until(lambda: not widget.is_running, 60)
         clear(widget)

@@ -1,6 +1,8 @@
+import gc
 import html
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -500,6 +502,19 @@ def test_deleting_the_layer_meanwhile_breaks_nothing(qtbot, viewer, widget, fake
     (result,) = viewer.layers
     assert result.name == "scan denoised"
     assert tuple(result.scale) == PLACE["scale"]
+
+
+def test_memory_of_a_layer_deleted_meanwhile_can_be_had_again(qtbot, viewer, widget, fake_job):
+    held = [np.zeros((8, 8))]
+    held.append(held)  # found by a search for garbage alone
+    viewer.add_image(np.zeros((4, 8, 8)), name="other", metadata={"held": held})
+    gone = weakref.ref(held[0])
+    viewer.layers.selection.active = viewer.layers["scan"]
+    del held
+    start(qtbot, widget)
+    viewer.layers.remove("other")
+    gc.collect()
+    assert gone() is None
 
 
 def test_renaming_the_layer_meanwhile_breaks_nothing(qtbot, viewer, widget, fake_job):

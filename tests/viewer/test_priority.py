@@ -4,10 +4,18 @@ import gc
 import os
 import sys
 import threading
+import weakref
 
 import pytest
 
-from hushpore.viewer.priority import NEVER, NICE, SWITCH, old_objects_left_alone, window_first
+from hushpore.viewer.priority import (
+    NICE,
+    SWITCH,
+    leave_old_objects_alone_again,
+    look_at_old_objects_too,
+    old_objects_left_alone,
+    window_first,
+)
 
 
 def test_threads_take_turns_often_while_a_job_runs_and_as_before_after_it():
@@ -27,31 +35,58 @@ def test_threads_take_turns_often_while_a_job_runs_and_as_before_after_it():
     assert sys.getswitchinterval() == pytest.approx(before)
 
 
-def test_old_objects_are_not_looked_through_for_garbage_while_a_job_runs():
-    before = gc.get_threshold()
-    seen = []
+class Ring:
+    """Garbage that only a search finds."""
+
+    def __init__(self):
+        self.itself = self
+
+
+def ring():
+    return weakref.ref(Ring())
+
+
+def test_old_garbage_is_not_looked_for_while_a_job_runs_and_found_after_it():
+    before, seen = ring(), []
 
     def job():
         with window_first():
             with window_first():
-                seen.append(gc.get_threshold())
-            seen.append(gc.get_threshold())
+                pass
+            meanwhile = ring()
+            gc.collect()
+            seen.extend([before() is not None, meanwhile() is None])
 
     thread = threading.Thread(target=job)
     thread.start()
     thread.join()
-    assert seen == [(*before[:2], NEVER)] * 2
-    assert gc.get_threshold() == before
+    assert seen == [True, True]
+    gc.collect()
+    assert before() is None
 
 
 def test_old_objects_are_left_alone_until_the_last_who_asks_for_it_is_done():
-    before = gc.get_threshold()
+    before = ring()
     with old_objects_left_alone():
         job = threading.Thread(target=_one_job)
         job.start()
         job.join()
-        assert gc.get_threshold() == (*before[:2], NEVER)
-    assert gc.get_threshold() == before
+        gc.collect()
+        assert before() is not None
+    gc.collect()
+    assert before() is None
+
+
+def test_when_a_layer_goes_what_it_held_is_looked_for_and_the_rest_left_alone_again():
+    before = ring()
+    with old_objects_left_alone():
+        look_at_old_objects_too()
+        gc.collect()
+        assert before() is None
+        leave_old_objects_alone_again()
+        assert gc.get_freeze_count() > 1000
+    leave_old_objects_alone_again()
+    assert gc.get_freeze_count() == 0
 
 
 def _one_job():

@@ -23,14 +23,10 @@ SWITCH = 0.0005
 #: the interpreter and is not let run makes the window wait for it.
 NICE = 5
 
-#: Rounds of looking through younger objects before the old ones are, beyond any job.
-NEVER = 1_000_000_000
-
 _lock = threading.Lock()
 _inside = 0
 _before = 0.0
 _leaving_alone = 0
-_thresholds = gc.get_threshold()
 
 
 @contextmanager
@@ -54,16 +50,15 @@ def window_first() -> Iterator[None]:
 
 @contextmanager
 def old_objects_left_alone() -> Iterator[None]:
-    """Do not have Python look through all of its old objects for garbage meanwhile.
+    """Do not have Python look for garbage among the objects that there are already.
 
-    With napari and PyTorch loaded all threads stand still for a quarter of a second then. Young
-    objects are looked through as ever.
+    With napari and PyTorch loaded all threads stand still for a quarter of a second while it does.
+    What is made meanwhile is looked through as ever.
     """
-    global _leaving_alone, _thresholds  # noqa: PLW0603 - the interpreter has one such setting
+    global _leaving_alone  # noqa: PLW0603 - the interpreter has one such setting
     with _lock:
         if not _leaving_alone:
-            _thresholds = gc.get_threshold()
-            gc.set_threshold(*_thresholds[:2], NEVER)
+            gc.freeze()
         _leaving_alone += 1
     try:
         yield
@@ -71,7 +66,19 @@ def old_objects_left_alone() -> Iterator[None]:
         with _lock:
             _leaving_alone -= 1
             if not _leaving_alone:
-                gc.set_threshold(*_thresholds)
+                gc.unfreeze()
+
+
+def look_at_old_objects_too() -> None:
+    """Have the next look for garbage go through old objects, for large ones may be among it."""
+    gc.unfreeze()
+
+
+def leave_old_objects_alone_again() -> None:
+    """Leave them alone after such a look, if that is still asked for."""
+    with _lock:
+        if _leaving_alone:
+            gc.freeze()
 
 
 def _niceness() -> int:

@@ -11,7 +11,11 @@ from qtpy.QtCore import QTimer
 from hushpore.base.events import Note, Preview
 from hushpore.viewer.activity import Activity
 from hushpore.viewer.previews import Previews
-from hushpore.viewer.priority import old_objects_left_alone
+from hushpore.viewer.priority import (
+    leave_old_objects_alone_again,
+    look_at_old_objects_too,
+    old_objects_left_alone,
+)
 from hushpore.viewer.progress import Eta, Pace, canvas_text
 from hushpore.viewer.status_line import StatusLine
 from hushpore.viewer.target import slice_on_screen
@@ -72,6 +76,8 @@ class Running:
         self._is_over = False
         self._calm = ExitStack()
         self._calm.enter_context(old_objects_left_alone())
+        # napari looks for garbage when a layer goes, which may have held gigabytes
+        self.viewer.layers.events.removing.connect(self._layer_goes)
 
     def attend(self) -> None:
         """Tell the job which of its slices is on the screen."""
@@ -107,8 +113,13 @@ class Running:
     def remove(self) -> None:
         """Take away every trace."""
         self._is_over = True
+        self.viewer.layers.events.removing.disconnect(self._layer_goes)
         self.previews.remove()
         self._line.remove()
         if self._activity is not None:
             self._activity.close()
         QTimer.singleShot(SETTLING, self._calm.close)
+
+    def _layer_goes(self, event: Any) -> None:
+        look_at_old_objects_too()
+        QTimer.singleShot(0, leave_old_objects_alone_again)
