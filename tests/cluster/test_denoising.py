@@ -27,7 +27,6 @@ pytest.importorskip("zarr")
 
 from hushpore.cluster import denoising  # noqa: E402
 from hushpore.cluster.connecting import connect  # noqa: E402
-from hushpore.cluster.denoise_tasks import core_for  # noqa: E402
 from hushpore.cluster.denoising import denoise_on  # noqa: E402
 from hushpore.io.ome_zarr import write_zarr  # noqa: E402
 
@@ -238,15 +237,6 @@ def test_it_refuses_what_cannot_work(client: Client, scan: Path, tmp_path: Path)
         with pytest.raises(InputError, match=message):
             result_of(denoise_on(client, path, tmp_path / "a.zarr", QUICK))
     assert not (tmp_path / "a.zarr").exists()
-
-
-def test_tiles_become_smaller_for_workers_of_little_memory() -> None:
-    from hushpore.n2v2.prediction import CORES
-
-    large = core_for(0, 2, torch.float32)
-    assert large == CORES[2]
-    small = core_for(1e6, 2, torch.float32)
-    assert np.prod(small) < np.prod(large)
 
 
 def test_a_worker_that_is_killed_costs_its_block_alone(noisy: Volume, tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.events import result_of
 from hushpore.device.backend import Backend
-from hushpore.n2v2.applying import Applied
+from hushpore.n2v2 import applying
+from hushpore.n2v2.applying import Applied, core_within
 from hushpore.n2v2.images import arrange
 from hushpore.n2v2.model import Architecture, UNet
-from hushpore.n2v2.prediction import CORES
+from hushpore.n2v2.prediction import CORES, Tile
 from hushpore.n2v2.source import Scale, Source, measure_scale
 from hushpore.n2v2.trained import Model
 
@@ -75,6 +76,34 @@ def test_a_slab_takes_no_more_memory_than_it_may(rng: np.random.Generator) -> No
             for tile in slab.tiles:
                 covered[tile.target] += 1
         assert (covered == 1).all()
+
+
+@pytest.mark.parametrize("dimensions", [2, 3])
+def test_tiles_become_smaller_where_little_memory_is_free(dimensions: int) -> None:
+    assert core_within(1e12, dimensions, torch.float32) == CORES[dimensions]
+    half = core_within(2e9, dimensions, torch.bfloat16)
+    least = core_within(1e6, dimensions, torch.bfloat16)
+    assert np.prod(least) < np.prod(half) <= np.prod(CORES[dimensions])
+    assert min(least[1:]) >= 32
+
+
+def test_a_computer_with_little_memory_predicts_the_same_in_smaller_tiles(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values, model = rng.normal(100, 20, (3, 90, 70)), make_model(dimensions=2)
+    expected = model.predict(values, "cpu").data
+    seen = []
+    predict_tile = applying.predict_tile
+
+    def spy(network: object, padded: object, tile: Tile, *more: object) -> torch.Tensor:
+        seen.append(tile.target)
+        return predict_tile(network, padded, tile, *more)
+
+    monkeypatch.setattr(applying, "predict_tile", spy)
+    monkeypatch.setattr(Backend, "free_memory", lambda self: 1e6)
+    found = model.predict(values, "cpu", memory=1e9).data
+    assert max(part.stop - part.start for target in seen for part in target) == 32
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-3)
 
 
 def test_a_memory_map_goes_into_a_memory_map(rng: np.random.Generator, tmp_path: Path) -> None:

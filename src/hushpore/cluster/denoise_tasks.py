@@ -26,7 +26,7 @@ from hushpore.io.target import new_file
 from hushpore.io.zarr_image import ZarrImage
 from hushpore.n2v2.blockwise import BlockPredictor
 from hushpore.n2v2.learning import learn
-from hushpore.n2v2.prediction import CORES, halve_core
+from hushpore.n2v2.prediction import halve_core
 from hushpore.n2v2.residual import examine_residual
 from hushpore.n2v2.source import Source
 from hushpore.n2v2.training import choose_precision
@@ -169,23 +169,6 @@ def examine(
         source = Source(place.volume(), dimensions)
         found = examine_residual(source, denoised, noise, seed, moments)
     return found, timer.timing()
-
-
-def core_for(memory: float, dimensions: int, dtype: torch.dtype) -> tuple[int, ...]:
-    """Return the largest core of a tile for workers of some memory, in bytes; 0: no limit."""
-    core, needed = CORES[dimensions], _NEEDED[dtype]
-    while memory and needed * np.prod([core[0], *(n + 64 for n in core[1:])]) > _SHARE * memory:
-        smaller = halve_core(core)
-        if smaller is None:
-            break
-        core = smaller
-    return core
-
-
-#: Bytes that a voxel of a tile takes on its way through the network, measured on a CPU.
-_NEEDED = {torch.float32: 720, torch.bfloat16: 410}
-#: Share of a worker's memory that this may be: libraries, and the block itself, are in it too.
-_SHARE = 0.4
 
 
 def start_of(block: Block) -> tuple[int, ...]:

@@ -21,7 +21,6 @@ from hushpore.cluster.denoise_tasks import (
     How,
     Place,
     arithmetic,
-    core_for,
     denoise_block,
     examine,
     learn_there,
@@ -38,6 +37,7 @@ from hushpore.io.results import check_record_target, write_json
 from hushpore.io.resumable import resumable_directory
 from hushpore.io.target import check_target, new_file, require_zarr
 from hushpore.io.zarr_image import ZarrImage, import_zarr
+from hushpore.n2v2.applying import core_within
 from hushpore.n2v2.diagnosis import NoiseDiagnosis
 from hushpore.n2v2.learning import Learnt
 from hushpore.n2v2.prediction import CORES
@@ -276,7 +276,7 @@ class _Denoising:
         if there:
             yield self._note(f"{there} of {len(blocks)} blocks were written by a run before.")
         dimensions = self.settings.dimensions
-        core = core_for(memory_of(self.client), dimensions, self.dtype)
+        core = core_within(memory_of(self.client) or math.inf, dimensions, self.dtype)
         if core != CORES[dimensions]:
             yield self._note(
                 f"Tiles are {' x '.join(map(str, core[1:]))}, for the memory of the workers: "

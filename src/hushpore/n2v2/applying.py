@@ -30,6 +30,12 @@ if TYPE_CHECKING:
     from hushpore.n2v2.model import UNet
     from hushpore.n2v2.source import Scale, Source
 
+#: Bytes that a voxel of a tile takes on its way through the network, measured on a CPU.
+_NEEDED = {torch.float32: 720, torch.bfloat16: 410}
+
+#: Share of the memory that a tile may take: libraries, and images, are in it too.
+_TILE_SHARE = 0.4
+
 #: Bytes a voxel of a plane takes in float32: normalised, padded, and as a result.
 _WORKING = 12
 
@@ -121,8 +127,7 @@ class Applied:
         MemoryLimitError
             If the smallest tile does not fit on the CPU.
         """
-        architecture = self.network.architecture
-        core: tuple[int, ...] | None = CORES[architecture.dimensions]
+        core: tuple[int, ...] | None = self._first_core(backend)
         while core is not None:
             try:
                 self.network.to(backend.device)
@@ -141,7 +146,8 @@ class Applied:
             elif backend.is_cuda:
                 message = "The GPU's memory ran out: continuing on the CPU."
                 backend, images = Backend(reason="the GPU's memory ran out"), None
-                self.dtype, core = torch.float32, CORES[architecture.dimensions]
+                self.dtype = torch.float32
+                core = self._first_core(backend)
                 self.timer.run_on(backend.clock())
             else:
                 break
@@ -150,6 +156,12 @@ class Applied:
             f"{source.volume.name} does not fit into memory, even one tile at a time "
             f"({source.volume.facts}). Close other programs, or crop or bin the volume."
         )
+
+    def _first_core(self, backend: Backend) -> tuple[int, ...]:
+        dimensions = self.network.dimensions
+        # a GPU says where its memory is short; a computer ends programs instead
+        memory = math.inf if backend.is_cuda else backend.free_memory()
+        return core_within(memory, dimensions, self.dtype)
 
     def _whole(
         self,
@@ -259,6 +271,20 @@ class Applied:
     def _progress(self, done: int, total: int) -> Progress:
         fraction = self.begin + (1 - self.begin) * done / total
         return Progress("denoising", done, total, "tiles", fraction)
+
+
+def core_within(memory: float, dimensions: int, dtype: torch.dtype) -> tuple[int, ...]:
+    """Return the largest core of a tile that goes through the network within some memory, in bytes.
+
+    Never so small that most of a tile would be its margins: no edge is below 32.
+    """
+    core, needed = CORES[dimensions], _NEEDED[dtype]
+    while needed * math.prod([core[0], *(n + 64 for n in core[1:])]) > _TILE_SHARE * memory:
+        smaller = halve_core(core)
+        if smaller is None or min(smaller[1:]) < 32:
+            break
+        core = smaller
+    return core
 
 
 def write_planes(
