@@ -40,12 +40,16 @@ CANCEL_AFTER = (0.2, 0.5, 0.8, 1.1, 1.4, 1.7, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0)
 def measure() -> dict[str, object]:
     """Gaps between beats by job and phase, and seconds from Cancel to idle."""
     figures: dict[str, object] = {"volume": [SIDE] * 3, "beat_ms": BEAT}
-    for name in JOBS:
-        command = [sys.executable, "-m", "benchmarks.live", name]
-        if sys.platform == "linux" and not os.environ.get("DISPLAY"):
-            command = ["xvfb-run", "-a", "-s", "-screen 0 1600x1000x24", *command]
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
-        figures[name] = json.loads(done.stdout.splitlines()[-1])
+    return {**figures, **{name: in_window("live", name) for name in JOBS}}
+
+
+def in_window(benchmark: str, *words: str) -> dict[str, object]:
+    """Run a module of this package where there is a screen, in a process of its own."""
+    command = [sys.executable, "-m", f"benchmarks.{benchmark}", *words]
+    if sys.platform == "linux" and not os.environ.get("DISPLAY"):
+        command = ["xvfb-run", "-a", "-s", "-screen 0 1600x1000x24", *command]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+    figures: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
     return figures
 
 
