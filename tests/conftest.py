@@ -24,6 +24,14 @@ def shared_data() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session", autouse=True)
+def preferences_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nor does what several tests share, which is made before what is of one test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HUSHPORE_CONFIG", str(tmp_path_factory.mktemp("config")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def preferences_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test sees or changes the preferences of whoever runs it."""
