@@ -90,7 +90,7 @@ def nvrtc_problem(source: Path, architecture: str) -> str | None:
     Returns what the compiler complains of, nothing where it does not, and None where there is no
     compiler.
     """
-    from hushpore.device.cuda_kernels import OPTIONS
+    from hushpore.device.kernels import OPTIONS
 
     spec = importlib.util.find_spec("nvidia.cuda_nvrtc") if _has_nvidia() else None
     if spec is None or spec.submodule_search_locations is None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hushpore.device.backend import Backend
-from hushpore.device.cuda_kernels import load_kernels
+from hushpore.device.kernels import load_kernels
 from hushpore.pores.contacts import N_DIRECTIONS, N_SUMS
 from hushpore.pores.graph import BasinGraph
 from hushpore.pores.void import OPEN
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from hushpore.device.cuda_kernels import Kernels
+    from hushpore.device.kernels import Kernels
 
 #: Files of kernels: of the void, distances, basins and their graph.
 SOURCES = [
