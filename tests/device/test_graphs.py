@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
-from hushpore.device.graphs import MOST, TRIAL, WARM_UP, Replays
+from hushpore.device.graphs import MOST, TRIAL, WARM_UP, CudaRecorder, Replays
 from hushpore.device.switches import Choices, Switches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 @dataclass
@@ -185,3 +187,80 @@ def test_where_no_time_can_be_taken_nothing_is_claimed() -> None:
     bench.clock.mark = lambda: None  # type: ignore[method-assign]
     bench.call(50)
     assert bench.said() == "off, their time could not be taken"
+
+
+class Cuda:
+    """As much of PyTorch's CUDA as recording takes, with its way of failing."""
+
+    def __init__(self, fails: bool) -> None:
+        self.fails, self.now = fails, "default"
+        self.graphs: list[Any] = []
+
+    def namespace(self) -> SimpleNamespace:
+        return SimpleNamespace(
+            CUDAGraph=self.CUDAGraph, Stream=lambda device: "aside", stream=self.stream,
+            current_stream=lambda device: self.now, device=nullcontext, graph=self.graph,
+        )  # fmt: skip
+
+    def CUDAGraph(self) -> Any:  # noqa: N802
+        graph = SimpleNamespace(states=[], replays=0)
+        graph.register_generator_state = graph.states.append
+        self.graphs.append(graph)
+        return graph
+
+    @contextmanager
+    def stream(self, stream: str) -> Iterator[None]:
+        before, self.now = self.now, stream
+        try:
+            yield
+        finally:
+            self.now = before
+
+    @contextmanager
+    def graph(self, graph: Any, *, stream: str, capture_error_mode: str) -> Iterator[None]:
+        assert capture_error_mode == "thread_local"
+        before, self.now = self.now, stream
+        try:
+            yield
+        finally:
+            # the end of a recording that failed raises before the stream is changed back
+            if self.fails:
+                raise RuntimeError("operation would make the legacy stream depend on another")
+            self.now = before
+
+
+class Draws:
+    """A generator; a recording that fails leaves its state of no use."""
+
+    def __init__(self) -> None:
+        self.state = "before"
+
+    def clone_state(self) -> str:
+        return f"{self.state}, a copy"
+
+    def graphsafe_set_state(self, state: str) -> None:
+        self.state = state
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_after_a_recording_the_stream_is_what_it_was(
+    fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cuda, draws = Cuda(fails), Draws()
+    monkeypatch.setattr(torch, "cuda", cuda.namespace())
+    seen = []
+
+    def work() -> torch.Tensor:
+        seen.append(cuda.now)
+        return torch.ones(1)
+
+    recorder = CudaRecorder("cuda:0")
+    if fails:
+        with pytest.raises(RuntimeError, match="legacy stream"):
+            recorder.record(work, draws)  # type: ignore[arg-type]
+    else:
+        recorder.record(work, draws)  # type: ignore[arg-type]
+    assert seen == ["aside"]
+    assert cuda.now == "default"
+    assert cuda.graphs[0].states == [draws]
+    assert draws.state == ("before, a copy" if fails else "before")

@@ -207,6 +207,7 @@ def test_on_a_gpu_a_recording_that_fails_leaves_the_training_as_it_was() -> None
     for _ in range(WARM_UP + 3):
         assert replays.call("", work, draws=draws).shape == (3,)
     assert gpu.choices.lines()["graphs of what waits"].startswith("off, could not be recorded")
+    assert torch.cuda.current_stream() == torch.cuda.default_stream()
 
 
 @pytest.mark.gpu
