@@ -71,7 +71,9 @@ def drive(
             if listen is not None:
                 listen(event)
             if isinstance(event, Done):
-                count = f"{event.done:,}/{event.total:,} {event.unit}" if event.total else ""
+                # per cent are said already
+                is_count = event.total and event.unit != "%"
+                count = f"{event.done:,}/{event.total:,} {event.unit}" if is_count else ""
                 bar.update(
                     task,
                     completed=event.fraction,

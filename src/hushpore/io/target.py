@@ -135,7 +135,7 @@ def _check_existing(
     if not overwrite:
         raise OutputError(
             f"{target} exists already and was left as it is. Choose another name, or allow "
-            "overwriting."
+            "overwriting (--overwrite)."
         )
     if directory:
         replaceable(target)

@@ -257,8 +257,9 @@ def _scale(first: Result, second: Result) -> float:
         return 1.0
     if a not in METRES or b not in METRES:
         raise InputError(
-            f"{first.name} is measured in {a} and {second.name} in {b}; these lengths cannot be "
-            "compared. Segment both with their voxel size."
+            f"{first.name} is measured in {readable_unit(a)} and {second.name} in "
+            f"{readable_unit(b)}; these lengths cannot be compared. Segment both with their voxel "
+            "size."
         )
     return METRES[b] / METRES[a]
 

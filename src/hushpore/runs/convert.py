@@ -65,9 +65,10 @@ class Converted:
     @property
     def summary(self) -> str:
         """The result in one sentence."""
+        levels = f"{len(self.levels)} level{'s' * (len(self.levels) != 1)}"
         before = f"; {self.resumed} blocks were there from before" if self.resumed else ""
         return (
-            f"Converted in {self.seconds:.1f} s: {self.facts}, {len(self.levels)} levels, "
+            f"Converted in {self.seconds:.1f} s: {self.facts}, {levels}, "
             f"{readable_bytes(self.stored)} on disk{before}"
         )
 

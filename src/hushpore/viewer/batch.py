@@ -13,7 +13,6 @@ from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import (
     QApplication,
     QCheckBox,
-    QComboBox,
     QFileDialog,
     QFormLayout,
     QHBoxLayout,
@@ -28,11 +27,12 @@ from qtpy.QtWidgets import (
 from hushpore.base.errors import HushporeError
 from hushpore.base.settings import Settings, option
 from hushpore.runs.batch import TABLE, run_batch
-from hushpore.runs.presets import load_preset, names_to_choose
+from hushpore.runs.presets import load_preset
 from hushpore.runs.remembered import remember, remembered
 from hushpore.runs.result import labels_file
 from hushpore.runs.workers import State
 from hushpore.viewer.docking import SharesSide
+from hushpore.viewer.presets import PresetBox
 from hushpore.viewer.scan_list import NAME, ScanList
 from hushpore.viewer.sentence import Sentence, plain_line, sign
 from hushpore.viewer.worker import JobWorker
@@ -214,7 +214,7 @@ class BatchWidget(QWidget):
         self._denoise = QCheckBox("Denoise before pores are segmented")
         self._resample = QCheckBox("Interpolate uneven or missing slices")
         self._resample.setToolTip("Read each scan at an even spacing, where it is not even.")
-        self._presets = {job: _PresetBox(job) for job in ("denoise", "pores")}
+        self._presets = {job: PresetBox(job) for job in ("denoise", "pores")}
         self._output = QLineEdit()
         self._output.setPlaceholderText("Folder for all results")
         self._output.textChanged.connect(self._show_ready)
@@ -315,23 +315,6 @@ class BatchWidget(QWidget):
     def dropEvent(self, event: Any) -> None:  # noqa: N802
         """List them."""
         self.add(url.toLocalFile() for url in event.mimeData().urls() if url.isLocalFile())
-
-
-class _PresetBox(QComboBox):
-    """The presets of a job, looked for anew whenever the box opens."""
-
-    def __init__(self, job: str) -> None:
-        super().__init__()
-        self._job = job
-        self.setToolTip("Settings that were saved in the form of the job.")
-        self.addItems(names_to_choose(job))
-
-    def showPopup(self) -> None:  # noqa: N802
-        chosen = self.currentText()
-        self.clear()
-        self.addItems(names_to_choose(self._job))
-        self.setCurrentText(chosen)
-        super().showPopup()
 
 
 def _stop(workers: list[JobWorker], *_: Any) -> None:

@@ -1,4 +1,4 @@
-"""The row of a form that keeps settings under names: choose one, save as one, delete one."""
+"""Settings under names: a box to choose them from, and the row of a form that keeps them too."""
 
 from __future__ import annotations
 
@@ -26,6 +26,30 @@ if TYPE_CHECKING:
 _OWN = "as above"
 #: The entries that are no presets of the user's.
 _FIXED = (DEFAULT, LAST, _OWN)
+
+
+class PresetBox(QComboBox):
+    """The presets of a job, looked for anew whenever the box opens.
+
+    Parameters
+    ----------
+    job : str
+        The job, as `hushpore.jobs` names it.
+    """
+
+    def __init__(self, job: str) -> None:
+        super().__init__()
+        self._job = job
+        self.setToolTip("Settings that were saved in the form of the job.")
+        self.addItems(names_to_choose(job))
+
+    def showPopup(self) -> None:  # noqa: N802
+        """List what there is by now."""
+        chosen = self.currentText()
+        self.clear()
+        self.addItems(names_to_choose(self._job))
+        self.setCurrentText(chosen)
+        super().showPopup()
 
 
 class PresetRow(QWidget):

@@ -257,7 +257,6 @@ class ResultsWidget(FollowsPores):
         side.setContentsMargins(0, 0, 0, 0)
         side.setSpacing(4)
         side.addLayout(self._build_grid())
-        side.addWidget(self._problem)
         side.addWidget(self._limit)
         left = QWidget()
         column = QVBoxLayout(left)
@@ -306,8 +305,8 @@ class ResultsWidget(FollowsPores):
         grid.setColumnStretch(2, 1)
         buddies = {
             0: ("&Filter", self._filter),
-            1: ("&Range", self._range_of),
-            3: ("&Colour", self.colours.by),
+            2: ("&Range", self._range_of),
+            4: ("&Colour", self.colours.by),
         }
         for row, (text, buddy) in buddies.items():
             label = QLabel(text)
@@ -316,10 +315,11 @@ class ResultsWidget(FollowsPores):
             label.setFixedHeight(buddy.sizeHint().height())
             grid.addWidget(label, row, 0, Qt.AlignmentFlag.AlignTop)
         grid.addWidget(self._filter, 0, 1, 1, 2)
-        grid.addWidget(self._range_of, 1, 1)
-        grid.addWidget(self._range, 1, 2)
-        grid.addWidget(self._range_text, 2, 1, 1, 2)
-        grid.addWidget(self.colours, 3, 1, 1, 2, Qt.AlignmentFlag.AlignTop)
+        grid.addWidget(self._problem, 1, 1, 1, 2)
+        grid.addWidget(self._range_of, 2, 1)
+        grid.addWidget(self._range, 2, 2)
+        grid.addWidget(self._range_text, 3, 1, 1, 2)
+        grid.addWidget(self.colours, 4, 1, 1, 2, Qt.AlignmentFlag.AlignTop)
         return grid
 
     def _build_buttons(self) -> QWidget:
