@@ -10,6 +10,7 @@ is passed over.
 from __future__ import annotations
 
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hushpore import __version__
 from hushpore.base.errors import DeviceError, MissingPackageError
 from hushpore.device.backend import choose_backend
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 PACKAGES = (
-    "hushpore", "numpy", "scipy", "scikit-image", "numba", "torch", "cupy-cuda12x", "cupy-cuda13x",
+    "numpy", "scipy", "scikit-image", "numba", "torch", "cupy-cuda12x", "cupy-cuda13x",
     "porespy",
 )  # fmt: skip
 
@@ -39,21 +41,20 @@ def names() -> list[str]:
 
 def surroundings() -> dict[str, object]:
     """What a figure depends on beside the code."""
+    always = {"python": platform.python_version(), "hushpore": __version__}
     versions = {}
     for package in PACKAGES:
         try:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    describe = ["git", "describe", "--always", "--dirty"]
-    commit = subprocess.run(describe, check=False, cwd=HERE, capture_output=True, text=True)
     return {
         "date": datetime.now(UTC).isoformat(timespec="minutes"),
-        "commit": commit.stdout.strip(),
+        "commit": _commit(),
         "device": choose_backend().name,
         "processor": _processor(),
         "platform": platform.platform(),
-        "versions": {"python": platform.python_version(), **versions},
+        "versions": {**always, **versions},
     }
 
 
@@ -86,6 +87,17 @@ def results(module: ModuleType) -> Iterator[tuple[dict[str, Any], Path]]:
 
 def _name(module: ModuleType) -> str:
     return module.__name__.rpartition(".")[2]
+
+
+def _commit() -> str:
+    """Return the commit, as git or, where a copy has no history, the environment says it."""
+    describe = ["git", "describe", "--always", "--dirty"]
+    try:
+        found = subprocess.run(describe, check=False, cwd=HERE, capture_output=True, text=True)
+    except OSError:
+        found = None
+    said = found.stdout.strip() if found else ""
+    return said or os.environ.get("HUSHPORE_COMMIT", "unknown")
 
 
 def _processor() -> str:
