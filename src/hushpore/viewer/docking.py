@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from typing import Any
-from weakref import WeakSet
 
 from qtpy.QtCore import QEvent, QObject, QTimer
 from qtpy.QtWidgets import QDockWidget, QMainWindow, QWidget
-
-_sharing: WeakSet[QWidget] = WeakSet()
 
 
 def dock_of(widget: QWidget | None) -> QDockWidget | None:
@@ -32,7 +29,6 @@ class SharesSide(QObject):
     def __init__(self, widget: QWidget) -> None:
         super().__init__(widget)
         self._widget = widget
-        _sharing.add(widget)
         # to make room for it below the others, the window would grow, for good
         widget.setMinimumHeight(1)
         widget.installEventFilter(self)
@@ -56,12 +52,10 @@ class SharesSide(QObject):
         if not isinstance(window, QMainWindow) or window.tabifiedDockWidgets(dock):
             return
         area = window.dockWidgetArea(dock)
-        for widget in _sharing:
-            other = dock_of(widget)
-            if other is None or other is dock or other.parent() is not window:
-                continue
-            is_there = other.isVisible() and not other.isFloating()
-            if is_there and window.dockWidgetArea(other) == area:
+        for other in window.findChildren(QDockWidget):
+            is_there = other is not dock and other.isVisible() and not other.isFloating()
+            shares = is_there and other.findChild(SharesSide) is not None
+            if shares and window.dockWidgetArea(other) == area:
                 window.tabifyDockWidget(other, dock)
                 dock.raise_()
                 return
