@@ -249,6 +249,26 @@ def test_the_patches_of_a_batch_are_told_with_their_losses(scan, drawn, monkeypa
     assert np.mean(losses) == pytest.approx(result.losses[-1, 1], rel=1e-5)
 
 
+@pytest.mark.parametrize("dimensions", [2, 3])
+def test_the_patches_of_what_is_read_block_by_block_are_told_where_they_lie(
+    dimensions, places_of_voxels, monkeypatch
+):
+    monkeypatch.setattr("hushpore.n2v2.fitting.BATCH_PAUSE", 0)
+    monkeypatch.setattr(blocks, "STEPS_EACH", 2)
+    shape = (2, 24, 64, 66)
+    scan = Volume(np.arange(np.prod(shape), dtype=np.float32).reshape(shape), axes="tzyx")
+    settings = {**QUICK, "dimensions": dimensions, "patch_depth": 4, "denoise_memory": 0.001}
+    told = []
+    result = hushpore.run(
+        "denoise", scan, settings, "cpu",
+        lambda event: told.append(event.corners) if isinstance(event, Batch) else None,
+    )  # fmt: skip
+    assert len(told) == 6
+    # what is drawn last is for the loss that is shown
+    drawn = places_of_voxels(result.model, shape)[: 6 * 4]
+    np.testing.assert_array_equal(np.concatenate(told), drawn)
+
+
 def test_batches_are_told_five_times_a_second_at_most(scan, monkeypatch):
     clock = iter(np.arange(0, 1e6, 0.01))
     monkeypatch.setattr("hushpore.n2v2.fitting.time.monotonic", lambda: float(next(clock)))

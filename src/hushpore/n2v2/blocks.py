@@ -72,7 +72,24 @@ class Blocks:
             self._images, self._number = self._read(number), number
         return self._images
 
+    def in_volume(self, step: int, corners: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return where in all images places (image, first voxel in it) of a step's block lie."""
+        chosen, rows, _ = self._drawn(step // STEPS_EACH)
+        return np.column_stack([chosen[corners[:, 0]], corners[:, 1] + rows.start, corners[:, 2:]])
+
     def _read(self, number: int) -> Images:
+        chosen, rows, shares = self._drawn(number)
+        images = self._load(chosen, rows)
+        if self.regions is None:
+            return images
+        with self.timer.stage("regions"):
+            places = self.regions.places(chosen, rows, shares)
+            return images.with_places(places.to(self.backend.device))
+
+    def _drawn(
+        self, number: int
+    ) -> tuple[npt.NDArray[np.int64], slice, npt.NDArray[np.float64] | None]:
+        """Return the images of a block, its rows, and what weights within it are multiplied by."""
         rng = np.random.default_rng((self.seed, number))
         n_images, size = len(self.arrangement.members), self.source.size
         a_voxel = (self.source.dtype.itemsize + _WORKING) * self.arrangement.inputs
@@ -82,16 +99,13 @@ class Blocks:
         # one run of slices in several images costs as much memory as one long run in one
         depth = size[0] if len(size) == 2 else min(size[0], max(self.least, fitting))
         count = max(1, min(n_images, fitting // depth))
-        if self.regions is None or self.weight is None:
-            start = int(rng.integers(0, size[0] - depth + 1))
-            chosen = np.sort(rng.permutation(n_images)[:count])
-            return self._load(chosen, slice(start, start + depth))
-        chosen, start, shares = draw_weighted(self.weight, depth - self.least + 1, count, rng)
-        rows = slice(start, start + depth)
-        images = self._load(chosen, rows)
-        with self.timer.stage("regions"):
-            places = self.regions.places(chosen, rows, shares)
-            return images.with_places(places.to(self.backend.device))
+        if self.weight is not None:
+            first_rows = depth - self.least + 1
+            chosen, start, shares = draw_weighted(self.weight, first_rows, count, rng)
+            return chosen, slice(start, start + depth), shares
+        start = int(rng.integers(0, size[0] - depth + 1))
+        chosen = np.sort(rng.permutation(n_images)[:count])
+        return chosen, slice(start, start + depth), None
 
     def _load(self, images: npt.NDArray[np.int64], rows: slice) -> Images:
         with self.timer.stage("reading") as run:

@@ -145,6 +145,7 @@ class Work:
         self.curves: dict[str, list[tuple[int, float]]] = {}
         self.steps, self.spent = 0, 0.0
         self.taken: dict[str, Any] | None = None
+        self.blocks: Blocks | None = None
 
     def upload(self) -> Job:
         """Move the volume to the device, or leave it on the CPU where the device is too small."""
@@ -244,7 +245,7 @@ class Work:
         fitting = Fitting(
             self.settings, self.backend, self.timer, images, batches, self.dtype,
             self._shown(), self._as_model, TRAINING_SHARE, notes, self._shown,
-            None if self.images is None else self._as_batch,
+            self._as_batch,
         )  # fmt: skip
         state = fitting.start(self.architecture)
         checkpoint = self._checkpoint(batches)
@@ -263,12 +264,15 @@ class Work:
     def _as_batch(self, step: int, watched: npt.NDArray[np.float64]) -> Batch:
         """Say where in the volume the patches of a batch lie."""
         leading = self.volume.shape[: -len(self.size)]
-        corners = self.arrangement.in_volume(watched[:, :-1].astype(np.int64), leading)
+        corners = watched[:, :-1].astype(np.int64)
+        if self.blocks is not None:
+            corners = self.blocks.in_volume(step - 1, corners)
+        corners = self.arrangement.in_volume(corners, leading)
         return Batch(step, corners, self.size, watched[:, -1])
 
     def _images_at(self) -> Generator[Progress, Any, Callable[[int], Images]]:
         """Return what gives the images to learn from in a step, and where patches may lie."""
-        regions, weight = None, None
+        self.blocks, regions, weight = None, None, None
         if has_regions(self.settings):
             regions = Regions(self.volume, self.settings, self.arrangement, self.size)
         if self.images is not None:
@@ -280,11 +284,11 @@ class Work:
             return lambda step: whole
         if regions is not None:
             weight = yield from self._in_parts("regions", regions.weighing())
-        blocks = Blocks(
+        self.blocks = Blocks(
             self.source, self.arrangement, self.scale, self.backend, self.timer, self.budget,
             self.size[0], self.settings.seed, regions, weight,
         )  # fmt: skip
-        return blocks.at
+        return self.blocks.at
 
     def _checkpoint(self, batches: Batches) -> Checkpoint | None:
         if not self.settings.checkpoint:
