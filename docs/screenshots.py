@@ -46,7 +46,7 @@ def main(folder: Path, seconds: float) -> None:
     wait(lambda: "looking" not in denoise.device.line(), 60)
     press_run(denoise)
     steps = []
-    for share in (1, 40, 450):
+    for share in (0, 40, 450):
         wait(lambda share=share: has_preview(denoise, share), 3 * seconds)
         denoise.timing.set_open(share == 450)
         steps.append(take(viewer))
@@ -91,7 +91,7 @@ def picture_results(viewer: Any, labels: Any, folder: Path) -> None:
     viewer.dims.ndisplay = 2
     viewer.reset_view()
     for layer in viewer.layers:
-        layer.visible = not layer.name.startswith("true")
+        layer.visible = not layer.name.startswith("true") and not layer.name.endswith("removed")
     viewer.layers.selection.active = labels
     plots, dock = viewer.window.add_plugin_dock_widget("hushpore", "Plots", tabify=True)[::-1]
     results, _ = widget(viewer, "Results")
@@ -140,9 +140,9 @@ def wait(done: Callable[[], bool], seconds: float) -> None:
 
 
 def has_preview(denoise: Any, share: int) -> bool:
-    """Whether a job is so far, in thousandths, and its preview is shown where it may be."""
+    """Whether a job is so far, in thousandths, and from its first on its preview is shown."""
     shown = denoise._progress
-    return shown.bar.value() >= share and (share == 1 or "preview" in shown.stage.text())
+    return not share or (shown.bar.value() >= share and "preview" in shown.stage.text())
 
 
 def settle(seconds: float = 0.8) -> None:
