@@ -18,9 +18,9 @@ LONGEST = 2.0
 class DrawingPace:
     """Lets what a job says be drawn as often as drawing allows.
 
-    Whatever changes in a window with a canvas, Qt puts the whole window together anew: 2 ms with a
-    graphics card, and without one 20 to 60 ms, which the job is slower by. So what is said waits
-    until the change before it has been drawn, and then as long as keeps to `SHARE`.
+    Whatever changes in a window with a canvas, Qt puts the whole window together anew: without a
+    graphics card that takes 20 to 60 ms, which the job is slower by. So what is said waits until
+    the change before it has been drawn, and then as long as keeps to `SHARE`.
 
     Parameters
     ----------
