@@ -23,7 +23,7 @@ from hushpore.device.graphs import WARM_UP, replays_on
 from hushpore.device.switches import Switches
 from hushpore.n2v2.images import Images
 from hushpore.n2v2.model import Architecture, build_network
-from hushpore.n2v2.training import Batches, Learner, one_cycle
+from hushpore.n2v2.training import Batches, Learner, learning_rate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,7 +116,7 @@ def trained(
     losses = []
     for step in range(steps):
         learner.watches = step == watched
-        rate = one_cycle(step / steps, 1e-3)
+        rate = learning_rate(step / steps, 1e-3)
         losses.append(float(learner.step(images, batches, rate, step)))
     return learner, losses
 

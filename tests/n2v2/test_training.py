@@ -9,7 +9,7 @@ from hushpore.device.backend import Backend
 from hushpore.n2v2.images import Images
 from hushpore.n2v2.masking import Line, Replacement
 from hushpore.n2v2.model import UNet, build_network
-from hushpore.n2v2.training import Batches, Learner, choose_precision, one_cycle
+from hushpore.n2v2.training import Batches, Learner, choose_precision, learning_rate
 
 
 @pytest.mark.parametrize(
@@ -61,20 +61,25 @@ def test_a_training_step_makes_no_host_wait_on_a_gpu() -> None:
         torch.cuda.set_sync_debug_mode("default")
 
 
-def test_the_rate_is_pytorchs_one_cycle() -> None:
+def test_the_rate_rises_is_held_and_ends_at_nothing() -> None:
     steps, peak = 200, 3e-3
-    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, peak, total_steps=steps, pct_start=0.1 + 0.9 / steps
-    )
-    expected = []
-    for _ in range(steps - 1):
-        expected.append(schedule.get_last_lr()[0])
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=peak)
+    parts = [
+        torch.optim.lr_scheduler.ConstantLR(optimizer, 1.0, 0),
+        torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, 60),
+    ]
+    schedule = torch.optim.lr_scheduler.SequentialLR(optimizer, parts, [140])
+    held_and_down = []
+    for _ in range(steps):
+        held_and_down.append(schedule.get_last_lr()[0])
         optimizer.step()
         schedule.step()
-    found = [one_cycle(k / (steps - 1), peak) for k in range(steps - 1)]
-    np.testing.assert_allclose(found, expected, rtol=0.02, atol=peak / 500)
-    assert one_cycle(0.1, peak) == pytest.approx(peak)
+    found = np.array([learning_rate(step / steps, peak) for step in range(steps)])
+    np.testing.assert_allclose(found[20:], held_and_down[20:], rtol=1e-9, atol=1e-12)
+    assert found[0] == pytest.approx(peak / 25)
+    assert found[10] == pytest.approx((peak + peak / 25) / 2)
+    assert (np.diff(found[:21]) > 0).all()
+    assert learning_rate(1.0, peak) == 0
 
 
 def test_the_average_follows_the_weights_and_forgets_the_start() -> None:

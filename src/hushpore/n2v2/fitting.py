@@ -25,7 +25,7 @@ from hushpore.n2v2.course import Course, in_parts
 from hushpore.n2v2.model import Architecture, build_network
 from hushpore.n2v2.prediction import predict
 from hushpore.n2v2.shown import PreviewPace
-from hushpore.n2v2.training import Batches, Learner, one_cycle
+from hushpore.n2v2.training import Batches, Learner, learning_rate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,7 +140,7 @@ class Fitting:
         fraction, batch_due = self.course.share(state.step, state.spent), start
         while fraction < 1:
             learner.watches = self.as_batch is not None and start + state.spent >= batch_due
-            rate = one_cycle(fraction, settings.learning_rate)
+            rate = learning_rate(fraction, settings.learning_rate)
             with self.timer.stage("training", voxels=self.batches.voxels):
                 state.total += learner.step(self.images(state.step), self.batches, rate, state.step)
             state.step += 1

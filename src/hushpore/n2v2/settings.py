@@ -167,7 +167,7 @@ class DenoiseSettings(Settings):
     )
     learning_rate: float = option(
         4e-3,
-        "Highest learning rate of the one-cycle schedule.",
+        "Highest learning rate: held after a warm-up, and brought down to 0 at the end.",
         minimum=1e-6,
         maximum=1.0,
         step=1e-4,

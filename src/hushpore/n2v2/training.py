@@ -34,6 +34,9 @@ _LARGE = 2**25 - 2**16
 #: Decay of the running average of the weights, once it has warmed up.
 AVERAGE_DECAY = 0.995
 
+#: Shares of a training in which the learning rate goes up, and comes down.
+WARM_UP, COOL_DOWN = 0.1, 0.3
+
 
 @dataclass(frozen=True)
 class Batches:
@@ -201,25 +204,29 @@ class Learner:
         update(_statistics(self.average), _statistics(self.network), None)
 
 
-def one_cycle(fraction: float, peak: float, warm_up: float = 0.1) -> float:
-    """Learning rate of the one-cycle schedule (https://doi.org/10.1117/12.2520589).
+def learning_rate(fraction: float, peak: float) -> float:
+    """Learning rate that is held for most of the training, and then goes down to nothing.
+
+    After Haegele et al., Scaling Laws and Compute-Optimal Training Beyond Fixed Training Durations,
+    https://doi.org/10.48550/arXiv.2405.18392: better here than one cycle, at its peak for a moment
+    only (``benchmarks/denoise_schedule.py``).
 
     Parameters
     ----------
     fraction : float
         How much of the training is over, 0 to 1.
     peak : float
-        Highest rate, reached after the share `warm_up`.
+        Highest rate, held from `WARM_UP` on until `COOL_DOWN` of the training is left.
 
     Returns
     -------
     float
-        From peak / 25 by a half cosine up to the peak, then down to peak / 250,000.
+        From peak / 25 by a half cosine up to the peak, at the end by a line down to 0.
     """
-    start, end = peak / 25, peak / 250_000
-    if fraction < warm_up:
-        return _half_cosine(start, peak, fraction / warm_up)
-    return _half_cosine(peak, end, min((fraction - warm_up) / (1 - warm_up), 1.0))
+    if fraction < WARM_UP:
+        start = peak / 25
+        return peak + (start - peak) * (1 + math.cos(math.pi * fraction / WARM_UP)) / 2
+    return peak * min(1.0, max(0.0, (1 - fraction) / COOL_DOWN))
 
 
 def choose_precision(wanted: str, backend: Backend, dimensions: int = 2) -> torch.dtype:
@@ -266,7 +273,3 @@ def channels_last(images: torch.Tensor) -> torch.Tensor:
 
 def _statistics(network: torch.nn.Module) -> list[torch.Tensor]:
     return [buffer for name, buffer in network.named_buffers() if "running_" in name]
-
-
-def _half_cosine(start: float, end: float, fraction: float) -> float:
-    return end + (start - end) * (1 + math.cos(math.pi * fraction)) / 2
