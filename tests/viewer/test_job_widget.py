@@ -18,6 +18,7 @@ from qtpy.QtWidgets import QApplication, QDockWidget, QMainWindow
 from hushpore import InputError
 from hushpore.base.events import Metric, Note, Preview, Progress, StageTime, StopEarly, Timing
 from hushpore.viewer.denoise import DenoiseWidget
+from hushpore.viewer.docking import stay_in_front
 from hushpore.viewer.job_widget import PATIENCE
 from hushpore.viewer.layers import KEY
 from hushpore.viewer.pores import PoresWidget
@@ -729,8 +730,8 @@ def test_a_panel_that_opens_elsewhere_leaves_the_widget_in_front(qtbot, widget):
     window.tabifyDockWidget(own, neighbour)
     raised = []
     own.raise_ = lambda: raised.append(own)
-    widget._stay_in_front(neighbour)
+    stay_in_front(widget, neighbour)
     assert raised == []
-    widget._stay_in_front(table)
+    stay_in_front(widget, table)
     assert raised == [own]
     widget.setParent(None)

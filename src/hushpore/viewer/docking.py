@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from qtpy.QtCore import QEvent, QObject, QTimer
@@ -13,6 +14,31 @@ def dock_of(widget: QWidget | None) -> QDockWidget | None:
     while widget is not None and not isinstance(widget, QDockWidget):
         widget = widget.parent()
     return widget
+
+
+def open_beside(widget: QWidget, viewer: Any, name: str) -> None:
+    """Open another of our widgets and show it, as a tab where it shares the side of the window.
+
+    Parameters
+    ----------
+    widget : QWidget
+        From which it is opened.
+    viewer : napari.Viewer
+        In whose window.
+    name : str
+        As the manifest names it.
+    """
+    dock, _ = viewer.window.add_plugin_dock_widget("hushpore", name, tabify=True)
+    dock.show()
+    dock.raise_()
+    QTimer.singleShot(0, partial(stay_in_front, widget, dock))
+
+
+def stay_in_front(widget: QWidget, opened: QDockWidget) -> None:
+    """Leave a widget in front of its neighbours where what it opened went elsewhere."""
+    own = dock_of(widget)
+    if own is not None and opened not in opened.parent().tabifiedDockWidgets(own):
+        own.raise_()
 
 
 class SharesSide(QObject):

@@ -6,7 +6,7 @@ import html
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from qtpy.QtCore import QEvent, QTimer
+from qtpy.QtCore import QEvent
 from qtpy.QtWidgets import QApplication, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from hushpore import jobs
@@ -14,7 +14,7 @@ from hushpore.base.errors import HushporeError
 from hushpore.runs.remembered import remember, remembered
 from hushpore.viewer.cluster_work import work_on_cluster
 from hushpore.viewer.device_choice import DeviceChoice
-from hushpore.viewer.docking import SharesSide, dock_of
+from hushpore.viewer.docking import SharesSide, open_beside
 from hushpore.viewer.fields import Field, make_field
 from hushpore.viewer.form import SettingsForm
 from hushpore.viewer.glyphs import Glyphs
@@ -358,21 +358,9 @@ class JobWidget(QWidget):
 
     def _follow(self, target: str) -> None:
         if target == "record":
-            self._open(RECORD)
+            open_beside(self, self._viewer, RECORD)
         elif target == "next" and self.next_step is not None:
-            self._open(self.next_step[0])
-
-    def _open(self, name: str) -> None:
-        dock, _ = self._viewer.window.add_plugin_dock_widget("hushpore", name, tabify=True)
-        dock.show()
-        dock.raise_()
-        # a panel that goes elsewhere, under the canvas, leaves this one in front of its neighbours
-        QTimer.singleShot(0, partial(self._stay_in_front, dock))
-
-    def _stay_in_front(self, dock: Any) -> None:
-        own = dock_of(self)
-        if own is not None and dock not in dock.parent().tabifiedDockWidgets(own):
-            own.raise_()
+            open_beside(self, self._viewer, self.next_step[0])
 
 
 def _stop(workers: list[JobWorker], *_: Any) -> None:
