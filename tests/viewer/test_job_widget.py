@@ -1,5 +1,6 @@
 import gc
 import html
+import re
 import threading
 import time
 import weakref
@@ -248,6 +249,39 @@ def test_the_canvas_says_how_far_the_job_is_and_is_left_as_it_was(qtbot, viewer,
     fake_job.gate.set()
     until_done(qtbot, widget)
     assert (overlay.text, overlay.visible) == ("Fig. 1", False)
+
+
+def test_the_bar_and_the_canvas_say_the_same_at_every_moment(qtbot, viewer, widget, fake_job):
+    def script(volume):
+        for step in range(1, 101):
+            yield Progress("training", step, 100, "steps", step / 100)
+            time.sleep(0.01)
+        return fake_job.result(volume)
+
+    fake_job.script = script
+    overlay, said = viewer.canvas.overlays.text, []
+    overlay.events.text.connect(lambda: said.append((overlay.text, widget._progress.bar.format())))
+    widget._buttons.run.click()
+    until_done(qtbot, widget)
+    # others write there too: the line is made ready blank, and given back in the end
+    said = [(line, bar) for line, bar in said if line.startswith("Denoise scan: training")]
+    shares = [(re.findall(r"\d+ %", line), re.findall(r"\d+ %", bar)) for line, bar in said]
+    assert len(shares) > 2
+    assert [line for line, _ in shares] == [bar for _, bar in shares]
+
+
+def test_a_job_whose_end_is_not_known_shows_how_long_it_took_so_far(qtbot, widget, fake_job):
+    def script(volume):
+        while not fake_job.gate.wait(0.005):
+            yield Progress("preparing", 0, 0, "", 0.0)
+        return fake_job.result(volume)
+
+    fake_job.script = script
+    widget._buttons.run.click()
+    bar = widget._progress.bar
+    qtbot.waitUntil(lambda: bar.format() == "0:01 so far", timeout=SOON)
+    # a bar without an end would be drawn all the time
+    assert (bar.minimum(), bar.maximum(), bar.value()) == (0, 1000, 0)
 
 
 def test_a_job_that_has_nothing_before_its_end_offers_cancel_alone(qtbot, viewer):
