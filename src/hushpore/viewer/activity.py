@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from napari.utils.progress import cancelable_progress
-from qtpy.QtWidgets import QApplication, QLabel, QMainWindow
+from qtpy.QtWidgets import QApplication, QLabel, QStatusBar
 
 from hushpore.viewer.progress import PARTS
 
@@ -63,7 +63,7 @@ class Activity(cancelable_progress):
 def _wheels() -> Iterator[QMovie]:
     """Yield what turns in the status bars of windows."""
     for window in QApplication.topLevelWidgets():
-        if isinstance(window, QMainWindow):
-            for label in window.statusBar().findChildren(QLabel):
+        for bar in window.findChildren(QStatusBar):
+            for label in bar.findChildren(QLabel):
                 if label.movie() is not None:
                     yield label.movie()
