@@ -3,7 +3,10 @@
 import os
 
 # PyTorch's threads spin while they wait for each other. On a machine with anything else to do, a
-# window to draw for instance, they then keep each other from running; asleep they lose a little on
-# an idle machine: benchmarks/waiting.py. The policy is read when the OpenMP library is loaded, so
-# this has no effect where PyTorch was imported before.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# window to draw for instance, they then keep each other from running. Asleep at once they lose time
+# on an idle machine; after some microseconds little of either: benchmarks/waiting.py. It is read
+# when the OpenMP library is loaded, so this has no effect where PyTorch was imported before. The
+# count is of GNU's library, PyTorch's on Linux.
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
