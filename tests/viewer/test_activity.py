@@ -1,10 +1,6 @@
-from types import SimpleNamespace
-
 import pytest
-from napari.resources import LOADING_GIF_PATH
 from napari.utils.progress import progress as napari_progress
-from qtpy.QtGui import QMovie
-from qtpy.QtWidgets import QLabel, QMainWindow
+from qtpy.QtWidgets import QLabel
 
 from hushpore.base.events import Progress
 from hushpore.viewer.activity import WHEEL, Activity
@@ -32,21 +28,25 @@ def test_the_activity_goes_as_far_as_the_job():
 
 
 @pytest.fixture
-def wheel(qtbot):
-    """Stand in for the wheel that napari turns in its status bar while there is progress."""
-    window, label = QMainWindow(), QLabel()
-    qtbot.addWidget(window)
-    movie = QMovie(LOADING_GIF_PATH, parent=label)
-    label.setMovie(movie)
-    window.statusBar().addPermanentWidget(label)
-    # Qt takes what is in the window with it
-    return SimpleNamespace(window=window, movie=movie)
+def wheel(make_napari_viewer):
+    """Return what napari turns in its status bar while there is progress."""
+    labels = make_napari_viewer().window._qt_window.statusBar().findChildren(QLabel)
+    (movie,) = [label.movie() for label in labels if label.movie() is not None]
+    return movie
 
 
 def test_the_wheel_in_the_status_bar_turns_slowly_while_a_job_runs(wheel):
     first, second = Activity("Denoise", lambda: None), Activity("Segment", lambda: None)
-    assert wheel.movie.speed() == WHEEL
+    assert wheel.speed() == WHEEL
     first.close()
-    assert wheel.movie.speed() == WHEEL
+    assert wheel.speed() == WHEEL
     second.close()
-    assert wheel.movie.speed() == 100
+    assert wheel.speed() == 100
+
+
+def test_the_window_may_be_gone_before_the_activity(wheel, qtbot):
+    activity = Activity("Denoise", lambda: None)
+    with qtbot.waitSignal(wheel.destroyed):
+        wheel.deleteLater()
+    activity.close()
+    assert activity not in napari_progress._all_instances

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from napari import current_viewer
 from napari.utils.progress import cancelable_progress
-from qtpy.QtWidgets import QApplication, QLabel, QStatusBar
+from qtpy.QtWidgets import QLabel
 
 from hushpore.viewer.progress import PARTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from qtpy.QtGui import QMovie
 
@@ -36,7 +38,8 @@ class Activity(cancelable_progress):
         # of the format napari shows what follows the last bar
         text = "{l_bar}{bar}|{remaining} left"
         super().__init__(desc=title, total=PARTS, cancel_callback=cancel, bar_format=text)
-        for movie in _wheels():
+        self._wheels = _wheels()
+        for movie in self._wheels:
             movie.setSpeed(WHEEL)
 
     def cancel(self) -> None:
@@ -56,14 +59,16 @@ class Activity(cancelable_progress):
         """Take the line away."""
         super().close()
         if not any(isinstance(each, Activity) for each in Activity._all_instances):
-            for movie in _wheels():
-                movie.setSpeed(100)
+            for movie in self._wheels:
+                # of a window that is gone by now
+                with suppress(RuntimeError):
+                    movie.setSpeed(100)
 
 
-def _wheels() -> Iterator[QMovie]:
-    """Yield what turns in the status bars of windows."""
-    for window in QApplication.topLevelWidgets():
-        for bar in window.findChildren(QStatusBar):
-            for label in bar.findChildren(QLabel):
-                if label.movie() is not None:
-                    yield label.movie()
+def _wheels() -> list[QMovie]:
+    """Return what turns in the status bar of the window."""
+    viewer = current_viewer()
+    if viewer is None:
+        return []
+    labels = viewer.window._qt_window.statusBar().findChildren(QLabel)
+    return [label.movie() for label in labels if label.movie() is not None]
