@@ -29,7 +29,7 @@ from hushpore import jobs  # noqa: E402
 from hushpore.base.events import Progress  # noqa: E402
 from hushpore.base.volume import Volume  # noqa: E402
 from hushpore.device.backend import Backend  # noqa: E402
-from hushpore.viewer import device_choice  # noqa: E402
+from hushpore.viewer import device_choice, priority  # noqa: E402
 from hushpore.viewer.pore_layer import pore_layer  # noqa: E402
 from hushpore.viewer.worker import JobWorker, stop_all  # noqa: E402
 
@@ -214,3 +214,9 @@ def viewer():
 def layer(viewer):
     """The pores of four cubes, as a layer of the viewer."""
     return viewer.add_layer(Layer.create(*pore_layer(cubes([2, 3, 5, 4]), "pores")))
+
+
+@pytest.fixture
+def nothing_left_alone(qtbot):
+    """Wait until what ran in tests before has settled: jobs leave objects alone for longer."""
+    qtbot.waitUntil(lambda: not priority._leaving_alone, timeout=SOON)

@@ -17,6 +17,8 @@ from hushpore.viewer.priority import (
     window_first,
 )
 
+pytestmark = pytest.mark.usefixtures("nothing_left_alone")
+
 
 def test_threads_take_turns_often_while_a_job_runs_and_as_before_after_it():
     before = sys.getswitchinterval()

@@ -5,6 +5,8 @@ from qtpy.QtCore import QObject
 
 from hushpore.viewer.unpaused import Unpaused
 
+pytestmark = pytest.mark.usefixtures("nothing_left_alone")
+
 
 @pytest.fixture
 def parent(qapp):
@@ -34,3 +36,11 @@ def test_two_at_once_end_with_the_last(qapp, parent):
     assert gc.get_freeze_count() > before
     second.end()
     assert gc.get_freeze_count() <= before
+
+
+def test_they_are_looked_at_again_when_what_changes_is_closed_meanwhile(qtbot, parent):
+    before = gc.get_freeze_count()
+    Unpaused(parent).change()
+    assert gc.get_freeze_count() > before
+    parent.deleteLater()
+    qtbot.waitUntil(lambda: gc.get_freeze_count() <= before, timeout=500)

@@ -31,6 +31,8 @@ class Unpaused(QTimer):
         self.setSingleShot(True)
         self.setInterval(REST)
         self.timeout.connect(self.end)
+        # with what it was for
+        self.destroyed.connect(self._held.close)
 
     def change(self) -> None:
         """Something changes."""
