@@ -93,7 +93,7 @@ def refuse_with_cluster(**named: object) -> None:
 
 
 def _series(scan: str | Volume, flags: Mapping[str, Any]) -> str | None:
-    series: str | None = flags["series"] if isinstance(scan, str) else None
+    series: str | None = (flags["series"] or None) if isinstance(scan, str) else None
     return series
 
 

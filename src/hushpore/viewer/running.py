@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,6 @@ from hushpore.viewer.previews import Previews
 from hushpore.viewer.priority import (
     leave_old_objects_alone_again,
     look_at_old_objects_too,
-    old_objects_left_alone,
 )
 from hushpore.viewer.progress import Eta, Pace, canvas_text
 from hushpore.viewer.status_line import StatusLine
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
 #: Seconds that a job has run when it comes into the activity dock: napari takes some hundredths of
 #: a second to put it there, and who has waited no longer has not looked for it.
 SHOWN_AFTER = 1.0
-
-#: Milliseconds after the end in which the window still has to draw what came of the job.
-SETTLING = 1500
 
 
 @dataclass
@@ -74,8 +70,6 @@ class Running:
         self._line = StatusLine(self.viewer)
         self._activity: Activity | None = None
         self._is_over = False
-        self._calm = ExitStack()
-        self._calm.enter_context(old_objects_left_alone())
         # napari looks for garbage when a layer goes, which may have held gigabytes
         self.viewer.layers.events.removing.connect(self._layer_goes)
 
@@ -118,7 +112,6 @@ class Running:
         self._line.remove()
         if self._activity is not None:
             self._activity.close()
-        QTimer.singleShot(SETTLING, self._calm.close)
 
     def _layer_goes(self, event: Any) -> None:
         look_at_old_objects_too()

@@ -8,6 +8,7 @@ from qtpy.QtCore import QObject, QTimer
 
 from hushpore.base.events import Progress
 from hushpore.viewer.drawing import DrawingPace
+from hushpore.viewer.unpaused import Unpaused
 from hushpore.viewer.worker import Update
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 #: Milliseconds between two looks at the running job.
 LOOK = 125
+
+#: Milliseconds after the end in which the window still has to draw what came of the job.
+SETTLING = 1500
 
 #: What is shown before the job has said anything.
 _BEGUN = Progress("preparing", 0, 0, "", 0.0)
@@ -56,6 +60,7 @@ class Showing(QObject):
         self._is_new = False
         self._seconds = 0
         self._pace = DrawingPace()
+        self._unpaused = Unpaused(self, SETTLING)
         self._timer = QTimer(self)
         self._timer.setInterval(LOOK)
         self._timer.timeout.connect(self.look)
@@ -71,6 +76,7 @@ class Showing(QObject):
 
     def begin(self, now: Running) -> None:
         """Show that a job has begun, and follow it."""
+        self._unpaused.hold()
         self._now, self._latest = now, Update(_BEGUN)
         self._timing.begin(now.worker.trace)
         self._buttons.show_running()
@@ -89,6 +95,7 @@ class Showing(QObject):
         self._show_times()
         now.remove()
         self._progress.hide()
+        self._unpaused.change()
 
     def look(self) -> None:
         """Take what the job has said since the last look."""
