@@ -295,7 +295,8 @@ def _segment(path: str, output: str, flags: dict[str, Any], denoise_first: bool)
             clean = denoised_beside(output)
             denoise_there(scan, clean, flags, measured)
             click.echo(f"Written: {clean}", err=True)
-            scan = str(clean)
+            # of which there is one series, whatever those of the scan are called
+            scan, flags = str(clean), {**flags, "series": ""}
         done = segment_there(scan, output, flags, measured)
         measured.show()
         _say(done.summary, done.folder, done.record, flags["as_json"])
