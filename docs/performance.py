@@ -24,6 +24,11 @@ No file here comes from a GPU yet: whatever is written for CUDA is unverified on
 ([what is known without](howto/gpu.md)).
 """
 
+#: Pictures drawn from result files alone, by benchmark: what they show, and their file.
+PICTURES = {
+    "denoise_quality": ("PSNR on Set12 against the time of training", "denoising-curve.png"),
+}
+
 Figures = dict[str, Any]
 
 
@@ -47,6 +52,9 @@ def _section(path: Path, benchmark: str, results: Path) -> str:
         f"{result['device']} ({result['processor']}), {result['date'][:10]}, commit "
         f"`{result['commit']}`, {versions}. [{path.name}]({where})\n",
     ]
+    if benchmark in PICTURES:
+        shows, picture = PICTURES[benchmark]
+        lines.append(f"![{shows}](images/{picture})\n")
     return "\n".join([*lines, *_tables(result["figures"], "")])
 
 
