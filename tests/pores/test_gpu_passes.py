@@ -128,14 +128,9 @@ def test_where_no_slab_is_thin_enough_the_job_goes_on_on_the_cpu(
     monkeypatch.setattr(emulated, lacking, no_room)
     shape = (24, 28, 36)
     job = hushpore.start("pores", scanned(shape), None, gpu_backend())
-    shares = []
-    while True:
-        try:
-            event = next(job)
-        except StopIteration as end:
-            found = end.value
-            break
-        shares += [event.fraction] if isinstance(event, hushpore.base.events.Progress) else []
+    events: list[Any] = []
+    found = hushpore.base.events.result_of(job, events.append)
+    shares = [each.fraction for each in events if isinstance(each, hushpore.base.events.Progress)]
     assert shares == sorted(shares)
     assert found.notes[-1] == "Pores are segmented on the CPU: the GPU's memory ran out."
     assert found.provenance["device"].startswith("CPU")

@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from hushpore.device.switches import WINS
-from hushpore.pores.basins import apply_labels
+from hushpore.pores.passes import write_slices
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,10 +64,7 @@ class GpuBasins:
         tables: list[Any] = []
 
         def here(first: int, last: int) -> None:
-            room = labels.room(first, last)
-            labels.write(
-                first, apply_labels(basins.read(first, last), label_of, work.workers, room)
-            )
+            write_slices(basins, label_of, labels, work.workers, first, last)
 
         def there(first: int, last: int) -> None:
             # they take the place of the basins, of which each is needed once

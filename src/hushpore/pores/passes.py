@@ -482,6 +482,18 @@ def write_labels(
 ) -> Pass[None]:
     """Write the label of each basin in its place, in a stack of int32."""
     for first, last in slabs:
-        room = labels.room(first, last)
-        labels.write(first, apply_labels(basins.read(first, last), label_of, workers, room))
+        write_slices(basins, label_of, labels, workers, first, last)
         yield last / slabs.depth
+
+
+def write_slices(
+    basins: Stack,
+    label_of: npt.NDArray[np.int32],
+    labels: Stack,
+    workers: Workers,
+    first: int,
+    last: int,
+) -> None:
+    """Write the labels of the slices from `first` to before `last`."""
+    room = labels.room(first, last)
+    labels.write(first, apply_labels(basins.read(first, last), label_of, workers, room))

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import html
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from napari.utils.notifications import show_error
 from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import (
-    QApplication,
     QCheckBox,
     QFileDialog,
     QFormLayout,
@@ -35,7 +33,7 @@ from hushpore.viewer.docking import SharesSide
 from hushpore.viewer.presets import PresetBox
 from hushpore.viewer.scan_list import NAME, ScanList
 from hushpore.viewer.sentence import Sentence, plain_line, sign
-from hushpore.viewer.worker import JobWorker
+from hushpore.viewer.worker import JobWorker, stop_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -85,10 +83,7 @@ class BatchWidget(QWidget):
         self.setAcceptDrops(True)
         self._build()
         self._show_ready()
-        # nothing of the widget can be asked once it goes, so this holds the list alone
-        stop = partial(_stop, self._running)
-        self.destroyed.connect(stop)
-        QApplication.instance().aboutToQuit.connect(stop)
+        stop_with(self, self._running, _PATIENCE)
 
     # ---- what is to be done
 
@@ -315,13 +310,6 @@ class BatchWidget(QWidget):
     def dropEvent(self, event: Any) -> None:  # noqa: N802
         """List them."""
         self.add(url.toLocalFile() for url in event.mimeData().urls() if url.isLocalFile())
-
-
-def _stop(workers: list[JobWorker], *_: Any) -> None:
-    while workers:
-        worker = workers.pop()
-        worker.cancel()
-        worker.wait(_PATIENCE)
 
 
 def _listening(batch: Batching, states: dict[str, State]) -> Job:

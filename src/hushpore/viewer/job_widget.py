@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from qtpy.QtCore import QEvent
-from qtpy.QtWidgets import QApplication, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from hushpore import jobs
 from hushpore.base.errors import HushporeError
@@ -34,7 +34,7 @@ from hushpore.viewer.showing import Showing
 from hushpore.viewer.target import Target, capture
 from hushpore.viewer.timing_panel import TimingPanel
 from hushpore.viewer.work import Outcome, import_libraries, work_for
-from hushpore.viewer.worker import JobWorker
+from hushpore.viewer.worker import JobWorker, stop, stop_with
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,11 +89,7 @@ class JobWidget(QWidget):
         self._make_ready()
         self.layers.changed.connect(self._show_facts)
         self._show_facts()
-        # whichever way the widget goes, its job must not outlive it; nothing of the widget can be
-        # asked by then, so this holds the list alone
-        stop = partial(_stop, self._running)
-        self.destroyed.connect(stop)
-        QApplication.instance().aboutToQuit.connect(stop)
+        stop_with(self, self._running, PATIENCE)
 
     def _make_ready(self) -> None:
         """Do now what would take seconds when Run is pressed."""
@@ -283,7 +279,7 @@ class JobWidget(QWidget):
         """Stop the job when napari takes the widget out of its dock."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.ParentChange and self.parent() is None:
-            _stop(self._running)
+            stop(self._running, PATIENCE)
 
     # ---- what is shown
 
@@ -361,11 +357,3 @@ class JobWidget(QWidget):
             open_beside(self, self._viewer, RECORD)
         elif target == "next" and self.next_step is not None:
             open_beside(self, self._viewer, self.next_step[0])
-
-
-def _stop(workers: list[JobWorker], *_: Any) -> None:
-    """Cancel and wait, once however many signs of the end there are."""
-    while workers:
-        worker = workers.pop()
-        worker.cancel()
-        worker.wait(PATIENCE)

@@ -11,10 +11,7 @@ from qtpy.QtCore import QTimer
 from hushpore.base.events import Note, Preview
 from hushpore.viewer.activity import Activity
 from hushpore.viewer.previews import Previews
-from hushpore.viewer.priority import (
-    leave_old_objects_alone_again,
-    look_at_old_objects_too,
-)
+from hushpore.viewer.priority import leave_old_objects_alone_again, look_at_old_objects_too
 from hushpore.viewer.progress import Eta, Pace, canvas_text
 from hushpore.viewer.status_line import StatusLine
 from hushpore.viewer.target import slice_on_screen

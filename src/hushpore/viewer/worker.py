@@ -10,9 +10,11 @@ from __future__ import annotations
 import threading
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from qtpy.QtCore import QObject, Signal
+from qtpy.QtWidgets import QApplication
 
 from hushpore.base.events import Attention, Metric, Note, Preview, Progress, StopEarly, Timing
 from hushpore.device.trace import Trace
@@ -21,6 +23,8 @@ from hushpore.viewer.problem import explain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from qtpy.QtWidgets import QWidget
 
     from hushpore.base.events import Event, Job
 
@@ -245,6 +249,22 @@ class JobWorker(QObject):
             self._line.remove(self)
             if self._line:
                 self._line[0]._thread.start()
+
+
+def stop_with(widget: QWidget, workers: list[JobWorker], seconds: float) -> None:
+    """Have workers end when a widget does: whichever way it goes, its job must not outlive it."""
+    # nothing of the widget can be asked by then, so this holds the list alone
+    end = partial(stop, workers, seconds)
+    widget.destroyed.connect(end)
+    QApplication.instance().aboutToQuit.connect(end)
+
+
+def stop(workers: list[JobWorker], seconds: float, *_: object) -> None:
+    """Cancel workers and wait, once however many signs of the end there are; empties the list."""
+    while workers:
+        worker = workers.pop()
+        worker.cancel()
+        worker.wait(seconds)
 
 
 def stop_all(seconds: float = 5.0) -> bool:
