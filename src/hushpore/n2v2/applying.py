@@ -17,6 +17,7 @@ from hushpore.device.graphs import Replays, replays_on
 from hushpore.device.memory import is_out_of_memory
 from hushpore.device.prefetch import in_turn
 from hushpore.device.timing import StageTimer
+from hushpore.n2v2.folding import folded
 from hushpore.n2v2.images import Images
 from hushpore.n2v2.prediction import CORES, Tile, halve_core, pad, plan_tiles, predict_tile
 
@@ -98,6 +99,7 @@ class Applied:
     begin: float = 0.0
     timer: StageTimer = field(default_factory=StageTimer)
     _replays: Replays | None = field(default=None, init=False)
+    _folded: UNet = field(init=False)
 
     def to(self, source: Source, out: Any, backend: Backend, images: Images | None = None) -> Job:
         """Predict every plane of a volume, in smaller tiles where memory runs out.
@@ -130,7 +132,7 @@ class Applied:
         core: tuple[int, ...] | None = self._first_core(backend)
         while core is not None:
             try:
-                self.network.to(backend.device)
+                self._folded = folded(self.network).to(backend.device)
                 # those of larger tiles would need the memory that has just run out
                 self._replays = replays_on(backend, "tiles")
                 yield from self._whole(source, out, backend, images, core)
@@ -265,7 +267,7 @@ class Applied:
         yield self._progress(done, total)
 
     def _compute(self, batch: torch.Tensor) -> torch.Tensor:
-        network: Callable[[torch.Tensor], torch.Tensor] = self.network
+        network: Callable[[torch.Tensor], torch.Tensor] = self._folded
         return network(batch) if self._replays is None else self._replays.call("", network, batch)
 
     def _progress(self, done: int, total: int) -> Progress:

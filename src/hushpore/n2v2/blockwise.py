@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import torch
 
+from hushpore.n2v2.folding import folded
 from hushpore.n2v2.images import Arrangement, Images
 from hushpore.n2v2.prediction import CORES, Tile, cut, pad, predict_tile
 from hushpore.n2v2.source import Source
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.device.backend import Backend
     from hushpore.device.timing import StageTimer
+    from hushpore.n2v2.model import UNet
     from hushpore.n2v2.trained import Model
 
     #: Where a piece of an axis is read, kept and goes: see `hushpore.n2v2.prediction.cut`.
@@ -96,11 +98,13 @@ class BlockPredictor:
             raw = source.read(planes, region[0])
             run.nbytes = raw.nbytes
         result = np.empty((len(wanted), *sizes), np.float32)
-        first = 0
+        network, first = folded(self.model.network), 0
         for group in images:
             numbers = np.arange(first, first + len(group))
             first += len(group)
-            predicted, values = self._predicted(raw, source, planes, part, numbers, axes, region)
+            predicted, values = self._predicted(
+                network, raw, source, planes, part, numbers, axes, region
+            )
             for plane, value in zip(predicted, values, strict=True):
                 if plane in wanted:
                     result[np.searchsorted(wanted, plane)] = value
@@ -161,6 +165,7 @@ class BlockPredictor:
 
     def _predicted(
         self,
+        network: UNet,
         raw: npt.NDArray[Any],
         source: Source,
         planes: npt.NDArray[np.int64],
@@ -192,9 +197,7 @@ class BlockPredictor:
             with self.timer.stage("denoising") as run:
                 run.voxels = len(numbers) * math.prod(t.stop - t.start for t in targets)
                 place = (every, slice(None), *tile.target[1:])
-                result[place] = predict_tile(
-                    self.model.network, images, tile, self.dtype, self.symmetries
-                )
+                result[place] = predict_tile(network, images, tile, self.dtype, self.symmetries)
         with self.timer.stage("download", nbytes=4 * result.numel(), syncs=1):
             predicted = planes[part.predicted[numbers].ravel()]
             host = self.backend.get(result.flatten(0, 1))

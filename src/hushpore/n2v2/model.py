@@ -27,6 +27,9 @@ MULTIPLE = 4
 #: is not (a test measures both).
 RECEPTIVE_RADIUS, FLAT_RADIUS = 32, 10
 
+#: Pixels of which the features are taken to float32 at once: 4 MB.
+_AT_ONCE = 1 << 15
+
 
 @dataclass(frozen=True)
 class Architecture:
@@ -148,13 +151,14 @@ class UNet(nn.Module):
         steps = self.architecture.steps
         top = self.down_top(x)  # (batch, f, y, x)
         middle = self.down(self.pool(top))  # (batch, 2 f, y / 2, x / 2)
+        # N2V2 has no skip connection here: it would carry the noise of single pixels to the output
+        skipped = [top] if self.has_top_skip else []
+        del top  # the largest there is: where nothing is trained, memory is short for want of it
         low = self.bottom(self.pool(middle))  # (batch, 2 f, y / 4, x / 4)
         middle = self.up(torch.cat([upsample(low, steps), middle], 1))
-        # N2V2 has no skip connection here: it would carry the noise of single pixels to the output
+        del low
         upper = upsample(middle, steps)
-        result: torch.Tensor = self.up_top(
-            torch.cat([upper, top], 1) if self.has_top_skip else upper
-        )
+        result: torch.Tensor = self.up_top(torch.cat([upper, *skipped], 1) if skipped else upper)
         return result
 
     def output_at(self, features: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
@@ -193,14 +197,17 @@ class UNet(nn.Module):
                 module.kernel.copy_(blur_kernel(module.steps, "cpu"))
 
     def _output(self, features: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor
-        if features.dtype == torch.bfloat16:
-            # the last sum in float32: rounded to bfloat16, grey values would come in coarse steps
-            with torch.autocast(features.device.type, enabled=False):
-                result = self.out(features.float())
-        else:
-            result = self.out(features)
-        return result
+        if features.dtype != torch.bfloat16:
+            result: torch.Tensor = self.out(features)
+            return result
+        # the last sum in float32: rounded to bfloat16, grey values would come in coarse steps. In
+        # parts: the features of a whole tile in float32 would be the most that it takes
+        rows = features.movedim(1, -1)
+        with torch.autocast(features.device.type, enabled=False):
+            weight, bias = self.out.weight.flatten(1), self.out.bias
+            parts = torch.split(rows.flatten(0, -2), _AT_ONCE)
+            output = torch.cat([F.linear(part.float(), weight, bias) for part in parts])
+        return output.view(*rows.shape[:-1], -1).movedim(-1, 1)
 
 
 def build_network(architecture: Architecture | int, generator: torch.Generator) -> UNet:

@@ -121,7 +121,6 @@ class Model:
         budget = memory or backend.free_memory() / 2
         work = Applied(self.network, arrangement, self.scale, budget, symmetries=symmetries)
         result_of(work.to(source, out, backend))
-        self.network.to("cpu")
         return noisy.replace(out, name=f"{noisy.name} denoised")
 
     def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> Path:
