@@ -53,10 +53,10 @@ def client(start_workers: Callable[[int], Any]) -> Iterator[Client]:
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     from hushpore.io import zarr_image
-    from hushpore.n2v2 import applying, blockwise, prediction
+    from hushpore.n2v2 import blockwise, prediction
 
     cores = {2: (4, 32, 32), 3: (1, 8, 16, 16)}
-    for module in (applying, blockwise, prediction, denoising):
+    for module in (blockwise, prediction, denoising):
         monkeypatch.setattr(module, "CORES", cores)
     monkeypatch.setattr(zarr_image, "_CHUNK", 16)
     monkeypatch.setattr(zarr_image, "_BLOCK", 32)

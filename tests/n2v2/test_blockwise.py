@@ -38,9 +38,6 @@ def small_tiles(monkeypatch):
     cores = {2: (2, 32, 32), 3: (1, 8, 16, 16)}
     for module in (prediction, blockwise):
         monkeypatch.setattr(module, "CORES", cores)
-    import hushpore.n2v2.applying
-
-    monkeypatch.setattr(hushpore.n2v2.applying, "CORES", cores)
 
 
 CASES = {

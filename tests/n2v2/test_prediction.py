@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from hushpore.n2v2.images import Images
 from hushpore.n2v2.model import Architecture, UNet
-from hushpore.n2v2.prediction import CORES, halve_core, pad, plan_tiles, predict, predict_tile
+from hushpore.n2v2.prediction import (
+    CORES,
+    core_within,
+    halve_core,
+    pad,
+    plan_tiles,
+    predict,
+    predict_tile,
+    tile_bytes,
+)
 
 sizes = st.integers(1, 90)
 
@@ -78,6 +87,26 @@ def test_cores_halve_to_the_smallest_and_end(dimensions: int) -> None:
     assert seen == sorted(seen, reverse=True)
     assert len(set(seen)) == len(seen)
     assert seen[-1] == 4**dimensions
+
+
+@pytest.mark.parametrize("dimensions", [2, 3])
+def test_tiles_become_smaller_where_there_is_little_memory(dimensions: int) -> None:
+    network = Architecture(dimensions)
+    assert core_within(1e12, network, torch.float32) == CORES[dimensions]
+    half = core_within(8e8, network, torch.bfloat16)
+    least = core_within(1e6, network, torch.bfloat16)
+    assert np.prod(least) < np.prod(half) <= np.prod(CORES[dimensions])
+    assert min(least[1:]) >= 32
+    assert tile_bytes(half, network, torch.bfloat16) <= 8e8
+
+
+def test_a_tile_takes_no_margin_where_the_image_ends() -> None:
+    network = Architecture(3, flat=True)
+    thin = tile_bytes(CORES[3], network, torch.float32, (8, 128, 128))
+    assert thin < tile_bytes(CORES[3], network, torch.float32) / 4
+    memory = 1.2 * thin
+    assert core_within(memory, network, torch.float32, (8, 128, 128)) == CORES[3]
+    assert core_within(memory, network, torch.float32) != CORES[3]
 
 
 def test_with_symmetries_a_turned_image_gives_the_turned_result() -> None:

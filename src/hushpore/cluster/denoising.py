@@ -37,10 +37,10 @@ from hushpore.io.results import check_record_target, write_json
 from hushpore.io.resumable import resumable_directory
 from hushpore.io.target import check_target, new_file, require_zarr
 from hushpore.io.zarr_image import ZarrImage, import_zarr
-from hushpore.n2v2.applying import core_within
+from hushpore.n2v2.applying import FREE_SHARE, TILE_SHARE
 from hushpore.n2v2.diagnosis import NoiseDiagnosis
 from hushpore.n2v2.learning import Learnt
-from hushpore.n2v2.prediction import CORES
+from hushpore.n2v2.prediction import CORES, core_within
 from hushpore.n2v2.result import Denoised, finished
 from hushpore.n2v2.source import Scale, Source
 from hushpore.n2v2.trained import load_model
@@ -276,7 +276,8 @@ class _Denoising:
         if there:
             yield self._note(f"{there} of {len(blocks)} blocks were written by a run before.")
         dimensions = self.settings.dimensions
-        core = core_within(memory_of(self.client) or math.inf, dimensions, self.dtype)
+        memory = TILE_SHARE * FREE_SHARE * (memory_of(self.client) or math.inf)
+        core = core_within(memory, model.network.architecture, self.dtype)
         if core != CORES[dimensions]:
             yield self._note(
                 f"Tiles are {' x '.join(map(str, core[1:]))}, for the memory of the workers: "

@@ -12,6 +12,7 @@ import torch
 
 from hushpore.base.errors import MemoryLimitError
 from hushpore.base.events import Job, Note, Progress
+from hushpore.device.allocation import freed_memory_kept
 from hushpore.device.backend import Backend
 from hushpore.device.graphs import Replays, replays_on
 from hushpore.device.memory import is_out_of_memory
@@ -19,10 +20,18 @@ from hushpore.device.prefetch import in_turn
 from hushpore.device.timing import StageTimer
 from hushpore.n2v2.folding import folded
 from hushpore.n2v2.images import Images
-from hushpore.n2v2.prediction import CORES, Tile, halve_core, pad, plan_tiles, predict_tile
+from hushpore.n2v2.prediction import (
+    Tile,
+    core_within,
+    halve_core,
+    pad,
+    plan_tiles,
+    predict_tile,
+    tile_bytes,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
 
@@ -31,11 +40,12 @@ if TYPE_CHECKING:
     from hushpore.n2v2.model import UNet
     from hushpore.n2v2.source import Scale, Source
 
-#: Bytes that a voxel of a tile takes on its way through the network, measured on a CPU.
-_NEEDED = {torch.float32: 720, torch.bfloat16: 410}
+#: Shares of the memory for images, and for a tile on its way through the network.
+IMAGES_SHARE, TILE_SHARE = 5 / 9, 4 / 9
 
-#: Share of the memory that a tile may take: libraries, and images, are in it too.
-_TILE_SHARE = 0.4
+#: Share of what is free that all may take together, where nothing else is asked for: libraries are
+#: in it too.
+FREE_SHARE = 0.9
 
 #: Bytes a voxel of a plane takes in float32: normalised, padded, and as a result.
 _WORKING = 12
@@ -79,7 +89,7 @@ class Applied:
     scale : Scale
         Between grey values and those of the network.
     budget : float
-        Bytes that a slab may take.
+        Bytes that images and tiles may take together; on a GPU the images alone.
     dtype : torch.dtype
         Arithmetic of the network.
     symmetries : bool
@@ -129,13 +139,16 @@ class Applied:
         MemoryLimitError
             If the smallest tile does not fit on the CPU.
         """
-        core: tuple[int, ...] | None = self._first_core(backend)
+        first = self._first_core(backend, source)
+        yield from self._warned(first, backend, source)
+        core: tuple[int, ...] | None = first
         while core is not None:
             try:
                 self._folded = folded(self.network).to(backend.device)
                 # those of larger tiles would need the memory that has just run out
                 self._replays = replays_on(backend, "tiles")
-                yield from self._whole(source, out, backend, images, core)
+                with freed_memory_kept():
+                    yield from self._whole(source, out, backend, images, core)
                 return backend
             except Exception as error:
                 if not is_out_of_memory(error):
@@ -149,7 +162,7 @@ class Applied:
                 message = "The GPU's memory ran out: continuing on the CPU."
                 backend, images = Backend(reason="the GPU's memory ran out"), None
                 self.dtype = torch.float32
-                core = self._first_core(backend)
+                core = self._first_core(backend, source)
                 self.timer.run_on(backend.clock())
             else:
                 break
@@ -159,11 +172,26 @@ class Applied:
             f"({source.volume.facts}). Close other programs, or crop or bin the volume."
         )
 
-    def _first_core(self, backend: Backend) -> tuple[int, ...]:
-        dimensions = self.network.dimensions
+    def _first_core(self, backend: Backend, source: Source) -> tuple[int, ...]:
+        return core_within(
+            self._tile_memory(backend), self.network.architecture, self.dtype, source.size
+        )
+
+    def _tile_memory(self, backend: Backend) -> float:
         # a GPU says where its memory is short; a computer ends programs instead
-        memory = math.inf if backend.is_cuda else backend.free_memory()
-        return core_within(memory, dimensions, self.dtype)
+        if backend.is_cuda:
+            return math.inf
+        return TILE_SHARE * min(self.budget, FREE_SHARE * backend.free_memory())
+
+    def _warned(self, core: tuple[int, ...], backend: Backend, source: Source) -> Iterator[Note]:
+        """Say so where even the smallest tile takes more than it may."""
+        least = tile_bytes(core, self.network.architecture, self.dtype, source.size)
+        if least > self._tile_memory(backend):
+            yield Note(
+                f"Prediction may take {self.budget / 1e9:.2g} GB. It takes up to "
+                f"{(least + IMAGES_SHARE * self.budget) / 1e9:.2g} GB: tiles do not get smaller.",
+                warning=True,
+            )
 
     def _whole(
         self,
@@ -198,7 +226,7 @@ class Applied:
         architecture, arrangement = self.network.architecture, self.arrangement
         n_images, size = len(arrangement.members), source.size
         per_row = math.prod(size[1:]) * (source.dtype.itemsize + _WORKING) * arrangement.inputs
-        fitting = int(self.budget / 2 / per_row)
+        fitting = int(IMAGES_SHARE * self.budget / 2 / per_row)
         if architecture.dimensions == 2:
             together = max(1, fitting // size[0])
             core = (min(core[0], together), *core[1:])
@@ -273,20 +301,6 @@ class Applied:
     def _progress(self, done: int, total: int) -> Progress:
         fraction = self.begin + (1 - self.begin) * done / total
         return Progress("denoising", done, total, "tiles", fraction)
-
-
-def core_within(memory: float, dimensions: int, dtype: torch.dtype) -> tuple[int, ...]:
-    """Return the largest core of a tile that goes through the network within some memory, in bytes.
-
-    Never so small that most of a tile would be its margins: no edge is below 32.
-    """
-    core, needed = CORES[dimensions], _NEEDED[dtype]
-    while needed * math.prod([core[0], *(n + 64 for n in core[1:])]) > _TILE_SHARE * memory:
-        smaller = halve_core(core)
-        if smaller is None or min(smaller[1:]) < 32:
-            break
-        core = smaller
-    return core
 
 
 def write_planes(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import torch
 
+from hushpore.device.allocation import freed_memory_kept
 from hushpore.n2v2.folding import folded
 from hushpore.n2v2.images import Arrangement, Images
 from hushpore.n2v2.prediction import CORES, Tile, cut, pad, predict_tile
@@ -102,9 +103,10 @@ class BlockPredictor:
         for group in images:
             numbers = np.arange(first, first + len(group))
             first += len(group)
-            predicted, values = self._predicted(
-                network, raw, source, planes, part, numbers, axes, region
-            )
+            with freed_memory_kept():
+                predicted, values = self._predicted(
+                    network, raw, source, planes, part, numbers, axes, region
+                )
             for plane, value in zip(predicted, values, strict=True):
                 if plane in wanted:
                     result[np.searchsorted(wanted, plane)] = value

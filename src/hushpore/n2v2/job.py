@@ -14,7 +14,7 @@ from hushpore.base.record import fingerprint, make_record
 from hushpore.device.backend import Backend
 from hushpore.device.memory import is_out_of_memory
 from hushpore.device.scratch import array_within
-from hushpore.n2v2.applying import Applied
+from hushpore.n2v2.applying import FREE_SHARE, IMAGES_SHARE, Applied
 from hushpore.n2v2.blocks import Blocks
 from hushpore.n2v2.checkpoint import Checkpoint, training_key
 from hushpore.n2v2.detail import give_back_detail
@@ -165,7 +165,7 @@ class Work:
             yield self._to_cpu()
         if self.images is None:
             yield self._note(
-                f"{self.volume.name} does not fit into {self.budget / 1e9:.3g} GB of memory: "
+                f"{self.volume.name} does not fit into {self.memory / 1e9:.3g} GB of memory: "
                 "it is read block by block.",
                 warning=False,
             )
@@ -192,7 +192,8 @@ class Work:
         self.dtype = choose_precision(self.settings.precision, backend, self.settings.dimensions)
         self.images: Images | None = None
         wanted = self.settings.denoise_memory
-        self.budget = backend.free_memory() / 2 if wanted is None else 1e9 * wanted
+        self.memory = FREE_SHARE * backend.free_memory() if wanted is None else 1e9 * wanted
+        self.budget = IMAGES_SHARE * self.memory
         a_voxel = self.source.dtype.itemsize + _WORKING
         if self.trained is None and has_regions(self.settings):
             a_voxel += PLACES_BYTES
@@ -314,10 +315,14 @@ class Work:
     def predict(self) -> Job:
         """Predict the whole volume, in smaller tiles and then on the CPU where memory runs out."""
         wanted = self.settings.denoise_memory
-        room = Backend().free_memory() / 2 if wanted is None else 1e9 * wanted
-        self.denoised = array_within(room, self.volume.shape)
+        room = Backend().free_memory() if wanted is None else 1e9 * wanted
+        self.denoised = array_within(room / 2, self.volume.shape)
+        memory = self.memory
+        # where the whole volume is there, its result is counted with it
+        if self.images is None and not isinstance(self.denoised, np.memmap):
+            memory -= 0 if self.backend.is_cuda else self.denoised.nbytes
         work = Applied(
-            self.model.network, self.arrangement, self.scale, self.budget, self.dtype,
+            self.model.network, self.arrangement, self.scale, memory, self.dtype,
             self.settings.symmetries, TRAINING_SHARE if self.steps else 0.0, self.timer,
         )  # fmt: skip
         applying = work.to(self.source, self.denoised, self.backend, self.images)

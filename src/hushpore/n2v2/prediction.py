@@ -8,6 +8,7 @@ same input as in one piece.
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,17 @@ if TYPE_CHECKING:
 #: Cores of tiles: (images, y, x) in 2D and (images, z, y, x) in 3D. Between two tiles a job can be
 #: cancelled: more images at once are a few percent faster on the CPU, and let a user wait longer.
 CORES = {2: (2, 512, 512), 3: (1, 32, 128, 128)}
+
+#: Features of the top level that are in memory together at most, those of lower levels counted by
+#: their share of the pixels; with a skip connection there more are.
+_TOGETHER = {"n2v2": 3.25, "n2v": 6.25}
+
+#: What the C library and convolutions take beside the features, measured on a CPU; and bytes a
+#: pixel of each plane that is read or predicted.
+_BESIDE, _PLANE = 1.6, 64
+
+#: No edge of a tile is smaller where memory is short: most of it would be its margins.
+_SHORTEST = 32
 
 #: Axes along which a tile is mirrored for its symmetries.
 _MIRRORS: tuple[tuple[int, ...], ...] = ((), (-1,), (-2,), (-2, -1))
@@ -87,6 +99,57 @@ def halve_core(core: tuple[int, ...]) -> tuple[int, ...] | None:
     axis = core.index(largest)
     half = -(-largest // (2 * MULTIPLE)) * MULTIPLE
     return (*core[:axis], half, *core[axis + 1 :])
+
+
+def tile_bytes(
+    core: Sequence[int],
+    architecture: Architecture,
+    dtype: torch.dtype,
+    size: Sequence[int] | None = None,
+) -> float:
+    """Return how much memory a tile takes on its way through a folded network, at most.
+
+    Parameters
+    ----------
+    core : sequence of int
+        As for `plan_tiles`.
+    architecture : Architecture
+        Of the network.
+    dtype : torch.dtype
+        Its arithmetic.
+    size : sequence of int, optional
+        Of an image: beyond it there is no margin.
+    """
+    edges = [
+        edge + 2 * math.ceil(radius / multiple) * multiple
+        for edge, radius, multiple in zip(
+            core[1:], architecture.radii, architecture.multiples, strict=True
+        )
+    ]
+    if size is not None:
+        edges = [min(edge, n + MULTIPLE) for edge, n in zip(edges, size, strict=True)]
+    features = _TOGETHER[architecture.method] * architecture.features * dtype.itemsize
+    a_pixel = _BESIDE * features + _PLANE * (architecture.inputs + architecture.outputs)
+    return a_pixel * core[0] * math.prod(edges)
+
+
+def core_within(
+    memory: float,
+    architecture: Architecture,
+    dtype: torch.dtype,
+    size: Sequence[int] | None = None,
+) -> tuple[int, ...]:
+    """Return the largest core of a tile that takes no more than some memory, in bytes.
+
+    The others are as for `tile_bytes`. The smallest there is may take more.
+    """
+    core = CORES[architecture.dimensions]
+    while tile_bytes(core, architecture, dtype, size) > memory:
+        smaller = halve_core(core)
+        if smaller is None or min(smaller[1:]) < _SHORTEST:
+            break
+        core = smaller
+    return core
 
 
 def pad(planes: torch.Tensor, multiples: Sequence[int] | None = None) -> torch.Tensor:

@@ -197,8 +197,8 @@ class DenoiseSettings(Settings):
     )
     denoise_memory: float | None = option(
         None,
-        "Memory that the images may take; what does not fit is read block by block, and the result "
-        "is kept in a file. None: half of what is free.",
+        "Memory for images and, in the prediction, what the network needs; what does not fit is "
+        "read block by block, and the result is kept in a file. None: 0.9 of what is free.",
         label="Memory",
         unit="GB",
         minimum=0.001,

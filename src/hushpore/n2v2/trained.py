@@ -17,7 +17,7 @@ from hushpore.base.errors import InputError, OutputError
 from hushpore.base.events import result_of
 from hushpore.base.volume import Volume, VolumeLike, as_volume
 from hushpore.device.backend import choose_backend
-from hushpore.n2v2.applying import Applied
+from hushpore.n2v2.applying import FREE_SHARE, Applied
 from hushpore.n2v2.images import arrange
 from hushpore.n2v2.model import Architecture, UNet
 from hushpore.n2v2.source import Scale, Source, measure_scale
@@ -104,7 +104,8 @@ class Model:
         symmetries : bool, optional
             Average over 8 mirrored and turned copies.
         memory : float, optional
-            Bytes that the images may take; by default half of what is free.
+            Bytes that it may take, beside the result; by default nine tenths of what is free. Where
+            the smallest tiles take more, it takes that.
 
         Returns
         -------
@@ -118,7 +119,7 @@ class Model:
         # refuses what is not a number, or constant
         measure_scale(source)
         out = np.empty(noisy.shape, np.float32) if out is None else out
-        budget = memory or backend.free_memory() / 2
+        budget = memory or FREE_SHARE * backend.free_memory()
         work = Applied(self.network, arrangement, self.scale, budget, symmetries=symmetries)
         result_of(work.to(source, out, backend))
         return noisy.replace(out, name=f"{noisy.name} denoised")
