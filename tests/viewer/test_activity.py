@@ -1,9 +1,10 @@
 import pytest
 from napari.utils.progress import progress as napari_progress
+from qtpy.QtGui import QMovie
 from qtpy.QtWidgets import QLabel
 
 from hushpore.base.events import Progress
-from hushpore.viewer.activity import WHEEL, Activity
+from hushpore.viewer.activity import Activity
 
 
 def test_cancel_in_the_activity_dock_reaches_the_job():
@@ -35,13 +36,24 @@ def wheel(make_napari_viewer):
     return movie
 
 
-def test_the_wheel_in_the_status_bar_turns_slowly_while_a_job_runs(wheel):
+def test_the_wheel_in_the_status_bar_moves_with_the_bar_alone_while_a_job_runs(wheel):
     first, second = Activity("Denoise", lambda: None), Activity("Segment", lambda: None)
-    assert wheel.speed() == WHEEL
+    assert wheel.state() == QMovie.MovieState.Paused
+    before = wheel.currentFrameNumber()
+    first.show(Progress("training", 1, 4, "steps", 0.25))
+    assert wheel.currentFrameNumber() == before + 1
     first.close()
-    assert wheel.speed() == WHEEL
+    assert wheel.state() == QMovie.MovieState.Paused
     second.close()
-    assert wheel.speed() == 100
+    assert wheel.state() != QMovie.MovieState.Paused
+
+
+def test_the_wheel_turns_on_for_the_progress_of_others(wheel):
+    other = napari_progress(total=3)
+    activity = Activity("Denoise", lambda: None)
+    activity.close()
+    assert wheel.state() == QMovie.MovieState.Running
+    other.close()
 
 
 def test_the_window_may_be_gone_before_the_activity(wheel, qtbot):

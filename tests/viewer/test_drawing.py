@@ -1,6 +1,8 @@
 import pytest
+from qtpy.QtCore import QEvent, QObject, QTimer
+from qtpy.QtWidgets import QProgressBar, QVBoxLayout, QWidget
 
-from hushpore.viewer.drawing import LONGEST, DrawingPace
+from hushpore.viewer.drawing import LONGEST, DrawingPace, draw_together
 
 
 class Clock:
@@ -49,3 +51,63 @@ def test_an_end_without_a_beginning_changes_nothing():
     pace = DrawingPace(Clock())
     pace.end()
     assert pace.is_due()
+
+
+class Drawings(QObject):
+    """Counts how often a window is put together anew."""
+
+    def __init__(self, window):
+        super().__init__()
+        self.count = 0
+        window.installEventFilter(self)
+
+    def eventFilter(self, watched, event):  # noqa: N802
+        self.count += event.type() == QEvent.Type.UpdateRequest
+        return False
+
+
+@pytest.fixture
+def window(qtbot):
+    """A window with two bars that has been drawn."""
+    window = QWidget()
+    qtbot.addWidget(window)
+    column, bars = QVBoxLayout(window), [QProgressBar(), QProgressBar()]
+    for bar in bars:
+        column.addWidget(bar)
+    window.show()
+    qtbot.waitExposed(window)
+    qtbot.wait(50)
+    window.bars = bars
+    return window
+
+
+def change(bars):
+    """Change both: a bar draws itself at once where its value changes, and one in a later turn."""
+    bars[0].setValue(30)
+    QTimer.singleShot(0, lambda: bars[1].setValue(60))
+
+
+def test_what_changes_in_a_turn_and_follows_it_is_drawn_at_once(qtbot, window):
+    bars, drawings = window.bars, Drawings(window)
+    change(bars)
+    qtbot.wait(100)
+    one_by_one = drawings.count
+    bars[0].setValue(10)
+    bars[1].setValue(10)
+    qtbot.wait(100)
+    drawings.count, told = 0, []
+    draw_together(bars[0], lambda: told.append(drawings.count))
+    change(bars)
+    assert drawings.count == 0
+    qtbot.wait(100)
+    assert drawings.count == 1 < one_by_one
+    assert told == [0]
+    assert window.updatesEnabled()
+
+
+def test_the_window_may_be_gone_before_it_is_drawn(qtbot):
+    window = QWidget()
+    draw_together(window, lambda: pytest.fail("there is nothing to be drawn"))
+    with qtbot.waitSignal(window.destroyed):
+        window.deleteLater()
+    qtbot.wait(100)

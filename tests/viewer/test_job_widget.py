@@ -424,6 +424,48 @@ def test_a_preview_refines_in_its_slice_and_gives_way_to_the_result(
     assert names(viewer) == ["scan", "scan denoised"]
 
 
+def test_what_refines_a_preview_is_drawn_together_with_the_progress(
+    qtbot, viewer, widget, fake_job, monkeypatch
+):
+    gates = [threading.Event() for _ in range(3)]
+
+    def script(volume):
+        yield Preview("denoised", grey(7), (5,))
+        told = [(8, 5, 0.2), (9, 5, 0.3), (3, 6, 0.4)]
+        for gate, (value, place, done) in zip(gates, told, strict=True):
+            assert gate.wait(10)
+            yield Preview("denoised", grey(value), (place,))
+            yield Progress("training", 1, 2, "steps", done)
+        return (yield from fake_job.wait_at_gate(volume))
+
+    def seen():
+        return preview.data[0, 0, 0], widget._progress.bar.value()
+
+    fake_job.script = script
+    widget._buttons.run.click()
+    qtbot.waitUntil(lambda: len(viewer.layers) == 2, timeout=SOON)
+    preview = viewer.layers["scan denoised (preview)"]
+    pace, is_held = widget._showing._pace, threading.Event()
+    qtbot.waitUntil(pace.is_due, timeout=SOON)
+    is_held.set()
+    monkeypatch.setattr(pace, "is_due", lambda: not is_held.is_set())
+    before = seen()
+    gates[0].set()
+    qtbot.waitUntil(lambda: bool(widget._showing._latest.previews), timeout=SOON)
+    gates[1].set()
+    qtbot.wait(300)
+    assert seen() == before
+    is_held.clear()
+    qtbot.waitUntil(lambda: seen() == (9.0, 300), timeout=SOON)
+    is_held.set()
+    # but one of another slice at once
+    gates[2].set()
+    qtbot.waitUntil(lambda: seen() == (3.0, 300), timeout=SOON)
+    is_held.clear()
+    fake_job.gate.set()
+    until_done(qtbot, widget)
+
+
 def test_a_preview_becomes_the_result_without_a_layer_being_removed(qtbot, viewer, fake_job):
     # napari hands its widgets proxies of the viewer and of all that it returns
     widget = DenoiseWidget(PublicOnlyProxy(viewer))

@@ -1,6 +1,6 @@
 import pytest
 
-from hushpore.viewer.status_line import StatusLine
+from hushpore.viewer.status_line import POSITION, StatusLine
 
 
 @pytest.fixture
@@ -20,6 +20,20 @@ def test_it_is_written_and_given_back(viewer, overlay):
     assert shown(overlay) == ("training, 20 %", True)
     line.remove()
     assert shown(overlay) == ("mine", False)
+
+
+def test_the_place_of_the_text_is_given_back_unless_the_user_has_moved_it(viewer, overlay):
+    overlay.position = "bottom_center"
+    line = StatusLine(viewer)
+    line.show("training")
+    assert overlay.position == POSITION
+    line.remove()
+    assert overlay.position == "bottom_center"
+    line = StatusLine(viewer)
+    line.show("training")
+    overlay.position = "top_right"
+    line.remove()
+    assert overlay.position == "top_right"
 
 
 def test_a_text_of_the_user_stays(viewer, overlay):

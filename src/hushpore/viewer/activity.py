@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from napari import current_viewer
 from napari.utils.progress import cancelable_progress
+from qtpy.QtGui import QMovie
 from qtpy.QtWidgets import QLabel
 
 from hushpore.viewer.progress import PARTS
@@ -14,21 +15,16 @@ from hushpore.viewer.progress import PARTS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qtpy.QtGui import QMovie
-
     from hushpore.base.events import Progress
-
-#: Percent of its speed at which napari's wheel turns beside the bars. At its own it moves 33 times
-#: a second, and for each the window is put together anew: without a graphics card that takes 40 %
-#: of a processor from the job.
-WHEEL = 5
 
 
 class Activity(cancelable_progress):
     """A line in napari's activity dock whose Cancel works.
 
-    Make and use it in the GUI thread only. napari itself calls the callback of a cancelled
-    progress from inside its iteration, and a job is not iterated over in this thread.
+    Make and use it in the GUI thread only. napari's wheel beside the bars moves with the bar: by
+    itself it moves 33 times a second, and for each the window is put together anew, which without a
+    graphics card takes 40 % of a processor from the job. napari itself calls the callback of a
+    cancelled progress from inside its iteration, and a job is not iterated over in this thread.
     """
 
     monitor_interval = 0
@@ -40,7 +36,7 @@ class Activity(cancelable_progress):
         super().__init__(desc=title, total=PARTS, cancel_callback=cancel, bar_format=text)
         self._wheels = _wheels()
         for movie in self._wheels:
-            movie.setSpeed(WHEEL)
+            movie.setPaused(True)
 
     def cancel(self) -> None:
         """Pass the user's wish on."""
@@ -49,20 +45,25 @@ class Activity(cancelable_progress):
             self.cancel_callback()
 
     def show(self, progress: Progress) -> None:
-        """Move the bar; napari lets other events through meanwhile."""
+        """Move the bar and the wheel; napari lets other events through meanwhile."""
         at = round(PARTS * progress.fraction)
-        if at != self._at and self in Activity._all_instances:
+        if self not in Activity._all_instances:
+            return
+        if at != self._at:
             moved, self._at = at - self._at, at
             self.update(moved)
+        for movie in self._wheels:
+            with suppress(RuntimeError):  # of a window that is gone by now
+                movie.jumpToNextFrame()
 
     def close(self) -> None:
         """Take the line away."""
         super().close()
         if not any(isinstance(each, Activity) for each in Activity._all_instances):
             for movie in self._wheels:
-                # of a window that is gone by now
                 with suppress(RuntimeError):
-                    movie.setSpeed(100)
+                    if movie.state() == QMovie.MovieState.Paused:
+                        movie.setPaused(False)
 
 
 def _wheels() -> list[QMovie]:

@@ -1,18 +1,27 @@
-"""How often the window may be drawn anew for the sake of a running job."""
+"""How often the window may be drawn anew for the sake of a running job, and how seldom it is."""
 
 from __future__ import annotations
 
 import time
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
+
+from qtpy.QtCore import QTimer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from qtpy.QtWidgets import QWidget
 
 #: Share of its time that the window draws what a job says.
 SHARE = 0.02
 
 #: Seconds after which it is drawn whatever that takes.
 LONGEST = 2.0
+
+#: Milliseconds in which layouts have followed a change.
+LAYOUTS = 20
 
 
 class DrawingPace:
@@ -47,3 +56,28 @@ class DrawingPace:
             return
         now, begun, self._begun = self._clock(), self._begun, None
         self._next = now + min((now - begun) / SHARE, LONGEST)
+
+
+def draw_together(widget: QWidget, then: Callable[[], object] = lambda: None) -> None:
+    """Have all that changes in this turn drawn at once.
+
+    Layouts follow changes in turns of their own, bars and lists draw themselves when they change;
+    for each the window would be put together anew.
+
+    Parameters
+    ----------
+    widget : QWidget
+        In the window.
+    then : callable, optional
+        Called right before it is drawn.
+    """
+    window = widget.window()
+    window.setUpdatesEnabled(False)
+    QTimer.singleShot(LAYOUTS, partial(_draw, window, then))
+
+
+def _draw(window: QWidget, then: Callable[[], object]) -> None:
+    # of a window that is gone by now
+    with suppress(RuntimeError):
+        window.setUpdatesEnabled(True)
+        then()

@@ -15,6 +15,7 @@ from hushpore.runs.remembered import remember, remembered
 from hushpore.viewer.cluster_work import work_on_cluster
 from hushpore.viewer.device_choice import DeviceChoice
 from hushpore.viewer.docking import SharesSide, open_beside
+from hushpore.viewer.drawing import draw_together
 from hushpore.viewer.fields import Field, make_field
 from hushpore.viewer.form import SettingsForm
 from hushpore.viewer.glyphs import Glyphs
@@ -232,6 +233,7 @@ class JobWidget(QWidget):
     def _returned(self, outcome: Outcome) -> None:
         assert self._now is not None
         previews, early = self._now.previews, self._now.worker.finished_early
+        draw_together(self)
         try:
             made = [self._place(layer, previews) for layer in outcome.layers]
         except Exception as error:

@@ -72,6 +72,11 @@ class Previews:
         if layer in self._viewer.layers:
             self._refine(layer, preview)
 
+    def can_wait(self, preview: Preview) -> bool:
+        """Whether it only refines a slice that is shown already."""
+        layer = self._layers.get(preview.name)
+        return layer is not None and bool(layer.metadata[KEY]["index"] == preview.index)
+
     def place(self) -> int | None:
         """Return the slice that is previewed, for the user may be looking at another."""
         for layer in self._shown():

@@ -90,16 +90,19 @@ class Running:
         except Exception as error:
             self.notes.append(Note(f"The preview could not be shown: {error}", warning=True))
 
-    def show_progress(self, progress: Progress, rate: float | None, left: float | None) -> None:
-        """Say on the canvas and in the activity dock how far the job is."""
-        self._line.show(canvas_text(self.worker.name, progress, rate, left))
+    def show_activity(self, progress: Progress) -> None:
+        """Say in the activity dock how far the job is; napari handles other events in it."""
         if self._activity is None and self.pace.elapsed >= SHOWN_AFTER:
             self._activity = Activity(self.worker.name, self.cancel)
             if self._is_over:
-                # napari handles other events while it makes room, the end of this very job too
+                # the end of this very job was among them
                 self._activity.close()
         if self._activity is not None:
             self._activity.show(progress)
+
+    def show_line(self, progress: Progress, rate: float | None, left: float | None) -> None:
+        """Say on the canvas how far the job is."""
+        self._line.show(canvas_text(self.worker.name, progress, rate, left))
 
     def remove(self) -> None:
         """Take away every trace."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from qtpy.QtCore import QObject, QTimer
 
 from hushpore.base.events import Progress
-from hushpore.viewer.drawing import DrawingPace
+from hushpore.viewer.drawing import DrawingPace, draw_together
 from hushpore.viewer.unpaused import Unpaused
 from hushpore.viewer.worker import Update
 
@@ -33,8 +33,10 @@ _BEGUN = Progress("preparing", 0, 0, "", 0.0)
 class Showing(QObject):
     """Looks at the running job eight times a second and shows what is new.
 
-    Notes and previews are shown at once. Progress, times and curves are shown together, on the
-    canvas too, as often as drawing them allows (`DrawingPace`).
+    Notes are shown at once, and so are previews of a slice that none is shown of. What refines a
+    preview, progress, times and curves are shown together, on the canvas too, as often as drawing
+    them allows (`DrawingPace`): Qt puts the whole window together anew for whatever changes in it,
+    once for all that changes in one turn.
 
     Parameters
     ----------
@@ -108,8 +110,11 @@ class Showing(QObject):
             return
         now.attend()
         update = now.worker.take()
-        for preview in update.previews.values():
-            now.show_preview(preview)
+        for name, preview in list(update.previews.items()):
+            if not now.previews.can_wait(preview):
+                draw_together(self._progress)
+                now.show_preview(update.previews.pop(name))
+                self._latest.previews.pop(name, None)
         self._say(now, update)
         self._keep(update)
         if self._pace.is_due() and self._is_due(now):
@@ -128,7 +133,9 @@ class Showing(QObject):
         latest.progress = update.progress or latest.progress
         latest.timing = update.timing or latest.timing
         latest.metrics += update.metrics
-        self._is_new |= bool(update.progress or update.timing or update.metrics)
+        latest.previews |= update.previews
+        said = update.progress, update.timing, update.metrics, update.previews
+        self._is_new |= any(said)
 
     def _is_due(self, now: Running) -> bool:
         """Whether there is something new: of a job whose end cannot be seen, another second."""
@@ -142,17 +149,28 @@ class Showing(QObject):
         if now is None or progress is None:
             return
         self._pace.begin()
+        # first, for napari handles other events in it, the end of this very job among them
+        now.show_activity(progress)
+        if self._now is not now:
+            self._pace.end()
+            return
+        draw_together(self._progress, self._draw)
         self._is_new, self._seconds = False, int(now.pace.elapsed)
         self._show_times()
+        previews, self._latest.previews = self._latest.previews, {}
+        for preview in previews.values():
+            now.show_preview(preview)
         left, rate = now.eta.left(progress.fraction), now.pace.rate(progress)
         self._progress.show_progress(progress, left, now.pace.elapsed, now.previews.place())
         if not now.worker.is_cancelling and not now.worker.is_finishing:
             self._buttons.show_stage(progress.stage)
         if rate is not None:
             self._timing.pace.add_point(f"{progress.unit}/s", now.pace.elapsed, rate)
+        now.show_line(progress, rate, left)
+
+    def _draw(self) -> None:
+        self._pace.begin()
         self._drawn.start()
-        # last, for napari handles other events in it, the end of this very job among them
-        now.show_progress(progress, rate, left)
 
     def _show_times(self) -> None:
         latest = self._latest

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+#: Where the line lies. Elsewhere napari moves it when it gets longer or the canvas a little higher,
+#: while the canvas is drawn, and has it drawn a second time for it.
+POSITION = "top_left"
+
 
 class StatusLine:
     """Borrows napari's text overlay while a job runs, and gives it back as it was.
@@ -19,7 +23,7 @@ class StatusLine:
 
     def __init__(self, viewer: Any) -> None:
         self._overlay = viewer.canvas.overlays.text
-        self._before = ""
+        self._before: tuple[str, str] = "", POSITION
         self._written: str | None = None
 
     def show(self, text: str) -> None:
@@ -27,7 +31,8 @@ class StatusLine:
         if text == self._written or not self._is_free():
             return
         if self._written is None:
-            self._before = self._overlay.text
+            self._before = self._overlay.text, self._overlay.position
+            self._overlay.position = POSITION
         self._written = self._overlay.text = text
         self._overlay.visible = True
 
@@ -35,7 +40,10 @@ class StatusLine:
         """Give the overlay back."""
         if self._written is not None and self._is_free():
             self._overlay.visible = False
-            self._overlay.text = self._before
+            text, position = self._before
+            self._overlay.text = text
+            if self._overlay.position == POSITION:
+                self._overlay.position = position
 
     def _is_free(self) -> bool:
         """Whether nobody else shows a text, nor has changed ours."""
