@@ -1,0 +1,77 @@
+"""The same network as one would write it at first, of PyTorch's own layers and optimiser alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (its usual name)
+from torch import nn
+
+from hushpore.n2v2.training import channels_last, mixed_precision
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class PlainUNet(nn.Module):
+    """N2V2's U-Net of two levels and 32 features in 2D."""
+
+    blur: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down_top = _block(1, 32, 32)
+        self.down = _block(32, 64, 64)
+        self.bottom = _block(64, 128, 64)
+        self.up = _block(128, 64, 32)
+        self.up_top = _block(32, 32, 32)
+        self.out = nn.Conv2d(32, 1, 1)
+        self.doubled = nn.Upsample(scale_factor=2, mode="bilinear")
+        line = torch.tensor([1.0, 2.0, 1.0]) / 4
+        self.register_buffer("blur", torch.outer(line, line)[None, None])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Predict images (batch, 1, y, x)."""
+        middle = self.down(self._pool(self.down_top(x)))
+        low = self.bottom(self._pool(middle))
+        joined = torch.cat([self.doubled(low), middle], 1)
+        result: torch.Tensor = self.out(self.up_top(self.doubled(self.up(joined))))
+        return result
+
+    def _pool(self, x: torch.Tensor) -> torch.Tensor:
+        n = x.shape[1]
+        largest = F.max_pool2d(x, 2, 1)
+        return F.conv2d(largest, self.blur.repeat(n, 1, 1, 1), stride=2, padding=1, groups=n)
+
+
+def plain_step(device: str, dtype: torch.dtype) -> Callable[[], object]:
+    """Return a training step on a batch in place: without sampling, masking or average.
+
+    In float32 it is laid out as PyTorch does by itself, in bfloat16 with the channels last.
+    """
+    network = PlainUNet().to(device)
+    batch = torch.randn(16, 1, 64, 64, device=device)
+    if dtype != torch.float32:
+        network, batch = network.to(memory_format=torch.channels_last), channels_last(batch)
+    optimizer = torch.optim.Adam(network.parameters(), fused=True)
+
+    def step() -> None:
+        with mixed_precision(device.partition(":")[0], dtype):
+            output = network(batch)
+        optimizer.zero_grad(set_to_none=True)
+        (output.float() ** 2).mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def _block(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(inputs, hidden, 3, padding=1),
+        nn.BatchNorm2d(hidden),
+        nn.ReLU(),
+        nn.Conv2d(hidden, outputs, 3, padding=1),
+        nn.BatchNorm2d(outputs),
+        nn.ReLU(),
+    )

@@ -1,0 +1,65 @@
+"""What folding the normalisation and keeping freed memory do to a prediction.
+
+The variants are run in turn in one process: the network as it was trained, folded, and folded while
+the C library keeps what is freed, which is how a job predicts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import time
+
+import torch
+
+from hushpore.device.allocation import freed_memory_kept
+from hushpore.device.backend import choose_backend
+from hushpore.n2v2.folding import folded
+from hushpore.n2v2.images import Images
+from hushpore.n2v2.model import build_network
+from hushpore.n2v2.prediction import predict
+from hushpore.n2v2.training import choose_precision
+
+#: Shapes of the images, (n, *size).
+SHAPES = {2: (1, 1024, 1024), 3: (1, 32, 128, 128)}
+ROUNDS = 7
+
+
+def measure() -> dict[str, object]:
+    """Median seconds on the CPU, and as a multiple of those of the network as it was trained."""
+    backend = choose_backend("cpu")
+    return {
+        f"{dimensions}D, {str(dtype).removeprefix('torch.')}": _measured(dimensions, dtype)
+        for dimensions, dtype in (
+            (2, torch.float32), (2, choose_precision("auto", backend)), (3, torch.float32),
+        )
+    }  # fmt: skip
+
+
+def _measured(dimensions: int, dtype: torch.dtype) -> dict[str, object]:
+    layout = torch.channels_last if dimensions == 2 else torch.channels_last_3d
+    trained = build_network(dimensions, torch.Generator().manual_seed(0)).eval()
+    trained = trained.to(memory_format=layout)  # type: ignore[call-overload]
+    variants = {
+        "as trained": (trained, contextlib.nullcontext),
+        "folded": (folded(trained), contextlib.nullcontext),
+        "folded, memory kept": (folded(trained), freed_memory_kept),
+    }
+    images = Images.of(torch.randn(SHAPES[dimensions]))
+    times: dict[str, list[float]] = {name: [] for name in variants}
+    for _ in range(ROUNDS):
+        for name, (network, kept) in variants.items():
+            with kept():
+                # the first takes the memory that the next ones have
+                predict(network, images, dtype=dtype)
+                start = time.perf_counter()
+                predict(network, images, dtype=dtype)
+                times[name].append(time.perf_counter() - start)
+    before = times["as trained"]
+    return {
+        name: {
+            "seconds": round(statistics.median(each), 3),
+            "ratio": round(statistics.median(a / b for a, b in zip(each, before, strict=True)), 3),
+        }
+        for name, each in times.items()
+    }
