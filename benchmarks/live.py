@@ -55,7 +55,7 @@ def in_window(benchmark: str, *words: str) -> dict[str, object]:
 
 def measure_job(name: str) -> dict[str, object]:
     """Run and cancel one job several times in a window of its own."""
-    viewer = open_viewer(SIDE)
+    viewer = open_viewer((SIDE,) * 3)
     widget = dock(viewer, name, JOBS[name])
     wait(4.0)
     heart = Heart(widget)
@@ -110,8 +110,8 @@ class Heart:
         self.last = now
 
 
-def open_viewer(side: int) -> Any:
-    """Open napari with a foam of this many voxels along each axis."""
+def open_viewer(shape: tuple[int, int, int]) -> Any:
+    """Open napari with a foam of this many voxels along the axes."""
     own_settings()
     import napari
     import numpy as np
@@ -120,7 +120,7 @@ def open_viewer(side: int) -> Any:
     from hushpore.viewer.layers import layer_data
 
     block = foam_phantom((64, 128, 128)).volume
-    data = np.tile(block.data, (side // 64, side // 128, side // 128))
+    data = np.tile(block.data, [n // m for n, m in zip(shape, block.data.shape, strict=True)])
     viewer = napari.Viewer(title="hushpore")
     viewer.window._qt_window.resize(1366, 768)
     viewer.add_image(data, **layer_data(block)[1])

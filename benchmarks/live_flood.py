@@ -32,7 +32,7 @@ def flood() -> dict[str, object]:
 
     from hushpore.viewer.worker import JobWorker
 
-    viewer = open_viewer(SIDE)
+    viewer = open_viewer((SIDE,) * 3)
     widget = dock(viewer, "Denoise", {})
     wait(4.0)
     told = [0]

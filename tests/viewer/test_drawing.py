@@ -53,16 +53,16 @@ def test_an_end_without_a_beginning_changes_nothing():
     assert pace.is_due()
 
 
-class Drawings(QObject):
-    """Counts how often a window is put together anew."""
+class Count(QObject):
+    """Counts the events of one type that reach a widget."""
 
-    def __init__(self, window):
+    def __init__(self, widget, kind):
         super().__init__()
-        self.count = 0
-        window.installEventFilter(self)
+        self.kind, self.count = kind, 0
+        widget.installEventFilter(self)
 
     def eventFilter(self, watched, event):  # noqa: N802
-        self.count += event.type() == QEvent.Type.UpdateRequest
+        self.count += event.type() == self.kind
         return False
 
 
@@ -88,7 +88,9 @@ def change(bars):
 
 
 def test_what_changes_in_a_turn_and_follows_it_is_drawn_at_once(qtbot, window):
-    bars, drawings = window.bars, Drawings(window)
+    bars = window.bars
+    drawings = Count(window, QEvent.Type.UpdateRequest)
+    painted = [Count(bar, QEvent.Type.Paint) for bar in bars]
     change(bars)
     qtbot.wait(100)
     one_by_one = drawings.count
@@ -96,13 +98,15 @@ def test_what_changes_in_a_turn_and_follows_it_is_drawn_at_once(qtbot, window):
     bars[1].setValue(10)
     qtbot.wait(100)
     drawings.count, told = 0, []
+    for each in painted:
+        each.count = 0
     draw_together(bars[0], lambda: told.append(drawings.count))
     change(bars)
     assert drawings.count == 0
     qtbot.wait(100)
     assert drawings.count == 1 < one_by_one
     assert told == [0]
-    assert window.updatesEnabled()
+    assert [each.count for each in painted] == [1, 1]
 
 
 def test_the_window_may_be_gone_before_it_is_drawn(qtbot):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
-from qtpy.QtCore import QTimer
+from qtpy.QtCore import QEvent, QObject, QTimer
+from qtpy.QtWidgets import QApplication
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,13 +70,27 @@ def draw_together(widget: QWidget, then: Callable[[], object] = lambda: None) ->
     then : callable, optional
         Called right before it is drawn.
     """
-    window = widget.window()
-    window.setUpdatesEnabled(False)
-    QTimer.singleShot(LAYOUTS, partial(_draw, window, then))
+    _Together(widget.window(), then)
 
 
-def _draw(window: QWidget, then: Callable[[], object]) -> None:
-    # of a window that is gone by now
-    with suppress(RuntimeError):
-        window.setUpdatesEnabled(True)
-        then()
+class _Together(QObject):
+    """Keeps from a window for a moment that it has to be drawn; goes with it."""
+
+    def __init__(self, window: QWidget, then: Callable[[], object]) -> None:
+        super().__init__(window)
+        self._window, self._then = window, then
+        window.installEventFilter(self)
+        timer = QTimer(self)
+        timer.setSingleShot(True)
+        timer.timeout.connect(self._draw)
+        timer.start(LAYOUTS)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:  # noqa: N802
+        """Take out the requests to draw; Qt remembers what is to be drawn."""
+        return bool(event.type() == QEvent.Type.UpdateRequest)
+
+    def _draw(self) -> None:
+        self._window.removeEventFilter(self)
+        self._then()
+        QApplication.postEvent(self._window, QEvent(QEvent.Type.UpdateRequest))
+        self.deleteLater()
