@@ -21,10 +21,10 @@ WITHOUT, SHOWN = "without", "in the window"
 
 #: What is measured: widget, job, shape, settings of which the work is always the same, turns.
 JOBS: dict[str, tuple[str, str, tuple[int, int, int], dict[str, Any], int]] = {
-    "Segment pores": ("Segment pores", "pores", (256, 256, 256), {}, 8),
+    "Segment pores": ("Segment pores", "pores", (256, 256, 256), {}, 6),
     "Segment pores, larger": ("Segment pores", "pores", (512, 512, 256), {}, 4),
     "Denoise": (
-        "Denoise", "denoise", (64, 256, 256), {"steps": 100, "time_budget": None}, 4
+        "Denoise", "denoise", (64, 256, 256), {"steps": 300, "time_budget": None}, 3
     ),
 }  # fmt: skip
 

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from qtpy.QtWidgets import QWidget
 
 #: Share of its time that the window draws what a job says.
-SHARE = 0.02
+SHARE = 0.01
 
 #: Seconds after which it is drawn whatever that takes.
-LONGEST = 2.0
+LONGEST = 3.0
 
 #: Milliseconds in which layouts have followed a change.
 LAYOUTS = 20
