@@ -29,7 +29,7 @@ from hushpore import jobs  # noqa: E402
 from hushpore.base.events import Progress  # noqa: E402
 from hushpore.base.volume import Volume  # noqa: E402
 from hushpore.device.backend import Backend  # noqa: E402
-from hushpore.viewer import device_choice, priority  # noqa: E402
+from hushpore.viewer import device_choice, priority, showing  # noqa: E402
 from hushpore.viewer.pore_layer import pore_layer  # noqa: E402
 from hushpore.viewer.worker import JobWorker, stop_all  # noqa: E402
 
@@ -130,7 +130,8 @@ class FakeJob:
 
 @pytest.fixture
 def fake_job(monkeypatch):
-    """Replace the denoising job."""
+    """Replace the denoising job, and have previews of it although it is soon over."""
+    monkeypatch.setattr(showing, "WORTH", 0.0)
     fake = FakeJob(jobs.JOBS["denoise"])
     monkeypatch.setitem(jobs.JOBS, "denoise", fake)
     yield fake

@@ -18,6 +18,7 @@ from qtpy.QtWidgets import QApplication, QDockWidget, QMainWindow
 
 from hushpore import InputError
 from hushpore.base.events import Metric, Note, Preview, Progress, StageTime, StopEarly, Timing
+from hushpore.viewer import showing
 from hushpore.viewer.denoise import DenoiseWidget
 from hushpore.viewer.docking import stay_in_front
 from hushpore.viewer.job_widget import PATIENCE
@@ -424,6 +425,22 @@ def test_a_preview_refines_in_its_slice_and_gives_way_to_the_result(
     assert names(viewer) == ["scan", "scan denoised"]
 
 
+def test_a_job_that_is_soon_over_begins_no_preview(qtbot, viewer, widget, fake_job, monkeypatch):
+    monkeypatch.setattr(showing, "WORTH", 1e6)
+
+    def script(volume):
+        yield Progress("training", 1, 2, "steps", 0.5)
+        yield Preview("denoised", grey(7), (5,))
+        return (yield from fake_job.wait_at_gate(volume))
+
+    fake_job.script = script
+    start(qtbot, widget)
+    assert names(viewer) == ["scan"]
+    fake_job.gate.set()
+    until_done(qtbot, widget)
+    assert names(viewer) == ["scan", "scan denoised"]
+
+
 def test_what_refines_a_preview_is_drawn_together_with_the_progress(
     qtbot, viewer, widget, fake_job, monkeypatch
 ):
@@ -513,10 +530,17 @@ def test_a_preview_that_shows_nothing_yet_does_not_hide_the_slice(qtbot, viewer,
     assert names(viewer) == ["scan", "scan denoised (preview)"]
 
 
-def test_a_preview_does_not_take_the_selection_away(qtbot, viewer, widget, fake_job):
+@pytest.mark.parametrize("given", [lambda viewer: viewer, PublicOnlyProxy], ids=["itself", "proxy"])
+def test_a_preview_does_not_take_the_selection_away(qtbot, viewer, fake_job, given):
+    # napari hands its widgets proxies
+    widget = DenoiseWidget(given(viewer))
+    qtbot.addWidget(widget)
     fake_job.script = previews(fake_job, (7.0, 5))
     start(qtbot, widget)
-    assert viewer.layers.selection.active is viewer.layers["scan"]
+    assert "scan denoised (preview)" in viewer.layers
+    scan = viewer.layers["scan"]
+    qtbot.waitUntil(lambda: viewer.layers.selection.active is scan, timeout=SOON)
+    assert viewer.layers.selection == {scan}
 
 
 def test_the_preview_can_be_gone_to(qtbot, viewer, widget, fake_job):

@@ -31,10 +31,9 @@ from hushpore.runs.compare import columns_compared, compare, distributions
 from hushpore.runs.result import Result, open_result
 from hushpore.viewer.difference_table import DifferenceTable
 from hushpore.viewer.docking import SharesSide
-from hushpore.viewer.layers import volume_of
+from hushpore.viewer.layers import itself, volume_of
 from hushpore.viewer.pore_columns import title_of
 from hushpore.viewer.pore_layer import tables_of
-from hushpore.viewer.pore_view import itself
 from hushpore.viewer.result_choice import ResultChoice
 from hushpore.viewer.results_panel import save_table
 from hushpore.viewer.saving import save_by

@@ -7,8 +7,9 @@ from typing import Any
 from qtpy.QtCore import QEvent
 from qtpy.QtWidgets import QWidget
 
+from hushpore.viewer.layers import itself
 from hushpore.viewer.pore_layer import tables_of
-from hushpore.viewer.pore_view import PoreView, itself
+from hushpore.viewer.pore_view import PoreView
 
 
 class FollowsPores(QWidget):

@@ -217,6 +217,11 @@ def _sample(data: Any) -> npt.NDArray[Any]:
     return np.stack([np.asarray(data[(*map(int, index), every, every)]) for index in indices])
 
 
+def itself(layer: Any) -> Any:
+    """Return the layer behind the proxy that napari gives to plugins, a new one at each access."""
+    return getattr(layer, "__wrapped__", layer)
+
+
 def is_result(layer: Any, job: str) -> bool:
     """Whether a layer is the result of a job of this name."""
     known = layer.metadata.get(KEY)

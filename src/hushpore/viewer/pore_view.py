@@ -13,6 +13,7 @@ from napari.utils.colormaps.standardize_color import transform_color
 from qtpy.QtCore import QObject, QTimer, Signal
 
 from hushpore.viewer.categories import categories_of, is_categorical
+from hushpore.viewer.layers import itself
 from hushpore.viewer.pore_layer import tables_of
 from hushpore.viewer.unpaused import Unpaused
 
@@ -332,11 +333,6 @@ class PoreView(QObject):
     def _if_shown(self, label: Any) -> int:
         row = np.flatnonzero(self.labels == label) if label else np.zeros(0, int)
         return int(label) if row.size and self.shown[row[0]] else 0
-
-
-def itself(layer: Any) -> Any:
-    """Return the layer behind the proxy that napari gives to plugins, a new one at each access."""
-    return getattr(layer, "__wrapped__", layer)
 
 
 #: Modes of a layer in which a click means nothing else.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from napari.layers import Layer
 from qtpy.QtCore import QTimer
 
-from hushpore.viewer.layers import KEY
+from hushpore.viewer.layers import KEY, itself
 
 if TYPE_CHECKING:
     from hushpore.base.events import Preview
@@ -71,6 +71,10 @@ class Previews:
         # a user who deletes the preview does not want it
         if layer in self._viewer.layers:
             self._refine(layer, preview)
+
+    def has(self, preview: Preview) -> bool:
+        """Whether there is a layer for it."""
+        return preview.name in self._layers
 
     def can_wait(self, preview: Preview) -> bool:
         """Whether it only refines a slice that is shown already."""
@@ -154,7 +158,7 @@ class Previews:
 
     def _select(self, selected: set[Any], instead: Any) -> None:
         """Select what was selected before a layer was added, unless another is by now."""
-        if self._viewer.layers.selection.active is instead:
+        if itself(self._viewer.layers.selection.active) is itself(instead):
             self._viewer.layers.selection = {
                 layer for layer in selected if layer in self._viewer.layers
             }

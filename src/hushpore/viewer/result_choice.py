@@ -9,8 +9,8 @@ from napari.layers import Labels
 from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QComboBox, QFileDialog, QSizePolicy
 
+from hushpore.viewer.layers import itself
 from hushpore.viewer.pore_layer import tables_of
-from hushpore.viewer.pore_view import itself
 
 #: The entry that asks for a folder.
 FOLDER = "folder …"

@@ -26,6 +26,10 @@ LOOK = 125
 #: Milliseconds after the end in which the window still has to draw what came of the job.
 SETTLING = 1500
 
+#: Seconds that a job must still take for a preview to begin: its layer takes napari, and the job
+#: beside it, up to a third of a second, and the result itself is there soon.
+WORTH = 2.0
+
 #: What is shown before the job has said anything.
 _BEGUN = Progress("preparing", 0, 0, "", 0.0)
 
@@ -110,13 +114,14 @@ class Showing(QObject):
             return
         now.attend()
         update = now.worker.take()
-        for name, preview in list(update.previews.items()):
-            if not now.previews.can_wait(preview):
-                draw_together(self._progress)
-                now.show_preview(update.previews.pop(name))
-                self._latest.previews.pop(name, None)
-        self._say(now, update)
         self._keep(update)
+        for name, preview in update.previews.items():
+            if not now.previews.can_wait(preview):
+                del self._latest.previews[name]
+                if now.previews.has(preview) or self._takes_a_while(now):
+                    draw_together(self._progress)
+                    now.show_preview(preview)
+        self._say(now, update)
         if self._pace.is_due() and self._is_due(now):
             self._next_turn.start()
 
@@ -136,6 +141,12 @@ class Showing(QObject):
         latest.previews |= update.previews
         said = update.progress, update.timing, update.metrics, update.previews
         self._is_new |= any(said)
+
+    def _takes_a_while(self, now: Running) -> bool:
+        """Whether the rest of the job is worth a preview, if it goes on as it did."""
+        assert self._latest.progress is not None
+        fraction = self._latest.progress.fraction
+        return now.pace.elapsed * (1 - fraction) >= WORTH * fraction
 
     def _is_due(self, now: Running) -> bool:
         """Whether there is something new: of a job whose end cannot be seen, another second."""

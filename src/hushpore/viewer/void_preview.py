@@ -11,9 +11,8 @@ from napari.utils.colormaps import DirectLabelColormap
 from qtpy.QtCore import QObject, Signal
 
 from hushpore.viewer.grey_histogram import PERHAPS_COLOUR, VOID_COLOUR
-from hushpore.viewer.layers import KEY
+from hushpore.viewer.layers import KEY, itself
 from hushpore.viewer.newest import Newest
-from hushpore.viewer.pore_view import itself
 from hushpore.viewer.target import slice_on_screen
 
 if TYPE_CHECKING:
