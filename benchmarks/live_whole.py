@@ -24,7 +24,7 @@ JOBS: dict[str, tuple[str, str, tuple[int, int, int], dict[str, Any], int]] = {
     "Segment pores": ("Segment pores", "pores", (256, 256, 256), {}, 6),
     "Segment pores, larger": ("Segment pores", "pores", (512, 512, 256), {}, 4),
     "Denoise": (
-        "Denoise", "denoise", (64, 256, 256), {"steps": 300, "time_budget": None}, 3
+        "Denoise", "denoise", (64, 256, 256), {"steps": 200, "time_budget": None}, 3
     ),
 }  # fmt: skip
 
