@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
 from torch import nn
 
-from hushpore.n2v2.training import channels_last, mixed_precision
+from benchmarks.denoise_step import bare_step
+from hushpore.n2v2.training import channels_last
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +47,7 @@ class PlainUNet(nn.Module):
 
 
 def plain_step(device: str, dtype: torch.dtype) -> Callable[[], object]:
-    """Return a training step on a batch in place: without sampling, masking or average.
+    """Return a bare training step of it.
 
     In float32 it is laid out as PyTorch does by itself, in bfloat16 with the channels last.
     """
@@ -54,16 +55,7 @@ def plain_step(device: str, dtype: torch.dtype) -> Callable[[], object]:
     batch = torch.randn(16, 1, 64, 64, device=device)
     if dtype != torch.float32:
         network, batch = network.to(memory_format=torch.channels_last), channels_last(batch)
-    optimizer = torch.optim.Adam(network.parameters(), fused=True)
-
-    def step() -> None:
-        with mixed_precision(device.partition(":")[0], dtype):
-            output = network(batch)
-        optimizer.zero_grad(set_to_none=True)
-        (output.float() ** 2).mean().backward()
-        optimizer.step()
-
-    return step
+    return bare_step(network, batch, dtype)
 
 
 def _block(inputs: int, hidden: int, outputs: int) -> nn.Sequential:

@@ -54,12 +54,18 @@ def training_step(device: str, dtype: torch.dtype) -> Callable[[], object]:
 
 
 def _ceiling(device: str, dtype: torch.dtype) -> Callable[[], object]:
-    network = _network(device)
-    optimizer = torch.optim.Adam(network.parameters(), fused=True)
     batch = channels_last(torch.randn(16, 1, 64, 64, device=device))
+    return bare_step(_network(device), batch, dtype)
+
+
+def bare_step(
+    network: torch.nn.Module, batch: torch.Tensor, dtype: torch.dtype
+) -> Callable[[], object]:
+    """Return a training step on a batch in place: without sampling, masking or average."""
+    optimizer = torch.optim.Adam(network.parameters(), fused=True)
 
     def step() -> None:
-        with mixed_precision(device.partition(":")[0], dtype):
+        with mixed_precision(batch.device.type, dtype):
             output = network(batch)
         optimizer.zero_grad(set_to_none=True)
         (output.float() ** 2).mean().backward()
