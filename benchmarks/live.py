@@ -24,6 +24,8 @@ from benchmarks._window import own_settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hushpore.base.volume import Volume
+
 SIDE = 256
 BEAT = 5  # milliseconds
 
@@ -110,20 +112,28 @@ class Heart:
         self.last = now
 
 
+def tiled_foam(shape: tuple[int, int, int]) -> Volume:
+    """Return a foam of this many voxels along the axes."""
+    import numpy as np
+
+    from hushpore.samples import foam_phantom
+
+    block = foam_phantom((64, 128, 128)).volume
+    times = [n // m for n, m in zip(shape, block.data.shape, strict=True)]
+    return block.replace(np.tile(block.data, times))
+
+
 def open_viewer(shape: tuple[int, int, int]) -> Any:
     """Open napari with a foam of this many voxels along the axes."""
     own_settings()
     import napari
-    import numpy as np
 
-    from hushpore.samples import foam_phantom
     from hushpore.viewer.layers import layer_data
 
-    block = foam_phantom((64, 128, 128)).volume
-    data = np.tile(block.data, [n // m for n, m in zip(shape, block.data.shape, strict=True)])
+    data, keywords, _ = layer_data(tiled_foam(shape))
     viewer = napari.Viewer(title="hushpore")
     viewer.window._qt_window.resize(1366, 768)
-    viewer.add_image(data, **layer_data(block)[1])
+    viewer.add_image(data, **keywords)
     return viewer
 
 

@@ -1,70 +1,182 @@
 """What a window costs a whole job.
 
-Both jobs run in one process with napari's window open (in Xvfb where there is no screen, which
-draws in software on the same cores): as the command line does it, without a widget, and by the
-widget's button with all that it shows, in turn. What came of the job is taken away after each. A
-ratio is the median over neighbours.
+In turn, each in a process of its own: the command on a file, with a stopwatch around its job, and
+napari with the same volume (in Xvfb where there is no screen, which draws in software on the same
+cores), in which the widget's button is pressed and its result waited for. The job of the command
+has neither to read its file nor to write its result, and what the window takes has the result on
+the screen.
+
+And again in one process: the job without a widget, and by the widget's button. What came of it is
+taken away after each, and then some seconds pass: memory that lies free goes back to the host of a
+virtual machine, and whoever comes first after that has it to take anew, at 2 ms a MB.
+
+A ratio is the median over neighbours.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from benchmarks.live import dock, in_window, open_viewer, wait
+from benchmarks.live import dock, in_window, open_viewer, tiled_foam, wait
 
-WITHOUT, SHOWN = "without", "in the window"
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
-#: What is measured: widget, job, shape, settings of which the work is always the same, turns.
-JOBS: dict[str, tuple[str, str, tuple[int, int, int], dict[str, Any], int]] = {
-    "Segment pores": ("Segment pores", "pores", (256, 256, 256), {}, 6),
-    "Segment pores, larger": ("Segment pores", "pores", (512, 512, 256), {}, 4),
-    "Denoise": (
-        "Denoise", "denoise", (64, 256, 256), {"steps": 200, "time_budget": None}, 3
+#: Seconds after which free memory has gone back to the host.
+GONE = 5.0
+
+
+class Whole(NamedTuple):
+    """A job whose work is always the same."""
+
+    widget: str
+    job: str
+    shape: tuple[int, int, int]
+    settings: dict[str, Any]
+    flags: tuple[str, ...]
+    written: str
+    turns: int
+
+
+JOBS = {
+    "Segment pores": Whole("Segment pores", "pores", (256, 256, 256), {}, (), "pores", 7),
+    "Segment pores, larger": Whole("Segment pores", "pores", (512, 512, 256), {}, (), "pores", 7),
+    "Denoise": Whole(
+        "Denoise",
+        "denoise",
+        (64, 256, 256),
+        {"steps": 200, "time_budget": None},
+        ("--steps", "200", "--time-budget", "none"),
+        "clean.tif",
+        5,
     ),
-}  # fmt: skip
+}
 
 
 def measure() -> dict[str, object]:
     """Seconds of whole jobs and their ratios."""
-    return {name: in_window("live_whole", name) for name in JOBS}
+    return {
+        name: {
+            "volume": list(whole.shape),
+            **whole.settings,
+            **_beside_the_command(name),
+            "in one process": in_window("live_whole", "again", name),
+        }
+        for name, whole in JOBS.items()
+    }
 
 
-def compare(name: str) -> dict[str, object]:
+def _beside_the_command(name: str) -> dict[str, object]:
+    """Run the command and napari in turn, each from its start."""
+    from hushpore.io.results import write_image
+
+    whole = JOBS[name]
+    jobs, commands, windows = [], [], []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "volume.tif")
+        write_image(path, tiled_foam(whole.shape))
+        # one more, for what the disk and the caches hold afterwards
+        for turn in range(whole.turns + 1):
+            output = Path(folder, str(turn), whole.written)
+            output.parent.mkdir()
+            words = [whole.job, str(path), "-o", str(output), *whole.flags]
+            start = time.perf_counter()
+            done = subprocess.run(
+                [sys.executable, "-m", "benchmarks.live_whole", "command", *words],
+                check=True,
+                stdout=subprocess.PIPE,
+            )
+            command = time.perf_counter() - start
+            window = in_window("live_whole", "window", name)
+            if turn:
+                jobs.append(json.loads(done.stdout.splitlines()[-1])["job"])
+                commands.append(command)
+                windows.append(window["seconds"])
+    return {
+        "job of the command, s": _rounded(jobs),
+        "command from start to end, s": _rounded(commands),
+        "in the window, s": _rounded(windows),
+        "ratio": _ratio(windows, jobs),
+        "ratio to the command": _ratio(windows, commands),
+    }
+
+
+def command(words: Sequence[str]) -> dict[str, float]:
+    """Run a command of hushpore, and return what its job took."""
+    from hushpore.cli import bar
+    from hushpore.cli.commands import hushpore
+
+    seconds = {}
+    drive = bar.drive
+
+    def timed(*positional: Any, **named: Any) -> Any:
+        start = time.perf_counter()
+        result = drive(*positional, **named)
+        seconds["job"] = time.perf_counter() - start
+        return result
+
+    bar.drive = timed
+    hushpore(list(words), prog_name="hushpore", standalone_mode=False)
+    return seconds
+
+
+def window(name: str) -> dict[str, float]:
+    """Press the button in a window that was just opened, and return what it took."""
+    whole = JOBS[name]
+    widget = dock(open_viewer(whole.shape), whole.widget, whole.settings)
+    wait(4.0)
+    return {"seconds": _timed(_press_run, widget)}
+
+
+def again(name: str) -> dict[str, object]:
     """Run a job without a widget and by its widget, in turn."""
     from hushpore import jobs
+    from hushpore.viewer.target import capture
 
-    widget_name, job, shape, settings, turns = JOBS[name]
-    viewer = open_viewer(shape)
-    widget = dock(viewer, widget_name, settings)
+    whole = JOBS[name]
+    viewer = open_viewer(whole.shape)
+    widget = dock(viewer, whole.widget, whole.settings)
     wait(4.0)
-    volume, chosen = _input_of(widget), widget.form.settings()
-    spent: dict[str, list[float]] = {WITHOUT: [], SHOWN: []}
-    for turn in range(turns + 1):
-        for way, seconds in spent.items():
-            start = time.perf_counter()
-            if way == WITHOUT:
-                jobs.run(job, volume, chosen, "cpu")
-            else:
-                _press_run(widget)
-            if turn:  # the first of each loads what the others find
-                seconds.append(time.perf_counter() - start)
-            # beyond the last drawing
-            wait(2.0)
-            del viewer.layers[1:]
-            wait(0.5)
-    ratios = [a / b for a, b in zip(spent[SHOWN], spent[WITHOUT], strict=True)]
+    layer = widget.layers.layer
+    volume = capture(layer, widget._facts.labels_of_axes(layer.ndim)).volume
+    without: list[float] = []
+    shown: list[float] = []
+    for turn in range(whole.turns + 1):
+        took = _timed(jobs.run, whole.job, volume, widget.form.settings(), "cpu")
+        _clear(viewer)
+        took_shown = _timed(_press_run, widget)
+        # beyond the last drawing
+        wait(2.0)
+        _clear(viewer)
+        if turn:  # the first of each loads what the others find
+            without.append(took)
+            shown.append(took_shown)
     return {
-        "volume": list(shape),
-        **settings,
-        **{f"{way}, s": [round(each, 2) for each in seconds] for way, seconds in spent.items()},
-        "ratio": round(statistics.median(ratios), 3),
-        "smallest and largest": [round(min(ratios), 3), round(max(ratios), 3)],
+        "without, s": _rounded(without),
+        "in the window, s": _rounded(shown),
+        "ratio": _ratio(shown, without),
     }
+
+
+def _clear(viewer: Any) -> None:
+    del viewer.layers[1:]
+    gc.collect()
+    wait(GONE)
+
+
+def _timed(function: Any, *arguments: Any) -> float:
+    start = time.perf_counter()
+    function(*arguments)
+    return time.perf_counter() - start
 
 
 def _press_run(widget: Any) -> None:
@@ -82,14 +194,19 @@ def _press_run(widget: Any) -> None:
     assert not widget.is_running
 
 
-def _input_of(widget: Any) -> Any:
-    from hushpore.viewer.target import capture
+def _rounded(seconds: Sequence[float]) -> list[float]:
+    return [round(each, 2) for each in seconds]
 
-    layer = widget.layers.layer
-    return capture(layer, widget._facts.labels_of_axes(layer.ndim)).volume
+
+def _ratio(these: Sequence[float], those: Sequence[float]) -> Mapping[str, float]:
+    ratios = [a / b for a, b in zip(these, those, strict=True)]
+    figures = {"median": statistics.median(ratios), "least": min(ratios), "most": max(ratios)}
+    return {key: round(value, 3) for key, value in figures.items()}
 
 
 if __name__ == "__main__":
-    print(json.dumps(compare(sys.argv[1])), flush=True)
+    role, *rest = sys.argv[1:]
+    found = command(rest) if role == "command" else {"window": window, "again": again}[role](*rest)
+    print(json.dumps(found), flush=True)
     # napari is not taken down: nothing of it is measured
     os._exit(0)

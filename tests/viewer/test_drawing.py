@@ -1,8 +1,8 @@
 import pytest
-from qtpy.QtCore import QEvent, QObject, QTimer
-from qtpy.QtWidgets import QProgressBar, QVBoxLayout, QWidget
+from qtpy.QtCore import QEvent, QObject, Qt, QTimer
+from qtpy.QtWidgets import QApplication, QProgressBar, QVBoxLayout, QWidget
 
-from hushpore.viewer.drawing import LONGEST, DrawingPace, draw_together
+from hushpore.viewer.drawing import LONGEST, DrawingPace, draw_together, not_drawn
 
 
 class Clock:
@@ -115,3 +115,49 @@ def test_the_window_may_be_gone_before_it_is_drawn(qtbot):
     with qtbot.waitSignal(window.destroyed):
         window.deleteLater()
     qtbot.wait(100)
+
+
+def test_nothing_is_drawn_while_events_are_handled_in_between(qtbot, window):
+    drawings = Count(window, QEvent.Type.Paint)
+    with not_drawn(window.bars[0]):
+        # draws itself in an event of its own
+        window.bars[1].setValue(60)
+        window.bars[1].update()
+        qtbot.wait(50)
+        window.setStyleSheet("background: black")
+        qtbot.wait(50)
+        assert drawings.count == 0
+    qtbot.wait(50)
+    assert drawings.count == 1
+
+
+def test_nothing_is_drawn_for_a_part_that_asks_by_itself_either(qtbot, window):
+    drawings = Count(window, QEvent.Type.Paint)
+    with not_drawn(window.bars[0]):
+        window.update()
+        # as one does that was a window of its own until now
+        QApplication.postEvent(window.bars[1], QEvent(QEvent.Type.UpdateRequest))
+        qtbot.wait(50)
+        assert drawings.count == 0
+    qtbot.wait(50)
+    assert drawings.count == 1
+
+
+def test_another_window_is_drawn_meanwhile(qtbot, window):
+    other = QProgressBar()
+    qtbot.addWidget(other)
+    other.show()
+    qtbot.waitExposed(other)
+    qtbot.wait(50)
+    drawings = Count(other, QEvent.Type.Paint)
+    with not_drawn(window.bars[0]):
+        other.update()
+        qtbot.waitUntil(lambda: drawings.count > 0)
+
+
+def test_the_window_may_end_in_one_of_the_events(qtbot):
+    window = QWidget()
+    window.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    window.show()
+    with not_drawn(window), qtbot.waitSignal(window.destroyed):
+        window.close()

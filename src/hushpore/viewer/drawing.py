@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from qtpy.QtCore import QEvent, QObject, QTimer
-from qtpy.QtWidgets import QApplication
+from qtpy.QtWidgets import QApplication, QWidget
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from qtpy.QtWidgets import QWidget
+    from collections.abc import Callable, Iterator
 
 #: Share of its time that the window draws what a job says.
 SHARE = 0.01
@@ -73,24 +72,64 @@ def draw_together(widget: QWidget, then: Callable[[], object] = lambda: None) ->
     _Together(widget.window(), then)
 
 
-class _Together(QObject):
-    """Keeps from a window for a moment that it has to be drawn; goes with it."""
+@contextmanager
+def not_drawn(widget: QWidget) -> Iterator[None]:
+    """Have nothing drawn within the block, in which events may be handled.
+
+    Parameters
+    ----------
+    widget : QWidget
+        In the window.
+    """
+    # of the whole application: a part that was a window of its own until now asks by itself
+    undrawn = _Undrawn(widget.window(), QApplication.instance())
+    try:
+        yield
+    finally:
+        # one of the events may have been the end of the window
+        with suppress(RuntimeError):
+            undrawn.end()
+
+
+class _Undrawn(QObject):
+    """Keeps from a window that it has to be drawn; goes with it.
+
+    Parameters
+    ----------
+    window : QWidget
+        The window.
+    asked : QObject, optional
+        Whose events are looked at; by default the window's own.
+    """
+
+    def __init__(self, window: QWidget, asked: QObject | None = None) -> None:
+        super().__init__(window)
+        self._window, self._asked = window, asked or window
+        self._asked.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:  # noqa: N802
+        """Take out the requests to draw; Qt remembers what is to be drawn."""
+        is_asked = event.type() == QEvent.Type.UpdateRequest and isinstance(watched, QWidget)
+        return is_asked and watched.window() is self._window
+
+    def end(self) -> None:
+        """Have drawn what there is to be drawn."""
+        self._asked.removeEventFilter(self)
+        QApplication.postEvent(self._window, QEvent(QEvent.Type.UpdateRequest))
+        self.deleteLater()
+
+
+class _Together(_Undrawn):
+    """Keeps it from a window until layouts have followed."""
 
     def __init__(self, window: QWidget, then: Callable[[], object]) -> None:
         super().__init__(window)
-        self._window, self._then = window, then
-        window.installEventFilter(self)
+        self._then = then
         timer = QTimer(self)
         timer.setSingleShot(True)
         timer.timeout.connect(self._draw)
         timer.start(LAYOUTS)
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:  # noqa: N802
-        """Take out the requests to draw; Qt remembers what is to be drawn."""
-        return bool(event.type() == QEvent.Type.UpdateRequest)
-
     def _draw(self) -> None:
-        self._window.removeEventFilter(self)
         self._then()
-        QApplication.postEvent(self._window, QEvent(QEvent.Type.UpdateRequest))
-        self.deleteLater()
+        self.end()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from qtpy.QtCore import QObject, QTimer
 
 from hushpore.base.events import Progress
-from hushpore.viewer.drawing import DrawingPace, draw_together
+from hushpore.viewer.drawing import DrawingPace, draw_together, not_drawn
 from hushpore.viewer.unpaused import Unpaused
 from hushpore.viewer.worker import Update
 
@@ -83,6 +83,7 @@ class Showing(QObject):
     def begin(self, now: Running) -> None:
         """Show that a job has begun, and follow it."""
         self._unpaused.hold()
+        draw_together(self._progress)
         self._now, self._latest = now, Update(_BEGUN)
         self._timing.begin(now.worker.trace)
         self._buttons.show_running()
@@ -161,7 +162,8 @@ class Showing(QObject):
             return
         self._pace.begin()
         # first, for napari handles other events in it, the end of this very job among them
-        now.show_activity(progress)
+        with not_drawn(self._progress):
+            now.show_activity(progress)
         if self._now is not now:
             self._pace.end()
             return
