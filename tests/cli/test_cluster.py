@@ -51,6 +51,20 @@ def test_a_scan_is_denoised_and_segmented(address: str, scan: Path, tmp_path: Pa
     assert (tmp_path / "result" / "pores.csv").is_file()
 
 
+def test_of_a_scan_with_several_series_the_one_asked_for_is_denoised_and_segmented(
+    address: str, shared_data: Path, tmp_path: Path
+) -> None:
+    several = shared_data / "dicom" / "two_series"
+    ran(
+        "run", several, "-o", tmp_path / "result", "--cluster", address, "--series", 2,
+        *QUICK, "--mode", "all",
+    )  # fmt: skip
+    clean, asked = read(tmp_path / "result_denoised.ome.zarr"), read(several, series=2)
+    assert clean.name == f"{asked.name} denoised"
+    assert (clean.shape, clean.spacing) == (asked.shape, asked.spacing)
+    assert read(tmp_path / "result" / "labels.ome.zarr").shape == clean.shape
+
+
 def test_a_model_is_kept_and_the_record_told(address: str, scan: Path, tmp_path: Path) -> None:
     target = tmp_path / "clean.ome.zarr"
     shown = ran(
