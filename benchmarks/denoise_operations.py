@@ -7,13 +7,13 @@ runs in the same precision. The operations are timed by PyTorch's profiler, whic
 from __future__ import annotations
 
 import statistics
-import time
 from typing import Any
 
 import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
+from benchmarks._clock import seconds_of
 from benchmarks.denoise_step import training_step
 from hushpore.device.backend import choose_backend
 from hushpore.n2v2.model import UNet
@@ -37,7 +37,7 @@ def measure() -> dict[str, object]:
     for precision in ("float32", "auto"):
         dtype = choose_precision(precision, backend)
         step = training_step("cpu", dtype)
-        seconds = [_seconds(step) for _ in range(STEPS)][4:]
+        seconds = [seconds_of(step) for _ in range(STEPS)][4:]
         with profile(activities=[ProfilerActivity.CPU]) as found:
             for _ in range(STEPS):
                 step()
@@ -75,10 +75,4 @@ def _operations() -> float:
 
 def _matrix_rate(dtype: torch.dtype) -> float:
     a, b = (torch.randn(EDGE, EDGE).to(dtype) for _ in range(2))
-    return 2 * EDGE**3 / min(_seconds(lambda: a @ b) for _ in range(10))
-
-
-def _seconds(work: Any) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+    return 2 * EDGE**3 / min(seconds_of(lambda: a @ b) for _ in range(10))

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import statistics
-import time
+from functools import partial
 
 import torch
 
+from benchmarks._clock import seconds_of
 from hushpore.device.allocation import freed_memory_kept
 from hushpore.device.backend import choose_backend
 from hushpore.n2v2.folding import folded
@@ -50,11 +51,10 @@ def _measured(dimensions: int, dtype: torch.dtype) -> dict[str, object]:
     for _ in range(ROUNDS):
         for name, (network, kept) in variants.items():
             with kept():
+                work = partial(predict, network, images, dtype=dtype)
                 # the first takes the memory that the next ones have
-                predict(network, images, dtype=dtype)
-                start = time.perf_counter()
-                predict(network, images, dtype=dtype)
-                times[name].append(time.perf_counter() - start)
+                work()
+                times[name].append(seconds_of(work))
     before = times["as trained"]
     return {
         name: {

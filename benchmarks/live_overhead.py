@@ -9,12 +9,12 @@ drawn anew. What telling takes is also measured by itself, with a step that does
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from benchmarks._clock import seconds_of
 from benchmarks.denoise_step import training_step
 from hushpore.base.events import Metric, Progress
 from hushpore.device.backend import Backend
@@ -67,21 +67,15 @@ def _compare(step: Callable[[], object], pairs: int) -> dict[str, object]:
 def _pair(step: Callable[[], object], told: Told, is_bare_first: bool) -> tuple[float, float]:
     """Seconds of a bare step and of one that is told of."""
     if is_bare_first:
-        return _seconds(step), _seconds(told)
-    first = _seconds(told)
-    return _seconds(step), first
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+        return seconds_of(step), seconds_of(told)
+    first = seconds_of(told)
+    return seconds_of(step), first
 
 
 def _seconds_told(count: int) -> float:
     """Seconds for telling of one step, of many that do nothing."""
     told = Told(lambda: None)
-    return _seconds(lambda: [told() for _ in range(count)]) / count
+    return seconds_of(lambda: [told() for _ in range(count)]) / count
 
 
 class Told:

@@ -29,6 +29,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from benchmarks._clock import seconds_of
 from benchmarks.live import dock, in_window, open_viewer, tiled_foam, wait
 
 if TYPE_CHECKING:
@@ -45,20 +46,27 @@ class Whole(NamedTuple):
     job: str
     shape: tuple[int, int, int]
     settings: dict[str, Any]
-    flags: tuple[str, ...]
     written: str
     turns: int
 
+    @property
+    def flags(self) -> list[str]:
+        """The settings as the command takes them."""
+        return [
+            word
+            for name, value in self.settings.items()
+            for word in (f"--{name.replace('_', '-')}", "none" if value is None else str(value))
+        ]
+
 
 JOBS = {
-    "Segment pores": Whole("Segment pores", "pores", (256, 256, 256), {}, (), "pores", 6),
-    "Segment pores, larger": Whole("Segment pores", "pores", (512, 512, 256), {}, (), "pores", 6),
+    "Segment pores": Whole("Segment pores", "pores", (256, 256, 256), {}, "pores", 6),
+    "Segment pores, larger": Whole("Segment pores", "pores", (512, 512, 256), {}, "pores", 6),
     "Denoise": Whole(
         "Denoise",
         "denoise",
         (64, 256, 256),
         {"steps": 200, "time_budget": None},
-        ("--steps", "200", "--time-budget", "none"),
         "clean.tif",
         4,
     ),
@@ -138,7 +146,7 @@ def window(name: str) -> dict[str, float]:
     whole = JOBS[name]
     widget = dock(open_viewer(whole.shape), whole.widget, whole.settings)
     wait(GONE)
-    return {"seconds": _timed(_press_run, widget)}
+    return {"seconds": seconds_of(lambda: _press_run(widget))}
 
 
 def again(name: str) -> dict[str, object]:
@@ -149,15 +157,16 @@ def again(name: str) -> dict[str, object]:
     whole = JOBS[name]
     viewer = open_viewer(whole.shape)
     widget = dock(viewer, whole.widget, whole.settings)
-    wait(4.0)
+    wait(GONE)
     layer = widget.layers.layer
     volume = capture(layer, widget._facts.labels_of_axes(layer.ndim)).volume
+    chosen = widget.form.settings()
     without: list[float] = []
     shown: list[float] = []
     for turn in range(whole.turns + 1):
-        took = _timed(jobs.run, whole.job, volume, widget.form.settings(), "cpu")
+        took = seconds_of(lambda: jobs.run(whole.job, volume, chosen, "cpu"))
         _clear(viewer)
-        took_shown = _timed(_press_run, widget)
+        took_shown = seconds_of(lambda: _press_run(widget))
         # beyond the last drawing
         wait(2.0)
         _clear(viewer)
@@ -175,12 +184,6 @@ def _clear(viewer: Any) -> None:
     del viewer.layers[1:]
     gc.collect()
     wait(GONE)
-
-
-def _timed(function: Any, *arguments: Any) -> float:
-    start = time.perf_counter()
-    function(*arguments)
-    return time.perf_counter() - start
 
 
 def _press_run(widget: Any) -> None:

@@ -13,7 +13,6 @@ point first, as many as it has neighbours, and only then drawing from them.
 from __future__ import annotations
 
 import statistics
-import time
 import tracemalloc
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ import numpy as np
 from scipy import ndimage
 from scipy.spatial import cKDTree
 
+from benchmarks._clock import seconds_of
 from hushpore.patches.grouping import draw_groups
 from hushpore.patches.reading import iterate_patches, read_patches
 from hushpore.patches.reassembly import reassemble
@@ -73,7 +73,7 @@ def _reading(image: npt.NDArray[Any], rng: np.random.Generator) -> dict[str, obj
             ("loop", loop, N_PATCHES / SUBSET),
             ("scipy", scipy_loop, N_PATCHES / SUBSET),
         ):
-            times[name].append(times_as_many * _timed(work))
+            times[name].append(times_as_many * seconds_of(work))
     seconds = {name: statistics.median(found) for name, found in times.items()}
     return {
         "n_patches": N_PATCHES,
@@ -117,7 +117,7 @@ def _reassembly(image: npt.NDArray[Any]) -> dict[str, object]:
     corners = grid_corners(image.shape, (EDGE, EDGE), 32).numpy()
     patches = read_patches(image, corners, (EDGE, EDGE))
     seconds = statistics.median(
-        _timed(lambda: reassemble(patches, corners, image.shape)) for _ in range(ROUNDS)
+        seconds_of(lambda: reassemble(patches, corners, image.shape)) for _ in range(ROUNDS)
     )
     back = reassemble(patches, corners, image.shape)
     exact = bool((back == image).all())
@@ -135,12 +135,12 @@ def _grouping(rng: np.random.Generator) -> dict[str, object]:
 
     times: dict[str, list[float]] = {"5000": [], "20000": [], "all groups first": []}
     for _ in range(4 * ROUNDS):
-        times["5000"].append(_timed(ours(5000)))
-        times["20000"].append(_timed(ours(20_000)))
+        times["5000"].append(seconds_of(ours(5000)))
+        times["20000"].append(seconds_of(ours(20_000)))
     few = []
     for _ in range(ROUNDS):
-        few.append(_timed(ours(5000)))
-        times["all groups first"].append(_timed(first))
+        few.append(seconds_of(ours(5000)))
+        times["all groups first"].append(seconds_of(first))
     seconds = {f"seconds_{name}": statistics.median(found) for name, found in times.items()}
     return {
         **{name.replace(" ", "_"): round(found, 5) for name, found in seconds.items()},
@@ -165,12 +165,6 @@ def _all_groups_first(
 def _ratio(slow: list[float], quick: list[float]) -> float:
     """Median of the ratios, turn by turn."""
     return statistics.median(a / b for a, b in zip(slow, quick, strict=True))
-
-
-def _timed(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
 
 
 def _peak(work: Callable[[], object]) -> int:
