@@ -22,6 +22,7 @@ os.environ["NAPARI_CONFIG"] = str(Path(tempfile.mkdtemp()) / "settings.yaml")
 pytest.importorskip("napari", reason="the viewer needs napari")
 pytest.importorskip("pytestqt", reason="the GUI tests need pytest-qt")
 
+# imports stand here, not at the top: napari reads at once where its settings lie
 from napari.components import ViewerModel  # noqa: E402
 from napari.layers import Layer  # noqa: E402
 
