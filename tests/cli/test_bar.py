@@ -2,11 +2,23 @@ from __future__ import annotations
 
 import signal
 import threading
+from typing import TYPE_CHECKING
 
 import pytest
 
 from hushpore.base.events import Job, Note, Progress, StopEarly
 from hushpore.cli.bar import drive
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True)
+def interrupts_are_heard() -> Iterator[None]:
+    """Handle Ctrl+C as Python does: what is started in the background begins with it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def interrupted_job(log: list[str], times: int = 1, can_end_early: bool = True) -> Job:
