@@ -12,9 +12,9 @@ from benchmarks.pores_on_disk import write_volume
 from hushpore import Volume
 from hushpore.base.events import result_of
 from hushpore.cluster import segmenting
-from hushpore.cluster.connecting import connect
+from hushpore.cluster.connection import connect
 from hushpore.cluster.running import Crew
-from hushpore.io.ome_zarr import open_zarr, write_zarr
+from hushpore.io.zarr.reader import open_zarr, write_zarr
 from hushpore.pores.settings import PoreSettings
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812 (its usual name)
 from torch import nn
 
 from benchmarks.denoise_step import bare_step
-from hushpore.n2v2.training import channels_last
+from hushpore.n2v2.training.step import channels_last
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._cluster import Run, foam, is_same
-from hushpore.cluster.connecting import connect
+from hushpore.cluster.connection import connect
 from hushpore.device.backend import Backend
 from hushpore.io import read
 from hushpore.jobs import segment_pores
@@ -30,7 +30,7 @@ _CLIENT = """
 import sys
 from pathlib import Path
 from benchmarks._cluster import Run
-from hushpore.cluster.connecting import connect
+from hushpore.cluster.connection import connect
 
 if __name__ == "__main__":
     with connect("local:2", 2) as client:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._cluster import Run, foam
-from hushpore.cluster.connecting import connect
+from hushpore.cluster.connection import connect
 
 SIZE, MEMORY = 1024, 3 * 2**30 / 1e9
 

@@ -23,11 +23,11 @@ from benchmarks._plain import plain_step
 from benchmarks.denoise_step import training_step
 from hushpore.device.allocation import freed_memory_kept
 from hushpore.device.backend import choose_backend
-from hushpore.n2v2.folding import folded
 from hushpore.n2v2.images import Images
+from hushpore.n2v2.inference.batch_norm_fusion import folded
+from hushpore.n2v2.inference.tiles import predict
 from hushpore.n2v2.model import build_network
-from hushpore.n2v2.prediction import predict
-from hushpore.n2v2.training import choose_precision
+from hushpore.n2v2.training.step import choose_precision
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ from benchmarks._clock import seconds_of
 from benchmarks.denoise_step import training_step
 from hushpore.device.backend import choose_backend
 from hushpore.n2v2.model import UNet
-from hushpore.n2v2.training import choose_precision
+from hushpore.n2v2.training.step import choose_precision
 
 #: Edge of the matrices, and steps that are looked at.
 EDGE, STEPS = 2048, 12

@@ -15,11 +15,11 @@ import torch
 from benchmarks._clock import seconds_of
 from hushpore.device.allocation import freed_memory_kept
 from hushpore.device.backend import choose_backend
-from hushpore.n2v2.folding import folded
 from hushpore.n2v2.images import Images
+from hushpore.n2v2.inference.batch_norm_fusion import folded
+from hushpore.n2v2.inference.tiles import predict
 from hushpore.n2v2.model import build_network
-from hushpore.n2v2.prediction import predict
-from hushpore.n2v2.training import choose_precision
+from hushpore.n2v2.training.step import choose_precision
 
 #: Shapes of the images, (n, *size).
 SHAPES = {2: (1, 1024, 1024), 3: (1, 32, 128, 128)}

@@ -13,8 +13,8 @@ import numpy as np
 
 import hushpore
 from benchmarks._photos import psnr, test_photos, training_photos
-from hushpore.n2v2 import fitting
-from hushpore.n2v2.training import WARM_UP, learning_rate
+from hushpore.n2v2.training import loop
+from hushpore.n2v2.training.step import WARM_UP, learning_rate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,11 +34,11 @@ def measure() -> dict[str, object]:
 
 
 def _psnr(schedule: Callable[[float, float], float]) -> float:
-    fitting.learning_rate = schedule
+    loop.learning_rate = schedule
     try:
         model = hushpore.denoise(training_photos(), steps=STEPS).model
     finally:
-        fitting.learning_rate = learning_rate
+        loop.learning_rate = learning_rate
     values = [psnr(model.predict(noisy).data, clean) for clean, noisy in test_photos()]
     return round(float(np.mean(values)), 2)
 

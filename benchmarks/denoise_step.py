@@ -16,7 +16,7 @@ from hushpore.device.backend import choose_backend
 from hushpore.n2v2.images import Images
 from hushpore.n2v2.model import build_network
 from hushpore.n2v2.settings import DenoiseSettings
-from hushpore.n2v2.training import (
+from hushpore.n2v2.training.step import (
     Batches,
     Learner,
     channels_last,

@@ -60,7 +60,7 @@ def _tests(seconds: float) -> dict[str, Any]:
     """Run the tests; returns what pytest says last, and which failed."""
     # these alone, for others need what need not be here; a warning of a library is no failure
     tests = [
-        path for path in ROOT.glob("tests/*/test_*.py") if "mark.gpu" in path.read_text("utf-8")
+        path for path in ROOT.glob("tests/**/test_*.py") if "mark.gpu" in path.read_text("utf-8")
     ]
     command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", "-p", "no:cacheprovider"]
     command += ["-o", "filterwarnings=default", *map(str, tests)]

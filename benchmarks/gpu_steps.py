@@ -19,12 +19,12 @@ from hushpore.base.volume import Volume
 from hushpore.device.backend import Backend, choose_backend
 from hushpore.device.graphs import compiled_on, replays_on
 from hushpore.device.switches import WINS, Switches
-from hushpore.n2v2.applying import Applied
 from hushpore.n2v2.images import Images, arrange
+from hushpore.n2v2.inference.volumes import Applied
 from hushpore.n2v2.model import UNet, build_network
 from hushpore.n2v2.settings import DenoiseSettings
 from hushpore.n2v2.source import Scale, Source
-from hushpore.n2v2.training import Batches, Learner, choose_precision, mixed_precision
+from hushpore.n2v2.training.step import Batches, Learner, choose_precision, mixed_precision
 
 if TYPE_CHECKING:
     from collections.abc import Callable

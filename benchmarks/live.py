@@ -128,7 +128,7 @@ def open_viewer(shape: tuple[int, int, int]) -> Any:
     own_settings()
     import napari
 
-    from hushpore.viewer.layers import layer_data
+    from hushpore.viewer.layers.conversion import layer_data
 
     data, keywords, _ = layer_data(tiled_foam(shape))
     viewer = napari.Viewer(title="hushpore")

@@ -30,7 +30,7 @@ def flood() -> dict[str, object]:
     """Beats and memory of a window whose job yields 10,000 events a second."""
     import psutil
 
-    from hushpore.viewer.worker import JobWorker
+    from hushpore.viewer.running.worker import JobWorker
 
     viewer = open_viewer((SIDE,) * 3)
     widget = dock(viewer, "Denoise", {})
@@ -56,7 +56,7 @@ def _flood(told: list[int]) -> Job:
     import numpy as np
 
     from hushpore.base.events import Metric, Note, Preview, Progress, StageTime, Timing
-    from hushpore.viewer.work import Outcome
+    from hushpore.viewer.running.task import Outcome
 
     image = np.random.default_rng(0).normal(size=(SIDE, SIDE)).astype(np.float32)
     start = time.perf_counter()

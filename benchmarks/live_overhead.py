@@ -20,7 +20,7 @@ from hushpore.base.events import Metric, Progress
 from hushpore.device.backend import Backend
 from hushpore.device.timing import StageTimer
 from hushpore.device.trace import Trace
-from hushpore.viewer.worker import Update
+from hushpore.viewer.running.worker import Update
 
 if TYPE_CHECKING:
     from collections.abc import Callable

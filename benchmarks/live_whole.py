@@ -124,11 +124,11 @@ def _beside_the_command(name: str) -> dict[str, object]:
 
 def command(words: Sequence[str]) -> dict[str, float]:
     """Run a command of hushpore, and return what its job took."""
-    from hushpore.cli import bar
+    from hushpore.cli import progress_bar
     from hushpore.cli.commands import hushpore
 
     seconds = {}
-    drive = bar.drive
+    drive = progress_bar.drive
 
     def timed(*positional: Any, **named: Any) -> Any:
         start = time.perf_counter()
@@ -136,7 +136,7 @@ def command(words: Sequence[str]) -> dict[str, float]:
         seconds["job"] = time.perf_counter() - start
         return result
 
-    bar.drive = timed
+    progress_bar.drive = timed
     hushpore(list(words), prog_name="hushpore", standalone_mode=False)
     return seconds
 
@@ -152,7 +152,7 @@ def window(name: str) -> dict[str, float]:
 def again(name: str) -> dict[str, object]:
     """Run a job without a widget and by its widget, in turn."""
     from hushpore import jobs
-    from hushpore.viewer.target import capture
+    from hushpore.viewer.running.target import capture
 
     whole = JOBS[name]
     viewer = open_viewer(whole.shape)

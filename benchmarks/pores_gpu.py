@@ -1,7 +1,7 @@
 """Pores on a GPU against the CPU: the same labels, and how long upload, compute and download take.
 
 Volumes are the integers of a scanner, on a line. The floor of the computation is what its kernels
-move at the least (`hushpore.pores.gpu_passes.MOVED`), at the rate at which the GPU copies its own
+move at the least (`hushpore.pores.gpu.passes.MOVED`), at the rate at which the GPU copies its own
 memory. What crosses is counted where it crosses.
 """
 
@@ -22,7 +22,7 @@ from hushpore.base.scaled import Scaled
 from hushpore.device.backend import Backend, choose_backend
 from hushpore.device.switches import Switches
 from hushpore.jobs import run
-from hushpore.pores.gpu_passes import BYTES_A_VOXEL, MOVED
+from hushpore.pores.gpu.passes import BYTES_A_VOXEL, MOVED
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks._window import own_settings
 from hushpore.base.volume import Volume
-from hushpore.io.dicom import write_series
+from hushpore.io.dicom.reader import write_series
 
 TICK = 5  # ms
 DROPS = {"500 slices of 512 x 512": (500, 512), "10,000 slices of 16 x 16": (10_000, 16)}
@@ -73,7 +73,7 @@ def _main(folder: str, how: str) -> None:
     from qtpy.QtCore import QTimer
     from qtpy.QtWidgets import QApplication
 
-    import hushpore.viewer.reader  # noqa: F401 - napari imports a reader once
+    import hushpore.viewer.layers.reader  # noqa: F401 - napari imports a reader once
 
     def live(seconds: float) -> None:
         end = time.perf_counter() + seconds

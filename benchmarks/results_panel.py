@@ -30,8 +30,8 @@ def measure() -> dict[str, object]:
     import napari
     from qtpy.QtWidgets import QApplication
 
-    from hushpore.viewer.plots import PLOTS
-    from hushpore.viewer.results_panel import RESULTS
+    from hushpore.viewer.results.panel import RESULTS
+    from hushpore.viewer.results.plots import PLOTS
 
     viewer = napari.Viewer()
     layer = viewer.add_layer(_layer())
@@ -93,7 +93,7 @@ def _layer() -> Any:
     from napari.layers import Labels
 
     from hushpore.pores.measure import COLUMNS
-    from hushpore.viewer.pore_layer import features_of
+    from hushpore.viewer.results.pore_layer import features_of
 
     rng = np.random.default_rng(0)
     side = 28

@@ -20,7 +20,7 @@ def main(folder: Path) -> None:
     import napari
 
     from hushpore.samples.phantom import foam_phantom
-    from hushpore.viewer.layers import layer_data
+    from hushpore.viewer.layers.conversion import layer_data
 
     viewer = napari.Viewer(title="hushpore")
     viewer.window._qt_window.resize(*SIZE)

@@ -23,7 +23,7 @@ def main(folder: Path) -> None:
     import napari
     from qtpy.QtWidgets import QApplication
 
-    from hushpore.viewer import reader
+    from hushpore.viewer.layers import reader
 
     folder.mkdir(parents=True, exist_ok=True)
     scan = scanner_folder(Path(tempfile.mkdtemp(prefix="")) / "scan_2024-05-17")
@@ -55,7 +55,7 @@ def scanner_folder(folder: Path) -> Path:
     import pydicom
 
     from hushpore.base.volume import Volume
-    from hushpore.io.dicom import write_series
+    from hushpore.io.dicom.reader import write_series
     from hushpore.samples import foam_phantom
 
     folder.mkdir()

@@ -36,8 +36,8 @@ def picture_compare(viewer: Any, path: Path, seconds: float) -> None:
 
     import hushpore
     from hushpore.samples import foam_phantom
-    from hushpore.viewer.layers import layer_data
-    from hushpore.viewer.pore_layer import pore_layer
+    from hushpore.viewer.layers.conversion import layer_data
+    from hushpore.viewer.results.pore_layer import pore_layer
 
     noisy = foam_phantom().volume
     denoised = hushpore.denoise(noisy, time_budget=seconds).volume

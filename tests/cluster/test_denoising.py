@@ -26,9 +26,9 @@ distributed = pytest.importorskip("distributed")
 pytest.importorskip("zarr")
 
 from hushpore.cluster import denoising  # noqa: E402
-from hushpore.cluster.connecting import connect  # noqa: E402
+from hushpore.cluster.connection import connect  # noqa: E402
 from hushpore.cluster.denoising import denoise_on  # noqa: E402
-from hushpore.io.ome_zarr import write_zarr  # noqa: E402
+from hushpore.io.zarr.reader import write_zarr  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,15 +52,15 @@ def client(start_workers: Callable[[int], Any]) -> Iterator[Client]:
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hushpore.io import zarr_image
-    from hushpore.n2v2 import blockwise, prediction
+    from hushpore.io.zarr import image
+    from hushpore.n2v2.inference import blocks, tiles
 
     cores = {2: (4, 32, 32), 3: (1, 8, 16, 16)}
-    for module in (blockwise, prediction, denoising):
+    for module in (blocks, tiles, denoising):
         monkeypatch.setattr(module, "CORES", cores)
-    monkeypatch.setattr(zarr_image, "_CHUNK", 16)
-    monkeypatch.setattr(zarr_image, "_BLOCK", 32)
-    monkeypatch.setattr(zarr_image, "_SMALLEST", 40)
+    monkeypatch.setattr(image, "_CHUNK", 16)
+    monkeypatch.setattr(image, "_BLOCK", 32)
+    monkeypatch.setattr(image, "_SMALLEST", 40)
 
 
 @pytest.fixture

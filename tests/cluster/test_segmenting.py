@@ -17,9 +17,9 @@ from hushpore import InputError, Volume
 from hushpore.base.errors import DeviceError, MemoryLimitError, OutputError
 from hushpore.base.events import Note, Progress, Timing, result_of
 from hushpore.cluster import plan, running
-from hushpore.cluster.connecting import connect
+from hushpore.cluster.connection import connect
 from hushpore.cluster.segmenting import segment_pores
-from hushpore.io.ome_zarr import open_zarr, write_zarr
+from hushpore.io.zarr.reader import open_zarr, write_zarr
 from hushpore.pores.settings import PoreSettings
 from hushpore.runs.result import open_result
 

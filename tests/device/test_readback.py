@@ -11,7 +11,7 @@ from hushpore.device.readback import Readback
 from hushpore.device.timing import StageTimer
 from hushpore.n2v2.images import Images
 from hushpore.n2v2.model import Architecture, build_network
-from hushpore.n2v2.training import Batches, Learner
+from hushpore.n2v2.training.step import Batches, Learner
 
 
 class Event:

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_every_row_of_the_fault_table_names_tests_that_there_are() -> None:
-    sources = [path.read_text(encoding="utf-8") for path in ROOT.glob("tests/*/test_*.py")]
+    sources = [path.read_text(encoding="utf-8") for path in ROOT.glob("tests/**/test_*.py")]
     there = {name for text in sources for name in re.findall(r"^def (test_\w+)", text, re.M)}
     page = (ROOT / "docs" / "live.md").read_text(encoding="utf-8")
     table = page.split("## When something goes wrong")[1].split("\n## ")[0]

@@ -12,7 +12,7 @@ import pytest
 
 import hushpore
 from hushpore.cli.commands import hushpore as command
-from hushpore.io.dicom_writer import write_series
+from hushpore.io.dicom.writer import write_series
 from hushpore.io.results import write_image
 from hushpore.runs.folder import write_pores
 from hushpore.samples import foam_phantom

@@ -9,7 +9,7 @@ from hushpore.base.events import Progress
 from hushpore.base.scaled import held
 from hushpore.base.volume import Volume
 from hushpore.io import describe, is_on_disk, load, loading, read, read_all
-from hushpore.io.dicom import write_series
+from hushpore.io.dicom.reader import write_series
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def drained(work):
 
 def test_a_description_has_all_facts_and_no_values(series, monkeypatch):
     folder, values = series
-    monkeypatch.setattr("hushpore.io.dicom_pixels.read_stored", None)
+    monkeypatch.setattr("hushpore.io.dicom.pixels.read_stored", None)
     (volume,) = describe(folder)
     assert is_on_disk(volume)
     assert (volume.shape, volume.spacing, volume.unit) == ((60, 16, 12), (3, 1, 1), "mm")
@@ -75,16 +75,16 @@ def test_progress_runs_from_nothing_to_everything(series):
 
 
 def test_closing_stops_at_once_and_leaves_no_thread(series, monkeypatch):
-    from hushpore.io import dicom_pixels
+    from hushpore.io.dicom import pixels
 
-    original, seen = dicom_pixels.read_stored, []
+    original, seen = pixels.read_stored, []
 
     def slow(*arguments):
         seen.append(1)
         time.sleep(0.005)
         original(*arguments)
 
-    monkeypatch.setattr(dicom_pixels, "read_stored", slow)
+    monkeypatch.setattr(pixels, "read_stored", slow)
     work = load(series[0])
     for event in work:
         if event.stage == "reading":

@@ -54,9 +54,9 @@ class Counted:
 def test_a_stack_on_disk_is_written_slab_by_slab_and_decoded_once(tmp_path, monkeypatch, name):
     if name.endswith("zarr"):
         pytest.importorskip("zarr")
-        from hushpore.io import ome_zarr_writer
+        from hushpore.io.zarr import writer
 
-        monkeypatch.setattr(ome_zarr_writer, "_PIECE", 10 * 64 * 50 * 4)
+        monkeypatch.setattr(writer, "_PIECE", 10 * 64 * 50 * 4)
     monkeypatch.setattr(module, "SLAB", 10 * 64 * 50 * 4)
     stack = Counted(95)
     volume = Volume(stack.planes, spacing=(2, 1, 1), unit="um", origin=(1, 2, 3), name="scan")

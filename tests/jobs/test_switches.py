@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from hushpore.device.graphs import Work
 
-# those of the pores alone are reached in tests/pores/test_gpu_labels.py
+# those of the pores alone are reached in tests/pores/gpu/test_labels.py
 OF_PORES = {"void", "labels"}
 NAMES = [each.name for each in dataclasses.fields(Switches) if each.name not in OF_PORES]
 STEPS = 12

@@ -16,10 +16,11 @@ from hushpore.base.events import Attention, Metric, Note, Preview, Progress, Sto
 from hushpore.device.backend import Backend
 from hushpore.device.clocks import Clock, HostClock
 from hushpore.device.timing import StageTimer
-from hushpore.n2v2 import applying, fitting
 from hushpore.n2v2 import job as denoising
-from hushpore.n2v2.shown import PreviewPace
-from hushpore.n2v2.training import Learner
+from hushpore.n2v2.inference import volumes
+from hushpore.n2v2.training import loop
+from hushpore.n2v2.training.preview import PreviewPace
+from hushpore.n2v2.training.step import Learner
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,7 +120,7 @@ def test_events_tell_progress_loss_and_show_the_middle_slice(scan: Volume) -> No
     assert fractions == sorted(fractions)
     assert fractions[-1] == 1
     losses = [event for event in events if isinstance(event, Metric) and event.name == "loss"]
-    assert [loss.step % fitting.EPOCH for loss in losses[:-1]] == [0] * (len(losses) - 1)
+    assert [loss.step % loop.EPOCH for loss in losses[:-1]] == [0] * (len(losses) - 1)
     previews = [event for event in events if isinstance(event, Preview)]
     assert previews
     assert all(shown.index == (2,) and shown.image.shape == (30, 35) for shown in previews)
@@ -308,7 +309,7 @@ def test_prediction_takes_smaller_tiles_where_memory_runs_out(
     expected = hushpore.denoise(scan, precision="float32", **QUICK).volume.data
     run_out_of_memory(
         monkeypatch, "predict_tile",
-        lambda network, padded, tile, *_: tile.kept[0].stop <= 1, applying,
+        lambda network, padded, tile, *_: tile.kept[0].stop <= 1, volumes,
     )  # fmt: skip
     result = hushpore.denoise(scan, precision="float32", **QUICK)
     assert any("predicting in tiles" in note for note in result.provenance["notes"])

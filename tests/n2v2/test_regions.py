@@ -10,11 +10,12 @@ from hushpore import InputError, Volume
 from hushpore.base.events import Batch, result_of
 from hushpore.device.backend import Backend
 from hushpore.device.timing import StageTimer
-from hushpore.n2v2 import blocks, regions
+from hushpore.n2v2 import regions
 from hushpore.n2v2.images import arrange
 from hushpore.n2v2.settings import DenoiseSettings
 from hushpore.n2v2.source import Scale, Source
-from hushpore.n2v2.training import Batches
+from hushpore.n2v2.training import blocks
+from hushpore.n2v2.training.step import Batches
 
 QUICK = {"steps": 6, "patch_size": 16, "batch_size": 4}
 
@@ -231,7 +232,7 @@ def test_blocks_give_patches_as_often_as_the_whole_does(at, axes, shape, dimensi
 
 
 def test_the_patches_of_a_batch_are_told_with_their_losses(scan, drawn, monkeypatch):
-    monkeypatch.setattr("hushpore.n2v2.fitting.BATCH_PAUSE", 0)
+    monkeypatch.setattr("hushpore.n2v2.training.loop.BATCH_PAUSE", 0)
     told, losses = [], []
 
     def listen(event):
@@ -253,7 +254,7 @@ def test_the_patches_of_a_batch_are_told_with_their_losses(scan, drawn, monkeypa
 def test_the_patches_of_what_is_read_block_by_block_are_told_where_they_lie(
     dimensions, places_of_voxels, monkeypatch
 ):
-    monkeypatch.setattr("hushpore.n2v2.fitting.BATCH_PAUSE", 0)
+    monkeypatch.setattr("hushpore.n2v2.training.loop.BATCH_PAUSE", 0)
     monkeypatch.setattr(blocks, "STEPS_EACH", 2)
     shape = (2, 24, 64, 66)
     scan = Volume(np.arange(np.prod(shape), dtype=np.float32).reshape(shape), axes="tzyx")
@@ -271,7 +272,7 @@ def test_the_patches_of_what_is_read_block_by_block_are_told_where_they_lie(
 
 def test_batches_are_told_five_times_a_second_at_most(scan, monkeypatch):
     clock = iter(np.arange(0, 1e6, 0.01))
-    monkeypatch.setattr("hushpore.n2v2.fitting.time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("hushpore.n2v2.training.loop.time.monotonic", lambda: float(next(clock)))
     told = []
     hushpore.run(
         "denoise", scan, {**QUICK, "steps": 40}, "cpu",

@@ -23,7 +23,7 @@ from hushpore.device.graphs import WARM_UP, replays_on
 from hushpore.device.switches import Switches
 from hushpore.n2v2.images import Images
 from hushpore.n2v2.model import Architecture, build_network
-from hushpore.n2v2.training import Batches, Learner, learning_rate
+from hushpore.n2v2.training.step import Batches, Learner, learning_rate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

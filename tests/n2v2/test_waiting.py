@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import hushpore
 from hushpore import Volume
 from hushpore.base.events import Metric, Progress
-from hushpore.n2v2.fitting import EPOCH
+from hushpore.n2v2.training.loop import EPOCH
 
 #: Operations whose result has a size, or is a value, that the host must know.
 WAITING = {

@@ -6,7 +6,7 @@ import pytest
 import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.events import Note
-from hushpore.n2v2.training import Batches
+from hushpore.n2v2.training.step import Batches
 
 
 def sample(scan, **settings):

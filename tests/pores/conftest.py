@@ -14,8 +14,8 @@ import pytest
 from hushpore.device.backend import Backend
 from hushpore.device.clocks import HostClock
 from hushpore.device.timing import StageTimer
-from hushpore.pores import gpu_passes
-from hushpore.pores.on_gpu import SOURCES, Gpu
+from hushpore.pores.gpu import passes
+from hushpore.pores.gpu.engine import SOURCES, Gpu
 from hushpore.pores.parallel import Workers
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def gpu_backend(emulated: Emulated, monkeypatch: pytest.MonkeyPatch) -> type[Emu
     """Makes backends of which jobs get the emulated GPU, with its kernels compiled."""
     emulated.run_threads("parallel")
     monkeypatch.setattr(Gpu, "of", lambda backend: emulated)
-    monkeypatch.setattr(gpu_passes, "_WARM", {"cuda:0"})
+    monkeypatch.setattr(passes, "_WARM", {"cuda:0"})
     return EmulatedBackend
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hushpore.device.transfers import Transfers
-from hushpore.pores.on_gpu import SOURCES, Gpu
+from hushpore.pores.gpu.engine import SOURCES, Gpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,7 @@ from hushpore.base.events import Note, Progress, StopEarly, result_of
 from hushpore.cli.commands import hushpore as command
 from hushpore.io.results import write_image
 from hushpore.runs.batch import LOCK, run_batch
-from hushpore.runs.workers import State
+from hushpore.runs.batch_workers import State
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -30,9 +30,10 @@ from hushpore import jobs  # noqa: E402
 from hushpore.base.events import Progress  # noqa: E402
 from hushpore.base.volume import Volume  # noqa: E402
 from hushpore.device.backend import Backend  # noqa: E402
-from hushpore.viewer import device_choice, priority, showing  # noqa: E402
-from hushpore.viewer.pore_layer import pore_layer  # noqa: E402
-from hushpore.viewer.worker import JobWorker, stop_all  # noqa: E402
+from hushpore.viewer.forms import device_choice  # noqa: E402
+from hushpore.viewer.results.pore_layer import pore_layer  # noqa: E402
+from hushpore.viewer.running import priority, progress_presenter  # noqa: E402
+from hushpore.viewer.running.worker import JobWorker, stop_all  # noqa: E402
 
 #: Milliseconds within which anything in these tests happens.
 SOON = 10_000
@@ -132,7 +133,7 @@ class FakeJob:
 @pytest.fixture
 def fake_job(monkeypatch):
     """Replace the denoising job, and have previews of it although it is soon over."""
-    monkeypatch.setattr(showing, "WORTH", 0.0)
+    monkeypatch.setattr(progress_presenter, "WORTH", 0.0)
     fake = FakeJob(jobs.JOBS["denoise"])
     monkeypatch.setitem(jobs.JOBS, "denoise", fake)
     yield fake

@@ -11,11 +11,11 @@ from napari.utils.notifications import notification_manager
 
 from hushpore.base.errors import OutputError
 from hushpore.io import read
-from hushpore.viewer.denoise import DenoiseWidget
-from hushpore.viewer.layers import KEY
-from hushpore.viewer.pores import PoresWidget
-from hushpore.viewer.saving import save
-from hushpore.viewer.writer import write_image_layer, write_labels_layer
+from hushpore.viewer.denoise.widget import DenoiseWidget
+from hushpore.viewer.layers.conversion import KEY
+from hushpore.viewer.layers.writer import write_image_layer, write_labels_layer
+from hushpore.viewer.results.saving import save
+from hushpore.viewer.segment.widget import PoresWidget
 
 SOON = 20_000
 ROOM = 4096  # bytes that a file may have

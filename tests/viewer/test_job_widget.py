@@ -18,13 +18,13 @@ from qtpy.QtWidgets import QApplication, QDockWidget, QMainWindow
 
 from hushpore import InputError
 from hushpore.base.events import Metric, Note, Preview, Progress, StageTime, StopEarly, Timing
-from hushpore.viewer import showing
-from hushpore.viewer.denoise import DenoiseWidget
-from hushpore.viewer.docking import stay_in_front
+from hushpore.viewer.denoise.widget import DenoiseWidget
+from hushpore.viewer.forms.docking import stay_in_front
 from hushpore.viewer.job_widget import PATIENCE
-from hushpore.viewer.layers import KEY
-from hushpore.viewer.pores import PoresWidget
-from hushpore.viewer.problem import explain
+from hushpore.viewer.layers.conversion import KEY
+from hushpore.viewer.running import progress_presenter
+from hushpore.viewer.running.problem import explain
+from hushpore.viewer.segment.widget import PoresWidget
 
 SOON = 10_000
 PLACE = {"scale": (2.0, 0.5, 0.5), "units": ("mm",) * 3, "axis_labels": ("z", "y", "x")}
@@ -426,7 +426,7 @@ def test_a_preview_refines_in_its_slice_and_gives_way_to_the_result(
 
 
 def test_a_job_that_is_soon_over_begins_no_preview(qtbot, viewer, widget, fake_job, monkeypatch):
-    monkeypatch.setattr(showing, "WORTH", 1e6)
+    monkeypatch.setattr(progress_presenter, "WORTH", 1e6)
 
     def script(volume):
         yield Progress("training", 1, 2, "steps", 0.5)

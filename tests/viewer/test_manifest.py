@@ -5,13 +5,13 @@ from napari._app_model.constants._menus import is_menu_contributable
 from npe2 import PluginManager, PluginManifest
 
 import hushpore
-from hushpore.viewer.batch import BATCH
-from hushpore.viewer.compare import COMPARE
+from hushpore.viewer.batch.widget import BATCH
 from hushpore.viewer.job_widget import RECORD
 from hushpore.viewer.launch import WIDGETS
-from hushpore.viewer.plots import PLOTS
 from hushpore.viewer.preferences import PREFERENCES
-from hushpore.viewer.results_panel import RESULTS
+from hushpore.viewer.results.compare import COMPARE
+from hushpore.viewer.results.panel import RESULTS
+from hushpore.viewer.results.plots import PLOTS
 
 MANIFEST = Path(hushpore.__file__).parent / "napari.yaml"
 

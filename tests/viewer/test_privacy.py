@@ -5,10 +5,10 @@ from napari.components import ViewerModel
 from napari.layers import Layer
 from napari.utils.notifications import notification_manager
 
-from hushpore.viewer import reader
-from hushpore.viewer.denoise import DenoiseWidget
-from hushpore.viewer.pores import PoresWidget
-from hushpore.viewer.reader import get_reader
+from hushpore.viewer.denoise.widget import DenoiseWidget
+from hushpore.viewer.layers import reader
+from hushpore.viewer.layers.reader import get_reader
+from hushpore.viewer.segment.widget import PoresWidget
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 
 from hushpore.base.scaled import Scaled, held
 from hushpore.base.volume import Volume
-from hushpore.viewer.layers import layer_data, volume_of
+from hushpore.viewer.layers.conversion import layer_data, volume_of
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from hushpore.cli.bar import drive
 from hushpore.cli.flags import JobCommand, reading_flags, settings_flags, settings_from
+from hushpore.cli.progress_bar import drive
 from hushpore.cli.settings import settings_sources
 from hushpore.jobs import JOBS
 

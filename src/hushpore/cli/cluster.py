@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hushpore.base.errors import InputError
-from hushpore.cli.bar import drive
 from hushpore.cli.flags import settings_from
+from hushpore.cli.progress_bar import drive
 from hushpore.jobs import JOBS
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Job
     from hushpore.base.volume import Volume
-    from hushpore.cli.measured import Measured
+    from hushpore.cli.timings import Measured
     from hushpore.n2v2.result import Denoised
     from hushpore.runs.scan import Written
 

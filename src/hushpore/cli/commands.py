@@ -26,12 +26,12 @@ from hushpore.cli.compare import compare_command
 from hushpore.cli.convert import convert_command
 from hushpore.cli.export import export_command
 from hushpore.cli.flags import JobCommand, reading_flags, settings_flags, settings_from
-from hushpore.cli.measured import Measured
 from hushpore.cli.preferences import preferences_command
 from hushpore.cli.rerun import rerun_command
 from hushpore.cli.settings import settings_command, settings_sources
+from hushpore.cli.timings import Measured
 from hushpore.jobs import JOBS, start
-from hushpore.runs.beside import lay_beside
+from hushpore.runs.auxiliary_files import lay_beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -311,7 +311,7 @@ def _segment(path: str, output: str, flags: dict[str, Any], denoise_first: bool)
 
 
 def _run(job: str, volume: Volume, flags: dict[str, Any], measured: Measured) -> Any:
-    from hushpore.cli.bar import drive
+    from hushpore.cli.progress_bar import drive
 
     kind = JOBS[job]
     settings = settings_from(flags, kind.settings)

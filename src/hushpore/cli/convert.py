@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from hushpore.cli.bar import drive
 from hushpore.cli.flags import reading_flags
-from hushpore.cli.measured import Measured
+from hushpore.cli.progress_bar import drive
+from hushpore.cli.timings import Measured
 
 
 @click.command("convert", short_help="Write a stack as OME-Zarr, whatever its size.")

@@ -13,9 +13,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from hushpore.cli.bar import drive
+from hushpore.cli.progress_bar import drive
 from hushpore.io import read
-from hushpore.io.dicom_writer import write_series
+from hushpore.io.dicom.writer import write_series
 from hushpore.io.results import check_target
 from hushpore.jobs import start
 from hushpore.runs.folder import write_pores

@@ -29,7 +29,7 @@ def preferences_command(
     over by programs that were killed is listed, too.
     """
     from hushpore.device.scratch import remove_left_over, scratch_folder, temporary_folders
-    from hushpore.runs import remembered
+    from hushpore.runs import last_used
     from hushpore.runs.preferences import in_force, reset_preferences, save_preferences
 
     ctx = click.get_current_context()
@@ -43,7 +43,7 @@ def preferences_command(
     if given:
         save_preferences(Preferences.of({**load_preferences().to_dict(), **given}))
     if forget:
-        remembered.forget()
+        last_used.forget()
     removed = remove_left_over() if clean else []
     folders = temporary_folders()
     left = [folder for folder in folders if folder.is_left_over]

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from hushpore.cli.bar import drive
+from hushpore.cli.progress_bar import drive
 
 
 @click.command("rerun", short_help="Make a result again, and say whether it is the same.")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.io.ome_zarr import open_zarr
+from hushpore.io.zarr.reader import open_zarr
 from hushpore.pores.parallel import Workers
 from hushpore.pores.passes import Work
 from hushpore.pores.slabs import Scratch, Slabs

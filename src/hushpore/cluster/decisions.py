@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from hushpore.cluster.voids import Told
+    from hushpore.cluster.void import Told
 
 
 def digest_of(told: Sequence[Told]) -> dict[str, str]:

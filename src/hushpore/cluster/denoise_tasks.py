@@ -21,16 +21,16 @@ from hushpore.base.errors import MemoryLimitError
 from hushpore.device.backend import choose_backend
 from hushpore.device.memory import is_out_of_memory
 from hushpore.device.timing import StageTimer
-from hushpore.io.ome_zarr import open_zarr
 from hushpore.io.target import new_file
-from hushpore.io.zarr_image import ZarrImage
-from hushpore.n2v2.blockwise import BlockPredictor
+from hushpore.io.zarr.image import ZarrImage
+from hushpore.io.zarr.reader import open_zarr
+from hushpore.n2v2.inference.blocks import BlockPredictor
+from hushpore.n2v2.inference.tiles import halve_core
 from hushpore.n2v2.learning import learn
-from hushpore.n2v2.prediction import halve_core
-from hushpore.n2v2.residual import examine_residual
+from hushpore.n2v2.noise.residual import examine_residual
 from hushpore.n2v2.source import Source
-from hushpore.n2v2.training import choose_precision
-from hushpore.runs.beside import lay_beside
+from hushpore.n2v2.training.step import choose_precision
+from hushpore.runs.auxiliary_files import lay_beside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from hushpore.base.events import Job, Timing
     from hushpore.base.volume import Volume
     from hushpore.device.backend import Backend
-    from hushpore.io.zarr_image import Block
-    from hushpore.n2v2.diagnosis import NoiseDiagnosis
-    from hushpore.n2v2.residual import Residual
+    from hushpore.io.zarr.image import Block
+    from hushpore.n2v2.noise.diagnosis import NoiseDiagnosis
+    from hushpore.n2v2.noise.residual import Residual
     from hushpore.n2v2.settings import DenoiseSettings
     from hushpore.n2v2.source import Scale
     from hushpore.n2v2.trained import Model

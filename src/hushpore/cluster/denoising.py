@@ -16,7 +16,7 @@ from hushpore._version import __version__
 from hushpore.base.errors import InputError
 from hushpore.base.events import Note, Progress, StopEarly, Timing
 from hushpore.base.record import make_record
-from hushpore.cluster.connecting import connect
+from hushpore.cluster.connection import connect
 from hushpore.cluster.denoise_tasks import (
     How,
     Place,
@@ -27,20 +27,20 @@ from hushpore.cluster.denoise_tasks import (
     reduce_block,
 )
 from hushpore.cluster.grey_scale import measure_block, scale_of
+from hushpore.cluster.remote_job import watch
 from hushpore.cluster.scan import as_zarr, stamp_of
-from hushpore.cluster.spreading import loss_in_words, spread
-from hushpore.cluster.watching import watch
+from hushpore.cluster.task_runner import loss_in_words, spread
 from hushpore.cluster.workers import in_words, memory_of
 from hushpore.device.timing import StageTimer
-from hushpore.io.ome_zarr import open_zarr
 from hushpore.io.results import check_record_target, write_json
 from hushpore.io.resumable import resumable_directory
 from hushpore.io.target import check_target, new_file, require_zarr
-from hushpore.io.zarr_image import ZarrImage, import_zarr
-from hushpore.n2v2.applying import FREE_SHARE, TILE_SHARE
-from hushpore.n2v2.diagnosis import NoiseDiagnosis
+from hushpore.io.zarr.image import ZarrImage, import_zarr
+from hushpore.io.zarr.reader import open_zarr
+from hushpore.n2v2.inference.tiles import CORES, core_within
+from hushpore.n2v2.inference.volumes import FREE_SHARE, TILE_SHARE
 from hushpore.n2v2.learning import Learnt
-from hushpore.n2v2.prediction import CORES, core_within
+from hushpore.n2v2.noise.diagnosis import NoiseDiagnosis
 from hushpore.n2v2.result import Denoised, finished
 from hushpore.n2v2.source import Scale, Source
 from hushpore.n2v2.trained import load_model
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from hushpore.base.events import Event, Job
     from hushpore.cluster.grey_scale import Measured
     from hushpore.cluster.scan import Scan
-    from hushpore.io.zarr_image import Block
-    from hushpore.n2v2.residual import Residual
+    from hushpore.io.zarr.image import Block
+    from hushpore.n2v2.noise.residual import Residual
     from hushpore.n2v2.settings import DenoiseSettings
     from hushpore.n2v2.trained import Model
 
@@ -92,7 +92,7 @@ def denoise_on(
     Parameters
     ----------
     where : str or Client
-        See `hushpore.cluster.connecting.connect`.
+        See `hushpore.cluster.connection.connect`.
     scan : str, path-like or Volume
         An OME-Zarr folder, by a path that is the same on all workers; what is of another format is
         converted first, beside the result.

@@ -11,7 +11,7 @@ import numpy as np
 from hushpore.cluster.blocks import load_arrays
 from hushpore.cluster.merging import chiefs
 from hushpore.cluster.tables import BASINS, EDGES, ELSEWHERE, join_edges, join_tables
-from hushpore.io.zarr_image import ZarrImage
+from hushpore.io.zarr.image import ZarrImage
 from hushpore.pores.basins import apply_labels
 from hushpore.pores.graph import BasinGraph
 from hushpore.runs.result import LABELS_IN_BLOCKS
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.cluster.blocks import Blocks
-    from hushpore.cluster.voids import Told
-    from hushpore.io.zarr_image import Block
+    from hushpore.cluster.void import Told
+    from hushpore.io.zarr.image import Block
 
 
 def finish(blocks: Blocks, slab: int, levels: int) -> Told:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hushpore.base.events import Timing
     from hushpore.base.volume import Volume
     from hushpore.cluster.denoise_tasks import Place
-    from hushpore.io.zarr_image import Block
+    from hushpore.io.zarr.image import Block
 
 
 @dataclass(frozen=True)

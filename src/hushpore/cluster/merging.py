@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.cluster.blocks import Blocks
-    from hushpore.cluster.voids import Told
+    from hushpore.cluster.void import Told
 
 _REDUCED = tuple(each.name for each in fields(Reduced))
 

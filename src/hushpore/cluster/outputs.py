@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.io.target import RECORD
-from hushpore.io.zarr_image import ZarrImage, import_zarr
+from hushpore.io.zarr.image import ZarrImage, import_zarr
 from hushpore.runs.result import LABELS_IN_BLOCKS
 
 if TYPE_CHECKING:

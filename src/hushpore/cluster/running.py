@@ -12,11 +12,10 @@ import numpy as np
 
 from hushpore.base.events import Progress, Span, StageTime, Timing
 from hushpore.cluster.blocks import Blocks, load_arrays, names_of, save_arrays
-from hushpore.cluster.climbing import climb, gather, meet
 from hushpore.cluster.finishing import finish, write_coarser, write_labels
 from hushpore.cluster.merging import unite
-from hushpore.cluster.spreading import spread
-from hushpore.cluster.voids import (
+from hushpore.cluster.task_runner import spread
+from hushpore.cluster.void import (
     count_levels,
     find_parts,
     find_void,
@@ -27,6 +26,7 @@ from hushpore.cluster.voids import (
     pass_along_z,
     survey,
 )
+from hushpore.cluster.watershed import climb, gather, meet
 from hushpore.device.memory import PeakMemory
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Event
     from hushpore.cluster.blocks import Plan
-    from hushpore.cluster.voids import Told
+    from hushpore.cluster.void import Told
 
 #: What tasks do, by names that their records have.
 TASKS: dict[str, Callable[..., Told]] = {

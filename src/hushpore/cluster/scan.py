@@ -10,7 +10,7 @@ from hushpore.base.events import Note
 from hushpore.base.volume import Volume
 from hushpore.io import choose
 from hushpore.io.formats import kind_of
-from hushpore.io.ome_zarr import ZarrStack, open_zarr
+from hushpore.io.zarr.reader import ZarrStack, open_zarr
 from hushpore.runs.convert import converting
 from hushpore.runs.source import Source
 

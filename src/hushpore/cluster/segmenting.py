@@ -21,18 +21,18 @@ from hushpore.base.events import Note, Progress
 from hushpore.base.record import make_record
 from hushpore.base.volume import require_range
 from hushpore.cluster.blocks import Plan, save_arrays
-from hushpore.cluster.climbing import follow_through
-from hushpore.cluster.connecting import connect
+from hushpore.cluster.connection import connect
 from hushpore.cluster.decisions import digest_of, histogram_of, join_shared, range_of
 from hushpore.cluster.finishing import collect, count_layers
 from hushpore.cluster.outputs import FILES, open_labels, write_tables
 from hushpore.cluster.plan import check_settings, cut_volume
 from hushpore.cluster.running import Crew, records_of
 from hushpore.cluster.scan import as_zarr
-from hushpore.io.ome_zarr import open_zarr
+from hushpore.cluster.watershed import follow_through
 from hushpore.io.results import write_json
 from hushpore.io.resumable import resumable_directory
 from hushpore.io.target import RECORD, check_target
+from hushpore.io.zarr.reader import open_zarr
 from hushpore.pores.job import void_totals
 from hushpore.pores.local_threshold import LOCAL_METHODS
 from hushpore.pores.measure import number_pores, pore_columns, surface_of, throat_columns
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from hushpore.base.events import Event, Job
     from hushpore.base.volume import Volume
     from hushpore.cluster.decisions import Joined
-    from hushpore.cluster.voids import Told
+    from hushpore.cluster.void import Told
     from hushpore.io.resumable import Unfinished
     from hushpore.pores.graph import BasinGraph
     from hushpore.pores.settings import PoreSettings
@@ -85,7 +85,7 @@ def segment_pores(
     settings : PoreSettings
         How to; its ``memory_budget`` is that of each task.
     where, memory
-        See `hushpore.cluster.connecting.connect`.
+        See `hushpore.cluster.connection.connect`.
     threads : int, optional
         On which each task runs; more than one where a worker of one thread has a machine to itself.
     thickness : int, optional

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hushpore.cluster.spreading import loss_in_words
+from hushpore.cluster.task_runner import loss_in_words
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -2,7 +2,7 @@
 
 `read` and `read_all` open DICOM (a file, a series, a folder of several), TIFF (ImageJ, OME, plain
 stacks, a folder with one slice a file), OME-Zarr and NumPy files; `load` does so as a job with
-progress. `hushpore.io.results` and `hushpore.io.ome_zarr` write.
+progress. `hushpore.io.results` and `hushpore.io.zarr.reader` write.
 """
 
 from __future__ import annotations

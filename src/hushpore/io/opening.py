@@ -55,11 +55,11 @@ def opening_files(files: Sequence[Path], folder: Path) -> Opening:
 def _file(path: Path) -> Opening:
     kind = kind_of_file(path)
     if kind == "tiff":
-        from hushpore.io.tiff import read_tiff
+        from hushpore.io.tiff.reader import read_tiff
 
         return read_tiff(path)
     if kind == "dicom":
-        from hushpore.io.dicom_header import is_dicomdir
+        from hushpore.io.dicom.header import is_dicomdir
 
         if is_dicomdir(path):
             return (yield from _disc(path))
@@ -79,7 +79,7 @@ def _file(path: Path) -> Opening:
 
 def _folder(folder: Path) -> Opening:
     if is_zarr(folder):
-        from hushpore.io.ome_zarr import open_zarr
+        from hushpore.io.zarr.reader import open_zarr
 
         return open_zarr(folder)
     files = files_below(folder)
@@ -98,7 +98,7 @@ def _files(files: Sequence[Path], folder: Path, places: Set[Path]) -> Opening:
     tiff = [path for path in files if kinds[path] == "tiff"]
     here = sorted((path for path in tiff if path.parent in places), key=natural_key)
     if here:
-        from hushpore.io.tiff import read_tiff_folder
+        from hushpore.io.tiff.reader import read_tiff_folder
 
         return read_tiff_folder(here, folder)
     if tiff:
@@ -114,7 +114,7 @@ def _files(files: Sequence[Path], folder: Path, places: Set[Path]) -> Opening:
 
 
 def _disc(directory: Path) -> Opening:
-    from hushpore.io.dicomdir import files_of
+    from hushpore.io.dicom.directory import files_of
 
     files, notes = files_of(directory)
     kinds = {path: kind_of_file(path) for path in files}
@@ -128,7 +128,7 @@ def _disc(directory: Path) -> Opening:
 
 
 def _dicom(files: Sequence[Path], place: Path, strays: Sequence[Path] = ()) -> Opening:
-    from hushpore.io.dicom import open_dicom
+    from hushpore.io.dicom.reader import open_dicom
 
     return (yield from open_dicom(files, place, strays))
 

@@ -114,7 +114,7 @@ def write_image(
     Parameters
     ----------
     path : str or path-like
-        Ends in ``.tif`` or ``.tiff``, or in ``.zarr`` (see `hushpore.io.ome_zarr.write_zarr`).
+        Ends in ``.tif`` or ``.tiff``, or in ``.zarr`` (see `hushpore.io.zarr.reader.write_zarr`).
     volume : Volume
         2D or 3D, with leading axes or without.
     record : mapping, optional
@@ -141,7 +141,7 @@ def write_image(
         if record is not None and beside is not None:
             write_json(parts.enter_context(new_file(beside, overwrite)), record)
         if target.suffix.lower() == ".zarr":
-            from hushpore.io.ome_zarr import write_zarr
+            from hushpore.io.zarr.reader import write_zarr
 
             write_zarr(target, volume, overwrite=overwrite)
         else:

@@ -13,7 +13,7 @@ from hushpore.base.events import Job, Note, Progress
 from hushpore.n2v2.masking import Replacement, draw_positions, hide, replacements, values_at
 from hushpore.n2v2.source import Source
 from hushpore.n2v2.trained import load_model
-from hushpore.n2v2.training import channels_last, choose_precision, mixed_precision
+from hushpore.n2v2.training.step import channels_last, choose_precision, mixed_precision
 from hushpore.patches.job import sample_patches
 from hushpore.patches.reading import read_patches
 from hushpore.patches.result import BlindSpots

@@ -14,13 +14,11 @@ from hushpore.base.record import fingerprint, make_record
 from hushpore.device.backend import Backend
 from hushpore.device.memory import is_out_of_memory
 from hushpore.device.scratch import array_within
-from hushpore.n2v2.applying import FREE_SHARE, IMAGES_SHARE, Applied
-from hushpore.n2v2.blocks import Blocks
-from hushpore.n2v2.checkpoint import Checkpoint, training_key
-from hushpore.n2v2.detail import give_back_detail
-from hushpore.n2v2.diagnosis import diagnose_noise
-from hushpore.n2v2.fitting import Fitting
+from hushpore.n2v2.detail_restoration import give_back_detail
 from hushpore.n2v2.images import Images, arrange
+from hushpore.n2v2.inference.volumes import FREE_SHARE, IMAGES_SHARE, Applied
+from hushpore.n2v2.noise.diagnosis import diagnose_noise
+from hushpore.n2v2.noise.residual import examine_residual, finding_moments
 from hushpore.n2v2.plan import (
     architecture_for,
     masked_share,
@@ -30,12 +28,14 @@ from hushpore.n2v2.plan import (
     require_dimensions_of,
 )
 from hushpore.n2v2.regions import PLACES_BYTES, Regions, has_regions, regions_fingerprint
-from hushpore.n2v2.residual import examine_residual, finding_moments
 from hushpore.n2v2.result import Denoised, finished
-from hushpore.n2v2.shown import show_slice
 from hushpore.n2v2.source import Scale, Source, measuring_scale
 from hushpore.n2v2.trained import Model, load_model, require_dimensions
-from hushpore.n2v2.training import Batches, choose_precision
+from hushpore.n2v2.training.blocks import Blocks
+from hushpore.n2v2.training.checkpoint import Checkpoint, training_key
+from hushpore.n2v2.training.loop import Fitting
+from hushpore.n2v2.training.preview import show_slice
+from hushpore.n2v2.training.step import Batches, choose_precision
 from hushpore.patches.job import require_room
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from hushpore.device.timing import StageTimer
     from hushpore.n2v2.model import UNet
     from hushpore.n2v2.settings import DenoiseSettings
-    from hushpore.n2v2.shown import Shown
+    from hushpore.n2v2.training.preview import Shown
 
     T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from hushpore.n2v2.job import Work
 if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.device.backend import Backend
-    from hushpore.n2v2.diagnosis import NoiseDiagnosis
+    from hushpore.n2v2.noise.diagnosis import NoiseDiagnosis
     from hushpore.n2v2.settings import DenoiseSettings
     from hushpore.n2v2.source import Scale
     from hushpore.n2v2.trained import Model

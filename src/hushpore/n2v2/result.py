@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import torch
 
     from hushpore.base.volume import Volume
-    from hushpore.n2v2.diagnosis import NoiseDiagnosis
-    from hushpore.n2v2.residual import Residual
+    from hushpore.n2v2.noise.diagnosis import NoiseDiagnosis
+    from hushpore.n2v2.noise.residual import Residual
     from hushpore.n2v2.trained import Model
 
 

@@ -17,8 +17,8 @@ from hushpore.base.errors import InputError, OutputError
 from hushpore.base.events import result_of
 from hushpore.base.volume import Volume, VolumeLike, as_volume
 from hushpore.device.backend import choose_backend
-from hushpore.n2v2.applying import FREE_SHARE, Applied
 from hushpore.n2v2.images import arrange
+from hushpore.n2v2.inference.volumes import FREE_SHARE, Applied
 from hushpore.n2v2.model import Architecture, UNet
 from hushpore.n2v2.source import Scale, Source, measure_scale
 

@@ -1,9 +1,9 @@
 """Basins of the distance map: every void voxel climbs to the summit that it belongs to.
 
-Each voxel points to the highest of its 26 neighbours, or to itself (`pointing.py`); following the
-pointers leads to a summit, and all voxels that end at the same one are its basin: a watershed
-without a flood and without an order of visits. "Highest" is a total order, so that the result does
-not depend on threads or on cuts.
+Each voxel points to the highest of its 26 neighbours, or to itself (`steepest_ascent.py`);
+following the pointers leads to a summit, and all voxels that end at the same one are its basin: a
+watershed without a flood and without an order of visits. "Highest" is a total order, so that the
+result does not depend on threads or on cuts.
 
 References
 ----------
@@ -20,7 +20,7 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.pores.parallel import kernel
-from hushpore.pores.pointing import point_slices
+from hushpore.pores.steepest_ascent import point_slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,6 @@ from hushpore.base.record import make_record
 from hushpore.base.volume import SPATIAL_AXES, Volume
 from hushpore.device.backend import Backend
 from hushpore.device.scratch import scratch_folder
-from hushpore.pores.finding import Finding
 from hushpore.pores.local_threshold import LOCAL_METHODS
 from hushpore.pores.measure import void_surface
 from hushpore.pores.parallel import Workers
@@ -24,8 +23,8 @@ from hushpore.pores.passes import (
     part_by_peaks,
     write_labels,
 )
+from hushpore.pores.pipeline import Finding
 from hushpore.pores.plan import plan_slabs
-from hushpore.pores.preparing import Preparation
 from hushpore.pores.result import (
     Pores,
     measured,
@@ -37,6 +36,7 @@ from hushpore.pores.result import (
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Scratch, Slabs
 from hushpore.pores.stages import Stages
+from hushpore.pores.warm_up import Preparation
 
 if TYPE_CHECKING:
     from collections.abc import Generator

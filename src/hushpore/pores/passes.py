@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.device.switches import Choices
     from hushpore.device.timing import StageTimer
-    from hushpore.pores.gpu_slabs import GpuSlabs
+    from hushpore.pores.gpu.slabs import GpuSlabs
     from hushpore.pores.graph import BasinGraph
     from hushpore.pores.parallel import Workers
     from hushpore.pores.settings import PoreSettings

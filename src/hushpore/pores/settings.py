@@ -160,12 +160,12 @@ class PoreSettings(Settings):
 
     def explained(self, known: Mapping[str, Any]) -> dict[str, str]:
         """Return what values come to; beside the volume, ``greys`` may be a `GreySurvey` of it."""
-        from hushpore.pores.explaining import explain
+        from hushpore.pores.hints import explain
 
         return explain(self, known)
 
     def unused(self, known: Mapping[str, Any]) -> dict[str, str]:
         """Return why settings change nothing; ``is_void`` says that no grey value counts."""
-        from hushpore.pores.explaining import find_unused
+        from hushpore.pores.hints import find_unused
 
         return find_unused(self, known)

@@ -16,9 +16,9 @@ from hushpore.base.errors import InputError, OutputError
 from hushpore.base.events import Note, Progress, StopEarly
 from hushpore.io.target import new_file
 from hushpore.jobs import JOBS
-from hushpore.runs.samples import plan
+from hushpore.runs.batch_scans import plan
+from hushpore.runs.batch_workers import State, at_once, in_turn
 from hushpore.runs.source import Source
-from hushpore.runs.workers import State, at_once, in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Event
     from hushpore.base.settings import Settings
-    from hushpore.runs.samples import Task
+    from hushpore.runs.batch_scans import Task
 
     #: Yields events and the states of scans, and returns the batch.
     Batching: TypeAlias = Generator[Event | State, None, "Batch"]

@@ -15,10 +15,10 @@ from hushpore.base.volume import Volume, readable_bytes
 from hushpore.device.timing import StageTimer
 from hushpore.io.choosing import choose
 from hushpore.io.loading import free_memory, load
-from hushpore.io.ome_zarr_writer import filling, look_like_labels, require_content
 from hushpore.io.resumable import resumable_directory
 from hushpore.io.target import check_target, require_zarr
-from hushpore.io.zarr_image import MEMORY, ZarrImage, import_zarr
+from hushpore.io.zarr.image import MEMORY, ZarrImage, import_zarr
+from hushpore.io.zarr.writer import filling, look_like_labels, require_content
 from hushpore.runs.source import Source
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hushpore.base.errors import InputError, MissingPackageError
-from hushpore.io.mesh import pore_surface, write_mesh
-from hushpore.io.network import write_network
+from hushpore.io.export.mesh import pore_surface, write_mesh
+from hushpore.io.export.network import write_network
+from hushpore.io.export.vtk import write_vti, write_vtp
 from hushpore.io.target import check_target, new_file
-from hushpore.io.vtk import write_vti, write_vtp
 from hushpore.runs.result import open_result
 
 if TYPE_CHECKING:
@@ -50,9 +50,10 @@ def export(
         ``"parquet"`` both files are written then.
     to : str, optional
         ``"openpnm"``: the network for OpenPNM, ``.csv`` or ``.npz``
-        (`hushpore.io.network.write_network`). ``"vtk"``: for ParaView, labels as ``.vti``, network
-        as ``.vtp``. ``"stl"``, ``"ply"``: the surface of the pores. ``"parquet"``: both tables,
-        ``<name>_pores.parquet`` and ``<name>_throats.parquet``. By default what the ending says.
+        (`hushpore.io.export.network.write_network`). ``"vtk"``: for ParaView, labels as ``.vti``,
+        network as ``.vtp``. ``"stl"``, ``"ply"``: the surface of the pores. ``"parquet"``: both
+        tables, ``<name>_pores.parquet`` and ``<name>_throats.parquet``. By default what the ending
+        says.
     labels : sequence of int, optional
         For a surface: the pores that are wanted; by default all.
     apart : bool, optional

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hushpore.base.errors import InputError
 from hushpore.base.preferences import config_folder
 from hushpore.jobs import JOBS
-from hushpore.runs.remembered import remembered
+from hushpore.runs.last_used import remembered
 from hushpore.runs.settings_file import SUFFIX, keep, read_settings, settings_text
 
 if TYPE_CHECKING:

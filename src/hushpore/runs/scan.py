@@ -12,7 +12,7 @@ from hushpore.base.record import fingerprint
 from hushpore.io.results import check_record_target, write_image
 from hushpore.io.target import check_target
 from hushpore.jobs import start
-from hushpore.runs.beside import lay_beside
+from hushpore.runs.auxiliary_files import lay_beside
 from hushpore.runs.folder import write_pores
 
 if TYPE_CHECKING:

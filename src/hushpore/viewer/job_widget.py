@@ -11,31 +11,31 @@ from qtpy.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from hushpore import jobs
 from hushpore.base.errors import HushporeError
-from hushpore.runs.remembered import remember, remembered
-from hushpore.viewer.cluster_work import work_on_cluster
-from hushpore.viewer.device_choice import DeviceChoice
-from hushpore.viewer.docking import SharesSide, open_beside
-from hushpore.viewer.drawing import draw_together
-from hushpore.viewer.fields import Field, make_field
-from hushpore.viewer.form import SettingsForm
-from hushpore.viewer.glyphs import Glyphs
-from hushpore.viewer.job_progress import JobProgress
-from hushpore.viewer.layer_choice import LayerChoice
-from hushpore.viewer.layer_facts import LayerFacts
-from hushpore.viewer.layer_field import LayerField
-from hushpore.viewer.presets import PresetRow
-from hushpore.viewer.problem import Problem, explain
-from hushpore.viewer.run_buttons import RunButtons
-from hushpore.viewer.run_on import RunOn
-from hushpore.viewer.running import Running
-from hushpore.viewer.said import NoteLines, ResultLine
-from hushpore.viewer.scrolled import ScrolledColumn, rule
-from hushpore.viewer.sentence import link, plain_line
-from hushpore.viewer.showing import Showing
-from hushpore.viewer.target import Target, capture
-from hushpore.viewer.timing_panel import TimingPanel
-from hushpore.viewer.work import Outcome, import_libraries, work_for
-from hushpore.viewer.worker import JobWorker, stop, stop_with
+from hushpore.runs.last_used import remember, remembered
+from hushpore.viewer.forms.device_choice import DeviceChoice
+from hushpore.viewer.forms.docking import SharesSide, open_beside
+from hushpore.viewer.forms.fields import Field, make_field
+from hushpore.viewer.forms.form import SettingsForm
+from hushpore.viewer.forms.layer_choice import LayerChoice
+from hushpore.viewer.forms.layer_facts import LayerFacts
+from hushpore.viewer.forms.layer_field import LayerField
+from hushpore.viewer.forms.presets import PresetRow
+from hushpore.viewer.forms.rich_label import link, plain_line
+from hushpore.viewer.forms.run_on import RunOn
+from hushpore.viewer.forms.scrolled import ScrolledColumn, rule
+from hushpore.viewer.running.cluster_task import work_on_cluster
+from hushpore.viewer.running.drawing import draw_together
+from hushpore.viewer.running.font_warmup import Glyphs
+from hushpore.viewer.running.job_progress import JobProgress
+from hushpore.viewer.running.messages import NoteLines, ResultLine
+from hushpore.viewer.running.problem import Problem, explain
+from hushpore.viewer.running.progress_presenter import Showing
+from hushpore.viewer.running.run_buttons import RunButtons
+from hushpore.viewer.running.run_state import Running
+from hushpore.viewer.running.target import Target, capture
+from hushpore.viewer.running.task import Outcome, import_libraries, work_for
+from hushpore.viewer.running.timing_panel import TimingPanel
+from hushpore.viewer.running.worker import JobWorker, stop, stop_with
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from hushpore.base.events import Job
     from hushpore.base.settings import Option, Settings
     from hushpore.base.volume import Volume
-    from hushpore.viewer.previews import Previews
+    from hushpore.viewer.running.previews import Previews
 
 #: Seconds to wait for a job to stop when its widget goes away. One that is in a long step ends
 #: after it by itself, unseen; the window does not stand still for that.

@@ -10,21 +10,21 @@ from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QPushButton, QVBoxLayout, Q
 from hushpore.base.errors import HushporeError
 from hushpore.base.preferences import Preferences, load_preferences, preferences_file
 from hushpore.device.scratch import remove_left_over, scratch_folder, temporary_folders
+from hushpore.runs.last_used import forget, remembered_file
 from hushpore.runs.preferences import in_force, save_preferences
-from hushpore.runs.remembered import forget, remembered_file
-from hushpore.viewer.device_choice import find_devices, look_again
-from hushpore.viewer.docking import SharesSide
-from hushpore.viewer.fields import Field, TextField, combo_box, make_field
-from hushpore.viewer.form import SettingsForm
-from hushpore.viewer.scrolled import ScrolledColumn, rule
-from hushpore.viewer.sentence import Sentence, plain_line, sign
-from hushpore.viewer.worker import JobWorker
+from hushpore.viewer.forms.device_choice import find_devices, look_again
+from hushpore.viewer.forms.docking import SharesSide
+from hushpore.viewer.forms.fields import Field, TextField, combo_box, make_field
+from hushpore.viewer.forms.form import SettingsForm
+from hushpore.viewer.forms.rich_label import Sentence, plain_line, sign
+from hushpore.viewer.forms.scrolled import ScrolledColumn, rule
+from hushpore.viewer.running.worker import JobWorker
 
 if TYPE_CHECKING:
     from hushpore.base.events import Job
     from hushpore.base.settings import Option
     from hushpore.device.scratch import TemporaryFolder
-    from hushpore.viewer.device_choice import Devices
+    from hushpore.viewer.forms.device_choice import Devices
 
 #: Name of this widget, as the manifest has it.
 PREFERENCES = "Preferences"

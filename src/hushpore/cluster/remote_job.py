@@ -1,0 +1,151 @@
+"""One long job on one worker, watched from here: its events come, and answers go there."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from hushpore.base.events import Attention, Batch, Note, Preview, Progress, StopEarly
+from hushpore.cluster.connection import require_distributed
+from hushpore.cluster.task_runner import LOOK, loss_in_words, outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from distributed import Client
+
+    from hushpore.base.events import Event, Job
+
+#: Seconds between two bundles of events.
+_PAUSE = 0.25
+#: Of these the newest of a bundle is enough.
+_DROPPED = (Progress, Preview, Batch)
+_STOP = "stop"
+
+
+def watch(client: Client, task: Callable[..., Job], *args: Any) -> Job:
+    """Run a job on one worker, and yield its events as they come.
+
+    Where that worker is lost, the job begins anew on another, which a `Note` says. Closing this
+    ends the job there too, at its next event.
+
+    Parameters
+    ----------
+    client : Client
+        Connected.
+    task : callable
+        A function of a module that returns a job.
+    *args
+        Its arguments.
+
+    Returns
+    -------
+    object
+        What the job returned.
+
+    Raises
+    ------
+    HushporeError
+        What the job raised; `DeviceError` where the cluster is lost.
+    """
+    distributed = require_distributed()
+    name = f"hushpore-{uuid.uuid4().hex}"
+    with loss_in_words():
+        events = distributed.Queue(name, client=client)
+        answers = distributed.Queue(f"{name}-answers", client=client)
+        future = client.submit(_run, name, task, args, pure=False)
+    newest, place = Progress("waiting for a worker", 0, 0, "", 0.0), ""
+    try:
+        while True:
+            done = future.done()  # type: ignore[no-untyped-call]
+            with loss_in_words():
+                bundle = _next_of(events)
+            if bundle is None and done:
+                return outcome(future)
+            if bundle is None:
+                time.sleep(LOOK)
+            where, told = bundle or (place, [newest])
+            if place and where != place:
+                yield Note("The worker was lost; another begins anew.", warning=True)
+            place = where
+            for event in told:
+                newest = event if isinstance(event, Progress) else newest
+                try:
+                    sent = yield event
+                except StopEarly:
+                    answers.put(_STOP)
+                    continue
+                if isinstance(sent, Attention):
+                    answers.put(list(sent.index))
+    finally:
+        with contextlib.suppress(Exception):
+            client.cancel([future])  # type: ignore[no-untyped-call]
+            events.close()
+            answers.close()
+
+
+def _next_of(queue: Any) -> tuple[str, list[Event]] | None:
+    """Return the next bundle of events, and of whom; None where there is none."""
+    # to wait in the queue is told by the scheduler as an error each time
+    if not queue.qsize():
+        return None
+    # of workers that run what this program sends them: dask itself speaks in pickles
+    bundle: tuple[str, list[Event]] = pickle.loads(queue.get())
+    return bundle
+
+
+def _run(name: str, task: Callable[..., Job], args: tuple[Any, ...]) -> Any:
+    """Drive a job on a worker."""
+    distributed = require_distributed()
+    worker = distributed.get_worker()
+    key = worker.get_current_task()
+    events, answers = distributed.Queue(name), distributed.Queue(f"{name}-answers")
+    job = task(*args)
+    told: list[Event] = []
+    due = time.monotonic() + _PAUSE
+    with contextlib.closing(job):
+        try:
+            event = next(job)
+            while True:
+                told = _with(told, event)
+                answer = None
+                if time.monotonic() >= due:
+                    events.put(pickle.dumps((worker.address, told)))
+                    told = []
+                    if not _is_wanted(worker, key):
+                        return None
+                    answer = _newest(answers)
+                    due = time.monotonic() + _PAUSE
+                if answer == _STOP:
+                    event = job.throw(StopEarly())
+                elif answer is not None and isinstance(event, Progress):
+                    event = job.send(Attention(tuple(answer)))
+                else:
+                    event = next(job)
+        except StopIteration as end:
+            events.put(pickle.dumps((worker.address, told)))
+            return end.value
+
+
+def _with(told: list[Event], event: Event) -> list[Event]:
+    if isinstance(event, _DROPPED):
+        told = [each for each in told if type(each) is not type(event)]
+    return [*told, event]
+
+
+def _newest(answers: Any) -> Any:
+    """Return the newest answer; a stop is not to be missed for another."""
+    found = None
+    for _ in range(answers.qsize()):
+        answer = answers.get()
+        found = found if found == _STOP else answer
+    return found
+
+
+def _is_wanted(worker: Any, key: Any) -> bool:
+    """Whether the one who asked for a task is still there, and has not taken it back."""
+    task = worker.state.tasks.get(key)
+    return task is not None and task.state in ("executing", "long-running")

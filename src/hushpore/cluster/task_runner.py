@@ -1,0 +1,133 @@
+"""Many independent tasks on the workers of a cluster: some at a time, and losses in words."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from hushpore.base.errors import DeviceError, HushporeError, MemoryLimitError
+from hushpore.cluster.connection import require_distributed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator
+
+    from distributed import Client
+    from distributed import Future as DistributedFuture
+
+    Future: TypeAlias = DistributedFuture[Any]
+
+#: Tasks that are with the workers at a time, for each thread of theirs: one at work, one waiting.
+_AHEAD = 2
+#: Seconds after which one looks up from waiting, to hear of a cancel.
+LOOK = 0.2
+
+
+def spread(
+    client: Client, task: Callable[..., Any], keys: Iterable[Any], *shared: Any
+) -> Generator[Any, None, None]:
+    """Run a task for each of many keys, and yield what it returns as it comes; None while it waits.
+
+    A task whose worker dies is run again on another. Closing the generator takes back what has not
+    begun.
+
+    Parameters
+    ----------
+    client : Client
+        Connected, see `hushpore.cluster.connection.connect`.
+    task : callable
+        A function of a module: ``task(*shared, key)``.
+    keys : iterable
+        The keys, small.
+    *shared
+        What all tasks are given; futures come to each worker once.
+
+    Raises
+    ------
+    HushporeError
+        What a task raised.
+    DeviceError
+        If the scheduler is lost, or a task has cost too many workers their lives.
+    """
+    waiting: set[Future] = set()
+    left = iter(keys)
+    try:
+        while True:
+            with loss_in_words():
+                room = _AHEAD * _threads(client) - len(waiting)
+                for key in itertools.islice(left, max(room, 0)):
+                    waiting.add(client.submit(task, *shared, key, pure=False))
+            if not waiting:
+                return
+            done = first_done(client, waiting)
+            if not done:
+                yield None
+            for future in done:
+                waiting.discard(future)
+                yield outcome(future)
+    finally:
+        # the first error is the one to tell
+        with contextlib.suppress(Exception):
+            client.cancel(list(waiting))  # type: ignore[no-untyped-call]
+
+
+def first_done(client: Client, futures: Iterable[Future]) -> set[Future]:
+    """Return those that are done, waiting a moment until there is one."""
+    distributed = require_distributed()
+    futures = set(futures)
+    try:
+        with client.as_current():
+            distributed.wait(futures, timeout=LOOK, return_when="FIRST_COMPLETED")
+    except TimeoutError:
+        return set()
+    except distributed.CancelledError:
+        pass  # by the end of the scheduler; `outcome` says so
+    return {future for future in futures if future.status != "pending"}
+
+
+def outcome(future: Future) -> Any:
+    """Return what a task returned, or raise what is wrong in the user's words."""
+    distributed = require_distributed()
+    try:
+        with loss_in_words():
+            return future.result(timeout=60)
+    except distributed.KilledWorker as error:
+        raise DeviceError(
+            f"A task has cost {error.allowed_failures + 1} workers their lives, most likely "
+            "because their memory ran out. What is written is kept: run the same again with more "
+            "memory for each worker."
+        ) from error
+    except HushporeError:
+        raise
+    except MemoryError as error:
+        raise MemoryLimitError("A worker ran out of memory; give each worker more.") from error
+
+
+@contextmanager
+def loss_in_words() -> Iterator[None]:
+    """Say in the user's words that the scheduler is gone.
+
+    Raises
+    ------
+    DeviceError
+        For any error of that kind.
+    """
+    distributed = require_distributed()
+    gone = (distributed.CancelledError, distributed.comm.CommClosedError, TimeoutError)
+    try:
+        yield
+    except gone as error:
+        raise DeviceError(
+            "The scheduler of the cluster does not answer any more. What the workers have written "
+            "is kept: run the same again to go on from there."
+        ) from error
+
+
+def _threads(client: Client) -> int:
+    known = client.scheduler_info(n_workers=-1)
+    if "workers" not in known:
+        # the client knows of the end before anything is asked of the scheduler
+        raise require_distributed().comm.CommClosedError("The scheduler is gone.")
+    workers = known["workers"].values()
+    return max(1, sum(int(worker["nthreads"]) for worker in workers))

@@ -1,0 +1,252 @@
+"""The basins of each slab and their measures, and how slabs hang together over their faces.
+
+Numbers of basins are at first those of a slab: its own from 1 on, in the order of their summits,
+and after them its exits, the voxels beside it to which its own lead. Once all slabs have climbed,
+the number of a basin in the whole volume is known, the same that one machine gives it; exits count
+on after all basins until it is known where they lead.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hushpore.base.errors import MemoryLimitError
+from hushpore.cluster.blocks import load_arrays, save_arrays
+from hushpore.cluster.merging import begin_merging
+from hushpore.cluster.tables import BASINS, EDGES, ELSEWHERE, join_tables
+from hushpore.cluster.void import air_cuts, carried
+from hushpore.pores.basins import climb_slab
+from hushpore.pores.distance import fill_distance
+from hushpore.pores.graph import Tables
+from hushpore.pores.passes import highest_void, solid_beyond
+from hushpore.pores.plan import BYTES_A_BASIN
+from hushpore.pores.void import AIR, OPEN
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from hushpore.cluster.blocks import Blocks
+    from hushpore.cluster.void import Told
+    from hushpore.pores.graph import BasinGraph
+
+
+def climb(blocks: Blocks, slab: int, most_basins: int) -> Told:
+    """Find the distance and the basins of a slab, and measure them but for its last slice."""
+    plan, work = blocks.plan, blocks.work
+    first, last = plan.slabs[slab]
+    low, high = max(first - 2, 0), min(last + 2, plan.shape[0])
+    own = slice(first - low, last - low)
+    codes = blocks.read("void", low, high)
+    distance = np.empty(codes.shape, np.float32)
+    before, after = carried(blocks, slab)
+    spacing, beyond, highest = work.spacing, solid_beyond(work), highest_void(work)
+    fill_distance(codes, distance, before, after, spacing, beyond, blocks.workers, highest)
+    cuts = np.zeros(13, np.int64)
+    if work.has_air:
+        distance[codes == AIR] = 0
+        cuts += air_cuts(codes, own)
+    basins = np.empty(codes.shape, np.int32)
+    climbed = climb_slab(
+        distance, basins, blocks.workers, own.start, own.stop, faces_only=work.faces_only
+    )
+    count, exits = climbed.summits.size, climbed.back.size + climbed.ahead.size
+    if count > most_basins:
+        raise MemoryLimitError(
+            f"The void of slices {first} to {last} falls into {count:,} parts, and a worker has "
+            f"memory for the tables of {most_basins:,}, at {BYTES_A_BASIN} bytes each. It may be "
+            "noise: denoise the volume first, or give workers more memory."
+        )
+    basins, distance = basins[own], distance[own]
+    is_open = codes[own].reshape(-1)[climbed.summits] == OPEN
+    peak = distance.reshape(-1)[climbed.summits]
+    for plane in basins:
+        np.subtract(count, plane, out=plane, where=plane < 0)
+    blocks.write("basins", slab, basins)
+    blocks.save("edges", slab, first=distance[0], last=distance[-1])
+    graph = _measure(
+        blocks,
+        basins,
+        distance,
+        np.concatenate([climbed.summits + first * codes[0].size, np.full(exits, ELSEWHERE)]),
+        np.concatenate([is_open, np.zeros(exits, np.bool_)]),
+        (first, last if last == plan.shape[0] else last - 1),
+    )
+    graph.peak[1 : count + 1] = peak
+    columns = {name: getattr(graph, name) for name in (*BASINS, *EDGES)}
+    blocks.save("climbed", slab, **columns, back=climbed.back, ahead=climbed.ahead)
+    return {"count": count, "back": climbed.back.size, "ahead": climbed.ahead.size,
+            **_sums_of(graph, graph.cuts + cuts)}  # fmt: skip
+
+
+def meet(
+    blocks: Blocks, slab: int, basins_before: Sequence[int], exits_before: Sequence[int]
+) -> Told:
+    """Follow the exits between a slab and the next one; tell which lead further on, to others.
+
+    Parameters
+    ----------
+    basins_before, exits_before : sequence of int
+        How many basins and exits lie in the slabs before each slab; the last is the sum of all.
+    """
+    end = blocks.plan.slabs[slab][1]
+    here, there = blocks.read("basins", end - 1, end + 1).reshape(2, -1)
+    ahead = blocks.load("climbed", slab, "ahead")
+    back = blocks.load("climbed", slab + 1, "back")
+    total = basins_before[-1]
+    counts = np.diff(basins_before)
+    backs = (exits_before[slab + 1] - exits_before[slab] - ahead.size, back.size)
+
+    def numbered(found: npt.NDArray[np.int32], at: int) -> npt.NDArray[np.int64]:
+        """Number throughout; exits over this face with -1 - n, first those ahead, then back."""
+        own = found.astype(np.int64)
+        leaves = own > counts[at]
+        exit_ = own - counts[at] - 1
+        is_back = exit_ < backs[at - slab]
+        over = leaves & (is_back == (at > slab))
+        onward = exit_ - backs[0] if at == slab else exit_ + ahead.size
+        result = np.where(leaves, total + exits_before[at] + exit_ + 1, own + basins_before[at])
+        return np.where(over, -1 - onward, result)
+
+    leads = np.concatenate([numbered(there[ahead], slab + 1), numbered(here[back], slab)])
+    while (onward := leads < 0).any():
+        leads[onward] = leads[-1 - leads[onward]]
+    blocks.save("met", slab, ahead=leads[: ahead.size], back=leads[ahead.size :])
+    return {"through": np.unique(leads[leads > total])}
+
+
+def follow_through(
+    folder: Path,
+    through: npt.NDArray[np.int64],
+    basins: int,
+    exits_before: npt.NDArray[np.int64],
+    back: npt.NDArray[np.int64],
+) -> None:
+    """Find out where exits lead that lead through a whole slab, and store it; they are few.
+
+    Parameters
+    ----------
+    through : numpy.ndarray
+        int64: sorted numbers of such exits.
+    basins : int
+        Number of all basins.
+    exits_before, back : numpy.ndarray
+        How many exits lie before each slab, and how many of its own lead back.
+    """
+    leads = np.empty(through.size, np.int64)
+    exit_ = through - basins - 1
+    slab = np.searchsorted(exits_before, exit_, side="right") - 1
+    own = exit_ - exits_before[slab]
+    is_back = own < back[slab]
+    for met in np.unique(slab - is_back):
+        ahead, before = load_arrays(folder / f"met-{met}.arrays", "ahead", "back")
+        ours = ~is_back & (slab == met)
+        leads[ours] = ahead[own[ours] - back[met]]
+        theirs = is_back & (slab == met + 1)
+        leads[theirs] = before[own[theirs]]
+    while (further := leads > basins).any():
+        leads[further] = leads[np.searchsorted(through, leads[further])]
+    save_arrays(folder / "through-0.arrays", {"exit": through, "basin": leads})
+
+
+def settle(blocks: Blocks, slab: int, basins_before: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Return the number in the whole volume of what has a number in a slab, 0 for 0."""
+    count = basins_before[slab + 1] - basins_before[slab]
+    parts = [np.zeros(1, np.int64), np.arange(1, count + 1) + basins_before[slab]]
+    if slab > 0:
+        parts.append(blocks.load("met", slab - 1, "back"))
+    if slab < len(blocks.plan.slabs) - 1:
+        parts.append(blocks.load("met", slab, "ahead"))
+    numbers: npt.NDArray[np.int64] = np.concatenate(parts)
+    further = numbers > basins_before[-1]
+    if further.any():
+        exits, basin = blocks.load("through", 0, "exit", "basin")
+        numbers[further] = basin[np.searchsorted(exits, numbers[further])]
+    return numbers
+
+
+def gather(blocks: Blocks, slab: int, basins_before: Sequence[int]) -> Told:
+    """Put together the measures of a slab, its last slice included, by basins of the volume.
+
+    Stores the table ``slab``, of basins sorted by number, and ``numbers``, of what has one in the
+    slab; and begins to merge: what is left open is ``open-0``, and what became of basins ``map-0``.
+    """
+    plan, is_last = blocks.plan, slab == len(blocks.plan.slabs) - 1
+    first, last = plan.slabs[slab]
+    numbers = settle(blocks, slab, basins_before)
+    table = blocks.load("climbed", slab, *BASINS, *EDGES)
+    pieces = [(numbers, dict(zip((*BASINS, *EDGES), table, strict=True)))]
+    low = numbers[np.unique(blocks.read("basins", first, first + 1))] if slab else numbers[:1]
+    high, told = numbers[:1], {}
+    if not is_last:
+        across = blocks.read("basins", last - 1, last + 1)
+        beyond = settle(blocks, slab + 1, basins_before)
+        both = np.stack([numbers[across[0]], beyond[across[1]]])
+        high = np.unique(both[1])
+        met, place = np.unique(both, return_inverse=True)
+        if met[0] != 0:
+            met, place = np.concatenate([[0], met]), place + 1
+        pair = np.stack(
+            [blocks.load("edges", slab, "last"), blocks.load("edges", slab + 1, "first")]
+        )
+        graph = _measure(
+            blocks,
+            place.reshape(both.shape).astype(np.int32),
+            pair,
+            np.full(met.size - 1, ELSEWHERE),
+            np.zeros(met.size - 1, np.bool_),
+            (last - 1, last),
+        )
+        pieces.append((met, {name: getattr(graph, name) for name in (*BASINS, *EDGES)}))
+        told = _sums_of(graph, graph.cuts)
+    basin, joined = join_tables(pieces)
+    reaches = (np.isin(basin, low[low > 0]), np.isin(basin, high[high > 0]))
+    blocks.save("slab", slab, basin=basin, **joined, is_face=reaches[0] | reaches[1])
+    blocks.save("numbers", slab, numbers=numbers)
+    peak = _with_peaks_beside(blocks, slab, basins_before, basin, joined["peak"])
+    size = begin_merging(blocks, slab, basin, peak, reaches, joined)
+    return {**told, "basins": basin.size, "edges": joined["a"].size, "open_bytes": size}
+
+
+def _with_peaks_beside(
+    blocks: Blocks,
+    slab: int,
+    basins_before: Sequence[int],
+    basin: npt.NDArray[np.int64],
+    peak: npt.NDArray[np.float32],
+) -> npt.NDArray[np.float32]:
+    """Fill in the peaks of basins whose summits lie in the slabs beside; others may be higher."""
+    for other in (slab - 1, slab + 1):
+        if 0 <= other < len(blocks.plan.slabs):
+            first, last = basins_before[other], basins_before[other + 1]
+            theirs = (basin > first) & (basin <= last)
+            if theirs.any():
+                peaks = blocks.load("climbed", other, "peak")
+                peak[theirs] = peaks[basin[theirs] - first]
+    return peak
+
+
+def _measure(
+    blocks: Blocks,
+    basins: npt.NDArray[np.int32],
+    distance: npt.NDArray[np.float32],
+    summits: npt.NDArray[np.int64],
+    is_open: npt.NDArray[np.bool_],
+    cut: tuple[int, int],
+) -> BasinGraph:
+    tables = Tables(blocks.plan.shape, summits, is_open, faces_only=blocks.work.faces_only)
+    if cut[1] > cut[0]:
+        tables.add(basins, distance, blocks.workers, *cut)
+    return tables.graph()
+
+
+def _sums_of(graph: BasinGraph, cuts: npt.NDArray[np.int64]) -> Told:
+    """Return what the surface of the whole void is made of."""
+    return {
+        "crossings": graph.ends.sum(axis=0) - graph.contacts.sum(axis=0, dtype=np.int64),
+        "cuts": cuts,
+    }

@@ -1,0 +1,1 @@
+"""DICOM series: read and written."""

@@ -1,0 +1,323 @@
+"""Headers of DICOM files, reduced to what places and rescales a slice.
+
+Nothing that identifies a patient is taken from a header.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.base.errors import MissingPackageError
+from hushpore.io.dicom.geometry import Slice
+from hushpore.io.dicom.pixels import Encoding
+from hushpore.io.dicom.values import Header, first, number, numbers, whole
+from hushpore.io.messages import captured
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+    from pathlib import Path
+    from types import ModuleType
+    from typing import BinaryIO, TypeAlias
+
+    #: Planes, and the name of each file that holds none with the reason.
+    Headers: TypeAlias = tuple[list[Slice], list[tuple[str, str]]]
+
+_DICOMDIR = "1.2.840.10008.1.3.10"
+_LARGEST_IMAGE = 2**40  # bytes; beyond it a header is wrong, not a scan large
+_DEFLATED = "1.2.840.10008.1.2.1.99"
+# implicit and explicit, little and big endian; none stated
+_UNCOMPRESSED = ("1.2.840.10008.1.2", "1.2.840.10008.1.2.1", "1.2.840.10008.1.2.2", "")
+# all that is read of a header: patient, institution and the rest stay in the file
+_TAGS = [
+    "BitsAllocated", "BitsStored", "Columns", "DoseGridScaling", "GridFrameOffsetVector",
+    "HighBit", "ImageOrientationPatient", "ImagePositionPatient", "ImageType",
+    "ImagerPixelSpacing", "InstanceNumber", "Modality", "NominalScannedPixelSpacing",
+    "NumberOfFrames", "PerFrameFunctionalGroupsSequence", "PhotometricInterpretation",
+    "PixelPaddingValue", "PixelRepresentation", "PixelSpacing", "RescaleIntercept",
+    "RescaleSlope", "RescaleType", "Rows", "SOPInstanceUID", "SamplesPerPixel",
+    "SeriesDescription", "SeriesInstanceUID", "SeriesNumber", "SharedFunctionalGroupsSequence",
+    "SliceThickness", "SpacingBetweenSlices", "WindowCenter", "WindowWidth",
+]  # fmt: skip
+# element of the pixels, without group: their kind of number where the header does not say
+_FLOATS = {0x0008: "f4", 0x0009: "f8"}
+_PIXELS = 0x7FE0
+_BATCH = 50  # headers from one report of progress to the next
+_UNDEFINED = 0xFFFFFFFF
+
+
+def import_pydicom() -> ModuleType:
+    """Import pydicom, which the library works without until a DICOM file is met.
+
+    Raises
+    ------
+    MissingPackageError
+        If it is not installed.
+    """
+    try:
+        import pydicom
+    except ImportError as error:
+        raise MissingPackageError("DICOM files need a further package: pip install pydicom") from (
+            error
+        )
+    return pydicom
+
+
+def is_dicomdir(path: Path) -> bool:
+    """Whether a DICOM file is the directory of a disc, which holds no image itself."""
+    pydicom = import_pydicom()
+    try:
+        with captured("pydicom"):
+            meta = pydicom.filereader.read_file_meta_info(path)
+            return str(meta.get("MediaStorageSOPClassUID", "")) == _DICOMDIR
+    except OSError:
+        raise
+    except Exception:
+        return False
+
+
+def read_headers(files: Sequence[Path]) -> Generator[float, None, Headers]:
+    """Read the headers of DICOM files; yields the share that was read so far.
+
+    Parameters
+    ----------
+    files : sequence of Path
+        Files in any order.
+
+    Returns
+    -------
+    slices : list of Slice
+        One for each greyscale image plane.
+    left_out : list of tuple of str
+        Name of each file that holds none, and why.
+
+    Raises
+    ------
+    MissingPackageError
+        If pydicom is not installed.
+    """
+    import_pydicom()
+    slices: list[Slice] = []
+    left_out: list[tuple[str, str]] = []
+    for start in range(0, len(files), _BATCH):
+        # nothing is yielded while messages are captured, which concerns the whole process
+        with captured("pydicom"):
+            for path in files[start : start + _BATCH]:
+                found, reason = _read_header(path)
+                slices += found
+                if reason:
+                    left_out.append((path.name, reason))
+        yield min((start + _BATCH) / len(files), 1.0)
+    return slices, left_out
+
+
+def _read_header(path: Path) -> tuple[list[Slice], str]:
+    """Return the greyscale planes of a file, or why there are none."""
+    pydicom = import_pydicom()
+    try:
+        with path.open("rb") as file:
+            header = pydicom.dcmread(file, stop_before_pixels=True, force=True, specific_tags=_TAGS)
+            if str(header.file_meta.get("MediaStorageSOPClassUID", "")) == _DICOMDIR:
+                return [], ""
+            values = Header(header)
+            reason = _unusable(values)
+            if reason:
+                return [], reason
+            return _slices(values, _encoding(header, values, path, file)), ""
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:
+        # any kind of error comes out of a damaged header; none may stop the other files
+        return [], f"a damaged header ({type(error).__name__})"
+
+
+def _unusable(header: Header) -> str:
+    """Return why a data set is not a greyscale image, or an empty string."""
+    rows, columns, bits = (header.get(name) for name in ("Rows", "Columns", "BitsAllocated"))
+    if rows is None or columns is None or bits is None:
+        return f"no pixels ({header.get('Modality', 'document')})"
+    frames = _frames(header)
+    if bits not in (1, 8, 16, 32, 64):
+        return f"{bits} bits a pixel, where 8, 16, 32 or 64 are usual"
+    if min(rows, columns, frames) < 1:
+        return f"no pixels ({frames} x {rows} x {columns})"
+    if rows * columns * frames * bits // 8 > _LARGEST_IMAGE:
+        return f"the header states an impossible size ({frames} x {rows} x {columns})"
+    colour = str(header.get("PhotometricInterpretation", "MONOCHROME2"))
+    if header.get("SamplesPerPixel", 1) != 1 or not colour.startswith("MONOCHROME"):
+        return f"a colour image ({colour})"
+    return ""
+
+
+def _frames(header: Header) -> int:
+    stated = whole(header.get("NumberOfFrames"))
+    return 1 if stated is None else stated
+
+
+def _encoding(dataset: Any, header: Header, path: Path, file: BinaryIO) -> Encoding:
+    """Find where and how the pixels are stored; `file` stands where the header ends."""
+    syntax = str(dataset.file_meta.get("TransferSyntaxUID", ""))
+    _, little = dataset.original_encoding
+    order = "<" if little else ">"
+    at = file.tell()
+    start = file.read(12)
+    size = os.fstat(file.fileno()).st_size
+    element = start[:4] if little else start[1::-1] + start[3:1:-1]
+    group, which = int.from_bytes(element[:2], "little"), int.from_bytes(element[2:], "little")
+    bits = header.get("BitsAllocated")
+    signed = header.get("PixelRepresentation", 0) == 1
+    kind = _FLOATS.get(which, f"{'i' if signed else 'u'}{max(bits // 8, 1)}")
+    stored = whole(header.get("BitsStored")) or bits
+    if not 0 < stored <= bits:
+        stored = bits
+    high = whole(header.get("HighBit"))
+    if high is None or not stored - 1 <= high < bits:
+        high = stored - 1
+    # a stated syntax and the file may disagree; a value representation is a capital letter
+    explicit = start[4:6] in (b"OB", b"OW", b"OF", b"OD", b"UN")
+    length = int.from_bytes(start[8:12] if explicit else start[4:8], "little" if little else "big")
+    offset = at + (12 if explicit else 8)
+    # bits are packed, and big-endian bytes swapped in pairs; a deflated file has no offsets; a
+    # compressed image always has a length that is not defined, and an uncompressed one never
+    plain = syntax in _UNCOMPRESSED
+    if syntax == _DEFLATED or bits == 1 or (not little and bits == 8):
+        offset = -1
+    elif len(start) < 8 or group != _PIXELS:
+        offset = size  # no pixels
+    elif plain == (length == _UNDEFINED):
+        offset = -1
+    return Encoding(
+        path=path,
+        size=size,
+        syntax=syntax,
+        n_frames=_frames(header),
+        shape=(header.get("Rows"), header.get("Columns")),
+        dtype=np.dtype(f"{order}{kind}"),
+        bits_stored=stored,
+        high_bit=high,
+        offset=offset,
+        length=None if length == _UNDEFINED or offset < 0 else length,
+    )
+
+
+def _slices(header: Header, encoding: Encoding) -> list[Slice]:
+    n_frames = encoding.n_frames
+    shared = first(header, "SharedFunctionalGroupsSequence")
+    frames = header.get("PerFrameFunctionalGroupsSequence") or []
+    offsets = numbers(header.get("GridFrameOffsetVector"))
+    facts = _facts(header)
+    slices = []
+    for frame in range(n_frames):
+        own = frames[frame] if frame < len(frames) else None
+        value = _Lookup(header, shared, own)
+        position = _triple(value("ImagePositionPatient", "PlanePositionSequence"))
+        orientation = _six(value("ImageOrientationPatient", "PlaneOrientationSequence"))
+        if position and n_frames > 1 and own is None:
+            position = _offset(position, orientation, offsets, frame)
+        rescale = "PixelValueTransformationSequence"
+        slope = value("RescaleSlope", rescale)
+        intercept = value("RescaleIntercept", rescale)
+        windows = _windows(value)
+        slices.append(
+            Slice(
+                path=encoding.path,
+                frame=frame,
+                n_frames=n_frames,
+                shape=encoding.shape,
+                series=str(header.get("SeriesInstanceUID", "")),
+                instance=str(header.get("SOPInstanceUID", "")),
+                number=whole(header.get("InstanceNumber")),
+                position=position,
+                orientation=orientation,
+                pixel_spacing=_pixel_spacing(value),
+                distance=_distance(value),
+                encoding=encoding,
+                slope=number(slope, header.get("DoseGridScaling", 1.0)),
+                intercept=number(intercept, 0.0),
+                facts={
+                    **facts,
+                    "windows": windows,
+                    "calibrated": (slope is not None and facts["modality"] == "CT")
+                    or str(value("RescaleType", rescale)) == "HU",
+                },
+            )
+        )  # fmt: skip
+    return slices
+
+
+class _Lookup:
+    """Finds a value in a frame's functional groups, in the shared ones, or in the header."""
+
+    def __init__(self, header: Header, shared: Any, own: Any) -> None:
+        self._header = header
+        self._groups = [each for each in (own, shared) if each is not None]
+
+    def __call__(self, name: str, sequence: str) -> Any:
+        for each in self._groups:
+            item = first(each, sequence)
+            if item is not None and item.get(name) is not None:
+                return item.get(name)
+        return self._header.get(name)
+
+
+def _facts(header: Header) -> dict[str, Any]:
+    """Collect what a series says of itself, leaving out whatever identifies a person."""
+    image_type = str(header.get("ImageType", "")).upper()
+    return {
+        "modality": str(header.get("Modality", "")),
+        "description": str(header.get("SeriesDescription", "")),
+        "series_number": whole(header.get("SeriesNumber")),
+        "localiser": "LOCALIZER" in image_type,
+        "inverted": str(header.get("PhotometricInterpretation", "")) == "MONOCHROME1",
+        "padding": whole(header.get("PixelPaddingValue")),
+    }
+
+
+def _windows(value: _Lookup) -> list[list[float]]:
+    """Return the lowest and highest value of every window that the header proposes."""
+    centres = numbers(value("WindowCenter", "FrameVOILUTSequence"))
+    widths = numbers(value("WindowWidth", "FrameVOILUTSequence"))
+    pairs = zip(centres, widths, strict=False)
+    return [[centre - width / 2, centre + width / 2] for centre, width in pairs if width > 0]
+
+
+def _pixel_spacing(value: _Lookup) -> tuple[float, float] | None:
+    for name in ("PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing"):
+        found = numbers(value(name, "PixelMeasuresSequence"))
+        if len(found) == 2 and min(found) > 0:
+            return found[0], found[1]
+    return None
+
+
+def _distance(value: _Lookup) -> float | None:
+    for name in ("SpacingBetweenSlices", "SliceThickness"):
+        found = numbers(value(name, "PixelMeasuresSequence"))
+        if found and abs(found[0]) > 0:
+            return abs(found[0])
+    return None
+
+
+def _offset(
+    position: tuple[float, float, float],
+    orientation: tuple[float, ...] | None,
+    offsets: list[float],
+    frame: int,
+) -> tuple[float, float, float] | None:
+    """Place a frame of an image that states offsets from its first one, as dose grids do."""
+    if frame >= len(offsets) or orientation is None:
+        return None
+    normal = np.cross(orientation[:3], orientation[3:])
+    x, y, z = np.asarray(position) + normal * (offsets[frame] - offsets[0])
+    return float(x), float(y), float(z)
+
+
+def _triple(value: Any) -> tuple[float, float, float] | None:
+    found = numbers(value)
+    return (found[0], found[1], found[2]) if len(found) == 3 else None
+
+
+def _six(value: Any) -> tuple[float, ...] | None:
+    found = numbers(value)
+    return tuple(found) if len(found) == 6 and any(found) else None

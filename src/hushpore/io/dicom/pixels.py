@@ -1,0 +1,287 @@
+"""Pixels of DICOM files: read where they lie, or decoded, plane by plane."""
+
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.base.errors import HushporeError, InputError, MissingPackageError
+from hushpore.io.codestream import stated_size
+from hushpore.io.dicom.codecs import decoder_of
+from hushpore.io.messages import captured
+from hushpore.io.planes import read_stored
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from hushpore.io.dicom.geometry import Slice
+
+_DECODERS = "pip install python-gdcm (or, for JPEG 2000, pylibjpeg pylibjpeg-openjpeg)"
+_LARGEST_RATIO = 2000  # no method compresses a real image further
+_SMALL = 2**24
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How the pixels of one file are stored.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    size : int
+        Its bytes.
+    syntax : str
+        UID of its transfer syntax; empty where it states none.
+    n_frames : int
+        Number of frames.
+    shape : tuple of int
+        Rows and columns.
+    dtype : numpy.dtype
+        Of a stored value, in the byte order of the file.
+    bits_stored, high_bit : int
+        Which bits of it count.
+    offset : int
+        Where the values begin in the file; -1 where only pydicom can tell.
+    length : int or None
+        Their bytes; None where they are encapsulated, as compressed ones are.
+    """
+
+    path: Path
+    size: int
+    syntax: str
+    n_frames: int
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    bits_stored: int
+    high_bit: int
+    offset: int
+    length: int | None
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Lowest and highest value that can be stored."""
+        if self.dtype.kind == "i":
+            return -(2 ** (self.bits_stored - 1)), 2 ** (self.bits_stored - 1) - 1
+        return 0, 2**self.bits_stored - 1
+
+    @property
+    def frame_bytes(self) -> int:
+        """Bytes of one frame, decoded."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def require_complete(self) -> None:
+        """Refuse, from the header alone, a file that cannot hold the image that it states.
+
+        Raises
+        ------
+        InputError
+            If it ends too early.
+        """
+        needed = self.frame_bytes * self.n_frames
+        if self.offset >= self.size or self.length == 0:
+            raise InputError(
+                f"{self.path.name} holds no pixels: the header is there, the image is not."
+            )
+        if self.offset < 0 or self.length is None:
+            if needed > _LARGEST_RATIO * self.size + _SMALL:
+                raise self._impossible()
+            return
+        if self.length < needed:
+            raise InputError(
+                f"{self.path.name} holds {self.length} bytes of pixels, but its header states "
+                f"{self._stated()}, {needed} bytes. Copy or export it again."
+            )
+        if self.offset + needed > self.size:
+            raise InputError(
+                f"The image in {self.path.name} is damaged or incomplete: the file ends before "
+                "its image does. Copy or export it again."
+            )
+
+    def _impossible(self) -> InputError:
+        return InputError(
+            f"{self.path.name} is damaged: its header states {self._stated()}, which its "
+            f"{self.size} bytes cannot hold."
+        )
+
+    def _stated(self) -> str:
+        return " x ".join(str(n) for n in (self.n_frames, *self.shape)) + " pixels"
+
+
+class SeriesReader:
+    """Reads the planes of one series as they are stored; may be shared by threads.
+
+    Those of an inverted image without calibration are turned over.
+
+    Parameters
+    ----------
+    slices : sequence of Slice
+        In order; each with its encoding.
+
+    Raises
+    ------
+    InputError
+        If a file cannot hold the image that its header states; nothing is decoded for that.
+    """
+
+    def __init__(self, slices: Sequence[Slice]) -> None:
+        self._slices = slices
+        self._lock = threading.Lock()
+        self._decoded: tuple[Path, npt.NDArray[Any]] | None = None
+        for encoding in {item.path: item.encoding for item in slices}.values():
+            encoding.require_complete()
+        first = slices[0].facts
+        self.inverted = first["inverted"] and not first["calibrated"]
+        stored = [item.encoding.dtype.newbyteorder("=") for item in slices]
+        self.dtype = np.result_type(*set(stored))
+
+    def __call__(self, number: int, out: npt.NDArray[Any]) -> None:
+        """Fill `out` with one plane.
+
+        Raises
+        ------
+        InputError
+            If the image is damaged.
+        MissingPackageError
+            If its compression needs a decoder that is not installed.
+        """
+        item = self._slices[number]
+        stored = self._stored(item, out)
+        if stored is not out:
+            out[...] = stored
+        if self.inverted:
+            both = float(sum(item.encoding.bounds))
+            np.subtract(both, out, out=out, casting="unsafe", dtype=np.float64)
+
+    def _stored(self, item: Slice, out: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        encoding = item.encoding
+        try:
+            if encoding.offset >= 0 and encoding.length is not None:
+                return _native(encoding, item.frame, out)
+            decode = decoder_of(encoding.syntax) if encoding.offset >= 0 else None
+            if decode is None:
+                return self._by_pydicom(item)
+            frame = _encapsulated(encoding, item.frame)
+            rows, columns = stated_size(frame) or encoding.shape
+            if (rows, columns) != encoding.shape:
+                raise InputError(
+                    f"{encoding.path.name} is damaged: its compressed image states "
+                    f"{rows} x {columns} pixels, its header {encoding.shape[0]} x "
+                    f"{encoding.shape[1]}."
+                )
+            decoded = decode(frame, encoding.shape, encoding.dtype.newbyteorder("="))
+            return _as_stated(decoded, encoding)
+        except (HushporeError, OSError, MemoryError):
+            raise
+        except Exception as error:
+            # damaged files make pydicom and the decoders raise errors of any kind
+            raise InputError(
+                f"The image in {encoding.path.name} is damaged or incomplete and cannot be "
+                f"decoded ({type(error).__name__}). Copy or export it again."
+            ) from error
+
+    def _by_pydicom(self, item: Slice) -> npt.NDArray[Any]:
+        """Decode a file with pydicom's own decoders, all frames at once."""
+        with self._lock, captured("pydicom"):
+            if self._decoded is None or self._decoded[0] != item.path:
+                self._decoded = None
+                self._decoded = (item.path, _pixel_array(item.encoding))
+            plane: npt.NDArray[Any] = self._decoded[1][item.frame]
+            return plane
+
+
+def _native(encoding: Encoding, frame: int, out: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Read a plane into `out`, or into a new array where `out` is of another type."""
+    dtype = encoding.dtype.newbyteorder("=")
+    values = out if out.dtype == dtype else np.empty(encoding.shape, dtype)
+    offset = encoding.offset + frame * encoding.frame_bytes
+    read_stored(encoding.path, offset, encoding.dtype, values)
+    return _without_unused_bits(values, encoding)
+
+
+def _without_unused_bits(values: npt.NDArray[Any], encoding: Encoding) -> npt.NDArray[Any]:
+    """Drop the bits that hold no part of the value, in place: old scanners kept overlays there."""
+    allocated = 8 * values.dtype.itemsize
+    if values.dtype.kind == "f" or encoding.bits_stored == allocated:
+        return values
+    # up to the sign bit, and back with the sign carried along
+    np.left_shift(values, allocated - 1 - encoding.high_bit, out=values)
+    np.right_shift(values, allocated - encoding.bits_stored, out=values)
+    return values
+
+
+def _as_stated(decoded: npt.NDArray[Any], encoding: Encoding) -> npt.NDArray[Any]:
+    """Give decoded values the sign that the header states."""
+    dtype = encoding.dtype.newbyteorder("=")
+    values: npt.NDArray[Any] = decoded.reshape(encoding.shape)
+    if values.dtype == dtype:
+        return values
+    if values.dtype.kind == "u" and dtype.kind == "i":
+        values = values.astype(dtype)
+        shift = 8 * dtype.itemsize - encoding.bits_stored
+        np.left_shift(values, shift, out=values)
+        np.right_shift(values, shift, out=values)
+        return values
+    return values.astype(dtype)
+
+
+def _encapsulated(encoding: Encoding, frame: int) -> bytes:
+    from pydicom.encaps import get_frame
+
+    with encoding.path.open("rb") as file:
+        file.seek(encoding.offset)
+        return bytes(get_frame(file, frame, number_of_frames=encoding.n_frames))
+
+
+def _pixel_array(encoding: Encoding) -> npt.NDArray[Any]:
+    import pydicom
+
+    path = encoding.path
+    dataset = pydicom.dcmread(path, force=True)
+    if not encoding.syntax:
+        implicit, little = dataset.original_encoding
+        dataset.file_meta.TransferSyntaxUID = _syntax(bool(implicit), bool(little))
+    _require_decoder(dataset, path)
+    try:
+        stored = np.asarray(dataset.pixel_array)
+    except RuntimeError as error:
+        name = dataset.file_meta.TransferSyntaxUID.name
+        raise InputError(
+            f"The image in {path.name} ({name}) cannot be decoded: it is damaged, or it "
+            f"needs a decoder that is not installed: {_DECODERS}"
+        ) from error
+    return stored.reshape(encoding.n_frames, *encoding.shape)
+
+
+def _syntax(implicit: bool, little: bool) -> Any:
+    from pydicom import uid
+
+    if not little:
+        return uid.ExplicitVRBigEndian
+    return uid.ImplicitVRLittleEndian if implicit else uid.ExplicitVRLittleEndian
+
+
+def _require_decoder(dataset: Any, path: Path) -> None:
+    from pydicom.pixels.decoders.base import get_decoder
+
+    syntax = dataset.file_meta.TransferSyntaxUID
+    if not syntax.is_transfer_syntax:
+        raise InputError(f"{path.name} names a compression that does not exist ({syntax}).")
+    if not syntax.is_compressed or syntax.is_deflated:
+        return
+    try:
+        available = get_decoder(syntax).is_available
+    except NotImplementedError:
+        available = False
+    if not available:
+        raise MissingPackageError(
+            f"{path.name} is compressed ({syntax.name}), and no decoder for that is installed: "
+            f"{_DECODERS}"
+        )

@@ -1,0 +1,184 @@
+"""DICOM files to volumes: one for each series, in order, in HU and millimetres."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.base.errors import HushporeError, InputError
+from hushpore.base.scaled import Scaled
+from hushpore.base.volume import Volume
+from hushpore.io.dicom.geometry import Arrangement, Slice, arrange, group
+from hushpore.io.dicom.header import read_headers
+from hushpore.io.dicom.pixels import SeriesReader
+from hushpore.io.dicom.writer import write_series
+from hushpore.io.planes import LEFT_OUT, Planes
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+    from pathlib import Path
+
+__all__ = ["open_dicom", "write_series"]
+
+_LONGEST_LIST = 3
+_INVERTED = "MONOCHROME1 (low values are white): the values were inverted."
+# by DICOM PS3.3 C.7.6.3.1.2 the word tells how to show values, not what they mean
+_KEPT = (
+    "MONOCHROME1: the scanner shows low values as white. The values are HU and were kept, so that "
+    "air stays the lowest."
+)
+
+
+def open_dicom(
+    files: Sequence[Path], place: Path, strays: Sequence[Path] = ()
+) -> Generator[float, None, list[Volume]]:
+    """Find the series that some DICOM files hold, from their headers alone.
+
+    Yields the share of the headers that was read so far.
+
+    Parameters
+    ----------
+    files : sequence of Path
+        DICOM files in any order, of one or several series.
+    place : Path
+        The file or folder that the user named, for messages and names.
+    strays : sequence of Path, optional
+        Files beside them that are not DICOM, to be mentioned.
+
+    Returns
+    -------
+    list of Volume
+        One for each series, orientation and shape; localisers, colour images and reports are left
+        out, which a note says. float32 HU where the files rescale, as `Scaled`, else the stored
+        integers. The values lie on disk still, as `Planes`. Nothing that identifies the patient is
+        kept.
+
+    Raises
+    ------
+    InputError
+        If no file holds a greyscale image.
+    MissingPackageError
+        If pydicom is not installed.
+    """
+    slices, left_out = yield from read_headers(files)
+    groups, localisers = _without_localisers(group(slices))
+    left_out += localisers
+    if not groups:
+        reasons = "; ".join(f"{name}: {why}" for name, why in left_out[:_LONGEST_LIST])
+        reasons = reasons or "There is the directory file of a disc alone; its images are missing"
+        raise InputError(f"{place.name} holds no DICOM image that can be read. {reasons}.")
+    volumes, failures = _opened(groups, place)
+    if not volumes:
+        raise failures[0]
+    volumes = _with_own_names(volumes)
+    notes = _left_out_notes(left_out, strays)
+    notes += [LEFT_OUT.format(failure) for failure in failures]
+    return [volume.replace(volume.data, notes=[*notes, *volume.notes]) for volume in volumes]
+
+
+def _without_localisers(
+    groups: list[list[Slice]],
+) -> tuple[list[list[Slice]], list[tuple[str, str]]]:
+    kept = [each for each in groups if not each[0].facts["localiser"]]
+    if not kept:
+        return groups, []
+    dropped = [each for each in groups if each[0].facts["localiser"]]
+    return kept, [(item.path.name, "a localiser") for each in dropped for item in each]
+
+
+def _left_out_notes(left_out: list[tuple[str, str]], strays: Sequence[Path]) -> list[str]:
+    reasons: dict[str, list[str]] = {}
+    for name, reason in left_out:
+        reasons.setdefault(reason, []).append(name)
+    if strays:
+        reasons["not DICOM"] = [path.name for path in strays]
+    return [
+        f"{len(names)} file(s) left out, {reason}: {_some(names)}."
+        for reason, names in reasons.items()
+    ]
+
+
+def _opened(
+    groups: Sequence[Sequence[Slice]], place: Path
+) -> tuple[list[Volume], list[HushporeError]]:
+    """Open every series; one that is damaged does not stop the others."""
+    volumes: list[Volume] = []
+    failures: list[HushporeError] = []
+    for part in [part for each in groups for part in arrange(each)]:
+        try:
+            volumes.append(_volume(part, _name(part, place, len(groups))))
+        except HushporeError as error:
+            failures.append(error)
+    return volumes, failures
+
+
+def _with_own_names(volumes: list[Volume]) -> list[Volume]:
+    """Number those that would have the same name."""
+    names = [volume.name for volume in volumes]
+    return [
+        volume
+        if names.count(volume.name) == 1
+        else volume.replace(
+            volume.data, name=f"{volume.name} [{names[: index + 1].count(volume.name)}]"
+        )
+        for index, volume in enumerate(volumes)
+    ]
+
+
+def _name(part: Arrangement, place: Path, count: int) -> str:
+    facts = part.slices[0].facts
+    plain = place.resolve().stem if place.is_file() else place.resolve().name
+    if count == 1:
+        return plain
+    words = [facts["description"]] if facts["description"] else []
+    if facts["series_number"] is not None:
+        words.append(f"series {facts['series_number']}")
+    return " ".join(words) or plain
+
+
+def _volume(part: Arrangement, name: str) -> Volume:
+    first = part.slices[0]
+    facts = part.slices[len(part.slices) // 2].facts
+    reader = SeriesReader(part.slices)
+    notes = list(part.notes)
+    if facts["inverted"]:
+        notes.append(_INVERTED if reader.inverted else _KEPT)
+    metadata: dict[str, Any] = {"modality": facts["modality"], **part.metadata}
+    if facts["calibrated"]:
+        metadata["value_unit"] = "HU"
+    if facts["padding"] is not None:
+        metadata["padding_value"] = facts["padding"] * first.slope + first.intercept
+    if facts["windows"]:
+        # soft tissue, lung, bone: the first is what the scanner shows
+        metadata["contrast_limits"] = facts["windows"][0]
+        metadata["windows"] = facts["windows"]
+    if facts["localiser"]:
+        notes.append("This is a localiser (overview image), not a slice.")
+    # a single slice has no z axis
+    numbers = np.arange(len(part.slices)) if len(part.slices) > 1 else np.array(0)
+    axes = "zyx" if numbers.ndim else "yx"
+    return Volume(
+        _values(Planes(numbers, first.shape, reader.dtype, reader), part.slices),
+        spacing=part.spacing[-len(axes) :],
+        unit=part.unit,
+        axes=axes,
+        name=name,
+        origin=part.origin[-len(axes) :],
+        notes=notes,
+        metadata=metadata,
+    )
+
+
+def _values(stored: Planes, slices: Sequence[Slice]) -> Planes | Scaled:
+    """Return grey values: what is stored, with slope and intercept where they change anything."""
+    lines = [(item.slope, item.intercept) for item in slices]
+    if all(line == (1.0, 0.0) for line in lines):
+        return stored
+    return Scaled(stored, *zip(*lines, strict=True))
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_LONGEST_LIST])
+    more = len(names) - _LONGEST_LIST
+    return shown if more <= 0 else f"{shown} and {more} more"

@@ -1,0 +1,194 @@
+"""A volume to a DICOM CT series, one file a slice."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.base.errors import InputError, OutputError
+from hushpore.io.dicom.header import import_pydicom
+from hushpore.io.messages import captured
+from hushpore.io.target import check_target, new_directory
+from hushpore.io.units import METRES
+
+if TYPE_CHECKING:
+    import os
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from hushpore.base.volume import Volume
+
+_SLICE_NAME = re.compile(r"slice_\d{4,}\.dcm")
+_LOW, _HIGH = -32768, 32767
+
+
+def write_series(
+    volume: Volume,
+    folder: str | os.PathLike[str],
+    *,
+    seed: int | None = None,
+    description: str = "",
+    overwrite: bool = False,
+) -> Path:
+    """Write a volume as a CT series in millimetres.
+
+    Parameters
+    ----------
+    volume : Volume
+        3D values. Integers are kept exactly where their range allows; floating-point values are
+        stored as int16 with a slope and intercept, so they are rounded to 1/65535 of their range.
+    folder : str or path-like
+        Where to; made, or empty. It appears complete or not at all.
+    seed : int, optional
+        Makes the identifiers reproducible; by default they are new.
+    description : str, optional
+        SeriesDescription; by default the volume's name.
+    overwrite : bool, optional
+        Replace a series that this function wrote before.
+
+    Returns
+    -------
+    Path
+        The folder.
+
+    Raises
+    ------
+    InputError
+        If the volume is not 3D, its spacing has no unit of length, or it holds NaN or infinity.
+    OutputError
+        If the folder cannot be written, or holds something already.
+    MissingPackageError
+        If pydicom is not installed.
+    """
+    spacing, origin = _millimetres(volume)
+    values = np.asarray(volume.data)
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise InputError(f"{volume.name} holds NaN or infinite values, which DICOM cannot store.")
+    import_pydicom()
+    target = check_target(folder, overwrite, replaceable=_require_series)
+    stored, slope, intercept = _stored(values)
+    common = _Common(seed, description or volume.name, spacing, slope, intercept)
+    with new_directory(target, overwrite, replaceable=_require_series) as part, captured("pydicom"):
+        for index, plane in enumerate(stored):
+            position = (origin[2], origin[1], origin[0] + index * spacing[0])
+            dataset = common.slice(index, plane, position)
+            dataset.save_as(part / f"slice_{index + 1:04d}.dcm", enforce_file_format=True)
+    return target
+
+
+class _Common:
+    """What all slices of a series share."""
+
+    def __init__(
+        self,
+        seed: int | None,
+        description: str,
+        spacing: tuple[float, ...],
+        slope: str,
+        intercept: str,
+    ) -> None:
+        from pydicom.uid import generate_uid
+
+        def identifier(*what: Any) -> Any:
+            sources = None if seed is None else ["hushpore", str(seed), *map(str, what)]
+            return generate_uid(entropy_srcs=sources)
+
+        self._identifier = identifier
+        self._study, self._series = identifier("study"), identifier("series")
+        self._frame = identifier("frame of reference")
+        self._description = description[:64]
+        self._spacing, self._slope, self._intercept = spacing, slope, intercept
+
+    def slice(
+        self, index: int, plane: npt.NDArray[np.int16], position: tuple[float, float, float]
+    ) -> Any:
+        """Return the data set of one slice."""
+        from pydicom.dataset import FileDataset, FileMetaDataset
+        from pydicom.uid import CTImageStorage, ExplicitVRLittleEndian
+
+        instance = self._identifier("slice", index)
+        meta = FileMetaDataset()
+        meta.MediaStorageSOPClassUID = CTImageStorage
+        meta.MediaStorageSOPInstanceUID = instance
+        meta.TransferSyntaxUID = ExplicitVRLittleEndian
+        dataset = FileDataset("", {}, file_meta=meta, preamble=b"\0" * 128)
+        dataset.SpecificCharacterSet = "ISO_IR 192"
+        dataset.SOPClassUID, dataset.SOPInstanceUID = CTImageStorage, instance
+        dataset.StudyInstanceUID, dataset.SeriesInstanceUID = self._study, self._series
+        dataset.FrameOfReferenceUID = self._frame
+        # type 2 elements: they must be there, and stay empty, as nobody was scanned
+        for name in (
+            "StudyDate", "StudyTime", "AccessionNumber", "ReferringPhysicianName", "PatientName",
+            "PatientID", "PatientBirthDate", "PatientSex", "StudyID", "Manufacturer",
+            "PositionReferenceIndicator", "AcquisitionNumber", "KVP",
+        ):  # fmt: skip
+            setattr(dataset, name, None if name in ("AcquisitionNumber", "KVP") else "")
+        dataset.Modality = "CT"
+        dataset.ImageType = ["DERIVED", "SECONDARY", "AXIAL"]
+        dataset.SeriesDescription = self._description
+        dataset.SeriesNumber, dataset.InstanceNumber = 1, index + 1
+        dataset.PatientPosition = "HFS"
+        dataset.ImagePositionPatient = [_decimal(value) for value in position]
+        dataset.ImageOrientationPatient = [1, 0, 0, 0, 1, 0]
+        dataset.SliceThickness = dataset.SpacingBetweenSlices = _decimal(self._spacing[0])
+        dataset.PixelSpacing = [_decimal(self._spacing[1]), _decimal(self._spacing[2])]
+        dataset.RescaleSlope, dataset.RescaleIntercept = self._slope, self._intercept
+        dataset.RescaleType = "HU"
+        dataset.SamplesPerPixel, dataset.PhotometricInterpretation = 1, "MONOCHROME2"
+        dataset.Rows, dataset.Columns = plane.shape
+        dataset.BitsAllocated = dataset.BitsStored = 16
+        dataset.HighBit, dataset.PixelRepresentation = 15, 1
+        dataset.PixelData = np.ascontiguousarray(plane, dtype="<i2").tobytes()
+        return dataset
+
+
+def _millimetres(volume: Volume) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    if volume.axes != "zyx" or 0 in volume.shape:
+        raise InputError(
+            f"A DICOM series needs a volume with axes zyx; got {volume.axes}, shape {volume.shape}."
+        )
+    if max(volume.shape[1:]) > 65535:
+        raise InputError(f"A DICOM slice has at most 65535 rows and columns; got {volume.shape}.")
+    if volume.unit not in METRES:
+        raise InputError(
+            f"A DICOM series needs the voxel size in a unit of length; got {volume.unit!r}. "
+            "Give it, for example Volume(data, spacing=(0.05, 0.05, 0.05), unit='mm')."
+        )
+    factor = METRES[volume.unit] / METRES["mm"]
+    if volume.unit == "mm":
+        return volume.spacing, volume.origin
+    return tuple(s * factor for s in volume.spacing), tuple(o * factor for o in volume.origin)
+
+
+def _stored(values: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int16], str, str]:
+    """Return int16 values, and slope and intercept as DICOM writes them."""
+    low, high = float(values.min()), float(values.max())
+    if values.dtype.kind in "bui":
+        if low >= _LOW and high <= _HIGH:
+            return values.astype(np.int16), "1", "0"
+        if high - low <= _HIGH - _LOW:
+            shift = round(low) - _LOW
+            return (values.astype(np.int64) - shift).astype(np.int16), "1", _decimal(shift)
+    slope = _decimal((high - low) / (_HIGH - _LOW) or 1.0)
+    intercept = _decimal(low - float(slope) * _LOW)
+    scaled = np.rint((values.astype(np.float64) - float(intercept)) / float(slope))
+    return np.clip(scaled, _LOW, _HIGH).astype(np.int16), slope, intercept
+
+
+def _decimal(value: float) -> str:
+    """Write a number in the 16 characters that DICOM grants it."""
+    from pydicom.valuerep import format_number_as_ds
+
+    return str(format_number_as_ds(float(value)))
+
+
+def _require_series(folder: Path) -> None:
+    foreign = [item.name for item in folder.iterdir() if not _SLICE_NAME.fullmatch(item.name)]
+    if foreign:
+        raise OutputError(
+            f"{folder} is not replaced: it holds files that are not of a series written here "
+            f"({', '.join(sorted(foreign)[:3])}). Choose another folder."
+        )

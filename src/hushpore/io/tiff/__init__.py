@@ -1,0 +1,1 @@
+"""TIFF stacks: read."""

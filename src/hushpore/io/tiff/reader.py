@@ -1,0 +1,396 @@
+"""TIFF files to volumes: ImageJ and OME stacks, plain pages, pyramids, a folder of slices."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tifffile
+
+from hushpore.base.errors import HushporeError, InputError, MissingPackageError
+from hushpore.base.volume import Volume
+from hushpore.io.messages import captured, logged
+from hushpore.io.planes import Planes
+from hushpore.io.tiff.planes import planes_of
+from hushpore.io.tiff.voxel_size import VoxelSize, voxel_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+_ORDER = "tczyx"
+_COLOURS = (2, 5, 6)  # RGB, CMYK and YCbCr, as the TIFF standard numbers them
+_PALETTE, _WHITE_IS_ZERO = 3, 0
+_MOST_CHANNELS = 7  # of ImageJ; where there are more, a program forgot to call them slices
+_LARGEST_RATIO = 2000  # no method compresses a real image further; zlib ends at 1032
+_SMALL = 2**24
+# what tifffile logs where pixels are missing; it would fill them with zeros
+_INCOMPLETE = re.compile(
+    r"invalid page offset|corrupt|truncated|failed to reshape|missing|incomplete|"
+    r"failed to (read|open)|not (found|a TIFF)|invalid (OME|ImageJ)",
+    re.IGNORECASE,
+)
+
+
+def read_tiff(path: Path) -> list[Volume]:
+    """Read every image stack of a TIFF file.
+
+    Parameters
+    ----------
+    path : Path
+        ImageJ, OME or plain TIFF, classic or BigTIFF.
+
+    Returns
+    -------
+    list of Volume
+        One for each shape of page; of a pyramid its full resolution. Axes in t, c, z, y, x order.
+
+    Raises
+    ------
+    InputError
+        If the file is damaged or incomplete, or holds colour images only.
+    MissingPackageError
+        If its compression needs imagecodecs.
+    """
+    with captured("tifffile") as messages, _opened(path) as tif:
+        return _read_series(tif, path, messages)
+
+
+def read_tiff_folder(files: Sequence[Path], folder: Path) -> list[Volume]:
+    """Read a folder with one slice a file.
+
+    Parameters
+    ----------
+    files : sequence of Path
+        Its TIFF files, in the order in which they are stacked.
+    folder : Path
+        The folder; gives the stack its name.
+
+    Returns
+    -------
+    list of Volume
+        One for each shape and type of slice. Where the files are stacks themselves, those.
+
+    Raises
+    ------
+    InputError, MissingPackageError
+        As for `read_tiff`.
+    """
+    if len(files) == 1:
+        return read_tiff(files[0])
+    groups: dict[tuple[Any, ...], list[Path]] = {}
+    stacks: list[Volume] = []
+    for path in files:
+        key = _slice_key(path)
+        if key is None:
+            stacks += read_tiff(path)
+        else:
+            groups.setdefault(key, []).append(path)
+    slices = [_stack(group, key, folder.resolve().name) for key, group in groups.items()]
+    volumes = [*slices, *stacks]
+    if len(volumes) == 1:
+        return volumes
+    note = f"The folder holds {len(volumes)} image stacks by shape and type; each is read alone."
+    return [volume.replace(volume.data, notes=[note, *volume.notes]) for volume in volumes]
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tifffile.TiffFile]:
+    """Open a TIFF file, and explain whatever goes wrong while it is open."""
+    try:
+        with tifffile.TiffFile(path) as tif:
+            yield tif
+    except (HushporeError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        # damaged files make tifffile raise errors of any kind
+        raise _explain(path, error) from error
+
+
+def _slice_key(path: Path) -> tuple[Any, ...] | None:
+    """Return the shape and type of a file with one page, or None if it holds more."""
+    with captured("tifffile"), _opened(path) as tif:
+        page: Any = tif.pages.first
+        _refuse_colour(page, path)
+        _require_plausible(page.shape, page.dtype, tif, path)
+        return (*page.shape, str(page.dtype)) if len(tif.pages) == 1 else None
+
+
+def _stack(files: Sequence[Path], key: tuple[Any, ...], name: str) -> Volume:
+    *shape, dtype = key
+    if len(shape) != 2:
+        raise InputError(f"{files[0].name} has shape {tuple(shape)}; a slice has two axes, y x.")
+    with captured("tifffile") as messages, _opened(files[0]) as tif:
+        size, notes = voxel_size(tif, 0, 1), _photometric_notes(tif.pages.first)
+
+    def read(number: int, out: npt.NDArray[Any]) -> None:
+        path = files[number]
+        with logged("tifffile"), _opened(path) as tif:
+            page: Any = tif.pages.first
+            _require_bytes(tif, [page], path)
+            out[...] = page.asarray(maxworkers=1).reshape(out.shape)
+
+    native = np.dtype(dtype).newbyteorder("=")
+    if len(files) == 1:
+        return _volume(Planes(np.array(0), tuple(shape), native, read), "yx", size,
+                       files[0].stem, notes)  # fmt: skip
+    planes = Planes(np.arange(len(files)), tuple(shape), native, read)
+    return _volume(planes, "zyx", size, name, [*notes, *_gaps(files), *_said(messages)])
+
+
+def _read_series(tif: tifffile.TiffFile, path: Path, messages: list[str]) -> list[Volume]:
+    all_series = tif.series
+    _require_complete(messages, path)
+    grey = [(i, series) for i, series in enumerate(all_series) if not _is_colour(series)]
+    if not grey:
+        _refuse_colour(tif.pages.first, path)
+        raise InputError(f"{path.name} holds no image.")
+    notes = []
+    if len(all_series) > 1:
+        shapes = "; ".join(" x ".join(str(n) for n in series.shape) for series in all_series)
+        notes.append(
+            f"The file holds {len(all_series)} image stacks ({shapes}); each is read on its own."
+        )
+    if len(grey) < len(all_series):
+        notes.append(f"{len(all_series) - len(grey)} colour image(s) in the file were left out.")
+    volumes = []
+    for index, series in grey:
+        volume = _read_one(tif, index, series, path)
+        name = path.name.removesuffix(path.suffix).removesuffix(".ome")
+        name = name if len(all_series) == 1 else f"{name} [{index + 1}]"
+        volumes.append(volume.replace(volume.data, name=name, notes=[*notes, *volume.notes]))
+    _require_complete(messages, path)
+    said = _said(messages)
+    return [v.replace(v.data, notes=[*v.notes, *said]) for v in volumes]
+
+
+def _read_one(tif: tifffile.TiffFile, index: int, series: Any, path: Path) -> Volume:
+    level = series.levels[0]
+    if not level.is_multifile:
+        _require_plausible(level.shape, level.dtype, tif, path)
+    _require_bytes(tif, level.pages, path, level)
+    size = voxel_size(tif, index, len(tif.series))
+    shape, letters = level.get_shape(squeeze=False), level.get_axes(squeeze=False)
+    if 0 in shape:
+        raise InputError(
+            f"{path.name} is damaged: it states an image of {' x '.join(map(str, shape))} pixels."
+        )
+    kept = _kept(letters, shape, size)
+    values, axes = _ordered(level, letters, shape, kept, path)
+    if isinstance(values, Planes):
+        values.coarser = tuple(_coarser(series, kept, path))
+    notes = _photometric_notes(level.keyframe)
+    if "z" not in axes and "c" in axes and values.shape[axes.index("c")] > _MOST_CHANNELS:
+        notes.append(
+            f"The file calls its {values.shape[axes.index('c')]} images channels; "
+            "they were taken as slices."
+        )
+        axes = axes.replace("c", "z")
+    return _volume(values, axes, size, path.stem, notes)
+
+
+def _coarser(series: Any, kept: list[_Axis], path: Path) -> Iterator[Planes]:
+    """Yield the further levels of a pyramid, as far as they are whole and their pages planes."""
+    for level in series.levels[1:]:
+        shape, letters = level.get_shape(squeeze=False), level.get_axes(squeeze=False)
+        if len(shape) != len(series.levels[0].get_shape(squeeze=False)):
+            return
+        try:
+            _require_bytes(level.keyframe.parent, level.pages, path, level)
+            values, _ = _ordered(level, letters, shape, kept, path)
+        except HushporeError:
+            return
+        if not isinstance(values, Planes):
+            return
+        yield values
+
+
+def _volume(values: Any, axes: str, size: VoxelSize, name: str, notes: list[str]) -> Volume:
+    n_spatial = 3 if axes.endswith("zyx") else 2
+    spacing, said = size.along(n_spatial)
+    origin = size.origin[-n_spatial:] if len(size.origin) >= n_spatial else ()
+    return Volume(
+        values,
+        spacing=spacing,
+        unit=size.unit,
+        axes=axes,
+        name=name,
+        origin=origin,
+        notes=[*notes, *said],
+    )
+
+
+@dataclass(frozen=True)
+class _Axis:
+    letter: str
+    position: int
+
+
+def _kept(letters: str, shape: Sequence[int], size: VoxelSize) -> list[_Axis]:
+    """Name the axes of a series with ours; an axis of length one is kept only if it is stated."""
+    stated = size.axes
+    found: list[_Axis] = []
+    unknown: list[int] = []
+    for position, (letter, length) in enumerate(zip(letters.lower(), shape, strict=True)):
+        if letter in "yx" or (letter in "zct" and (length > 1 or letter in stated)):
+            found.append(_Axis(letter, position))
+        elif length > 1:
+            unknown.append(position)
+    taken = {axis.letter for axis in found}
+    # the last unknown axis is z; a second is time, and a third makes them time and channels
+    free = [letter for letter in "zct" if letter not in taken]
+    if len(unknown) == 2 and free == ["z", "c", "t"]:
+        free = ["z", "t"]
+    if len(unknown) > len(free):
+        raise InputError(
+            f"An image with axes {letters} and shape {tuple(shape)} has more axes than time, "
+            "channel, z, y and x. Split it first, for example in ImageJ."
+        )
+    found += [_Axis(letter, p) for letter, p in zip(free, reversed(unknown), strict=False)]
+    return sorted(found, key=lambda axis: _ORDER.index(axis.letter))
+
+
+def _ordered(
+    level: Any, letters: str, shape: Sequence[int], kept: list[_Axis], path: Path
+) -> tuple[Any, str]:
+    """Return the values of a series in the order of our axes, on disk where that is possible."""
+    axes = "".join(axis.letter for axis in kept)
+    if not axes.endswith("yx"):
+        raise InputError(f"{path.name} holds no plane: its axes are {letters}.")
+    order = [axis.position for axis in kept]
+    if order[-2] < order[-1] and math.prod(shape[order[-2] + 1 :]) == shape[order[-1]]:
+        # the number of each plane in the file, turned as the leading axes are
+        numbers = np.arange(math.prod(shape[: order[-2]])).reshape(
+            [n if axis < order[-2] else 1 for axis, n in enumerate(shape)]
+        )
+        plane_shape = (shape[order[-2]], shape[order[-1]])
+        leading = _turned(numbers, order).reshape([shape[axis] for axis in order[:-2]])
+        planes = planes_of(level, leading, plane_shape, path, _explain)
+        if planes is not None:
+            return planes, axes
+    values = _turned(level.asarray().reshape(shape), order)
+    return np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("=")), axes
+
+
+def _turned(values: npt.NDArray[Any], order: list[int]) -> npt.NDArray[Any]:
+    """Bring axes into an order; those that are not in it have length one and are dropped."""
+    dropped = [axis for axis in range(values.ndim) if axis not in order]
+    turned = values.transpose(*dropped, *order)
+    return turned.reshape(turned.shape[len(dropped) :])
+
+
+def _is_colour(series: Any) -> bool:
+    page = series.keyframe
+    return int(page.photometric) in _COLOURS and int(page.samplesperpixel) >= 3
+
+
+def _refuse_colour(page: Any, path: Path) -> None:
+    if int(page.photometric) in _COLOURS and int(page.samplesperpixel) >= 3:
+        raise InputError(
+            f"{path.name} is a colour image (RGB, shape {tuple(page.shape)}), but grey values are "
+            "needed. Convert it first, for example with Image > Type > 16-bit in ImageJ."
+        )
+
+
+def _photometric_notes(page: Any) -> list[str]:
+    if int(page.photometric) == _PALETTE:
+        return ["The colour table of the file was left out; the values are its indices."]
+    if int(page.photometric) == _WHITE_IS_ZERO and page.dtype != np.bool_:
+        return ["The file shows 0 as white (MINISWHITE); the values are read as they are stored."]
+    return []
+
+
+def _require_complete(messages: list[str], path: Path) -> None:
+    broken = [message for message in messages if _INCOMPLETE.search(message)]
+    if broken:
+        raise _incomplete(path)
+
+
+def _require_bytes(
+    tif: tifffile.TiffFile, pages: Sequence[Any], path: Path, series: Any = None
+) -> None:
+    """Refuse a file that ends before its pixels do."""
+    size = tif.filehandle.size
+    if series is not None and series.dataoffset is not None:
+        needed = series.dataoffset + math.prod(series.shape) * series.dtype.itemsize
+        if needed > size and series.keyframe.compression == 1:
+            raise _incomplete(path)
+        return
+    for page in pages:
+        if page is None:
+            raise InputError(
+                f"{path.name} refers to further files that are not there. Keep all files of an "
+                "OME-TIFF in one folder."
+            )
+        own = page.parent.filehandle.size if page.parent is not tif else size
+        ends = (o + n for o, n in zip(page.dataoffsets, page.databytecounts, strict=False))
+        if max(ends, default=0) > own or len(page.dataoffsets) == 0:
+            raise _incomplete(path)
+        # a strip without bytes would be read as zeros
+        if any(count == 0 for count in page.databytecounts):
+            raise _incomplete(path)
+
+
+def _require_plausible(
+    shape: Sequence[int], dtype: Any, tif: tifffile.TiffFile, path: Path
+) -> None:
+    """Refuse a damaged header before memory is taken for an image that cannot be there."""
+    needed = math.prod(shape) * np.dtype(dtype).itemsize
+    if needed > _LARGEST_RATIO * tif.filehandle.size + _SMALL:
+        raise InputError(
+            f"{path.name} is damaged: it states an image of {' x '.join(map(str, shape))} pixels, "
+            f"which its {path.stat().st_size} bytes cannot hold."
+        )
+
+
+def _incomplete(path: Path) -> InputError:
+    return InputError(
+        f"{path.name} is incomplete: the file ends before its image does, or part of it is "
+        f"missing ({path.stat().st_size} bytes are there). Copy or export it again."
+    )
+
+
+def _said(messages: list[str]) -> list[str]:
+    """Turn what tifffile logged into a note, without its object names."""
+    plain = {re.sub(r"<tifffile[^>]*>\s*", "", message) for message in messages}
+    return [f"TIFF: {message}" for message in sorted(plain)]
+
+
+def _gaps(files: Sequence[Path]) -> list[str]:
+    numbers = [re.findall(r"\d+", path.stem)[-1:] for path in files]
+    values = [int(found[0]) for found in numbers if found]
+    if len(values) != len(files) or values != sorted(set(values)):
+        return []
+    step = min(b - a for a, b in itertools.pairwise(values))
+    # numbers far apart, such as dates, count nothing
+    if (values[-1] - values[0]) // step > 2 * len(values):
+        return []
+    missing = sorted(set(range(values[0], values[-1], step)) - set(values))
+    if not missing or any((value - values[0]) % step for value in values):
+        return []
+    shown = ", ".join(str(n) for n in missing[:5]) + (", ..." if len(missing) > 5 else "")
+    return [
+        f"By the file names {len(missing)} slice(s) are missing: {shown}. "
+        "The volume closes up there."
+    ]
+
+
+def _explain(path: Path, error: Exception) -> InputError | MissingPackageError:
+    if "imagecodecs" in str(error):
+        found = re.search(r"<COMPRESSION\.(\w+)", str(error))
+        method = found.group(1) if found else "this method"
+        return MissingPackageError(
+            f"{path.name} is compressed with {method}, which needs a further package: "
+            "pip install imagecodecs"
+        )
+    return InputError(
+        f"{path.name} is damaged or incomplete and cannot be read as TIFF "
+        f"({type(error).__name__}: {error}). Copy or export it again."
+    )

@@ -1,0 +1,1 @@
+"""OME-Zarr images: read, written whole or block by block."""

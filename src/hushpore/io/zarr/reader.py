@@ -1,0 +1,306 @@
+"""OME-Zarr (NGFF 0.1 to 0.5) to volumes, with pyramids and labels."""
+
+from __future__ import annotations
+
+import math
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.base.errors import HushporeError, InputError
+from hushpore.base.volume import Volume
+from hushpore.io.units import METRES, unit_of
+from hushpore.io.zarr.image import import_zarr
+from hushpore.io.zarr.writer import write_zarr
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import numpy.typing as npt
+
+__all__ = ["ZarrStack", "open_zarr", "write_zarr"]
+
+_ORDER = "tczyx"
+#: Bytes of the newest layer of chunks that are kept, so that the next slice decodes nothing.
+_KEPT = 256_000_000
+
+
+class ZarrStack:
+    """A Zarr array as a volume's values: read when indexed, or by whole chunks.
+
+    Parameters
+    ----------
+    array : zarr.Array
+        The array.
+    index : tuple
+        Applied first: drops axes of length one.
+
+    Attributes
+    ----------
+    chunks : tuple of int
+        Shape of a chunk, on the axes that are kept.
+    coarser : tuple of ZarrStack
+        Of a pyramid the further levels.
+    """
+
+    def __init__(self, array: Any, index: tuple[int | slice, ...]) -> None:
+        self._array, self._index = array, index
+        kept = [axis for axis, each in enumerate(index) if isinstance(each, slice)]
+        self.chunks: tuple[int, ...] = tuple(int(array.chunks[axis]) for axis in kept)
+        self.shape: tuple[int, ...] = tuple(int(array.shape[axis]) for axis in kept)
+        self.dtype = np.dtype(array.dtype)
+        self.ndim = len(self.shape)
+        self.size = int(np.prod(self.shape))
+        self.nbytes = self.size * self.dtype.itemsize
+        self.coarser: tuple[ZarrStack, ...] = ()
+        self._lock = threading.Lock()
+        self._newest: tuple[Any, npt.NDArray[Any]] | None = None
+
+    @property
+    def levels(self) -> tuple[ZarrStack, ...]:
+        """Of a pyramid all levels, the finest one first; else itself alone."""
+        return (self, *self.coarser)
+
+    @property
+    def folder(self) -> Path | None:
+        """The OME-Zarr folder that it is a part of; None where it lies in no folder."""
+        root = getattr(self._array.store, "root", None)
+        return Path(root) if root is not None else None
+
+    def is_same_as(self, other: ZarrStack) -> bool:
+        """Whether both are the same array, with the same axes."""
+        mine, theirs = ((each._array.path, each.folder, each.shape) for each in (self, other))
+        return mine == theirs
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a worker of dask is sent: where the array lies, not what was read of it."""
+        return {**self.__dict__, "_lock": None, "_newest": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ZarrStack:
+        return self  # nothing of it changes
+
+    def __getitem__(self, key: Any) -> npt.NDArray[Any]:
+        keys = list(key) if isinstance(key, tuple) else [key]
+        if Ellipsis not in keys:
+            keys.append(Ellipsis)
+        place = keys.index(Ellipsis)
+        keys[place : place + 1] = [slice(None)] * (self.ndim - len(keys) + 1)
+        if len(keys) != self.ndim:
+            raise IndexError(f"Too many indices for {self.ndim} axes: {key!r}.")
+        axis = max(self.ndim - 3, 0)
+        return self._of_layer(keys, axis) if self.ndim > 2 else self._read(keys)
+
+    def _of_layer(self, keys: list[Any], axis: int) -> npt.NDArray[Any]:
+        """Read slices out of the layer of chunks that holds them, which is kept for the next."""
+        own, depth, length = keys[axis], self.chunks[axis], self.shape[axis]
+        first, last = _ends(own, length)
+        if depth == 1 or first is None or last is None or first // depth != last // depth:
+            return self._read(keys)
+        start = first // depth * depth
+        sizes = [
+            len(range(n)[each]) if isinstance(each, slice) else 1
+            for n, each in zip(self.shape, keys, strict=True)
+        ]
+        sizes[axis] = min(depth, length - start)
+        if math.prod(sizes) * self.dtype.itemsize > _KEPT:
+            return self._read(keys)
+        wanted = [*keys[:axis], slice(start, start + depth), *keys[axis + 1 :]]
+        with self._lock:
+            if self._newest is None or self._newest[0] != wanted:
+                self._newest = None
+                self._newest = wanted, self._read(wanted)
+            layer = self._newest[1]
+        moved = _moved(own, start, length) if isinstance(own, slice) else first - start
+        # axes before this one that are numbers are gone
+        before = sum(isinstance(each, slice) for each in keys[:axis])
+        values: npt.NDArray[Any] = layer[(slice(None),) * before + (moved,)].copy()
+        return values
+
+    def _read(self, keys: list[Any]) -> npt.NDArray[Any]:
+        rest = iter(keys)
+        full = [next(rest) if isinstance(i, slice) else i for i in self._index]
+        try:
+            return np.asarray(self._array[tuple(full)])
+        except (OSError, MemoryError, IndexError, NotImplementedError):
+            raise
+        except Exception as error:
+            # codecs raise errors of any kind
+            raise InputError(
+                f"A chunk of the Zarr array {self._array.path or 'here'} is damaged "
+                f"({type(error).__name__}). Copy or export it again."
+            ) from error
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError("The values lie on disk: an array of them is always a copy.")
+        values = self[...]
+        return values if dtype is None else values.astype(dtype, copy=False)
+
+    def loading(self, values: npt.NDArray[Any]) -> Iterator[int]:
+        """Fill an array of this shape, and yield the number of planes read so far."""
+        planes = int(np.prod(self.shape[1:-2]))
+        rest = [slice(None)] * (self.ndim - 1)
+        for start in range(0, self.shape[0], self.chunks[0]):
+            end = min(start + self.chunks[0], self.shape[0])
+            values[start:end] = self._read([slice(start, end), *rest])
+            yield end * planes if self.ndim > 2 else 1
+
+
+def open_zarr(folder: Path) -> list[Volume]:
+    """Open the images of an OME-Zarr folder; their values stay on disk.
+
+    Parameters
+    ----------
+    folder : Path
+        An OME-Zarr image, several as bioformats2raw writes them, or a bare Zarr array.
+
+    Returns
+    -------
+    list of Volume
+        Of a pyramid its full resolution; the other levels are in ``volume.data.levels``. With
+        spacing, unit and origin. Time and channel axes of length one are dropped, unless hushpore
+        wrote them. Labels come after the images, with ``metadata["labels"]`` set.
+
+    Raises
+    ------
+    InputError
+        If there is no image in it, or it is damaged.
+    MissingPackageError
+        If zarr is not installed.
+    """
+    zarr = import_zarr()
+    try:
+        node = zarr.open(str(folder), mode="r")
+        if not hasattr(node, "keys"):
+            plain = tuple(slice(None) for _ in node.shape)
+            return [Volume(ZarrStack(node, plain), name=folder.stem)]
+        images = {folder.name.removesuffix(".zarr").removesuffix(".ome"): node}
+        labels = {}
+        if _multiscales(node) is None:
+            groups = {key: node[key] for key in sorted(node.keys()) if hasattr(node[key], "keys")}
+            images = {key: group for key, group in groups.items() if _multiscales(group)}
+        for group in images.values():
+            labels.update(_labels(group))
+        volumes = [_image(group, name) for name, group in images.items()]
+        volumes += [
+            volume.replace(volume.data, name=name, metadata={"labels": True})
+            for name, volume in ((name, _image(group, name)) for name, group in labels.items())
+        ]
+    except (HushporeError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        # damaged metadata make zarr raise errors of any kind
+        raise InputError(
+            f"{folder.name} is damaged and cannot be read as Zarr ({type(error).__name__}: "
+            f"{error}). Copy or export it again."
+        ) from error
+    if not volumes:
+        raise InputError(
+            f"{folder.name} is a Zarr group without an OME image (no 'multiscales'). Open one of "
+            "its arrays."
+        )
+    return volumes
+
+
+def _multiscales(group: Any) -> Any:
+    attributes: Mapping[str, Any] = group.attrs
+    # since 0.5 everything lies under one key
+    return attributes.get("ome", attributes).get("multiscales")
+
+
+def _labels(group: Any) -> dict[str, Any]:
+    """Return the groups of labels of an image, by their names."""
+    if "labels" not in group:
+        return {}
+    inner = group["labels"]
+    listed = inner.attrs.get("ome", inner.attrs).get("labels", [])
+    return {str(name): inner[name] for name in listed if name in inner}
+
+
+def _ends(key: Any, length: int) -> tuple[int | None, int | None]:
+    """Return the first and last place that an index takes from an axis, both from 0."""
+    if not isinstance(key, slice):
+        place = range(length)[key]
+        return place, place
+    places = range(length)[key]
+    return (min(places[0], places[-1]), max(places[0], places[-1])) if places else (None, None)
+
+
+def _moved(key: slice, start: int, length: int) -> slice:
+    """Return a slice of an axis as one of the layer that begins at `start`."""
+    places = range(length)[key]
+    end = places[-1] - start + (1 if places.step > 0 else -1)
+    return slice(places[0] - start, end if end >= 0 else None, places.step)
+
+
+def _image(group: Any, name: str) -> Volume:
+    image = _multiscales(group)[0]
+    dataset = image["datasets"][0]
+    array = group[dataset["path"]]
+    stated = image.get("axes") or [{"name": letter} for letter in _ORDER[-array.ndim :]]
+    axes = [axis if isinstance(axis, dict) else {"name": axis} for axis in stated]
+    letters = "".join(str(axis["name"])[:1].lower() for axis in axes)
+    if len(axes) != array.ndim or not set(letters) <= set(_ORDER) or not letters.endswith("yx"):
+        raise InputError(
+            f"{name}: its axes are {[axis['name'] for axis in axes]} for {array.ndim} dimensions; "
+            "time, channel, z, y and x are known, in this order."
+        )
+    scale, shift = np.ones(array.ndim), np.zeros(array.ndim)
+    for step in [*dataset.get("coordinateTransformations", []),
+                 *image.get("coordinateTransformations", [])]:  # fmt: skip
+        if step["type"] == "scale":
+            factors = np.asarray(step["scale"], float)
+            scale, shift = scale * factors, shift * factors
+        elif step["type"] == "translation":
+            shift = shift + np.asarray(step["translation"], float)
+    known = group.attrs.get("hushpore")
+    ours = known is not None
+    index: tuple[int | slice, ...] = tuple(
+        0 if letter in "tc" and array.shape[axis] == 1 and not ours else slice(None)
+        for axis, letter in enumerate(letters)
+    )
+    kept = [axis for axis, each in enumerate(index) if isinstance(each, slice)]
+    spatial = [axis for axis in kept if letters[axis] in "zyx"]
+    unit, factor, notes = _common_unit([str(axes[axis].get("unit", "")) for axis in spatial])
+    stack = ZarrStack(array, index)
+    finer = stack
+    coarser = []
+    for other in image["datasets"][1:]:
+        level = ZarrStack(group[other["path"]], index)
+        # a level that is no smaller is no pyramid, but several versions of one image
+        if level.ndim != stack.ndim or level.size >= finer.size:
+            break
+        coarser.append(level)
+        finer = level
+    stack.coarser = tuple(coarser)
+    return Volume(
+        stack,
+        spacing=tuple(abs(float(scale[axis])) * f for axis, f in zip(spatial, factor, strict=True)),
+        origin=tuple(float(shift[axis]) * f for axis, f in zip(spatial, factor, strict=True)),
+        unit=unit,
+        axes="".join(letters[axis] for axis in kept),
+        name=str(image.get("name") or name),
+        notes=[*(known or {}).get("notes", []), *notes],
+        metadata={"labels": True} if (known or {}).get("labels") else {},
+    )
+
+
+def _common_unit(units: list[str]) -> tuple[str, list[float], list[str]]:
+    """Return the unit of x, and the factor that brings every axis to it."""
+    known = [unit_of(unit) for unit in units]
+    last = known[-1]
+    if last is None or any(each is None for each in known):
+        note = f"The units of the axes ({', '.join(units)}) are not known; shown as pixels."
+        return "pixel", [1.0] * len(units), [note]
+    name = last[0]
+    found = [each for each in known if each is not None]
+    if {"pixel"} < {each[0] for each in found}:
+        note = "Only some axes state a unit; the voxel size is shown as pixels."
+        return "pixel", [1.0] * len(units), [note]
+    factors = [f if own == name else f * METRES[own] / METRES[name] for own, f in found]
+    return name, factors, []

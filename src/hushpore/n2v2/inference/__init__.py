@@ -1,0 +1,1 @@
+"""A trained network applied: on tiles, volumes, and blocks of volumes."""

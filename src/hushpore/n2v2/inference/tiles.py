@@ -1,0 +1,270 @@
+"""Prediction in tiles that leave no seams.
+
+Every tile is read with a margin as wide as the network sees and only its core is kept; at the
+border of the image a tile ends where the image ends. So each output pixel is computed from the
+same input as in one piece.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from hushpore.device.constants import constant
+from hushpore.n2v2.model import MULTIPLE, Architecture
+from hushpore.n2v2.training.step import channels_last, mixed_precision
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hushpore.n2v2.images import Images
+
+#: Cores of tiles: (images, y, x) in 2D and (images, z, y, x) in 3D. Between two tiles a job can be
+#: cancelled: more images at once are a few percent faster on the CPU, and let a user wait longer.
+CORES = {2: (2, 512, 512), 3: (1, 32, 128, 128)}
+
+#: Features of the top level that are in memory together at most, those of lower levels counted by
+#: their share of the pixels; with a skip connection there more are.
+_TOGETHER = {"n2v2": 3.25, "n2v": 6.25}
+
+#: What the C library and convolutions take beside the features, measured on a CPU; and bytes a
+#: pixel of each plane that is read or predicted.
+_BESIDE, _PLANE = 1.6, 64
+
+#: No edge of a tile is smaller where memory is short: most of it would be its margins.
+_SHORTEST = 32
+
+#: Axes along which a tile is mirrored for its symmetries.
+_MIRRORS: tuple[tuple[int, ...], ...] = ((), (-1,), (-2,), (-2, -1))
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One piece of a prediction.
+
+    Attributes
+    ----------
+    source : tuple of slice
+        What is read from the padded image, margin included.
+    kept : tuple of slice
+        The part of the tile's output that is kept.
+    target : tuple of slice
+        Where that part goes in the result.
+    """
+
+    source: tuple[slice, ...]
+    kept: tuple[slice, ...]
+    target: tuple[slice, ...]
+
+
+def plan_tiles(
+    shape: Sequence[int], core: Sequence[int], architecture: Architecture | None = None
+) -> list[Tile]:
+    """Cut images into tiles.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Shape of the images, (n, y, x) or (n, z, y, x).
+    core : sequence of int
+        Largest core of a tile; a multiple of 4 along the spatial axes.
+    architecture : Architecture, optional
+        Says how far the network sees and what its axes must be multiples of.
+
+    Returns
+    -------
+    list of Tile
+        Their targets cover `shape` exactly once.
+    """
+    network = architecture or Architecture(len(shape) - 1)
+    radii, multiples = (0, *network.radii), (1, *network.multiples)
+    axes = [cut(*axis) for axis in zip(shape, core, radii, multiples, strict=True)]
+    return [
+        Tile(*(tuple(part) for part in zip(*pieces, strict=True)))
+        for pieces in itertools.product(*axes)
+    ]
+
+
+def halve_core(core: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return a smaller core, fewer images first, or None where it is as small as it gets."""
+    if core[0] > 1:
+        return (core[0] // 2, *core[1:])
+    largest = max(core)
+    if largest < 2 * MULTIPLE:
+        return None
+    axis = core.index(largest)
+    half = -(-largest // (2 * MULTIPLE)) * MULTIPLE
+    return (*core[:axis], half, *core[axis + 1 :])
+
+
+def tile_bytes(
+    core: Sequence[int],
+    architecture: Architecture,
+    dtype: torch.dtype,
+    size: Sequence[int] | None = None,
+) -> float:
+    """Return how much memory a tile takes on its way through a folded network, at most.
+
+    Parameters
+    ----------
+    core : sequence of int
+        As for `plan_tiles`.
+    architecture : Architecture
+        Of the network.
+    dtype : torch.dtype
+        Its arithmetic.
+    size : sequence of int, optional
+        Of an image: beyond it there is no margin.
+    """
+    edges = [
+        edge + 2 * math.ceil(radius / multiple) * multiple
+        for edge, radius, multiple in zip(
+            core[1:], architecture.radii, architecture.multiples, strict=True
+        )
+    ]
+    if size is not None:
+        edges = [min(edge, n + MULTIPLE) for edge, n in zip(edges, size, strict=True)]
+    features = _TOGETHER[architecture.method] * architecture.features * dtype.itemsize
+    a_pixel = _BESIDE * features + _PLANE * (architecture.inputs + architecture.outputs)
+    return a_pixel * core[0] * math.prod(edges)
+
+
+def core_within(
+    memory: float,
+    architecture: Architecture,
+    dtype: torch.dtype,
+    size: Sequence[int] | None = None,
+) -> tuple[int, ...]:
+    """Return the largest core of a tile that takes no more than some memory, in bytes.
+
+    The others are as for `tile_bytes`. The smallest there is may take more.
+    """
+    core = CORES[architecture.dimensions]
+    while tile_bytes(core, architecture, dtype, size) > memory:
+        smaller = halve_core(core)
+        if smaller is None or min(smaller[1:]) < _SHORTEST:
+            break
+        core = smaller
+    return core
+
+
+def pad(planes: torch.Tensor, multiples: Sequence[int] | None = None) -> torch.Tensor:
+    """Mirror the far end of every spatial axis of planes (n, *size) up to a multiple.
+
+    Parameters
+    ----------
+    planes : torch.Tensor
+        Shape (n, y, x) or (n, z, y, x).
+    multiples : sequence of int, optional
+        One a spatial axis; 4 by default.
+    """
+    for axis in range(1, planes.ndim):
+        length = planes.shape[axis]
+        missing = -length % (multiples[axis - 1] if multiples else MULTIPLE)
+        if missing:
+            # an axis of one voxel has nothing to mirror, and repeats it
+            back = [max(length - 2 - k, 0) for k in range(missing)]
+            index = constant((*range(length), *back), planes.device)
+            planes = planes.index_select(axis, index)
+    return planes
+
+
+@torch.inference_mode()
+def predict_tile(
+    network: Callable[[torch.Tensor], torch.Tensor],
+    padded: Images,
+    tile: Tile,
+    dtype: torch.dtype = torch.float32,
+    symmetries: bool = False,
+) -> torch.Tensor:
+    """Return the network's output for the core of one tile, (images, outputs, *core).
+
+    Parameters
+    ----------
+    network : callable
+        (batch, inputs, *size) to (batch, outputs, *size), in evaluation mode.
+    padded : Images
+        With planes as `pad` returns them.
+    tile : Tile
+        One of `plan_tiles` for the images before padding.
+    dtype : torch.dtype, optional
+        float32, or bfloat16 for mixed precision.
+    symmetries : bool, optional
+        Average over the tile mirrored and turned in y and x, 8 times in all.
+    """
+    region = padded.region(tile.source)
+    shape = (len(region), padded.outputs, *region.shape[2:])
+    total = torch.zeros(shape, device=region.device)
+    turns = list(itertools.product(_MIRRORS, (False, True))) if symmetries else [((), False)]
+    for mirrored, exchanged in turns:
+        turned = region.flip(mirrored)
+        turned = turned.transpose(-1, -2) if exchanged else turned
+        with mixed_precision(region.device.type, dtype):
+            output = network(channels_last(turned)).float()
+        output = output.transpose(-1, -2) if exchanged else output
+        total += output.flip(mirrored)
+    images, *within = tile.kept
+    return (total / len(turns))[(images, slice(None), *within)]
+
+
+def predict(
+    network: Callable[[torch.Tensor], torch.Tensor],
+    images: Images,
+    core: Sequence[int] | None = None,
+    dtype: torch.dtype = torch.float32,
+    architecture: Architecture | None = None,
+) -> torch.Tensor:
+    """Return the network's output for whole images, computed tile by tile.
+
+    Parameters
+    ----------
+    network, dtype
+        As for `predict_tile`.
+    images : Images
+        Of any size.
+    core, architecture
+        As for `plan_tiles`.
+
+    Returns
+    -------
+    torch.Tensor
+        float32, shape (n_images, outputs, *size).
+    """
+    architecture = architecture or Architecture(len(images.shape) - 1)
+    padded = images.with_planes(pad(images.planes, architecture.multiples))
+    n, *size = images.shape
+    result = torch.empty((n, images.outputs, *size), device=images.device)
+    core = core or CORES[architecture.dimensions]
+    for tile in plan_tiles(images.shape, core, architecture):
+        number, *within = tile.target
+        result[(number, slice(None), *within)] = predict_tile(network, padded, tile, dtype)
+    return result
+
+
+def cut(length: int, edge: int, margin: int, multiple: int) -> list[tuple[slice, slice, slice]]:
+    """Cut one axis into pieces of at most `edge`, each as (source, kept, target).
+
+    Parameters
+    ----------
+    length : int
+        Of the axis, before it is padded to a multiple.
+    edge : int
+        A multiple of `multiple`.
+    margin : int
+        What is read around a piece; rounded up to a multiple.
+    multiple : int
+        What every source starts and ends on.
+    """
+    padded = -(-length // multiple) * multiple
+    margin = -(-margin // multiple) * multiple
+    pieces = []
+    for start in range(0, length, edge):
+        stop = min(start + edge, length)
+        first = max(start - margin, 0)
+        last = min(-(-stop // multiple) * multiple + margin, padded)
+        pieces.append((slice(first, last), slice(start - first, stop - first), slice(start, stop)))
+    return pieces

@@ -1,0 +1,188 @@
+"""What was removed and what is left: whether the one is noise, and the other free of patterns.
+
+Of noise that is independent from pixel to pixel, the residual (noisy minus denoised) has mean zero
+and no correlation between neighbours, and the result has no more energy at the Nyquist
+frequencies, where checkerboards are, than right below them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.base.events import result_of
+from hushpore.n2v2.noise.sampling import gathered, read_boxes
+from hushpore.n2v2.source import pieces
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    import numpy.typing as npt
+
+    from hushpore.n2v2.noise.diagnosis import NoiseDiagnosis
+    from hushpore.n2v2.source import Source
+
+#: Edge of the blocks whose spectrum is looked at, and how many of them at most.
+BLOCK, _BLOCKS = 16, 1500
+
+#: From which on each is worth a word: mean of the residual in its deviations, correlation of
+#: neighbours beyond what the noise has, and energy at Nyquist over that right below it.
+NOTABLE_MEAN, NOTABLE_CORRELATION, NOTABLE_PATTERN = 0.05, 0.15, 2.0
+
+
+@dataclass(frozen=True)
+class Residual:
+    """What was removed, and whether it looks like noise.
+
+    Attributes
+    ----------
+    mean, deviation : float
+        Of noisy minus denoised, in grey values.
+    correlation : dict of str to float
+        Of neighbouring voxels of the residual, for each spatial axis.
+    nyquist : dict of str to float
+        For y and x: energy of the result at the Nyquist frequency, as a multiple of that at three
+        quarters of it. An image has below 1, a checkerboard far above.
+    problems : tuple of str
+        What is not as it should be, each in a sentence.
+    """
+
+    mean: float
+    deviation: float
+    correlation: dict[str, float]
+    nyquist: dict[str, float]
+    problems: tuple[str, ...] = ()
+
+
+def examine_residual(
+    source: Source,
+    denoised: Any,
+    noise: NoiseDiagnosis,
+    seed: int = 0,
+    moments: tuple[float, float] | None = None,
+) -> Residual:
+    """Look at a result beside its input.
+
+    Parameters
+    ----------
+    source : Source
+        The noisy volume.
+    denoised : array_like
+        Of the shape of the volume; both are read piece by piece.
+    noise : NoiseDiagnosis
+        What the noise was found to be before.
+    seed : int, optional
+        Start of the random numbers that choose the blocks.
+    moments : tuple of float, optional
+        Mean and standard deviation of noisy minus denoised, where they are known already.
+    """
+    mean, deviation = moments or result_of(finding_moments(source, denoised))
+    rng = np.random.default_rng(seed)
+    noisy_blocks, blocks = _draw_pairs(source.volume.data, denoised, source.volume.shape, rng)
+    residual = noisy_blocks - blocks - mean
+    depth = residual.shape[1]
+    correlation = {
+        "y": _correlation(residual[:, :, 1:], residual[:, :, :-1]),
+        "x": _correlation(residual[..., 1:], residual[..., :-1]),
+    }
+    if depth == 2 and source.volume.n_spatial == 3:
+        correlation = {"z": _correlation(residual[:, 1], residual[:, 0]), **correlation}
+    nyquist = nyquist_energy(blocks[:, 0])
+    found = Residual(mean, deviation, correlation, nyquist)
+    return Residual(mean, deviation, correlation, nyquist, tuple(_problems(found, noise)))
+
+
+def nyquist_energy(images: npt.NDArray[Any]) -> dict[str, float]:
+    """Return the energy of images at the Nyquist frequency over that at three quarters of it.
+
+    Parameters
+    ----------
+    images : numpy.ndarray
+        Shape (n, edge, edge), the edge a multiple of 8.
+
+    Returns
+    -------
+    dict
+        For y and x; 0 where there is no energy at all.
+    """
+    edge = images.shape[-1]
+    window = np.hanning(edge + 2)[1:-1]
+    centred = images - images.mean((1, 2), keepdims=True)
+    power = np.abs(np.fft.fft2(centred * np.outer(window, window))) ** 2
+    mean = power.mean(0)
+    half, below = edge // 2, 3 * edge // 8
+    found = {}
+    for axis, lines in (("y", mean), ("x", mean.T)):
+        base = float(lines[below].mean())
+        found[axis] = float(lines[half].mean()) / base if base > 0 else 0.0
+    return found
+
+
+def _problems(found: Residual, noise: NoiseDiagnosis) -> list[str]:
+    problems = []
+    if found.deviation and abs(found.mean) > NOTABLE_MEAN * found.deviation:
+        problems.append(
+            f"What was removed is not zero on average ({found.mean:+.3g} at a deviation of "
+            f"{found.deviation:.3g}): grey values have shifted. Train longer."
+        )
+    left = {
+        axis: value
+        for axis, value in found.correlation.items()
+        if value - max(noise.correlation.get(axis, 0.0), 0.0) > NOTABLE_CORRELATION
+    }
+    if left:
+        *others, last = left
+        axes = f"{', '.join(others)} and {last}" if others else last
+        problems.append(
+            f"What was removed has structure along {axes} that the noise has not (correlation of "
+            f"neighbours {max(left.values()):.2f}): some of the image went with it. Train longer."
+        )
+    pattern = max(found.nyquist.values())
+    if pattern > NOTABLE_PATTERN:
+        problems.append(
+            f"The result has a checkerboard pattern ({pattern:.1f} times as much energy at the "
+            "highest frequency as below it); train longer, or with method='n2v2'."
+        )
+    return problems
+
+
+def finding_moments(source: Source, denoised: Any) -> Generator[float, None, tuple[float, float]]:
+    """Find mean and standard deviation of noisy minus denoised; yields the share that is read."""
+    leading = source.volume.shape[: -len(source.size)]
+    total = square = 0.0
+    parts = pieces(source)
+    for done, (planes, rows) in enumerate(parts, start=1):
+        values = source.read(planes, rows).astype(np.float64)
+        for plane, noisy in zip(planes, values, strict=True):
+            place = np.unravel_index(int(plane), (1, *leading))[1:]
+            difference = noisy - np.asarray(denoised[(*place, rows)])
+            total += float(difference.sum())
+            square += float(np.vdot(difference, difference))
+        yield done / len(parts)
+    count = math.prod(source.volume.shape)
+    mean = total / count
+    return mean, math.sqrt(max(square / count - mean**2, 0.0))
+
+
+def _draw_pairs(
+    noisy: Any, denoised: Any, shape: tuple[int, ...], rng: np.random.Generator
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Read the same blocks of both, (n, depth, edge, edge), the edge at most `BLOCK`."""
+    edge = min(BLOCK, *(n // 8 * 8 for n in shape[-2:])) or min(shape[-2:])
+    depth = 2 if len(shape) > 2 and shape[-3] > 1 else 1
+    size = ((1,) * (len(shape) - 3) + (depth, edge, edge))[-len(shape) :]
+    room = [n - m + 1 for n, m in zip(shape, size, strict=True)]
+    corners = rng.integers(0, room, (min(_BLOCKS, 4 * math.prod(room)), len(shape)))
+    corners = gathered(corners, size, noisy)
+    first, second = (
+        read_boxes(data, corners, size).reshape(-1, depth, edge, edge) for data in (noisy, denoised)
+    )
+    return first, second
+
+
+def _correlation(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
+    power = np.sqrt(np.mean(a**2) * np.mean(b**2))
+    return float(np.mean(a * b) / power) if power else 0.0

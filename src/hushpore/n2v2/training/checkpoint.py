@@ -1,0 +1,218 @@
+"""The state of a training in a file, from which a run that was broken off goes on.
+
+It is a model file with more in it: beside the averaged weights the network's own, the moments of
+the optimiser and the state of the random numbers, and what the training was of. No code is in it.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hushpore.base.errors import InputError
+from hushpore.n2v2.trained import (
+    HEADER,
+    TRAINING,
+    Model,
+    check_file_target,
+    read_tensors,
+    write_tensors,
+)
+from hushpore.n2v2.training.schedule import packed, unpacked
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from hushpore.n2v2.training.step import Learner
+
+#: Seconds of training between two checkpoints: what a broken run loses at most.
+EVERY = 30.0
+
+#: Name of the entry in the header that says what the training was of.
+_ENTRY = "training"
+
+#: Settings that change neither weights nor schedule.
+_FREE = ("checkpoint", "model", "symmetries", "detail", "denoise_memory")
+
+
+@dataclass
+class TrainingState:
+    """All that a training step depends on, and what came out of the steps so far.
+
+    Attributes
+    ----------
+    learner : Learner
+        Network, average and optimiser.
+    generator : torch.Generator
+        Source of the random numbers of the steps.
+    total : torch.Tensor
+        Sum of the losses since step `summed_from`, on the device.
+    step, summed_from : int
+        Steps done; and steps whose loss has been handed out.
+    spent : float
+        Seconds of training so far.
+    curves : dict of str to list
+        Step and value of each metric.
+    shares : list of int
+        What was over before each step, see `hushpore.n2v2.training.schedule.Course`.
+    """
+
+    learner: Learner
+    generator: torch.Generator
+    total: torch.Tensor
+    step: int = 0
+    summed_from: int = 0
+    spent: float = 0.0
+    curves: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    shares: list[int] = field(default_factory=list)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Return everything that is a tensor, by name."""
+        learner = self.learner
+        found = {f"network.{k}": v for k, v in learner.network.state_dict().items()}
+        for (name, parameter), moments in zip(
+            learner.network.named_parameters(), learner.optimizer.moments, strict=True
+        ):
+            assert parameter.shape == moments["exp_avg"].shape
+            found |= {f"{kind}.{name}": value for kind, value in moments.items()}
+        found["generator"] = self.generator.get_state()
+        found["total"] = self.total
+        return found
+
+    @torch.no_grad()
+    def load(
+        self, tensors: Mapping[str, torch.Tensor], average: Mapping[str, torch.Tensor]
+    ) -> None:
+        """Take over the values of `tensors`, and of the average, in place."""
+        learner = self.learner
+        learner.average.load_state_dict(average)
+        own = learner.network.state_dict()
+        learner.network.load_state_dict({name: tensors[f"network.{name}"] for name in own})
+        for (name, _), moments in zip(
+            learner.network.named_parameters(), learner.optimizer.moments, strict=True
+        ):
+            for kind, value in moments.items():
+                value.copy_(tensors[f"{kind}.{name}"])
+        self.generator.set_state(tensors["generator"])
+        self.total.copy_(tensors["total"])
+
+
+class Checkpoint:
+    """The file that a training is kept in.
+
+    Parameters
+    ----------
+    path : str
+        The file; there may be none yet.
+    key : dict
+        What the training depends on, as JSON values: a file with another key is refused.
+
+    Raises
+    ------
+    OutputError
+        If no file can be written there.
+    """
+
+    def __init__(self, path: str, key: Mapping[str, Any]) -> None:
+        self._path: Path = check_file_target(path, overwrite=True)
+        self._key = dict(key)
+        self._last = time.monotonic()
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a file already."""
+        return self._path.exists()
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to write the next."""
+        return time.monotonic() - self._last >= EVERY
+
+    def save(self, state: TrainingState, model: Model) -> None:
+        """Write the state; an older one stays until this one is complete."""
+        weights = dict(model.network.state_dict())
+        weights |= {TRAINING + name: value for name, value in state.tensors().items()}
+        on_host = {name: value.detach().cpu().contiguous() for name, value in weights.items()}
+        facts = {
+            "key": self._key,
+            "step": state.step,
+            "summed_from": state.summed_from,
+            "spent": state.spent,
+            "curves": state.curves,
+            "shares": packed(state.shares),
+        }
+        write_tensors(self._path, on_host, {HEADER: model.facts(), _ENTRY: facts})
+        self._last = time.monotonic()
+
+    def load(self, state: TrainingState) -> None:
+        """Go on from the file.
+
+        Raises
+        ------
+        InputError
+            If it is not a checkpoint, or of another volume, other settings or another device.
+        """
+        name = self._path.name
+        try:
+            facts, tensors = read_tensors(self._path, _ENTRY)
+        except InputError as error:
+            raise InputError(
+                f"{name} is no checkpoint of a training of hushpore, or damaged. Choose another "
+                "name for the checkpoint, or delete the file."
+            ) from error
+        self._require_same(facts.get("key", {}))
+        try:
+            own = {
+                k.removeprefix(TRAINING): v for k, v in tensors.items() if k.startswith(TRAINING)
+            }
+            state.load(own, {k: v for k, v in tensors.items() if not k.startswith(TRAINING)})
+            state.step, state.summed_from = int(facts["step"]), int(facts["summed_from"])
+            state.spent = float(facts["spent"])
+            state.shares = list(unpacked(facts.get("shares", "")))
+            state.curves = {
+                name: [(int(step), float(value)) for step, value in curve]
+                for name, curve in facts["curves"].items()
+            }
+        except (KeyError, ValueError, TypeError, RuntimeError) as error:
+            raise InputError(
+                f"The checkpoint {name} is not whole ({type(error).__name__}); delete it."
+            ) from error
+
+    def _require_same(self, key: Mapping[str, Any]) -> None:
+        differing = [
+            f"{name} was {key.get(name)!r} and is now {value!r}"
+            for name, value in self._key.items()
+            if key.get(name) != value
+        ]
+        if differing:
+            raise InputError(
+                f"The checkpoint {self._path.name} is of another training: {differing[0]}. "
+                "Choose another name for the checkpoint, or delete the file to begin anew."
+            )
+
+
+def training_key(
+    settings: Mapping[str, Any], fingerprint: str, device: str, dtype: torch.dtype, count: int
+) -> dict[str, Any]:
+    """Return what a training depends on, as JSON values.
+
+    Parameters
+    ----------
+    settings : mapping
+        All settings of the job.
+    fingerprint : str
+        Of the values of the volume.
+    device : str
+        ``"cpu"`` or ``"cuda"``: each has its own random numbers.
+    dtype : torch.dtype
+        Arithmetic of the network.
+    count : int
+        Patches in a batch.
+    """
+    kept = {name: value for name, value in settings.items() if name not in _FREE}
+    facts = {"volume": fingerprint, "device": device, "arithmetic": str(dtype)}
+    return {**facts, **kept, "batch_size": count}

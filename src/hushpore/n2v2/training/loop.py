@@ -1,0 +1,241 @@
+"""The training loop: steps, curves, previews, checkpoints, and its end."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from hushpore.base.errors import InputError
+from hushpore.base.events import (
+    Attention,
+    Batch,
+    Event,
+    Job,
+    Metric,
+    Progress,
+    StopEarly,
+)
+from hushpore.device.readback import Readback
+from hushpore.n2v2.inference.tiles import predict
+from hushpore.n2v2.model import Architecture, build_network
+from hushpore.n2v2.training.checkpoint import TrainingState
+from hushpore.n2v2.training.preview import PreviewPace
+from hushpore.n2v2.training.schedule import Course, in_parts
+from hushpore.n2v2.training.step import Batches, Learner, learning_rate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+    from hushpore.device.backend import Backend
+    from hushpore.device.timing import StageTimer
+    from hushpore.n2v2.images import Images
+    from hushpore.n2v2.model import UNet
+    from hushpore.n2v2.settings import DenoiseSettings
+    from hushpore.n2v2.trained import Model
+    from hushpore.n2v2.training.checkpoint import Checkpoint
+    from hushpore.n2v2.training.preview import Shown
+
+#: Steps between two readings of the loss.
+EPOCH = 25
+
+#: Seconds between two batches that are told.
+BATCH_PAUSE = 0.2
+
+
+@dataclass
+class Fitting:
+    """One training: what it works with, and what it has come to.
+
+    Attributes
+    ----------
+    settings : DenoiseSettings
+        Steps, rate, time budget, seed.
+    backend, timer
+        Where it runs, and its clock.
+    images : callable
+        Returns the `Images` to learn from in a step.
+    batches : Batches
+        What a step draws from them; its generator is part of the state.
+    dtype : torch.dtype
+        Arithmetic of the network.
+    shown : Shown or None
+        What previews show; None: there are none.
+    as_model : callable
+        Makes a `Model` of a network.
+    share : float
+        Of the whole job, for progress.
+    notes : list of str
+        What was said; added to.
+    look : callable, optional
+        Returns the `Shown` of the slice at a position on the volume's leading axes.
+    course : Course
+        How far it is at each step, as the settings ask for.
+    as_batch : callable, optional
+        Makes a `Batch` of a step and of what `Learner.watched` holds; None: batches are not told.
+    """
+
+    settings: DenoiseSettings
+    backend: Backend
+    timer: StageTimer
+    images: Callable[[int], Images]
+    batches: Batches
+    dtype: torch.dtype
+    shown: Shown | None
+    as_model: Callable[[UNet], Model]
+    share: float = 1.0
+    notes: list[str] = field(default_factory=list)
+    look: Callable[[tuple[int, ...]], Shown] | None = None
+    as_batch: Callable[[int, npt.NDArray[np.float64]], Batch] | None = None
+    course: Course = field(init=False)
+    _wanted: tuple[int, ...] | None = field(default=None, init=False)
+    _seen: tuple[int, ...] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.course = Course.of(self.settings)
+
+    def start(self, architecture: Architecture) -> TrainingState:
+        """Return the state before the first step."""
+        weights = torch.Generator().manual_seed(self.settings.seed)
+        two = architecture.dimensions == 2
+        layout = torch.channels_last if two else torch.channels_last_3d
+        network = build_network(architecture, weights).to(self.backend.device)
+        network = network.to(memory_format=layout)  # type: ignore[call-overload]
+        generator = self.batches.generator
+        assert generator is not None
+        total = torch.zeros((), device=self.backend.device)
+        return TrainingState(Learner(network, self.dtype, self.backend), generator, total)
+
+    def run(self, state: TrainingState, checkpoint: Checkpoint | None = None) -> Job:
+        """Train from a state on, to the last step or until `StopEarly`.
+
+        Yields
+        ------
+        Progress, Timing, Batch, Metric ("loss", "validation"), Preview ("denoised")
+            Of the slice last named by an `Attention` that was sent in.
+        """
+        try:
+            yield from self._run(state, checkpoint)
+        except GeneratorExit:
+            # cancelled between two steps: what was learnt can be applied, or gone on from
+            self._keep(state, checkpoint)
+            raise
+        self._keep(state, checkpoint)
+
+    def _keep(self, state: TrainingState, checkpoint: Checkpoint | None) -> None:
+        if checkpoint is not None and state.step:
+            with self.timer.stage("checkpoint"):
+                checkpoint.save(state, self.as_model(state.learner.average))
+
+    def _run(self, state: TrainingState, checkpoint: Checkpoint | None) -> Job:
+        settings, learner = self.settings, state.learner
+        readback = Readback(self.backend, self.timer)
+        pace = PreviewPace(self.shown, self.batches.voxels)
+        start = time.monotonic() - state.spent
+        fraction, batch_due = self.course.share(state.step, state.spent), start
+        while fraction < 1:
+            learner.watches = self.as_batch is not None and start + state.spent >= batch_due
+            rate = learning_rate(fraction, settings.learning_rate)
+            with self.timer.stage("training", voxels=self.batches.voxels):
+                state.total += learner.step(self.images(state.step), self.batches, rate, state.step)
+            state.step += 1
+            state.shares.append(in_parts(fraction))
+            state.spent = spent = time.monotonic() - start
+            fraction = self.course.share(state.step, spent)
+            if learner.watches and learner.watched is not None:
+                readback.push(("batch", state.step), learner.watched)
+                learner.watches, batch_due = False, start + spent + BATCH_PAUSE
+            if state.step % EPOCH == 0:
+                self._end_epoch(state, readback)
+            try:
+                if state.summed_from == state.step:
+                    yield self.timer.timing()
+                yield from self._report(readback.arrived(), state)
+                if checkpoint is not None and checkpoint.due:
+                    yield from self._report(readback.rest(), state)
+                    self._keep(state, checkpoint)
+                sent = yield self._progress(state, fraction)
+                if isinstance(sent, Attention):
+                    self._wanted = sent.index
+                # after the progress of the step, so that a cancel need not wait for both
+                if pace.due(spent / state.step, spent):
+                    before = time.monotonic()
+                    with self.timer.stage("preview"):
+                        self._turn()
+                        readback.push(("preview", self.shown), self._preview(learner))
+                    pace.done(time.monotonic() - before, spent)
+                    yield from self._report(readback.arrived(), state)
+            except StopEarly:
+                self.notes.append(f"Stopped early, after {state.step} of {settings.steps} steps.")
+                break
+        # a last mean over a few steps alone would jump
+        if state.step - state.summed_from > EPOCH // 2 or not state.summed_from:
+            self._end_epoch(state, readback)
+        yield self.timer.timing()
+        yield from self._report(readback.rest(), state)
+
+    def _end_epoch(self, state: TrainingState, readback: Readback) -> None:
+        count = state.step - state.summed_from
+        if not count:
+            return
+        # the same patches and blind spots each time, so that the curve is smooth
+        generator = torch.Generator(self.backend.device).manual_seed(self.settings.seed + 1)
+        fixed = replace(self.batches, generator=generator)
+        with self.timer.stage("validation"):
+            validation = state.learner.validate(self.images(state.step - 1), fixed)
+        # both in one copy
+        readback.push(("losses", state.step), torch.stack([state.total / count, validation]))
+        state.summed_from = state.step
+        state.total.zero_()
+
+    def _report(self, arrived: list[tuple[Any, npt.NDArray[Any]]], state: TrainingState) -> Job:
+        events: list[Event] = []
+        for (kind, step), value in arrived:
+            if kind == "preview":
+                # what was shown when it was asked for: by now it may be another slice
+                events.append(step.preview(value))
+                continue
+            if kind == "batch":
+                assert self.as_batch is not None
+                events.append(self.as_batch(step, value))
+                continue
+            if not np.isfinite(value).all():
+                raise InputError(
+                    "Training diverged: the loss is no longer a number. "
+                    "Choose a smaller learning_rate."
+                )
+            for name, each in zip(("loss", "validation"), value, strict=True):
+                state.curves.setdefault(name, []).append((step, float(each)))
+                events.append(Metric(name, step, float(each)))
+        # all is noted before the first of these, at which the job may be cancelled
+        yield from events
+
+    def _turn(self) -> None:
+        """Turn to the slice that is being looked at."""
+        if self._wanted is not None and self._wanted != self._seen and self.look is not None:
+            self._seen = self._wanted
+            self.shown = self.look(self._wanted)
+
+    def _preview(self, learner: Learner) -> torch.Tensor:
+        """Denoise the slice to be shown as well as the network can by now."""
+        assert self.shown is not None
+        architecture = learner.average.architecture
+        result = predict(
+            learner.average, self.shown.image, dtype=self.dtype, architecture=architecture
+        )
+        return result[0, self.shown.output].reshape(-1, *result.shape[-2:])[self.shown.row]
+
+    def _progress(self, state: TrainingState, fraction: float) -> Progress:
+        total, step = self.course.ends_after or self.course.steps, state.step
+        if self.course.time_budget is not None:
+            total = max(step, min(total, round(step / fraction)))
+        # what the device has finished, not what it has been asked to do
+        losses = state.curves.get("loss", [])
+        finished = losses[-1][0] if self.backend.is_cuda and losses else step
+        share = self.share * min(fraction, 1) * (finished / step)  # never beyond by rounding
+        return Progress("training", finished, total, "steps", share)

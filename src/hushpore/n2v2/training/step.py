@@ -1,0 +1,275 @@
+"""One training step of N2V2, without a single host read.
+
+Sampling, masking, the network, its gradient, the optimiser and the running average are queued on
+the device as they are written here; the whole step runs on PyTorch's ``meta`` device, where
+reading any value raises an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+import weakref
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.optim.swa_utils import get_ema_multi_avg_fn
+
+from hushpore.base.errors import InputError
+from hushpore.device.graphs import compiled_on, replays_on
+from hushpore.n2v2.masking import Replacement, draw_positions, hide, values_at
+from hushpore.n2v2.training.adam import Adam
+from hushpore.patches.sampling import draw_corners, draw_orientations
+
+if TYPE_CHECKING:
+    from hushpore.device.backend import Backend
+    from hushpore.n2v2.images import Images
+    from hushpore.n2v2.model import UNet
+
+#: Just below 32 MiB: the largest block by which the C library learns.
+_LARGE = 2**25 - 2**16
+
+#: Decay of the running average of the weights, once it has warmed up.
+AVERAGE_DECAY = 0.995
+
+#: Shares of a training in which the learning rate goes up, and comes down.
+WARM_UP, COOL_DOWN = 0.1, 0.3
+
+
+@dataclass(frozen=True)
+class Batches:
+    """What a training step draws.
+
+    Attributes
+    ----------
+    size : tuple of int
+        Spatial shape of a patch.
+    count : int
+        Patches in a batch.
+    share : float
+        Share of hidden pixels.
+    generator : torch.Generator or None
+        Source of all random numbers, on the device of the image.
+    replacement : Replacement, optional
+        What hidden pixels are replaced by, and the direction of correlated noise.
+    """
+
+    size: tuple[int, ...]
+    count: int
+    share: float
+    generator: torch.Generator | None
+    replacement: Replacement = field(default_factory=Replacement)
+
+    @property
+    def voxels(self) -> int:
+        """Number of voxels that go through the network in a step."""
+        return self.count * math.prod(self.size)
+
+    def corners(self, images: Images) -> torch.Tensor:
+        """Draw where the patches of a batch lie: int64, shape (count, 1 + len(size))."""
+        if images.places is not None:
+            return images.places.draw(self.count, self.generator)
+        return draw_corners(
+            images.shape, (1, *self.size), self.count, self.generator, images.device
+        )
+
+    def halved(self) -> Batches | None:
+        """Return batches of half as many patches, or None where it is one already."""
+        return replace(self, count=self.count // 2) if self.count > 1 else None
+
+
+class Learner:
+    """A network, the running average of its weights, and the optimiser.
+
+    Parameters
+    ----------
+    network : UNet
+        Already on its device.
+    dtype : torch.dtype
+        float32, or bfloat16 for mixed precision.
+    backend : Backend, optional
+        Where it is, for steps that are recorded there and replayed.
+
+    Attributes
+    ----------
+    watches : bool
+        Whether `watched` is made anew in a step.
+    watched : torch.Tensor or None
+        float64, shape (batch, n_axes + 1), on the device: where each patch of the newest batch that
+        was watched lies, as `Batches.corners` says it, and its loss.
+    """
+
+    watches = False
+    watched: torch.Tensor | None = None
+
+    def __init__(
+        self,
+        network: UNet,
+        dtype: torch.dtype = torch.float32,
+        backend: Backend | None = None,
+    ) -> None:
+        # Linux' C library gives memory back to the system, and takes it anew page by page in every
+        # step, once so much is free as twice the largest block that it has seen freed
+        torch.empty(_LARGE, dtype=torch.uint8)
+        self.network = network
+        self.average = copy.deepcopy(network).eval()
+        self.dtype = dtype
+        device = network.out.weight.device
+        features = network.features
+        self._features = features if backend is None else compiled_on(backend, features)
+        self._replays = None if backend is None else replays_on(backend, "training steps")
+        # a rate that lies on the device can change between replays
+        self._rate: float | torch.Tensor = 0.0
+        if self._replays is not None:
+            self._rate = torch.zeros((), device=device)
+        self.optimizer = Adam(network.parameters())
+
+    def step(self, images: Images, batches: Batches, rate: float, step: int) -> torch.Tensor:
+        """Train on one batch and return its loss, as a tensor on the device.
+
+        Parameters
+        ----------
+        images : Images
+            What to learn from.
+        batches : Batches
+            What to draw from it.
+        rate : float
+            Learning rate of this step.
+        step : int
+            Number of this step, from 0.
+        """
+        self._set_rate(rate)
+        if self._replays is None or self.watches:
+            loss = self._train(images, batches)
+        else:
+            # blocks of a volume come and go; a reference does not keep them
+            key = (weakref.ref(images), batches.size, batches.count)
+            loss = self._replays.call(
+                key, lambda: self._train(images, batches), draws=batches.generator
+            )
+        self._update_average(step)
+        return loss
+
+    def _train(self, images: Images, batches: Batches) -> torch.Tensor:
+        loss = self._loss(self.network, images, batches)
+        self.optimizer.forget_gradients()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step(self._rate)
+        return loss.detach()
+
+    def _set_rate(self, rate: float) -> None:
+        if isinstance(self._rate, torch.Tensor):
+            self._rate.fill_(rate)
+        else:
+            self._rate = rate
+
+    @torch.no_grad()
+    def validate(self, images: Images, batches: Batches) -> torch.Tensor:
+        """Return the loss of the averaged network on a batch, as a tensor on the device."""
+        return self._loss(self.average, images, batches)
+
+    def _loss(self, network: UNet, images: Images, batches: Batches) -> torch.Tensor:
+        device, draw, how = images.device, batches.generator, batches.replacement
+        corners = batches.corners(images)
+        turned = draw_orientations(
+            batches.count, len(batches.size), draw, device, exchange=how.line is None
+        )
+        patches = images.windows(corners, batches.size, turned)  # (batch, inputs, *size)
+        positions = draw_positions(batches.size, batches.share, batches.count, draw, device)
+        # all planes that are predicted are hidden at the same places: their noise may be related
+        hidden_at = positions.repeat_interleave(images.outputs, 0)
+        first, last = images.first, images.first + images.outputs
+        noisy = patches[:, first:last].flatten(0, 1)  # (batch * outputs, *size)
+        hidden = hide(noisy, hidden_at, how, draw).view(-1, images.outputs, *batches.size)
+        inputs = torch.cat([patches[:, :first], hidden, patches[:, last:]], 1)
+        compute = self._features if network is self.network else network.features
+        with mixed_precision(device.type, self.dtype):
+            features = compute(channels_last(inputs))
+        found = network.output_at(features, positions).flatten(0, 1)
+        truth = values_at(noisy, hidden_at)
+        if self.watches:
+            errors = (found.detach() - truth).square().view(batches.count, -1).mean(1)
+            self.watched = torch.cat([corners.double(), errors.double()[:, None]], 1)
+        return torch.nn.functional.mse_loss(found, truth)
+
+    @torch.no_grad()
+    def _update_average(self, step: int) -> None:
+        # a short memory at first, so that the starting weights are soon forgotten
+        decay = min(AVERAGE_DECAY, (1 + step) / (10 + step))
+        update: Any = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
+        update(list(self.average.parameters()), list(self.network.parameters()), None)
+        # the fixed blur kernels are buffers too, and the same in both
+        update(_statistics(self.average), _statistics(self.network), None)
+
+
+def learning_rate(fraction: float, peak: float) -> float:
+    """Learning rate that is held for most of the training, and then goes down to nothing.
+
+    After Haegele et al., Scaling Laws and Compute-Optimal Training Beyond Fixed Training Durations,
+    https://doi.org/10.48550/arXiv.2405.18392: better here than one cycle, at its peak for a moment
+    only (``benchmarks/denoise_schedule.py``).
+
+    Parameters
+    ----------
+    fraction : float
+        How much of the training is over, 0 to 1.
+    peak : float
+        Highest rate, held from `WARM_UP` on until `COOL_DOWN` of the training is left.
+
+    Returns
+    -------
+    float
+        From peak / 25 by a half cosine up to the peak, at the end by a line down to 0.
+    """
+    if fraction < WARM_UP:
+        start = peak / 25
+        return peak + (start - peak) * (1 + math.cos(math.pi * fraction / WARM_UP)) / 2
+    return peak * min(1.0, max(0.0, (1 - fraction) / COOL_DOWN))
+
+
+def choose_precision(wanted: str, backend: Backend, dimensions: int = 2) -> torch.dtype:
+    """Return the dtype of the network's arithmetic: bfloat16 where the device is fast at it.
+
+    Raises
+    ------
+    InputError
+        If bfloat16 is asked for in 3D on the CPU: there PyTorch 2.13 trains differently each time,
+        and now and then the loss is not a number, from the same seed and weights.
+    """
+    if dimensions == 3 and not backend.is_cuda:
+        if wanted == "bfloat16":
+            raise InputError(
+                "In 3D on the CPU, precision='bfloat16' is not reliable in PyTorch; "
+                "choose 'float32' or 'auto'."
+            )
+        return torch.float32
+    if wanted != "auto":
+        dtype: torch.dtype = getattr(torch, wanted)
+        return dtype
+    if backend.is_cuda:
+        fast = torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        # emulated bfloat16 is slower than float32; PyTorch has no public way to ask
+        queries = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+        fast = any(getattr(torch.cpu, query, lambda: False)() for query in queries)
+    return torch.bfloat16 if fast else torch.float32
+
+
+def mixed_precision(device: str, dtype: torch.dtype) -> contextlib.AbstractContextManager[Any]:
+    """Return the context in which the network computes in `dtype`."""
+    if dtype == torch.float32:
+        return contextlib.nullcontext()
+    # no weight is used twice; what a cache holds would be gone when a recorded step is replayed
+    return torch.autocast(device, dtype, cache_enabled=False)
+
+
+def channels_last(images: torch.Tensor) -> torch.Tensor:
+    """Return images (batch, channels, *size) with the channels last in memory."""
+    layout = torch.channels_last if images.ndim == 4 else torch.channels_last_3d
+    return images.contiguous(memory_format=layout)
+
+
+def _statistics(network: torch.nn.Module) -> list[torch.Tensor]:
+    return [buffer for name, buffer in network.named_buffers() if "running_" in name]

@@ -1,0 +1,1 @@
+"""The pore segmentation on a GPU, with its CUDA kernels in `kernels`."""

@@ -1,0 +1,151 @@
+"""Grey values that cross to a GPU as a scanner wrote them, and the threshold that is found there.
+
+The threshold is that of the CPU because what it comes from is: whole numbers of voxels for each
+grey value, counted on the GPU; the method is applied to them on the host.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.base.scaled import Scaled, held
+from hushpore.base.volume import require_range
+from hushpore.pores.passes import check_hysteresis, threshold_of
+from hushpore.pores.threshold import Histogram, Range, bins_of, counted_once
+
+if TYPE_CHECKING:
+    from hushpore.base.volume import Volume
+    from hushpore.pores.gpu.engine import Gpu
+    from hushpore.pores.gpu.void import GpuParts
+    from hushpore.pores.settings import PoreSettings
+
+#: Counters of all tables of a histogram: 1 MB.
+_COUNTERS = 1 << 18
+
+#: Types that are read on the GPU, as void.cu numbers them. Of larger ones the void is smaller.
+_KINDS = {"b1": 0, "u1": 0, "i1": 1, "u2": 2, "i2": 3, "f4": 4}
+
+_UNKNOWN = 2**31 - 1  # above and, negative, below the rank of every value
+
+
+def kind_of(volume: Volume) -> int | None:
+    """Return by which number void.cu knows the type that would cross; None for others."""
+    return _KINDS.get(str(np.dtype(held(volume.data).dtype).str)[1:])
+
+
+class GpuGrey:
+    """The grey values of a volume on a GPU.
+
+    Parameters
+    ----------
+    gpu : Gpu
+        Where to.
+    volume : Volume
+        2D or 3D, in memory, of a type that has a `kind_of`.
+    """
+
+    def __init__(self, gpu: Gpu, volume: Volume) -> None:
+        self._gpu, self._volume = gpu, volume
+        self.shape = (1,) * (3 - volume.n_spatial) + volume.shape
+        stored = held(volume.data)
+        native = np.ascontiguousarray(stored, np.dtype(stored.dtype).newbyteorder("="))
+        self._count = math.prod(self.shape)
+        kind = kind_of(volume)
+        assert kind is not None, "it can be read on the GPU"
+        there = gpu.put(native.reshape(-1).view(np.uint8))
+        self._values = (there, np.int32(kind), *self._line())
+
+    def _line(self) -> tuple[Any, Any, np.int64]:
+        """Return slopes and intercepts on the GPU, and of how many voxels each is."""
+        xp, data = self._gpu.xp, self._volume.data
+        if not isinstance(data, Scaled):
+            none = xp.zeros(1, np.float64)
+            return none, none, np.int64(0)
+        if data.slope.ndim == data.intercept.ndim == 0:
+            slope, intercept = (xp.full(1, float(x)) for x in (data.slope, data.intercept))
+            return slope, intercept, np.int64(self._count)
+        lines = np.broadcast_arrays(data.slope.reshape(-1), data.intercept.reshape(-1))
+        there = self._gpu.put(np.stack(lines))
+        return there[0], there[1], np.int64(self._count // lines[0].size)
+
+    def survey(self, *, with_histogram: bool) -> tuple[Range, Histogram | None]:
+        """Do as `hushpore.pores.threshold.survey`; waits for the GPU once."""
+        dtype = self._volume.dtype.newbyteorder("=")
+        counted = counted_once(dtype) if with_histogram else None
+        if counted:
+            centers, _ = bins_of(dtype, counted)
+            levels = self._gpu.get_all([self._levels(int(counted.low), centers.size)])
+            histogram = Histogram(levels[0], centers).trimmed()
+            found = Range(*dtype.type(histogram.centers[[0, -1]]))
+            require_range(self._volume, *found)
+            return found, histogram
+        xp = self._gpu.xp
+        extremes = xp.full(2, _UNKNOWN, np.int32)
+        extremes[1] = -_UNKNOWN
+        bad = xp.zeros(1, np.int32)
+        self._stride("find_range", *self._values, extremes, bad)
+        bins = bins_of(dtype, Range(0, 1))[0].size if with_histogram else 0
+        counted_in = [self._bins(extremes, bins)] if bins else []
+        ranks, others, *counts = self._gpu.get_all([extremes, bad, *counted_in])
+        low, high = _values_of(ranks).astype(dtype)
+        found = Range(low, high, int(others[0]))
+        require_range(self._volume, *found)
+        return found, Histogram(counts[0], bins_of(dtype, found)[0]) if counts else None
+
+    def threshold(self, settings: PoreSettings) -> tuple[float | None, str]:
+        """Find the threshold, or take the one that is given; see `passes.find_grey_value`."""
+        if self._volume.dtype == np.bool_:
+            return None, ""
+        with_histogram = isinstance(settings.threshold, str)
+        (low, high, _), histogram = self.survey(with_histogram=with_histogram)
+        threshold, problem = threshold_of(settings, low, high, histogram)
+        check_hysteresis(settings, threshold)
+        return threshold, problem
+
+    def beyond(self, threshold: float | None, *, bright: bool) -> Any:
+        """Return 1 where values are beyond a threshold, else 0; None: where they are above 0."""
+        codes = self._gpu.xp.empty(self.shape, np.uint8)
+        self._gpu.void.launch(
+            "find_void", self._count, *self._values, codes, *self._limit(threshold, bright)
+        )
+        return codes
+
+    def mark_beyond(self, threshold: float, parts: GpuParts, *, bright: bool) -> None:
+        """Mark the parts of a void that hold a value beyond a threshold."""
+        marks = (parts.ends, parts.is_marked)
+        self._gpu.void.launch(
+            "mark_strict", self._count, *self._values, *marks, *self._limit(threshold, bright)
+        )
+
+    def _limit(self, threshold: float | None, bright: bool) -> tuple[Any, ...]:
+        above = threshold is None or bright
+        return np.float64(threshold or 0.0), np.int32(above), np.int64(self._count)
+
+    def _levels(self, lowest: int, bins: int) -> Any:
+        counts, tables = self._tables(bins)
+        stored, kind = self._values[:2]
+        table = (counts, np.int32(bins), tables, np.int32(lowest))
+        self._stride("count_levels", stored, kind, *table)
+        return counts.sum(axis=0, dtype=np.int64)
+
+    def _bins(self, extremes: Any, bins: int) -> Any:
+        counts, tables = self._tables(bins)
+        table = (extremes, counts, np.int32(bins), tables)
+        self._stride("count_bins", *self._values, *table)
+        return counts.sum(axis=0, dtype=np.int64)
+
+    def _tables(self, bins: int) -> tuple[Any, np.int32]:
+        tables = _COUNTERS // bins
+        return self._gpu.xp.zeros((tables, bins), np.int32), np.int32(tables)
+
+    def _stride(self, name: str, *arguments: Any) -> None:
+        self._gpu.stride(self._gpu.void, name, self._count, *arguments)
+
+
+def _values_of(ranks: Any) -> Any:
+    """Return the floats of ranks, as void.cu has them; nothing finite gives NaN."""
+    bits = np.where(ranks < 0, ranks ^ _UNKNOWN, ranks).astype(np.int32)
+    return bits.view(np.float32)

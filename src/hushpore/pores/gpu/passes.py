@@ -1,0 +1,262 @@
+"""The passes of a pore segmentation that a GPU takes over: void, distance, basins and their graph.
+
+Where the GPU's memory holds the stack, its grey values go up once, as the scanner wrote them, and
+the basins come down once, with the tables of their graph; in between nothing crosses. The host
+waits five times:
+
+1. for the range of the grey values and their histogram, which give the threshold;
+2. for the number of basins, which the size of their tables depends on;
+3. for the number of edges, and whether the table of these had room for all;
+4. for all tables, in one piece;
+5. for the basins; once more for the distance where peaks are looked for in it, and for the labels
+   where they are made on the GPU too (`hushpore.pores.gpu.labels`).
+
+Where the void is found on the host (`hushpore.pores.gpu.void.why_on_host`), it goes up instead, one
+byte a voxel, and the first wait falls away.
+
+Where the GPU does not hold the stack it is worked on in slabs that it holds, in the passes of the
+CPU: only what is done to a slab is done on the GPU.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from hushpore.base.errors import DeviceError
+from hushpore.base.scaled import held
+from hushpore.base.volume import Volume, readable_bytes
+from hushpore.device.switches import Choices, Switches
+from hushpore.device.timing import StageTimer
+from hushpore.pores.gpu.engine import Gpu
+from hushpore.pores.gpu.grey import GpuGrey
+from hushpore.pores.gpu.labels import GpuBasins
+from hushpore.pores.gpu.slabs import GpuSlabs
+from hushpore.pores.gpu.void import BYTES_OUTSIDE, bytes_outside, find_void, take_apart
+from hushpore.pores.parallel import Workers
+from hushpore.pores.passes import (
+    Space,
+    Work,
+    climb,
+    find_distance,
+    finish,
+    highest_void,
+    measure_basins,
+    solid_beyond,
+    space_of,
+)
+from hushpore.pores.plan import check_tables
+from hushpore.pores.settings import PoreSettings
+from hushpore.pores.slabs import Scratch, Slabs
+from hushpore.pores.void import AIR
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import TypeVar
+
+    import numpy.typing as npt
+
+    from hushpore.device.backend import Backend
+    from hushpore.pores.graph import BasinGraph
+    from hushpore.pores.passes import Pass
+    from hushpore.pores.slabs import Stack
+
+    T = TypeVar("T")
+
+#: Bytes a voxel that are in use on the GPU at once: distance and pointers 4 each, keys 8, void 1.
+#: The rest is for tables.
+BYTES_A_VOXEL = 18
+
+#: Bytes a voxel that each stage reads and writes on the GPU, of integers of a scanner, of 16 bits:
+#: each array of each kernel once, without what is read again because it was not kept at hand.
+MOVED = {"threshold": 4, "void": 27, "distance": 29, "basins": 47, "measuring": 20}
+
+_MOST = 2**31 - 1  # voxels of a slab, with the slices beside it, that int32 can index
+_BESIDE = 4  # slices beside a slab
+_WARM: set[str] = set()  # devices whose kernels are compiled and loaded
+
+
+def open_gpu(backend: Backend, work: Work) -> tuple[Gpu, list[Slabs]]:
+    """Return the GPU of a backend, and in what slabs to try it: each half as thick as the last.
+
+    Raises
+    ------
+    DeviceError
+        If it cannot be used; says why.
+    """
+    gpu = Gpu.of(backend)
+    if backend.device not in _WARM:
+        _rehearse(gpu)
+        _WARM.add(backend.device)
+    slabs = list(_slabs(work, backend.free_memory()))
+    if not slabs:
+        needed = (1 + _BESIDE) * math.prod(work.shape[1:]) * BYTES_A_VOXEL
+        raise DeviceError(
+            f"the thinnest slab needs {readable_bytes(needed)} of the GPU's memory, where "
+            f"{readable_bytes(backend.free_memory())} are free"
+        )
+    return gpu, slabs
+
+
+def _slabs(work: Work, free: int) -> Iterator[Slabs]:
+    depth, plane = work.shape[0], math.prod(work.shape[1:])
+    slices = min(free // (plane * BYTES_A_VOXEL), _MOST // plane)
+    thickness = depth if slices >= depth and not work.slabs.on_disk else slices - _BESIDE
+    # what the host holds of a slab is planned for
+    most = work.slabs.thickness if work.slabs.on_disk else depth
+    thickness = min(thickness, most)
+    while thickness >= 1:
+        yield Slabs(depth, thickness, work.slabs.on_disk)
+        thickness //= 2
+
+
+def in_one_piece(work: Work, slabs: Slabs) -> bool:
+    """Whether the GPU holds the whole stack."""
+    return len(slabs) == 1 and not work.slabs.on_disk
+
+
+def holds_values(work: Work, slabs: Slabs, free: int) -> bool:
+    """Whether the GPU holds the whole stack, and its grey values besides."""
+    itemsize = np.dtype(held(work.volume.data).dtype).itemsize
+    outside = bytes_outside(work)
+    needed = math.prod(work.shape) * (BYTES_A_VOXEL + itemsize)
+    needed = max(needed, outside + math.prod(work.shape) * (1 + itemsize))
+    return in_one_piece(work, slabs) and needed <= free and outside <= BYTES_OUTSIDE * _MOST
+
+
+class BasinsFound(NamedTuple):
+    """What was found in a void."""
+
+    basins: Stack
+    graph: BasinGraph
+    distance: Stack
+    there: GpuBasins | None  # the basins once more, where the GPU holds all of them
+
+
+class FromValues(NamedTuple):
+    """What was found on a GPU in grey values."""
+
+    found: BasinsFound
+    space: Space
+    threshold: float | None
+    problem: str
+
+
+def find_from_values(gpu: Gpu, work: Work, timer: StageTimer) -> Pass[FromValues]:
+    """Find all from grey values in memory, of a stack that the GPU holds (`holds_values`)."""
+    voxels = math.prod(work.shape)
+    with timer.stage("upload", nbytes=work.volume.nbytes):
+        grey = GpuGrey(gpu, work.volume)
+    with timer.stage("threshold", voxels=voxels, syncs=1):
+        threshold, problem = grey.threshold(work.settings)
+    yield 0.1
+    with timer.stage("void", voxels=voxels):
+        codes = find_void(gpu, grey, work, threshold)
+        del grey
+    yield 0.15
+    with timer.stage("void", syncs=int(work.has_air)):
+        codes, *about = take_apart(gpu, work, codes)
+    yield 0.2
+    found, here = yield from _find_whole(gpu, work, codes, about, timer)
+    components, opened, closed = here[0].tolist()
+    space = space_of(work, (opened, closed, components), here[1].view(np.int64), here[2])
+    return FromValues(found, space, threshold, problem)
+
+
+def find_from_void(
+    gpu: Gpu, work: Work, slabs: Slabs, codes: Stack, timer: StageTimer
+) -> Pass[BasinsFound]:
+    """Find the basins and their graph in a void that was found on the host.
+
+    Parameters
+    ----------
+    gpu : Gpu
+        Where to.
+    work : Work
+        What to.
+    slabs : Slabs
+        In what pieces, one of `open_gpu`.
+    codes : Stack
+        The void.
+    timer : StageTimer
+        Times the stages.
+    """
+    if not in_one_piece(work, slabs):
+        return (yield from _in_slabs(gpu, dataclasses.replace(work, slabs=slabs), codes, timer))
+    with timer.stage("upload", nbytes=codes.nbytes):
+        there = gpu.put(codes.array())
+    found, _ = yield from _find_whole(gpu, work, there, [], timer)
+    return found
+
+
+def _in_slabs(gpu: Gpu, work: Work, codes: Stack, timer: StageTimer) -> Pass[BasinsFound]:
+    slabs = GpuSlabs(gpu, timer)
+    finding = find_distance(work, codes, slabs)
+    distance = yield from _timed(timer, "distance", finding, 0.0, 0.4)
+    climbing = climb(work, codes, distance, slabs)
+    climbed = yield from _timed(timer, "basins", climbing, 0.4, 0.7)
+    measuring = measure_basins(work, climbed, distance, slabs)
+    graph = yield from _timed(timer, "measuring", measuring, 0.7, 1.0)
+    return BasinsFound(climbed.stack, graph, distance, None)
+
+
+def _timed(timer: StageTimer, stage: str, work: Pass[T], begin: float, end: float) -> Pass[T]:
+    """Time every step of a pass, and let its shares run from one to another."""
+    while True:
+        try:
+            with timer.stage(stage):
+                share = next(work)
+        except StopIteration as over:
+            result: T = over.value
+            return result
+        yield begin + (end - begin) * share
+
+
+def _find_whole(
+    gpu: Gpu, work: Work, codes: Any, more: list[Any], timer: StageTimer
+) -> Pass[tuple[BasinsFound, list[npt.NDArray[Any]]]]:
+    """Find all in a void on the GPU; small arrays that lie there come down with the tables."""
+    voxels = math.prod(work.shape)
+    with timer.stage("distance", voxels=voxels):
+        distance = gpu.squared_distance(codes, work.spacing, solid_beyond(work), highest_void(work))
+        if work.has_air:
+            distance[codes == AIR] = 0
+    yield 0.4
+    with timer.stage("basins", voxels=voxels, syncs=1):
+        climbed = gpu.climb(distance, faces_only=work.faces_only)
+    check_tables(work.volume, work.settings, work.slabs, int(climbed.summits.size))
+    yield 0.6
+    with timer.stage("measuring", voxels=voxels, syncs=2):
+        how = {"faces_only": work.faces_only}
+        graph, others = gpu.build_graph(climbed, distance, codes, more, **how)
+    del codes
+    yield 0.9
+    found = work.scratch.stack("basins", work.shape, np.int32)
+    heights = work.scratch.stack("distance", work.shape, np.float32)
+    with timer.stage("download", nbytes=4 * voxels, syncs=1):
+        gpu.get(climbed.basins, found.array())
+        if work.settings.merging == "snow":
+            gpu.get(distance, heights.array())
+    return BasinsFound(found, graph, heights, GpuBasins(gpu, climbed.basins)), others
+
+
+def _rehearse(gpu: Gpu) -> None:
+    """Do all that is done to a volume to tiny ones: CuPy compiles on first use."""
+    grey = np.random.default_rng(0).integers(0, 256, (4, 6, 70))
+    ways = [
+        (Volume(grey.astype(np.uint16)), PoreSettings(outside="remove", outside_radius=1)),
+        (Volume(grey.astype(np.float32)), PoreSettings(hysteresis=20.0, neighbours="faces")),
+    ]
+    whole, timer = Slabs(len(grey), len(grey)), StageTimer()
+    for volume, settings in ways:
+        with Workers(1) as workers:
+            work = Work(volume, settings, whole, Scratch(on_disk=False), workers)
+            found = finish(find_from_values(gpu, work, timer)).found
+            label_of = np.arange(found.graph.count + 1, dtype=np.int32)
+            choices = Choices(Switches(labels="on"))
+            assert found.there is not None, "it is in one piece"
+            to = found.basins
+            finish(found.there.write_labels(work, to, label_of, to, timer, choices))

@@ -1,0 +1,226 @@
+"""Where the void, its basins and their graph are found: on a GPU as far as can be, else on the CPU.
+
+A GPU that holds a stack with its grey values finds all of it. Else the void is found on the host,
+and the rest on the GPU, in slabs that it holds; where even the thinnest is too much, on the CPU.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hushpore.base.errors import DeviceError
+from hushpore.base.events import Note
+from hushpore.base.scaled import Scaled, held
+from hushpore.device.backend import Backend
+from hushpore.device.clocks import HostClock
+from hushpore.device.memory import free_pools, is_out_of_memory
+from hushpore.pores.gpu.passes import (
+    BasinsFound,
+    find_from_values,
+    find_from_void,
+    holds_values,
+    in_one_piece,
+    open_gpu,
+)
+from hushpore.pores.gpu.void import why_on_host
+from hushpore.pores.passes import (
+    Space,
+    climb,
+    find_air,
+    find_distance,
+    find_grey_value,
+    find_void,
+    measure_basins,
+    read_values,
+    take_apart,
+)
+from hushpore.pores.plan import check_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+    from typing import TypeVar
+
+    from hushpore.base.events import Event
+    from hushpore.base.volume import Volume
+    from hushpore.device.clocks import Clock
+    from hushpore.pores.gpu.engine import Gpu
+    from hushpore.pores.gpu.labels import GpuBasins
+    from hushpore.pores.graph import BasinGraph
+    from hushpore.pores.passes import Work
+    from hushpore.pores.slabs import Slabs, Stack
+    from hushpore.pores.stages import Stages
+
+    T = TypeVar("T")
+
+
+class Found(NamedTuple):
+    """Basins and their graph, and where they were found."""
+
+    backend: Backend
+    threshold: float | None
+    space: Space
+    basins: Stack
+    graph: BasinGraph
+    distance: Stack
+    there: GpuBasins | None  # the basins on the GPU, where they lie there still
+
+
+class _Void(NamedTuple):
+    """The void as the host has found it."""
+
+    codes: Stack
+    space: Space
+    threshold: float | None
+
+
+class Finding:
+    """Finds all that is measured of a volume, and says what is to be said.
+
+    Parameters
+    ----------
+    work : Work
+        What to.
+    backend : Backend
+        Where to. Whoever made it releases it.
+    stages : Stages
+        Runs the passes.
+    notes : list of str
+        What was said; told what is.
+    """
+
+    def __init__(self, work: Work, backend: Backend, stages: Stages, notes: list[str]) -> None:
+        self._work, self._backend, self._stages, self._notes = work, backend, stages, notes
+        self._void: _Void | None = None
+
+    def run(self) -> Generator[Event, None, Found]:
+        """Find it, where that can be done."""
+        if self._backend.is_cuda:
+            reason = "the GPU's memory ran out"
+            try:
+                with self._stages.timer.stage("preparing"):
+                    gpu, ways = open_gpu(self._backend, self._work)
+                found = yield from self._on_gpu(gpu, ways)
+                if found is not None:
+                    return found
+            except DeviceError as error:
+                reason = str(error)
+            self._backend = Backend(reason=reason)
+            yield from self._say(f"Pores are segmented on the CPU: {reason}.", warning=True)
+        return (yield from self._on_cpu())
+
+    def _on_gpu(self, gpu: Gpu, ways: list[Slabs]) -> Generator[Event, None, Found | None]:
+        """Find it in thinner and thinner slabs; None where none was thin enough."""
+        from_values = self._begins_there(ways[0])
+        clock = self._backend.clock()
+        for number, slabs in enumerate(ways):
+            whole = from_values and number == 0
+            if not whole and self._void is None:
+                self._void = yield from self._find_void()
+            if not in_one_piece(self._work, slabs):
+                thick = f"orked on in {len(slabs)} slabs of {slabs.thickness} slices on the GPU."
+                text = f"The GPU's memory ran out: w{thick}" if number else f"W{thick}"
+                yield from self._say(text, warning=bool(number))
+            if whole:
+                yield from self._read_stored()
+            try:
+                with self._timed_on(clock):
+                    return (yield from self._attempt(gpu, slabs, whole=whole))
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+            # what one library holds and does not use, the other cannot have
+            free_pools()
+        return None
+
+    def _attempt(self, gpu: Gpu, slabs: Slabs, *, whole: bool) -> Generator[Event, None, Found]:
+        work, timer = self._work, self._stages.timer
+        if whole:
+            from_values = find_from_values(gpu, work, timer)
+            found, space, threshold, problem = yield from self._stages.run("", from_values, 0.85)
+            yield from self._warn(problem)
+            return self._found(found, space, threshold)
+        assert self._void is not None, "it was found first of all"
+        codes, space, threshold = self._void
+        from_void = find_from_void(gpu, work, slabs, codes, timer)
+        found = yield from self._stages.run("", from_void, 0.85)
+        codes.close()
+        return self._found(found, space, threshold)
+
+    def _on_cpu(self) -> Generator[Event, None, Found]:
+        if self._void is None:
+            self._void = yield from self._find_void()
+        codes, space, threshold = self._void
+        work, run = self._work, self._stages.run
+        distance = yield from run("distance", find_distance(work, codes), 0.4)
+        climbed = yield from run("basins", climb(work, codes, distance), 0.6)
+        codes.close()
+        check_tables(work.volume, work.settings, work.slabs, climbed.found.count)
+        measuring = measure_basins(work, climbed, distance)
+        graph = yield from run("measuring", measuring, 0.85, climbed.stack)
+        return self._found(BasinsFound(climbed.stack, graph, distance, None), space, threshold)
+
+    def _find_void(self) -> Generator[Event, None, _Void]:
+        """Find the void on the host, and tell open from closed."""
+        volume, slabs, run = self._work.volume, self._work.slabs, self._stages.run
+        if not slabs.on_disk and not isinstance(volume.data, np.ndarray):
+            reading = read_values(volume, slabs)
+            values = yield from run("reading", reading, 0.1, nbytes=volume.nbytes)
+            self._work = dataclasses.replace(self._work, volume=values)
+        work = self._work
+        grey = yield from run("threshold", find_grey_value(work), 0.15)
+        threshold, problem = grey.threshold, grey.problem
+        codes = yield from run("void", find_void(work, grey), 0.17)
+        del grey
+        air = yield from run("void", find_air(work, codes), 0.19)
+        space = yield from run("void", take_apart(work, codes, air), 0.2)
+        yield from self._warn(problem)
+        yield from self._warn(space.problem)
+        return _Void(codes, space, threshold)
+
+    def _begins_there(self, slabs: Slabs) -> bool:
+        """Whether the void is found on the GPU, too; told with its reason."""
+        work, choices = self._work, self._backend.choices
+        reason = why_on_host(work.volume, work.settings)
+        if not reason and not holds_values(work, slabs, self._backend.free_memory()):
+            reason = "the GPU does not hold the volume with its grey values"
+        asked = choices.asked("void")
+        if asked is not None and not (asked and reason):
+            return choices.say("void", asked, "as asked")
+        kind = np.dtype(held(work.volume.data).dtype).name
+        return choices.say("void", not reason, reason or f"{kind} values cross as they are")
+
+    def _read_stored(self) -> Generator[Event, None, None]:
+        """Read what is to cross into memory: of the integers of a scanner these alone."""
+        volume = self._work.volume
+        stored: Volume = volume.replace(held(volume.data))
+        if isinstance(stored.data, np.ndarray):
+            return
+        reading = read_values(stored, self._work.slabs)
+        stored = yield from self._stages.run("reading", reading, 0.1, nbytes=stored.nbytes)
+        data, read = volume.data, stored.data
+        values = data.with_stored(read) if isinstance(data, Scaled) else read
+        self._work = dataclasses.replace(self._work, volume=volume.replace(values))
+
+    def _found(self, found: BasinsFound, space: Space, threshold: float | None) -> Found:
+        return Found(self._backend, threshold, space, *found)
+
+    @contextmanager
+    def _timed_on(self, clock: Clock) -> Iterator[None]:
+        timer = self._stages.timer
+        timer.run_on(clock)
+        try:
+            yield
+        finally:
+            timer.run_on(HostClock())
+
+    def _warn(self, problem: str) -> Generator[Event, None, None]:
+        if problem:
+            yield from self._say(problem, warning=True)
+
+    def _say(self, text: str, *, warning: bool) -> Generator[Event, None, None]:
+        self._notes.append(text)
+        yield Note(text, warning=warning)

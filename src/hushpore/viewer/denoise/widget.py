@@ -1,0 +1,173 @@
+"""The widget that denoises."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from napari.layers import Image
+
+from hushpore.device.scratch import new_folder
+from hushpore.viewer.denoise.noise_line import NoiseLine
+from hushpore.viewer.forms.rich_label import link
+from hushpore.viewer.job_widget import JobWidget, LayerData
+from hushpore.viewer.layers.conversion import KEY, is_result, layer_data
+from hushpore.viewer.patches.live_patches import NewestBatch
+from hushpore.viewer.running.cluster_task import new_name
+from hushpore.viewer.running.task import Outcome
+
+if TYPE_CHECKING:
+    from hushpore.base.events import Job
+    from hushpore.base.settings import Settings
+    from hushpore.base.volume import Volume
+    from hushpore.n2v2.result import Denoised
+    from hushpore.n2v2.settings import DenoiseSettings
+    from hushpore.viewer.running.target import Target
+
+#: Links that are offered after a cancel.
+_APPLY, _GO_ON = "apply", "go on"
+
+
+class DenoiseWidget(JobWidget):
+    """Denoises an image layer with N2V2; the results are image layers."""
+
+    job = "denoise"
+    purpose = "Removes noise. Learns from the noisy image alone; no clean image is needed."
+    ends_early_in = "training"
+    next_step = ("Segment pores", "Segment its pores")
+    knows_clusters = True
+
+    def __init__(self, napari_viewer: Any) -> None:
+        self._noise = NoiseLine()
+        self._folder, self._runs = "", 0
+        self._kept: DenoiseSettings | None = None
+        self._again: DenoiseSettings | None = None
+        super().__init__(napari_viewer)
+        self._noise.found.connect(self._show_facts)
+
+    @classmethod
+    def accepts(cls, layer: Any) -> bool:
+        """Any greyscale image."""
+        return isinstance(layer, Image) and not layer.rgb and layer.dtype != bool
+
+    @classmethod
+    def prefers(cls, layer: Any) -> bool:
+        """Not what is already denoised."""
+        return cls.accepts(layer) and not is_result(layer, cls.job)
+
+    @classmethod
+    def result_layers(cls, result: Denoised, target: Target) -> list[LayerData]:
+        """Return the image, in the grey scale of the noisy one, so that the two compare.
+
+        With it comes what was removed, hidden at first: it should look like noise, and nothing
+        else.
+        """
+        record = result.provenance
+        name = target.volume.name
+        denoised = layer_data(
+            result.volume,
+            placement=target.placement,
+            record=record,
+            **{**target.look, "name": f"{name} denoised"},
+        )
+        # what shows patches can then show what this model makes of them
+        denoised[1]["metadata"][KEY]["model"] = result.model
+        return [denoised, _removed(result, target)] if "residual" in record else [denoised]
+
+    @classmethod
+    def work(cls, target: Target, settings: Settings, device: str) -> Job:
+        """Let the widget of patches look at the batches that are trained on."""
+        return NewestBatch.watch(super().work(target, settings, device), target)
+
+    @classmethod
+    def on_cluster(
+        cls,
+        client: Any,
+        volume: Volume,
+        settings: Settings,
+        device: str,
+        folder: Path,
+        target: Target,
+    ) -> Job:
+        """Denoise block by block; the result lies on disk."""
+        from hushpore.cluster.denoising import denoise_on
+
+        # that is for going on after a cancel, and on this computer
+        there = dataclasses.replace(cast("DenoiseSettings", settings), checkpoint="")
+        path = new_name(folder, f"{volume.name}_denoised", ".ome.zarr")
+        result = yield from denoise_on(client, volume, path, there, device=device)
+        made: Any = cls.result_layers(result, target)
+        return Outcome(f"{result.summary}. Written: {path}", made, result.timings)
+
+    def facts(self, volume: Volume) -> str:
+        """Say what the noise is like, too."""
+        found = self._noise.text(self.layers.layer, volume)
+        return f"{volume.facts} · {found}" if found else volume.facts
+
+    def settings(self) -> Settings:
+        """Return the settings for a run, with a file to keep what is learnt."""
+        if self._again is not None:
+            return self._again
+        settings = cast("DenoiseSettings", super().settings())
+        self._kept = None
+        if not settings.model:
+            if not settings.checkpoint:
+                settings = dataclasses.replace(settings, checkpoint=self._new_file())
+            self._kept = settings
+        return settings
+
+    def _new_file(self) -> str:
+        """Return a name for a file in which what is learnt outlives a cancel."""
+        if not self._folder:
+            self._folder = str(new_folder())
+            # it goes with the widget, or with the program
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._runs += 1
+        return str(Path(self._folder) / f"training {self._runs}.safetensors")
+
+    def after_cancel(self) -> str:
+        """Offer to use what was learnt, and to go on."""
+        if self._kept is None or not Path(self._kept.checkpoint).exists():
+            return ""
+        return (
+            f"What was learnt is kept: {link(_APPLY, 'denoise with it')} · "
+            f"{link(_GO_ON, 'go on training')}"
+        )
+
+    def _follow(self, target: str) -> None:
+        if target not in (_APPLY, _GO_ON):
+            super()._follow(target)
+            return
+        self._again = self._kept
+        try:
+            self.run()
+        finally:
+            self._again = None
+        if target == _APPLY:
+            self.finish()
+
+
+def _removed(result: Denoised, target: Target) -> LayerData:
+    import dask.array
+
+    da: Any = dask.array
+    # the difference is made of each slice as it is shown, and takes no memory
+    noisy, denoised = (
+        # without a name, for which dask would look at every value
+        da.from_array(values, chunks=(1,) * (values.ndim - 2) + values.shape[-2:], name=False)
+        for values in (target.volume.data, result.volume.data)
+    )
+    spread = 3 * result.provenance["residual"]["deviation"] or 1.0
+    data, keywords, kind = layer_data(
+        result.volume.replace(noisy.astype("f4") - denoised),
+        placement=target.placement,
+        name=f"{target.volume.name} removed",
+        visible=False,
+        contrast_limits=(-spread, spread),
+    )
+    # to be looked at, and never offered to a job
+    keywords["metadata"][KEY]["preview"] = True
+    return data, keywords, kind

@@ -1,0 +1,1 @@
+"""Settings as widgets: fields, forms, and the choices of layer, model, device and preset."""

@@ -1,0 +1,140 @@
+"""The combo box of layers that a job can work on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from qtpy.QtCore import Signal
+from qtpy.QtWidgets import QComboBox, QSizePolicy
+
+from hushpore.viewer.layers.conversion import KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Changes of a layer that the combo box and the facts line show.
+_SHOWN = ("name", "data", "scale", "units", "axis_labels", "translate")
+
+
+class LayerChoice(QComboBox):
+    """Lists the layers that suit, and follows layers that come, go and change their names.
+
+    It begins with the active layer, and moves to a new layer that the job prefers, a file just
+    opened or the result of the step before, until the user chooses one; that choice then stays.
+
+    Parameters
+    ----------
+    viewer : napari.components.ViewerModel
+        Whose layers to list.
+    accepts : callable
+        Whether a layer can be chosen.
+    prefers : callable
+        Whether a layer is taken without being asked for.
+    """
+
+    changed = Signal()
+
+    def __init__(
+        self, viewer: Any, accepts: Callable[[Any], bool], prefers: Callable[[Any], bool]
+    ) -> None:
+        super().__init__()
+        self._all = viewer.layers
+        self._accepts, self._prefers = accepts, prefers
+        self._listed: list[Any] = []
+        self._layer: Any = None
+        self._chosen = False
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        self.setMinimumContentsLength(12)
+        self.setAccessibleName("Layer to work on")
+        self.activated.connect(self._choose)
+        events = self._all.events
+        events.inserted.connect(self._inserted)
+        events.removed.connect(self._removed)
+        events.reordered.connect(self._refresh)
+        for layer in self._all:
+            self._watch(layer)
+        self._begin(viewer.layers.selection.active)
+
+    @property
+    def layer(self) -> Any:
+        """The layer chosen, or None where none suits."""
+        return self._layer
+
+    def set_layer(self, layer: Any) -> None:
+        """Choose a layer, as the user does."""
+        self._chosen = True
+        self._take(layer)
+
+    def _begin(self, active: Any) -> None:
+        suitable = [layer for layer in self._all if self._suits(layer)]
+        preferred = [layer for layer in suitable if self._prefers(layer)]
+        if active is not None and active in preferred:
+            self._take(active)
+        else:
+            self._take((preferred or suitable or [None])[-1])
+
+    def _suits(self, layer: Any) -> bool:
+        return not is_preview(layer) and self._accepts(layer)
+
+    def _inserted(self, event: Any) -> None:
+        self._watch(event.value)
+        self._consider(event.value)
+
+    def _consider(self, layer: Any) -> None:
+        """Take a layer that is new, where it is better than what is chosen."""
+        wanted = self._suits(layer) and not self._chosen and self._prefers(layer)
+        self._take(layer if wanted or (self._layer is None and self._suits(layer)) else self._layer)
+
+    def _removed(self, event: Any) -> None:
+        layer = event.value
+        for name in _SHOWN:
+            getattr(layer.events, name).disconnect(self._altered)
+        if layer == self._layer:
+            self._chosen = False
+            self._begin(self._all.selection.active)
+        else:
+            self._refresh()
+
+    def _watch(self, layer: Any) -> None:
+        for name in _SHOWN:
+            getattr(layer.events, name).connect(self._altered)
+
+    def _altered(self, event: Any) -> None:
+        layer = event.source
+        if layer not in self._listed and self._suits(layer):
+            # a preview has become a result
+            self._consider(layer)
+        elif event.type == "name":
+            self._refresh()
+        elif layer == self._layer:
+            self.changed.emit()
+
+    def _choose(self, position: int) -> None:
+        self.set_layer(self._listed[position])
+
+    def _take(self, layer: Any) -> None:
+        before, self._layer = self._layer, layer
+        self._refresh()
+        if layer is None or before is None or layer != before:
+            self.changed.emit()
+
+    def _refresh(self, event: Any = None) -> None:
+        # newest first, as in napari's own list
+        self._listed = [layer for layer in reversed(self._all) if self._suits(layer)]
+        self.clear()
+        for layer in self._listed:
+            self.addItem(layer.name)
+        if self._layer in self._listed:
+            self.setCurrentIndex(self._listed.index(self._layer))
+            self.setToolTip(f"What to work on: {self._layer.name}")
+        else:
+            self.addItem("no suitable layer")
+            self.setToolTip("There is no layer that this can work on.")
+        self.setEnabled(bool(self._listed))
+
+
+def is_preview(layer: Any) -> bool:
+    """Whether a layer is the preview of a running job."""
+    known = layer.metadata.get(KEY)
+    return isinstance(known, dict) and bool(known.get("preview"))

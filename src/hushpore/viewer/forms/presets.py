@@ -1,0 +1,157 @@
+"""Settings under names: a box to choose them from, and the row of a form that keeps them too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from napari.utils.notifications import show_warning
+from qtpy.QtWidgets import QComboBox, QHBoxLayout, QInputDialog, QLabel, QPushButton, QWidget
+
+from hushpore.base.errors import HushporeError
+from hushpore.runs.presets import (
+    DEFAULT,
+    LAST,
+    delete_preset,
+    load_preset,
+    names_to_choose,
+    preset_file,
+    save_preset,
+)
+
+if TYPE_CHECKING:
+    from hushpore.base.settings import Settings
+    from hushpore.viewer.forms.form import SettingsForm
+
+#: What stands in the box while the form holds settings that are no preset.
+_OWN = "as above"
+#: The entries that are no presets of the user's.
+_FIXED = (DEFAULT, LAST, _OWN)
+
+
+class PresetBox(QComboBox):
+    """The presets of a job, looked for anew whenever the box opens.
+
+    Parameters
+    ----------
+    job : str
+        The job, as `hushpore.jobs` names it.
+    """
+
+    def __init__(self, job: str) -> None:
+        super().__init__()
+        self._job = job
+        self.setToolTip("Settings that were saved in the form of the job.")
+        self.addItems(names_to_choose(job))
+
+    def showPopup(self) -> None:  # noqa: N802
+        """List what there is by now."""
+        chosen = self.currentText()
+        self.clear()
+        self.addItems(names_to_choose(self._job))
+        self.setCurrentText(chosen)
+        super().showPopup()
+
+
+class PresetRow(QWidget):
+    """Fills a form from settings that were saved under a name, and saves what it holds.
+
+    The same names serve the command line: ``hushpore run scan --preset NAME``.
+
+    Parameters
+    ----------
+    job : str
+        A key of `hushpore.jobs.JOBS`.
+    form : SettingsForm
+        The form of its settings.
+    """
+
+    def __init__(self, job: str, form: SettingsForm) -> None:
+        super().__init__()
+        self._job, self._form = job, form
+        self._known: dict[str, Settings] = {}
+        self._box = _Box(self.refresh)
+        self._box.setAccessibleName("Preset")
+        self._box.setToolTip("Settings that were saved under a name, here or for --preset.")
+        self._box.activated.connect(self._choose)
+        self._save = QPushButton("Save …")
+        self._save.setToolTip("Keep these settings under a name, for all layers and for --preset.")
+        self._save.clicked.connect(self._ask_and_save)
+        self._delete = QPushButton("Delete")
+        self._delete.clicked.connect(self._delete_chosen)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.addWidget(QLabel("Preset"))
+        row.addWidget(self._box, 1)
+        row.addWidget(self._save)
+        row.addWidget(self._delete)
+        form.changed.connect(self._show_which)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look again which presets there are; another window or a command may have saved some."""
+        self._known = {}
+        for name in names_to_choose(self._job):
+            try:
+                self._known[name] = load_preset(name, self._job)
+            except HushporeError:
+                # gone or damaged since it was listed
+                continue
+        self._box.clear()
+        self._box.addItems([*self._known, _OWN])
+        self._show_which()
+
+    def save(self, name: str) -> None:
+        """Keep what the form holds under a name; what was kept under it is replaced."""
+        try:
+            save_preset(name, self._job, self._form.settings())
+        except HushporeError as error:
+            show_warning(str(error))
+        self.refresh()
+
+    def _choose(self, index: int) -> None:
+        name = self._box.itemText(index)
+        if name in self._known:
+            self._form.set(self._known[name])
+        self._show_which()
+
+    def _show_which(self) -> None:
+        """Name the preset that the form holds, whoever put its values there."""
+        try:
+            now: Any = self._form.settings()
+        except HushporeError:
+            now = None
+        chosen = self._box.currentText()
+        same = [name for name, settings in self._known.items() if settings == now]
+        # of two with the same values the one that was chosen
+        name = chosen if chosen in same else (same or [_OWN])[0]
+        self._box.setCurrentText(name)
+        can_delete = name not in _FIXED
+        self._delete.setEnabled(can_delete)
+        self._delete.setToolTip(
+            f"Delete {name!r}." if can_delete else "Choose a preset that was saved, to delete it."
+        )
+
+    def _ask_and_save(self) -> None:
+        chosen = self._box.currentText()
+        before = "" if chosen in _FIXED else chosen
+        name, accepted = QInputDialog.getText(self, "Save preset", "Name", text=before)
+        if accepted and name.strip():
+            self.save(name.strip())
+
+    def _delete_chosen(self) -> None:
+        name = self._box.currentText()
+        if name not in _FIXED and preset_file(name).is_file():
+            delete_preset(name)
+        self.refresh()
+
+
+class _Box(QComboBox):
+    """A combo box that asks what there is each time before it opens."""
+
+    def __init__(self, refresh: Any) -> None:
+        super().__init__()
+        self._refresh = refresh
+
+    def showPopup(self) -> None:  # noqa: N802
+        self._refresh()
+        super().showPopup()

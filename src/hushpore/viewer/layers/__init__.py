@@ -1,0 +1,1 @@
+"""Between files, volumes and napari layers: readers, writers, conversion."""

@@ -1,0 +1,79 @@
+"""What the panels of results have in common: they follow the pore layer that is selected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qtpy.QtCore import QEvent
+from qtpy.QtWidgets import QWidget
+
+from hushpore.viewer.layers.conversion import itself
+from hushpore.viewer.results.pore_layer import tables_of
+from hushpore.viewer.results.pore_view import PoreView
+
+
+class FollowsPores(QWidget):
+    """Shows the pore layer that is selected; the last one while another layer is, until it goes.
+
+    Parameters
+    ----------
+    viewer : napari.components.ViewerModel
+        Whose layers to follow.
+
+    Attributes
+    ----------
+    view : PoreView or None
+        What is shown.
+    """
+
+    def __init__(self, viewer: Any) -> None:
+        super().__init__()
+        self._viewer = viewer
+        self.view: PoreView | None = None
+        self._events = [
+            viewer.layers.selection.events.active,
+            viewer.layers.events.removed,
+            viewer.layers.events.inserted,
+        ]
+        for event in self._events:
+            event.connect(self.follow)
+
+    def view_changed(self) -> None:
+        """Show another result, or none."""
+        raise NotImplementedError
+
+    def view_leaves(self) -> None:
+        """Let go of what is shown now; called before it changes."""
+        raise NotImplementedError
+
+    def follow(self, event: Any = None) -> None:
+        """Find the layer to show."""
+        layers = self._viewer.layers
+        layer = layers.selection.active
+        if layer is None or tables_of(layer) is None:
+            layer = None if self.view is None else self.view.layer
+        if layer is None or not any(itself(each) is itself(layer) for each in layers):
+            known = [each for each in layers if tables_of(each) is not None]
+            layer = known[-1] if known else None
+        if self.view is not None and itself(layer) is self.view.layer:
+            return
+        self._let_go()
+        if layer is not None:
+            self.view = PoreView.of(self._viewer, layer)
+            self.view.attach(self)
+        self.view_changed()
+
+    def _let_go(self) -> None:
+        if self.view is not None:
+            self.view_leaves()
+            self.view.detach(self)
+            self.view = None
+
+    def changeEvent(self, event: Any) -> None:  # noqa: N802
+        """Give the layer its colours back when napari takes the widget out of its dock."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.ParentChange and self.parent() is None:
+            self._let_go()
+            for each in self._events:
+                each.disconnect(self.follow)
+            self._events = []

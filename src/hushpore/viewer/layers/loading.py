@@ -1,0 +1,106 @@
+"""Work that ends in layers: in a thread, with progress and Cancel in napari's activity dock."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from napari.utils.notifications import show_error, show_warning
+from qtpy.QtCore import QTimer
+
+from hushpore.viewer.running.activity import Activity
+from hushpore.viewer.running.worker import JobWorker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hushpore.base.events import Job
+    from hushpore.viewer.running.problem import Problem
+
+#: Milliseconds between two looks at work that runs.
+LOOK = 125
+
+
+class Loading:
+    """One piece of work in a thread.
+
+    Parameters
+    ----------
+    title : str
+        What is done, for the activity dock: ``"Reading scan"``.
+    make_job : callable
+        Returns the generator, as for `JobWorker`.
+    then : callable
+        Called in the GUI thread with what the generator returned. What goes wrong is said in a
+        notification, and after a cancel nothing is called.
+    """
+
+    #: Keeps them alive while they work: a connection to a bound method does not.
+    running: ClassVar[set[Loading]] = set()
+
+    def __init__(
+        self, title: str, make_job: Callable[[], Job], then: Callable[[Any], None]
+    ) -> None:
+        self._then = then
+        self._worker = JobWorker(make_job, f"hushpore: {title}")
+        self._worker.returned.connect(self._returned)
+        self._worker.failed.connect(self._failed)
+        self._worker.cancelled.connect(self._close)
+        self._activity = Activity(title, self._worker.cancel)
+        self._timer = QTimer()
+        self._timer.setInterval(LOOK)
+        self._timer.timeout.connect(self._look)
+
+    def start(self) -> None:
+        """Begin."""
+        Loading.running.add(self)
+        self._worker.start()
+        self._timer.start()
+
+    def _look(self) -> None:
+        progress = self._worker.take().progress
+        if progress is not None:
+            self._activity.show(progress)
+
+    def _returned(self, result: Any) -> None:
+        self._close()
+        self._then(result)
+
+    def _failed(self, problem: Problem) -> None:
+        self._close()
+        say(problem)
+
+    def _close(self) -> None:
+        Loading.running.discard(self)
+        self._timer.stop()
+        self._activity.close()
+
+
+def add_one_by_one(
+    viewer: Any, layers: Sequence[Any], then: Callable[[Sequence[Any]], None]
+) -> None:
+    """Add layers to a viewer, and let the window live after each: napari takes 0.1 s for one.
+
+    Parameters
+    ----------
+    viewer : napari.components.ViewerModel
+        Where to.
+    layers : sequence of napari.layers.Layer
+        In order.
+    then : callable
+        Called with the layers when the last one is there.
+    """
+
+    def add(index: int) -> None:
+        if index == len(layers):
+            then(layers)
+            return
+        viewer.add_layer(layers[index])
+        QTimer.singleShot(0, partial(add, index + 1))
+
+    add(0)
+
+
+def say(problem: Problem) -> None:
+    """Say in a notification what went wrong."""
+    (show_warning if problem.expected else show_error)(problem.message)

@@ -1,0 +1,199 @@
+"""napari's way to hushpore's readers: refuses fast, and reads large files in a thread."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from napari import current_viewer
+from napari.layers import Layer
+from napari.utils.notifications import (
+    Notification,
+    NotificationSeverity,
+    notification_manager,
+)
+
+import hushpore
+from hushpore.base.volume import Volume
+from hushpore.io import kind_of, load
+from hushpore.io.choosing import part_notes
+from hushpore.io.loading import into_memory
+from hushpore.viewer.layers.conversion import KEY, layer_data
+from hushpore.viewer.layers.loading import Loading, add_one_by_one, say
+from hushpore.viewer.layers.resampling import resample
+from hushpore.viewer.layers.result_folder import labels_from_result
+from hushpore.viewer.layers.series_chooser import offer_series
+from hushpore.viewer.layers.slice_grouping import gather, is_slice
+from hushpore.viewer.running.problem import explain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from hushpore.base.events import Job
+
+#: Bytes on disk from which a file is read in a thread.
+LARGE = 16_000_000
+
+#: Files looked at where several are opened as one.
+_PEEK = 8
+_SLICES = ("dicom", "tiff")
+
+LayerData = tuple[Any, dict[str, Any], str]
+
+#: What a reader returns when there is nothing to add, or not yet.
+NOTHING: list[Any] = [(None,)]
+
+
+def get_reader(path: str | list[str]) -> Callable[[str | list[str]], list[Any]] | None:
+    """Return hushpore's reader for a file or folder, or None where it is not ours.
+
+    Looks at the beginning of a file, or at a few files of a folder. Several paths, which napari
+    gives where a user opens files as a stack, are ours if they are DICOM or TIFF files.
+    """
+    if isinstance(path, str):
+        return None if kind_of(path) is None else read_layers
+    files = [Path(each) for each in itertools.islice(path, _PEEK)]
+    ours = bool(files) and all(file.is_file() and kind_of(file) in _SLICES for file in files)
+    return read_layers if ours else None
+
+
+def read_layers(path: str | list[str]) -> list[Any]:
+    """Read a file, a folder or the slices of a stack into one layer a series.
+
+    What is large, and single slices in any case, is read in a thread, with progress in the activity
+    dock, and its layers are added when they are there; slices that are dropped together are one
+    volume. Where there are several series, a list of them is docked in the window, and those are
+    opened that the user ticks. What cannot be read is said in a notification.
+    """
+    viewer = current_viewer()
+    several = getattr(viewer, "window", None) is not None
+    if several and isinstance(path, str) and is_slice(viewer, path):
+        gather(viewer, path, _read_in_thread)
+        return NOTHING
+    if viewer is not None and size_of(path, LARGE) >= LARGE:
+        _read_in_thread(viewer, path)
+        return NOTHING
+    try:
+        volumes = hushpore.read_all(path)
+        if several and _are_several(volumes):
+            _found(viewer, _name(path), volumes)
+            return NOTHING
+        found = [_layer(volume) for volume in volumes]
+    except Exception as error:
+        if viewer is None:
+            raise
+        say(explain(error))
+        return NOTHING
+    _mention_notes(viewer, ((each["name"], each["metadata"]) for _, each, _ in found))
+    return found
+
+
+def _read_in_thread(viewer: Any, path: str | list[str]) -> None:
+    name = _name(path)
+    choosing = getattr(viewer, "window", None) is not None
+    then = partial(_found, viewer, name)
+    Loading(f"Reading {name}", partial(_read, path, choosing), then).start()
+
+
+def _name(path: str | list[str]) -> str:
+    return Path(path).name if isinstance(path, str) else Path(path[0]).parent.name
+
+
+def size_of(path: str | list[str], enough: int) -> int:
+    """Return the bytes of files, or of the files in a folder, until there are `enough`."""
+    if isinstance(path, str) and not Path(path).is_dir():
+        return Path(path).stat().st_size
+    total = 0
+    for file in path if not isinstance(path, str) else _below(path):
+        total += Path(file).stat().st_size
+        if total >= enough:
+            break
+    return total
+
+
+def _below(folder: str) -> Iterator[Path]:
+    for place, _, names in os.walk(folder):
+        yield from (Path(place) / name for name in names)
+
+
+def _read(path: str | list[str], choosing: bool) -> Job:
+    """Return layers; or volumes on disk, where there are several and the user is to choose."""
+    volumes = yield from load(path, lazy=True)
+    if choosing and _are_several(volumes):
+        return volumes
+    return (yield from _loaded(volumes))
+
+
+def _are_several(volumes: Sequence[Volume]) -> bool:
+    """Whether there is something to choose: an image and its labels belong together."""
+    return sum(not volume.metadata.get("labels") for volume in volumes) > 1
+
+
+def _loaded(volumes: Sequence[Volume]) -> Job:
+    loaded = yield from into_memory(volumes)
+    # made in the thread, because napari reads SciPy and a table of units with its first layer,
+    # and of values on disk a slice
+    return [Layer.create(*_layer(volume)) for volume in loaded]
+
+
+def _found(viewer: Any, name: str, found: list[Any]) -> None:
+    """Show layers, or a list of series to choose from."""
+
+    def said(layers: Sequence[Layer]) -> None:
+        _mention_notes(viewer, ((layer.name, layer.metadata) for layer in layers))
+
+    if not found or not isinstance(found[0], Volume):
+        add_one_by_one(viewer, found, said)
+        return
+
+    def read(volumes: Sequence[Volume]) -> None:
+        then = partial(_found, viewer, name)
+        Loading(f"Reading {name}", partial(_loaded, volumes), then).start()
+
+    offer_series(viewer, name, found, read)
+
+
+def _layer(volume: Volume) -> LayerData:
+    """Return a volume as a layer, with the contrast that the scanner's operator chose."""
+    labels = labels_from_result(volume)
+    if labels is not None:
+        return labels
+    if volume.metadata.get("labels"):
+        return layer_data(volume, "labels")
+    data, keywords, kind = layer_data(volume)
+    keywords["contrast_limits"] = volume.metadata.get(
+        "contrast_limits", keywords["contrast_limits"]
+    )
+    return data, keywords, kind
+
+
+def _mention_notes(viewer: Any, found: Iterable[tuple[str, dict[str, Any]]]) -> None:
+    """Say what the reader met, once for all layers; of uneven slices, offer to resample them.
+
+    Each layer is given as its name and its metadata; the notes also stay in those.
+    """
+    layers = [(name, metadata[KEY]) for name, metadata in found]
+    shared, own = part_notes([known["notes"] for _, known in layers])
+    lines = []
+    uneven = [known for _, known in layers if "slice_positions" in known["metadata"]]
+    for (name, _), notes in zip(layers, own, strict=True):
+        if notes:
+            lines.append(f"{name}: {' '.join(notes)}")
+    # last, for what was left out matters least, and napari shortens what is long
+    lines += [" ".join(shared)] if shared else []
+    offered = viewer is not None and uneven
+    actions = (("Resample", partial(_resample, viewer, uneven)),) if offered else ()
+    if lines:
+        notification_manager.dispatch(
+            Notification("\n".join(lines), NotificationSeverity.INFO, actions=actions)
+        )
+
+
+def _resample(viewer: Any, uneven: Sequence[dict[str, Any]], *_: Any) -> None:
+    """Resample the layers that a note was about, as far as they are still there."""
+    for layer in list(viewer.layers):
+        if any(layer.metadata.get(KEY) is known for known in uneven):
+            resample(viewer, layer)

@@ -1,0 +1,25 @@
+"""Sample data: a foam whose pores are known, and one real CT slice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hushpore import samples
+from hushpore.viewer.layers.conversion import layer_data
+
+LayerData = tuple[Any, dict[str, Any], str]
+
+
+def foam() -> list[LayerData]:
+    """Return a noisy CT of foam, and over it its true pores, hidden."""
+    phantom = samples.foam_phantom()
+    truth = phantom.volume.replace(phantom.void.astype("uint8"), name="true pores")
+    return [
+        layer_data(phantom.volume),
+        layer_data(truth, "labels", visible=False, opacity=0.5),
+    ]
+
+
+def slice_of_ct() -> list[LayerData]:
+    """Return one real CT slice that comes with pydicom."""
+    return [layer_data(samples.ct_slice())]

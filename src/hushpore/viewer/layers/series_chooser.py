@@ -1,0 +1,234 @@
+"""Which of several series to open: a list with sizes, notes and pictures, docked in the window."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from qtpy.QtCore import QSize, Qt, QTimer, Signal
+from qtpy.QtGui import QImage, QPixmap
+from qtpy.QtWidgets import (
+    QCheckBox,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QScrollArea,
+    QVBoxLayout,
+    QWidget,
+)
+
+from hushpore.base.errors import HushporeError
+from hushpore.base.events import Preview
+from hushpore.base.volume import readable_bytes
+from hushpore.io.choosing import part_notes, proposed
+from hushpore.io.loading import SHARE, free_memory
+from hushpore.viewer.forms.docking import SharesSide
+from hushpore.viewer.forms.rich_label import plain_line
+from hushpore.viewer.layers.conversion import contrast_limits
+from hushpore.viewer.layers.loading import LOOK
+from hushpore.viewer.running.worker import JobWorker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+
+    from hushpore.base.events import Job
+    from hushpore.base.volume import Volume
+
+#: Edge of a picture, in pixels.
+EDGE = 64
+
+
+class SeriesChooser(QWidget):
+    """Lists series; those with a tick are opened.
+
+    Parameters
+    ----------
+    volumes : sequence of Volume
+        What was found, values on disk or not.
+    """
+
+    chosen = Signal(object)  # list of Volume, in the order of the list
+    dismissed = Signal()
+
+    def __init__(self, volumes: Sequence[Volume]) -> None:
+        super().__init__()
+        SharesSide(self)
+        self._volumes = list(volumes)
+        ticked = proposed(self._volumes, SHARE * free_memory())
+        shared, own = part_notes([volume.notes for volume in self._volumes])
+        self._rows = [_Row(volume, notes) for volume, notes in zip(self._volumes, own, strict=True)]
+        self.tick(ticked)
+        listed = QWidget()
+        rows = QVBoxLayout(listed)
+        rows.setContentsMargins(0, 0, 0, 0)
+        for row in self._rows:
+            row.box.toggled.connect(self._count)
+            rows.addWidget(row)
+        rows.addStretch(1)
+        scrolled = QScrollArea()
+        scrolled.setWidgetResizable(True)
+        scrolled.setFrameShape(QFrame.Shape.NoFrame)
+        scrolled.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        scrolled.setWidget(listed)
+        self._total = plain_line()
+        self._open = _button("Open", self._choose)
+        everything = _button("All", partial(self.tick, range(len(self._volumes))))
+        nothing = _button("None", partial(self.tick, ()))
+        close = _button("Close", self._dismiss)
+        line = QHBoxLayout()
+        for button in (self._open, everything, nothing, close):
+            line.addWidget(button)
+        column = QVBoxLayout(self)
+        column.addWidget(plain_line(f"{len(self._volumes)} series were found. Which to open?"))
+        for note in shared:
+            column.addWidget(plain_line(f"⚠ {note}"))
+        column.addWidget(scrolled, 1)
+        column.addWidget(self._total)
+        column.addLayout(line)
+        self._count()
+        self._pictures = JobWorker(partial(_pictures, self._volumes), "hushpore draws series")
+        self._timer = QTimer(self)
+        self._timer.setInterval(LOOK)
+        self._timer.timeout.connect(self._look)
+        for end in (self._pictures.returned, self._pictures.failed, self._pictures.cancelled):
+            end.connect(self._drawn)
+        self._pictures.start()
+        self._timer.start()
+
+    def sizeHint(self) -> QSize:  # noqa: N802 - Qt's name
+        """Wide enough for a name and a voxel size."""
+        return QSize(380, 420)
+
+    def ticked(self) -> list[int]:
+        """Return the places of the series that have a tick."""
+        return [number for number, row in enumerate(self._rows) if row.box.isChecked()]
+
+    def tick(self, numbers: Sequence[int]) -> None:
+        """Put a tick at some series, and at no other."""
+        for number, row in enumerate(self._rows):
+            row.box.setChecked(number in numbers)
+
+    def _count(self, *_: Any) -> None:
+        chosen = [self._volumes[number] for number in self.ticked()]
+        size = sum(volume.nbytes for volume in chosen)
+        self._open.setEnabled(bool(chosen))
+        self._open.setToolTip("" if chosen else "Tick a series first.")
+        self._total.setText(
+            f"{len(chosen)} of {len(self._volumes)} series, {readable_bytes(size)}"
+            if chosen
+            else "No series has a tick: nothing to open."
+        )
+
+    def _choose(self) -> None:
+        self._stop()
+        self.chosen.emit([self._volumes[number] for number in self.ticked()])
+
+    def _dismiss(self) -> None:
+        self._stop()
+        self.dismissed.emit()
+
+    def _stop(self) -> None:
+        self._timer.stop()
+        self._pictures.cancel()
+
+    def _look(self) -> None:
+        for number, preview in self._pictures.take().previews.items():
+            self._rows[int(number)].show_picture(preview.image)
+
+    def _drawn(self, *_: Any) -> None:
+        self._look()
+        self._timer.stop()
+
+
+class _Row(QFrame):
+    """One series: a tick, a picture, its name, its size and its notes."""
+
+    def __init__(self, volume: Volume, notes: Sequence[str]) -> None:
+        super().__init__()
+        self.box = QCheckBox()
+        self.picture = QLabel()
+        self.picture.setFixedSize(EDGE, EDGE)
+        self.picture.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        shape, spacing, *stored = volume.facts.split(" · ")
+        modality = volume.metadata.get("modality")
+        lines = [volume.name, f"{f'{modality} · ' * bool(modality)}{shape}"]
+        lines += [f"{spacing} · {' · '.join(stored)}", *(f"⚠ {note}" for note in notes)]
+        self.text = plain_line("\n".join(lines))
+        line = QHBoxLayout(self)
+        line.setContentsMargins(0, 4, 0, 4)
+        line.addWidget(self.box)
+        line.addWidget(self.picture)
+        line.addWidget(self.text, 1)
+
+    def mousePressEvent(self, event: Any) -> None:  # noqa: N802 - Qt's name
+        """Let a click anywhere in the row change the tick."""
+        self.box.toggle()
+        event.accept()
+
+    def show_picture(self, grey: npt.NDArray[np.uint8]) -> None:
+        """Show grey values where the picture goes."""
+        height, width = grey.shape
+        image = QImage(grey.data, width, height, width, QImage.Format.Format_Grayscale8)
+        drawn = QPixmap.fromImage(image)
+        self.picture.setPixmap(drawn.scaled(EDGE, EDGE, Qt.AspectRatioMode.KeepAspectRatio))
+
+
+def offer_series(
+    viewer: Any, place: str, volumes: Sequence[Volume], then: Callable[[list[Volume]], None]
+) -> SeriesChooser:
+    """Dock a chooser in the window; it goes away when it has been answered.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        Whose window.
+    place : str
+        Name of the folder or file, for the title.
+    volumes : sequence of Volume
+        What was found.
+    then : callable
+        Called with the chosen volumes; not where the user closes the list.
+    """
+    chooser = SeriesChooser(volumes)
+    dock = viewer.window.add_dock_widget(chooser, name=f"Series in {place}", area="right")
+
+    def close() -> None:
+        viewer.window.remove_dock_widget(dock)
+
+    chooser.chosen.connect(close)
+    chooser.chosen.connect(then)
+    chooser.dismissed.connect(close)
+    return chooser
+
+
+def picture(volume: Volume) -> npt.NDArray[np.uint8]:
+    """Return the middle slice of a volume as grey values, no larger than `EDGE`.
+
+    One slice is read. Steps of the slice are as wide as needed, so that proportions are kept.
+    """
+    middle = tuple(n // 2 for n in volume.shape[:-2])
+    step = max(1, -(-max(volume.shape[-2:]) // EDGE))
+    values = np.asarray(volume.data[(*middle, slice(None, None, step), slice(None, None, step))])
+    low, high = volume.metadata.get("contrast_limits") or contrast_limits(values)
+    share = (values.astype(np.float32) - low) / max(high - low, 1e-30)
+    grey: npt.NDArray[np.uint8] = (255 * np.nan_to_num(share).clip(0, 1)).astype(np.uint8)
+    return np.ascontiguousarray(grey)
+
+
+def _pictures(volumes: Sequence[Volume]) -> Job:
+    for number, volume in enumerate(volumes):
+        try:
+            drawn = picture(volume)
+        except (HushporeError, OSError):
+            continue  # what is damaged has no picture; opening it says why
+        yield Preview(str(number), drawn, ())
+
+
+def _button(text: str, pressed: Callable[[], None]) -> QPushButton:
+    button = QPushButton(text)
+    button.clicked.connect(lambda _: pressed())
+    return button

@@ -1,0 +1,216 @@
+"""Patches as layers: boxes, hidden pixels, groups, and a contact sheet beside the image.
+
+Boxes are lines of a Vectors layer: of 5,000 boxes it is made in a fortieth of the time that a
+Shapes layer takes, coloured anew in milliseconds, and drawn in 3D too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from hushpore.viewer.layers.conversion import KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from hushpore.patches.result import Patches
+    from hushpore.patches.sheet import Sheet
+    from hushpore.viewer.job_widget import LayerData
+    from hushpore.viewer.running.target import Target
+
+#: Patches in the contact sheet: as many as can be told apart beside the image.
+TILES = 24
+
+#: Most hidden pixels that are shown as points.
+MOST_POINTS = 50_000
+
+#: What a layer shows of the patches, in ``metadata["hushpore"]["shows"]``.
+BOXES, HIDDEN, GROUPS, SHEET = "boxes", "hidden pixels", "groups", "contact sheet"
+
+#: Corners of a rectangle in the order in which its sides are drawn.
+_TURNS = np.array([(0, 0), (0, 1), (1, 1), (1, 0)])
+
+
+def patch_layers(result: Patches, target: Target) -> list[LayerData]:
+    """Return the layers of sampled patches."""
+    shown = result.ranked("order", TILES)
+    layers = [box_layer(result, target)]
+    if result.blind is not None:
+        layers.append(_hidden_layer(result, target, shown))
+    if len(result.groups):
+        layers.append(_group_layer(result, target))
+    layers.append(sheet_layer(result, target, result.sheet(shown)))
+    return layers
+
+
+def box_layer(result: Patches, target: Target) -> LayerData:
+    """Return the boxes, coloured by the order in which they were drawn."""
+    lines = boxes(result.corners, result.patch_shape)
+    table = pd.DataFrame({"patch": np.arange(len(result.corners)), **result.features})
+    each = len(lines) // max(len(table), 1)
+    keywords = _keywords(result, target, BOXES)
+    keywords |= {
+        "name": f"{target.volume.name} patches",
+        "features": table.loc[table.index.repeat(each)].reset_index(drop=True),
+        "edge_color": "order",
+        "edge_colormap": "cool",
+        "edge_width": max(1.0, result.patch_shape[-1] / 40),
+        "vector_style": "line",
+    }
+    keywords["metadata"][KEY]["patches"] = result
+    return lines, keywords, "vectors"
+
+
+def boxes(
+    corners: npt.NDArray[np.integer[Any]], patch_shape: Sequence[int]
+) -> npt.NDArray[np.float32]:
+    """Return the edges of patches as vectors.
+
+    Parameters
+    ----------
+    corners : numpy.ndarray
+        Shape (n_patches, ndim): first voxel of each patch.
+    patch_shape : sequence of int
+        (y, x) or (z, y, x).
+
+    Returns
+    -------
+    numpy.ndarray
+        Shape (n_patches * n_edges, 2, ndim): start and direction, around the voxels, whose centres
+        have whole coordinates. A patch of one slice has four edges; a deeper one has four in each
+        slice that it goes through, so that it is seen there, and four along z.
+    """
+    count, ndim = corners.shape
+    plane = np.array(patch_shape[-2:])
+    depth = patch_shape[0] if len(patch_shape) == 3 else 1
+    square = np.zeros((4, 2, ndim), np.float32)
+    square[:, 0, -2:] = _TURNS * plane - 0.5
+    square[:, 1, -2:] = (np.roll(_TURNS, -1, axis=0) - _TURNS) * plane
+    edges = [square]
+    if depth > 1:
+        edges = [square.copy() for _ in range(depth)]
+        for z, each in enumerate(edges):
+            each[:, 0, -3] = z
+        along = square.copy()
+        along[:, 1] = 0
+        along[:, 1, -3] = depth - 1
+        edges.append(along)
+    box = np.concatenate(edges)
+    lines = np.repeat(box[None], count, axis=0)
+    lines[:, :, 0] += corners[:, None].astype(np.float32)
+    return lines.reshape(-1, 2, ndim)
+
+
+def boxes_at(
+    corners: npt.NDArray[np.integer[Any]],
+    patch_shape: Sequence[int],
+    point: npt.NDArray[np.float64],
+) -> npt.NDArray[np.int64]:
+    """Return the patches that hold a point, the one about whose middle it lies nearest first.
+
+    Parameters
+    ----------
+    corners, patch_shape
+        As for `boxes`.
+    point : numpy.ndarray
+        Shape (ndim,): voxel coordinates.
+    """
+    size = np.ones(corners.shape[1])
+    size[-len(patch_shape) :] = patch_shape
+    from_first = point - corners + 0.5
+    inside = np.flatnonzero(((from_first >= 0) & (from_first < size)).all(axis=1))
+    away = (from_first[inside] - size / 2)[:, -len(patch_shape) :]
+    return inside[np.argsort((away**2).sum(axis=1), kind="stable")]
+
+
+def sheet_layer(result: Patches, target: Target, sheet: Sheet) -> LayerData:
+    """Return the contact sheet: an image of its own, right of the volume and as high."""
+    placement, shape = target.placement, result.volume.shape[-2:]
+    step = np.abs(np.array(placement.scale[-2:])) * shape / np.maximum(sheet.image.shape, 1)
+    shared = ("contrast_limits", "gamma")
+    look: dict[str, Any] = {name: target.look[name] for name in shared if name in target.look}
+    keywords: dict[str, Any] = {
+        **look,
+        "name": f"{target.volume.name} contact sheet",
+        "scale": (step[0], step[0]),
+        "units": placement.units[-2:],
+        "axis_labels": placement.axis_labels[-2:],
+        "translate": (
+            placement.translate[-2],
+            placement.translate[-1] + placement.scale[-1] * shape[1] * 1.04,
+        ),
+        "metadata": _keywords(result, target, SHEET)["metadata"],
+    }
+    # to be looked at, and never offered to a job
+    keywords["metadata"][KEY] |= {"sheet": sheet, "preview": SHEET}
+    return sheet.image, keywords, "image"
+
+
+def _hidden_layer(result: Patches, target: Target, patches: npt.NDArray[np.int64]) -> LayerData:
+    assert result.blind is not None
+    each = max(1, result.blind.positions.shape[1])
+    shown = patches[: max(1, MOST_POINTS // each)]
+    original = result.blind.originals[shown].ravel()
+    replacement = result.blind.replacements[shown].ravel()
+    keywords = _keywords(result, target, HIDDEN)
+    keywords |= {
+        "name": f"{target.volume.name} hidden pixels",
+        "features": pd.DataFrame(
+            {
+                "patch": np.repeat(shown, each),
+                "original": original,
+                "replacement": replacement,
+                "change": replacement - original,
+            }
+        ),
+        "size": 1.0,
+        "symbol": "square",
+        "face_color": "change",
+        "face_colormap": "PiYG",
+        "face_contrast_limits": _about_zero(replacement - original),
+        "border_width": 0,
+        # they are many and small: for whoever looks closely
+        "visible": False,
+    }
+    where = [result.hidden_voxels(int(patch)) for patch in shown]
+    data = np.concatenate(where) if where else np.empty((0, result.corners.shape[1]))
+    return data.astype(np.float32), keywords, "points"
+
+
+def _group_layer(result: Patches, target: Target) -> LayerData:
+    centres = result.centres
+    first = np.repeat(result.groups[:, 0], result.groups.shape[1] - 1)
+    lines = np.stack([centres[first], centres[result.groups[:, 1:].ravel()] - centres[first]], 1)
+    number = np.repeat(np.arange(len(result.groups)), result.groups.shape[1] - 1)
+    keywords = _keywords(result, target, GROUPS)
+    keywords |= {
+        "name": f"{target.volume.name} patch groups",
+        "features": pd.DataFrame({"group": [str(n + 1) for n in number]}),
+        "edge_color": "group",
+        "edge_width": max(2.0, result.patch_shape[-1] / 20),
+    }
+    return lines.astype(np.float32), keywords, "vectors"
+
+
+def _keywords(result: Patches, target: Target, shows: str) -> dict[str, Any]:
+    return {
+        **target.placement.kwargs(),
+        "metadata": {
+            KEY: {
+                "source": target.volume.source,
+                "notes": list(target.volume.notes),
+                "provenance": result.provenance,
+                "shows": shows,
+            }
+        },
+    }
+
+
+def _about_zero(values: npt.NDArray[np.float32]) -> tuple[float, float]:
+    most = float(np.abs(values).max(initial=0)) or 1.0
+    return -most, most

@@ -1,0 +1,327 @@
+"""The panel under the patches widget: colour, histogram, table, and what a click on a patch does.
+
+Boxes, tiles, rows and the histogram are four views of one choice: here it is kept, and told to all.
+"""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from napari.layers import Image, Vectors
+from qtpy.QtCore import Signal
+from qtpy.QtWidgets import QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+
+from hushpore.patches.sheet import GAP
+from hushpore.viewer.forms.rich_label import Sentence, link
+from hushpore.viewer.layers.conversion import KEY
+from hushpore.viewer.patches.histogram import Histogram
+from hushpore.viewer.patches.layers import BOXES, SHEET, TILES, boxes_at
+from hushpore.viewer.patches.table import PatchTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from hushpore.patches.result import Patches
+    from hushpore.patches.sheet import Sheet
+
+#: Colour of the marked box, and opacity of boxes that are not chosen.
+_MARK, _PALE = (1.0, 1.0, 0.0, 1.0), 0.15
+
+#: Pixels on the screen that the pointer may move in a click.
+_CLICK = 4.0
+
+
+class PatchesPanel(QWidget):
+    """Shows the patches of the newest boxes in the viewer, and links their views.
+
+    Parameters
+    ----------
+    viewer : napari.components.ViewerModel
+        Whose layers and clicks to follow.
+    """
+
+    #: Asks for training on the patches that are chosen (True), or without their regions (False).
+    wanted = Signal(bool)
+
+    def __init__(self, viewer: Any) -> None:
+        super().__init__()
+        self._viewer = viewer
+        self._boxes: Any = None
+        self._chosen: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
+        self._marked: int | None = None
+        self._colours: npt.NDArray[np.float32] = np.zeros((0, 4), np.float32)
+        self.feature = QComboBox()
+        self.feature.setAccessibleName("Colour boxes by")
+        self.feature.setToolTip("Column of the table that the boxes are coloured by.")
+        self.feature.currentTextChanged.connect(self._show_feature)
+        self.histogram = Histogram(viewer)
+        self.histogram.chosen.connect(self._choose_range)
+        self.said = Sentence(viewer)
+        self.said.linkActivated.connect(self._follow)
+        self.table = PatchTable()
+        self.table.picked.connect(self._picked)
+        line = QHBoxLayout()
+        line.addWidget(QLabel("Colour by"))
+        line.addWidget(self.feature, 1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.addLayout(line)
+        column.addWidget(self.histogram)
+        column.addWidget(self.said)
+        column.addWidget(self.table)
+        self.hide()
+        viewer.layers.events.inserted.connect(self._follow_layers)
+        viewer.layers.events.removed.connect(self._follow_layers)
+        viewer.mouse_drag_callbacks.append(self._pressed)
+        self._follow_layers()
+
+    def forget(self) -> None:
+        """Let go of the viewer."""
+        if self._pressed in self._viewer.mouse_drag_callbacks:
+            self._viewer.mouse_drag_callbacks.remove(self._pressed)
+        for event in ("inserted", "removed"):
+            getattr(self._viewer.layers.events, event).disconnect(self._follow_layers)
+
+    @property
+    def result(self) -> Patches | None:
+        """The patches that are shown."""
+        return None if self._boxes is None else self._boxes.metadata[KEY]["patches"]
+
+    @property
+    def boxes(self) -> Any:
+        """The layer of their boxes."""
+        return self._boxes
+
+    def chosen(self) -> npt.NDArray[np.int64]:
+        """Return the patches in the range of the histogram; all where there is none."""
+        return np.flatnonzero(self._chosen)
+
+    def mark(self, patch: int, row: str = "") -> None:
+        """Mark a patch in all views."""
+        assert self.result is not None
+        self._marked = patch
+        self._paint_boxes()
+        layer = self._sheet_layer()
+        if layer is not None and layer.metadata[KEY]["sheet"].box_of(patch) is None:
+            self._fill_sheet()
+        else:
+            self._paint_sheet()
+        self.table.mark(patch)
+        self._say(row)
+
+    def go_to(self, patch: int) -> None:
+        """Move the viewer to the slice of a patch, and to the patch where it is out of sight."""
+        assert self.result is not None
+        world = self._boxes.data_to_world(self.result.centres[patch])
+        dims, camera = self._viewer.dims, self._viewer.scene.camera
+        first = dims.ndim - len(world)
+        for axis, place in enumerate(world):
+            if first + axis not in dims.displayed:
+                dims.set_point(first + axis, float(place))
+        place = np.array([world[axis - first] for axis in dims.displayed])
+        seen = np.array(self._viewer.canvas.size) / camera.zoom / 2
+        away = np.abs(place - camera.center[-len(place) :])[-2:]
+        if (away > seen).any():
+            camera.center = tuple(float(each) for each in place)
+
+    # ---- following the viewer
+
+    def _follow_layers(self, event: Any = None) -> None:
+        """Take the newest boxes."""
+        found = [layer for layer in self._viewer.layers if _shows(layer, BOXES)]
+        boxes = found[-1] if found else None
+        if boxes is self._boxes:
+            if event is not None and event.type == "inserted" and _shows(event.value, SHEET):
+                self._fill_sheet()
+            return
+        self._boxes, self._marked = boxes, None
+        self.setVisible(boxes is not None)
+        if self.result is None:
+            return
+        self._chosen = np.ones(len(self.result.corners), np.bool_)
+        self.feature.blockSignals(True)
+        before = self.feature.currentText()
+        self.feature.clear()
+        self.feature.addItems(list(self.result.features))
+        self.feature.setCurrentText(before if before in self.result.features else "order")
+        self.feature.blockSignals(False)
+        self.table.show_table(self.result.table())
+        self._show_feature()
+
+    def _sheet_layer(self) -> Any:
+        """Return the contact sheet that belongs to the boxes, or None."""
+        if self._boxes is None:
+            return None
+        made = self._boxes.metadata[KEY]["provenance"]
+        for layer in reversed(self._viewer.layers):
+            if _shows(layer, SHEET) and layer.metadata[KEY]["provenance"] is made:
+                return layer
+        return None
+
+    def _pressed(self, viewer: Any, event: Any) -> Iterator[None]:
+        """Tell a click from a drag; a click on a tile or a box marks its patch."""
+        layer = viewer.layers.selection.active
+        drawing = str(getattr(layer, "mode", "pan_zoom")) not in ("pan_zoom", "transform")
+        if self._boxes is None or event.button != 1 or drawing:
+            return
+        start = np.array(event.pos, float)
+        yield
+        while event.type == "mouse_move":
+            if np.abs(np.array(event.pos, float) - start).max() > _CLICK:
+                return
+            yield
+        self.click(np.array(event.position, float))
+
+    def click(self, world: npt.NDArray[np.float64]) -> None:
+        """Answer a click at a point of the world: a tile moves the viewer, a box marks its tile."""
+        if self.result is None:
+            return
+        layer = self._sheet_layer()
+        if layer is not None and layer.visible:
+            found = layer.metadata[KEY]["sheet"].at(*layer.world_to_data(world)[-2:])
+            if found is not None:
+                self.mark(*found)
+                self.go_to(found[0])
+                return
+        if self._boxes.visible and self._viewer.dims.ndisplay == 2:
+            point = np.array(self._boxes.world_to_data(world))[-self._boxes.ndim :]
+            # the slice on the screen is the one whose number is nearest
+            point[:-2] = np.round(point[:-2])
+            under = boxes_at(self.result.corners, self.result.patch_shape, point)
+            under = under[self._chosen[under]]
+            if len(under):
+                # a second click takes the next of several boxes
+                again = np.flatnonzero(under == self._marked)
+                self.mark(int(under[(again[0] + 1) % len(under)] if len(again) else under[0]))
+
+    # ---- one choice, told to all views
+
+    def _show_feature(self, name: str = "") -> None:
+        """Colour the boxes by a number, and sort the sheet by it."""
+        if self.result is None:
+            return
+        self._chosen[:] = True
+        self._marked = None
+        feature = self.feature.currentText()
+        self.histogram.show_values(feature, self.result.features[feature])
+        self._colour_boxes()
+        self._fill_sheet()
+        self._say()
+
+    def _choose_range(self, limits: tuple[float, float] | None) -> None:
+        if self.result is None:
+            return
+        values = self.result.features[self.feature.currentText()]
+        self._marked = None
+        if limits is None:
+            self._chosen[:] = True
+        else:
+            self._chosen = (values >= limits[0]) & (values <= limits[1])
+        self._paint_boxes()
+        self._fill_sheet()
+        self._say()
+
+    def _colour_boxes(self) -> None:
+        """Colour the boxes by the feature that is chosen."""
+        assert self.result is not None
+        feature = self.feature.currentText()
+        values = self.result.features[feature]
+        low, high = float(values.min()), float(values.max())
+        scaled = ((values - low) / (high - low or 1.0)).astype(np.float32)
+        self._colours = np.asarray(self._boxes.edge_colormap.map(scaled), np.float32)
+        self._paint_boxes()
+
+    def _paint_boxes(self) -> None:
+        """Show which boxes are chosen and which is marked; one array, so that it is quick."""
+        each = len(self._boxes.data) // max(len(self._colours), 1)
+        colours = self._colours.copy()
+        colours[~self._chosen, 3] = _PALE
+        if self._marked is not None:
+            colours[self._marked] = _MARK
+        self._boxes.edge_color = colours.repeat(each, axis=0)
+
+    def _fill_sheet(self) -> None:
+        """Show the chosen patches on the sheet, the highest first, and the marked one."""
+        layer = self._sheet_layer()
+        if layer is None or self.result is None:
+            return
+        ranked = self.result.ranked(self.feature.currentText(), len(self._chosen))
+        tiles = ranked[self._chosen[ranked]][:TILES]
+        if self._marked is not None and self._marked not in tiles:
+            tiles = np.concatenate([[self._marked], tiles[: TILES - 1]])
+        sheet = self.result.sheet(tiles)
+        layer.metadata[KEY]["sheet"] = sheet
+        high = layer.scale[0] * layer.data.shape[0]
+        layer.data = sheet.image
+        layer.scale = (high / sheet.image.shape[0],) * 2
+        self._paint_sheet()
+
+    def _paint_sheet(self) -> None:
+        """Draw a frame round the tiles of the marked patch, between them and their neighbours."""
+        layer = self._sheet_layer()
+        if layer is None:
+            return
+        sheet: Sheet = layer.metadata[KEY]["sheet"]
+        box = None if self._marked is None else sheet.box_of(self._marked)
+        image = sheet.image
+        if box is not None:
+            image = image.copy()
+            y, x, last_y, last_x = (
+                max(box[0] - GAP, 0), max(box[1] - GAP, 0), box[2] + GAP, box[3] + GAP,
+            )  # fmt: skip
+            bright = float(layer.contrast_limits[1])
+            image[y : box[0], x : last_x + 1] = image[box[2] + 1 : last_y + 1, x : last_x + 1] = (
+                bright
+            )
+            image[y : last_y + 1, x : box[1]] = image[y : last_y + 1, box[3] + 1 : last_x + 1] = (
+                bright
+            )
+        layer.data = image
+
+    def _say(self, row: str = "") -> None:
+        assert self.result is not None
+        count, every = int(self._chosen.sum()), len(self._chosen)
+        parts = []
+        if self._marked is not None:
+            parts.append(self._words_for(self._marked, row))
+        if count == every:
+            parts.append(
+                "Drag over the histogram to choose patches, to train on them only or to leave them "
+                "out."
+            )
+        else:
+            parts.append(
+                f"{link('train', 'Train on')} the {count} of {every} patches chosen only, or "
+                f"{link('leave', 'leave them out')}."
+            )
+        self.said.say("<br>".join(parts))
+
+    def _words_for(self, patch: int, row: str) -> str:
+        assert self.result is not None
+        corner = self.result.corners[patch]
+        axes = self.result.volume.axes
+        where = ", ".join(f"{axis} {at}" for axis, at in zip(axes, corner, strict=True))
+        numbers = ", ".join(
+            f"{name} {values[patch]:.4g}"
+            for name, values in self.result.features.items()
+            if name != "order"
+        )
+        text = f"Patch {patch} begins at {where}: {numbers}"
+        return html.escape(f"{text} ({row})" if row else text)
+
+    def _picked(self, patch: int) -> None:
+        self.mark(patch)
+        self.go_to(patch)
+
+    def _follow(self, target: str) -> None:
+        self.wanted.emit(target == "train")
+
+
+def _shows(layer: Any, what: str) -> bool:
+    known = layer.metadata.get(KEY)
+    kind = Vectors if what == BOXES else Image
+    return isinstance(layer, kind) and isinstance(known, dict) and known.get("shows") == what

@@ -1,0 +1,126 @@
+"""The widget that shows patches: where they lie, what of them is hidden, which are hard."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from napari.layers import Image
+from napari.utils.notifications import show_warning
+
+from hushpore.viewer.forms.fields import Field, make_field
+from hushpore.viewer.forms.layer_field import LayerField
+from hushpore.viewer.forms.model_field import ModelField
+from hushpore.viewer.job_widget import JobWidget, LayerData
+from hushpore.viewer.layers.conversion import is_result
+from hushpore.viewer.patches.layers import patch_layers
+from hushpore.viewer.patches.live_patches import LivePatches
+from hushpore.viewer.patches.panel import PatchesPanel
+
+if TYPE_CHECKING:
+    from hushpore.base.settings import Option
+    from hushpore.patches.result import Patches
+    from hushpore.viewer.running.target import Target
+
+#: Most voxels of a mask that is made for the regions to leave out.
+_MOST_VOXELS = 1 << 30
+
+
+class PatchesWidget(JobWidget):
+    """Samples patches and shows them: boxes, hidden pixels, a contact sheet, their numbers."""
+
+    job = "patches"
+    purpose = "Shows what the network sees: where patches lie, what is hidden, which are hard."
+
+    def __init__(self, napari_viewer: Any) -> None:
+        super().__init__(napari_viewer)
+        self.panel = PatchesPanel(napari_viewer)
+        self.panel.wanted.connect(self._feed_denoiser)
+        column = self._scroll.column
+        self.live = LivePatches(napari_viewer)
+        column.insertWidget(column.indexOf(self.timing), self.panel)
+        column.insertWidget(column.indexOf(self.panel), self.live)
+        self.form.changed.connect(self._follow_model)
+        self.destroyed.connect(self.panel.forget)
+
+    @classmethod
+    def accepts(cls, layer: Any) -> bool:
+        """Any greyscale image."""
+        return isinstance(layer, Image) and not layer.rgb
+
+    @classmethod
+    def prefers(cls, layer: Any) -> bool:
+        """What a denoiser is trained on: not its result, nor a contact sheet."""
+        return (
+            cls.accepts(layer) and not is_result(layer, "denoise") and not is_result(layer, cls.job)
+        )
+
+    @classmethod
+    def result_layers(cls, result: Patches, target: Target) -> list[LayerData]:
+        """Return boxes, hidden pixels, groups and the contact sheet."""
+        return patch_layers(result, target)
+
+    def _make_field(self, opt: Option) -> Field:
+        if opt.name == "model":
+            return ModelField(opt, self._viewer)
+        return LayerField(opt, self._viewer) if opt.beside else make_field(opt)
+
+    def _follow_model(self) -> None:
+        """Take patches of as many axes as the model sees."""
+        model = self.form.fields["model"].model
+        dimensions = self.form.fields["dimensions"]
+        if model is not None and dimensions.value() != model.network.dimensions:
+            dimensions.set(model.network.dimensions)
+
+    def _feed_denoiser(self, only_these: bool) -> None:
+        """Lay points or a mask where the denoiser is to train, or not, and open it with them."""
+        result, boxes = self.panel.result, self.panel.boxes
+        if result is None:
+            return
+        if only_these:
+            layer = self._training_points(result, boxes)
+        elif np.prod(result.volume.shape) <= _MOST_VOXELS:
+            layer = self._left_out(result, boxes)
+        else:
+            show_warning(
+                "The volume is too large for a mask of the regions to leave out: train on chosen "
+                "patches instead."
+            )
+            return
+        self._viewer.layers.selection.active = boxes
+        if hasattr(self._viewer, "window"):
+            dock, widget = self._viewer.window.add_plugin_dock_widget("hushpore", "Denoise")
+            dock.show()
+            dock.raise_()
+            name = "train_at" if only_these else "leave_out"
+            widget.form.fields[name].set(layer.name)
+            widget.form.more.set_open(True)
+
+    def _training_points(self, result: Patches, boxes: Any) -> Any:
+        return self._viewer.add_points(
+            result.centres[self.panel.chosen()],
+            name=f"{result.volume.name} train here",
+            size=result.patch_shape[-1] / 8,
+            symbol="cross",
+            face_color="yellow",
+            **_place_of(boxes),
+        )
+
+    def _left_out(self, result: Patches, boxes: Any) -> Any:
+        mask = np.zeros(result.volume.spatial_shape, np.uint8)
+        n_spatial = result.volume.n_spatial
+        size = (1,) * (n_spatial - len(result.patch_shape)) + result.patch_shape
+        for corner in result.corners[self.panel.chosen()][:, -n_spatial:]:
+            mask[tuple(slice(c, c + edge) for c, edge in zip(corner, size, strict=True))] = 1
+        place = {name: value[-n_spatial:] for name, value in _place_of(boxes).items()}
+        name = f"{result.volume.name} leave out"
+        return self._viewer.add_labels(mask, name=name, opacity=0.4, **place)
+
+
+def _place_of(layer: Any) -> dict[str, Any]:
+    return {
+        "scale": layer.scale,
+        "translate": layer.translate,
+        "units": layer.units,
+        "axis_labels": layer.axis_labels,
+    }

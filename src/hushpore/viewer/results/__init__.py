@@ -1,0 +1,1 @@
+"""Results in the window: tables, filter, colours, plots, comparison, record."""

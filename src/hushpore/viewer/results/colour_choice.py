@@ -1,0 +1,195 @@
+"""The choice of what pores are coloured by, and what the colours mean."""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from napari.utils.colormaps import AVAILABLE_COLORMAPS
+from qtpy.QtCore import QRectF, Qt
+from qtpy.QtGui import QColor, QLinearGradient, QPainter
+from qtpy.QtWidgets import QComboBox, QGridLayout, QWidget
+
+from hushpore.viewer.forms.rich_label import Sentence, link
+from hushpore.viewer.results.categories import is_categorical
+from hushpore.viewer.results.columns import meaning_of, unit_of
+from hushpore.viewer.results.pore_view import COLORMAPS
+from hushpore.viewer.results.table import in_cell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import pandas as pd
+
+    from hushpore.viewer.results.pore_view import PoreView
+
+#: The entry of the combo box that gives colours at random.
+BY_CHANCE = "random"
+
+#: What the choice of a colour map says while none is used.
+_FIRST = "Choose a column to colour by first."
+
+
+class ColourChoice(QWidget):
+    """Colours the pores by a column: of numbers along a colour map, of kinds each in its own.
+
+    Parameters
+    ----------
+    viewer : napari.components.ViewerModel
+        Whose theme to follow.
+
+    Attributes
+    ----------
+    by, map : QComboBox
+        The column, and the colour map of numbers.
+    legend : Sentence
+        The kinds, their colours and how many pores are of each.
+    """
+
+    def __init__(self, viewer: Any) -> None:
+        super().__init__()
+        self._view: PoreView | None = None
+        self.by, self.map = narrow_box(), narrow_box()
+        self.by.setToolTip("Colour the labels by a column of the table.")
+        self.by.currentIndexChanged.connect(self._colour)
+        self.map.setAccessibleName("Colour map")
+        self.map.setToolTip(_FIRST)
+        self.map.addItems(COLORMAPS)
+        self.map.currentIndexChanged.connect(self._colour)
+        self.bar = ColourBar()
+        self.bar.hide()
+        self.legend = Sentence(viewer)
+        self.legend.setToolTip("What the colours mean, and how many; a click selects them.")
+        self.legend.linkActivated.connect(self._select)
+        grid = QGridLayout(self)
+        grid.setContentsMargins(0, 0, 0, 0)
+        grid.setVerticalSpacing(4)
+        for column, box in enumerate((self.by, self.map)):
+            grid.setColumnStretch(column, 1)
+            grid.addWidget(box, 0, column)
+        grid.addWidget(self.bar, 1, 0, 1, 2)
+        grid.addWidget(self.legend, 2, 0, 1, 2)
+
+    def follow(self, view: PoreView | None) -> None:
+        """Show and choose the colours of a view, or of none."""
+        if self._view is not None:
+            self._view.tables_changed.disconnect(self._list)
+            self._view.colours_changed.disconnect(self._show)
+        self._view = view
+        if view is not None:
+            view.tables_changed.connect(self._list)
+            view.colours_changed.connect(self._show)
+            self._list()
+
+    def _list(self) -> None:
+        """List the columns that hold numbers or kinds."""
+        assert self._view is not None
+        table = self._view.tables.pores
+        names = columns_of(table, is_numeric) + columns_of(table, is_categorical)
+        fill_box(self.by, [BY_CHANCE, *names], self._view.column or BY_CHANCE)
+        self._show()
+
+    def _show(self) -> None:
+        """Say what the colours mean."""
+        view = self._view
+        assert view is not None
+        kinds, column = view.categories(), view.column
+        for box, text in ((self.by, column or BY_CHANCE), (self.map, view.colormap)):
+            before = box.blockSignals(True)
+            box.setCurrentText(text)
+            box.blockSignals(before)
+        has_map = bool(column) and not kinds
+        self.map.setEnabled(has_map)
+        self.map.setToolTip(
+            "Colours of the column, from its lowest to its highest value." if has_map
+            else "Each kind has a colour of its own, below." if kinds
+            else _FIRST
+        )  # fmt: skip
+        self.bar.setVisible(has_map)
+        if has_map:
+            unit = unit_of(column, view.tables.unit, view.tables.n_spatial)
+            self.bar.show_map(view.colormap, view.limits(), unit)
+        self.legend.say(
+            " &nbsp; ".join(
+                f'<span style="color: {kind.colour[:7]}">■</span>&nbsp;'
+                + link(str(number), f"{html.escape(kind.word)} {np.count_nonzero(kind.rows):,}")
+                for number, kind in enumerate(kinds)
+            )
+        )
+
+    def _colour(self) -> None:
+        if self._view is not None:
+            column = self.by.currentText()
+            self._view.colour_by("" if column == BY_CHANCE else column, self.map.currentText())
+
+    def _select(self, number: str) -> None:
+        """Select the pores of a kind that pass the filter."""
+        if self._view is not None:
+            self._view.select(self._view.categories()[int(number)].rows & self._view.shown, self)
+
+
+def narrow_box() -> QComboBox:
+    """Return a combo box that does not ask for the width of its longest entry."""
+    box = QComboBox()
+    box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+    box.setMinimumContentsLength(6)
+    return box
+
+
+def fill_box(box: QComboBox, names: Iterable[str], chosen: str) -> None:
+    """List columns, with what they mean, without telling so."""
+    before = box.blockSignals(True)
+    box.clear()
+    box.addItems(list(names))
+    for row in range(box.count()):
+        box.setItemData(row, meaning_of(box.itemText(row)), Qt.ItemDataRole.ToolTipRole)
+    box.setCurrentText(chosen)
+    box.blockSignals(before)
+
+
+def columns_of(table: pd.DataFrame, suits: Callable[[pd.Series], bool]) -> list[str]:
+    """Return the columns of a table of pores that suit, but for those of bounding boxes."""
+    return [str(name) for name in table if suits(table[name]) and not str(name).startswith("bbox")]
+
+
+def is_numeric(column: pd.Series) -> bool:
+    """Whether a column holds numbers."""
+    return column.dtype.kind in "uif"
+
+
+class ColourBar(QWidget):
+    """A colour map with the values at its ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._colours: list[tuple[float, QColor]] = []
+        self._ends = ("", "")
+        self.setFixedHeight(self.fontMetrics().height() + 12)
+
+    def show_map(self, name: str, limits: tuple[float, float], unit: str) -> None:
+        """Show a colour map between two values."""
+        shares = np.linspace(0, 1, 16)
+        colours = AVAILABLE_COLORMAPS[name].map(shares)
+        self._colours = [
+            (float(at), QColor.fromRgbF(*(float(part) for part in colour)))
+            for at, colour in zip(shares, colours, strict=True)
+        ]
+        low, high = (in_cell(limit) for limit in limits)
+        self._ends = (f"≤ {low} {unit}".strip(), f"≥ {high} {unit}".strip())
+        self.setToolTip(f"From {low} to {high} {unit}: 98 % of the pores lie between.")
+        self.update()
+
+    def paintEvent(self, event: Any) -> None:  # noqa: N802
+        """Draw it."""
+        painter = QPainter(self)
+        area = QRectF(0, 0, self.width(), 8)
+        gradient = QLinearGradient(area.topLeft(), area.topRight())
+        for at, colour in self._colours:
+            gradient.setColorAt(at, colour)
+        painter.fillRect(area, gradient)
+        under = self.rect().adjusted(0, 10, 0, 0)
+        painter.setPen(self.palette().windowText().color())
+        painter.drawText(under, Qt.AlignmentFlag.AlignLeft, self._ends[0])
+        painter.drawText(under, Qt.AlignmentFlag.AlignRight, self._ends[1])
+        painter.end()

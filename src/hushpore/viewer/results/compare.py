@@ -1,0 +1,320 @@
+"""The widget that lays two pore results side by side: distributions overlaid, differences."""
+
+from __future__ import annotations
+
+import html
+import io
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.backends.backend_qtagg import FigureCanvasQTAgg
+from matplotlib.figure import Figure
+from napari.utils.theme import get_theme
+from qtpy.QtCore import QEvent, Qt, QTimer
+from qtpy.QtWidgets import (
+    QCheckBox,
+    QComboBox,
+    QFileDialog,
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from hushpore.runs.compare import columns_compared, compare, distributions
+from hushpore.runs.result import Result, open_result
+from hushpore.viewer.forms.docking import SharesSide
+from hushpore.viewer.forms.rich_label import Sentence, plain_line, sign
+from hushpore.viewer.layers.conversion import itself, volume_of
+from hushpore.viewer.results.columns import title_of
+from hushpore.viewer.results.difference_table import DifferenceTable
+from hushpore.viewer.results.panel import save_table
+from hushpore.viewer.results.pore_layer import tables_of
+from hushpore.viewer.results.result_choice import ResultChoice
+from hushpore.viewer.results.saving import save_by
+from hushpore.viewer.running.worker import JobWorker
+
+if TYPE_CHECKING:
+    from hushpore.base.events import Job
+    from hushpore.runs.result import ResultLike
+    from hushpore.viewer.running.problem import Problem
+
+#: Name of this widget, as the manifest has it.
+COMPARE = "Compare results"
+
+NOTHING = (
+    "Choose two pore results: layers of 'Segment pores', or result folders. For example the same "
+    "scan before and after denoising, or two samples."
+)
+
+#: What the shares are of, by its name in the combo box.
+BY_NUMBER, BY_VOLUME = "by number", "by volume"
+
+#: Of the first and the second; seen on dark and light, and told apart by the colour-blind.
+_COLOURS = ("#4c9be8", "#f5a623")
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two results, and how they differ: see `hushpore.runs.compare.compare`."""
+
+    first: Result
+    second: Result
+    table: pd.DataFrame
+
+
+class CompareWidget(QWidget):
+    """Overlays the distributions of two pore results, and lists what differs.
+
+    Parameters
+    ----------
+    napari_viewer : napari.Viewer
+        Given by napari.
+    """
+
+    def __init__(self, napari_viewer: Any) -> None:
+        super().__init__()
+        SharesSide(self)
+        self._viewer = napari_viewer
+        self._worker: JobWorker | None = None
+        self._compared: Compared | None = None
+        self._data = pd.DataFrame()
+        # both change at once where a layer comes, and tables are replaced one after another
+        self._wait = QTimer(self)
+        self._wait.setSingleShot(True)
+        self._wait.setInterval(0)
+        self._wait.timeout.connect(self.compare)
+        self._build()
+        napari_viewer.events.theme.connect(self.draw)
+        self._wait.start()
+
+    # ---- what is compared
+
+    def compare(self) -> None:
+        """Compare what is chosen, in a thread."""
+        given = [choice.chosen for choice in self.choices]
+        if self._worker is not None:
+            self._worker.cancel()
+            self._worker = None
+        self._problem.say("")
+        if None in given or given[0] is given[1] or given[0] == given[1]:
+            self._show(None)
+            return
+        sources = [_result_of(each) if hasattr(each, "metadata") else each for each in given]
+        self._worker = worker = JobWorker(partial(_work, *sources), "hushpore compares")
+        worker.returned.connect(partial(self._returned, worker))
+        worker.failed.connect(partial(self._failed, worker))
+        worker.start()
+
+    def _returned(self, worker: JobWorker, found: Compared) -> None:
+        if worker is self._worker:
+            self._worker = None
+            self._show(found)
+
+    def _failed(self, worker: JobWorker, problem: Problem) -> None:
+        if worker is self._worker:
+            self._worker = None
+            self._show(None)
+            self._problem.say(f"{sign(not problem.expected)} {html.escape(problem.message)}")
+
+    def _show(self, found: Compared | None) -> None:
+        self._compared = found
+        self._nothing.setVisible(found is None)
+        for widget in (self.canvas, self.table, self._column, self._of, self._log,
+                       self._cumulative, self._save_table, self._save_plot):  # fmt: skip
+            widget.setEnabled(found is not None)
+        if found is None:
+            self.table.clear_differences()
+        else:
+            self.table.show_differences(found.table, found.first.name, found.second.name)
+        self.draw()
+
+    # ---- the plot
+
+    def draw(self, event: Any = None) -> None:
+        """Draw both distributions over each other."""
+        self.figure.clear()
+        self._data = pd.DataFrame()
+        if self._compared is not None:
+            self._draw(self._compared)
+        self._dress()
+        self.canvas.draw_idle()
+
+    def _draw(self, both: Compared) -> None:
+        column, by_volume = self._column.currentText(), self._of.currentText() == BY_VOLUME
+        self._data = data = distributions(
+            both.first, both.second, column, by_volume=by_volume, log=self._log.isChecked()
+        )
+        axes = self.figure.add_subplot()
+        edges = np.r_[data["from"], data["to"].iloc[-1:]]
+        cumulative = self._cumulative.isChecked()
+        for name, found, colour in zip("ab", (both.first, both.second), _COLOURS, strict=True):
+            label = f"{name.upper()} ({len(found.pores):,} pores)"
+            if cumulative:
+                rising = np.r_[0, 100 * data[f"{name}_cumulative"]]
+                axes.plot(edges, rising, color=colour, linewidth=1.8, label=label)
+            else:
+                axes.stairs(100 * data[name], edges, color=colour, linewidth=1.8, label=label)
+                axes.stairs(100 * data[name], edges, color=colour, alpha=0.2, fill=True)
+        what = "pore volume" if by_volume else "pores"
+        axes.set_ylabel(f"{what} up to this size (%)" if cumulative else f"share of {what} (%)")
+        axes.set_ylim(0, 101 if cumulative else None)
+        if self._log.isChecked():
+            axes.set_xscale("log")
+        labels = both.first.labels
+        axes.set_xlabel(title_of(column, labels.unit, labels.n_spatial))
+        axes.legend(frameon=False, fontsize=8, ncols=2, loc="lower left", bbox_to_anchor=(0, 1))
+
+    def _dress(self, ink: str = "", paper: str = "") -> None:
+        """Colour the plot like the window, or as asked."""
+        theme = get_theme(self._viewer.theme)
+        ink, paper = ink or theme.text.as_hex(), paper or theme.background.as_hex()
+        self.figure.set_facecolor(paper)
+        for axes in self.figure.axes:
+            axes.set_facecolor(paper)
+            axes.tick_params(which="both", colors=ink, labelsize=8)
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.spines[["left", "bottom"]].set_color(ink)
+            legend = axes.get_legend()
+            for label in (
+                axes.xaxis.label,
+                axes.yaxis.label,
+                *(legend.get_texts() if legend else ()),
+            ):
+                label.set_color(ink)
+
+    # ---- what the user does
+
+    def _plot_quantity(self, column: str) -> None:
+        """Plot the quantity whose row is chosen."""
+        if self._column.findText(column) >= 0:
+            self._column.setCurrentText(column)
+
+    def _ask_table(self) -> None:
+        chosen, _ = QFileDialog.getSaveFileName(
+            self, "Save the differences", "compared.csv", "CSV (*.csv)"
+        )
+        if chosen and self._compared is not None:
+            save_table(Path(chosen), self._compared.table)
+
+    def _ask_plot(self) -> None:
+        kinds = "PNG (*.png);;SVG (*.svg);;Numbers (*.csv)"
+        chosen, _ = QFileDialog.getSaveFileName(self, "Save the plot", "compared.png", kinds)
+        if chosen:
+            self.save_plot(Path(chosen))
+
+    def save_plot(self, path: Path) -> None:
+        """Write the plot in a thread: PNG, SVG, or its numbers as CSV."""
+        if path.suffix.lower() == ".csv":
+            save_table(path, self._data)
+            return
+        kind = "svg" if path.suffix.lower() == ".svg" else "png"
+        # on paper: black on white, whatever the window looks like
+        self._dress(ink="black", paper="white")
+        buffer = io.BytesIO()
+        self.figure.savefig(buffer, format=kind, dpi=200)
+        self._dress()
+        self.canvas.draw_idle()
+        save_by(path.with_suffix(f".{kind}"), partial(_write, buffer.getvalue()))
+
+    def changeEvent(self, event: Any) -> None:  # noqa: N802
+        """Follow layers no longer when napari takes the widget out of its dock."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.ParentChange and self.parent() is None:
+            for choice in self.choices:
+                choice.let_go()
+
+    # ---- how it looks
+
+    def _build(self) -> None:
+        self.choices = [ResultChoice(self._viewer, name, age) for name, age in (("A", 1), ("B", 0))]
+        self._nothing, self._problem = plain_line(NOTHING), Sentence(self._viewer)
+        self.figure = Figure(figsize=(3.4, 2.6), layout="constrained")
+        self.canvas: Any = FigureCanvasQTAgg(self.figure)  # type: ignore[no-untyped-call]
+        self.canvas.setMinimumHeight(100)
+        self._column, self._of = QComboBox(), QComboBox()
+        self._column.addItems(columns_compared())
+        self._of.addItems([BY_NUMBER, BY_VOLUME])
+        for box, name in ((self._column, "Quantity"), (self._of, "Shares")):
+            box.setSizeAdjustPolicy(
+                QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+            )
+            box.setMinimumContentsLength(8)
+            box.setAccessibleName(name)
+            box.currentIndexChanged.connect(self.draw)
+        self._column.setToolTip("What is plotted; a click on its row in the table does the same.")
+        self._of.setToolTip("Shares of the number of pores, or of their volume.")
+        self._log, self._cumulative = QCheckBox("&log"), QCheckBox("&cumulative")
+        self._log.setToolTip("A logarithmic horizontal axis.")
+        self._cumulative.setToolTip("The share up to each size.")
+        for tick in (self._log, self._cumulative):
+            tick.toggled.connect(self.draw)
+        self.table = DifferenceTable()
+        self.table.chosen.connect(self._plot_quantity)
+        self._save_plot, self._save_table = (
+            QPushButton("Save &plot …"),
+            QPushButton("Save &table …"),
+        )
+        self._save_plot.setToolTip("Save the plot as PNG or SVG, or its numbers as CSV.")
+        self._save_table.setToolTip("Save the differences as CSV.")
+        self._save_plot.clicked.connect(self._ask_plot)
+        self._save_table.clicked.connect(self._ask_table)
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        grid = QGridLayout()
+        grid.setColumnStretch(1, 1)
+        for row, choice in enumerate(self.choices):
+            label = QLabel(f"&{choice.name}")
+            label.setBuddy(choice)
+            grid.addWidget(label, row, 0)
+            grid.addWidget(choice, row, 1)
+            choice.changed.connect(self._wait.start)
+        what, line = QHBoxLayout(), QHBoxLayout()
+        what.addWidget(self._column, 3)
+        what.addWidget(self._of, 2)
+        line.addWidget(self._log)
+        line.addWidget(self._cumulative)
+        line.addStretch(1)
+        line.addWidget(self._save_plot)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(6, 6, 6, 6)
+        column.addLayout(grid)
+        column.addWidget(self._nothing)
+        column.addWidget(self._problem)
+        column.addLayout(what)
+        column.addWidget(self.canvas, 1)
+        column.addLayout(line)
+        column.addWidget(self.table, 1)
+        column.addWidget(self._save_table, 0, Qt.AlignmentFlag.AlignRight)
+        self.setMinimumWidth(342)
+
+
+def _work(a: ResultLike, b: ResultLike) -> Job:
+    """Open and compare two results; in a thread."""
+    yield from ()
+    first, second = open_result(a), open_result(b)
+    return Compared(first, second, compare(first, second))
+
+
+def _result_of(layer: Any) -> Result:
+    """Return what a pore layer shows, whether it was made here or read from a folder."""
+    tables = tables_of(layer)
+    assert tables is not None
+    throats = tables.throats
+    if throats is None:
+        throats = pd.DataFrame({"inscribed_diameter": [], "area": []}, dtype=np.float64)
+    # a copy of the tables' columns is not needed: a layer gets new tables, never changed ones
+    return Result(
+        itself(layer).name, volume_of(layer), tables.pores, throats, {"result": tables.totals}
+    )
+
+
+def _write(picture: bytes, path: Path) -> None:
+    path.write_bytes(picture)

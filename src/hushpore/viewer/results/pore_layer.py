@@ -1,0 +1,172 @@
+"""The layer of a pore result: labels that carry their tables and totals with them.
+
+The table of pores lies where napari looks for what to show on hovering, in the layer's features;
+the rest lies in its metadata. So a layer that was just made, one that was merged anew and one that
+was read from a result folder are all the same to whoever shows the numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from napari.layers import Labels
+
+from hushpore.base.volume import readable_unit
+from hushpore.viewer.forms.layer_choice import is_preview
+from hushpore.viewer.layers.conversion import KEY, layer_data, volume_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    import numpy.typing as npt
+    import pandas as pd
+
+    from hushpore.pores.result import Pores
+    from hushpore.viewer.layers.conversion import Placement
+
+#: Where the metadata of a layer hold the table of throats and the porosity of each slice.
+THROATS, PROFILE = "throats", "porosity_profile"
+
+#: Where they hold the result itself, which can be merged anew; not in a layer read from a folder.
+RESULT = "pores"
+
+
+@dataclass(frozen=True, eq=False)
+class PoreTables:
+    """The numbers of a pore result.
+
+    Attributes
+    ----------
+    pores : pandas.DataFrame
+        One row a pore; its first column is ``label``.
+    throats : pandas.DataFrame or None
+        One row for each two pores that touch, with the columns ``pore_1`` and ``pore_2``.
+    totals : dict
+        The totals of the record, such as ``porosity``; empty where it is not known.
+    profile : numpy.ndarray or None
+        Porosity of each slice (row, in 2D), a share; NaN where there is no sample.
+    unit : str
+        Of lengths in the tables.
+    n_spatial : int
+        2 or 3.
+    """
+
+    pores: pd.DataFrame
+    throats: pd.DataFrame | None
+    totals: dict[str, Any]
+    profile: npt.NDArray[np.float64] | None
+    unit: str
+    n_spatial: int
+
+
+def features_of(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a pore table as napari wants the features of labels: found by the column `index`."""
+    features = table.copy()
+    features.insert(0, "index", table["label"])
+    return features.drop(columns="label")
+
+
+def pore_layer(
+    result: Pores, name: str, placement: Placement | None = None
+) -> tuple[Any, dict[str, Any], str]:
+    """Return a pore result as napari's (data, keywords, type of layer)."""
+    data, keywords, kind = layer_data(
+        result.labels_volume,
+        "labels",
+        placement=placement,
+        record=result.provenance,
+        name=name,
+        features=features_of(result.pores),
+    )
+    keywords["metadata"][KEY].update(_beside_the_labels(result))
+    return data, keywords, kind
+
+
+def update_pore_layer(layer: Any, result: Pores) -> None:
+    """Show another result of the same volume, for example merged anew, in a layer."""
+    known = {**layer.metadata[KEY], "provenance": result.provenance, **_beside_the_labels(result)}
+    layer.metadata = {**layer.metadata, KEY: known}
+    layer.data = result.labels
+    layer.features = features_of(result.pores)
+
+
+def result_of(layer: Any) -> Pores | None:
+    """Return the result that a layer shows, or None where there is none that can be merged anew."""
+    known = layer.metadata.get(KEY)
+    return known.get(RESULT) if isinstance(known, dict) else None
+
+
+def tables_of(layer: Any) -> PoreTables | None:
+    """Return the numbers that a layer carries, or None where it is not that of a pore result."""
+    if not isinstance(layer, Labels) or is_preview(layer):
+        return None
+    features = layer.features
+    if "index" not in features or "num_voxels" not in features:
+        return None
+    known = layer.metadata.get(KEY, {})
+    volume = volume_of(layer)
+    pores = features.rename(columns={"index": "label"})
+    totals = (known.get("provenance") or {}).get("result") or {}
+    unit = totals.get("unit", volume.unit)
+    throats, profile = known.get(THROATS), known.get(PROFILE)
+    return PoreTables(pores, throats, totals, profile, unit, volume.n_spatial)
+
+
+def described(tables: PoreTables, shown: npt.NDArray[np.bool_] | None = None) -> list[str]:
+    """Return the summary of a result, a sentence a line.
+
+    Parameters
+    ----------
+    tables : PoreTables
+        The result.
+    shown : numpy.ndarray, optional
+        (pores,), bool: the pores that pass a filter, which the last line is about.
+    """
+    unit = readable_unit(tables.unit)
+    lines = [line for line in (_void(tables.totals), _sizes(tables, unit)) if line]
+    if shown is not None and not shown.all():
+        lines.append(_part(tables, shown, unit))
+    return lines
+
+
+def _beside_the_labels(result: Pores) -> dict[str, Any]:
+    return {RESULT: result, THROATS: result.throats, PROFILE: result.porosity_profile}
+
+
+def _void(totals: Mapping[str, Any]) -> str:
+    if "porosity" not in totals:
+        return ""
+    text = f"Porosity {100 * totals['porosity']:.2f} %"
+    if "open_porosity" in totals:
+        is_open, is_closed = totals["open_porosity"], totals["closed_porosity"]
+        text += f" · open void {100 * is_open:.2f} %, closed {100 * is_closed:.2f} %"
+    if totals.get("specific_surface") is not None:
+        per_length = readable_unit(totals.get("unit", "pixel"), -1)
+        text += f" · specific surface {totals['specific_surface']:.4g} {per_length}"
+    return text
+
+
+def _sizes(tables: PoreTables, unit: str) -> str:
+    count = len(tables.pores)
+    text = f"{count:,} {'pore' if count == 1 else 'pores'}"
+    if tables.throats is not None:
+        text += f", {len(tables.throats):,} throats"
+    if count:
+        text += f" · {_diameters(tables.pores, unit)}"
+    return text
+
+
+def _part(tables: PoreTables, shown: npt.NDArray[np.bool_], unit: str) -> str:
+    count, volume = int(shown.sum()), tables.pores["num_voxels"].to_numpy()
+    share = 100 * volume[shown].sum() / max(volume.sum(), 1)
+    text = f"Shown: {count:,} {'pore' if count == 1 else 'pores'}, {share:.3g} % of pore volume"
+    return text + (f" · {_diameters(tables.pores[shown], unit)}" if count else "")
+
+
+def _diameters(pores: pd.DataFrame, unit: str) -> str:
+    if "equivalent_diameter" not in pores:
+        return "diameters unknown"
+    sizes = pores["equivalent_diameter"]
+    return f"diameter: mean {sizes.mean():.4g} {unit}, median {sizes.median():.4g} {unit}"

@@ -1,0 +1,339 @@
+"""What is shown of a pore layer: which pores pass the filter, which are selected, their colours.
+
+One object a layer, shared by tables, plots and canvas, so that they cannot disagree.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from napari.utils.colormaps import AVAILABLE_COLORMAPS, CyclicLabelColormap, label_colormap
+from napari.utils.colormaps.standardize_color import transform_color
+from qtpy.QtCore import QObject, QTimer, Signal
+
+from hushpore.viewer.layers.conversion import itself
+from hushpore.viewer.results.categories import categories_of, is_categorical
+from hushpore.viewer.results.pore_layer import tables_of
+from hushpore.viewer.running.gc_pause import Unpaused
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from napari.layers import Labels
+
+    from hushpore.viewer.results.categories import Category
+    from hushpore.viewer.results.pore_layer import PoreTables
+
+#: Labels that napari can give a colour each.
+MOST_COLOURS = 2**16 - 1
+
+#: Opacity of pores that are not selected, while some are.
+DIMMED = 0.18
+
+#: Colour maps on offer for columns; all read the same to the colour-blind.
+COLORMAPS = ("viridis", "plasma", "inferno", "cividis", "gray")
+
+#: Pixels that the pointer may move in a click.
+_CLICK = 4
+
+
+class PoreView(QObject):
+    """What is shown of one pore layer.
+
+    Parameters
+    ----------
+    viewer : napari.components.ViewerModel
+        Where the layer is.
+    layer : napari.layers.Labels
+        Of a pore result.
+
+    Attributes
+    ----------
+    tables : PoreTables
+        The numbers.
+    shown, selected : numpy.ndarray
+        (pores,), bool, in the order of the table of pores.
+    column, colormap : str
+        What the pores are coloured by; empty for colours by chance.
+    """
+
+    #: The layer has another result now; filter and selection are gone.
+    tables_changed = Signal()
+    shown_changed = Signal()
+    #: With who made it, who need not follow.
+    selected_changed = Signal(object)
+    colours_changed = Signal()
+
+    _of_layer: ClassVar[dict[int, PoreView]] = {}
+
+    @classmethod
+    def of(cls, viewer: Any, layer: Any) -> PoreView:
+        """Return the one view of a layer, made where there is none yet."""
+        layer = itself(layer)
+        view = cls._of_layer.get(id(layer))
+        if view is None or view.layer is not layer:
+            view = cls._of_layer[id(layer)] = PoreView(viewer, layer)
+        return view
+
+    def __init__(self, viewer: Any, layer: Labels) -> None:
+        super().__init__()
+        self._viewer, self.layer = viewer, layer
+        self._users: set[int] = set()
+        self._own = layer.colormap
+        self._painting = False
+        self.column, self.colormap = "", COLORMAPS[0]
+        self.shown: npt.NDArray[np.bool_]
+        self.selected: npt.NDArray[np.bool_]
+        self._wait = QTimer(self)
+        self._wait.setSingleShot(True)
+        self._wait.setInterval(0)
+        self._wait.timeout.connect(self._read_again)
+        self._unpaused = Unpaused(self)
+        self._read()
+        # data, features and metadata are replaced one after another
+        layer.events.features.connect(self._soon)
+        layer.events.metadata.connect(self._soon)
+        layer.events.colormap.connect(self._colours_of_others)
+        viewer.dims.events.ndisplay.connect(self._paint_selection)
+        viewer.layers.events.removed.connect(self._removed)
+        viewer.mouse_drag_callbacks.append(self._pressed)
+
+    def attach(self, user: object) -> None:
+        """Keep the colours as they are as long as somebody shows what they mean."""
+        self._users.add(id(user))
+
+    def detach(self, user: object) -> None:
+        """Give the layer back as it was when nobody shows this view any longer."""
+        self._users.discard(id(user))
+        if not self._users:
+            self.close()
+
+    def close(self) -> None:
+        """Give the layer back as it was, and forget it."""
+        if self._of_layer.pop(id(self.layer), None) is None:
+            return
+        self.reset()
+        self._wait.stop()
+        self._unpaused.end()
+        events = self.layer.events
+        events.features.disconnect(self._soon)
+        events.metadata.disconnect(self._soon)
+        events.colormap.disconnect(self._colours_of_others)
+        self._viewer.dims.events.ndisplay.disconnect(self._paint_selection)
+        self._viewer.layers.events.removed.disconnect(self._removed)
+        self._viewer.mouse_drag_callbacks.remove(self._pressed)
+
+    # ---- filter, selection, colours
+
+    @property
+    def follows(self) -> bool:
+        """Whether the layer can show filter, selection and colours."""
+        return self._highest <= MOST_COLOURS
+
+    def show_only(self, mask: npt.NDArray[np.bool_]) -> None:
+        """Show the pores that pass a filter."""
+        if np.array_equal(mask, self.shown):
+            return
+        self.shown = mask
+        self.paint()
+        self.shown_changed.emit()
+
+    def select(self, mask: npt.NDArray[np.bool_], by: object = None) -> None:
+        """Select pores: they stand out, the rest is dimmed; in 3D, where it would cover, hidden."""
+        if np.array_equal(mask, self.selected):
+            return
+        self.selected = mask
+        self.paint()
+        self.selected_changed.emit(by)
+
+    def select_labels(self, labels: npt.ArrayLike, by: object = None) -> None:
+        """Select pores by their labels."""
+        self.select(np.isin(self.labels, labels), by)
+
+    def colour_by(self, column: str, colormap: str = "") -> None:
+        """Colour the pores by a column; by chance, as napari does, where it is empty."""
+        self.column, self.colormap = column, colormap or self.colormap
+        self.paint()
+        self.colours_changed.emit()
+
+    def reset(self) -> None:
+        """Show every pore, select none, and give back the colours that the layer had."""
+        everything = np.ones(len(self.labels), np.bool_)
+        self.column = ""
+        self.show_only(everything)
+        self.select(~everything)
+        self.paint()
+        self.colours_changed.emit()
+
+    def categories(self) -> list[Category]:
+        """Return the kinds that the column sorts pores into; none where it holds numbers."""
+        if not self.column or not is_categorical(self.tables.pores[self.column]):
+            return []
+        return categories_of(self.tables.pores[self.column])
+
+    def limits(self) -> tuple[float, float]:
+        """Return the values that the ends of the colour map stand for: nearly all pores."""
+        values = self.tables.pores[self.column].to_numpy(np.float64)
+        values = values[np.isfinite(values)]
+        if not values.size:
+            return 0.0, 1.0
+        low, high = (float(limit) for limit in np.percentile(values, (1, 99)))
+        return (low, high) if low < high else (low, low + 1.0)
+
+    def go_to(self, position: int) -> None:
+        """Show a slice in which the pore in a row of the table lies, where it is in no other."""
+        pore, dims = self.tables.pores.iloc[position], self._viewer.dims
+        if self.tables.n_spatial == 2 or dims.ndisplay == 3 or "bbox_z_start" not in pore:
+            return
+        start, stop = int(pore["bbox_z_start"]), int(pore["bbox_z_stop"])
+        axis = dims.ndim - self.layer.ndim
+        here = float(self.layer.world_to_data(dims.point[-self.layer.ndim :])[0])
+        if not start <= round(here) < stop:
+            middle = [(start + stop - 1) // 2] + [0] * (self.layer.ndim - 1)
+            dims.set_point(axis, float(self.layer.data_to_world(middle)[0]))
+
+    def paint(self) -> None:
+        """Give every label its colour."""
+        self._unpaused.change()
+        if not self.follows:
+            return
+        plain = not self.column and self.shown.all() and not self.selected.any()
+        self._painting = True
+        try:
+            if plain:
+                if self.layer.colormap is not self._own:
+                    self.layer.colormap = self._own
+                return
+            self._put(self._colours())
+        finally:
+            self._painting = False
+
+    # ---- what it takes
+
+    def _read(self) -> None:
+        tables = tables_of(self.layer)
+        assert tables is not None
+        self.tables: PoreTables = tables
+        self.labels: npt.NDArray[np.int64] = tables.pores["label"].to_numpy(np.int64)
+        self._highest = int(self.labels.max(initial=0))
+        self.shown = np.ones(len(self.labels), np.bool_)
+        self.selected = np.zeros(len(self.labels), np.bool_)
+
+    def _soon(self, event: Any = None) -> None:
+        self._wait.start()
+
+    def _read_again(self) -> None:
+        if tables_of(self.layer) is None:
+            self.close()
+            return
+        self._read()
+        if self.column not in self.tables.pores:
+            self.column = ""
+        self.paint()
+        self.tables_changed.emit()
+
+    def _colours(self) -> npt.NDArray[np.float32]:
+        """Return (highest label + 1, 4)."""
+        kinds = self.categories()
+        colours: Any = np.zeros((len(self.labels), 4), np.float32)
+        if kinds:
+            for kind in kinds:
+                colours[kind.rows] = transform_color(kind.colour)[0]
+        elif self.column:
+            values = self.tables.pores[self.column].to_numpy(np.float64)
+            low, high = self.limits()
+            share = np.nan_to_num(np.clip((values - low) / (high - low), 0, 1))
+            colours = AVAILABLE_COLORMAPS[self.colormap].map(share)
+        else:
+            colours = self._own.map(self.labels.astype(np.int32))
+        colours = np.array(colours, np.float32)
+        if self.selected.any():
+            colours[~self.selected, 3] *= DIMMED if self._viewer.dims.ndisplay == 2 else 0.0
+        colours[~self.shown] = 0
+        table = np.zeros((self._highest + 1, 4), np.float32)
+        table[self.labels] = colours
+        return table
+
+    def _put(self, colours: npt.NDArray[np.float32]) -> None:
+        """Let label k have colour k, of which a cyclic colour map of that length is capable."""
+        layer = self.layer
+        now = layer.colormap
+        if (
+            now is not self._own
+            and len(now.colors) == len(colours)
+            and np.dtype(layer.dtype).itemsize > 2
+        ):
+            # the texture of the labels stays; in 3D that is nearly all the work
+            now.colors = colours
+            layer.events.colormap()
+            layer.refresh(data_displayed=False, highlight=False, extent=False)
+            return
+        layer.colormap = CyclicLabelColormap(
+            colors=colours,
+            use_selection=layer.show_selected_label,
+            selection=layer.selected_label,
+        )
+
+    def _colours_of_others(self, event: Any = None) -> None:
+        """Take over a colour map that the user gave the layer, for instance by shuffling."""
+        if self._painting:
+            return
+        given = self.layer.colormap
+        if isinstance(given, CyclicLabelColormap) and (given.colors[1:, 3] < 1).any():
+            # napari has shuffled ours, hidden ones and all
+            given = label_colormap(49, seed=float(np.random.default_rng().random()))
+        self._own = given
+        self.paint()
+
+    def _paint_selection(self, event: Any = None) -> None:
+        if self.selected.any():
+            self.paint()
+
+    def _removed(self, event: Any) -> None:
+        if itself(event.value) is self.layer:
+            self.close()
+
+    # ---- the canvas
+
+    def _pressed(self, viewer: Any, event: Any) -> Any:
+        """Select the pore that is clicked; with Ctrl or Shift one more; beside all pores none."""
+        start, dragged = np.array(event.pos), False
+        yield
+        while event.type == "mouse_move":
+            dragged = dragged or bool(np.abs(np.array(event.pos) - start).max() > _CLICK)
+            yield
+        active = viewer.layers.selection.active
+        if dragged or not self.layer.visible or event.button != 1:
+            return
+        if active is not None and str(getattr(active, "mode", "pan_zoom")) not in _LOOKING:
+            return
+        label = self.label_at(event.position, event.view_direction, event.dims_displayed)
+        hit = self.labels == label
+        if any(key in event.modifiers for key in ("Control", "Shift")):
+            hit = self.selected ^ hit
+        self.select(hit, "canvas")
+
+    def label_at(self, position: Any, direction: Any, dims_displayed: Any) -> int:
+        """Return the label of the pore seen at a place of the canvas; 0 where there is none."""
+        layer = self.layer
+        if len(dims_displayed) < 3:
+            value = layer.get_value(position, world=True)
+            return self._if_shown(value)
+        start, end = layer.get_ray_intersections(position, direction, dims_displayed)
+        if start is None or end is None:
+            return 0
+        count = int(np.ceil(np.linalg.norm(end - start) * 2)) + 2
+        places = np.linspace(start, end, count).round().astype(int)
+        places = np.clip(places, 0, np.array(layer.data.shape) - 1)
+        along = np.asarray(layer.data[tuple(places.T)])
+        seen = self.shown & (self.selected | ~self.selected.any())
+        found = along[np.isin(along, self.labels[seen])]
+        return int(found[0]) if found.size else 0
+
+    def _if_shown(self, label: Any) -> int:
+        row = np.flatnonzero(self.labels == label) if label else np.zeros(0, int)
+        return int(label) if row.size and self.shown[row[0]] else 0
+
+
+#: Modes of a layer in which a click means nothing else.
+_LOOKING = ("pan_zoom", "pick")

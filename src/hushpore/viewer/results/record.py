@@ -1,0 +1,202 @@
+"""The panel that says how the chosen layer was made."""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING, Any
+
+from qtpy.QtCore import Qt
+from qtpy.QtWidgets import (
+    QApplication,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QTreeWidget,
+    QTreeWidgetItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from hushpore.jobs import JOBS
+from hushpore.viewer.forms.docking import SharesSide
+from hushpore.viewer.forms.layer_choice import is_preview
+from hushpore.viewer.forms.rich_label import plain_line
+from hushpore.viewer.layers.conversion import KEY
+from hushpore.viewer.results.saving import ask_and_save, to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+#: Groups that are opened at once: what a reader asks first.
+_OPEN = ("result", "settings", "notes", "input")
+
+#: What the parts of a record are called; the rest have the names that they have in JSON.
+_TITLES = {
+    "hushpore": "hushpore version",
+    "blake2b": "fingerprint",
+    "timings": "seconds by stage",
+    "platform": "operating system",
+}
+
+
+class RecordWidget(QWidget):
+    """Shows the record of the active layer: settings, input, device, versions, times and notes.
+
+    Parameters
+    ----------
+    napari_viewer : napari.Viewer
+        Given by napari.
+    """
+
+    def __init__(self, napari_viewer: Any) -> None:
+        super().__init__()
+        SharesSide(self)
+        self._layer: Any = None
+        self._selection = napari_viewer.layers.selection
+        self._title = QLabel()
+        self._title.setTextFormat(Qt.TextFormat.RichText)
+        self._title.setWordWrap(True)
+        self._why = plain_line()
+        self.tree = QTreeWidget()
+        self.tree.setColumnCount(2)
+        self.tree.setHeaderHidden(True)
+        # what is too long for the dock is shown whole where the pointer rests
+        self.tree.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.tree.setAccessibleName("How the layer was made")
+        self._copy, self._save = QPushButton("Copy"), QPushButton("Save …")
+        self._copy.setToolTip("Copy the record as JSON.")
+        self._save.setToolTip("Save the record as JSON.")
+        self._copy.clicked.connect(self._to_clipboard)
+        self._save.clicked.connect(self._to_file)
+        buttons = QHBoxLayout()
+        buttons.addWidget(self._copy)
+        buttons.addWidget(self._save)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(6, 6, 6, 6)
+        column.addWidget(self._title)
+        column.addWidget(self._why)
+        column.addWidget(self.tree, 1)
+        column.addLayout(buttons)
+        column.addStretch(0)
+        self.setMinimumWidth(300)
+        self._selection.events.active.connect(self._follow)
+        self._follow()
+
+    def record(self) -> dict[str, Any]:
+        """Return what is shown, as JSON values; empty where there is nothing."""
+        return {} if self._layer is None else record_of(self._layer)
+
+    def _follow(self, event: Any = None) -> None:
+        if self._layer is not None:
+            self._layer.events.metadata.disconnect(self._show)
+            self._layer.events.name.disconnect(self._show)
+        self._layer = self._selection.active
+        if self._layer is not None:
+            # a preview becomes a result, and keeps its place in the list
+            self._layer.events.metadata.connect(self._show)
+            self._layer.events.name.connect(self._show)
+        self._show()
+
+    def _show(self, event: Any = None) -> None:
+        record = self.record()
+        self._title.setText("" if self._layer is None else _heading(self._layer.name, record))
+        self._why.setText("" if record else _why_nothing(self._layer))
+        self._why.setVisible(not record)
+        self.tree.clear()
+        for title, value in record.items():
+            shown = _as_in_the_form(str(record.get("job")), value) if title == "settings" else value
+            self.tree.addTopLevelItem(_item(title, shown))
+        for number, title in enumerate(record):
+            self.tree.topLevelItem(number).setExpanded(title in _OPEN)
+        self.tree.resizeColumnToContents(0)
+        self.tree.setVisible(bool(record))
+        for button in (self._copy, self._save):
+            button.setEnabled(bool(record))
+
+    def _to_clipboard(self) -> None:
+        QApplication.clipboard().setText(to_json(self.record()))
+
+    def _to_file(self) -> None:
+        record = self.record()
+        ask_and_save(self, "Save record", f"{self._layer.name} record", lambda: record)
+
+
+def record_of(layer: Any) -> dict[str, Any]:
+    """Return the record of a layer: of the job that made it, or of the file that it was read from.
+
+    Empty where hushpore did neither, or where the job still runs.
+    """
+    known = layer.metadata.get(KEY)
+    if not isinstance(known, dict) or is_preview(layer):
+        return {}
+    made = known.get("provenance")
+    if isinstance(made, dict):
+        # what matters most comes first
+        first = {name: made[name] for name in ("job", "date", "result", "settings") if name in made}
+        return {**first, **made}
+    return {name: known[name] for name in ("source", "notes", "metadata") if known.get(name)}
+
+
+def _heading(name: str, record: Mapping[str, Any]) -> str:
+    text = f"<b>{html.escape(name)}</b>"
+    job = record.get("job")
+    if job in JOBS:
+        return f"{text} was made by <b>{html.escape(JOBS[job].title)}</b>"
+    return f"{text} was read from a file" if record else text
+
+
+def _why_nothing(layer: Any) -> str:
+    if layer is None:
+        return "Choose one layer in the list, to see how it was made."
+    if is_preview(layer):
+        return "This is a preview; the record comes with the result."
+    return "This layer was not made by hushpore, so nothing is known about it."
+
+
+def _as_in_the_form(job: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Give settings the names and units that the form of the job has."""
+    if job not in JOBS:
+        return settings
+    options = {opt.name: opt for opt in JOBS[job].settings.options()}
+    shown = {}
+    for name, value in settings.items():
+        opt = options.get(name)
+        unit = f" {opt.unit}" if opt is not None and opt.unit and value is not None else ""
+        label = name if opt is None else opt.label.lower()
+        shown[label or name] = f"{_words(value)}{unit}" if unit else value
+    return shown
+
+
+def _item(title: str, value: Any) -> QTreeWidgetItem:
+    item = QTreeWidgetItem([_TITLES.get(title, title.replace("_", " ")), ""])
+    parts = list(_parts(value))
+    if parts:
+        item.addChildren([_item(name, part) for name, part in parts])
+    else:
+        item.setText(1, _words(value))
+        item.setToolTip(1, _words(value))
+    return item
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        yield from value.items()
+    elif isinstance(value, list | tuple) and any(
+        isinstance(part, str | dict | list) for part in value
+    ):
+        yield from ((str(number), part) for number, part in enumerate(value, 1))
+
+
+def _words(value: Any) -> str:
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.6g}"
+        case list() | tuple():
+            return " x ".join(_words(part) for part in value) or "none"
+        case dict():
+            return "none"
+    return str(value)

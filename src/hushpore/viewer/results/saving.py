@@ -1,0 +1,88 @@
+"""Records and timings on their way out of the window: to the clipboard, or to a JSON file."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from napari.utils.notifications import show_info, show_warning
+from qtpy.QtWidgets import QFileDialog, QWidget
+
+from hushpore.base.events import Progress
+from hushpore.io.target import new_file
+from hushpore.viewer.running.worker import JobWorker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hushpore.base.events import Job
+    from hushpore.viewer.running.problem import Problem
+
+
+def ask_and_save(parent: QWidget, title: str, name: str, make: Callable[[], Any]) -> None:
+    """Ask for a file and write JSON values to it in a thread; says where, or why not.
+
+    Parameters
+    ----------
+    parent : QWidget
+        Whom the dialog belongs to.
+    title : str
+        Of the dialog.
+    name : str
+        What to call the file, without its suffix.
+    make : callable
+        Returns the values; called in the thread.
+    """
+    proposed = re.sub(r"[^\w. -]", "_", name) + ".json"
+    chosen, _ = QFileDialog.getSaveFileName(parent, title, proposed, "JSON (*.json)")
+    if chosen:
+        save(Path(chosen), make)
+
+
+def save(path: Path, make: Callable[[], Any]) -> JobWorker:
+    """Write JSON values to a file, which is complete or not there; an existing one is replaced."""
+    return save_by(path, lambda part: _write_json(part, make()))
+
+
+def save_by(path: Path, write: Callable[[Path], None]) -> JobWorker:
+    """Write a file in a thread, complete or not at all; says where, or why not.
+
+    Parameters
+    ----------
+    path : Path
+        The file; an existing one is replaced.
+    write : callable
+        Writes to the path that it is given; called in the thread.
+    """
+    worker = JobWorker(partial(_write, path, write), f"hushpore writes {path.name}")
+    worker.returned.connect(_say_written)
+    worker.failed.connect(_say_problem)
+    worker.start()
+    return worker
+
+
+def to_json(value: Any) -> str:
+    """Return JSON as a person reads it."""
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+def _write(path: Path, write: Callable[[Path], None]) -> Job:
+    yield Progress("writing", 0, 1, "", 0.0)
+    with new_file(path, overwrite=True) as part:
+        write(part)
+    return path
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(to_json(value) + "\n", encoding="utf-8")
+
+
+def _say_written(path: Path) -> None:
+    show_info(f"Written: {path}")
+
+
+def _say_problem(problem: Problem) -> None:
+    show_warning(problem.message)

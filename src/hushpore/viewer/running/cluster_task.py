@@ -1,0 +1,80 @@
+"""What is done in the thread of a worker for a job that runs on a cluster."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from napari.layers import Layer
+
+from hushpore.base.errors import InputError
+from hushpore.base.events import Note, Progress
+from hushpore.device.scratch import new_folder
+from hushpore.viewer.running.task import Outcome
+
+if TYPE_CHECKING:
+    from hushpore.base.events import Job
+    from hushpore.base.settings import Settings
+    from hushpore.base.volume import Volume
+    from hushpore.viewer.job_widget import JobWidget
+    from hushpore.viewer.running.target import Target
+
+
+def work_on_cluster(
+    widget: type[JobWidget], target: Target, settings: Settings, device: str, where: str
+) -> Job:
+    """Do on a cluster what `hushpore.viewer.running.task.work_for` does here; parameters as there.
+
+    Parameters
+    ----------
+    where : str
+        See `hushpore.cluster.connection.connect`.
+
+    Raises
+    ------
+    InputError
+        If a setting names a layer, or there is no place for the result.
+    """
+    from hushpore.cluster.connection import connect
+
+    yield Progress("preparing", 0, 0, "", 0.0)
+    for opt in settings.options():
+        if opt.beside and getattr(settings, opt.name):
+            raise InputError(
+                f"{opt.label}: a cluster cannot see layers of this window. Leave it empty, or run "
+                "on this computer."
+            )
+    volume = widget.prepare(target)
+    with connect(where) as client:
+        yield Note(f"Workers and tasks are shown at {client.dashboard_link}")
+        folder = place_for(volume, where)
+        made = yield from widget.on_cluster(client, volume, settings, device, folder, target)
+    layers: list[Any] = [Layer.create(*data) for data in made.layers]
+    return Outcome(made.summary, layers, made.timings)
+
+
+def place_for(volume: Volume, where: str) -> Path:
+    """Return the folder for the result: that of the scan, if one can write there.
+
+    Raises
+    ------
+    InputError
+        If there is none that other machines could see.
+    """
+    source = Path(volume.source) if volume.source else None
+    if source is not None and source.exists() and os.access(source.parent, os.W_OK):
+        return source.parent
+    if where.startswith("local"):
+        return Path(new_folder())
+    raise InputError(
+        f"{volume.name} does not lie on a disk that can be written to and that the workers see. "
+        "Save it there as OME-Zarr (File > Save Selected Layers), and open that."
+    )
+
+
+def new_name(folder: Path, stem: str, suffix: str = "") -> Path:
+    """Return a path that is not there yet; of work that was broken off the same as before."""
+    names = itertools.chain([stem], (f"{stem} {number}" for number in itertools.count(2)))
+    return next(path for name in names if not (path := folder / f"{name}{suffix}").exists())

@@ -1,0 +1,193 @@
+"""Layers that show a slice of a result while its job runs, and become the result in the end."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from napari.layers import Layer
+from qtpy.QtCore import QTimer
+
+from hushpore.viewer.layers.conversion import KEY, itself
+
+if TYPE_CHECKING:
+    from hushpore.base.events import Preview
+    from hushpore.viewer.layers.conversion import Placement
+    from hushpore.viewer.running.target import Target
+
+
+#: Standard deviation of a preview, as a share of the contrast range, up to which it is a blank: a
+#: network that has learnt nothing yet gives 0.003, one that begins to see gives 0.05.
+BLANK = 0.01
+
+
+class Previews:
+    """The previews of one running job.
+
+    A preview is a layer one slice thick, in the place of that slice, so that on the screen the
+    slice itself seems to change; no copy of the volume is made.
+
+    Parameters
+    ----------
+    viewer : napari.components.ViewerModel
+        Where to show them.
+    target : Target
+        What the job works on.
+    """
+
+    def __init__(self, viewer: Any, target: Target) -> None:
+        self._viewer, self._target = viewer, target
+        self._layers: dict[str, Any] = {}
+        self._made: dict[str, Any] = {}
+
+    def make(self, preview: Preview) -> None:
+        """Make the layer of a preview that has none yet, to be shown later.
+
+        For the thread of the job: napari takes up to a tenth of a second for it.
+        """
+        is_first = preview.name not in self._made and preview.name not in self._layers
+        if is_first and not self._is_blank(preview.image):
+            self._made[preview.name] = self._layer_of(preview)
+
+    def show(self, preview: Preview) -> None:
+        """Lay a slice over its place in the volume, and refine it from then on.
+
+        It begins when there is something to see: until then the user's own slice is better.
+        """
+        if preview.name not in self._layers and self._is_blank(preview.image):
+            return
+        if preview.name not in self._layers:
+            layer = self._made.pop(preview.name, None)
+            if layer is None:
+                layer = self._layer_of(preview)
+            else:
+                self._refine(layer, preview)
+            self._layers[preview.name] = layer
+            self._add(layer)
+            if 0 < self._slices_away(layer) <= 1:
+                self._go_to(layer)
+            return
+        layer = self._layers[preview.name]
+        # a user who deletes the preview does not want it
+        if layer in self._viewer.layers:
+            self._refine(layer, preview)
+
+    def has(self, preview: Preview) -> bool:
+        """Whether there is a layer for it."""
+        return preview.name in self._layers
+
+    def can_wait(self, preview: Preview) -> bool:
+        """Whether it only refines a slice that is shown already."""
+        layer = self._layers.get(preview.name)
+        return layer is not None and bool(layer.metadata[KEY]["index"] == preview.index)
+
+    def place(self) -> int | None:
+        """Return the slice that is previewed, for the user may be looking at another."""
+        for layer in self._shown():
+            index = layer.metadata[KEY]["index"]
+            if index:
+                return int(index[-1])
+        return None
+
+    def go_to(self) -> None:
+        """Show the slice that is previewed."""
+        for layer in self._shown():
+            self._go_to(layer)
+
+    def adopt(self, made: Any) -> Any:
+        """Let a preview become a layer of the result, or return None where there is none.
+
+        napari takes a fifth of a second to remove a layer, in which the window would stand still.
+
+        Parameters
+        ----------
+        made : napari.layers.Layer
+            The layer of the result; the preview takes over what it shows.
+        """
+        for name, layer in self._layers.items():
+            if layer in self._shown() and type(layer) is type(made):
+                del self._layers[name]
+                layer.metadata = made.metadata
+                layer.data = made.data
+                layer.translate = made.translate
+                layer.name = made.name
+                if hasattr(made, "features"):
+                    layer.features = made.features
+                return layer
+        return None
+
+    def keep(self) -> list[str]:
+        """Leave them to the user as they are, one slice each, and return their new names."""
+        kept = self._shown()
+        self._layers.clear()
+        for layer in kept:
+            layer.name = layer.name.replace("(preview)", "(cancelled)")
+        return [layer.name for layer in kept]
+
+    def remove(self) -> None:
+        """Take away what is left of them."""
+        for layer in self._shown():
+            self._viewer.layers.remove(layer)
+        self._layers.clear()
+
+    def _layer_of(self, preview: Preview) -> Any:
+        kind = "labels" if preview.image.dtype.kind in "iub" else "image"
+        keywords = {
+            **self._place(preview).kwargs(),
+            **(self._target.look if kind == "image" else {}),
+            "name": f"{self._target.volume.name} {preview.name} (preview)",
+            "metadata": {KEY: {"preview": preview.name, "index": preview.index}},
+        }
+        return Layer.create(_image(preview), keywords, kind)
+
+    def _refine(self, layer: Any, preview: Preview) -> None:
+        layer.data = _image(preview)
+        if layer.metadata[KEY]["index"] != preview.index:
+            layer.metadata[KEY]["index"] = preview.index
+            layer.translate = self._place(preview).translate
+
+    def _place(self, preview: Preview) -> Placement:
+        return self._target.placement.at((*preview.index, 0, 0))
+
+    def _add(self, layer: Any) -> None:
+        selected = set(self._viewer.layers.selection)
+        # not what this returns: napari hands its widgets proxies, and the kind of layer counts here
+        self._viewer.add_layer(layer)
+        # what the user has at hand stays at hand; in a turn of its own, as it draws all controls
+        QTimer.singleShot(0, partial(self._select, selected, layer))
+
+    def _select(self, selected: set[Any], instead: Any) -> None:
+        """Select what was selected before a layer was added, unless another is by now."""
+        if itself(self._viewer.layers.selection.active) is itself(instead):
+            self._viewer.layers.selection = {
+                layer for layer in selected if layer in self._viewer.layers
+            }
+
+    def _is_blank(self, image: Any) -> bool:
+        limits = self._target.look.get("contrast_limits")
+        if limits is None or image.dtype.kind != "f":
+            return False
+        return bool(image.std() <= BLANK * (limits[1] - limits[0]))
+
+    def _shown(self) -> list[Any]:
+        return [layer for layer in self._layers.values() if layer in self._viewer.layers]
+
+    def _go_to(self, layer: Any) -> None:
+        dims = self._viewer.dims
+        for axis in range(layer.ndim - 2):
+            dims.set_point(dims.ndim - layer.ndim + axis, float(layer.extent.world[0][axis]))
+
+    def _slices_away(self, layer: Any) -> float:
+        """How many slices lie between the preview and what is on the screen, at most."""
+        dims = self._viewer.dims
+        first = dims.ndim - layer.ndim
+        away = [
+            abs(dims.point[first + axis] - layer.extent.world[0][axis]) / layer.extent.step[axis]
+            for axis in range(layer.ndim - 2)
+        ]
+        return round(max(away, default=0.0), 3)
+
+
+def _image(preview: Preview) -> Any:
+    """Return the slice with as many axes as the volume has."""
+    return preview.image.reshape((1,) * len(preview.index) + preview.image.shape)

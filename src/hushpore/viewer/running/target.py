@@ -1,0 +1,90 @@
+"""The layer that a job works on, as it was when Run was pressed."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from napari.layers import Image, Points
+from napari.utils.colormaps import AVAILABLE_COLORMAPS
+
+from hushpore.base.errors import InputError
+from hushpore.viewer.layers.conversion import Placement, placement_of, volume_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hushpore.base.volume import Volume
+
+
+@dataclass(frozen=True)
+class Target:
+    """A layer at one moment: what happens to it later changes nothing here.
+
+    Attributes
+    ----------
+    volume : Volume
+        Its values and geometry.
+    placement : Placement
+        Where it lies.
+    kind : str
+        ``"image"`` or ``"labels"``.
+    look : dict
+        Contrast limits, gamma and colour map of an image, for results shown beside it.
+    """
+
+    volume: Volume
+    placement: Placement
+    kind: str
+    look: dict[str, Any]
+
+
+def capture(layer: Any, axis_labels: Sequence[str] = (), beside: Sequence[Any] = ()) -> Target:
+    """Remember a layer; its values are not copied.
+
+    Parameters
+    ----------
+    layer, axis_labels
+        As for `volume_of`, which says the errors too.
+    beside : sequence of napari.layers.Layer
+        Other layers that the job needs: they lie beside the volume under their names.
+    """
+    placement = placement_of(layer)
+    volume = dataclasses.replace(
+        volume_of(layer, axis_labels), beside={other.name: _over(other, layer) for other in beside}
+    )
+    if not isinstance(layer, Image):
+        return Target(volume, placement, "labels", {})
+    look = {"contrast_limits": tuple(layer.contrast_limits), "gamma": layer.gamma}
+    if layer.colormap.name in AVAILABLE_COLORMAPS:
+        look["colormap"] = layer.colormap.name
+    return Target(volume, placement, "image", look)
+
+
+def _over(other: Any, layer: Any) -> Any:
+    """Return what another layer holds in the voxels of `layer`: an array, or coordinates."""
+    if not isinstance(other, Points):
+        return other.data[0] if other.multiscale else other.data
+    if other.ndim != layer.ndim:
+        raise InputError(
+            f"The points of {other.name} have {other.ndim} axes, but {layer.name} has "
+            f"{layer.ndim}. Add a Points layer while {layer.name} is shown, and place them there."
+        )
+    places = [layer.world_to_data(other.data_to_world(point)) for point in other.data]
+    return np.array(places, np.float64).reshape(len(places), layer.ndim)
+
+
+def slice_on_screen(viewer: Any, target: Target) -> tuple[int, ...] | None:
+    """Return which slice of a volume is on the screen: its position on the leading axes.
+
+    None where that is no slice of it: in 3D, with the axes turned, or beyond its ends.
+    """
+    dims, shape = viewer.dims, target.volume.shape
+    ndim, last = len(shape), tuple(range(dims.ndim - 2, dims.ndim))
+    if dims.ndisplay != 2 or tuple(dims.displayed) != last or dims.ndim < ndim:
+        return None
+    index = target.placement.voxel_at(dims.point[-ndim:])[:-2]
+    is_inside = all(0 <= at < length for at, length in zip(index, shape, strict=False))
+    return index if is_inside else None

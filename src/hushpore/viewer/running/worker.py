@@ -1,0 +1,276 @@
+"""The worker: drives one job in a thread of its own and keeps its newest events to be fetched.
+
+napari's own generator worker loses a RuntimeError, does not close the generator when it quits, and
+queues every yield. Here every exception is reported, the generator is closed before the end is
+announced, and events wait in a box of bounded size until the window's timer takes them.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from qtpy.QtCore import QObject, Signal
+from qtpy.QtWidgets import QApplication
+
+from hushpore.base.events import Attention, Metric, Note, Preview, Progress, StopEarly, Timing
+from hushpore.device.trace import Trace
+from hushpore.viewer.running.priority import window_first
+from hushpore.viewer.running.problem import explain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qtpy.QtWidgets import QWidget
+
+    from hushpore.base.events import Event, Job
+
+
+@dataclass
+class Update:
+    """What a job has said since the last look.
+
+    Attributes
+    ----------
+    progress, timing : Progress, Timing or None
+        The newest; older ones are dropped.
+    previews : dict of str to Preview
+        The newest of each name; older ones are dropped.
+    metrics, notes : list
+        All of them, in order.
+    """
+
+    progress: Progress | None = None
+    timing: Timing | None = None
+    previews: dict[str, Preview] = field(default_factory=dict)
+    metrics: list[Metric] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+
+    def add(self, event: Event) -> None:
+        """Take one event in."""
+        match event:
+            case Progress():
+                self.progress = event
+            case Timing():
+                self.timing = event
+            case Preview():
+                self.previews[event.name] = event
+            case Metric():
+                self.metrics.append(event)
+            case Note():
+                self.notes.append(event)
+
+
+class JobWorker(QObject):
+    """Runs one job in a thread.
+
+    Exactly one of `returned`, `failed` and `cancelled` is emitted, once the generator is closed.
+    The thread touches no widget and no layer; connect the signals in the GUI thread.
+
+    Parameters
+    ----------
+    make_job : callable
+        Returns the generator; called in the thread, because the libraries behind a job take
+        seconds to import.
+    name : str, optional
+        What it does, for its thread, its trace, and whoever waits for it.
+
+    Attributes
+    ----------
+    name : str
+        As given.
+    trace : Trace
+        The job's time line, of bounded size.
+    prepare : callable or None
+        Called in the thread with each event before it can be fetched; set before the start.
+    """
+
+    returned = Signal(object)  # what the generator returned
+    failed = Signal(object)  # Problem
+    cancelled = Signal()
+
+    #: Workers whose thread runs: Qt objects must not be collected in another thread than theirs.
+    running: ClassVar[set[JobWorker]] = set()
+
+    #: Workers that run one after another, by the name of their line; the first one runs.
+    lines: ClassVar[dict[str, list[JobWorker]]] = {}
+
+    def __init__(self, make_job: Callable[[], Job], name: str = "hushpore job") -> None:
+        super().__init__()
+        self.name = name
+        self._make_job = make_job
+        self._line: list[JobWorker] = []
+        self.trace = Trace(name)
+        self.prepare: Callable[[Event], None] | None = None
+        self._lock = threading.Lock()
+        self._update = Update()
+        self._cancel = threading.Event()
+        self._attention: Attention | None = None
+        self._finish_in = ""
+        self._finished_early = False
+        self._thread = threading.Thread(target=self._run, name=name)
+        for end in (self.returned, self.failed, self.cancelled):
+            end.connect(self._forget)
+
+    def start(self, line: str = "") -> None:
+        """Start the thread.
+
+        Parameters
+        ----------
+        line : str, optional
+            Wait until all that were started before in the line of this name have ended, for
+            example because they use the same device.
+        """
+        JobWorker.running.add(self)
+        if line:
+            self._line = JobWorker.lines.setdefault(line, [])
+            self._line.append(self)
+        if self.waits_for is None:
+            self._thread.start()
+
+    @property
+    def waits_for(self) -> JobWorker | None:
+        """The worker that runs now in the line in which this one waits."""
+        first = next(iter(self._line), self)
+        return None if first is self else first
+
+    def cancel(self) -> None:
+        """Ask the job to stop at its next event; returns at once."""
+        self._cancel.set()
+        if self.waits_for is not None:
+            # its turn is over: the thread finds the job cancelled and says so
+            self._line.remove(self)
+            self._line = []
+            self._thread.start()
+
+    def attend(self, index: tuple[int, ...]) -> None:
+        """Tell the job which slice is being looked at; returns at once.
+
+        Parameters
+        ----------
+        index : tuple of int
+            Position on the leading axes of the volume.
+        """
+        self._attention = Attention(index)
+
+    def finish(self, stage: str) -> None:
+        """Ask the job to end early with what it has; returns at once.
+
+        Parameters
+        ----------
+        stage : str
+            The stage that can be cut short: the job is told at its next `Progress` in it, and
+            where that stage is already over it ends as it would have.
+        """
+        self._finish_in = stage
+
+    @property
+    def is_finishing(self) -> bool:
+        """Whether it has been asked to end early."""
+        return bool(self._finish_in)
+
+    @property
+    def finished_early(self) -> bool:
+        """Whether the job was cut short."""
+        return self._finished_early
+
+    @property
+    def is_cancelling(self) -> bool:
+        """Whether it has been asked to stop."""
+        return self._cancel.is_set()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its thread is alive."""
+        return self._thread.is_alive()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait for the thread to end; returns whether it has."""
+        if self._thread.ident is not None:
+            self._thread.join(seconds)
+        return not self.is_running
+
+    def take(self) -> Update:
+        """Return what the job has said since the last call."""
+        with self._lock:
+            update, self._update = self._update, Update()
+        return update
+
+    def _run(self) -> None:
+        try:
+            with window_first():
+                finished, result = self._drive()
+        except BaseException as error:  # whatever it is, the user must hear of it
+            self.failed.emit(explain(error))
+        else:
+            if finished:
+                self.returned.emit(result)
+            else:
+                self.cancelled.emit()
+
+    def _drive(self) -> tuple[bool, Any]:
+        if self._cancel.is_set():
+            return False, None
+        event: Event | None = None
+        with closing(self._make_job()) as job:
+            while not self._cancel.is_set():
+                try:
+                    event = job.throw(StopEarly()) if self._cuts(event) else self._next(job, event)
+                except StopIteration as end:
+                    # a cancel that came in the last step counts too: its result is not wanted
+                    return not self._cancel.is_set(), end.value
+                except StopEarly:
+                    # this job has nothing to keep
+                    return False, None
+                self.trace.add(event)
+                if self.prepare is not None:
+                    self.prepare(event)
+                with self._lock:
+                    self._update.add(event)
+        return False, None
+
+    def _next(self, job: Job, event: Event | None) -> Event:
+        """Let the job go on, and answer its progress with what is being looked at."""
+        return job.send(self._attention if isinstance(event, Progress) else None)
+
+    def _cuts(self, event: Event | None) -> bool:
+        """Whether to cut the job short after this event."""
+        if self._finished_early or not isinstance(event, Progress):
+            return False
+        self._finished_early = event.stage == self._finish_in
+        return self._finished_early
+
+    def _forget(self, *_: Any) -> None:
+        JobWorker.running.discard(self)
+        if self in self._line:
+            self._line.remove(self)
+            if self._line:
+                self._line[0]._thread.start()
+
+
+def stop_with(widget: QWidget, workers: list[JobWorker], seconds: float) -> None:
+    """Have workers end when a widget does: whichever way it goes, its job must not outlive it."""
+    # nothing of the widget can be asked by then, so this holds the list alone
+    end = partial(stop, workers, seconds)
+    widget.destroyed.connect(end)
+    QApplication.instance().aboutToQuit.connect(end)
+
+
+def stop(workers: list[JobWorker], seconds: float, *_: object) -> None:
+    """Cancel workers and wait, once however many signs of the end there are; empties the list."""
+    while workers:
+        worker = workers.pop()
+        worker.cancel()
+        worker.wait(seconds)
+
+
+def stop_all(seconds: float = 5.0) -> bool:
+    """Cancel every running worker and wait for them; returns whether all have ended."""
+    workers = list(JobWorker.running)
+    for worker in workers:
+        worker.cancel()
+    ended = [worker.wait(seconds) for worker in workers]
+    return all(ended)

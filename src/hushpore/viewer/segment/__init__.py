@@ -1,0 +1,1 @@
+"""The widget that segments pores: threshold, preview of the void, merge height."""

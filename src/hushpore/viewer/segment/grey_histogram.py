@@ -1,0 +1,383 @@
+"""The histogram of grey values, with the lines of the thresholds, which can be dragged."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from napari.utils.theme import get_theme
+from qtpy.QtCore import QPointF, QRectF, Qt, Signal
+from qtpy.QtGui import QColor, QPainter, QPen, QPolygonF
+from qtpy.QtWidgets import QWidget
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from hushpore.pores.preview import GreySurvey
+
+#: Names of the lines, as the settings have them: the threshold, and the stricter one.
+THRESHOLD, STRICT = "threshold", "hysteresis"
+
+#: Colours of void, and of void that needs to touch stricter void; the same in the preview.
+VOID_COLOUR, PERHAPS_COLOUR = "#f5a623", "#4c9be8"
+
+#: Pixels of the widget, and of the margin around its bars.
+HEIGHT, MARGIN = 116, 8.0
+
+#: Pixels of a bar at least.
+_BAR = 2
+
+#: Share of the voxels that may lie beyond either end of what is shown.
+_BEYOND = 5e-4
+
+#: Steps that an arrow key takes with Shift or Ctrl.
+_LEAP = 10
+
+
+class Bars(NamedTuple):
+    """What is drawn: counts of voxels between edges of equal width."""
+
+    counts: npt.NDArray[np.float64]
+    edges: npt.NDArray[np.float64]
+
+
+def bars_of(greys: GreySurvey, bins: int, limits: tuple[float, float]) -> Bars:
+    """Return the histogram between two grey values in about `bins` bars.
+
+    Each bar holds the same number of levels: else a comb would be seen where there is none.
+    """
+    centers, counts = greys.histogram.centers, greys.histogram.counts
+    step = float(centers[1] - centers[0]) if centers.size > 1 else 1.0
+    first, last = np.searchsorted(centers, limits, side="left")
+    last = max(int(last), int(first) + 1)
+    levels = math.ceil((last - first) / bins)
+    within = counts[first:last].astype(np.float64)
+    within = np.pad(within, (0, -within.size % levels)).reshape(-1, levels).sum(axis=1)
+    edges = centers[first] - step / 2 + step * levels * np.arange(within.size + 1)
+    return Bars(within, edges)
+
+
+def limits_of(greys: GreySurvey, wanted: float | None = None) -> tuple[float, float]:
+    """Return the grey values between which nearly all voxels lie, and a value that is wanted."""
+    centers, counts = greys.histogram.centers, greys.histogram.counts
+    share = np.cumsum(counts) / counts.sum()
+    low = float(centers[np.searchsorted(share, _BEYOND)])
+    high = float(centers[min(int(np.searchsorted(share, 1 - _BEYOND)), centers.size - 1)])
+    ends = [low, high] + ([] if wanted is None else [wanted])
+    margin = 0.04 * (max(ends) - min(ends)) or 1.0
+    low, high = float(greys.range.low), float(greys.range.high)
+    return max(min(ends) - margin, low), min(max(ends) + margin, high)
+
+
+class GreyHistogram(QWidget):
+    """Draws how often each grey value occurs, and the thresholds as lines.
+
+    A line is moved by dragging it, or from anywhere to where one clicks; or with the arrow keys.
+
+    Parameters
+    ----------
+    viewer : napari.components.ViewerModel
+        Whose theme to follow.
+    """
+
+    #: The name of a line, and the grey value that the user moves it to.
+    moved = Signal(str, float)
+
+    def __init__(self, viewer: Any) -> None:
+        super().__init__()
+        self._viewer = viewer
+        self._greys: GreySurvey | None = None
+        self._limits = (0.0, 1.0)
+        self._bars: Bars | None = None
+        self._lines: dict[str, float] = {}
+        self._mark: tuple[str, float] | None = None
+        self._bright = self._is_log = False
+        self._reason = ""
+        self._step = 1.0
+        self._held: str | None = None
+        self._at_hand = THRESHOLD
+        self.setFixedHeight(HEIGHT)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        viewer.events.theme.connect(self._repaint)
+        self._describe()
+
+    # ---- what is shown
+
+    def show_greys(self, greys: GreySurvey | None, wanted: float | None = None) -> None:
+        """Draw the grey values of another volume, or none; `wanted` shall be in sight."""
+        self._greys = greys
+        self._limits = (0.0, 1.0) if greys is None else limits_of(greys, wanted)
+        self._bars = None
+        self._describe()
+        self.update()
+
+    def show_lines(
+        self,
+        lines: dict[str, float],
+        *,
+        bright: bool = False,
+        mark: tuple[str, float] | None = None,
+        reason: str = "",
+    ) -> None:
+        """Draw other lines.
+
+        Parameters
+        ----------
+        lines : dict of str to float
+            Grey values by the name of the line; of `STRICT` only beside `THRESHOLD`.
+        bright : bool
+            Whether what is brighter is void.
+        mark : tuple of str and float, optional
+            A word and the grey value that it stands for, to compare with.
+        reason : str
+            Why there are no lines.
+        """
+        self._lines, self._bright, self._mark, self._reason = lines, bright, mark, reason
+        if self._at_hand not in lines:
+            self._at_hand = THRESHOLD
+        self._describe()
+        self.update()
+
+    def set_step(self, step: float) -> None:
+        """Let an arrow key move a line by this much."""
+        self._step = step
+
+    def rounded(self, value: float) -> float:
+        """Return the nearest grey value that is a whole number of steps."""
+        return round(round(value / self._step) * self._step, 9)
+
+    def set_log(self, is_log: bool) -> None:
+        """Draw the logarithm of the counts, or the counts."""
+        self._is_log = is_log
+        self.update()
+
+    @property
+    def lines(self) -> dict[str, float]:
+        """The lines that are drawn: grey values by their names."""
+        return self._lines
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The grey values at both ends."""
+        return self._limits
+
+    @property
+    def _shown_unit(self) -> str:
+        return "" if self._greys is None else self._greys.unit
+
+    @property
+    def _is_on_mark(self) -> bool:
+        """Whether the threshold is the one that is marked."""
+        return self._mark is not None and self._lines.get(THRESHOLD) == self._mark[1]
+
+    # ---- what the user does
+
+    def mousePressEvent(self, event: Any) -> None:  # noqa: N802
+        """Take the nearest line, and bring it here."""
+        if event.button() == Qt.MouseButton.LeftButton and self._lines:
+            x = event.position().x()
+            self._held = min(self._lines, key=lambda name: abs(self._x(self._lines[name]) - x))
+            self._at_hand = self._held
+            self._move(self._held, self._value_at(x))
+
+    def mouseMoveEvent(self, event: Any) -> None:  # noqa: N802
+        """Move the line that was taken."""
+        if self._held is not None:
+            self._move(self._held, self._value_at(event.position().x()))
+
+    def mouseReleaseEvent(self, event: Any) -> None:  # noqa: N802
+        """Let the line go."""
+        self._held = None
+
+    def keyPressEvent(self, event: Any) -> None:  # noqa: N802
+        """Move the line at hand with left and right; take the other with up and down."""
+        way = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(event.key())
+        if way is not None and self._at_hand in self._lines:
+            leap = event.modifiers() & (
+                Qt.KeyboardModifier.ShiftModifier | Qt.KeyboardModifier.ControlModifier
+            )
+            by = way * self._step * (_LEAP if leap else 1)
+            self._move(self._at_hand, self._lines[self._at_hand] + by)
+        elif event.key() in (Qt.Key.Key_Up, Qt.Key.Key_Down) and STRICT in self._lines:
+            self._at_hand = STRICT if self._at_hand == THRESHOLD else THRESHOLD
+            self._describe()
+            self.update()
+        else:
+            super().keyPressEvent(event)
+
+    def _move(self, name: str, value: float) -> None:
+        low, high = self._limits
+        self.moved.emit(name, min(max(value, low), high))
+
+    # ---- how it looks
+
+    def paintEvent(self, event: Any) -> None:  # noqa: N802
+        """Draw bars, lines and numbers."""
+        theme = get_theme(self._viewer.theme)
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.fillRect(self.rect(), QColor(theme.foreground.as_hex()))
+        text = QColor(theme.text.as_hex())
+        if self._greys is not None:
+            self._paint_bars(painter, text)
+            self._paint_numbers(painter, text)
+            if self._mark is not None and not self._is_on_mark:
+                self._paint_mark(painter, text, *self._mark)
+            for name, value in self._lines.items():
+                self._paint_line(painter, text, name, value)
+        if self._reason:
+            painter.setPen(text)
+            over = QRectF(self.rect()).adjusted(2, 2, -2, -2)
+            centre = Qt.AlignmentFlag.AlignHCenter
+            up = Qt.AlignmentFlag.AlignVCenter if self._greys is None else Qt.AlignmentFlag.AlignTop
+            painter.drawText(over, centre | up, self._reason)
+        if self.hasFocus():
+            painter.setPen(QPen(QColor(theme.current.as_hex()), 2))
+            painter.drawRect(self.rect().adjusted(1, 1, -1, -1))
+        painter.end()
+
+    def _paint_bars(self, painter: QPainter, text: QColor) -> None:
+        assert self._greys is not None
+        area = self._area()
+        if self._bars is None:
+            self._bars = bars_of(self._greys, max(1, int(area.width()) // _BAR), self._limits)
+        counts, edges = self._bars
+        heights = np.log1p(counts) if self._is_log else counts
+        heights = heights * (area.height() / max(float(heights.max()), 1e-9))
+        # a level that occurs at all is seen
+        heights = np.where(counts > 0, np.maximum(heights, 1.0), 0.0)
+        pale = QColor(text)
+        pale.setAlphaF(0.45)
+        void, perhaps = QColor(VOID_COLOUR), QColor(PERHAPS_COLOUR)
+        middles = (edges[:-1] + edges[1:]) / 2
+        is_void = self._beyond(middles, THRESHOLD)
+        is_strict = self._beyond(middles, STRICT) if STRICT in self._lines else is_void
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        ends = self._x(edges)
+        for number, height in enumerate(heights):
+            colour = void if is_strict[number] else perhaps if is_void[number] else pale
+            left, right = float(ends[number]), float(ends[number + 1])
+            bar = QRectF(left, area.bottom() - height, max(right - left, 1.0), height)
+            painter.fillRect(bar.intersected(area), colour)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
+
+    def _beyond(self, values: npt.NDArray[np.float64], name: str) -> npt.NDArray[np.bool_]:
+        """Return which grey values are on the side of the void of a line."""
+        if name not in self._lines:
+            return np.zeros(values.shape, np.bool_)
+        limit = self._lines[name]
+        return values > limit if self._bright else values <= limit
+
+    def _paint_numbers(self, painter: QPainter, text: QColor) -> None:
+        area, line = self._area(), painter.fontMetrics().height()
+        below = QRectF(area.left(), area.bottom() + 1, area.width(), line + 2)
+        painter.setPen(text)
+        painter.drawText(below, Qt.AlignmentFlag.AlignLeft, self._end(0))
+        painter.drawText(below, Qt.AlignmentFlag.AlignRight, self._end(1))
+        painter.drawText(
+            below, Qt.AlignmentFlag.AlignHCenter, f"grey value ({self._shown_unit or 'a.u.'})"
+        )
+
+    def _end(self, number: int) -> str:
+        """Write the grey value at an end of what is shown."""
+        value = self._limits[number]
+        return in_numbers(round(value) if self._step >= 1 else value)
+
+    def _paint_line(self, painter: QPainter, text: QColor, name: str, value: float) -> None:
+        area, x = self._area(), float(self._x(value))
+        is_inside = self._limits[0] <= value <= self._limits[1]
+        x = min(max(x, area.left()), area.right())
+        pen = QPen(text, 2.5 if name == self._at_hand and self.hasFocus() else 1.5)
+        pen.setStyle(Qt.PenStyle.SolidLine if is_inside else Qt.PenStyle.DashLine)
+        painter.setPen(pen)
+        painter.drawLine(QPointF(x, area.top() - 3), QPointF(x, area.bottom()))
+        word = self._mark[0] if self._mark is not None and self._is_on_mark else ""
+        label = (
+            f"{word if name == THRESHOLD else ''} {in_numbers(value)} {self._shown_unit}".strip()
+        )
+        self._paint_over(painter, text, x, label, name == THRESHOLD)
+
+    def _paint_mark(self, painter: QPainter, text: QColor, word: str, value: float) -> None:
+        """Draw where the method's threshold lies, as a triangle on the ground with its name."""
+        area, x = self._area(), float(self._x(value))
+        if not area.left() <= x <= area.right():
+            return
+        tip = area.bottom() - 7
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(text)
+        ends = [QPointF(x, tip), QPointF(x - 4, area.bottom()), QPointF(x + 4, area.bottom())]
+        painter.drawPolygon(QPolygonF(ends))
+        painter.setPen(text)
+        metrics = painter.fontMetrics()
+        label = f"{word} {in_numbers(value)} {self._shown_unit}".rstrip()
+        width = metrics.horizontalAdvance(label)
+        left = x + 6 if x + 6 + width < area.right() else x - 6 - width
+        back = QColor(get_theme(self._viewer.theme).foreground.as_hex())
+        back.setAlphaF(0.7)
+        place = QRectF(left - 2, area.bottom() - metrics.height(), width + 4, metrics.height())
+        painter.fillRect(place, back)
+        painter.drawText(place, Qt.AlignmentFlag.AlignCenter, label)
+
+    def _paint_over(
+        self, painter: QPainter, text: QColor, x: float, label: str, above: bool
+    ) -> None:
+        """Write a number over its line, within the widget; of two lines side by side."""
+        metrics = painter.fontMetrics()
+        width = metrics.horizontalAdvance(label)
+        left = x - width / 2
+        if STRICT in self._lines:
+            # each on its own side
+            is_left = (above == self._bright) if self._bright else not above
+            left = x - width - 2 if is_left else x + 2
+        left = min(max(left, 2.0), self.width() - width - 2.0)
+        painter.setPen(text)
+        painter.drawText(QPointF(left, metrics.ascent() + 1), label)
+
+    def _above(self) -> float:
+        return float(self.fontMetrics().height()) + 4
+
+    def _area(self) -> QRectF:
+        """Return where the bars stand."""
+        line = self._above()
+        return QRectF(self.rect()).adjusted(MARGIN, line, -MARGIN, -line)
+
+    def _x(self, value: Any) -> Any:
+        low, high = self._limits
+        area = self._area()
+        return area.left() + area.width() * (value - low) / (high - low)
+
+    def _value_at(self, x: float) -> float:
+        low, high = self._limits
+        area = self._area()
+        share = (x - float(area.left())) / float(area.width())
+        return low + (high - low) * min(max(share, 0.0), 1.0)
+
+    def resizeEvent(self, event: Any) -> None:  # noqa: N802
+        """Make bars anew for another width."""
+        super().resizeEvent(event)
+        self._bars = None
+
+    def _describe(self) -> None:
+        """Say in words what is shown and how it is used, for tooltip and screen reader."""
+        names = {THRESHOLD: "threshold", STRICT: "stricter threshold"}
+        values = [
+            f"{names[name]} {in_numbers(at)} {self._shown_unit}".rstrip()
+            for name, at in self._lines.items()
+        ]
+        at_hand = f"; the arrow keys move the {names[self._at_hand]}" if len(values) > 1 else ""
+        self.setAccessibleName("Histogram of grey values: " + (", ".join(values) or self._reason))
+        how = (
+            "Drag a line, or click, to set the threshold; or the arrow keys, with Shift in larger "
+            "steps. Up and down take the other line where there are two"
+        )
+        tip = f"How often each grey value occurs; void is coloured. {how}{at_hand}."
+        self.setToolTip(tip if self._lines else self._reason or "Grey values are being counted.")
+
+    def _repaint(self, event: Any = None) -> None:
+        self.update()
+
+
+def in_numbers(value: float) -> str:
+    """Write a grey value with four digits, and large whole ones in full."""
+    return f"{value:.0f}" if abs(value) >= 1000 or value == round(value) else f"{value:.4g}"

@@ -1,0 +1,268 @@
+"""The slider that merges pores anew, by another height, while it is moved."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from qtpy.QtCore import Qt, QTimer, Signal
+from qtpy.QtWidgets import (
+    QDoubleSpinBox,
+    QHBoxLayout,
+    QPushButton,
+    QSlider,
+    QVBoxLayout,
+    QWidget,
+)
+
+from hushpore.viewer.forms.rich_label import plain_line
+from hushpore.viewer.results.pore_layer import result_of, update_pore_layer
+from hushpore.viewer.running.latest_only import Newest
+
+if TYPE_CHECKING:
+    from hushpore.base.events import Job
+    from hushpore.pores.result import Pores
+    from hushpore.viewer.running.problem import Problem
+
+#: Milliseconds without a further change after which pores are merged.
+PAUSE = 60
+
+#: One step of the slider, and its greatest height, in voxels; the box beside it goes further.
+STEP, MOST = 0.05, 5.0
+
+_FARTHEST = 1000.0
+
+
+class MergeHeight(QWidget):
+    """Merges the result in the active layer by another height; hidden until there is one.
+
+    Works on the newest layer chosen that carries a result. What it computes runs in a thread, one
+    height at a time and always the newest, and replaces labels, tables and record of the layer.
+
+    Parameters
+    ----------
+    viewer : napari.components.ViewerModel
+        Whose layers to follow.
+    """
+
+    #: The result that is shown now.
+    merged = Signal(object)
+    #: The result that the user came to rest at: the slider was let go, a step undone or redone.
+    settled = Signal(object)
+
+    def __init__(self, viewer: Any) -> None:
+        super().__init__()
+        self._viewer = viewer
+        self._active: Any = None
+        self._layer: Any = None
+        self._result: Pores | None = None
+        self._first: Pores | None = None  # where it was not merged by height
+        self._past: list[float | None] = []  # heights; None is the first result
+        self._at = 0
+        self._wanted: float | None = None
+        self._newest = Newest("merging pores")
+        self._newest.returned.connect(self._returned)
+        self._newest.failed.connect(self._failed)
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.setInterval(PAUSE)
+        self._timer.timeout.connect(self._merge)
+        self._build()
+        self.hide()
+        viewer.layers.selection.events.active.connect(self._follow)
+        viewer.layers.events.removed.connect(self._forget)
+        self._follow()
+
+    @property
+    def layer(self) -> Any:
+        """The layer whose pores are merged, or None."""
+        return self._layer
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a height that was asked for is not shown yet."""
+        return self._newest.is_busy or self._wanted is not None
+
+    def set_height(self, h: float) -> None:
+        """Ask for a height, in voxels, as a move of the slider does."""
+        self._box.setValue(h)
+
+    def undo(self) -> None:
+        """Go back to the height before."""
+        self._go_to(self._at - 1)
+
+    def redo(self) -> None:
+        """Go forward again."""
+        self._go_to(self._at + 1)
+
+    def _build(self) -> None:
+        tip = (
+            "Neighbouring pores merge where the neck between them is less than this much narrower, "
+            "in radius, than the smaller of the two. The result changes at once; the form takes "
+            "over where you come to rest, for the next run."
+        )
+        self._slider = QSlider(Qt.Orientation.Horizontal)
+        self._slider.setRange(0, round(MOST / STEP))
+        self._slider.setPageStep(4)
+        self._slider.setToolTip(tip)
+        self._slider.setAccessibleName("Merge height of the result")
+        self._slider.valueChanged.connect(self._slid)
+        self._slider.sliderReleased.connect(self._settle)
+        self._box = QDoubleSpinBox()
+        self._box.setRange(0.0, _FARTHEST)
+        self._box.setSingleStep(STEP)
+        self._box.setDecimals(2)
+        self._box.setSuffix(" voxels")
+        self._box.setToolTip(tip)
+        self._box.setAccessibleName("Merge height of the result")
+        self._box.valueChanged.connect(self._ask)
+        self._undo, self._redo = QPushButton("Undo"), QPushButton("Redo")
+        self._undo.clicked.connect(self.undo)
+        self._redo.clicked.connect(self.redo)
+        self._title, self._word = plain_line(), plain_line()
+        line = QHBoxLayout()
+        line.addWidget(self._box, 1)
+        line.addWidget(self._undo)
+        line.addWidget(self._redo)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(2)
+        column.addWidget(self._title)
+        column.addWidget(self._slider)
+        column.addLayout(line)
+        column.addWidget(self._word)
+
+    # ---- which result
+
+    def _follow(self, event: Any = None) -> None:
+        if self._active is not None:
+            self._active.events.metadata.disconnect(self._look)
+            self._active.events.name.disconnect(self._name)
+        self._active = self._viewer.layers.selection.active
+        if self._active is not None:
+            # a preview becomes a result, and keeps its place in the list
+            self._active.events.metadata.connect(self._look)
+            self._active.events.name.connect(self._name)
+        self._look()
+
+    def _look(self, event: Any = None) -> None:
+        """Take up the result of the active layer, where it has one."""
+        result = None if self._active is None else result_of(self._active)
+        if result is None or result is self._result:
+            return
+        self._layer, self._result = self._active, result
+        h = result.provenance["result"]["merged_by"].get("h")
+        self._first = result if h is None else None
+        self._past, self._at = [h], 0
+        self._name()
+        self._show_height(result.provenance["settings"]["h"] if h is None else h)
+        self._show_state()
+        self.show()
+
+    def _name(self, event: Any = None) -> None:
+        if self._layer is not None:
+            self._title.setText(
+                f"Merge height of {self._layer.name}, changed at once and in the form"
+            )
+
+    def _forget(self, event: Any) -> None:
+        if event.value is self._layer:
+            self._layer = self._result = self._first = None
+            self._timer.stop()
+            self.hide()
+
+    # ---- merging
+
+    def _slid(self, position: int) -> None:
+        self._box.setValue(position * STEP)
+
+    def _ask(self, h: float) -> None:
+        self._show_height(h)
+        self._wanted = h
+        self._timer.start()
+
+    def _show_height(self, h: float) -> None:
+        for widget, value in ((self._slider, round(h / STEP)), (self._box, h)):
+            before = widget.blockSignals(True)
+            widget.setValue(value)
+            widget.blockSignals(before)
+
+    def _merge(self) -> None:
+        if self._wanted is None or self._result is None:
+            return
+        h, self._wanted = self._wanted, None
+        self._newest.ask(partial(_remerge, self._result, h), self._layer)
+
+    def _returned(self, layer: Any, result: Pores) -> None:
+        if layer is self._layer:
+            self._show_result(result)
+            self._settle()
+
+    def _failed(self, layer: Any, problem: Problem) -> None:
+        self._word.setText(problem.message)
+        self._word.show()
+
+    def _show_result(self, result: Pores) -> None:
+        self._result = result
+        update_pore_layer(self._layer, result)
+        self._show_state()
+        self.merged.emit(result)
+
+    # ---- undo
+
+    def _settle(self) -> None:
+        """Keep the height for undo, once the slider is let go and no other is asked for."""
+        if self._result is None or self._slider.isSliderDown() or self.is_busy:
+            return
+        h = self._result.provenance["result"]["merged_by"].get("h")
+        if h != self._past[self._at]:
+            self._past[self._at + 1 :] = [h]
+            self._at += 1
+        self._show_state()
+        self.settled.emit(self._result)
+
+    def _go_to(self, at: int) -> None:
+        if not 0 <= at < len(self._past) or self.is_busy:
+            return
+        self._at = at
+        h = self._past[at]
+        if h is not None:
+            self._show_height(h)
+            self._wanted = h
+            self._merge()
+        elif self._first is not None:
+            self._show_result(self._first)
+            self.settled.emit(self._first)
+
+    def _show_state(self) -> None:
+        for button, at, word in (
+            (self._undo, self._at - 1, "before"),
+            (self._redo, self._at + 1, "after"),
+        ):
+            is_there = 0 <= at < len(self._past)
+            button.setEnabled(is_there)
+            there = self._named(self._past[at]) if is_there else f"There is none {word}."
+            button.setToolTip(there)
+        word = ""
+        if self._first is not None:
+            by_height = self._result is not self._first
+            word = (
+                "Merged by height now; undo leads back."
+                if by_height
+                else f"{self._named(None)}: moving the slider merges by height instead."
+            )
+        self._word.setText(word)
+        self._word.setVisible(bool(word))
+
+    def _named(self, h: float | None) -> str:
+        if h is not None:
+            return f"Merge height {h:g} voxels"
+        assert self._first is not None
+        by = self._first.provenance["result"]["merged_by"]
+        return "Parted by SNOW's peaks" if "peaks" in by else "Parted by markers"
+
+
+def _remerge(result: Pores, h: float) -> Job:
+    """Merge anew, as the job of a worker."""
+    yield from ()
+    return result.remerge(h)

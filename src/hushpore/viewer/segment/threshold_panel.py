@@ -1,0 +1,342 @@
+"""The histogram above the form of pores, its lines in step with the form, and the void it makes."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from napari.layers import Image
+from qtpy.QtCore import Qt
+from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QVBoxLayout, QWidget
+
+from hushpore.base.errors import HushporeError, InputError
+from hushpore.base.events import Progress
+from hushpore.viewer.forms.rich_label import plain_line
+from hushpore.viewer.running.latest_only import Newest
+from hushpore.viewer.running.target import capture
+from hushpore.viewer.segment.grey_histogram import STRICT, THRESHOLD, GreyHistogram
+from hushpore.viewer.segment.void_preview import VoidPreview
+
+if TYPE_CHECKING:
+    from hushpore.base.events import Job
+    from hushpore.base.volume import Volume
+    from hushpore.pores.preview import GreySurvey
+    from hushpore.pores.settings import PoreSettings
+    from hushpore.viewer.forms.fields import NumberField, WordOrNumberField
+    from hushpore.viewer.forms.form import SettingsForm
+    from hushpore.viewer.forms.layer_choice import LayerChoice
+    from hushpore.viewer.running.problem import Problem
+    from hushpore.viewer.running.target import Target
+
+#: How far apart the two lines are at first, as a share of the range of grey values.
+_APART = 0.1
+
+#: What stands in place of the lines.
+_COUNTING = "Counting the grey values …"
+_LOCAL = "No line to drag: each voxel has its own threshold"
+
+
+class ThresholdPanel(QWidget):
+    """Shows the grey values of the chosen layer; moving a line sets the threshold in the form.
+
+    Values are counted and the void is found in threads. What is in the form counts: a line is
+    where the form says, whoever put it there.
+
+    Parameters
+    ----------
+    viewer : napari.components.ViewerModel
+        Where the layers are.
+    layers : LayerChoice
+        Which one is chosen.
+    form : SettingsForm
+        Of `PoreSettings`.
+    """
+
+    def __init__(self, viewer: Any, layers: LayerChoice, form: SettingsForm) -> None:
+        super().__init__()
+        self._viewer, self._layers, self._form = viewer, layers, form
+        self._target: Target | None = None
+        self._greys: GreySurvey | None = None
+        self._method = "otsu"
+        # by layer: the values that were counted, and what was found
+        self._known: WeakKeyDictionary[Any, tuple[Any, GreySurvey]] = WeakKeyDictionary()
+        self.preview = VoidPreview(viewer)
+        self._counting, self._finding = Newest("grey values"), Newest("threshold")
+        self._build()
+        self._counting.returned.connect(self._counted)
+        self._counting.failed.connect(self._failed)
+        self._finding.returned.connect(self._found)
+        self.preview.refused.connect(partial(self.show_void, False))
+        self.preview.said.connect(self._say)
+        layers.changed.connect(self.follow)
+        form.changed.connect(self._show)
+        self.follow()
+
+    @property
+    def greys(self) -> GreySurvey | None:
+        """What is known of the grey values of the chosen layer."""
+        return self._greys
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is being counted, found or painted."""
+        return self._counting.is_busy or self._finding.is_busy or self.preview.is_busy
+
+    def follow(self) -> None:
+        """Count the grey values of the layer that is chosen now."""
+        layer = self._layers.layer
+        is_grey = isinstance(layer, Image) and layer.dtype != np.bool_
+        self.setVisible(is_grey)
+        self._form.know(is_void=layer is not None and not is_grey)
+        labels = tuple(self._viewer.dims.axis_labels[-layer.ndim :]) if is_grey else ()
+        try:
+            target = capture(layer, labels) if is_grey else None
+        except HushporeError:
+            # said in the line of facts
+            target = None
+        data = None if target is None else target.volume.data
+        if target is not None and self._target is not None and self._target.volume.data is data:
+            # its name or place has changed
+            self._target = target
+            self._show()
+            return
+        self._counting.drop()
+        self.preview.hide()
+        self._target = target
+        counted, greys = self._known.get(layer, (None, None)) if target is not None else (None,) * 2
+        if target is None or counted is data:
+            self._take(greys)
+            return
+        self._take(None)
+        self.histogram.show_lines({}, reason=_COUNTING)
+        low, high = layer.contrast_limits
+        self._threshold_field.suggest((low + high) / 2)
+        self._counting.ask(partial(_count, target.volume), (layer, target.volume))
+
+    def show_void(self, is_shown: bool) -> None:
+        """Show the void on the slice on the screen, or none."""
+        self._void.setChecked(is_shown)
+        if not is_shown:
+            self.preview.hide()
+
+    def place_after(self, before: QWidget) -> None:
+        """Have the tab key come here from another widget of the window."""
+        for widget in (self.histogram, self._void, self._two, self._log):
+            QWidget.setTabOrder(before, widget)
+            before = widget
+
+    # ---- what comes from the threads
+
+    def _counted(self, about: tuple[Any, Volume], greys: GreySurvey) -> None:
+        layer, volume = about
+        self._known[layer] = (volume.data, greys)
+        if self._target is not None and self._target.volume.data is volume.data:
+            self._take(greys)
+
+    def _failed(self, about: tuple[Any, Volume], problem: Problem) -> None:
+        if self._target is not None and self._target.volume.data is about[1].data:
+            self.histogram.show_lines({}, reason="No histogram")
+            self._say(problem.message)
+
+    def _found(self, about: object, found: object) -> None:
+        self._form.know(greys=self._greys)
+        self._show()
+
+    def _take(self, greys: GreySurvey | None) -> None:
+        """Show the grey values of a volume, once they are known."""
+        self._greys = greys
+        self.histogram.show_greys(greys)
+        self._say("")
+        if greys is not None:
+            low, high = float(greys.range.low), float(greys.range.high)
+            whole = np.asarray(greys.range.low).dtype.kind in "iu"
+            step = 1.0 if whole else _round_step((high - low) / 500)
+            self.histogram.set_step(step)
+            self._threshold_field.suit(step, greys.unit)
+            self._strict_field.suit(step, greys.unit, (low, high))
+        self._form.know(greys=greys)
+        self._show()
+
+    # ---- in step with the form
+
+    def _show(self) -> None:
+        """Let lines, check boxes and void be as the form says."""
+        settings = self._settings()
+        if self._greys is None or settings is None:
+            return
+        found = self._greys.known(settings)
+        is_word = isinstance(settings.threshold, str)
+        if is_word:
+            self._method = str(settings.threshold)
+        if not self._greys.is_known(settings):
+            self._finding.ask(partial(_find, self._greys, settings))
+            return
+        self._show_lines(settings, found)
+        with_line = isinstance(found, float)
+        if is_word and with_line:
+            # a number of one's own begins at what the method found
+            self._threshold_field.suggest(cast("float", found))
+        self._two.blockSignals(True)
+        self._two.setChecked(settings.hysteresis is not None)
+        self._two.blockSignals(False)
+        self._two.setEnabled(with_line)
+        self._two.setToolTip(_TWO if with_line else f"{_LOCAL}.")
+        if self._void.isChecked() and self._target is not None:
+            self.preview.show(self._target, settings, self._greys)
+
+    def _show_lines(self, settings: PoreSettings, found: float | InputError | None) -> None:
+        assert self._greys is not None
+        bright = settings.pores_are == "bright"
+        if not isinstance(found, float):
+            reason = _LOCAL if found is None else f"{self._method.capitalize()} finds no threshold"
+            self.histogram.show_lines({}, bright=bright, reason=reason)
+            return
+        lines = {THRESHOLD: found}
+        if settings.hysteresis is not None:
+            lines[STRICT] = settings.hysteresis
+        automatic = self._automatic(settings)
+        mark = None if automatic is None else (self._method, automatic)
+        self.histogram.show_lines(lines, bright=bright, mark=mark)
+
+    def _automatic(self, settings: PoreSettings) -> float | None:
+        """Return what the method that was chosen last finds, as far as it is known."""
+        assert self._greys is not None
+        try:
+            method = _with(settings, threshold=self._method)
+        except InputError:
+            return None
+        found = self._greys.known(method)
+        return found if isinstance(found, float) else None
+
+    def _moved(self, name: str, value: float) -> None:
+        """Take over where the user moves a line to."""
+        if not self._void.isChecked():
+            self._void.setChecked(True)
+        self._form.fields[name].set(self.histogram.rounded(value))
+
+    def _choose_two(self, are_two: bool) -> None:
+        """Begin with a stricter threshold, or drop it."""
+        lines, settings = self.histogram.lines, self._settings()
+        if self._greys is None or settings is None or THRESHOLD not in lines:
+            return
+        low, high = self.histogram.limits
+        way = 1 if settings.pores_are == "bright" else -1
+        strict = min(max(lines[THRESHOLD] + way * _APART * (high - low), low), high)
+        self._form.fields[STRICT].set(self.histogram.rounded(strict) if are_two else None)
+
+    def _settings(self) -> PoreSettings | None:
+        try:
+            return cast("PoreSettings", self._form.settings())
+        except InputError:
+            return None
+
+    @property
+    def _threshold_field(self) -> WordOrNumberField:
+        return cast("WordOrNumberField", self._form.fields[THRESHOLD])
+
+    @property
+    def _strict_field(self) -> NumberField:
+        return cast("NumberField", self._form.fields[STRICT])
+
+    # ---- how it looks
+
+    def _build(self) -> None:
+        self.histogram = GreyHistogram(self._viewer)
+        self.histogram.moved.connect(self._moved)
+        self._void, self._two, self._log = (
+            QCheckBox("Show void"), QCheckBox("Two lines"), QCheckBox("Log"),
+        )  # fmt: skip
+        self._void.setToolTip(
+            "Paint the void on the slice on the screen, as this threshold makes it; before air "
+            "outside is taken away and open void told from closed. Moving a line switches it on, "
+            "Run switches it off."
+        )
+        self._void.toggled.connect(self._void_toggled)
+        self._two.setToolTip(_TWO)
+        self._two.toggled.connect(self._choose_two)
+        self._log.setToolTip("The logarithm of the counts: small peaks are seen beside large ones.")
+        self._log.toggled.connect(self.histogram.set_log)
+        self._line = plain_line()
+        self._line.hide()
+        row = QHBoxLayout()
+        for box in (self._void, self._two, self._log):
+            box.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+            row.addWidget(box)
+        row.addStretch(1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(4)
+        column.addWidget(self.histogram)
+        column.addLayout(row)
+        column.addWidget(self._line)
+
+    def _void_toggled(self, is_shown: bool) -> None:
+        if is_shown:
+            self._show()
+        else:
+            self.preview.hide()
+            self._say("")
+
+    def _say(self, text: str) -> None:
+        """Say what there is to be said of preview and histogram, or that it is of a sample."""
+        if not text and self._greys is not None and self._greys.share < 1:
+            text = (
+                f"Counted: {100 * self._greys.share:.2g} % of the voxels, in slices from all over; "
+                "the job looks at all of them."
+            )
+        self._line.setText(text)
+        self._line.setVisible(bool(text))
+
+    def hideEvent(self, event: Any) -> None:  # noqa: N802
+        """Take the void away with the panel."""
+        super().hideEvent(event)
+        self.preview.hide()
+
+    def showEvent(self, event: Any) -> None:  # noqa: N802
+        """Bring it back."""
+        super().showEvent(event)
+        self._show()
+
+
+#: What the second line is for.
+_TWO = (
+    "A second, stricter threshold (Hysteresis, under More): void is kept only where a connected "
+    "part of it passes this one too, which leaves out specks of noise."
+)
+
+
+def _with(settings: PoreSettings, **changes: Any) -> PoreSettings:
+    return type(settings).of({**settings.to_dict(), **changes})
+
+
+def _count(volume: Volume) -> Job:
+    """Count grey values, as the job of a worker."""
+    from hushpore.pores.job import prepare, rehearsal_of
+    from hushpore.pores.parallel import Workers
+    from hushpore.pores.preview import survey_greys
+    from hushpore.pores.settings import PoreSettings
+
+    yield from prepare(rehearsal_of(PoreSettings()))
+    with Workers() as workers:
+        survey = survey_greys(volume, workers)
+        while True:
+            try:
+                share = next(survey)
+            except StopIteration as end:
+                return end.value
+            yield Progress("grey values", 0, 0, "", share)
+
+
+def _find(greys: GreySurvey, settings: PoreSettings) -> Job:
+    """Find a threshold, as the job of a worker."""
+    yield from ()
+    return greys.find(settings)
+
+
+def _round_step(size: float) -> float:
+    """Return the largest of 1, 2 or 5 times a power of ten that is not above a size."""
+    power = 10.0 ** math.floor(math.log10(size)) if size > 0 else 1.0
+    return max(step * power for step in (1, 2, 5) if step * power <= size * (1 + 1e-9) or step == 1)

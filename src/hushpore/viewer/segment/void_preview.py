@@ -1,0 +1,163 @@
+"""The void over the slice on the screen, as a job of these settings would find it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from napari.layers import Labels
+from napari.utils.colormaps import DirectLabelColormap
+from qtpy.QtCore import QObject, Signal
+
+from hushpore.viewer.layers.conversion import KEY, itself
+from hushpore.viewer.running.latest_only import Newest
+from hushpore.viewer.running.target import slice_on_screen
+from hushpore.viewer.segment.grey_histogram import PERHAPS_COLOUR, VOID_COLOUR
+
+if TYPE_CHECKING:
+    from hushpore.base.events import Job
+    from hushpore.pores.preview import GreySurvey, SliceVoid
+    from hushpore.pores.settings import PoreSettings
+    from hushpore.viewer.running.problem import Problem
+    from hushpore.viewer.running.target import Target
+
+
+class _Wanted(NamedTuple):
+    """What is to be shown."""
+
+    target: Target
+    seen: SliceVoid
+    settings: PoreSettings
+    greys: GreySurvey
+
+
+#: How much of the slice is seen through the void.
+OPACITY = 0.6
+
+
+class VoidPreview(QObject):
+    """A labels layer one slice thick that follows the slice on the screen, while it is wanted.
+
+    It is found in a thread, one slice at a time and always the newest wanted.
+
+    Parameters
+    ----------
+    viewer : napari.components.ViewerModel
+        Where to show it.
+    """
+
+    #: The user has deleted the layer, and so does not want it.
+    refused = Signal()
+    #: Why there is nothing to see; empty where there is.
+    said = Signal(str)
+
+    def __init__(self, viewer: Any) -> None:
+        super().__init__()
+        self._viewer = viewer
+        self._layer: Any = None
+        self._wanted: _Wanted | None = None
+        self._is_away = False
+        self._newest = Newest("void of a slice")
+        self._newest.returned.connect(self._returned)
+        self._newest.failed.connect(self._failed)
+        viewer.dims.events.point.connect(self._ask)
+        viewer.dims.events.ndisplay.connect(self._ask)
+        viewer.dims.events.order.connect(self._ask)
+        viewer.layers.events.removed.connect(self._removed)
+
+    @property
+    def layer(self) -> Any:
+        """The layer that shows it, or None."""
+        return self._layer
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a slice that is wanted is not shown yet."""
+        return self._newest.is_busy
+
+    def show(self, target: Target, settings: PoreSettings, greys: GreySurvey) -> None:
+        """Show the void of a volume, from now on, in the slice on the screen."""
+        from hushpore.pores.preview import SliceVoid
+
+        before = self._wanted
+        if before is not None and before.target.volume.data is target.volume.data:
+            seen = before.seen
+        else:
+            self.hide()
+            seen = SliceVoid(target.volume)
+        self._wanted = _Wanted(target, seen, settings, greys)
+        self._ask()
+
+    def hide(self) -> None:
+        """Show none."""
+        self._wanted = None
+        self._is_away = False
+        self._newest.drop()
+        layer, self._layer = self._layer, None
+        if layer is not None:
+            self._viewer.layers.remove(layer)
+
+    def _ask(self, event: Any = None) -> None:
+        if self._wanted is None:
+            return
+        index = slice_on_screen(self._viewer, self._wanted.target)
+        if index is None:
+            self._newest.drop()
+            self.said.emit("The void is shown on slices: switch 3D off to see it.")
+            if self._layer is not None and self._layer.visible:
+                self._layer.visible, self._is_away = False, True
+            return
+        self._newest.ask(partial(_find, self._wanted, index), (self._wanted.target, index))
+
+    def _returned(self, about: tuple[Target, tuple[int, ...]], codes: Any) -> None:
+        target, index = about
+        if self._wanted is None or target is not self._wanted.target:
+            return
+        self.said.emit("")
+        if codes is None:
+            # no threshold, which is said elsewhere
+            codes = np.zeros(target.volume.shape[-2:], np.uint8)
+        image = codes.reshape((1,) * len(index) + codes.shape)
+        if self._layer is None:
+            self._layer = self._add(target, index, image)
+            return
+        self._layer.data = image
+        if self._layer.metadata[KEY]["index"] != index:
+            self._layer.metadata[KEY]["index"] = index
+            self._layer.translate = target.placement.at((*index, 0, 0)).translate
+        if self._is_away:
+            self._layer.visible, self._is_away = True, False
+
+    def _failed(self, about: object, problem: Problem) -> None:
+        self.said.emit(problem.message)
+
+    def _add(self, target: Target, index: tuple[int, ...], image: Any) -> Any:
+        colours = {None: np.zeros(4), 0: np.zeros(4), 1: VOID_COLOUR, 2: PERHAPS_COLOUR}
+        layer = Labels(
+            image,
+            **target.placement.at((*index, 0, 0)).kwargs(),
+            name=f"{target.volume.name} void (preview)",
+            metadata={KEY: {"preview": "void", "index": index}},
+            colormap=DirectLabelColormap(color_dict=colours),
+            opacity=OPACITY,
+        )
+        selected = set(self._viewer.layers.selection)
+        self._viewer.add_layer(layer)
+        # what the user has at hand stays at hand
+        self._viewer.layers.selection = selected
+        return layer
+
+    def _removed(self, event: Any) -> None:
+        if self._layer is not None and itself(event.value) is self._layer:
+            self._layer = None
+            self.hide()
+            self.refused.emit()
+
+
+def _find(wanted: _Wanted, index: tuple[int, ...]) -> Job:
+    """Find the void of a slice, as the job of a worker."""
+    from hushpore.pores.job import prepare, rehearsal_of
+
+    yield from prepare(rehearsal_of(wanted.settings))
+    return wanted.seen.codes(index, wanted.settings, wanted.greys)

@@ -1,0 +1,56 @@
+"""Boxes out of a volume are the same wherever it lies; of chunks only a few are decoded."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hushpore.n2v2.noise.sampling import gathered, read_boxes
+
+
+class Chunked:
+    """An array in chunks, which counts what is read."""
+
+    def __init__(self, values: np.ndarray, chunks: tuple[int, ...]) -> None:
+        self.values, self.chunks = values, chunks
+        self.shape, self.dtype = values.shape, values.dtype
+        self.reads = 0
+
+    def __getitem__(self, key: object) -> np.ndarray:
+        self.reads += 1
+        return self.values[key]
+
+
+@pytest.mark.parametrize(
+    ("shape", "chunks", "size"),
+    [
+        ((50, 90, 70), (16, 16, 16), (2, 8, 8)),
+        ((3, 50, 90, 70), (1, 16, 16, 16), (1, 2, 8, 8)),
+        ((5, 90, 70), (2, 64, 64), (2, 16, 16)),
+        ((90, 70), (64, 64), (8, 8)),
+        ((4, 9, 9), (1, 4, 4), (2, 8, 8)),
+    ],
+)
+def test_boxes_of_chunks_are_those_of_the_array(rng, shape, chunks, size) -> None:
+    values = rng.normal(size=shape)
+    data = Chunked(values, chunks)
+    room = [n - m + 1 for n, m in zip(shape, size, strict=True)]
+    corners = gathered(rng.integers(0, room, (2000, len(shape))), size, data)
+    assert (corners >= 0).all()
+    assert (corners < room).all()
+    np.testing.assert_array_equal(
+        read_boxes(data, corners, size), read_boxes(values, corners, size)
+    )
+    assert data.reads <= 100
+
+
+def test_they_lie_all_over_the_volume(rng) -> None:
+    data = Chunked(np.zeros((400, 400, 400), np.uint8), (32, 32, 32))
+    corners = gathered(rng.integers(0, 390, (8000, 3)), (2, 8, 8), data)
+    share, _ = np.histogramdd(corners, bins=2, range=[(0, 400)] * 3)
+    assert (share > 8000 / 8 / 4).all()
+
+
+def test_where_nothing_is_decoded_they_stay_where_they_are(rng) -> None:
+    corners = rng.integers(0, 90, (100, 3))
+    assert gathered(corners, (2, 8, 8), np.zeros((100, 100, 100))) is corners

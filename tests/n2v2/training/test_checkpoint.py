@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import hushpore
+from hushpore import InputError, Volume
+from hushpore.base.errors import OutputError
+from hushpore.base.events import Progress
+from hushpore.n2v2.training import blocks
+from hushpore.n2v2.training import checkpoint as checkpoints
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+QUICK = {"steps": 40, "patch_size": 16, "batch_size": 2, "device": "cpu", "seed": 3}
+
+
+def make_scan() -> np.ndarray:
+    return np.random.default_rng(0).normal(100, 20, (4, 30, 35)).astype(np.float32)
+
+
+@pytest.fixture
+def scan() -> np.ndarray:
+    return make_scan()
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "EVERY", 0.0)
+
+
+#: A program that trains, a checkpoint after every step, slowly enough to be killed on the way.
+PROGRAM = """
+import sys, time
+import numpy as np
+import hushpore
+from hushpore.n2v2.training import checkpoint
+checkpoint.EVERY = 0.0
+settings = dict(steps=40, patch_size=16, batch_size=2, seed=3, checkpoint=sys.argv[1])
+scan = np.random.default_rng(0).normal(100, 20, (4, 30, 35)).astype(np.float32)
+for event in hushpore.start("denoise", scan, settings, "cpu"):
+    time.sleep(0.1)
+"""
+
+
+def test_a_killed_run_goes_on_to_the_result_of_an_unbroken_one(
+    scan: np.ndarray, tmp_path: Path
+) -> None:
+    unbroken = hushpore.denoise(scan, **QUICK)
+    path = tmp_path / "training.safetensors"
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(path)])
+    try:
+        for _ in range(2400):
+            if path.exists() or process.poll() is not None:
+                break
+            time.sleep(0.05)
+        time.sleep(0.3)
+    finally:
+        process.send_signal(signal.SIGKILL if os.name == "posix" else signal.SIGTERM)
+        process.wait()
+    resumed = hushpore.denoise(scan, checkpoint=str(path), **QUICK)
+    note = next(note for note in resumed.provenance["notes"] if note.startswith("Went on from"))
+    assert 0 < int(note.split()[-2]) < 40
+    np.testing.assert_array_equal(resumed.volume.data, unbroken.volume.data)
+    np.testing.assert_array_equal(resumed.losses, unbroken.losses)
+    np.testing.assert_array_equal(resumed.validation, unbroken.validation)
+
+
+def cancel_after(steps: int, scan: np.ndarray, settings: dict[str, object]) -> None:
+    work = hushpore.start("denoise", scan, {**settings}, "cpu")
+    for event in work:
+        if isinstance(event, Progress) and event.stage == "training" and event.done >= steps:
+            break
+    work.close()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"dimensions": 3, "patch_depth": 4}, {"context": 1}],
+    ids=["2D", "3D", "2.5D"],
+)
+def test_a_cancelled_run_goes_on_too(
+    scan: np.ndarray, tmp_path: Path, more: dict[str, object]
+) -> None:
+    settings = {**QUICK, **more, "steps": 8}
+    unbroken = hushpore.denoise(scan, **settings)
+    del settings["device"]
+    settings["checkpoint"] = str(tmp_path / "training.safetensors")
+    cancel_after(3, scan, settings)
+    resumed = hushpore.run("denoise", scan, settings, "cpu")
+    np.testing.assert_array_equal(resumed.volume.data, unbroken.volume.data)
+    assert resumed.provenance["result"]["steps"] == 8
+
+
+@pytest.mark.parametrize("dimensions", [2, 3])
+@pytest.mark.parametrize("where", ["anywhere", "at points"])
+def test_a_cancelled_run_that_reads_block_by_block_goes_on_with_the_same_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dimensions: int, where: str
+) -> None:
+    monkeypatch.setattr(blocks, "STEPS_EACH", 2)
+    scan = np.random.default_rng(0).normal(100, 20, (24, 64, 64)).astype(np.float32)
+    settings: dict[str, Any] = {**QUICK, "steps": 7, "patch_depth": 4, "denoise_memory": 0.001}
+    settings["dimensions"] = dimensions
+    if where == "at points":
+        settings["train_at"] = np.argwhere(scan > 180).astype(float)
+    unbroken = hushpore.denoise(scan, **settings)
+    assert any("block by block" in note for note in unbroken.provenance["notes"])
+    del settings["device"]
+    settings["checkpoint"] = str(tmp_path / "training.safetensors")
+    cancel_after(3, scan, settings)
+    resumed = hushpore.run("denoise", scan, settings, "cpu")
+    assert any("Went on from" in note for note in resumed.provenance["notes"])
+    np.testing.assert_array_equal(resumed.volume.data, unbroken.volume.data)
+
+
+def test_a_cancelled_run_keeps_its_model(scan: np.ndarray, tmp_path: Path) -> None:
+    path = tmp_path / "training.safetensors"
+    cancel_after(3, scan, {"steps": 100, "patch_size": 16, "checkpoint": str(path)})
+    model = hushpore.load_model(path)
+    assert model.mean == pytest.approx((scan.mean(),))
+    applied = hushpore.denoise(scan, model=str(path), device="cpu", precision="float32")
+    np.testing.assert_allclose(
+        applied.volume.data, model.predict(scan, "cpu").data, rtol=1e-4, atol=1e-3
+    )
+    assert applied.provenance["result"]["steps"] == 0
+
+
+def test_a_finished_training_is_not_done_again(scan: np.ndarray, tmp_path: Path) -> None:
+    path = str(tmp_path / "training.safetensors")
+    first = hushpore.denoise(scan, checkpoint=path, **QUICK)
+    again = hushpore.denoise(scan, checkpoint=path, **QUICK)
+    np.testing.assert_array_equal(again.volume.data, first.volume.data)
+    assert "Went on from the checkpoint, after 40 steps." in again.provenance["notes"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"steps": 41}, "steps was 40 and is now 41"),
+        ({"seed": 4}, "seed was 3 and is now 4"),
+        ({"batch_size": 3}, "batch_size was 2 and is now 3"),
+        ({"method": "n2v"}, "method was 'n2v2' and is now 'n2v'"),
+    ],
+)
+def test_a_checkpoint_of_another_training_is_refused(
+    scan: np.ndarray, tmp_path: Path, change: dict[str, object], words: str
+) -> None:
+    settings = {**QUICK, "checkpoint": str(tmp_path / "training.safetensors")}
+    del settings["device"]
+    cancel_after(1, scan, settings)
+    with pytest.raises(InputError, match=words):
+        hushpore.run("denoise", scan, {**settings, **change}, "cpu")
+
+
+def test_a_checkpoint_of_another_volume_is_refused(scan: np.ndarray, tmp_path: Path) -> None:
+    path = tmp_path / "training.safetensors"
+    settings = {"steps": 40, "patch_size": 16, "checkpoint": str(path)}
+    cancel_after(1, scan, settings)
+    before = path.read_bytes()
+    with pytest.raises(InputError, match="is of another training: volume was"):
+        hushpore.run("denoise", scan + 1, settings, "cpu")
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [b"", b"something dear", pickle.dumps({"a": 1}), "model"])
+def test_what_is_no_checkpoint_is_refused_and_kept(
+    scan: np.ndarray, tmp_path: Path, content: bytes | str
+) -> None:
+    path = tmp_path / "training.safetensors"
+    if content == "model":
+        hushpore.denoise(scan, **QUICK).model.save(path)
+    else:
+        path.write_bytes(content)
+    before = path.read_bytes()
+    with pytest.raises(InputError, match="is no checkpoint of a training"):
+        hushpore.denoise(scan, checkpoint=str(path), **QUICK)
+    assert path.read_bytes() == before
+
+
+def test_a_place_without_a_folder_is_refused_before_the_training(
+    scan: np.ndarray, tmp_path: Path
+) -> None:
+    with pytest.raises(OutputError, match="there is no folder"):
+        hushpore.denoise(scan, checkpoint=str(tmp_path / "no" / "t.safetensors"), **QUICK)
+
+
+def test_a_broken_write_leaves_the_older_checkpoint(
+    scan: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "training.safetensors"
+    settings = {"steps": 40, "patch_size": 16, "batch_size": 2, "checkpoint": str(path)}
+    cancel_after(1, scan, settings)
+    before = path.read_bytes()
+
+    def full(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OutputError, match="No space left"):
+        hushpore.run("denoise", Volume(scan), settings, "cpu")
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from hushpore import InputError
+from hushpore.device.backend import Backend
+from hushpore.n2v2.images import Images
+from hushpore.n2v2.masking import Line, Replacement
+from hushpore.n2v2.model import UNet, build_network
+from hushpore.n2v2.training.step import Batches, Learner, choose_precision, learning_rate
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "size"), [(2, (16, 16)), (3, (8, 16, 16))], ids=["2D", "3D"]
+)
+def test_a_training_step_reads_nothing_back(dimensions: int, size: tuple[int, ...]) -> None:
+    """On the meta device tensors have no values, so that any hidden host read raises."""
+    learner = Learner(UNet(dimensions).to("meta"))
+    image = Images.of(torch.empty((6, 10, 40, 40)[-dimensions - 1 :], device="meta"))
+    for step in range(2):
+        loss = learner.step(image, Batches(size, 4, 0.03, None), 1e-3, step)
+        assert loss.is_meta
+        assert loss.shape == ()
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        loss.item()
+
+
+def test_a_training_step_sends_nothing_to_the_device_after_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A tensor made of host numbers is a copy that a GPU waits for; constants are sent once."""
+    learner = Learner(UNet(2).to("meta"))
+    image = Images.of(torch.empty((6, 40, 40), device="meta"))
+    batches = Batches((16, 16), 4, 0.03, None, Replacement(line=Line(1, 3)))
+    learner.step(image, batches, 1e-3, 0)
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise AssertionError("host values were sent to the device")
+
+    for name in ("tensor", "as_tensor", "from_numpy"):
+        monkeypatch.setattr(torch, name, refuse)
+    learner.step(image, batches, 1e-3, 1)
+
+
+@pytest.mark.gpu
+def test_a_training_step_makes_no_host_wait_on_a_gpu() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    network = build_network(2, torch.Generator().manual_seed(0)).cuda()
+    learner = Learner(network, torch.bfloat16)
+    image = Images.of(torch.randn(4, 128, 128, device="cuda"))
+    batches = Batches((64, 64), 8, 0.03, torch.Generator("cuda").manual_seed(0))
+    learner.step(image, batches, 1e-3, 0)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for step in range(1, 4):
+            learner.step(image, batches, 1e-3, step)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_the_rate_rises_is_held_and_ends_at_nothing() -> None:
+    steps, peak = 200, 3e-3
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=peak)
+    parts = [
+        torch.optim.lr_scheduler.ConstantLR(optimizer, 1.0, 0),
+        torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, 60),
+    ]
+    schedule = torch.optim.lr_scheduler.SequentialLR(optimizer, parts, [140])
+    held_and_down = []
+    for _ in range(steps):
+        held_and_down.append(schedule.get_last_lr()[0])
+        optimizer.step()
+        schedule.step()
+    found = np.array([learning_rate(step / steps, peak) for step in range(steps)])
+    np.testing.assert_allclose(found[20:], held_and_down[20:], rtol=1e-9, atol=1e-12)
+    assert found[0] == pytest.approx(peak / 25)
+    assert found[10] == pytest.approx((peak + peak / 25) / 2)
+    assert (np.diff(found[:21]) > 0).all()
+    assert learning_rate(1.0, peak) == 0
+
+
+def test_the_average_follows_the_weights_and_forgets_the_start() -> None:
+    learner = Learner(build_network(2, torch.Generator().manual_seed(0)))
+    first = learner.average.out.weight.clone()
+    image = Images.of(torch.randn(2, 32, 32, generator=torch.Generator().manual_seed(0)))
+    for step in range(12):
+        draw = torch.Generator().manual_seed(step)
+        learner.step(image, Batches((16, 16), 2, 0.03, draw), 1e-2, step)
+    trained = learner.network.out.weight
+    distance = torch.linalg.vector_norm
+    assert distance(learner.average.out.weight - trained) < distance(first - trained)
+    assert not learner.average.training
+
+
+def test_batches_halve_down_to_one_patch() -> None:
+    counts = []
+    batches: Batches | None = Batches((16, 16), 12, 0.03, None)
+    while batches is not None:
+        counts.append(batches.count)
+        batches = batches.halved()
+    assert counts == [12, 6, 3, 1]
+
+
+def test_precision_is_as_asked() -> None:
+    assert choose_precision("float32", Backend()) == torch.float32
+    assert choose_precision("bfloat16", Backend()) == torch.bfloat16
+    assert choose_precision("auto", Backend()) in (torch.float32, torch.bfloat16)
+
+
+def test_in_3d_the_cpu_computes_in_float32() -> None:
+    assert choose_precision("auto", Backend(), 3) == torch.float32
+    with pytest.raises(InputError, match="precision='bfloat16' is not reliable"):
+        choose_precision("bfloat16", Backend(), 3)

@@ -1,0 +1,202 @@
+"""The GPU's kernels against the CPU's: on a GPU where there is one, and everywhere on the CPU.
+
+On the CPU the same sources are compiled by g++ and their threads run in four orders: a thread that
+depends on another shows as a result that differs.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as st_np
+from scipy import ndimage as ndi
+
+from hushpore.pores.basins import find_basins
+from hushpore.pores.distance import squared_distance
+from hushpore.pores.gpu import engine
+from hushpore.pores.gpu.engine import Gpu
+from hushpore.pores.graph import BasinGraph, build_graph
+from hushpore.pores.void import CLOSED, OPEN
+
+if TYPE_CHECKING:
+    from hushpore.pores.parallel import Workers
+
+SHIM = Path(__file__).parents[2] / "cuda_shim" / "shim.py"
+KERNELS = sorted((Path(engine.__file__).parent / "kernels").glob("*.cu"))
+ISOTROPIC, FLAT = (1.0, 1.0, 1.0), (2.5, 1.0, 0.7)
+NO_WALLS = (False, False, False)
+
+
+def volumes() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    rock = ndi.gaussian_filter(rng.normal(size=(24, 28, 36)), 3) > 0
+    far = np.ones((4, 110, 120), bool)
+    far[2, 10, 20] = False
+    return {
+        "one voxel": np.ones((1, 1, 1), bool),
+        "all solid": np.zeros((3, 4, 5), bool),
+        "all void": np.ones((3, 4, 5), bool),
+        "an image": rng.random((1, 30, 70)) < 0.8,
+        "dust": rng.random((9, 10, 11)) < 0.3,
+        "rock": rock,
+        "far from any solid": far,
+    }
+
+
+def assert_equal(
+    gpu: Gpu,
+    void: np.ndarray,
+    workers: Workers,
+    spacing: tuple[float, ...] = ISOTROPIC,
+    solid_outside: tuple[bool, ...] = NO_WALLS,
+    *,
+    faces_only: bool = False,
+) -> None:
+    distance = squared_distance(void, spacing, solid_outside, workers)
+    there = gpu.squared_distance(gpu.put(void.view(np.uint8)), spacing, solid_outside)
+    np.testing.assert_array_equal(gpu.get(there), distance)
+    basins, summits = find_basins(distance, workers, faces_only=faces_only)
+    climbed = gpu.climb(there, faces_only=faces_only)
+    np.testing.assert_array_equal(gpu.get(climbed.basins), basins)
+    np.testing.assert_array_equal(gpu.get(climbed.summits), summits)
+
+    codes = np.where(np.arange(void.size) % 2, CLOSED, OPEN).astype(np.uint8)
+    is_open = codes[summits] == OPEN
+    graph = build_graph(basins, summits, distance, is_open, workers, faces_only=faces_only)
+    found, _ = gpu.build_graph(climbed, there, gpu.put(codes), faces_only=faces_only)
+    for name in BasinGraph.__dataclass_fields__:
+        expected, value = getattr(graph, name), getattr(found, name)
+        assert value.dtype == expected.dtype, name
+        assert value.flags.aligned, name
+        np.testing.assert_array_equal(value, expected, err_msg=name)
+
+
+@pytest.mark.parametrize("name", volumes())
+@pytest.mark.parametrize("order", ["forward", "reverse", "shuffled", "parallel"])
+def test_whatever_the_order_of_threads_all_is_as_on_the_cpu(
+    name: str, order: str, emulated: Any, workers: Workers
+) -> None:
+    emulated.run_threads(order)
+    for spacing in (ISOTROPIC, FLAT):
+        assert_equal(emulated, volumes()[name], workers, spacing)
+    assert_equal(emulated, volumes()[name], workers, faces_only=True)
+
+
+@pytest.mark.parametrize("solid_outside", [(True, True, True), (True, False, False)])
+def test_solid_beyond_the_faces_counts_as_on_the_cpu(
+    solid_outside: tuple[bool, ...], emulated: Any, workers: Workers
+) -> None:
+    emulated.run_threads("forward")
+    for name in ("rock", "all void", "far from any solid"):
+        assert_equal(emulated, volumes()[name], workers, FLAT, solid_outside)
+
+
+@given(
+    void=st_np.arrays(bool, st_np.array_shapes(min_dims=3, max_dims=3, max_side=9)),
+    spacing=st.tuples(*[st.floats(0.2, 5)] * 3),
+    solid_outside=st.tuples(*[st.booleans()] * 3),
+    faces_only=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_any_small_volume_is_as_on_the_cpu(
+    void: np.ndarray,
+    spacing: tuple[float, ...],
+    solid_outside: tuple[bool, ...],
+    faces_only: bool,
+    emulated: Any,
+    workers: Workers,
+) -> None:
+    emulated.run_threads("shuffled")
+    assert_equal(emulated, void, workers, spacing, solid_outside, faces_only=faces_only)
+
+
+def test_a_table_of_edges_that_is_too_small_grows(
+    emulated: Any, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_ROOM", 0)
+    emulated.run_threads("parallel")
+    void = np.random.default_rng(1).random((30, 30, 30)) < 0.9
+    assert_equal(emulated, void, workers)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="preloads the library of a Linux compiler")
+def test_no_kernel_touches_memory_that_is_not_its_own(tmp_path: Path) -> None:
+    script = f"""
+import importlib.util, pathlib, numpy as np
+spec = importlib.util.spec_from_file_location("cuda_shim", {str(SHIM)!r})
+shim = importlib.util.module_from_spec(spec); spec.loader.exec_module(shim)
+from hushpore import Volume
+from hushpore.pores.gpu.grey import GpuGrey
+from hushpore.pores.gpu.void import find_void, take_apart
+from hushpore.pores.gpu.engine import Gpu
+from hushpore.pores.passes import Work
+from hushpore.pores.settings import PoreSettings
+from hushpore.pores.slabs import Slabs
+folder, flags = pathlib.Path({str(tmp_path)!r}), ("-fsanitize=address", "-O1")
+gpu = Gpu(np, lambda source: shim.ShimKernels(source, folder, flags))
+rng = np.random.default_rng(0)
+for shape in ((1, 1, 1), (1, 5, 60), (7, 8, 9)):
+    void = rng.random(shape) < 0.7
+    for faces_only in (False, True):
+        distance = gpu.squared_distance(void.view(np.uint8), (1.0, 1.0, 1.0), (False, True, False))
+        climbed = gpu.climb(distance, faces_only=faces_only)
+        gpu.build_graph(climbed, distance, void.view(np.uint8), faces_only=faces_only)
+    for kind in ("u1", "i2", "f4"):
+        if void.size == 1:
+            continue
+        volume = Volume(rng.integers(-100, 100, shape).astype(kind))
+        for how in (dict(hysteresis=20.0, threshold=30.0), dict(outside="remove")):
+            settings, whole = PoreSettings(**how), Slabs(shape[0], shape[0])
+            grey = GpuGrey(gpu, volume)
+            work = Work(volume, settings, whole, None, None)
+            take_apart(gpu, work, find_void(gpu, grey, work, grey.threshold(settings)[0]))
+    if len(void) > 4:
+        climbed = gpu.climb(distance, 2, 5, 7)
+        settled = np.ascontiguousarray(np.abs(climbed.basins))
+        numbers = (0, int(settled.max()) + 1)
+        gpu.scan(settled, np.ascontiguousarray(distance[2:5]), shape, numbers, 2, 2)
+    gpu.relabel(np.abs(climbed.basins), np.zeros(void.size + 9, np.int32))
+print("clean")
+"""
+    library = subprocess.run(
+        ["g++", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    if not Path(library).is_absolute():
+        pytest.skip("needs the address sanitizer of g++")
+    surroundings = {**os.environ, "LD_PRELOAD": library, "ASAN_OPTIONS": "detect_leaks=0"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=False, capture_output=True, text=True,
+        env=surroundings,
+    )  # fmt: skip
+    assert done.stdout == "clean\n", done.stderr
+
+
+@pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_90", "sm_100"])
+@pytest.mark.parametrize("source", KERNELS, ids=lambda path: path.stem)
+def test_the_compiler_of_cuda_takes_the_kernels(
+    source: Path, architecture: str, cuda_shim: Any
+) -> None:
+    problem = cuda_shim.nvrtc_problem(source, architecture)
+    if problem is None:
+        pytest.skip("needs NVRTC: pip install nvidia-cuda-nvrtc-cu12")
+    assert problem == ""
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", volumes())
+def test_on_a_gpu_all_is_as_on_the_cpu(name: str, workers: Workers) -> None:
+    pytest.importorskip("cupy")
+    from hushpore.device.backend import choose_backend
+
+    gpu = Gpu.of(choose_backend("cuda"))
+    for spacing in (ISOTROPIC, FLAT):
+        assert_equal(gpu, volumes()[name], workers, spacing)
+    assert_equal(gpu, volumes()[name], workers, faces_only=True)

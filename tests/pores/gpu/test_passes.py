@@ -1,0 +1,291 @@
+"""Whole jobs on an emulated GPU: what the CPU finds, one upload, few waits, thinner slabs."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from scipy import ndimage as ndi
+
+import hushpore
+from hushpore import Volume
+from hushpore.base.scaled import Scaled
+from hushpore.device.backend import Backend
+from hushpore.pores.gpu import engine, passes
+from hushpore.pores.gpu.engine import Gpu
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HOW: list[dict[str, Any]] = [
+    {},
+    {"mode": "closed"},
+    {"outside": "remove"},
+    {"merging": "snow"},
+    {"neighbours": "faces"},
+]
+
+
+def smooth(shape: tuple[int, ...]) -> np.ndarray:
+    return ndi.gaussian_filter(np.random.default_rng(3).normal(size=shape), 2)
+
+
+def floats(shape: tuple[int, ...]) -> Volume:
+    """Grey values whose void is smaller than they are."""
+    return Volume(smooth(shape), spacing=(2.0, 1.0, 1.0)[-len(shape) :], unit="um")
+
+
+def scanned(shape: tuple[int, ...]) -> Volume:
+    """The integers of a scanner."""
+    stored = (smooth(shape) * 4000 + 3000).astype(np.uint16)
+    return Volume(Scaled(stored, 0.7, -1024.3), spacing=(2.0, 1.0, 1.0)[-len(shape) :], unit="um")
+
+
+@pytest.mark.parametrize("settings", HOW, ids=str)
+@pytest.mark.parametrize("shape", [(20, 24, 28), (60, 70)])
+@pytest.mark.parametrize("scan", [floats, scanned])
+def test_a_job_on_a_gpu_gives_what_it_gives_on_the_cpu(
+    settings: dict[str, Any],
+    shape: tuple[int, ...],
+    scan: Callable[..., Volume],
+    gpu_backend: Any,
+    assert_same_pores: Callable[..., None],
+) -> None:
+    found = hushpore.run("pores", scan(shape), settings, gpu_backend())
+    expected = hushpore.run("pores", scan(shape), settings, "cpu")
+    assert_same_pores(found, expected)
+    assert found.provenance["device"].startswith("a GPU")
+    assert found.notes == expected.notes
+    stages = {"upload", "threshold", "void", "distance", "basins", "measuring", "download"}
+    assert stages <= set(found.timings)
+    np.testing.assert_array_equal(found.remerge(2.0).labels, expected.remerge(2.0).labels)
+
+
+@pytest.mark.parametrize("settings", HOW, ids=str)
+@pytest.mark.parametrize("order", ["reverse", "parallel"])
+def test_what_does_not_fit_on_a_gpu_is_worked_on_there_in_slabs(
+    settings: dict[str, Any],
+    order: str,
+    emulated: Any,
+    gpu_backend: Any,
+    assert_same_pores: Callable[..., None],
+) -> None:
+    emulated.run_threads(order)
+    # room for nine slices, four of which are those beside a slab
+    backend = gpu_backend(free=9 * 24 * 28 * passes.BYTES_A_VOXEL)
+    found = hushpore.run("pores", scanned((23, 24, 28)), settings, backend)
+    assert_same_pores(found, hushpore.run("pores", scanned((23, 24, 28)), settings, "cpu"))
+    assert found.notes[-1] == "Worked on in 5 slabs of 5 slices on the GPU."
+
+
+def test_what_does_not_fit_into_memory_is_worked_on_on_a_gpu_too(gpu_backend: Any) -> None:
+    scan = Volume(smooth((40, 100, 100)).astype(np.float32))
+    expected = hushpore.run("pores", scan, None, "cpu")
+    found = hushpore.run("pores", scan, {"memory_budget": 0.004}, gpu_backend())
+    np.testing.assert_array_equal(found.labels, expected.labels)
+    assert "with temporary files" in found.notes[0]
+    assert found.notes[-1].endswith("on the GPU.")
+
+
+@pytest.mark.parametrize("scan", [floats, scanned])
+def test_where_its_memory_runs_out_slabs_are_halved_and_it_is_said(
+    scan: Callable[..., Volume],
+    gpu_backend: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    assert_same_pores: Callable[..., None],
+) -> None:
+    climb = Gpu.climb
+
+    def climb_little(self: Gpu, distance: np.ndarray, *args: Any, **how: Any) -> Any:
+        if len(distance) > 10:
+            raise MemoryError
+        return climb(self, distance, *args, **how)
+
+    monkeypatch.setattr(Gpu, "climb", climb_little)
+    shape = (24, 28, 36)
+    found = hushpore.run("pores", scan(shape), None, gpu_backend())
+    assert found.notes == (
+        "The GPU's memory ran out: worked on in 2 slabs of 12 slices on the GPU.",
+        "The GPU's memory ran out: worked on in 4 slabs of 6 slices on the GPU.",
+    )
+    assert_same_pores(found, hushpore.run("pores", scan(shape), None, "cpu"))
+
+
+@pytest.mark.parametrize("lacking", ["squared_distance", "climb"])
+def test_where_no_slab_is_thin_enough_the_job_goes_on_on_the_cpu(
+    lacking: str,
+    emulated: Any,
+    gpu_backend: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    assert_same_pores: Callable[..., None],
+) -> None:
+    def no_room(*args: Any, **how: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(emulated, lacking, no_room)
+    shape = (24, 28, 36)
+    job = hushpore.start("pores", scanned(shape), None, gpu_backend())
+    events: list[Any] = []
+    found = hushpore.base.events.result_of(job, events.append)
+    shares = [each.fraction for each in events if isinstance(each, hushpore.base.events.Progress)]
+    assert shares == sorted(shares)
+    assert found.notes[-1] == "Pores are segmented on the CPU: the GPU's memory ran out."
+    assert found.provenance["device"].startswith("CPU")
+    assert_same_pores(found, hushpore.run("pores", scanned(shape), None, "cpu"))
+
+
+def test_a_gpu_that_is_too_small_for_a_slice_is_not_begun_with(gpu_backend: Any) -> None:
+    found = hushpore.run("pores", scanned((24, 28, 36)), None, gpu_backend(free=80_000))
+    assert found.notes == (
+        "Pores are segmented on the CPU: the thinnest slab needs 90.7 kB of the GPU's memory, "
+        "where 80 kB are free.",
+    )
+
+
+def test_a_rehearsal_comes_to_every_kernel(
+    emulated: Any, cuda_shim: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launched = set()
+    for kernels in emulated.sources():
+        launch = kernels.launch
+
+        def noted(name: str, *rest: Any, launch: Any = launch) -> None:
+            launched.add(name)
+            launch(name, *rest)
+
+        monkeypatch.setattr(kernels, "launch", noted)
+    passes._rehearse(emulated)
+    sources = [path.read_text(encoding="utf-8") for path in engine.SOURCES]
+    names = {name for text in sources for name in re.findall(r"__global__ void (\w+)", text)}
+    assert launched == names
+
+
+@pytest.mark.parametrize(("merging", "downloads"), [("height", 1), ("snow", 2)])
+@pytest.mark.parametrize(("scan", "nbytes", "waits"), [(scanned, 2, 5), (floats, 1, 4)])
+def test_what_is_smallest_goes_up_once_and_the_host_waits_five_times(
+    scan: Callable[..., Volume],
+    nbytes: int,
+    waits: int,
+    merging: str,
+    downloads: int,
+    gpu_backend: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    moved: dict[str, list[int]] = {"put": [], "get": []}
+
+    def counted(name: str) -> Any:
+        method = getattr(Gpu, name)
+
+        def call(self: Gpu, values: np.ndarray, *args: Any) -> Any:
+            moved[name].append(values.nbytes)
+            return method(self, values, *args)
+
+        return call
+
+    for name in moved:
+        monkeypatch.setattr(Gpu, name, counted(name))
+    volume = scan((40, 44, 48))
+    size = 40 * 44 * 48
+    found = hushpore.run("pores", volume, {"merging": merging}, gpu_backend())
+    assert moved["put"] == [nbytes * size]
+    # before, the range and histogram, the number of basins, that of edges, and all tables
+    assert moved["get"][waits - 1 :] == [4 * size] * downloads
+    assert max(moved["get"][: waits - 2]) < 10_000
+    assert found.provenance["device"].startswith("a GPU")
+
+
+def test_what_is_moved_on_the_gpu_is_accounted_for(
+    emulated: Any, gpu_backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "".join(path.read_text(encoding="utf-8") for path in engine.SOURCES)
+    parameters = dict(re.findall(r"__global__ void (\w+)\s*\(([^)]*)\)", text))
+    # what is not read or written once by what its parameter says: in all voxels, or in few
+    times = {
+        ("scan_z", "distance"): 3,
+        ("climb", "pointers"): 2,
+        ("number", "pointers"): 2,
+        ("number", "is_summit"): 0,
+        # only at the faces; the marks were set to zero before
+        ("mark_faces", "parts"): 0,
+        **{("far_" + axis, name): 0 for axis in "yx" for name in ("values", "out")},
+    }
+    begins = {
+        "find_range": "threshold",
+        "find_void": "void",
+        "scan_z": "distance",
+        "make_keys": "basins",
+        "sum_runs": "measuring",
+    }
+    size, stages = 30 * 64 * 96, [""]
+    moved = dict.fromkeys(begins.values(), 0)
+    for kernels in emulated.sources():
+
+        def noted(name: str, count: int, *rest: Any, launch: Any = kernels.launch) -> None:
+            stages.append(begins.get(name, stages[-1]))
+            for given, declared in zip(rest, parameters[name].split(","), strict=True):
+                nbytes = getattr(given, "nbytes", 0)
+                # not what is of basins, edges, rows or slices
+                if nbytes and nbytes % size == 0:
+                    word = declared.split()[-1].strip("*")
+                    moved[stages[-1]] += times.get((name, word), 1) * nbytes
+            launch(name, count, *rest)
+
+        monkeypatch.setattr(kernels, "launch", noted)
+    hushpore.run("pores", scanned((30, 64, 96)), None, gpu_backend())
+    assert {name: each / size for name, each in moved.items()} == passes.MOVED
+
+
+def test_of_a_scanner_on_disk_the_integers_cross(
+    gpu_backend: Any, assert_same_pores: Callable[..., None]
+) -> None:
+    class OnDisk:
+        """Reads slices when they are asked for."""
+
+        def __init__(self, values: np.ndarray) -> None:
+            self.values, self.shape, self.dtype = values, values.shape, values.dtype
+
+        def __getitem__(self, key: Any) -> np.ndarray:
+            return self.values[key]
+
+    in_memory = scanned((20, 24, 28))
+    stored = in_memory.data.stored.astype(">u2")
+    on_disk = in_memory.replace(in_memory.data.with_stored(OnDisk(stored)))
+    found = hushpore.run("pores", on_disk, None, gpu_backend())
+    assert_same_pores(found, hushpore.run("pores", in_memory, None, "cpu"))
+    assert found.provenance["optimisations"]["void"] == "on, uint16 values cross as they are"
+    assert "reading" in found.timings
+
+
+def test_without_cupy_pores_are_segmented_on_the_cpu_and_it_is_said(
+    emulated_backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    found = hushpore.run("pores", scanned((24, 28, 36)), None, emulated_backend())
+    assert len(found.pores) > 0
+    assert "CuPy is not installed: pip install 'hushpore[cuda12]'" in found.notes[0]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("settings", HOW, ids=str)
+@pytest.mark.parametrize("slices", [0, 9])
+@pytest.mark.parametrize("scan", [floats, scanned])
+def test_on_a_gpu_a_job_gives_what_it_gives_on_the_cpu(
+    settings: dict[str, Any],
+    slices: int,
+    scan: Callable[..., Volume],
+    monkeypatch: pytest.MonkeyPatch,
+    assert_same_pores: Callable[..., None],
+) -> None:
+    pytest.importorskip("cupy")
+    from hushpore.device.backend import choose_backend
+
+    backend, volume = choose_backend("cuda"), scan((60, 70, 80))
+    if slices:
+        few = slices * 70 * 80 * passes.BYTES_A_VOXEL
+        monkeypatch.setattr(Backend, "free_memory", lambda self: few if self.is_cuda else 10**10)
+    found = hushpore.run("pores", volume, settings, backend)
+    assert found.provenance["device"].startswith(backend.name)
+    assert_same_pores(found, hushpore.run("pores", volume, settings, "cpu"))

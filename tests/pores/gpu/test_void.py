@@ -1,0 +1,319 @@
+"""The void that is found on a GPU against the host's, and its parts against SciPy's."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as how_often
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as st_np
+from scipy import ndimage as ndi
+
+from hushpore import Volume
+from hushpore.base.errors import InputError
+from hushpore.base.scaled import Scaled
+from hushpore.pores.gpu import engine as gpu_arrays
+from hushpore.pores.gpu.grey import GpuGrey
+from hushpore.pores.gpu.void import find_void as find_void_there
+from hushpore.pores.gpu.void import take_apart as take_apart_there
+from hushpore.pores.gpu.void import why_on_host
+from hushpore.pores.grey import GreyValues
+from hushpore.pores.passes import (
+    Work,
+    find_air,
+    find_grey_value,
+    find_void,
+    finish,
+    take_apart,
+)
+from hushpore.pores.settings import PoreSettings
+from hushpore.pores.slabs import Scratch, Slabs
+from hushpore.pores.threshold import survey
+
+if TYPE_CHECKING:
+    from hushpore.pores.parallel import Workers
+
+SHAPE = (9, 14, 40)
+
+
+class Void(NamedTuple):
+    threshold: float | None
+    problem: str
+    codes: np.ndarray
+    parts: int
+    opened: int
+    closed: int
+    cuts: list[int]
+    sample: list[int]
+
+
+def work_on(volume: Volume, settings: PoreSettings, workers: Workers) -> Work:
+    depth = volume.shape[0] if volume.n_spatial == 3 else 1
+    return Work(volume, settings, Slabs(depth, depth), Scratch(on_disk=False), workers)
+
+
+def on_host(volume: Volume, settings: PoreSettings, workers: Workers) -> Void:
+    work = work_on(volume, settings, workers)
+    grey = finish(find_grey_value(work))
+    codes = finish(find_void(work, grey))
+    space = finish(take_apart(work, codes, finish(find_air(work, codes))))
+    totals = (space.components, space.open_voxels, space.closed_voxels)
+    beside = (space.air_cuts.tolist(), space.sample.tolist())
+    return Void(grey.threshold, grey.problem, codes.array(), *totals, *beside)
+
+
+def on_gpu(gpu: Any, volume: Volume, settings: PoreSettings, workers: Workers) -> Void:
+    grey, work = GpuGrey(gpu, volume), work_on(volume, settings, workers)
+    threshold, problem = grey.threshold(settings)
+    found = take_apart_there(gpu, work, find_void_there(gpu, grey, work, threshold))
+    totals, cuts, air = gpu.get_all([found.totals, found.cuts, found.air])
+    sample = math.prod(volume.shape[1:]) - air
+    beside = (cuts.tolist(), sample.tolist())
+    return Void(threshold, problem, gpu.get(found.codes), *totals.tolist(), *beside)
+
+
+def assert_equal(gpu: Any, volume: Volume, workers: Workers, **how: Any) -> Void:
+    settings = PoreSettings(**how)
+    found, expected = on_gpu(gpu, volume, settings, workers), on_host(volume, settings, workers)
+    np.testing.assert_array_equal(found.codes, expected.codes)
+    assert found._replace(codes=None) == expected._replace(codes=None)
+    return found
+
+
+def smooth(shape: tuple[int, ...] = SHAPE) -> np.ndarray:
+    values = ndi.gaussian_filter(np.random.default_rng(4).normal(size=shape), 1.2)
+    return np.asarray(values / values.std())
+
+
+def kinds() -> dict[str, Volume]:
+    values = smooth()
+    whole = np.clip(values * 40, -120, 120)
+    lines = np.linspace(0.5, 1.7, SHAPE[0]), np.arange(SHAPE[0]) - 1000.1
+    return {
+        "the void itself": Volume(values > 0.3),
+        "bytes": Volume((whole + 120).astype(np.uint8)),
+        "bytes with a sign": Volume(whole.astype(np.int8)),
+        "16 bits": Volume((whole * 200 + 30_000).astype(np.uint16)),
+        "16 bits with a sign": Volume((whole * 250).astype(np.int16)),
+        "the ends of a type": Volume(np.where(values > 0, 32767, -32768).astype(np.int16)),
+        "the other byte order": Volume((whole * 200 + 30_000).astype(">u2")),
+        "floats": Volume((values * 1e-3).astype(np.float32)),
+        "floats with both zeros": Volume(np.copysign(np.abs(whole) > 90, values).astype("f4")),
+        "on a line": Volume(Scaled((whole * 9 + 2000).astype(np.uint16), 1.0, -1024.0)),
+        "on a line of fractions": Volume(Scaled(whole.astype(np.int8), 0.7301, -3.3)),
+        "on a line for each slice": Volume(Scaled((whole + 120).astype(np.uint8), *lines)),
+        "on a falling line": Volume(Scaled((whole * 9 + 2000).astype(np.uint16), -0.3, 7.0)),
+        "an image": Volume((whole[0] * 9 + 2000).astype(np.uint16)),
+        "an image on lines": Volume(
+            Scaled((whole[0] + 120).astype(np.uint8), np.linspace(1, 2, SHAPE[1]), 5.0)
+        ),
+    }
+
+
+@pytest.mark.parametrize("kind", kinds())
+@pytest.mark.parametrize("order", ["forward", "reverse", "shuffled", "parallel"])
+def test_whatever_crosses_the_void_is_that_of_the_host(
+    kind: str, order: str, emulated: Any, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_arrays, "_THREADS", 700)
+    emulated.run_threads(order)
+    volume = kinds()[kind]
+    for how in ({}, {"threshold": "li", "pores_are": "bright", "mode": "open"}):
+        assert_equal(emulated, volume, workers, **how)
+    if volume.dtype == np.bool_:
+        return
+    middle = float(np.median(np.asarray(volume.data)))
+    low = middle - 0.5 * float(np.asarray(volume.data, float).std())
+    assert_equal(emulated, volume, workers, threshold=middle, hysteresis=low, mode="closed")
+
+
+@pytest.mark.parametrize("threshold", [-1e9, -0.5, 0.0, 99.5, 255.0, 1e9])
+def test_a_threshold_beyond_all_values_is_said_as_on_the_host(
+    threshold: float, emulated: Any, workers: Workers
+) -> None:
+    emulated.run_threads("forward")
+    for dtype in (np.uint8, np.float32):
+        volume = Volume(np.clip(smooth() * 60 + 128, 0, 255).astype(dtype))
+        found = assert_equal(emulated, volume, workers, threshold=threshold)
+        assert ("nothing is separated" in found.problem) == (threshold not in (0.0, 99.5))
+
+
+def voids() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(1)
+    comb = np.zeros((6, 20, 24), bool)
+    comb[1:-1, 1:-1, 1:-1:2] = comb[3, 3, 1:-1] = True
+    return {
+        "nothing": np.zeros(SHAPE, bool),
+        "everything": np.ones(SHAPE, bool),
+        "one voxel": np.ones((1, 1, 1), bool),
+        "dust": rng.random(SHAPE) < 0.25,
+        "a sponge": rng.random(SHAPE) < 0.45,
+        "a comb": comb,
+    }
+
+
+@pytest.mark.parametrize("name", voids())
+@pytest.mark.parametrize("order", ["forward", "reverse", "shuffled", "parallel"])
+def test_parts_are_those_of_scipy(name: str, order: str, emulated: Any, workers: Workers) -> None:
+    emulated.run_threads(order)
+    void = voids()[name]
+    found = assert_equal(emulated, Volume(void), workers)
+    labels, count = ndi.label(void)
+    inner = np.zeros_like(void)
+    inner[1:-1, 1:-1, 1:-1] = True
+    at_face = np.isin(labels, np.unique(labels[~inner & void]))
+    closed = int(np.count_nonzero(void & ~at_face))
+    expected = (count, int(void.sum()) - closed, closed)
+    assert (found.parts, found.opened, found.closed) == expected
+
+
+@given(void=st_np.arrays(bool, st_np.array_shapes(min_dims=2, max_dims=3, max_side=7)))
+@how_often(max_examples=80, deadline=None)
+def test_any_small_void_is_taken_apart_as_on_the_host(
+    void: np.ndarray, emulated: Any, workers: Workers
+) -> None:
+    emulated.run_threads("shuffled")
+    assert_equal(emulated, Volume(void), workers)
+
+
+@given(
+    values=st_np.arrays(
+        np.float32,
+        (2, 3, 4),
+        elements=st.floats(-(2.0**100), 2.0**100, width=32),
+    )
+)
+@how_often(max_examples=80, deadline=None)
+def test_any_floats_are_counted_as_on_the_host(
+    values: np.ndarray, emulated: Any, workers: Workers
+) -> None:
+    emulated.run_threads("parallel")
+    volume = Volume(values)
+    if values.min() == values.max():
+        with pytest.raises(InputError, match="is constant"):
+            GpuGrey(emulated, volume).survey(with_histogram=True)
+        return
+    found, histogram = GpuGrey(emulated, volume).survey(with_histogram=True)
+    expected, counted = finish(survey(GreyValues(volume, Slabs(2, 2)), True, workers))
+    assert found == expected
+    assert histogram is not None
+    assert counted is not None
+    np.testing.assert_array_equal(histogram.counts, counted.counts)
+    np.testing.assert_array_equal(histogram.centers, counted.centers)
+
+
+def samples() -> dict[str, Volume]:
+    """Solid with pores, and air around it."""
+    z, y, x = np.ogrid[:12, :30, :34]
+    grain = (y - 15) ** 2 + (x - 16) ** 2 < 13**2
+    solid = np.broadcast_to(grain, (12, 30, 34)) & (smooth((12, 30, 34)) > -0.8)
+    solid[:, 10:13, :16] = False
+    inside = solid & (z > 1) & (z < 10)
+    return {
+        "from end to end": Volume(~solid, spacing=(2.0, 1.0, 1.0)),
+        "free on all sides": Volume(~inside),
+        "flat voxels": Volume(~inside, spacing=(0.7, 1.0, 1.3)),
+        "an image": Volume(~solid[5]),
+        "no air": Volume(np.pad(smooth((5, 6, 7)) < 0.2, 4)),
+    }
+
+
+@pytest.mark.parametrize("name", samples())
+@pytest.mark.parametrize("order", ["forward", "reverse", "shuffled", "parallel"])
+def test_the_air_outside_is_that_of_the_host(
+    name: str, order: str, emulated: Any, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_arrays, "_THREADS", 700)
+    emulated.run_threads(order)
+    volume = samples()[name]
+    for outside in ("remove", "remove-slicewise"):
+        for mode in ("all", "open", "closed"):
+            how = {"outside": outside, "mode": mode, "outside_radius": 3.0}
+            found = assert_equal(emulated, volume, workers, **how)
+        whole = math.prod(volume.shape)
+        assert (sum(found.sample) < whole) == (name != "no air")
+
+
+def test_a_void_without_a_sample_is_refused(emulated: Any, workers: Workers) -> None:
+    emulated.run_threads("forward")
+    with pytest.raises(InputError, match="no sample that air could be around"):
+        on_gpu(emulated, Volume(np.ones(SHAPE, bool)), PoreSettings(outside="remove"), workers)
+
+
+@pytest.mark.parametrize("threshold", ["otsu", 0.5])
+@pytest.mark.parametrize(
+    "bad", [[np.nan], [np.inf, -np.inf], [], [np.nan] * math.prod(SHAPE)], ids=len
+)
+def test_what_cannot_be_used_is_refused_as_on_the_host(
+    bad: list[float], threshold: str | float, emulated: Any, workers: Workers
+) -> None:
+    emulated.run_threads("parallel")
+    values = np.full(SHAPE, 3, np.float32)
+    values.reshape(-1)[: len(bad)] = bad
+    settings = PoreSettings(threshold=threshold)
+    with pytest.raises(InputError) as said:
+        on_host(Volume(values), settings, workers)
+    with pytest.raises(InputError) as said_there:
+        GpuGrey(emulated, Volume(values)).threshold(settings)
+    assert str(said_there.value) == str(said.value)
+
+
+def test_hysteresis_that_is_not_stricter_is_refused(emulated: Any) -> None:
+    emulated.run_threads("forward")
+    grey = GpuGrey(emulated, kinds()["floats"])
+    with pytest.raises(InputError, match="below it for dark pores"):
+        grey.threshold(PoreSettings(threshold=0.0, hysteresis=0.1))
+
+
+@pytest.mark.parametrize(
+    ("how", "dtype", "reason"),
+    [
+        ({}, np.uint16, ""),
+        ({"outside": "remove"}, np.uint8, ""),
+        ({"sample_mask": "m"}, np.uint8, "the host tells by the mask what is outside the sample"),
+        ({"threshold": "sauvola"}, np.uint8, "the host finds the local threshold sauvola"),
+        ({"threshold": "sauvola"}, bool, ""),
+        ({}, np.int32, "values of int32 are larger than their void"),
+        ({}, np.float64, "values of float64 are larger than their void"),
+    ],
+)
+def test_why_the_host_finds_the_void_is_said(how: dict[str, Any], dtype: Any, reason: str) -> None:
+    assert why_on_host(Volume(np.zeros((2, 3, 4), dtype)), PoreSettings(**how)) == reason
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", kinds())
+def test_on_a_gpu_the_void_is_that_of_the_host(kind: str, workers: Workers) -> None:
+    pytest.importorskip("cupy")
+    from hushpore.device.backend import choose_backend
+    from hushpore.pores.gpu.engine import Gpu
+
+    gpu, volume = Gpu.of(choose_backend("cuda")), kinds()[kind]
+    for how in ({}, {"threshold": "li", "pores_are": "bright", "mode": "open"}):
+        assert_equal(gpu, volume, workers, **how)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", voids())
+def test_on_a_gpu_parts_are_those_of_the_host(name: str, workers: Workers) -> None:
+    pytest.importorskip("cupy")
+    from hushpore.device.backend import choose_backend
+    from hushpore.pores.gpu.engine import Gpu
+
+    assert_equal(Gpu.of(choose_backend("cuda")), Volume(voids()[name]), workers)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", samples())
+def test_on_a_gpu_the_air_outside_is_that_of_the_host(name: str, workers: Workers) -> None:
+    pytest.importorskip("cupy")
+    from hushpore.device.backend import choose_backend
+    from hushpore.pores.gpu.engine import Gpu
+
+    gpu = Gpu.of(choose_backend("cuda"))
+    for outside in ("remove", "remove-slicewise"):
+        assert_equal(gpu, samples()[name], workers, outside=outside, outside_radius=3.0)

@@ -1,0 +1,100 @@
+import numpy as np
+import pytest
+
+from hushpore.base.volume import Volume
+from hushpore.pores.preview import GreySurvey
+from hushpore.pores.settings import PoreSettings
+from hushpore.pores.threshold import Histogram, Range
+
+#: 100 voxels of -1000, 200 of 0 and 700 of 200.
+GREYS = GreySurvey(
+    Histogram(np.array([100, 200, 700]), np.array([-1000.0, 0.0, 200.0])),
+    Range(-1000, 200),
+    unit="HU",
+)
+
+
+def said(name, known=None, **settings):
+    return PoreSettings(**settings).explained({"greys": GREYS} if known is None else known)[name]
+
+
+def test_a_number_says_how_many_voxels_are_darker():
+    assert said("threshold", threshold=-500.0) == "10 % of the voxels are darker."
+    assert said("threshold", threshold=0.0) == "30 % of the voxels are darker."
+    assert said("threshold", threshold=-5.0, pores_are="bright").startswith("90 % of the voxels")
+
+
+def test_a_method_says_which_number_it_finds():
+    settings = PoreSettings()
+    GREYS.find(settings)
+    assert said("threshold") == "Otsu: -1000 HU; 10 % of the voxels are darker."
+
+
+def test_nothing_is_said_of_a_threshold_that_is_not_known_yet():
+    assert "threshold" not in PoreSettings(threshold="li").explained({"greys": GREYS})
+    assert "threshold" not in PoreSettings().explained({})
+
+
+def test_a_sample_is_called_one():
+    sample = GreySurvey(GREYS.histogram, GREYS.range, 0.01)
+    text = said("threshold", {"greys": sample}, threshold=0.0)
+    assert text == "30 % of the voxels of a sample are darker."
+
+
+@pytest.mark.parametrize(
+    ("threshold", "pores_are", "begins"),
+    [(-2000.0, "dark", "no"), (300.0, "dark", "all"), (300.0, "bright", "no")],
+)
+def test_a_number_beyond_all_grey_values_is_pointed_out(threshold, pores_are, begins):
+    text = said("threshold", threshold=threshold, pores_are=pores_are)
+    assert text.startswith(f"{begins.capitalize()} voxels are")
+    assert text.endswith("from -1000 to 200 HU.")
+
+
+def test_a_method_that_fails_says_why():
+    settings = PoreSettings(threshold="minimum")
+    GREYS.find(settings)
+    assert "finds no threshold" in said("threshold", threshold="minimum")
+
+
+def test_a_local_threshold_says_where_it_comes_from():
+    assert "51 voxels around it" in said("threshold", threshold="sauvola")
+
+
+def test_the_stricter_threshold_must_be_stricter():
+    assert (
+        said("hysteresis", threshold=0.0, hysteresis=50.0) == "Must be below the threshold, 0 HU."
+    )
+    assert said("hysteresis", threshold=0.0, hysteresis=-500.0).startswith("10 % of the voxels")
+
+
+def test_the_merge_height_is_said_as_a_length():
+    volume = Volume(np.zeros((4, 4, 4)), (5.0, 2.0, 2.0), "um")
+    assert "at least 6 voxels narrower" in said("h", h=3.0)
+    assert "at least 12 µm narrower" in said("h", {"volume": volume}, h=3.0)
+    assert "split pores" in said("h", h=0.2)
+    assert "0.5 evens out" in said("h")
+
+
+def unused(**settings):
+    return PoreSettings(**settings).unused({})
+
+
+def test_settings_without_effect_say_what_they_are_for():
+    assert set(unused()) == {"window", "window_in_slice", "local_k", "outside_radius"}
+    assert {"phases", "hysteresis"} <= set(unused(threshold="sauvola"))
+    assert unused(merging="snow")["h"].startswith("Not used: pores are parted by the peaks")
+    assert {"h", "merging"} <= set(unused(markers="seeds"))
+    assert {"outside", "outside_radius"} <= set(unused(sample_mask="disc", outside="remove"))
+    assert "outside_radius" not in unused(outside="remove")
+
+
+def test_what_a_job_would_refuse_can_be_set_back():
+    assert "phases" not in unused(threshold="li", phases=3)
+    assert "hysteresis" not in unused(threshold="niblack", hysteresis=3.0)
+
+
+def test_of_a_void_no_grey_value_counts():
+    reasons = PoreSettings().unused({"is_void": True})
+    assert "without grey values" in reasons["threshold"]
+    assert "h" not in reasons

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hushpore import InputError
+from hushpore.base.errors import OutputError
+from hushpore.jobs import JOBS
+from hushpore.runs.batch_scans import explained, find_scans, names_of, plan
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PORES = JOBS["pores"].settings
+
+
+@pytest.fixture
+def scans(tmp_path: Path) -> Path:
+    for name in ("s10", "s2", "s1"):
+        (tmp_path / "scans" / name).mkdir(parents=True)
+        (tmp_path / "scans" / name / "a.tif").touch()
+    (tmp_path / "scans" / "notes.txt").touch()
+    return tmp_path / "scans"
+
+
+def test_wildcards_name_folders_in_natural_order(scans: Path) -> None:
+    found = find_scans([f"{scans}/*/"], scans / "out")
+    assert [path.name for path in found] == ["s1", "s2", "s10"]
+    found = find_scans([f"{scans}/**/*.tif"], scans / "out")
+    assert [path.parent.name for path in found] == ["s1", "s2", "s10"]
+
+
+def test_each_scan_counts_once_and_the_results_are_none(scans: Path) -> None:
+    (scans / "out" / "s1").mkdir(parents=True)
+    found = find_scans(
+        [str(scans / "s2"), f"{scans}/*/", f"{scans}/out/*"[:-6] + "/s2"], scans / "out"
+    )
+    assert [path.name for path in found] == ["s2", "s1", "s10"]
+
+
+def test_a_path_with_brackets_is_taken_as_it_is(tmp_path: Path) -> None:
+    odd = tmp_path / "scan [1]"
+    odd.mkdir()
+    assert find_scans([str(odd)], tmp_path / "out") == [odd]
+
+
+def test_a_pattern_that_matches_nothing_is_said(scans: Path) -> None:
+    with pytest.raises(InputError, match="Nothing matches"):
+        find_scans([f"{scans}/*.dcm"], scans / "out")
+
+
+def test_names_are_unique_whatever_the_system_thinks_of_case(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("a/scan.tif", "b/Scan.tif", "b/scan.npy", "c/x.tif")]
+    assert names_of(paths) == ["a_scan", "b_Scan", "b_scan_2", "x"]
+
+
+def test_results_of_other_settings_or_scans_are_not_touched_unless_allowed(
+    folder: Path, scan: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    folder.rename(out / "foam")
+    tasks = plan([str(scan)], out, denoise=None, pores=PORES())
+    assert {task.name: is_done for task, is_done in tasks.items()} == {"foam": True}
+    with pytest.raises(OutputError, match="foam: it was made with other settings"):
+        plan([str(scan)], out, denoise=None, pores=PORES(h=2))
+    with pytest.raises(OutputError, match="other settings"):
+        plan([str(scan)], out, denoise=JOBS["denoise"].settings(), pores=PORES())
+    tasks = plan([str(scan)], out, denoise=None, pores=PORES(h=2), overwrite=True)
+    assert list(tasks.values()) == [False]
+    scan.touch()
+    with pytest.raises(OutputError, match="foam: the scan is another, or has changed since"):
+        plan([str(scan)], out, denoise=None, pores=PORES())
+
+
+@pytest.mark.parametrize("name", ["foam/mine.txt", "foam"])
+def test_what_is_not_ours_is_in_the_way(scan: Path, tmp_path: Path, name: str) -> None:
+    mine = tmp_path / "out" / name
+    mine.parent.mkdir(parents=True)
+    mine.touch()
+    with pytest.raises(OutputError, match="is in the way"):
+        plan([str(scan)], tmp_path / "out", denoise=None, pores=PORES(), overwrite=True)
+    assert mine.is_file()
+
+
+def test_an_empty_folder_is_no_result(scan: Path, tmp_path: Path) -> None:
+    (tmp_path / "out" / "foam").mkdir(parents=True)
+    tasks = plan([str(scan)], tmp_path / "out", denoise=None, pores=PORES())
+    assert list(tasks.values()) == [False]
+
+
+def test_errors_are_told_on_one_line() -> None:
+    assert explained(InputError("so\n  it is")) == "so it is"
+    assert explained(MemoryError()) == "There was not enough memory."
+    assert explained(KeyError("x")) == "Unexpected KeyError: 'x'"

@@ -1,0 +1,122 @@
+import numpy as np
+import pytest
+from napari.components import ViewerModel
+from napari.layers import Image, Labels
+
+from hushpore.viewer.denoise.widget import DenoiseWidget
+from hushpore.viewer.layers.conversion import KEY
+
+RESULT = {KEY: {"provenance": {"job": "denoise"}}}
+
+
+@pytest.mark.parametrize(
+    ("layer", "accepted"),
+    [
+        (Image(np.zeros((4, 8, 8))), True),
+        (Image(np.zeros((8, 8, 3), np.uint8), rgb=True), False),
+        (Image(np.zeros((4, 8, 8), bool)), False),
+        (Labels(np.zeros((4, 8, 8), int)), False),
+    ],
+    ids=["grey", "colour", "mask", "labels"],
+)
+def test_only_grey_images_can_be_denoised(layer, accepted):
+    assert DenoiseWidget.accepts(layer) is accepted
+
+
+def test_what_is_denoised_already_is_not_taken_unasked():
+    layer = Image(np.zeros((4, 8, 8)), metadata=RESULT)
+    assert DenoiseWidget.accepts(layer)
+    assert not DenoiseWidget.prefers(layer)
+
+
+@pytest.fixture
+def widget(qtbot, scan):
+    viewer = ViewerModel()
+    viewer.add_image(scan, name="scan", scale=(2, 0.5, 0.5), units=("mm",) * 3)
+    widget = DenoiseWidget(viewer)
+    qtbot.addWidget(widget)
+    for name, value in {"patch_size": 16, "batch_size": 2, "precision": "float32"}.items():
+        widget.form.fields[name].set(value)
+    return widget
+
+
+def test_the_real_denoiser_can_be_finished_early(qtbot, widget):
+    widget.form.fields["steps"].set(100_000)
+    widget._buttons.run.click()
+    qtbot.waitUntil(widget._buttons.finish.isEnabled, timeout=60_000)
+    widget._buttons.finish.click()
+    qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
+    assert widget._result.text().startswith("Finished early. Denoised")
+    record = widget._viewer.layers["scan denoised"].metadata[KEY]["provenance"]
+    assert 0 < record["result"]["steps"] < 100_000
+    assert any("Stopped early" in note for note in record["notes"])
+
+
+def test_the_real_denoiser_runs_behind_the_widget(qtbot, widget, scan):
+    widget.form.fields["steps"].set(3)
+    widget._buttons.run.click()
+    qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
+    assert "Denoised" in widget._result.text()
+    result = widget._viewer.layers["scan denoised"]
+    assert result.data.shape == scan.shape
+    assert result.dtype == np.float32
+    assert tuple(result.scale) == (2, 0.5, 0.5)
+    assert {str(unit) for unit in result.units} == {"millimeter"}
+    record = result.metadata[KEY]["provenance"]
+    assert record["settings"]["steps"] == 3
+    assert record["input"]["name"] == "scan"
+
+
+def test_a_cancelled_training_can_be_used_and_gone_on_with(qtbot, widget):
+    widget.form.fields["steps"].set(100_000)
+    widget._buttons.run.click()
+    qtbot.waitUntil(widget._buttons.finish.isEnabled, timeout=60_000)
+    widget.cancel()
+    qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
+    assert widget._result.text().startswith("Cancelled.")
+    assert "denoise with it" in widget._result.text()
+    widget._follow("apply")
+    qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
+    assert widget._result.text().startswith("Finished early. Denoised")
+    record = widget._viewer.layers["scan denoised"].metadata[KEY]["provenance"]
+    went_on = next(note for note in record["notes"] if note.startswith("Went on from"))
+    assert record["result"]["steps"] > int(went_on.split()[-2]) > 0
+
+
+def test_a_run_cancelled_before_it_learnt_anything_offers_nothing(widget):
+    widget.settings()
+    assert widget.after_cancel() == ""
+
+
+def test_what_was_removed_is_a_hidden_layer_that_no_job_takes(qtbot, widget, scan):
+    widget.form.fields["steps"].set(3)
+    widget._buttons.run.click()
+    qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
+    removed = widget._viewer.layers["scan removed"]
+    assert not removed.visible
+    expected = scan - widget._viewer.layers["scan denoised"].data
+    np.testing.assert_allclose(np.asarray(removed.data), expected, rtol=1e-4, atol=1e-3)
+    assert removed not in widget.layers._listed
+    assert tuple(removed.scale) == (2, 0.5, 0.5)
+
+
+def test_the_facts_say_what_the_noise_is_like(qtbot):
+    rng = np.random.default_rng(0)
+    viewer = ViewerModel()
+    viewer.add_image(rng.normal(100, 20, (4, 64, 64)), name="white")
+    widget = DenoiseWidget(viewer)
+    qtbot.addWidget(widget)
+    qtbot.waitUntil(lambda: "noise: independent from pixel to pixel\xa0✓" in widget._facts.text())
+    lines = rng.normal(100, 20, (4, 64, 1)) + rng.normal(0, 10, (4, 64, 64))
+    viewer.add_image(lines, name="lines")
+    qtbot.waitUntil(lambda: "noise: alike along x\xa0⚠" in widget._facts.text())
+    assert "choose 'Noise runs along' x" in widget._facts.text()
+
+
+def test_an_image_whose_noise_cannot_be_told_has_its_facts_all_the_same(qtbot):
+    viewer = ViewerModel()
+    viewer.add_image(np.eye(5), name="tiny")
+    widget = DenoiseWidget(viewer)
+    qtbot.addWidget(widget)
+    qtbot.wait(200)
+    assert widget._facts.text().startswith("5 x 5")

@@ -1,0 +1,116 @@
+import pytest
+
+from hushpore.base.errors import DeviceError
+from hushpore.device.backend import Backend
+from hushpore.jobs import JOBS
+from hushpore.viewer.forms import device_choice
+from hushpore.viewer.forms.device_choice import DeviceChoice
+
+
+@pytest.fixture
+def two_gpus(monkeypatch):
+    def choose(device):
+        number = {"auto": 0, "cuda:0": 0, "cuda:1": 1}.get(device)
+        if number is None:
+            raise DeviceError("there are 2")
+        return Backend(f"cuda:{number}", f"GPU {number}", "a GPU is available")
+
+    monkeypatch.setattr(device_choice, "choose_backend", choose)
+
+
+def make(qtbot, kind=None):
+    choice = DeviceChoice(kind)
+    qtbot.addWidget(choice)
+    qtbot.waitSignal(choice.found, timeout=10_000).wait()
+    return choice
+
+
+def entries(choice):
+    return [choice._box.itemText(number) for number in range(choice._box.count())]
+
+
+def test_without_a_gpu_it_says_what_it_takes_and_why(qtbot):
+    choice = make(qtbot)
+    assert entries(choice) == ["Auto", "CPU"]
+    assert choice.value() == "auto"
+    assert choice.line().startswith("CPU, ")
+    assert choice.line().endswith("(as the test says)")
+
+
+def test_every_gpu_can_be_chosen(qtbot, two_gpus):
+    choice = make(qtbot)
+    assert entries(choice) == ["Auto", "CPU", "CUDA:0 GPU 0", "CUDA:1 GPU 1"]
+    assert choice.line() == "GPU 0 (a GPU is available)"
+    choice.set("cuda:1")
+    assert choice.value() == "cuda:1"
+    assert choice.line() == "GPU 1"
+    choice.set("cpu")
+    assert choice.line().startswith("CPU, ")
+
+
+def test_a_broken_pytorch_leaves_the_cpu(qtbot, monkeypatch):
+    def choose(device):
+        raise ImportError("libtorch is missing")
+
+    monkeypatch.setattr(device_choice, "choose_backend", choose)
+    choice = make(qtbot)
+    assert entries(choice) == ["Auto", "CPU"]
+    assert "PyTorch could not be used" in choice.line()
+
+
+def test_it_says_which_device_auto_will_be(qtbot, two_gpus):
+    choice = make(qtbot)
+    assert choice.resolved() == "cuda:0"
+    choice.set("cpu")
+    assert choice.resolved() == "cpu"
+    choice.set("cuda:1")
+    assert choice.resolved() == "cuda:1"
+
+
+def test_a_job_that_takes_no_gpu_by_itself_says_so(qtbot, two_gpus):
+    choice = make(qtbot, JOBS["pores"])
+    assert choice.resolved() == "cpu"
+    assert choice.line().endswith("(a GPU is used where it is asked for)")
+    choice.set("cuda:1")
+    assert choice.resolved() == "cuda:1"
+
+
+def test_what_is_preferred_is_shown_at_once_and_taken(qtbot, two_gpus, monkeypatch):
+    choice = make(qtbot)
+    monkeypatch.setenv("HUSHPORE_DEVICE", "cuda:1")
+    preferred = Backend("cuda:1", "GPU 1", "as preferred")
+    known = device_choice.choose_backend
+    monkeypatch.setattr(
+        device_choice, "choose_backend", lambda name: preferred if name == "auto" else known(name)
+    )
+    with qtbot.waitSignal(choice.found, timeout=10_000):
+        device_choice.look_again()
+    assert entries(choice) == ["Auto", "CPU", "CUDA:0 GPU 0", "CUDA:1 GPU 1"]
+    assert choice.line() == "GPU 1 (as preferred)"
+    assert choice.resolved() == "cuda:1"
+
+
+def test_more_about_the_device_is_told_when_it_is_unfolded(qtbot):
+    choice = make(qtbot)
+    assert choice.details() == ""
+    choice._more.click()
+    qtbot.waitUntil(lambda: "GB of memory are free" in choice.details(), timeout=10_000)
+    assert "read_ahead: on" in choice.details()
+    choice._more.click()
+    assert choice.details() == ""
+
+
+def test_what_is_unfolded_follows_the_choice(qtbot, two_gpus, monkeypatch):
+    monkeypatch.setattr(Backend, "details", lambda self: [f"memory of {self.name}"])
+    choice = make(qtbot)
+    choice._more.click()
+    qtbot.waitUntil(lambda: choice.details() == "• memory of GPU 0", timeout=10_000)
+    choice.set("cuda:1")
+    qtbot.waitUntil(lambda: choice.details() == "• memory of GPU 1", timeout=10_000)
+
+
+def test_a_device_that_is_gone_says_so(qtbot, two_gpus):
+    choice = make(qtbot)
+    choice.set("cpu")
+    choice._more.click()
+    qtbot.waitUntil(lambda: choice.details() == "• there are 2", timeout=10_000)

@@ -1,0 +1,78 @@
+import pytest
+from qtpy.QtCore import QSize, Qt
+from qtpy.QtWidgets import QApplication, QDockWidget, QMainWindow, QWidget
+
+from hushpore.viewer.forms.docking import SharesSide, dock_of
+
+LEFT, RIGHT = Qt.DockWidgetArea.LeftDockWidgetArea, Qt.DockWidgetArea.RightDockWidgetArea
+
+
+@pytest.fixture
+def window(qtbot):
+    window = QMainWindow()
+    qtbot.addWidget(window)
+    window.show()
+    return window
+
+
+class High(QWidget):
+    """A widget that can do with no less than some height."""
+
+    def __init__(self, height):
+        super().__init__()
+        self._height = height
+
+    def minimumSizeHint(self):  # noqa: N802
+        return QSize(50, self._height)
+
+
+def open_in(window, area=RIGHT, ours=True, height=50):
+    dock, widget = QDockWidget(window), High(height)
+    if ours:
+        SharesSide(widget)
+    dock.setWidget(widget)
+    window.addDockWidget(area, dock)
+    return dock
+
+
+def settle():
+    for _ in range(5):
+        QApplication.processEvents()
+
+
+def test_what_is_opened_below_another_becomes_a_tab_beside_it(qtbot, window):
+    first = open_in(window)
+    settle()
+    second, third = open_in(window), open_in(window)
+    beside = {second, third}
+    qtbot.waitUntil(lambda: set(window.tabifiedDockWidgets(first)) == beside, timeout=5000)
+
+
+def test_the_window_does_not_grow_to_make_room_for_it(window):
+    window.resize(600, 400)
+    for _ in range(3):
+        dock = open_in(window, height=250)
+        settle()
+    assert window.height() == 400
+    assert dock.widget().minimumSizeHint().height() == 250
+
+
+def test_it_leaves_the_widgets_of_others_and_other_sides_alone(window):
+    open_in(window, ours=False)
+    open_in(window, area=LEFT)
+    settle()
+    own = open_in(window)
+    settle()
+    assert window.tabifiedDockWidgets(own) == []
+
+
+def test_where_the_user_moves_it_later_it_stays(window):
+    first, second = open_in(window), open_in(window)
+    settle()
+    window.addDockWidget(LEFT, second)
+    second.hide()
+    second.show()
+    settle()
+    assert window.tabifiedDockWidgets(first) == []
+    assert dock_of(second.widget()) is second
+    assert dock_of(QWidget()) is None

@@ -1,0 +1,247 @@
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from qtpy.QtCore import QPoint, QPointF, Qt
+from qtpy.QtGui import QWheelEvent
+from qtpy.QtWidgets import QAbstractSpinBox, QApplication, QComboBox, QLabel
+
+from hushpore import InputError, jobs
+from hushpore.base.settings import Settings, option
+from hushpore.viewer.forms.form import SettingsForm
+
+
+@dataclass(frozen=True)
+class Example(Settings):
+    rate: float = option(4e-4, "How fast.", minimum=1e-6, maximum=1.0, step=1e-4)
+    count: int = option(3, "How many.", minimum=0, unit="px")
+    limit: float | None = option(
+        None, "When to stop; None: no limit.", unit="s", minimum=1, step=10
+    )
+    batch: int | None = option(None, "Patches.", minimum=1)
+    threshold: str | float = option("otsu", "Where to cut.", choices=("otsu", "li"))
+    kind: str = option("dark", "Which.", choices=("dark", "bright"), more=True)
+    closed: bool = option(False, "Whether it is closed.", label="Closed border", more=True)
+    rank: int = option(2, "2 or 3.", minimum=2, maximum=3, more=True)
+    name: str = option("", "Any text.", more=True)
+
+
+VALUES = st.fixed_dictionaries(
+    {
+        "rate": st.integers(1, 10_000).map(lambda n: n * 1e-4),
+        "count": st.integers(0, 2**31 - 1),
+        "limit": st.none() | st.integers(1, 10**6).map(float),
+        "batch": st.none() | st.integers(1, 2**31 - 1),
+        "threshold": st.sampled_from(["otsu", "li"]) | st.integers(-32768, 65535).map(float),
+        "kind": st.sampled_from(["dark", "bright"]),
+        "closed": st.booleans(),
+        "rank": st.sampled_from([2, 3]),
+        "name": st.text(st.characters(categories=("L", "N", "Zs")), max_size=8),
+    }
+)
+
+
+@pytest.fixture
+def form(qtbot):
+    form = SettingsForm(Example)
+    qtbot.addWidget(form)
+    return form
+
+
+@pytest.mark.parametrize("job", sorted(jobs.JOBS))
+def test_a_new_form_shows_the_defaults(qtbot, job):
+    kind = jobs.JOBS[job].settings
+    form = SettingsForm(kind)
+    qtbot.addWidget(form)
+    assert form.settings() == kind()
+    shown_first = sorted(kind.options(), key=lambda opt: opt.more)
+    assert list(form.fields) == [opt.name for opt in shown_first]
+
+
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None
+)
+@given(values=VALUES)
+def test_what_is_set_is_what_is_read(form, values):
+    wanted = Example(**values)
+    form.set(wanted)
+    read = form.settings().to_dict()
+    assert read.pop("rate") == pytest.approx(wanted.rate)
+    assert read == {name: value for name, value in wanted.to_dict().items() if name != "rate"}
+
+
+def test_a_small_number_is_not_shown_as_zero(form):
+    spin = form.fields["rate"].findChild(QAbstractSpinBox)
+    assert spin.text() == "0.0004"
+    spin.stepUp()
+    assert form.settings().rate == pytest.approx(5e-4)
+
+
+def test_none_is_shown_in_the_words_of_the_setting(form):
+    spin = form.fields["limit"].findChild(QAbstractSpinBox)
+    assert spin.text() == "no limit"
+    spin.stepUp()
+    assert form.settings().limit == 1.0
+    assert spin.text() == "1 s"
+
+
+def test_every_setting_explains_itself(form):
+    for name, field in form.fields.items():
+        assert field.toolTip() == field.opt.help, name
+    assert "Closed border" in [label.text() for label in form.findChildren(QLabel)]
+
+
+def test_a_threshold_of_ones_own_has_a_number_to_set(form):
+    field = form.fields["threshold"]
+    box, spin = field.findChild(QComboBox), field.findChild(QAbstractSpinBox)
+    assert spin.isHidden()
+    field.suggest(120.5)
+    box.setCurrentText("value")
+    assert not spin.isHidden()
+    assert form.settings().threshold == 120.5
+    field.suggest(7.0)
+    assert form.settings().threshold == 120.5
+    box.setCurrentText("li")
+    assert form.settings().threshold == "li"
+
+
+def test_rarely_needed_settings_are_folded_away_and_changed_ones_marked(form):
+    assert not form.more.is_open
+    assert form.more.title() == "More"
+    form.fields["closed"].set(True)
+    assert form.more.title() == "More (1 changed)"
+    assert "Closed border •" in [label.text() for label in form.findChildren(QLabel)]
+    form.more.set_open(True)
+    assert form.more.is_open
+
+
+def test_reset_brings_the_defaults_back(form):
+    assert form._reset.isHidden()
+    form.fields["count"].set(9)
+    form.fields["closed"].set(True)
+    assert not form._reset.isHidden()
+    form._reset.click()
+    assert form.settings() == Example()
+    assert form._reset.isHidden()
+
+
+def test_a_number_outside_its_limits_is_refused_in_words(form):
+    form.fields["limit"]._spin.setValue(0.5)
+    with pytest.raises(InputError, match="limit must be a number of at least 1"):
+        form.settings()
+
+
+def test_the_wheel_scrolls_past_a_number_that_has_no_focus(qtbot, form):
+    spin = form.fields["count"].findChild(QAbstractSpinBox)
+    event = QWheelEvent(
+        QPointF(5, 5),
+        QPointF(5, 5),
+        QPoint(0, 120),
+        QPoint(0, 120),
+        Qt.MouseButton.NoButton,
+        Qt.KeyboardModifier.NoModifier,
+        Qt.ScrollPhase.NoScrollPhase,
+        False,
+    )
+    QApplication.sendEvent(spin, event)
+    assert form.settings().count == 3
+
+
+@dataclass(frozen=True)
+class Short(Settings):
+    seed: int = option(0, "Start of the random numbers.", minimum=0)
+
+
+def test_a_form_with_nothing_to_fold_still_can_be_reset(qtbot):
+    form = SettingsForm(Short)
+    qtbot.addWidget(form)
+    form.fields["seed"].set(3)
+    assert form.more._button.isHidden()
+    assert not form._reset.isHidden()
+
+
+@dataclass(frozen=True)
+class Telling(Settings):
+    length: float = option(1.0, "How long.", minimum=0)
+    name: str = option("", "Any text.")
+    level: float | None = option(None, "How bright; None: any.")
+    end: str | float = option("last", "Where to end.", choices=("last",))
+
+    def explained(self, known):
+        unit = known.get("unit", "")
+        return {"length": f"Twice is {2 * self.length:g} {unit}."} if self.length else {}
+
+    def unused(self, known):
+        return {"name": "Not used: there is no length."} if not self.length else {}
+
+
+@pytest.fixture
+def telling(qtbot):
+    form = SettingsForm(Telling)
+    qtbot.addWidget(form)
+    return form
+
+
+def test_a_line_under_a_control_says_what_its_value_comes_to(telling):
+    line = telling._lines["length"]
+    assert line.text() == "Twice is 2 ."
+    telling.know(unit="mm")
+    assert line.text() == "Twice is 2 mm."
+    telling.fields["length"].set(4.0)
+    assert line.text() == "Twice is 8 mm."
+    telling.fields["length"].set(0.0)
+    assert line.isHidden()
+    assert telling._lines["name"].isHidden()
+
+
+def test_a_control_without_effect_cannot_be_used_and_says_why(telling):
+    field = telling.fields["name"]
+    assert field.isEnabled()
+    telling.fields["length"].set(0.0)
+    assert not field.isEnabled()
+    assert field.toolTip() == "Not used: there is no length.\nAny text."
+    assert telling._labels["name"].toolTip() == field.toolTip()
+    telling.fields["length"].set(1.0)
+    assert field.isEnabled()
+    assert field.toolTip() == "Any text."
+
+
+def test_the_default_is_said_of_what_is_changed(telling):
+    telling.fields["length"].set(4.0)
+    assert telling.fields["length"].toolTip() == "How long.\nDefault: 1"
+
+
+def test_numbers_suit_the_values_of_a_layer(telling):
+    level, end = telling.fields["level"], telling.fields["end"]
+    level.suit(0.001, "a.u.", (0.0, 0.05))
+    end.suit(0.001, "a.u.")
+    assert level.value() is None
+    spin = level.findChild(QAbstractSpinBox)
+    assert spin.text() == "any"
+    spin.stepUp()
+    assert level.value() == 0.0
+    level.set(0.0123)
+    assert spin.text() == "0.0123 a.u."
+    end.set(0.0042)
+    assert telling.settings().end == 0.0042
+
+
+def test_what_suits_another_layer_changes_no_value(telling):
+    level = telling.fields["level"]
+    level.suit(1, "a.u.", (7000, 37000))
+    level.suit(0.1, "a.u.", (20, 180))
+    assert level.value() is None
+    level.set(150)
+    level.suit(1, "a.u.", (7000, 37000))
+    assert level.value() == 150
+    level.suit(0.1, "a.u.", (20, 100))
+    assert level.value() == 150
+
+
+def test_what_cannot_be_read_leaves_all_controls_to_be_set_right(telling):
+    telling.fields["length"].set(0.0)
+    assert not telling.fields["name"].isEnabled()
+    telling.fields["length"]._spin.setMinimum(-5)
+    telling.fields["length"].set(-1.0)
+    assert telling.fields["name"].isEnabled()

@@ -1,0 +1,134 @@
+import numpy as np
+import pytest
+from napari.layers import Image
+
+from hushpore.viewer.forms.layer_choice import LayerChoice
+from hushpore.viewer.layers.conversion import KEY, is_result
+
+STACK = np.zeros((3, 8, 8))
+RESULT = {KEY: {"provenance": {"job": "denoise"}}}
+
+
+@pytest.fixture
+def choice(qtbot, viewer):
+    """A choice as the denoiser makes it: images, but not its own results."""
+    return make(qtbot, viewer)
+
+
+def make(qtbot, viewer):
+    choice = LayerChoice(
+        viewer,
+        lambda layer: isinstance(layer, Image) and not layer.rgb,
+        lambda layer: isinstance(layer, Image) and not is_result(layer, "denoise"),
+    )
+    qtbot.addWidget(choice)
+    return choice
+
+
+def names(choice):
+    return [choice.itemText(number) for number in range(choice.count())]
+
+
+def test_an_empty_viewer_offers_nothing_and_says_so(choice):
+    assert choice.layer is None
+    assert not choice.isEnabled()
+    assert names(choice) == ["no suitable layer"]
+
+
+def test_only_suitable_layers_are_listed_the_newest_first(viewer, choice):
+    viewer.add_image(STACK, name="a")
+    viewer.add_labels(STACK.astype(int), name="labels")
+    viewer.add_image(np.zeros((8, 8, 3), np.uint8), rgb=True, name="photo")
+    viewer.add_image(STACK, name="b")
+    assert names(choice) == ["b", "a"]
+
+
+def test_it_begins_with_the_active_layer(qtbot, viewer):
+    first = viewer.add_image(STACK, name="a")
+    viewer.add_image(STACK, name="b")
+    viewer.layers.selection.active = first
+    assert make(qtbot, viewer).layer is first
+
+
+def test_it_begins_with_the_newest_where_the_active_layer_does_not_suit(qtbot, viewer):
+    viewer.add_image(STACK, name="a")
+    newest = viewer.add_image(STACK, name="b")
+    viewer.add_labels(STACK.astype(int))
+    assert make(qtbot, viewer).layer is newest
+
+
+def test_a_file_just_opened_is_taken(viewer, choice):
+    viewer.add_image(STACK, name="a")
+    newest = viewer.add_image(STACK, name="b")
+    assert choice.layer is newest
+
+
+def test_the_jobs_own_result_is_listed_but_not_taken(viewer, choice):
+    noisy = viewer.add_image(STACK, name="a")
+    viewer.add_image(STACK, name="a denoised", metadata=RESULT)
+    assert names(choice) == ["a denoised", "a"]
+    assert choice.layer is noisy
+
+
+def test_a_preview_is_never_listed(viewer, choice):
+    viewer.add_image(STACK, name="a")
+    viewer.add_image(STACK, name="preview", metadata={KEY: {"preview": True}})
+    assert names(choice) == ["a"]
+
+
+def test_a_preview_that_becomes_a_result_is_taken_as_one(viewer, choice):
+    viewer.add_image(STACK, name="a")
+    preview = viewer.add_image(STACK, name="preview", metadata={KEY: {"preview": "filtered"}})
+    preview.metadata = {KEY: {"provenance": {"job": "filter"}}}
+    preview.data = STACK + 1
+    assert choice.layer is preview
+
+
+def test_a_choice_of_the_user_stays(qtbot, viewer, choice):
+    first = viewer.add_image(STACK, name="a")
+    viewer.add_image(STACK, name="b")
+    choice.setCurrentIndex(1)
+    choice.activated.emit(1)
+    assert choice.layer is first
+    viewer.add_image(STACK, name="c")
+    assert choice.layer is first
+
+
+def test_selecting_a_layer_in_napari_does_not_change_the_target(viewer, choice):
+    first = viewer.add_image(STACK, name="a")
+    second = viewer.add_image(STACK, name="b")
+    viewer.layers.selection.active = first
+    assert choice.layer is second
+
+
+def test_a_renamed_layer_is_shown_with_its_new_name(viewer, choice):
+    layer = viewer.add_image(STACK, name="a")
+    layer.name = "scan of foam"
+    assert names(choice) == ["scan of foam"]
+    assert choice.layer is layer
+
+
+def test_another_is_taken_when_the_layer_is_deleted(qtbot, viewer, choice):
+    first = viewer.add_image(STACK, name="a")
+    second = viewer.add_image(STACK, name="b")
+    with qtbot.waitSignal(choice.changed):
+        viewer.layers.remove(second)
+    assert choice.layer is first
+    viewer.layers.remove(first)
+    assert choice.layer is None
+    assert names(choice) == ["no suitable layer"]
+
+
+def test_moving_layers_changes_the_order_but_not_the_choice(viewer, choice):
+    viewer.add_image(STACK, name="a")
+    second = viewer.add_image(STACK, name="b")
+    viewer.layers.move(1, 0)
+    assert names(choice) == ["a", "b"]
+    assert choice.layer is second
+    assert choice.currentText() == "b"
+
+
+def test_a_change_of_the_layers_scale_is_told(qtbot, viewer, choice):
+    layer = viewer.add_image(STACK)
+    with qtbot.waitSignal(choice.changed):
+        layer.scale = (2, 1, 1)

@@ -1,0 +1,81 @@
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from hushpore import InputError
+from hushpore.base.settings import Settings, option
+from hushpore.viewer.forms.layer_field import LayerField
+from hushpore.viewer.running.target import capture
+
+
+@dataclass(frozen=True)
+class Masked(Settings):
+    mask: str = option("", "What to keep.", beside=("labels", "points"))
+
+
+@pytest.fixture
+def field(qtbot, viewer):
+    field = LayerField(Masked.options()[0], viewer)
+    qtbot.addWidget(field)
+    return field
+
+
+def names(field):
+    return [field._box.itemText(number) for number in range(field._box.count())]
+
+
+def choose(field, name):
+    field._box.setCurrentText(name)
+    field._box.activated.emit(field._box.currentIndex())
+
+
+def test_layers_that_suit_are_listed_after_none(viewer, field):
+    viewer.add_image(np.eye(4), name="scan")
+    viewer.add_labels(np.ones((4, 4), int), name="crumb")
+    viewer.add_points([[1, 1]], name="seeds")
+    assert names(field) == ["none", "seeds", "crumb"]
+    assert (field.value(), field.is_default, field.layer) == ("", True, None)
+
+
+def test_a_chosen_layer_keeps_being_chosen_under_a_new_name_and_among_new_layers(viewer, field):
+    labels = viewer.add_labels(np.ones((4, 4), int), name="crumb")
+    choose(field, "crumb")
+    labels.name = "crust"
+    viewer.add_labels(np.ones((4, 4), int), name="other")
+    assert (field.value(), field.layer) == ("crust", labels)
+    assert field._box.currentText() == "crust"
+
+
+def test_a_layer_that_is_deleted_is_chosen_no_more(qtbot, viewer, field):
+    labels = viewer.add_labels(np.ones((4, 4), int), name="crumb")
+    choose(field, "crumb")
+    with qtbot.waitSignal(field.changed):
+        viewer.layers.remove(labels)
+    assert (field.value(), names(field)) == ("", ["none"])
+
+
+def test_a_layer_is_chosen_by_name_as_settings_say(viewer, field):
+    viewer.add_labels(np.ones((4, 4), int), name="crumb")
+    field.set("crumb")
+    assert field._box.currentText() == "crumb"
+    field.set("")
+    assert field.value() == ""
+    field.set("no such layer")
+    assert field.value() == ""
+
+
+def test_layers_beside_are_captured_in_the_voxels_of_the_target(viewer):
+    scan = viewer.add_image(np.zeros((5, 6, 7)), name="scan", scale=(2, 1, 1), translate=(10, 0, 0))
+    mask = viewer.add_labels(np.ones((5, 6, 7), int), name="crumb")
+    seeds = viewer.add_points([[12.0, 1.0, 2.0], [18.0, 3.0, 4.0]], name="seeds")
+    beside = capture(scan, beside=[mask, seeds]).volume.beside
+    assert beside["crumb"] is mask.data
+    np.testing.assert_allclose(beside["seeds"], [[1, 1, 2], [4, 3, 4]])
+
+
+def test_points_of_other_axes_are_refused(viewer):
+    scan = viewer.add_image(np.zeros((5, 6, 7)), name="scan")
+    seeds = viewer.add_points([[1.0, 2.0]], name="seeds")
+    with pytest.raises(InputError, match="seeds have 2 axes, but scan has 3"):
+        capture(scan, beside=[seeds])

@@ -1,0 +1,106 @@
+import pytest
+
+from hushpore.jobs import JOBS
+from hushpore.runs import presets
+from hushpore.runs.last_used import remember
+from hushpore.viewer.forms import presets as row_module
+from hushpore.viewer.forms.form import SettingsForm
+from hushpore.viewer.forms.presets import PresetRow
+
+PORES = JOBS["pores"].settings
+
+
+@pytest.fixture
+def row(qtbot):
+    form = SettingsForm(PORES)
+    row = PresetRow("pores", form)
+    qtbot.addWidget(form)
+    qtbot.addWidget(row)
+    return row
+
+
+def entries(row):
+    return [row._box.itemText(number) for number in range(row._box.count())]
+
+
+def choose(row, name):
+    row._box.setCurrentText(name)
+    row._box.activated.emit(row._box.currentIndex())
+
+
+def test_at_first_there_are_the_defaults(row):
+    assert entries(row) == ["Default", "as above"]
+    assert row._box.currentText() == "Default"
+    assert not row._delete.isEnabled()
+
+
+def test_saved_settings_are_chosen_again_by_name(row):
+    row._form.set(PORES(h=2.5, mode="closed"))
+    assert row._box.currentText() == "as above"
+    row.save("bread")
+    assert row._box.currentText() == "bread"
+    choose(row, "Default")
+    assert row._form.settings() == PORES()
+    choose(row, "bread")
+    assert row._form.settings() == PORES(h=2.5, mode="closed")
+    assert presets.load_preset("bread", "pores") == PORES(h=2.5, mode="closed")
+
+
+def test_settings_put_into_the_form_show_the_preset_that_they_are(row):
+    presets.save_preset("bread", "pores", PORES(h=2.5))
+    presets.save_preset("noise", "denoise", JOBS["denoise"].settings(steps=5))
+    row.refresh()
+    assert entries(row) == ["Default", "bread", "as above"]
+    row._form.set(PORES(h=2.5))
+    assert row._box.currentText() == "bread"
+    row._form.reset()
+    assert row._box.currentText() == "Default"
+
+
+def test_one_of_two_with_the_same_values_stays_chosen(row):
+    presets.save_preset("a", "pores", PORES(h=2.5))
+    presets.save_preset("b", "pores", PORES(h=2.5))
+    row.refresh()
+    choose(row, "b")
+    assert row._box.currentText() == "b"
+
+
+def test_a_preset_is_deleted(row):
+    row._form.set(PORES(h=2.5))
+    row.save("bread")
+    row._delete.click()
+    assert entries(row) == ["Default", "as above"]
+    assert presets.list_presets() == []
+    # what the form holds is not touched
+    assert row._form.settings() == PORES(h=2.5)
+
+
+def test_a_name_is_asked_for(row, monkeypatch):
+    asked = []
+
+    def answer(*words, text):
+        asked.append(text)
+        return " bread ", True
+
+    monkeypatch.setattr(row_module.QInputDialog, "getText", answer)
+    row._form.set(PORES(h=2.5))
+    row._save.click()
+    row._save.click()
+    assert asked == ["", "bread"]
+    assert presets.list_presets("pores") == ["bread"]
+
+
+def test_a_name_that_cannot_be_used_is_explained(row, monkeypatch):
+    said = []
+    monkeypatch.setattr(row_module, "show_warning", said.append)
+    row.save("../x")
+    assert "cannot be the name of a preset" in said[0]
+
+
+def test_what_was_last_used_can_be_chosen_and_not_deleted(row):
+    remember("pores", PORES(h=1.75))
+    row.refresh()
+    assert entries(row) == ["Default", "Last used", "as above"]
+    choose(row, "Last used")
+    assert row._form.settings() == PORES(h=1.75)
+    assert not row._delete.isEnabled()

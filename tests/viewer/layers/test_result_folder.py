@@ -1,0 +1,72 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from hushpore import Volume
+from hushpore.io.results import write_results
+from hushpore.viewer.layers.reader import read_layers
+from hushpore.viewer.layers.result_folder import labels_from_result
+from hushpore.viewer.results.pore_layer import tables_of
+
+
+@pytest.fixture
+def folder(tmp_path, made_of_cubes):
+    result = made_of_cubes([2, 3, 5])
+    grey = result.volume.replace(result.labels.astype(np.float32), name="denoised")
+    return write_results(
+        tmp_path / "berea",
+        images={"denoised": grey, "labels": result.labels_volume},
+        tables={"pores": result.pores, "throats": result.throats},
+        record={"jobs": [{"job": "denoise"}, result.provenance]},
+    )
+
+
+def layers(found):
+    from napari.layers import Layer
+
+    return {keywords["name"]: Layer.create(data, keywords, kind) for data, keywords, kind in found}
+
+
+def test_a_result_folder_opens_with_the_numbers_of_its_pores(folder, made_of_cubes):
+    result = made_of_cubes([2, 3, 5])
+    found = layers(read_layers(str(folder)))
+    tables = tables_of(found["berea pores"])
+    pd.testing.assert_frame_equal(tables.pores, result.pores, check_dtype=False)
+    pd.testing.assert_frame_equal(tables.throats, result.throats, check_dtype=False)
+    np.testing.assert_allclose(tables.profile, result.porosity_profile)
+    assert tables.totals["specific_surface"] == 0.75
+    assert tables.unit == "um"
+    np.testing.assert_array_equal(found["berea pores"].data, result.labels)
+    assert tables_of(found["denoised"]) is None
+
+
+def test_so_does_its_file_of_labels(folder):
+    (layer,) = layers(read_layers(str(folder / "labels.tif"))).values()
+    assert len(tables_of(layer).pores) == 3
+
+
+def test_porosity_by_slice_is_not_guessed_where_air_was_left_out(tmp_path, made_of_cubes):
+    result = made_of_cubes([2, 3])
+    result.provenance["result"]["sample_voxels"] -= 1
+    folder = write_results(
+        tmp_path / "core",
+        images={"labels": result.labels_volume},
+        tables={"pores": result.pores},
+        record={"jobs": [result.provenance]},
+    )
+    (layer,) = layers(read_layers(str(folder))).values()
+    assert tables_of(layer).profile is None
+    assert tables_of(layer).throats is None
+
+
+@pytest.mark.parametrize("missing", ["result.json", "pores.csv"])
+def test_labels_without_a_result_beside_them_are_an_image(folder, missing):
+    (folder / missing).unlink()
+    volume = Volume(np.zeros((4, 4), int), name="labels", source=str(folder / "labels.tif"))
+    assert labels_from_result(volume) is None
+
+
+def test_a_result_whose_record_is_damaged_keeps_its_tables(folder):
+    (folder / "result.json").write_text("{")
+    found = layers(read_layers(str(folder)))
+    assert len(tables_of(found["berea pores"]).pores) == 3

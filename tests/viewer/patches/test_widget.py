@@ -1,0 +1,103 @@
+import numpy as np
+import pytest
+from napari.components import ViewerModel
+from napari.layers import Image, Labels, Points, Vectors
+
+from hushpore.viewer.layers.conversion import KEY
+from hushpore.viewer.patches.widget import PatchesWidget
+
+
+def test_images_only_can_be_sampled():
+    assert PatchesWidget.accepts(Image(np.zeros((4, 8, 8))))
+    assert not PatchesWidget.accepts(Labels(np.zeros((4, 8, 8), int)))
+
+
+@pytest.fixture
+def shown(qtbot, scan):
+    """A viewer in which the real sampler has run behind the widget."""
+    viewer = ViewerModel()
+    viewer.add_image(scan, name="scan", scale=(2, 0.5, 0.5), units=("mm",) * 3)
+    widget = PatchesWidget(viewer)
+    qtbot.addWidget(widget)
+    widget.form.fields["n_patches"].set(12)
+    widget.form.fields["patch_size"].set(8)
+    widget.form.fields["group_size"].set(3)
+    widget.form.fields["n_neighbours"].set(4)
+    widget._buttons.run.click()
+    qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
+    assert "12 patches of 8 x 8" in widget._result.text(), widget._result.text()
+    return viewer, widget
+
+
+def test_a_result_is_boxes_hidden_pixels_groups_and_a_sheet(shown, scan):
+    viewer, widget = shown
+    boxes, hidden = viewer.layers["scan patches"], viewer.layers["scan hidden pixels"]
+    groups, sheet = viewer.layers["scan patch groups"], viewer.layers["scan contact sheet"]
+    assert isinstance(boxes, Vectors)
+    assert isinstance(hidden, Points)
+    assert isinstance(groups, Vectors)
+    assert tuple(boxes.scale) == (2, 0.5, 0.5)
+    assert boxes.metadata[KEY]["provenance"]["job"] == "patches"
+    result = widget.panel.result
+    z, y, x = result.corners[2]
+    assert boxes.features["mean"][8] == pytest.approx(scan[z, y : y + 8, x : x + 8].mean())
+    at = tuple(hidden.data[5].astype(int))
+    assert hidden.features["original"][5] == scan[at]
+    assert len(groups.data) == 8 * 2
+    # beside the image, and as high
+    assert sheet.extent.world[0][1] > viewer.layers["scan"].extent.world[1][2]
+    assert sheet.scale[0] * sheet.data.shape[0] == pytest.approx(16, rel=0.01)
+
+
+def test_points_and_a_mask_of_chosen_patches_are_made_for_the_denoiser(shown):
+    viewer, widget = shown
+    result = widget.panel.result
+    low, high = np.sort(result.features["mean"])[[0, 3]]
+    widget.panel.feature.setCurrentText("mean")
+    widget.panel.histogram.choose(low, high)
+    chosen = widget.panel.chosen()
+    assert len(chosen) == 4
+    widget.panel.wanted.emit(True)
+    points = viewer.layers["scan train here"]
+    np.testing.assert_array_equal(points.data, result.centres[chosen])
+    assert tuple(points.scale) == (2, 0.5, 0.5)
+    widget.panel.wanted.emit(False)
+    mask = viewer.layers["scan leave out"].data
+    expected = np.zeros_like(mask)
+    for z, y, x in result.corners[chosen]:
+        expected[z, y : y + 8, x : x + 8] = 1
+    np.testing.assert_array_equal(mask, expected)
+
+
+def test_a_contact_sheet_is_not_taken_as_what_to_work_on(shown):
+    _, widget = shown
+    assert widget.layers.layer.name == "scan"
+
+
+def test_the_model_of_a_denoised_layer_is_taken(qtbot, scan):
+    import torch
+
+    from hushpore.n2v2.model import Architecture, build_network
+    from hushpore.n2v2.trained import Model
+
+    viewer = ViewerModel()
+    viewer.add_image(scan, name="scan")
+    widget = PatchesWidget(viewer)
+    qtbot.addWidget(widget)
+    network = build_network(Architecture(2), torch.Generator().manual_seed(0)).eval()
+    model = Model(network, (0.0,), (500.0,))
+    viewer.add_image(
+        scan, name="scan denoised",
+        metadata={KEY: {"model": model, "provenance": {"job": "denoise"}}},
+    )  # fmt: skip
+    assert widget.form.fields["model"]._box.currentText() == "of scan denoised"
+    widget.form.fields["patch_size"].set(16)
+    widget.form.fields["n_patches"].set(4)
+    widget._buttons.run.click()
+    qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
+    result = widget.panel.result
+    assert result.volume.name == "scan"
+    assert (result.features["loss"] > 0).all()
+    assert viewer.layers["scan contact sheet"].metadata[KEY]["sheet"].rows[-1] == "residual"
+    viewer.layers.remove("scan denoised")
+    assert widget.form.fields["model"].value() == ""

@@ -1,0 +1,136 @@
+import numpy as np
+import pandas as pd
+import pytest
+from napari.components import ViewerModel
+from napari.layers import Layer
+
+from hushpore.runs.compare import distributions
+from hushpore.viewer.results import compare as module
+from hushpore.viewer.results.compare import BY_VOLUME, CompareWidget
+from hushpore.viewer.results.pore_layer import pore_layer
+
+SOON = 10_000
+
+
+def complete(result):
+    """Give a stand-in the columns that real results have too."""
+    pores, throats = result.pores, result.throats
+    for column in ("inscribed_diameter", "surface_area", "elongation"):
+        pores[column] = pores["equivalent_diameter"] * 0.5
+    pores["num_throats"] = 1
+    throats["inscribed_diameter"] = throats["area"]
+    return result
+
+
+@pytest.fixture
+def results(made_of_cubes):
+    return [complete(made_of_cubes(sides)) for sides in ([2, 3, 4, 5], [4, 5, 6, 7, 8])]
+
+
+@pytest.fixture
+def viewer(results):
+    viewer = ViewerModel()
+    viewer.add_image(results[0].labels, name="scan")
+    for name, result in zip(("before", "after"), results, strict=True):
+        viewer.add_layer(Layer.create(*pore_layer(result, name)))
+    return viewer
+
+
+@pytest.fixture
+def widget(qtbot, viewer):
+    widget = CompareWidget(viewer)
+    qtbot.addWidget(widget)
+    qtbot.waitUntil(lambda: widget._compared is not None, timeout=SOON)
+    return widget
+
+
+def column(widget, number):
+    return [widget.table.item(row, number).text() for row in range(widget.table.rowCount())]
+
+
+def test_it_begins_with_the_two_newest_results(widget, results):
+    assert [choice.currentText() for choice in widget.choices] == ["before", "after"]
+    row = column(widget, 0).index("count")
+    assert [column(widget, place)[row] for place in (1, 2, 3)] == ["4", "5", "+25 %"]
+    sizes = column(widget, 0).index("equivalent diameter (µm)")
+    middle = results[0].pores["equivalent_diameter"].median()
+    assert column(widget, 1)[sizes] == f"{middle:.3g}"
+    assert not widget._nothing.isVisibleTo(widget)
+
+
+def test_the_plot_shows_what_the_library_says(widget, results):
+    np.testing.assert_allclose(widget._data["a"].sum(), 1)
+    widget._of.setCurrentText(BY_VOLUME)
+    widget._cumulative.setChecked(True)
+    widget._log.setChecked(True)
+    both = widget._compared
+    pd.testing.assert_frame_equal(
+        widget._data, distributions(both.first, both.second, by_volume=True, log=True)
+    )
+    axes = widget.figure.axes[0]
+    assert axes.get_xscale() == "log"
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
+        "A (4 pores)", "B (5 pores)",
+    ]  # fmt: skip
+
+
+def test_a_click_on_a_row_plots_its_quantity(widget):
+    row = column(widget, 0).index("sphericity")
+    widget.table.setCurrentCell(row, 0)
+    assert widget._column.currentText() == "sphericity"
+    assert widget.figure.axes[0].get_xlabel() == "sphericity"
+
+
+def test_another_layer_and_a_folder_can_be_chosen(qtbot, widget, viewer, results, tmp_path):
+    viewer.add_layer(Layer.create(*pore_layer(results[0], "third")))
+    qtbot.waitUntil(lambda: widget._compared.second.name == "third", timeout=SOON)
+    assert [choice.currentText() for choice in widget.choices] == ["after", "third"]
+    widget.choices[0].choose(viewer.layers["before"])
+    qtbot.waitUntil(lambda: widget._compared.first.name == "before", timeout=SOON)
+    assert set(widget._compared.table["difference"].dropna()) == {0.0}
+    widget.choices[1].choose(tmp_path / "nothing")
+    qtbot.waitUntil(lambda: widget._problem.text() != "", timeout=SOON)
+    assert "There is no result in" in widget._problem.text()
+    assert widget.table.rowCount() == 0
+
+
+def test_numbers_that_change_are_compared_anew(qtbot, widget, viewer, results):
+    layer = viewer.layers["before"]
+    known = layer.features.iloc[:2].copy()
+    layer.features = known
+    qtbot.waitUntil(lambda: len(widget._compared.first.pores) == 2, timeout=SOON)
+    assert column(widget, 0)
+
+
+def test_a_layer_that_goes_leaves_the_rest(qtbot, widget, viewer):
+    viewer.layers.remove(viewer.layers["after"])
+    qtbot.waitUntil(lambda: widget._compared is None, timeout=SOON)
+    assert widget._nothing.isVisibleTo(widget)
+    assert not widget._save_plot.isEnabled()
+
+
+def test_lengths_that_cannot_be_compared_are_said(qtbot, widget, viewer, made_of_cubes):
+    unknown = complete(made_of_cubes([2, 3], unit="pixel"))
+    viewer.add_layer(Layer.create(*pore_layer(unknown, "unknown")))
+    qtbot.waitUntil(lambda: "cannot be compared" in widget._problem.text(), timeout=SOON)
+
+
+def test_plot_and_table_are_saved(qtbot, widget, tmp_path):
+    for name in ("a.png", "a.svg", "a.csv"):
+        widget.save_plot(tmp_path / name)
+        qtbot.waitUntil((tmp_path / name).exists, timeout=SOON)
+    assert pd.read_csv(tmp_path / "a.csv").columns.tolist()[:2] == ["from", "to"]
+    table = widget._compared.table
+    module.save_table(tmp_path / "t.csv", table)
+    qtbot.waitUntil((tmp_path / "t.csv").exists, timeout=SOON)
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "t.csv").iloc[:, 2:], table.iloc[:, 2:])
+
+
+def test_it_follows_no_layer_once_it_is_gone(qtbot, viewer):
+    widget = CompareWidget(viewer)
+    qtbot.addWidget(widget)
+    before = len(viewer.layers.events.inserted.callbacks)
+    for choice in widget.choices:
+        choice.let_go()
+    assert len(viewer.layers.events.inserted.callbacks) == before - 2
+    widget._wait.stop()

@@ -1,0 +1,123 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from hushpore.viewer.results.plots import (
+    AGAINST,
+    BY_VOLUME,
+    PROFILE,
+    PlotsWidget,
+    size_distribution,
+)
+
+
+@pytest.fixture
+def plots(qtbot, viewer, layer):
+    plots = PlotsWidget(viewer)
+    qtbot.addWidget(plots)
+    yield plots
+    plots._let_go()
+
+
+def choose(plots, kind):
+    plots._kind.setCurrentText(kind)
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_a_distribution_is_numpys_histogram_as_shares(log):
+    rng = np.random.default_rng(0)
+    sizes, volumes = rng.lognormal(2, 0.6, 500), rng.uniform(1, 9, 500)
+    table = size_distribution(sizes, volumes, log, 20)
+    edges = [*table["from"], table["to"].iloc[-1]]
+    expected = np.histogram(sizes, edges, weights=volumes)[0] / volumes.sum()
+    np.testing.assert_allclose(table["share"], expected)
+    np.testing.assert_allclose(table["cumulative"].iloc[-1], 1)
+    steps = np.diff(np.log(edges)) if log else np.diff(edges)
+    np.testing.assert_allclose(steps, steps[0])
+
+
+@pytest.mark.parametrize("sizes", [[], [3.0], [0.0, 0.0], [np.inf, 2.0, np.nan]])
+@pytest.mark.parametrize("log", [False, True])
+def test_few_or_odd_sizes_give_a_distribution_still(sizes, log):
+    table = size_distribution(np.array(sizes), np.ones(len(sizes)), log)
+    assert np.isfinite(table.to_numpy()).all()
+    assert (table["to"] > table["from"]).all()
+
+
+def test_sizes_are_plotted_with_their_unit_by_number_and_by_volume(plots):
+    assert plots.axes.get_xlabel() == "equivalent diameter (µm)"
+    assert plots._data["share"].max() == pytest.approx(0.25)
+    choose(plots, BY_VOLUME)
+    assert plots._data["share"].max() == pytest.approx(125 / (8 + 27 + 125 + 64))
+
+
+def test_only_pores_that_pass_the_filter_are_plotted(plots):
+    plots.view.show_only(np.array([True, True, False, False]))
+    assert plots._data["share"].max() == pytest.approx(0.5)
+
+
+def test_the_cumulative_curve_rises_to_all_on_a_logarithmic_axis(plots):
+    plots._cumulative.setChecked(True)
+    plots._log.setChecked(True)
+    assert plots.axes.get_xscale() == "log"
+    assert plots.axes.lines[0].get_ydata()[-1] == pytest.approx(100)
+
+
+def test_porosity_by_slice_marks_the_slice_and_follows_it(plots, viewer, layer, made_of_cubes):
+    choose(plots, PROFILE)
+    np.testing.assert_allclose(
+        plots.axes.lines[0].get_ydata(), 100 * made_of_cubes([2, 3, 5, 4]).porosity_profile
+    )
+    viewer.dims.set_point(0, 6.0)
+    assert plots._mark.get_xdata()[0] == 3
+    plots._clicked(SimpleNamespace(xdata=1.2))
+    assert viewer.dims.point[0] == 2
+
+
+def test_an_unknown_profile_is_said(plots, layer):
+    known = layer.metadata["hushpore"]
+    layer.metadata = {"hushpore": {**known, "porosity_profile": None}}
+    plots.view._read_again()
+    choose(plots, PROFILE)
+    assert "not known" in plots.axes.texts[0].get_text()
+
+
+def test_the_axes_span_the_pores_and_no_more(plots):
+    choose(plots, AGAINST)
+    sizes = plots.view.tables.pores["equivalent_diameter"]
+    assert plots.axes.get_xlim()[0] > 0.8 * sizes.min()
+    assert plots.axes.get_xlim()[1] < 1.2 * sizes.max()
+
+
+def test_a_brush_selects_pores_and_a_selection_marks_points(plots):
+    choose(plots, AGAINST)
+    sizes = plots.view.tables.pores["equivalent_diameter"]
+    press = SimpleNamespace(xdata=sizes[0] - 0.1, ydata=0)
+    release = SimpleNamespace(xdata=sizes[1] + 0.1, ydata=1)
+    plots._brushed(press, release)
+    assert plots.view.selected.tolist() == [True, True, False, False]
+    np.testing.assert_allclose(plots._mark.get_xdata(), sizes[:2])
+    plots.view.select_labels([4])
+    np.testing.assert_allclose(plots._mark.get_xdata(), sizes[3:])
+
+
+def test_a_plot_is_saved_as_picture_or_numbers(qtbot, plots, tmp_path):
+    for name in ("a.png", "a.svg", "a.csv"):
+        path = tmp_path / name
+        plots.save(path)
+        qtbot.waitUntil(path.exists, timeout=20_000)
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert b"<svg" in (tmp_path / "a.svg").read_bytes()
+    table = pd.read_csv(tmp_path / "a.csv")
+    np.testing.assert_allclose(table["share"], plots._data["share"])
+
+
+def test_it_follows_the_theme_and_survives_without_a_result(plots, viewer, layer):
+    viewer.theme = "light"
+    assert sum(plots.figure.get_facecolor()[:3]) > 2.5
+    viewer.layers.remove(layer)
+    assert plots.view is None
+    assert "Segment pores" in plots._nothing.text()
+    viewer.dims.set_point(0, 0)

@@ -1,0 +1,82 @@
+import numpy as np
+import pandas as pd
+import pytest
+from napari.layers import Image, Labels, Layer
+
+from hushpore.viewer.layers.conversion import KEY
+from hushpore.viewer.results.pore_layer import (
+    described,
+    features_of,
+    pore_layer,
+    tables_of,
+    update_pore_layer,
+)
+
+
+def layer_of(result):
+    return Layer.create(*pore_layer(result, "scan pores"))
+
+
+def test_the_table_goes_where_napari_looks_for_it():
+    table = pd.DataFrame({"label": [1, 5], "volume": [2.0, 3.0]})
+    layer = Labels(np.array([[0, 1], [5, 5]]), features=features_of(table))
+    assert list(layer.features.columns) == ["index", "volume"]
+    assert "volume: 3" in layer.get_status((1, 1))["value"]
+    assert "label" in table
+
+
+def test_a_layer_gives_back_the_numbers_of_its_result(made_of_cubes):
+    result = made_of_cubes([2, 3, 5])
+    tables = tables_of(layer_of(result))
+    pd.testing.assert_frame_equal(tables.pores, result.pores)
+    pd.testing.assert_frame_equal(tables.throats, result.throats)
+    np.testing.assert_array_equal(tables.profile, result.porosity_profile)
+    assert tables.totals == result.provenance["result"]
+    assert (tables.unit, tables.n_spatial) == ("um", 3)
+
+
+def test_another_result_of_the_same_volume_replaces_all_numbers(made_of_cubes):
+    layer, merged = layer_of(made_of_cubes([2, 3, 5])), made_of_cubes([4, 4])
+    update_pore_layer(layer, merged)
+    tables = tables_of(layer)
+    pd.testing.assert_frame_equal(tables.pores, merged.pores)
+    assert len(tables.throats) == 1
+    assert tables.totals["count"] == 2
+    assert layer.metadata[KEY]["source"] == ""
+    assert layer.data is merged.labels
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        Image(np.zeros((4, 4))),
+        Labels(np.zeros((4, 4), int)),
+        Labels(np.zeros((4, 4), int), features={"index": [1], "area": [2.0]}),
+        Labels(
+            np.zeros((4, 4), int),
+            features={"index": [1], "num_voxels": [2]},
+            metadata={KEY: {"preview": "labels"}},
+        ),
+    ],
+)
+def test_other_layers_have_no_tables_of_pores(layer):
+    assert tables_of(layer) is None
+
+
+def test_the_summary_says_porosity_counts_and_sizes_with_their_units(made_of_cubes):
+    result = made_of_cubes([2, 3, 5])
+    lines = described(tables_of(layer_of(result)))
+    mean = result.pores["equivalent_diameter"].mean()
+    median = result.pores["equivalent_diameter"].median()
+    porosity = 100 * result.provenance["result"]["porosity"]
+    assert lines == [
+        f"Porosity {porosity:.2f} % · open void 25.00 %, closed 5.00 % · "
+        "specific surface 0.75 µm⁻¹",
+        f"3 pores, 2 throats · diameter: mean {mean:.4g} µm, median {median:.4g} µm",
+    ]
+
+
+def test_the_summary_of_a_part_says_how_much_it_is(made_of_cubes):
+    tables = tables_of(layer_of(made_of_cubes([2, 3, 5])))
+    line = described(tables, np.array([True, False, True]))[-1]
+    assert line.startswith("Shown: 2 pores, 83.1 % of pore volume · diameter: mean")

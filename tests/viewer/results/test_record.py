@@ -1,0 +1,121 @@
+import json
+
+import numpy as np
+import pytest
+from qtpy.QtWidgets import QApplication, QFileDialog
+
+import hushpore
+from hushpore.viewer.layers.conversion import KEY, layer_data
+from hushpore.viewer.results.record import RecordWidget, record_of
+
+RECORD = {
+    "job": "denoise",
+    "date": "2026-01-02T03:04:05+00:00",
+    "hushpore": "0.1.0",
+    "settings": {"steps": 1000, "learning_rate": 4e-4, "time_budget": None},
+    "device": "CPU, 2 threads",
+    "input": {"name": "scan", "shape": [8, 32, 32], "blake2b": "ab12"},
+    "timings": {"training": 41.2},
+    "notes": ["Slice 6 is missing.", "Memory ran out."],
+    "versions": {"numpy": "2.0"},
+    "result": {"steps": 1000, "noise_removed": 39.5},
+}
+
+
+@pytest.fixture
+def panel(qtbot, viewer):
+    panel = RecordWidget(viewer)
+    qtbot.addWidget(panel)
+    return panel
+
+
+def lines(panel):
+    """All rows of the panel as (path, value)."""
+
+    def walk(item, path):
+        path = (*path, item.text(0))
+        yield path, item.text(1)
+        for number in range(item.childCount()):
+            yield from walk(item.child(number), path)
+
+    tops = [panel.tree.topLevelItem(n) for n in range(panel.tree.topLevelItemCount())]
+    return dict(row for top in tops for row in walk(top, ()))
+
+
+def result(viewer, **more):
+    metadata = {KEY: {"source": "scan.tif", "notes": [], "provenance": RECORD}}
+    return viewer.add_image(np.zeros((4, 8, 8)), name="result", metadata=metadata, **more)
+
+
+def test_the_record_of_the_active_layer_is_shown(viewer, panel):
+    result(viewer)
+    shown = lines(panel)
+    assert "Denoise" in panel._title.text()
+    assert shown["settings", "steps"] == "1000"
+    assert shown["settings", "learning rate"] == "0.0004"
+    assert shown["settings", "time budget"] == "none"
+    assert shown["input", "shape"] == "8 x 32 x 32"
+    assert shown["notes", "1"] == "Slice 6 is missing."
+    assert shown["device",] == "CPU, 2 threads"
+    assert shown["input", "fingerprint"] == "ab12"
+
+
+def test_settings_have_the_names_and_units_of_the_form(viewer, panel):
+    record = {**RECORD, "job": "pores", "settings": {"h": 0.5, "mode": "all", "gone": 1}}
+    viewer.add_labels(np.zeros((4, 8, 8), int), metadata={KEY: {"provenance": record}})
+    shown = lines(panel)
+    assert shown["settings", "merge height"] == "0.5 voxels"
+    assert shown["settings", "mode"] == "all"
+    assert shown["settings", "gone"] == "1"
+
+
+def test_nothing_of_the_record_is_left_out(viewer, panel):
+    assert record_of(result(viewer)) == RECORD
+
+
+def test_a_layer_just_read_says_where_from(viewer, panel):
+    viewer._add_layer_from_data(*layer_data(hushpore.Volume(np.ones((4, 8, 8)), source="a.tif")))
+    assert lines(panel)["source",] == "a.tif"
+    assert "was read from a file" in panel._title.text()
+
+
+def test_a_layer_of_others_is_said_to_be_unknown(viewer, panel):
+    viewer.add_image(np.zeros((4, 8, 8)))
+    assert "not made by hushpore" in panel._why.text()
+    assert panel.record() == {}
+    assert not panel._copy.isEnabled()
+    assert not panel._save.isEnabled()
+
+
+def test_without_a_layer_it_says_what_to_do(panel):
+    assert "Choose one layer" in panel._why.text()
+
+
+def test_a_preview_that_becomes_the_result_brings_its_record(viewer, panel):
+    layer = viewer.add_image(np.zeros((4, 8, 8)), metadata={KEY: {"preview": "denoised"}})
+    assert "the record comes with the result" in panel._why.text()
+    layer.metadata = {KEY: {"provenance": RECORD}}
+    assert panel.record()["job"] == "denoise"
+
+
+def test_it_follows_the_active_layer(viewer, panel):
+    result(viewer)
+    viewer.add_image(np.zeros((4, 8, 8)), name="other")
+    assert panel.record() == {}
+    viewer.layers.selection.active = viewer.layers["result"]
+    assert panel.record()["job"] == "denoise"
+
+
+def test_the_record_can_be_copied(viewer, panel):
+    result(viewer)
+    panel._copy.click()
+    assert json.loads(QApplication.clipboard().text()) == RECORD
+
+
+def test_the_record_can_be_saved(qtbot, viewer, panel, tmp_path, monkeypatch):
+    result(viewer)
+    path = tmp_path / "made.json"
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(path), ""))
+    panel._save.click()
+    qtbot.waitUntil(path.exists)
+    assert json.loads(path.read_text()) == RECORD

@@ -1,0 +1,97 @@
+import contextlib
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hushpore import InputError
+from hushpore.viewer.results.row_filter import rows_passing
+
+RNG = np.random.default_rng(0)
+TABLE = pd.DataFrame(
+    {
+        "label": np.arange(1, 101, dtype=np.int32),
+        "volume": RNG.gamma(2, 10, 100),
+        "sphericity": RNG.uniform(0, 1, 100),
+        "is_open": RNG.random(100) > 0.5,
+    }
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "volume > 20",
+        "volume > 20 and sphericity < 0.5",
+        "(volume > 20) & ~is_open",
+        "not is_open or 10 <= volume < 30",
+        "volume * 2 - 1 > sphericity ** 2 + label / 3",
+        "label % 2 == 0",
+        "is_open == True",
+        "-volume < -5",
+    ],
+)
+def test_rows_are_those_of_pandas(text):
+    np.testing.assert_array_equal(rows_passing(text, TABLE), TABLE.eval(text).to_numpy())
+
+
+def test_signs_bind_as_loosely_as_words():
+    loose = rows_passing("volume > 20 & sphericity < 0.5 | is_open", TABLE)
+    np.testing.assert_array_equal(
+        loose, rows_passing("(volume > 20 and sphericity < 0.5) or is_open", TABLE)
+    )
+
+
+def test_nothing_lets_all_pass_and_a_constant_counts_for_every_row():
+    assert rows_passing("  ", TABLE).all()
+    assert rows_passing("1 > 0", TABLE).sum() == len(TABLE)
+    assert rows_passing("True and is_open", TABLE).sum() == TABLE["is_open"].sum()
+
+
+def test_a_missing_number_passes_no_comparison():
+    table = pd.DataFrame({"a": [1.0, np.nan, np.inf]})
+    assert rows_passing("a > 0", table).tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("volum > 3", "did you mean volume"),
+        ("xyz > 3", "there are: label, volume"),
+        ("volume", "is a number; compare it"),
+        ("volume and is_open", "is a number; compare it"),
+        ("volume = 3", "write =="),
+        ("volume >", "cannot be read"),
+        ("volume > 'a'", "not part of a filter"),
+        ("volume > 1e999j", "not part of a filter"),
+        ("open('x')", "not part of a filter"),
+        ("().__class__", "not part of a filter"),
+        ("volume.real > 1", "not part of a filter"),
+        ("[volume for volume in (1,)]", "not part of a filter"),
+        ("volume in (1, 2)", "not part of a filter"),
+        ("(volume > 1) << 2", "not part of a filter"),
+        ("not volume", "is a number"),
+        ("(" * 400 + "volume > 1" + ")" * 400, "cannot be read"),
+        ("volume > 1 and " * 100 + "is_open", "characters"),
+    ],
+)
+def test_what_is_no_filter_is_refused_in_words(text, message):
+    with pytest.raises(InputError, match=message.replace("(", r"\(")):
+        rows_passing(text, TABLE)
+
+
+def test_a_column_of_words_is_refused():
+    with pytest.raises(InputError, match="holds words"):
+        rows_passing("kind == 1", pd.DataFrame({"kind": ["a", "b"]}))
+
+
+def test_no_power_takes_for_ever():
+    assert not rows_passing("volume > 9 ** 9 ** 9 ** 9", TABLE).any()
+
+
+@given(st.text(max_size=60))
+def test_any_text_gives_rows_or_a_sentence(text):
+    with contextlib.suppress(InputError):
+        assert rows_passing(text, TABLE).shape == (100,)

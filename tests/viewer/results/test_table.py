@@ -1,0 +1,101 @@
+import numpy as np
+import pandas as pd
+import pytest
+from qtpy.QtCore import QItemSelectionModel, Qt
+from qtpy.QtWidgets import QApplication
+
+from hushpore.viewer.results.table import TableView, in_cell
+
+TABLE = pd.DataFrame(
+    {
+        "label": [1, 2, 3, 4, 5],
+        "volume": [3.0, np.nan, 1.0, 3.0, 2.0],
+        "is_open": [True, False, True, False, True],
+    }
+)
+
+
+@pytest.fixture
+def view(qtbot):
+    view = TableView("pores")
+    qtbot.addWidget(view)
+    view.show_table(TABLE, "um")
+    return view
+
+
+def labels(view):
+    return [int(view.rows.data(view.rows.index(row, 0))) for row in range(view.rows.rowCount())]
+
+
+def user_selects(view, *rows):
+    flag = QItemSelectionModel.SelectionFlag
+    for row in rows:
+        view.selectionModel().select(view.rows.index(row, 0), flag.Select | flag.Rows)
+
+
+def test_titles_carry_units_and_say_what_they_mean(view):
+    title = view.rows.headerData(1, Qt.Orientation.Horizontal)
+    assert title == "volume\nµm³"
+    tip = view.rows.headerData(1, Qt.Orientation.Horizontal, Qt.ItemDataRole.ToolTipRole)
+    assert "area" in tip
+
+
+def test_sorting_is_that_of_pandas(view):
+    for order, ascending in (
+        (Qt.SortOrder.AscendingOrder, True),
+        (Qt.SortOrder.DescendingOrder, False),
+    ):
+        view.sortByColumn(1, order)
+        expected = TABLE.sort_values("volume", ascending=ascending, kind="stable")
+        assert labels(view) == expected["label"].tolist()
+
+
+def test_a_filter_keeps_the_order(view):
+    view.sortByColumn(1, Qt.SortOrder.DescendingOrder)
+    view.rows.show_only(TABLE["is_open"].to_numpy())
+    assert labels(view) == [1, 5, 3]
+    assert view.rows.table["label"].tolist() == [1, 5, 3]
+
+
+def test_what_the_user_selects_is_told_by_its_place_in_the_table(view, qtbot):
+    view.sortByColumn(1, Qt.SortOrder.DescendingOrder)
+    told = []
+    view.chosen.connect(told.append)
+    user_selects(view, 0, 2)
+    assert told[-1].tolist() == [True, False, False, False, True]
+
+
+def test_a_selection_from_elsewhere_is_not_told_back(view):
+    told = []
+    view.chosen.connect(told.append)
+    view.select(np.array([False, True, False, False, True]))
+    assert not told
+    assert labels(view) == [2, 5, 1, 3, 4]
+    assert len(view.selectionModel().selectedRows()) == 2
+
+
+def test_the_selection_stays_with_its_pores_when_rows_move(view):
+    user_selects(view, 1)
+    view.sortByColumn(0, Qt.SortOrder.DescendingOrder)
+    chosen = [index.data() for index in view.selectionModel().selectedRows(0)]
+    assert chosen == ["2"]
+    view.rows.show_only(TABLE["is_open"].to_numpy())
+    assert not view.selectionModel().selectedRows(0)
+    view.rows.show_only(np.ones(5, bool))
+    assert [index.data() for index in view.selectionModel().selectedRows(0)] == ["2"]
+
+
+def test_rows_are_copied_as_a_spreadsheet_takes_them(view):
+    view.select(np.array([True, False, True, False, False]))
+    view.copy()
+    lines = QApplication.clipboard().text().splitlines()
+    assert lines == ["label\tvolume\tis_open", "1\t3.0\tTrue", "3\t1.0\tTrue"]
+
+
+def test_cells_are_short():
+    assert [in_cell(v) for v in (np.float64(1234567), np.nan, np.bool_(True), np.int32(12345))] == [
+        "1.235e+06",
+        "",
+        "yes",
+        "12345",
+    ]

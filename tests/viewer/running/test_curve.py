@@ -1,0 +1,87 @@
+import pytest
+
+from hushpore.base.events import Metric
+from hushpore.viewer.running.curve import MOST, RATE, SLOWER, Curve
+
+
+@pytest.fixture
+def curve(qtbot, viewer):
+    curve = Curve(viewer)
+    qtbot.addWidget(curve)
+    curve.resize(260, 84)
+    return curve
+
+
+def loss(*values):
+    return [Metric("loss", 25 * (n + 1), value) for n, value in enumerate(values)]
+
+
+def colours(curve):
+    image = curve.grab().toImage()
+    return {image.pixelColor(x, y).name() for x in range(image.width()) for y in range(20, 80)}
+
+
+def test_it_is_hidden_until_there_is_a_value(curve):
+    assert curve.isHidden()
+    curve.add([])
+    assert curve.isHidden()
+    curve.add(loss(0.5))
+    assert not curve.isHidden()
+    curve.clear()
+    assert curve.isHidden()
+
+
+def test_it_says_the_newest_value(curve):
+    curve.add(loss(0.9, 0.5, 0.4123))
+    assert curve.words() == "loss 0.412 after 75 steps"
+    assert "flat" in curve.toolTip()
+
+
+def test_a_rate_is_drawn_over_time(qtbot, viewer):
+    pace = Curve(viewer, RATE, SLOWER)
+    qtbot.addWidget(pace)
+    pace.add_point("steps/s", 12.4, 18.25)
+    pace.add_point("tiles/s", 13.0, 2.0)
+    assert pace.words() == "18.2 steps/s after 12 s"
+    assert len(pace.points) == 1
+
+
+def test_a_high_beginning_does_not_flatten_the_rest(curve):
+    curve.add(loss(50.0, *[1 - 0.01 * n for n in range(40)]))
+    low, high = curve.limits()
+    assert (low, high) == pytest.approx((0.61, 0.97), abs=0.011)
+
+
+def test_a_constant_can_be_drawn(curve):
+    curve.add(loss(0.5, 0.5))
+    assert curve.limits() == (0.0, 1.0)
+    assert len(colours(curve)) > 1
+
+
+def test_numbers_that_are_none_are_left_out(curve):
+    curve.add(loss(0.5, float("nan"), float("inf"), 0.4))
+    assert [value for _, value in curve.points] == [0.5, 0.4]
+
+
+def test_other_numbers_are_not_mixed_in(curve):
+    curve.add([Metric("loss", 1, 0.5), Metric("rate", 1, 4e-4), Metric("loss", 2, 0.4)])
+    assert [value for _, value in curve.points] == [0.5, 0.4]
+
+
+def test_a_very_long_curve_keeps_its_size_and_its_shape(curve):
+    curve.add(Metric("loss", n, 1 / (1 + n)) for n in range(100_000))
+    assert len(curve.points) <= MOST
+    steps = [step for step, _ in curve.points]
+    assert steps == sorted(steps)
+    assert steps[-1] > 99_000
+    assert curve.points[-1][1] == pytest.approx(1e-5, rel=0.02)
+
+
+def test_it_is_drawn_in_the_colours_of_each_theme(viewer, curve):
+    curve.add(loss(0.9, 0.5, 0.4))
+    dark = colours(curve)
+    viewer.theme = "light"
+    light = colours(curve)
+    assert len(dark) > 1
+    assert len(light) > 1
+    assert not dark & light

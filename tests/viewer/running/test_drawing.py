@@ -1,0 +1,163 @@
+import pytest
+from qtpy.QtCore import QEvent, QObject, Qt, QTimer
+from qtpy.QtWidgets import QApplication, QProgressBar, QVBoxLayout, QWidget
+
+from hushpore.viewer.running.drawing import LONGEST, DrawingPace, draw_together, not_drawn
+
+
+class Clock:
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def changes(seconds, drawing):
+    """Count the changes in a time in which each takes `drawing` seconds to be drawn."""
+    clock = Clock()
+    pace, count = DrawingPace(clock), 0
+    while clock.now < 100.0 + seconds:
+        if pace.is_due():
+            count += 1
+            pace.begin()
+            clock.now += drawing
+            pace.end()
+        clock.now += 0.125
+    return count
+
+
+def test_what_is_drawn_fast_is_drawn_at_every_look():
+    assert changes(100, drawing=0.0005) == pytest.approx(800, rel=0.02)
+
+
+def test_drawing_takes_a_hundredth_of_the_time():
+    assert changes(100, drawing=0.02) * 0.02 == pytest.approx(1, rel=0.2)
+
+
+def test_however_slow_drawing_is_something_is_seen_every_few_seconds():
+    assert changes(100, drawing=0.5) == pytest.approx(100 / (LONGEST + 0.5), rel=0.1)
+
+
+def test_nothing_is_changed_before_the_last_change_is_drawn():
+    pace = DrawingPace(Clock())
+    pace.begin()
+    assert not pace.is_due()
+    pace.end()
+    assert pace.is_due()
+
+
+def test_an_end_without_a_beginning_changes_nothing():
+    pace = DrawingPace(Clock())
+    pace.end()
+    assert pace.is_due()
+
+
+class Count(QObject):
+    """Counts the events of one type that reach a widget."""
+
+    def __init__(self, widget, kind):
+        super().__init__()
+        self.kind, self.count = kind, 0
+        widget.installEventFilter(self)
+
+    def eventFilter(self, watched, event):  # noqa: N802
+        self.count += event.type() == self.kind
+        return False
+
+
+@pytest.fixture
+def window(qtbot):
+    """A window with two bars that has been drawn."""
+    window = QWidget()
+    qtbot.addWidget(window)
+    column, bars = QVBoxLayout(window), [QProgressBar(), QProgressBar()]
+    for bar in bars:
+        column.addWidget(bar)
+    window.show()
+    qtbot.waitExposed(window)
+    qtbot.wait(50)
+    window.bars = bars
+    return window
+
+
+def change(bars):
+    """Change both: a bar draws itself at once where its value changes, and one in a later turn."""
+    bars[0].setValue(30)
+    QTimer.singleShot(0, lambda: bars[1].setValue(60))
+
+
+def test_what_changes_in_a_turn_and_follows_it_is_drawn_at_once(qtbot, window):
+    bars = window.bars
+    drawings = Count(window, QEvent.Type.UpdateRequest)
+    painted = [Count(bar, QEvent.Type.Paint) for bar in bars]
+    change(bars)
+    qtbot.wait(100)
+    one_by_one = drawings.count
+    bars[0].setValue(10)
+    bars[1].setValue(10)
+    qtbot.wait(100)
+    drawings.count, told = 0, []
+    for each in painted:
+        each.count = 0
+    draw_together(bars[0], lambda: told.append(drawings.count))
+    change(bars)
+    assert drawings.count == 0
+    qtbot.wait(100)
+    assert drawings.count == 1 < one_by_one
+    assert told == [0]
+    assert [each.count for each in painted] == [1, 1]
+
+
+def test_the_window_may_be_gone_before_it_is_drawn(qtbot):
+    window = QWidget()
+    draw_together(window, lambda: pytest.fail("there is nothing to be drawn"))
+    with qtbot.waitSignal(window.destroyed):
+        window.deleteLater()
+    qtbot.wait(100)
+
+
+def test_nothing_is_drawn_while_events_are_handled_in_between(qtbot, window):
+    drawings = Count(window, QEvent.Type.Paint)
+    with not_drawn(window.bars[0]):
+        # draws itself in an event of its own
+        window.bars[1].setValue(60)
+        window.bars[1].update()
+        qtbot.wait(50)
+        window.setStyleSheet("background: black")
+        qtbot.wait(50)
+        assert drawings.count == 0
+    qtbot.wait(50)
+    assert drawings.count == 1
+
+
+def test_nothing_is_drawn_for_a_part_that_asks_by_itself_either(qtbot, window):
+    drawings = Count(window, QEvent.Type.Paint)
+    with not_drawn(window.bars[0]):
+        window.update()
+        # as one does that was a window of its own until now
+        QApplication.postEvent(window.bars[1], QEvent(QEvent.Type.UpdateRequest))
+        qtbot.wait(50)
+        assert drawings.count == 0
+    qtbot.wait(50)
+    assert drawings.count == 1
+
+
+def test_another_window_is_drawn_meanwhile(qtbot, window):
+    other = QProgressBar()
+    qtbot.addWidget(other)
+    other.show()
+    qtbot.waitExposed(other)
+    qtbot.wait(50)
+    drawings = Count(other, QEvent.Type.Paint)
+    with not_drawn(window.bars[0]):
+        other.update()
+        qtbot.waitUntil(lambda: drawings.count > 0)
+
+
+def test_the_window_may_end_in_one_of_the_events(qtbot):
+    window = QWidget()
+    window.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    window.show()
+    with not_drawn(window), qtbot.waitSignal(window.destroyed):
+        window.close()

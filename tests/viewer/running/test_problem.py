@@ -1,0 +1,43 @@
+import pytest
+
+from hushpore import InputError
+from hushpore.viewer.running.problem import explain
+
+
+def raised(error):
+    try:
+        raise error
+    except BaseException as caught:
+        return caught
+
+
+def test_an_input_error_speaks_for_itself():
+    problem = explain(raised(InputError("The scan is constant.")))
+    assert problem.message == "The scan is constant."
+    assert problem.expected
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (RuntimeError("CUDA out of memory. Tried to allocate"), "GPU's memory ran out"),
+        (MemoryError(), "not enough memory"),
+        (PermissionError(13, "Permission denied", "/scan"), "refused: /scan"),
+        (FileNotFoundError(2, "No such file", "/scan"), "no longer there: /scan"),
+        (ZeroDivisionError("division by zero"), "division by zero (ZeroDivisionError)"),
+        (KeyError(), "KeyError"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_other_errors_are_put_into_words(error, words):
+    problem = explain(raised(error))
+    assert words in problem.message
+    assert "\n" not in problem.message
+    assert not problem.expected
+
+
+def test_the_details_hold_the_traceback_and_the_versions():
+    details = explain(raised(ZeroDivisionError("by zero"))).details
+    assert "Traceback" in details
+    assert "hushpore 0" in details
+    assert "Python 3" in details

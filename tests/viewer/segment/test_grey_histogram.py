@@ -1,0 +1,161 @@
+import numpy as np
+import pytest
+from napari.components import ViewerModel
+from qtpy.QtCore import QPoint, Qt
+
+from hushpore.pores.preview import GreySurvey
+from hushpore.pores.threshold import Histogram, Range
+from hushpore.viewer.segment.grey_histogram import (
+    STRICT,
+    THRESHOLD,
+    GreyHistogram,
+    bars_of,
+    limits_of,
+)
+
+
+def survey(values, **known):
+    levels, counts = np.unique(values, return_counts=True)
+    centers = np.arange(levels[0], levels[-1] + 1, dtype=float)
+    full = np.zeros(centers.size, np.int64)
+    full[(levels - levels[0]).astype(int)] = counts
+    return GreySurvey(Histogram(full, centers), Range(levels[0], levels[-1]), **known)
+
+
+@pytest.fixture
+def greys():
+    """Two phases of noise about -600 and 400, and one voxel far away."""
+    rng = np.random.default_rng(0)
+    values = np.concatenate([rng.normal(-600, 60, 9000), rng.normal(400, 60, 9000), [30000]])
+    return survey(values.round(), unit="HU")
+
+
+@pytest.fixture
+def histogram(qtbot, greys):
+    histogram = GreyHistogram(ViewerModel())
+    qtbot.addWidget(histogram)
+    histogram.resize(320, histogram.height())
+    histogram.show_greys(greys)
+    histogram.came = []
+    histogram.moved.connect(lambda name, value: histogram.came.append((name, value)))
+    return histogram
+
+
+def place(histogram, value):
+    return QPoint(round(histogram._x(value)), 40)
+
+
+def one_value(histogram):
+    """How many grey values a pixel stands for."""
+    low, high = histogram.limits
+    return (high - low) / histogram._area().width()
+
+
+def test_a_few_voxels_far_away_do_not_squeeze_the_rest(greys):
+    low, high = limits_of(greys)
+    assert -1000 < low < -700
+    assert 500 < high < 800
+
+
+def test_a_value_that_is_wanted_is_in_sight(greys):
+    assert limits_of(greys, 20000.0)[1] > 20000
+
+
+@pytest.mark.parametrize("bins", [7, 60, 150])
+def test_bars_hold_every_voxel_between_the_limits_once(greys, bins):
+    limits = limits_of(greys)
+    bars = bars_of(greys, bins, limits)
+    centers = greys.histogram.centers
+    within = (centers >= limits[0]) & (centers < limits[1])
+    assert bars.counts.sum() == greys.histogram.counts[within].sum()
+    assert bars.counts.size <= bins
+    assert np.allclose(np.diff(bars.edges), np.diff(bars.edges)[0])
+
+
+def test_bars_are_never_narrower_than_a_level():
+    greys = survey(np.array([0, 1, 2, 2, 3]))
+    bars = bars_of(greys, 150, (0.0, 4.0))
+    np.testing.assert_array_equal(bars.counts, [1, 1, 2, 1])
+    np.testing.assert_array_equal(bars.edges, [-0.5, 0.5, 1.5, 2.5, 3.5])
+
+
+def test_a_line_is_dragged_to_a_grey_value(qtbot, histogram):
+    histogram.show_lines({THRESHOLD: 0.0})
+    qtbot.mousePress(histogram, Qt.MouseButton.LeftButton, pos=place(histogram, 0.0))
+    qtbot.mouseMove(histogram, place(histogram, -200.0))
+    qtbot.mouseRelease(histogram, Qt.MouseButton.LeftButton, pos=place(histogram, -200.0))
+    name, value = histogram.came[-1]
+    assert name == THRESHOLD
+    assert value == pytest.approx(-200.0, abs=one_value(histogram))
+    count = len(histogram.came)
+    qtbot.mouseMove(histogram, place(histogram, 300.0))
+    assert len(histogram.came) == count
+
+
+def test_of_two_lines_the_nearer_one_moves(qtbot, histogram):
+    histogram.show_lines({THRESHOLD: 100.0, STRICT: -300.0})
+    for value, name in ((-250.0, STRICT), (80.0, THRESHOLD)):
+        qtbot.mouseClick(histogram, Qt.MouseButton.LeftButton, pos=place(histogram, value))
+        assert histogram.came[-1][0] == name
+
+
+def test_a_line_stays_within_what_is_shown(qtbot, histogram):
+    histogram.show_lines({THRESHOLD: 0.0})
+    qtbot.mousePress(histogram, Qt.MouseButton.LeftButton, pos=place(histogram, 0.0))
+    qtbot.mouseMove(histogram, QPoint(5000, 40))
+    assert histogram.came[-1][1] == histogram.limits[1]
+
+
+def test_without_lines_nothing_moves_and_the_tooltip_says_why(qtbot, histogram):
+    histogram.show_lines({}, reason="no line here")
+    qtbot.mouseClick(histogram, Qt.MouseButton.LeftButton, pos=QPoint(50, 40))
+    qtbot.keyClick(histogram, Qt.Key.Key_Right)
+    assert not histogram.came
+    assert histogram.toolTip() == "no line here"
+
+
+def test_arrow_keys_move_the_line_at_hand(qtbot, histogram):
+    histogram.set_step(2.0)
+    histogram.show_lines({THRESHOLD: 100.0, STRICT: -300.0})
+    qtbot.keyClick(histogram, Qt.Key.Key_Right)
+    qtbot.keyClick(histogram, Qt.Key.Key_Left, Qt.KeyboardModifier.ShiftModifier)
+    qtbot.keyClick(histogram, Qt.Key.Key_Down)
+    qtbot.keyClick(histogram, Qt.Key.Key_Left)
+    assert histogram.came == [(THRESHOLD, 102.0), (THRESHOLD, 80.0), (STRICT, -302.0)]
+
+
+def test_it_is_reached_with_the_tab_key(histogram):
+    assert histogram.focusPolicy() & Qt.FocusPolicy.TabFocus
+
+
+def test_it_says_what_it_shows_to_those_who_do_not_see_it(histogram):
+    histogram.show_lines({THRESHOLD: -337.0})
+    assert histogram.accessibleName() == "Histogram of grey values: threshold -337 HU"
+
+
+def colours_in(histogram):
+    image = histogram.grab().toImage()
+    row = image.height() - 25
+    return {image.pixelColor(x, row).name() for x in range(10, image.width() - 10)}
+
+
+@pytest.mark.parametrize("bright", [False, True])
+def test_bars_of_the_void_have_its_colour(histogram, bright):
+    from hushpore.viewer.segment.grey_histogram import PERHAPS_COLOUR, VOID_COLOUR
+
+    histogram.set_log(True)
+    histogram.show_lines({})
+    assert not {VOID_COLOUR, PERHAPS_COLOUR} & colours_in(histogram)
+    histogram.show_lines({THRESHOLD: 0.0}, bright=bright, mark=("otsu", 20.0))
+    assert VOID_COLOUR in colours_in(histogram)
+    assert PERHAPS_COLOUR not in colours_in(histogram)
+    strict = 400.0 if bright else -600.0
+    histogram.show_lines({THRESHOLD: 0.0, STRICT: strict}, bright=bright)
+    assert {VOID_COLOUR, PERHAPS_COLOUR} <= colours_in(histogram)
+
+
+def test_it_follows_the_theme(histogram):
+    histogram._viewer.theme = "light"
+    light = histogram.grab().toImage().pixelColor(4, 60).name()
+    histogram._viewer.theme = "dark"
+    assert histogram.grab().toImage().pixelColor(4, 60).name() != light

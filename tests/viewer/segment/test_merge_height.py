@@ -1,0 +1,154 @@
+import numpy as np
+import pytest
+from napari.layers import Layer
+
+import hushpore
+from hushpore.viewer.layers.conversion import KEY
+from hushpore.viewer.results.pore_layer import pore_layer, result_of, tables_of
+from hushpore.viewer.segment.merge_height import MergeHeight
+
+
+@pytest.fixture(scope="module")
+def void():
+    """Two balls that overlap, and a third one beside them that hardly does."""
+    z, y, x = np.indices((24, 24, 64))
+    near = [(z - 12) ** 2 + (y - 12) ** 2 + (x - c) ** 2 for c in (12, 25, 43)]
+    return np.min(near, axis=0) <= 100
+
+
+@pytest.fixture(scope="module")
+def result(void):
+    return hushpore.segment_pores(void, h=0.5)
+
+
+@pytest.fixture
+def control(qtbot, viewer):
+    control = MergeHeight(viewer)
+    qtbot.addWidget(control)
+    return control
+
+
+def show(viewer, result, name="scan pores"):
+    layer = viewer.add_layer(Layer.create(*pore_layer(result, name)))
+    viewer.layers.selection.active = layer
+    return layer
+
+
+def wait(qtbot, control):
+    qtbot.waitUntil(lambda: not control.is_busy, timeout=20_000)
+
+
+def height_of(layer):
+    return layer.metadata[KEY]["provenance"]["settings"]["h"]
+
+
+def test_it_is_hidden_until_a_result_is_chosen(viewer, control, result):
+    viewer.add_labels(np.zeros((4, 4), int))
+    assert control.isHidden()
+    layer = show(viewer, result)
+    assert not control.isHidden()
+    assert control.layer is layer
+    assert control._box.value() == 0.5
+    viewer.layers.remove(layer)
+    assert control.isHidden()
+
+
+def test_it_is_called_as_the_layer_is(viewer, control, result):
+    layer = show(viewer, result, "pores (preview)")
+    layer.name = "pores"
+    assert control._title.text().startswith("Merge height of pores,")
+
+
+def test_another_height_changes_labels_tables_and_record_in_place(qtbot, viewer, control, result):
+    layer = show(viewer, result)
+    shown = []
+    control.merged.connect(shown.append)
+    control.set_height(5.0)
+    wait(qtbot, control)
+    expected = result.remerge(5.0)
+    assert len(expected.pores) < len(result.pores)
+    np.testing.assert_array_equal(layer.data, expected.labels)
+    assert len(tables_of(layer).pores) == len(expected.pores)
+    assert height_of(layer) == 5.0
+    assert shown[-1].summary == expected.summary
+    assert viewer.layers == [layer]
+
+
+def test_only_the_newest_of_many_heights_is_computed_last(qtbot, viewer, control, result):
+    layer = show(viewer, result)
+    shown = []
+    control.merged.connect(shown.append)
+    for position in range(60):
+        control._slider.setValue(position)
+    wait(qtbot, control)
+    assert height_of(layer) == pytest.approx(59 * 0.05)
+    assert len(shown) < 10
+
+
+def test_undo_and_redo_lead_to_former_heights(qtbot, viewer, control, result):
+    layer = show(viewer, result)
+    for h in (2.0, 5.0):
+        control.set_height(h)
+        wait(qtbot, control)
+    assert not control._redo.isEnabled()
+    for step, h in ((control.undo, 2.0), (control.undo, 0.5), (control.redo, 2.0)):
+        step()
+        wait(qtbot, control)
+        assert height_of(layer) == control._box.value() == h
+        np.testing.assert_array_equal(layer.data, result.remerge(h).labels)
+    control.set_height(1.0)
+    wait(qtbot, control)
+    assert not control._redo.isEnabled()
+    control.undo()
+    wait(qtbot, control)
+    assert height_of(layer) == 2.0
+
+
+def test_a_drag_is_one_step_to_undo(qtbot, viewer, control, result):
+    layer = show(viewer, result)
+    control._slider.setSliderDown(True)
+    for h in (1.0, 2.0, 3.0):
+        control.set_height(h)
+        wait(qtbot, control)
+    assert not control._undo.isEnabled()
+    control._slider.setSliderDown(False)
+    assert control._undo.isEnabled()
+    control.undo()
+    wait(qtbot, control)
+    assert height_of(layer) == 0.5
+
+
+def test_peaks_of_snow_give_way_to_heights_and_come_back(qtbot, viewer, control, void):
+    snow = hushpore.segment_pores(void, merging="snow")
+    layer = show(viewer, snow)
+    assert "Parted by SNOW's peaks" in control._word.text()
+    control.set_height(0.4)
+    wait(qtbot, control)
+    assert "Merged by height now" in control._word.text()
+    assert layer.metadata[KEY]["provenance"]["settings"]["merging"] == "height"
+    control.undo()
+    wait(qtbot, control)
+    np.testing.assert_array_equal(layer.data, snow.labels)
+    assert result_of(layer) is snow
+
+
+def test_each_layer_keeps_its_own_result(qtbot, viewer, control, result, void):
+    first = show(viewer, result)
+    second = show(viewer, hushpore.segment_pores(void, h=1.0), "other")
+    control.set_height(5.0)
+    wait(qtbot, control)
+    np.testing.assert_array_equal(first.data, result.labels)
+    assert height_of(second) == 5.0
+    viewer.layers.selection.active = first
+    assert control.layer is first
+    assert control._box.value() == 0.5
+
+
+def test_removing_the_layer_meanwhile_does_no_harm(qtbot, viewer, control, result):
+    layer = show(viewer, result)
+    control.set_height(5.0)
+    control._timer.stop()
+    control._merge()
+    viewer.layers.remove(layer)
+    wait(qtbot, control)
+    np.testing.assert_array_equal(layer.data, result.labels)

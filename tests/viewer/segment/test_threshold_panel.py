@@ -1,0 +1,214 @@
+import dask.array as da
+import numpy as np
+import pytest
+from napari.components import ViewerModel
+
+import hushpore
+from hushpore.pores import preview
+from hushpore.viewer.layers.conversion import KEY
+from hushpore.viewer.segment.grey_histogram import STRICT, THRESHOLD
+from hushpore.viewer.segment.widget import PoresWidget
+
+SOON = 60_000
+
+
+@pytest.fixture
+def viewer(scan):
+    viewer = ViewerModel()
+    metadata = {KEY: {"metadata": {"value_unit": "HU"}}}
+    viewer.add_image(scan.round().astype(np.int16), name="scan", metadata=metadata)
+    return viewer
+
+
+@pytest.fixture
+def widget(qtbot, viewer):
+    widget = PoresWidget(viewer)
+    qtbot.addWidget(widget)
+    wait(qtbot, widget)
+    return widget
+
+
+@pytest.fixture
+def panel(widget):
+    return widget.greys
+
+
+def wait(qtbot, widget):
+    qtbot.waitUntil(lambda: not widget.greys.is_busy, timeout=SOON)
+
+
+def threshold(widget):
+    return widget.form.settings().threshold
+
+
+def explained(widget, name="threshold"):
+    line = widget.form._lines[name]
+    return "" if line.isHidden() else line.text()
+
+
+def void(viewer):
+    return next((layer for layer in viewer.layers if layer.name.endswith("void (preview)")), None)
+
+
+def test_the_line_is_where_the_method_of_the_form_finds_it(widget, panel, viewer):
+    found = hushpore.segment_pores(viewer.layers["scan"].data).threshold
+    assert panel.histogram.lines == {THRESHOLD: found}
+    assert explained(widget).startswith(f"Otsu: {found:.0f} HU; ")
+    assert threshold(widget) == "otsu"
+    assert void(viewer) is None
+
+
+def test_moving_the_line_sets_the_threshold_and_shows_the_void(qtbot, widget, panel, viewer):
+    panel.histogram.moved.emit(THRESHOLD, -120.4)
+    wait(qtbot, widget)
+    assert threshold(widget) == -120.0
+    assert widget.form.fields["threshold"]._box.currentText() == "value"
+    assert "HU" in widget.form.fields["threshold"]._spin.text()
+    assert panel.histogram.lines == {THRESHOLD: -120.0}
+    assert panel._void.isChecked()
+    z = viewer.dims.current_step[0]
+    values = viewer.layers["scan"].data[z]
+    np.testing.assert_array_equal(void(viewer).data[0] > 0, values <= -120)
+
+
+def test_typing_moves_the_line_and_a_method_moves_it_back(qtbot, widget, panel):
+    automatic = panel.histogram.lines[THRESHOLD]
+    field = widget.form.fields["threshold"]
+    field._box.setCurrentText("value")
+    assert threshold(widget) == automatic
+    field._spin.setValue(33.0)
+    assert panel.histogram.lines == {THRESHOLD: 33.0}
+    assert panel.histogram._mark == ("otsu", automatic)
+    field._box.setCurrentText("li")
+    wait(qtbot, widget)
+    assert panel.histogram.lines[THRESHOLD] != 33.0
+    assert explained(widget).startswith("Li: ")
+
+
+def test_a_second_line_is_the_hysteresis(qtbot, widget, panel):
+    automatic = panel.histogram.lines[THRESHOLD]
+    panel._two.setChecked(True)
+    strict = widget.form.settings().hysteresis
+    assert strict < automatic
+    assert panel.histogram.lines[STRICT] == strict
+    assert "other void counts where it touches these" in explained(widget, "hysteresis")
+    widget.form.fields["hysteresis"].set(None)
+    assert not panel._two.isChecked()
+    assert STRICT not in panel.histogram.lines
+
+
+def test_for_bright_pores_stricter_is_brighter(qtbot, widget, panel):
+    widget.form.fields["pores_are"].set("bright")
+    panel._two.setChecked(True)
+    assert widget.form.settings().hysteresis > panel.histogram.lines[THRESHOLD]
+    qtbot.waitUntil(lambda: "brighter" in explained(widget))
+
+
+def test_a_local_threshold_has_no_line_and_says_why_but_a_void(qtbot, widget, panel, viewer):
+    panel.show_void(True)
+    widget.form.fields["threshold"].set("sauvola")
+    wait(qtbot, widget)
+    assert not panel.histogram.lines
+    assert "each voxel has its own threshold" in panel.histogram.toolTip()
+    assert not panel._two.isEnabled()
+    assert "own threshold" in panel._two.toolTip()
+    assert void(viewer).data.any()
+
+
+def test_a_method_that_finds_nothing_is_said(qtbot, widget, panel, viewer, scan):
+    viewer.add_image((scan > 0).astype(np.uint8), name="two greys")
+    widget.form.fields["threshold"].set("minimum")
+    wait(qtbot, widget)
+    assert not panel.histogram.lines
+    assert "finds no threshold" in explained(widget)
+
+
+def test_run_takes_the_void_away(qtbot, widget, panel, viewer):
+    panel.histogram.moved.emit(THRESHOLD, 0.0)
+    wait(qtbot, widget)
+    shown = void(viewer).data[0] > 0
+    z = viewer.dims.current_step[0]
+    widget.run()
+    assert void(viewer) is None
+    assert not panel._void.isChecked()
+    qtbot.waitUntil(lambda: not widget.is_running, timeout=SOON)
+    np.testing.assert_array_equal(viewer.layers["scan pores"].data[z] > 0, shown)
+
+
+def test_deleting_the_void_unchecks_it(qtbot, widget, panel, viewer):
+    panel.show_void(True)
+    wait(qtbot, widget)
+    viewer.layers.remove(void(viewer))
+    assert not panel._void.isChecked()
+
+
+def test_another_layer_has_another_histogram_and_is_counted_once(
+    qtbot, widget, panel, viewer, scan, monkeypatch
+):
+    counted = []
+    survey = preview.survey_greys
+
+    def count(volume, workers):
+        counted.append(volume.name)
+        return survey(volume, workers)
+
+    monkeypatch.setattr(preview, "survey_greys", count)
+    first = panel.greys
+    viewer.add_image((scan / 1e5).astype(np.float32), name="small numbers")
+    wait(qtbot, widget)
+    assert panel.greys is not first
+    field = widget.form.fields["threshold"]
+    panel.histogram.moved.emit(THRESHOLD, 0.00123)
+    assert threshold(widget) == pytest.approx(0.00123, abs=2e-5)
+    assert "HU" not in field._spin.text()
+    widget.layers.set_layer(viewer.layers["scan"])
+    wait(qtbot, widget)
+    assert panel.greys is first
+    assert counted == ["small numbers"]
+
+
+def test_labels_have_no_histogram_and_no_threshold(qtbot, widget, panel, viewer, scan):
+    labels = viewer.add_labels((scan < 0).astype(np.uint8), name="void")
+    widget.layers.set_layer(labels)
+    assert panel.isHidden()
+    field = widget.form.fields["threshold"]
+    assert not field.isEnabled()
+    assert "without grey values" in field.toolTip()
+    widget.layers.set_layer(viewer.layers["scan"])
+    wait(qtbot, widget)
+    assert not panel.isHidden()
+    assert field.isEnabled()
+
+
+def test_a_large_volume_is_sampled_and_that_is_said(qtbot, widget, panel, viewer, scan):
+    lazy = da.from_array(np.tile(scan, (6, 1, 1)), chunks=(1, 32, 32))
+    viewer.add_image(lazy, name="on disk")
+    wait(qtbot, widget)
+    assert panel.greys.share == pytest.approx(16 / 48)
+    assert "Counted: 33 % of the voxels" in panel._line.text()
+    assert "voxels of a sample" in explained(widget)
+
+
+def test_an_image_that_cannot_be_counted_says_why(qtbot, widget, panel, viewer):
+    viewer.add_image(np.full((4, 16, 16), 3, np.uint8), name="flat")
+    wait(qtbot, widget)
+    assert "constant" in panel._line.text()
+    assert not panel.histogram.lines
+    panel.show_void(True)
+    assert void(viewer) is None
+
+
+def test_the_tab_key_comes_to_the_histogram_before_the_form(widget, panel):
+    chain, at = [], widget.layers
+    while at is not widget.form.fields["pores_are"]._box:
+        chain.append(at)
+        at = at.nextInFocusChain()
+    wanted = [panel.histogram, panel._void, panel._two, panel._log]
+    wanted.append(widget.form.fields["threshold"]._box)
+    assert [each for each in chain if each in wanted] == wanted
+
+
+def test_without_a_layer_there_is_nothing(qtbot, widget, panel, viewer):
+    viewer.layers.clear()
+    assert panel.isHidden()
+    assert panel.greys is None

@@ -1,0 +1,69 @@
+import threading
+
+import pytest
+
+from hushpore.base.events import Progress
+from hushpore.viewer.segment import warm_up
+from hushpore.viewer.segment.warm_up import Preparing
+
+
+@pytest.fixture
+def compiling(monkeypatch):
+    """A preparation that goes on until the event is set."""
+    done, closed = threading.Event(), threading.Event()
+
+    def prepare():
+        try:
+            while not done.wait(0.01):
+                yield Progress("preparing, first time only", 0, 0, "", 0.0)
+        finally:
+            closed.set()
+
+    monkeypatch.setattr(warm_up, "_prepare", prepare)
+    yield done, closed
+    done.set()
+
+
+def test_it_says_so_while_kernels_are_compiled(qtbot, compiling):
+    label = Preparing()
+    qtbot.addWidget(label)
+    assert label.isHidden()
+    qtbot.waitUntil(lambda: not label.isHidden(), timeout=10_000)
+    assert "first time only" in label.text()
+    compiling[0].set()
+    qtbot.waitUntil(label.isHidden, timeout=10_000)
+
+
+def test_loading_from_the_disk_says_nothing(qtbot, monkeypatch):
+    gate = threading.Event()
+
+    def prepare():
+        while not gate.wait(0.01):
+            yield Progress("preparing", 0, 0, "", 0.0)
+
+    monkeypatch.setattr(warm_up, "_prepare", prepare)
+    label = Preparing()
+    qtbot.addWidget(label)
+    qtbot.wait(2 * warm_up.LOOK)
+    assert label.isHidden()
+    gate.set()
+
+
+def test_it_stops_with_the_widget_and_nobody_waits(qtbot, compiling):
+    _, closed = compiling
+    label = Preparing()
+    worker = label._worker
+    label.deleteLater()
+    qtbot.waitUntil(lambda: worker.is_cancelling, timeout=10_000)
+    assert closed.wait(10)
+
+
+def test_the_real_one_comes_to_its_end(qtbot):
+    label = Preparing()
+    qtbot.addWidget(label)
+    ends = []
+    label._worker.returned.connect(lambda *_: ends.append("returned"))
+    label._worker.failed.connect(ends.append)
+    qtbot.waitUntil(lambda: bool(ends) or not label._worker.is_running, timeout=120_000)
+    qtbot.waitUntil(lambda: not label._timer.isActive(), timeout=10_000)
+    assert ends in ([], ["returned"])

@@ -1,0 +1,128 @@
+import numpy as np
+import pytest
+from napari.components import ViewerModel
+from napari.layers import Image, Labels
+
+import hushpore
+from hushpore import jobs
+from hushpore.viewer.layers.conversion import KEY
+from hushpore.viewer.segment.widget import PoresWidget
+
+
+@pytest.fixture
+def viewer(scan):
+    viewer = ViewerModel()
+    viewer.add_image(scan, name="scan", scale=(2, 0.5, 0.5), units=("mm",) * 3)
+    return viewer
+
+
+@pytest.fixture
+def widget(qtbot, viewer):
+    widget = PoresWidget(viewer)
+    qtbot.addWidget(widget)
+    return widget
+
+
+def run(qtbot, widget):
+    widget._buttons.run.click()
+    qtbot.waitUntil(lambda: not widget.is_running, timeout=120_000)
+
+
+def test_the_result_of_the_denoiser_is_taken_as_soon_as_it_is_there(viewer, widget, scan):
+    metadata = {KEY: {"provenance": {"job": "denoise"}}}
+    denoised = viewer.add_image(scan, name="scan denoised", metadata=metadata)
+    assert widget.layers.layer is denoised
+
+
+def test_labels_can_be_chosen_but_are_not_taken_unasked(viewer, widget, scan):
+    labels = viewer.add_labels((scan < 0).astype(np.uint8), name="void")
+    assert PoresWidget.accepts(labels)
+    assert widget.layers.layer is viewer.layers["scan"]
+    widget.layers.set_layer(labels)
+    assert "taken as pore space" in widget._facts.text()
+
+
+def test_a_threshold_of_ones_own_begins_where_the_method_found_one(qtbot, viewer, widget, scan):
+    qtbot.waitUntil(lambda: not widget.greys.is_busy, timeout=60_000)
+    widget.form.fields["threshold"]._box.setCurrentText("value")
+    found = hushpore.segment_pores(scan).threshold
+    assert widget.form.settings().threshold == pytest.approx(found, abs=0.5)
+
+
+def test_the_real_segmentation_runs_behind_the_widget(qtbot, viewer, widget, scan):
+    run(qtbot, widget)
+    assert "Porosity" in widget._result.text()
+    labels = viewer.layers["scan pores"]
+    assert isinstance(labels, Labels)
+    assert labels.data.shape == scan.shape
+    assert tuple(labels.scale) == (2, 0.5, 0.5)
+    assert labels.data.max() == len(labels.features) == 4
+    assert np.mean((labels.data > 0) == (scan < 0)) > 0.99
+    assert labels.metadata[KEY]["provenance"]["job"] == "pores"
+    assert widget.layers.layer is viewer.layers["scan"]
+
+
+def test_labels_are_given_to_the_job_as_the_void(qtbot, viewer, widget, scan, monkeypatch):
+    given = []
+
+    def stop(volume, settings, backend):
+        given.append(volume)
+        raise ZeroDivisionError
+        yield
+
+    monkeypatch.setattr(jobs.Kind, "load", lambda kind: stop)
+    labels = viewer.add_labels((scan < 0) * 7, name="void")
+    widget.layers.set_layer(labels)
+    run(qtbot, widget)
+    assert given[0].dtype == np.bool_
+    np.testing.assert_array_equal(given[0].data, scan < 0)
+
+
+def test_of_a_series_one_image_is_to_be_chosen(qtbot, viewer, widget, scan):
+    viewer.add_image(np.stack([scan, scan]), name="series")
+    assert "'Split Stack'" in widget._facts.text()
+    assert "time points" in widget._buttons.run.toolTip()
+    assert not widget._buttons.run.isEnabled()
+    qtbot.waitUntil(lambda: not widget.greys.is_busy, timeout=60_000)
+    assert widget.greys.histogram.lines
+
+
+def test_a_boolean_image_can_be_chosen():
+    assert PoresWidget.accepts(Image(np.zeros((4, 8, 8), bool)))
+
+
+def test_the_result_can_be_merged_anew_at_once(qtbot, viewer, widget, scan):
+    assert widget.merging.isHidden()
+    run(qtbot, widget)
+    labels = viewer.layers["scan pores"]
+    assert widget.merging.layer is labels
+    assert not widget.merging.isHidden()
+    widget.merging.set_height(50.0)
+    qtbot.waitUntil(lambda: not widget.merging.is_busy, timeout=20_000)
+    record = labels.metadata[KEY]["provenance"]
+    assert record["settings"]["h"] == 50.0
+    assert f"{record['result']['count']} pores" in widget._result.text()
+    assert widget.form.settings().h == 50.0
+    widget.merging.undo()
+    qtbot.waitUntil(lambda: not widget.merging.is_busy, timeout=20_000)
+    assert widget.form.settings().h == 0.5
+
+
+def test_a_mask_and_markers_are_layers(qtbot, viewer, widget, scan):
+    mask = np.zeros(scan.shape, np.uint8)
+    mask[:, :, :16] = 1
+    viewer.add_labels(mask, name="left")
+    viewer.add_points([[4, 8.2, 8.3]], scale=(2, 0.5, 0.5), units=("mm",) * 3, name="seed")
+    widget.form.fields["sample_mask"].set("left")
+    widget.form.fields["markers"].set("seed")
+    run(qtbot, widget)
+    labels = viewer.layers["scan pores"]
+    assert labels.data.max() == 1
+    assert labels.data[4, 8, 8] == 1
+    assert not labels.data[:, :, 16:].any()
+    assert "Parted by markers" in widget.merging._word.text()
+    widget.merging.set_height(2.0)
+    qtbot.waitUntil(lambda: not widget.merging.is_busy, timeout=20_000)
+    assert (widget.form.settings().h, widget.form.settings().markers) == (2.0, "")
+    widget.merging.undo()
+    assert widget.form.settings().markers == "seed"
