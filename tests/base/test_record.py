@@ -40,15 +40,15 @@ def test_the_fingerfingerprintis_that_of_the_values_however_they_lie_in_memory(
 
 @dataclass(frozen=True)
 class Masked(Settings):
-    mask: str = option("", "What to keep.", beside=("labels",))
+    mask: str = option("", "What to keep.", auxiliary=("labels",))
 
 
 def test_a_record_identifies_what_settings_named_beside_the_volume() -> None:
     mask = np.eye(3, dtype=np.uint8)
-    scan = Volume(np.eye(3), beside={"crumb": mask, "not used": mask})
+    scan = Volume(np.eye(3), auxiliary={"crumb": mask, "not used": mask})
     record = make_record("pores", scan, Masked("crumb"), "CPU", Timing())
     fingerprint = hashlib.blake2b(mask.tobytes(), digest_size=16).hexdigest()
-    assert record["beside"] == {
+    assert record["auxiliary"] == {
         "mask": {"name": "crumb", "shape": [3, 3], "dtype": "uint8", "blake2b": fingerprint}
     }
-    assert make_record("pores", scan, Masked(), "CPU", Timing())["beside"] == {}
+    assert make_record("pores", scan, Masked(), "CPU", Timing())["auxiliary"] == {}

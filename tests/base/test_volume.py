@@ -112,23 +112,23 @@ def test_units_are_written_in_signs() -> None:
     assert units == ["µm³", "mm⁻¹", "px"]
 
 
-def beside(thing: object) -> object:
-    scan = Volume(np.zeros((3, 4, 5)), name="scan", beside={"crumb": thing})
-    return scan.beside_of(SimpleNamespace(sample_mask="crumb"), "sample_mask")
+def auxiliary(thing: object) -> object:
+    scan = Volume(np.zeros((3, 4, 5)), name="scan", auxiliary={"crumb": thing})
+    return scan.auxiliary_of(SimpleNamespace(sample_mask="crumb"), "sample_mask")
 
 
 def test_a_setting_names_what_lies_beside_a_volume() -> None:
     mask = np.ones((3, 4, 5), bool)
-    assert beside(mask) is mask
-    assert Volume(np.eye(3)).beside_of(SimpleNamespace(markers=""), "markers") is None
-    points = beside([[0, 1, 2], [2, 3, 4]])
+    assert auxiliary(mask) is mask
+    assert Volume(np.eye(3)).auxiliary_of(SimpleNamespace(markers=""), "markers") is None
+    points = auxiliary([[0, 1, 2], [2, 3, 4]])
     np.testing.assert_array_equal(points, [[0.0, 1.0, 2.0], [2.0, 3.0, 4.0]])
 
 
 def test_what_lies_beside_goes_with_the_volume_when_its_values_change() -> None:
-    scan = Volume(np.zeros((2, 3, 4, 5)), beside={"mask": np.ones((3, 4, 5))})
-    assert set(scan.replace(np.ones((2, 3, 4, 5))).beside) == {"mask"}
-    assert set(scan.at(t=1).beside) == {"mask"}
+    scan = Volume(np.zeros((2, 3, 4, 5)), auxiliary={"mask": np.ones((3, 4, 5))})
+    assert set(scan.replace(np.ones((2, 3, 4, 5))).auxiliary) == {"mask"}
+    assert set(scan.at(t=1).auxiliary) == {"mask"}
 
 
 @pytest.mark.parametrize(
@@ -144,10 +144,10 @@ def test_what_lies_beside_goes_with_the_volume_when_its_values_change() -> None:
 )
 def test_what_does_not_fit_beside_is_refused(thing: object, words: str) -> None:
     with pytest.raises(InputError, match=words):
-        beside(thing)
+        auxiliary(thing)
 
 
 def test_a_name_of_nothing_beside_is_refused_with_what_there_is() -> None:
-    scan = Volume(np.eye(3), name="scan", beside={"crust": np.eye(3)})
+    scan = Volume(np.eye(3), name="scan", auxiliary={"crust": np.eye(3)})
     with pytest.raises(InputError, match="mask names 'crumb', but beside scan there is 'crust'"):
-        scan.beside_of(SimpleNamespace(mask="crumb"), "mask")
+        scan.auxiliary_of(SimpleNamespace(mask="crumb"), "mask")

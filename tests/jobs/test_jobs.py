@@ -82,13 +82,13 @@ def test_pores_do_not_wait_for_pytorch_to_load() -> None:
 
 @dataclass(frozen=True)
 class Masked(Settings):
-    mask: str = option("", "What to keep.", beside=("labels",))
+    mask: str = option("", "What to keep.", auxiliary=("labels",))
 
 
 def kept(volume: Volume, settings: Masked, backend: object) -> object:
     """A job that returns what its setting names beside the volume."""
     yield Progress("looking", 0, 0, "", 0.0)
-    return volume.beside_of(settings, "mask")
+    return volume.auxiliary_of(settings, "mask")
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_an_array_given_as_a_setting_lies_beside_the_volume() -> None:
     mask = np.ones((5, 5), bool)
     assert hushpore.run("masked", np.eye(5), {"mask": mask}) is mask
     assert hushpore.run("masked", np.eye(5), {"mask": Volume(mask)}) is mask
-    named = Volume(np.eye(5), beside={"crumb": mask})
+    named = Volume(np.eye(5), auxiliary={"crumb": mask})
     assert hushpore.run("masked", named, {"mask": "crumb"}) is mask
     assert hushpore.run("masked", np.eye(5)) is None
 

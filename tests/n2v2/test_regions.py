@@ -47,7 +47,7 @@ def test_training_patches_lie_about_the_points_given(scan, drawn):
     points = np.array([(2.0, 20.0, 30.0), (5.0, 8.0, 8.0)])
     result = denoise(scan, train_at=points)
     assert {tuple(corner) for corner in drawn().tolist()} == {(2, 12, 22), (5, 0, 0)}
-    assert result.provenance["beside"]["train_at"]["shape"] == [2, 3]
+    assert result.provenance["auxiliary"]["train_at"]["shape"] == [2, 3]
 
 
 def test_training_patches_hold_some_of_the_labels_given(scan, drawn):
@@ -169,7 +169,7 @@ def test_masks_are_never_read_whole_where_the_volume_is_not(dimensions, monkeypa
             Mask.most = max(Mask.most, found.size)
             return found
 
-    volume = Volume(np.zeros(Mask.shape), beside={"labels": Mask(), "mask": Mask()})
+    volume = Volume(np.zeros(Mask.shape), auxiliary={"labels": Mask(), "mask": Mask()})
     settings = DenoiseSettings(train_at="labels", dimensions=dimensions)
     size = (4, 8, 8)[-dimensions:]
     found = regions.Regions(volume, settings, arrange(volume, dimensions), size)
@@ -202,7 +202,7 @@ def test_blocks_give_patches_as_often_as_the_whole_does(at, axes, shape, dimensi
     points = rng.uniform(0, 1, (40, len(shape))) * shape
     names = {"leave_out": "mask"} | ({} if at == "nothing" else {"train_at": at})
     beside = {"mask": mask, "labels": labels, "points": points}
-    volume = Volume(values, axes=axes, beside=beside)
+    volume = Volume(values, axes=axes, auxiliary=beside)
     settings = DenoiseSettings(dimensions=dimensions, **names)
     arrangement = arrange(volume, dimensions)
     places = regions.Regions(volume, settings, arrangement, size)

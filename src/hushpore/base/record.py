@@ -64,7 +64,7 @@ def make_record(
         "device": device,
         **({"memory": limit} if limit else {}),
         "input": {**_identity(volume), **(digest or {"blake2b": fingerprint(volume.data)})},
-        "beside": _beside(volume, settings),
+        "auxiliary": _auxiliary(volume, settings),
         "timings": {name: round(stage.seconds, 6) for name, stage in timing.stages.items()},
         # bytes, as far as they were watched
         "peak_memory": {"host": timing.host_memory, "device": timing.device_memory},
@@ -87,11 +87,11 @@ def _identity(volume: Volume) -> dict[str, Any]:
     }
 
 
-def _beside(volume: Volume, settings: Settings) -> dict[str, Any]:
+def _auxiliary(volume: Volume, settings: Settings) -> dict[str, Any]:
     """Identify what the settings name beside the volume, by setting."""
     found = {}
     for opt in settings.options():
-        thing = volume.beside_of(settings, opt.name) if opt.beside else None
+        thing = volume.auxiliary_of(settings, opt.name) if opt.auxiliary else None
         if thing is not None:
             found[opt.name] = {
                 "name": getattr(settings, opt.name),

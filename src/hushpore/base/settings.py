@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import types
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, Union, get_args, get_origin, get_type_hints
 
@@ -39,9 +40,11 @@ class Option:
         True where None is accepted.
     more : bool
         True for what a form folds away.
-    beside : tuple of str
-        For a setting that names something that lies beside the volume (`Volume.beside`), what it
+    auxiliary : tuple of str
+        For a setting that names something that lies beside the volume (`Volume.auxiliary`), what it
         may be: ``"labels"``, ``"image"``, ``"points"``. Empty for any other.
+    formerly : tuple of str
+        Names that it had in earlier versions, which are still understood.
     """
 
     name: str
@@ -56,7 +59,8 @@ class Option:
     step: float | None
     optional: bool
     more: bool
-    beside: tuple[str, ...]
+    auxiliary: tuple[str, ...]
+    formerly: tuple[str, ...]
 
     @property
     def flag(self) -> str:
@@ -67,8 +71,8 @@ class Option:
     def expected(self) -> str:
         """What is accepted, in words, for messages and tables."""
         parts: list[str] = []
-        if self.beside:
-            parts.append(f"the name of {' or '.join(self.beside)} beside the volume, or nothing")
+        if self.auxiliary:
+            parts.append(f"the name of {' or '.join(self.auxiliary)} beside the volume, or nothing")
         if self.choices:
             parts.append(", ".join(repr(choice) for choice in self.choices))
         if bool in self.types:
@@ -153,7 +157,7 @@ def option(
     maximum: float | None = None,
     step: float | None = None,
     more: bool = False,
-    beside: tuple[str, ...] = (),
+    auxiliary: tuple[str, ...] = (),
 ) -> Any:
     """Declare one setting of a `Settings` class; see `Option` for the parameters."""
     metadata = {
@@ -165,7 +169,8 @@ def option(
         "maximum": maximum,
         "step": step,
         "more": more,
-        "beside": beside,
+        "auxiliary": auxiliary,
+        "formerly": formerly,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -195,14 +200,33 @@ class Settings:
         ------
         InputError
             If a name is unknown or a value is not accepted.
+
+        Warns
+        -----
+        DeprecationWarning
+            If a name is one of an earlier version; says which it is now.
         """
+        named = cls.renamed(values)
+        for old, new in cls._formerly().items():
+            if old in values:
+                warnings.warn(renamed_setting(old, new), DeprecationWarning, stacklevel=2)
         known = [opt.name for opt in cls.options()]
-        for name in values:
+        for name in named:
             if name not in known:
                 raise InputError(
                     f"There is no setting {name!r} here. Available: {', '.join(known)}."
                 )
-        return cls(**values)
+        return cls(**named)
+
+    @classmethod
+    def renamed(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a mapping of an earlier version under the names of this one."""
+        formerly = cls._formerly()
+        return {formerly.get(name, name): value for name, value in values.items()}
+
+    @classmethod
+    def _formerly(cls) -> dict[str, str]:
+        return {old: opt.name for opt in cls.options() for old in opt.formerly}
 
     @classmethod
     def of_what_fits(cls, values: Mapping[str, Any]) -> Self:
@@ -210,6 +234,7 @@ class Settings:
 
         What is not known here, or not accepted, is left at its default.
         """
+        values = cls.renamed(values)
         kept: dict[str, Any] = {}
         for opt in cls.options():
             if opt.name in values:
@@ -250,6 +275,11 @@ class Settings:
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain JSON values."""
         return dataclasses.asdict(self)
+
+
+def renamed_setting(old: str, new: str) -> str:
+    """Return what is said of a setting that is asked for by the name of an earlier version."""
+    return f"The setting {old!r} is called {new!r} now; the old name goes with the next version."
 
 
 def _describe(name: str, default: Any, hint: Any, metadata: dict[str, Any]) -> Option:

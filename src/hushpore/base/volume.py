@@ -48,7 +48,7 @@ class Volume:
         What the reader met that the user should know.
     metadata : dict, optional
         Further facts of the source, JSON values only.
-    beside : dict of str to array_like, optional
+    auxiliary : dict of str to array_like, optional
         What lies in the same place, by name: labels, masks and images of the same spatial shape,
         and points, (n, ndim) voxel coordinates. A setting of a job may name one.
 
@@ -74,7 +74,7 @@ class Volume:
     origin: tuple[float, ...] = ()
     notes: list[str] = field(default_factory=list)
     metadata: dict[str, Any] = field(default_factory=dict)
-    beside: dict[str, Any] = field(default_factory=dict)
+    auxiliary: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         data = self.data
@@ -156,7 +156,7 @@ class Volume:
         """Return a volume of the same place in space with other values."""
         return dataclasses.replace(self, data=data, **changes)
 
-    def beside_of(self, settings: object, setting: str) -> Any:
+    def auxiliary_of(self, settings: object, setting: str) -> Any:
         """Return what a setting names of the things beside this volume.
 
         Parameters
@@ -164,7 +164,7 @@ class Volume:
         settings : Settings
             The settings of a job.
         setting : str
-            Which of them; see `hushpore.base.settings.Option.beside`.
+            Which of them; see `hushpore.base.settings.Option.auxiliary`.
 
         Returns
         -------
@@ -180,13 +180,13 @@ class Volume:
         name = getattr(settings, setting)
         if not name:
             return None
-        if name not in self.beside:
-            known = ", ".join(repr(key) for key in self.beside) or "nothing"
+        if name not in self.auxiliary:
+            known = ", ".join(repr(key) for key in self.auxiliary) or "nothing"
             raise InputError(
                 f"{setting} names {name!r}, but beside {self.name} there is {known}. "
                 "Pass the array itself, a file on the command line, or choose a layer."
             )
-        found = self.beside[name]
+        found = self.auxiliary[name]
         found = found if hasattr(found, "shape") else np.asarray(found)
         shape, dtype = tuple(found.shape), np.dtype(found.dtype)
         if dtype.kind in "buif" and shape == self.spatial_shape:

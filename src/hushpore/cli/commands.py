@@ -31,7 +31,7 @@ from hushpore.cli.rerun import rerun_command
 from hushpore.cli.settings import settings_command, settings_sources
 from hushpore.cli.timings import Measured
 from hushpore.jobs import JOBS, start
-from hushpore.runs.auxiliary_files import lay_beside
+from hushpore.runs.auxiliary_files import attach_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -315,7 +315,7 @@ def _run(job: str, volume: Volume, flags: dict[str, Any], measured: Measured) ->
 
     kind = JOBS[job]
     settings = settings_from(flags, kind.settings)
-    work = start(job, lay_beside(volume, settings), settings, flags["device"])
+    work = start(job, attach_files(volume, settings), settings, flags["device"])
     listen = functools.partial(measured.listen, kind.title)
     return drive(work, kind.title, quiet=flags["as_json"], listen=listen)
 
@@ -364,7 +364,7 @@ def _describe(volume: Volume) -> dict[str, Any]:
     described = {
         field.name: getattr(volume, field.name)
         for field in dataclasses.fields(volume)
-        if field.name not in ("data", "beside")
+        if field.name not in ("data", "auxiliary")
     }
     return {
         **described,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hushpore.base.errors import InputError
+from hushpore.base.settings import renamed_setting
 from hushpore.jobs import JOBS
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class SettingType(click.ParamType):  # type: ignore[type-arg]
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         """Show the choices, or what is expected."""
-        if self.option.beside:
+        if self.option.auxiliary:
             return "FILE"
         if self.option.choices:
             words = [*self.option.choices, *(["NUMBER"] if float in self.option.types else [])]
@@ -44,19 +45,39 @@ class SettingType(click.ParamType):  # type: ignore[type-arg]
         except InputError as error:
             self.fail(str(error), param, ctx)
         # a record must name the file wherever it is read
-        return str(Path(found).expanduser().resolve()) if self.option.beside and found else found
+        return str(Path(found).expanduser().resolve()) if self.option.auxiliary and found else found
 
 
 class SettingOption(click.Option):
     """A flag that stands in the help under the name of its job."""
 
-    def __init__(self, *words: Any, section: str, **known: Any) -> None:
+    def __init__(self, *words: Any, section: str, formerly: tuple[str, ...], **known: Any) -> None:
         super().__init__(*words, **known)
-        self.section = section
+        self.section, self.formerly = section, formerly
 
 
 class JobCommand(click.Command):
-    """Parts its help: what is the command's own, then each job's settings, the usual ones first."""
+    """Parts its help: what is the command's own, then each job's settings, the usual ones first.
+
+    Flags of an earlier version are taken, with a word on what they are called now.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the flags."""
+        renamed = {
+            _dashed(start, old): (_dashed(start, param.name), renamed_setting(old, param.name))
+            for param in self.params
+            if isinstance(param, SettingOption) and param.name is not None
+            for old in param.formerly
+            for start in ("--", "--no-")
+        }
+        for at, word in enumerate(args):
+            flag, equals, value = word.partition("=")
+            if flag in renamed:
+                now, note = renamed[flag]
+                click.echo(f"Note: {note}", err=True)
+                args[at] = now + equals + value
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the flags."""
@@ -116,6 +137,10 @@ def settings_from(flags: Mapping[str, Any], kind: type[Settings]) -> Settings:
     return kind.of({option.name: flags[option.name] for option in kind.options()})
 
 
+def _dashed(start: str, name: str) -> str:
+    return start + name.replace("_", "-")
+
+
 def _flag(option: Option, section: str) -> Callable[[Any], Any]:
     help = option.help + (f" [{option.unit}]" if option.unit else "")
     if bool in option.types:
@@ -128,6 +153,7 @@ def _flag(option: Option, section: str) -> Callable[[Any], Any]:
         option.name,
         cls=SettingOption,
         section=section,
+        formerly=option.formerly,
         type=kind,
         default=option.default,
         show_default=option.default != "",

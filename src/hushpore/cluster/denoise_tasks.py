@@ -30,7 +30,7 @@ from hushpore.n2v2.learning import learn
 from hushpore.n2v2.noise.residual import examine_residual
 from hushpore.n2v2.source import Source
 from hushpore.n2v2.training.step import choose_precision
-from hushpore.runs.auxiliary_files import lay_beside
+from hushpore.runs.auxiliary_files import attach_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,7 +112,7 @@ def learn_there(place: Place, settings: DenoiseSettings, device: str, scale: Sca
     """Train on blocks from all over the volume, with all cores of this machine."""
     # a worker is told to use one for each of its tasks, but the others wait for this one
     with _threads(_cores()):
-        volume = lay_beside(place.volume(), settings)
+        volume = attach_files(place.volume(), settings)
         return (yield from learn(volume, settings, choose_backend(device), scale))
 
 

@@ -108,30 +108,30 @@ def start(
     kind = JOBS[job]
     volume = as_volume(image)
     if not isinstance(settings, Settings):
-        volume, values = _lay_beside(volume, kind.settings, settings or {})
+        volume, values = _attach(volume, kind.settings, settings or {})
         settings = kind.settings.of(values)
     for opt in settings.options():
-        if opt.beside:
+        if opt.auxiliary:
             # what does not fit is said before anything runs
-            volume.beside_of(settings, opt.name)
+            volume.auxiliary_of(settings, opt.name)
     backend = device if isinstance(device, Backend) else kind.backend(device)
     return kind.load()(volume, settings, backend)
 
 
-def _lay_beside(
+def _attach(
     volume: Volume, kind: type[Settings], values: Mapping[str, Any]
 ) -> tuple[Volume, dict[str, Any]]:
     """Lay arrays given as settings beside the volume, each under the name of its setting."""
     named = dict(values)
-    beside = {}
+    auxiliary = {}
     for opt in kind.options():
         given = named.get(opt.name)
-        if opt.beside and given is not None and not isinstance(given, str):
-            beside[opt.name] = given.data if isinstance(given, Volume) else given
+        if opt.auxiliary and given is not None and not isinstance(given, str):
+            auxiliary[opt.name] = given.data if isinstance(given, Volume) else given
             named[opt.name] = opt.name
-    if not beside:
+    if not auxiliary:
         return volume, named
-    return dataclasses.replace(volume, beside={**volume.beside, **beside}), named
+    return dataclasses.replace(volume, auxiliary={**volume.auxiliary, **auxiliary}), named
 
 
 def run(

@@ -47,7 +47,7 @@ def has_regions(settings: DenoiseSettings) -> bool:
 
 def regions_fingerprint(volume: Volume, settings: DenoiseSettings) -> str:
     """Return what tells these regions from others; empty where there are none."""
-    found = (volume.beside_of(settings, name) for name in REGIONS)
+    found = (volume.auxiliary_of(settings, name) for name in REGIONS)
     return "".join("" if each is None else fingerprint(each) for each in found)
 
 
@@ -80,8 +80,8 @@ class Regions:
     ) -> None:
         self._size = size
         self._plane = volume.shape[-len(size) :]
-        self._at = volume.beside_of(settings, "train_at")
-        self._without = volume.beside_of(settings, "leave_out")
+        self._at = volume.auxiliary_of(settings, "train_at")
+        self._without = volume.auxiliary_of(settings, "leave_out")
         # masks have an axis more than patches where slices are looked at one by one
         self._is_stack = volume.n_spatial > len(size)
         n_masks = volume.spatial_shape[0] if self._is_stack else 1

@@ -178,7 +178,7 @@ class DenoiseSettings(Settings):
         "Points about which training patches lie, and nowhere else; or labels, by whose area "
         "inside a patch it is drawn.",
         label="Train only at",
-        beside=("points", "labels"),
+        auxiliary=("points", "labels"),
         more=True,
     )
     leave_out: str = option(
@@ -186,7 +186,7 @@ class DenoiseSettings(Settings):
         "Labels or mask of regions to leave out of the training: no patch reaches into them. They "
         "are denoised all the same.",
         label="Leave out",
-        beside=("labels",),
+        auxiliary=("labels",),
         more=True,
     )
     precision: str = option(

@@ -168,7 +168,7 @@ def _weights(volume: Volume, settings: PatchSettings, backend: Backend) -> torch
         if settings.sampler == "foreground":
             return foreground(values)
         return gradient_magnitude(values, settings.dimensions)
-    given = np.asarray(volume.beside_of(settings, "weights"))
+    given = np.asarray(volume.auxiliary_of(settings, "weights"))
     if given.dtype.kind in "iu":
         # the number of a label is its name, not how much it weighs
         given = given != 0
@@ -177,7 +177,7 @@ def _weights(volume: Volume, settings: PatchSettings, backend: Backend) -> torch
 
 
 def _at_points(volume: Volume, settings: PatchSettings, notes: list[str]) -> npt.NDArray[np.int64]:
-    points = np.asarray(volume.beside_of(settings, "points"), np.float64)
+    points = np.asarray(volume.auxiliary_of(settings, "points"), np.float64)
     missing = volume.ndim - points.shape[1]
     # points that do not say which time or channel lie in the first
     points = np.hstack([np.zeros((len(points), missing)), points])

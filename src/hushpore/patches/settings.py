@@ -75,13 +75,13 @@ class PatchSettings(Settings):
         "",
         "Mask, labels or image by whose sum inside a patch it is drawn, for the sampler weights: "
         "any label counts as 1.",
-        beside=("labels", "image"),
+        auxiliary=("labels", "image"),
         more=True,
     )
     points: str = option(
         "",
         "Points about which patches lie, for the sampler points.",
-        beside=("points",),
+        auxiliary=("points",),
         more=True,
     )
     masked_share: float = option(

@@ -184,7 +184,7 @@ def _number(
 ) -> tuple[Numbering, dict[str, Any]]:
     """Merge basins into pores and number these; returns what the record says of it, too."""
     settings, volume = work.settings, work.volume
-    markers = volume.beside_of(settings, "markers")
+    markers = volume.auxiliary_of(settings, "markers")
     if markers is None:
         return number_basins(graph, settings, volume, peaks), merged_by(settings, peaks)
     markers = np.asarray(markers)

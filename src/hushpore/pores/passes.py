@@ -310,7 +310,7 @@ def require_solid(work: Work, is_solid: bool) -> None:
 
 def _mask(work: Work, codes: Stack) -> Pass[npt.NDArray[np.int64]]:
     """Take void outside the mask of the sample as air; returns as `find_air`."""
-    mask = work.volume.beside_of(work.settings, "sample_mask")
+    mask = work.volume.auxiliary_of(work.settings, "sample_mask")
     if tuple(mask.shape) != work.volume.shape:
         raise InputError(
             f"sample_mask needs labels or a mask of shape {work.volume.shape}; got points."

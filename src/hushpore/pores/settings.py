@@ -86,7 +86,7 @@ class PoreSettings(Settings):
         "Labels or a mask, above 0 in the sample: void elsewhere is no pore, and porosity is a "
         "share of the sample. Takes the place of looking for the air outside.",
         label="Sample",
-        beside=("labels",),
+        auxiliary=("labels",),
         more=True,
     )
     outside_radius: float = option(
@@ -109,7 +109,7 @@ class PoreSettings(Settings):
         "",
         "Points, or labels above 0, one for each pore: pores grow from them and part where they "
         "meet, and void that none reaches is left out. Takes the place of merging.",
-        beside=("labels", "points"),
+        auxiliary=("labels", "points"),
         more=True,
     )
     neighbours: str = option(

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
 
 
-def lay_beside(volume: Volume, settings: Settings) -> Volume:
+def attach_files(volume: Volume, settings: Settings) -> Volume:
     """Read the files that settings name, and return the volume with them beside it.
 
     Raises
@@ -19,9 +19,13 @@ def lay_beside(volume: Volume, settings: Settings) -> Volume:
     InputError
         If a file cannot be read.
     """
-    paths = {getattr(settings, opt.name) for opt in settings.options() if opt.beside} - {""}
-    missing = {path: _read(path) for path in sorted(paths - set(volume.beside))}
-    return dataclasses.replace(volume, beside={**volume.beside, **missing}) if missing else volume
+    paths = {getattr(settings, opt.name) for opt in settings.options() if opt.auxiliary} - {""}
+    missing = {path: _read(path) for path in sorted(paths - set(volume.auxiliary))}
+    return (
+        dataclasses.replace(volume, auxiliary={**volume.auxiliary, **missing})
+        if missing
+        else volume
+    )
 
 
 def _read(path: str) -> Any:

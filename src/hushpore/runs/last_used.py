@@ -92,4 +92,4 @@ def _tables() -> dict[str, dict[str, Any]]:
 
 
 def _can_be_kept(opt: Option) -> bool:
-    return not opt.beside and (str not in opt.types or bool(opt.choices))
+    return not opt.auxiliary and (str not in opt.types or bool(opt.choices))

@@ -136,7 +136,8 @@ def rerun(
 
 
 def _settings(job: dict[str, Any], path: str | os.PathLike[str]) -> Settings:
-    values = dict(job["settings"])
+    kind = JOBS[job["job"]].settings
+    values = kind.renamed(job["settings"])
     if job["job"] == "denoise":
         # trained anew, not gone on with; and where time has cut it, for as many steps at the same
         # rates, which the record has
@@ -145,7 +146,7 @@ def _settings(job: dict[str, Any], path: str | os.PathLike[str]) -> Settings:
             "repeat": str(record_file(path)) if job.get("training") else "",
         }
     try:
-        return JOBS[job["job"]].settings.of(values)
+        return kind.of(values)
     except InputError as error:
         raise InputError(
             f"The settings of {job['job']} were made by hushpore {job.get('hushpore')} and do not "
@@ -161,7 +162,7 @@ def _compared(before: dict[str, Any], after: dict[str, Any], written: Path) -> R
         for name in images
     ]
     for old, new in zip(before.get("jobs", [before]), after.get("jobs", [after]), strict=True):
-        told += _beside(old, new)
+        told += _auxiliary(old, new)
         told += _figures(old.get("result", {}), new.get("result", {}))
         told += _reasons(old, new)
         limits = [job.get("memory") or "not limited" for job in (old, new)]
@@ -170,11 +171,11 @@ def _compared(before: dict[str, Any], after: dict[str, Any], written: Path) -> R
     return Rerun(written, not images, tuple(dict.fromkeys(told)))
 
 
-def _beside(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    before = old.get("beside", {})
+def _auxiliary(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    before = old.get("auxiliary", old.get("beside", {}))
     return [
         f"{setting} ({thing['name']}) has changed"
-        for setting, thing in new.get("beside", {}).items()
+        for setting, thing in new.get("auxiliary", {}).items()
         if thing["blake2b"] != before.get(setting, {}).get("blake2b")
     ]
 

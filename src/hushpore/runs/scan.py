@@ -12,7 +12,7 @@ from hushpore.base.record import fingerprint
 from hushpore.io.results import check_record_target, write_image
 from hushpore.io.target import check_target
 from hushpore.jobs import start
-from hushpore.runs.auxiliary_files import lay_beside
+from hushpore.runs.auxiliary_files import attach_files
 from hushpore.runs.folder import write_pores
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def segment_scan(
     if denoise is not None:
         cleaned = yield from _denoise(before, denoise, device, _DENOISED)
     volume = before if cleaned is None else cleaned.volume
-    job = start("pores", lay_beside(volume, pores), pores, device)
+    job = start("pores", attach_files(volume, pores), pores, device)
     found: Pores = yield from part_of(job, _READ if cleaned is None else _DENOISED, _SEGMENTED)
     yield Progress("writing", 0, 0, "", _SEGMENTED)
     write_pores(target, before, cleaned, found, overwrite, source=origin)
@@ -190,7 +190,7 @@ def _read(
 def _denoise(
     volume: Volume, settings: Settings, device: str, share: float
 ) -> Generator[Event, None, Denoised]:
-    job = start("denoise", lay_beside(volume, settings), settings, device)
+    job = start("denoise", attach_files(volume, settings), settings, device)
     cleaned: Denoised = yield from part_of(job, _READ, share)
     return cleaned
 

@@ -173,7 +173,9 @@ class JobWidget(QWidget):
         self._notes.say("")
         try:
             settings = self.settings()
-            target = capture(layer, self._facts.labels_of_axes(layer.ndim), self._layers_beside())
+            target = capture(
+                layer, self._facts.labels_of_axes(layer.ndim), self._auxiliary_layers()
+            )
         except HushporeError as error:
             self._show_problem(explain(error))
             return
@@ -216,7 +218,7 @@ class JobWidget(QWidget):
         """Prepare, run and finish the job; driven in the worker's thread."""
         return (yield from work_for(cls, target, settings, device))
 
-    def _layers_beside(self) -> list[Any]:
+    def _auxiliary_layers(self) -> list[Any]:
         """Return the layers that settings name, each once."""
         fields = self.form.fields.values()
         chosen = [field.layer for field in fields if isinstance(field, LayerField)]
@@ -286,7 +288,7 @@ class JobWidget(QWidget):
     # ---- what is shown
 
     def _make_field(self, opt: Option) -> Field:
-        return LayerField(opt, self._viewer) if opt.beside else make_field(opt)
+        return LayerField(opt, self._viewer) if opt.auxiliary else make_field(opt)
 
     def _build(self) -> None:
         self.layers = LayerChoice(self._viewer, self.accepts, self.prefers)

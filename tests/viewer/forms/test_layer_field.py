@@ -11,7 +11,7 @@ from hushpore.viewer.running.target import capture
 
 @dataclass(frozen=True)
 class Masked(Settings):
-    mask: str = option("", "What to keep.", beside=("labels", "points"))
+    mask: str = option("", "What to keep.", auxiliary=("labels", "points"))
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_layers_beside_are_captured_in_the_voxels_of_the_target(viewer):
     scan = viewer.add_image(np.zeros((5, 6, 7)), name="scan", scale=(2, 1, 1), translate=(10, 0, 0))
     mask = viewer.add_labels(np.ones((5, 6, 7), int), name="crumb")
     seeds = viewer.add_points([[12.0, 1.0, 2.0], [18.0, 3.0, 4.0]], name="seeds")
-    beside = capture(scan, beside=[mask, seeds]).volume.beside
+    beside = capture(scan, auxiliary=[mask, seeds]).volume.auxiliary
     assert beside["crumb"] is mask.data
     np.testing.assert_allclose(beside["seeds"], [[1, 1, 2], [4, 3, 4]])
 
@@ -78,4 +78,4 @@ def test_points_of_other_axes_are_refused(viewer):
     scan = viewer.add_image(np.zeros((5, 6, 7)), name="scan")
     seeds = viewer.add_points([[1.0, 2.0]], name="seeds")
     with pytest.raises(InputError, match="seeds have 2 axes, but scan has 3"):
-        capture(scan, beside=[seeds])
+        capture(scan, auxiliary=[seeds])

@@ -32,7 +32,7 @@ class LayerField(Field):
 
     def __init__(self, opt: Option, viewer: Any) -> None:
         self._layers = viewer.layers
-        self._kinds = tuple(KINDS[kind] for kind in opt.beside)
+        self._kinds = tuple(KINDS[kind] for kind in opt.auxiliary)
         self._chosen: Any = None
         self._listed: list[Any] = []
         super().__init__(opt)

@@ -63,7 +63,7 @@ class PatchesWidget(JobWidget):
     def _make_field(self, opt: Option) -> Field:
         if opt.name == "model":
             return ModelField(opt, self._viewer)
-        return LayerField(opt, self._viewer) if opt.beside else make_field(opt)
+        return LayerField(opt, self._viewer) if opt.auxiliary else make_field(opt)
 
     def _follow_model(self) -> None:
         """Take patches of as many axes as the model sees."""

@@ -41,7 +41,7 @@ def work_on_cluster(
 
     yield Progress("preparing", 0, 0, "", 0.0)
     for opt in settings.options():
-        if opt.beside and getattr(settings, opt.name):
+        if opt.auxiliary and getattr(settings, opt.name):
             raise InputError(
                 f"{opt.label}: a cluster cannot see layers of this window. Leave it empty, or run "
                 "on this computer."

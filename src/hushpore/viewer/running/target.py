@@ -41,19 +41,20 @@ class Target:
     look: dict[str, Any]
 
 
-def capture(layer: Any, axis_labels: Sequence[str] = (), beside: Sequence[Any] = ()) -> Target:
+def capture(layer: Any, axis_labels: Sequence[str] = (), auxiliary: Sequence[Any] = ()) -> Target:
     """Remember a layer; its values are not copied.
 
     Parameters
     ----------
     layer, axis_labels
         As for `volume_of`, which says the errors too.
-    beside : sequence of napari.layers.Layer
+    auxiliary : sequence of napari.layers.Layer
         Other layers that the job needs: they lie beside the volume under their names.
     """
     placement = placement_of(layer)
     volume = dataclasses.replace(
-        volume_of(layer, axis_labels), beside={other.name: _over(other, layer) for other in beside}
+        volume_of(layer, axis_labels),
+        auxiliary={other.name: _over(other, layer) for other in auxiliary},
     )
     if not isinstance(layer, Image):
         return Target(volume, placement, "labels", {})

@@ -39,7 +39,7 @@ def test_void_outside_the_mask_is_no_pore(foam: np.ndarray, cylinder: np.ndarray
     expected = (foam & cylinder).sum(axis=(1, 2)) / cylinder.sum(axis=(1, 2))
     np.testing.assert_allclose(result.porosity_profile, expected)
     assert "of the sample" in result.summary
-    assert result.provenance["beside"]["sample_mask"]["shape"] == list(foam.shape)
+    assert result.provenance["auxiliary"]["sample_mask"]["shape"] == list(foam.shape)
 
 
 def test_void_that_the_mask_cuts_is_open(balls: Callable[..., np.ndarray]) -> None:
@@ -128,7 +128,7 @@ def test_markers_in_the_settings_can_be_left_for_a_height(foam: np.ndarray) -> N
 
 def test_markers_by_name_lie_beside_the_volume(foam: np.ndarray) -> None:
     points = summits_of(hushpore.segment_pores(foam))
-    volume = Volume(foam, beside={"seeds": points})
+    volume = Volume(foam, auxiliary={"seeds": points})
     result = hushpore.segment_pores(volume, markers="seeds")
     assert len(result.pores) == len(points)
     assert result.provenance["settings"]["markers"] == "seeds"
