@@ -109,7 +109,7 @@ def test_a_setting_is_found_by_its_name_of_before_which_is_said() -> None:
     with pytest.warns(DeprecationWarning, match="'reach' is called 'radius' now"):
         assert Renamed.of({"reach": 5}) == Renamed(radius=5)
     assert Renamed.of({"radius": 5}) == Renamed(radius=5)
-    with pytest.raises(InputError, match="no setting 'range' here. Available: radius"):
+    with pytest.raises(InputError, match=r"no setting 'range' here\. Available: radius"):
         Renamed.of({"range": 5})
 
 

@@ -158,6 +158,7 @@ def option(
     step: float | None = None,
     more: bool = False,
     auxiliary: tuple[str, ...] = (),
+    formerly: tuple[str, ...] = (),
 ) -> Any:
     """Declare one setting of a `Settings` class; see `Option` for the parameters."""
     metadata = {

@@ -87,11 +87,11 @@ class Task:
         """Return why a record is not that of this task; empty where it is."""
         wanted = {"denoise": self.denoise, "pores": self.pores}
         # what the version that made it did not have yet is at its default
-        used = {
-            job["job"]: {**JOBS[job["job"]].settings().to_dict(), **job["settings"]}
-            for job in record.get("jobs", [])
-            if job["job"] in JOBS
-        }
+        used = {}
+        for job in record.get("jobs", []):
+            if job["job"] in JOBS:
+                kind = JOBS[job["job"]].settings
+                used[job["job"]] = {**kind().to_dict(), **kind.renamed(job["settings"])}
         if record.get("source") != self.source.to_dict():
             return "the scan is another, or has changed since"
         if used != {job: each.to_dict() for job, each in wanted.items() if each is not None}:
