@@ -78,7 +78,7 @@ class Run:
         voxels = int(np.prod(self.crew.plan.shape))
         roots = [each.told for each in self.reports if "received_bytes" in each.told]
         sizes = [int(each["received_bytes"]) for each in roots]
-        result = self.written.record["result"]
+        result = self.written.provenance["result"]
         return {
             "blocks": self.slabs,
             "wall, s": round(self.wall, 2),

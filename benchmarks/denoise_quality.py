@@ -47,8 +47,8 @@ def measure() -> dict[str, object]:
     figures: dict[str, object] = {"noisy": round(float(np.mean(noisy)), 2)}
     for budget in BUDGETS:
         folder = trained(budget)
-        record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
-        figures[f"{budget} s"] = _figures(folder / "model.safetensors", record)
+        provenance = json.loads((folder / "record.json").read_text(encoding="utf-8"))
+        figures[f"{budget} s"] = _figures(folder / "model.safetensors", provenance)
         figures[f"curve of {budget} s"] = dict(
             _point(path) for path in sorted(folder.glob("checkpoint-*.safetensors"))
         )
@@ -88,8 +88,8 @@ def on_set12(result: Denoised) -> dict[str, object]:
         return _figures(path, result.provenance)
 
 
-def _figures(path: Path, record: dict[str, Any]) -> dict[str, object]:
-    pairs, settings = test_photos(), record["settings"]
+def _figures(path: Path, provenance: dict[str, Any]) -> dict[str, object]:
+    pairs, settings = test_photos(), provenance["settings"]
     values = {
         name: [
             psnr(hushpore.denoise(noisy, model=str(path), **more).volume.data, clean)
@@ -98,11 +98,11 @@ def _figures(path: Path, record: dict[str, Any]) -> dict[str, object]:
         for name, more in VARIANTS.items()
     }
     return {
-        "steps": record["result"]["steps"],
-        "seconds": round(record["result"]["training_seconds"], 1),
+        "steps": provenance["result"]["steps"],
+        "seconds": round(provenance["result"]["training_seconds"], 1),
         "masked_share": settings["masked_share"],
         "learning_rate": settings["learning_rate"],
-        "precision": record["result"]["precision"],
+        "precision": provenance["result"]["precision"],
         "psnr": {name: round(float(np.mean(each)), 2) for name, each in values.items()},
         "images": {name: [round(v, 2) for v in each] for name, each in values.items()},
     }

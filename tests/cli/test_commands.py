@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 import hushpore
 from hushpore import Volume
-from hushpore.base.record import fingerprint
+from hushpore.base.provenance import fingerprint
 from hushpore.cli.commands import hushpore as command
 from hushpore.io.dicom.writer import write_series
 from hushpore.io.results import write_image
@@ -67,8 +67,8 @@ def test_denoise_writes_a_stack_with_the_spacing_kept(scan: Path, tmp_path: Path
     clean = hushpore.read(tmp_path / "clean.tif")
     assert (clean.shape, clean.spacing, clean.unit) == ((12, 40, 40), (0.2, 0.1, 0.1), "mm")
     assert clean.dtype == np.float32
-    record = json.loads((tmp_path / "clean.json").read_text())
-    assert (record["job"], record["settings"]["steps"]) == ("denoise", 2)
+    provenance = json.loads((tmp_path / "clean.json").read_text())
+    assert (provenance["job"], provenance["settings"]["steps"]) == ("denoise", 2)
 
 
 def test_where_the_time_went_is_shown_and_traced(scan: Path, tmp_path: Path) -> None:
@@ -139,23 +139,23 @@ def test_a_result_folder_holds_table_labels_record_and_picture(
     assert labels.dtype == np.int32
     assert labels.spacing == (0.2, 0.1, 0.1)
     assert len(table) == labels.array().max()
-    record = json.loads((tmp_path / "out" / "result.json").read_text())
-    assert record["source"]["path"] == str(scan)
-    assert record["fingerprints"]["labels"] == fingerprint(labels.array())
+    provenance = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert provenance["source"]["path"] == str(scan)
+    assert provenance["fingerprints"]["labels"] == fingerprint(labels.array())
     jobs = ["denoise", "pores"] if name == "run" else ["pores"]
-    assert [job["job"] for job in record["jobs"]] == jobs
-    assert record["jobs"][-1]["settings"]["threshold"] == 500
+    assert [job["job"] for job in provenance["jobs"]] == jobs
+    assert provenance["jobs"][-1]["settings"]["threshold"] == 500
 
 
 def test_pores_of_a_ball_are_one(scan: Path, tmp_path: Path) -> None:
     done = call("pores", scan, "-o", tmp_path / "out", "--threshold", "500", "--json")
-    record = json.loads(done.stdout)
+    provenance = json.loads(done.stdout)
     ball = int(
         (np.hypot(np.hypot(*np.ogrid[-6:6, -20:20]).reshape(12, 40, 1), np.ogrid[-20:20]) < 5).sum()
     )
     table = pd.read_csv(tmp_path / "out" / "pores.csv")
     assert table["num_voxels"].tolist() == [ball]
-    assert record["written"] == str(tmp_path / "out")
+    assert provenance["written"] == str(tmp_path / "out")
 
 
 def test_every_setting_is_a_flag(scan: Path) -> None:

@@ -47,9 +47,9 @@ def test_a_folder_holds_sheet_coordinates_and_record(scan: Path, tmp_path: Path)
     sheet = hushpore.read(out / "sheet.tif").data
     png = imagecodecs.png_decode((out / "sheet.png").read_bytes())
     assert png.shape == sheet.shape
-    record = json.loads((out / "result.json").read_text())
-    assert record["sheet"]["rows"] == ["original", "masked", "replaced"]
-    assert record["jobs"][0]["settings"]["n_patches"] == 6
+    provenance = json.loads((out / "result.json").read_text())
+    assert provenance["sheet"]["rows"] == ["original", "masked", "replaced"]
+    assert provenance["jobs"][0]["settings"]["n_patches"] == 6
 
 
 @pytest.mark.parametrize("kind", ["npz", "zarr"])

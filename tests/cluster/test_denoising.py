@@ -111,10 +111,10 @@ def test_the_values_are_those_of_one_machine_with_the_same_model(
     assert found.provenance["residual"]["mean"] == pytest.approx(residual.mean(), abs=1e-6)
     assert found.provenance["residual"]["deviation"] == pytest.approx(residual.std())
     assert "Denoised" in found.summary
-    record = json.loads((tmp_path / "clean.ome.json").read_text())
-    assert record["job"] == "denoise"
-    assert record["settings"]["steps"] == 2
-    assert record["cluster"] == {"blocks": 12 if dimensions == 2 else 4, "written_before": 0}
+    provenance = json.loads((tmp_path / "clean.ome.json").read_text())
+    assert provenance["job"] == "denoise"
+    assert provenance["settings"]["steps"] == 2
+    assert provenance["cluster"] == {"blocks": 12 if dimensions == 2 else 4, "written_before": 0}
 
 
 def test_it_tells_what_one_machine_tells(client: Client, scan: Path, tmp_path: Path) -> None:

@@ -78,9 +78,9 @@ def assert_same(folder: Path, expected: Pores) -> None:
         assert (folder / f"{name}.csv").read_text(encoding="utf-8") == table
     profile = np.genfromtxt(folder / "profile.csv", delimiter=",", skip_header=1)
     np.testing.assert_array_equal(profile[:, 2], expected.porosity_profile)
-    record = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    assert record["jobs"][0]["result"] == json.loads(json.dumps(expected.provenance["result"]))
-    assert record["summary"] == expected.summary
+    provenance = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    assert provenance["jobs"][0]["result"] == json.loads(json.dumps(expected.provenance["result"]))
+    assert provenance["summary"] == expected.summary
 
 
 # 1, 2, 4, 5 and 15 blocks
@@ -261,7 +261,7 @@ def test_what_is_made_in_blocks_is_a_result_like_others(path: Path, client: Clie
     expected = hushpore.segment_pores(hushpore.read(path))
     np.testing.assert_array_equal(np.asarray(found.labels.data), expected.labels)
     assert len(found.pores) == len(expected.pores)
-    assert found.record["input"]["shape"] == [30, 36, 40]
+    assert found.provenance["input"]["shape"] == [30, 36, 40]
 
 
 def test_a_result_that_is_there_is_not_replaced_unasked(path: Path, client: Client) -> None:

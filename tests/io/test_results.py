@@ -103,7 +103,7 @@ def content(ramp):
     return {
         "images": {"denoised": Volume(ramp.astype(np.float32)), "labels": Volume(np.abs(ramp))},
         "tables": {"pores": pd.DataFrame({"label": [1, 2], "volume": [0.1 + 0.2, 1e-300]})},
-        "record": {"job": "pores", "settings": {"h": np.float32(1)}, "bad": [np.nan, np.inf]},
+        "provenance": {"job": "pores", "settings": {"h": np.float32(1)}, "bad": [np.nan, np.inf]},
         "figures": {"report": b"\x89PNG"},
     }
 
@@ -112,10 +112,10 @@ def test_a_result_holds_images_tables_figures_and_the_record(tmp_path, content):
     folder = write_results(tmp_path / "out", **content)
     names = ["denoised.tif", "labels.tif", "pores.csv", "report.png", "result.json"]
     assert sorted(path.name for path in folder.iterdir()) == names
-    record = json.loads((folder / "result.json").read_text())
-    assert record["files"] == names
-    assert record["settings"] == {"h": 1.0}
-    assert record["bad"] == [None, None]
+    provenance = json.loads((folder / "result.json").read_text())
+    assert provenance["files"] == names
+    assert provenance["settings"] == {"h": 1.0}
+    assert provenance["bad"] == [None, None]
     lines = (folder / "pores.csv").read_text().splitlines()
     assert lines[0] == "label,volume"
     assert [float(line.split(",")[1]) for line in lines[1:]] == [0.1 + 0.2, 1e-300]
@@ -133,7 +133,7 @@ def test_a_result_is_replaced_as_a_whole_when_asked(tmp_path, content):
 def test_a_failure_half_way_leaves_the_old_result(tmp_path, content):
     folder = write_results(tmp_path / "out", **content)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    broken = {**content, "record": {"no": object()}}
+    broken = {**content, "provenance": {"no": object()}}
     with pytest.raises(TypeError):
         write_results(folder, **broken, overwrite=True)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
@@ -145,3 +145,10 @@ def test_a_name_that_leads_elsewhere_is_refused(tmp_path, content, name):
     with pytest.raises(InputError, match="name of a file"):
         write_results(tmp_path / "out", **{**content, "figures": {name: b""}})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_name_that_the_provenance_had_is_taken_with_a_warning(tmp_path):
+    image = Volume(np.zeros((4, 5), np.uint8))
+    with pytest.warns(DeprecationWarning, match="'record' is called 'provenance' now"):
+        write_image(tmp_path / "a.tif", image, record={"job": "denoise"})
+    assert json.loads((tmp_path / "a.json").read_text())["job"] == "denoise"

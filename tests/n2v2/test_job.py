@@ -56,9 +56,9 @@ def test_the_result_lies_where_the_input_lay(scan: Volume, dimensions: int) -> N
 
 def test_the_record_allows_to_do_it_again(scan: Volume) -> None:
     result = hushpore.denoise(scan, seed=5, **QUICK)
-    record = json.loads(json.dumps(result.provenance))
-    assert record["job"] == "denoise"
-    again = hushpore.run("denoise", scan, record["settings"], "cpu")
+    provenance = json.loads(json.dumps(result.provenance))
+    assert provenance["job"] == "denoise"
+    again = hushpore.run("denoise", scan, provenance["settings"], "cpu")
     np.testing.assert_array_equal(again.volume.data, result.volume.data)
     assert list(result.timings) == [
         "reading", "upload", "diagnosis", "training", "validation", "denoising", "download",

@@ -73,12 +73,12 @@ def test_the_labels_keep_the_place_of_the_input(scan: np.ndarray) -> None:
 
 def test_the_record_is_json_and_tells_settings_and_figures(scan: np.ndarray) -> None:
     result = hushpore.segment_pores(scan, h=0.7)
-    record = json.loads(json.dumps(result.provenance, allow_nan=False))
-    assert record["job"] == "pores"
-    assert record["settings"]["h"] == 0.7
-    assert record["result"]["porosity"] == result.porosity
-    assert record["result"]["count"] == len(result.pores)
-    assert record["result"]["threshold"] == result.threshold
+    provenance = json.loads(json.dumps(result.provenance, allow_nan=False))
+    assert provenance["job"] == "pores"
+    assert provenance["settings"]["h"] == 0.7
+    assert provenance["result"]["porosity"] == result.porosity
+    assert provenance["result"]["count"] == len(result.pores)
+    assert provenance["result"]["threshold"] == result.threshold
     assert set(result.timings) >= {"threshold", "void", "distance", "basins", "measuring"}
 
 

@@ -78,9 +78,9 @@ def test_porosity_of_a_ball_in_air_is_the_share_of_its_holes(balls: Balls, outsi
     assert not result.pores["is_open"].any()
     # by the formula, of balls and not of voxels
     assert result.porosity == pytest.approx(8 * 8**3 / 36**3, rel=0.02)
-    record = result.provenance["result"]
-    assert record["sample_voxels"] == pytest.approx(4 / 3 * math.pi * 36**3, rel=0.01)
-    assert (record["open_porosity"], record["closed_porosity"]) == (0, result.porosity)
+    provenance = result.provenance["result"]
+    assert provenance["sample_voxels"] == pytest.approx(4 / 3 * math.pi * 36**3, rel=0.01)
+    assert (provenance["open_porosity"], provenance["closed_porosity"]) == (0, result.porosity)
 
 
 def test_porosity_of_a_cylinder_that_is_cut_above_and_below(balls: Balls) -> None:

@@ -14,7 +14,7 @@ from scipy import ndimage
 
 import hushpore
 from hushpore import InputError, Volume
-from hushpore.base import record
+from hushpore.base import provenance
 from hushpore.device.backend import Backend
 from hushpore.pores import job, parallel
 from hushpore.pores import slabs as slabs_module
@@ -245,7 +245,7 @@ def test_a_volume_on_disk_is_never_read_whole(
     expected = hushpore.segment_pores(values)
     cut(5)
     # nor for its fingerprint
-    monkeypatch.setattr(record, "_AT_ONCE", 5 * values[0].nbytes)
+    monkeypatch.setattr(provenance, "_AT_ONCE", 5 * values[0].nbytes)
     assert_same(hushpore.segment_pores(Volume(OnlySlabs(values, 5))), expected)
 
 

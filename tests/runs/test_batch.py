@@ -59,8 +59,8 @@ def test_a_batch_gives_a_result_a_scan_and_a_table_across(tmp_path: Path) -> Non
     assert "not one" in table["message"][1]
     assert "constant" in table["message"][2]
     for row in (0, 3):
-        record = json.loads((tmp_path / "out" / table["name"][row] / "result.json").read_text())
-        assert table["porosity"][row] == record["jobs"][-1]["result"]["porosity"]
+        provenance = json.loads((tmp_path / "out" / table["name"][row] / "result.json").read_text())
+        assert table["porosity"][row] == provenance["jobs"][-1]["result"]["porosity"]
         assert table["count"][row] == 1
     assert table["porosity"][1:3].isna().all()
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
@@ -182,8 +182,8 @@ def test_the_command_fails_if_a_scan_does_and_takes_settings_from_a_file(tmp_pat
     assert done.exit_code == 1
     assert "Failed: scan1: scan1.tif is named like a TIFF file but is not one" in done.stderr
     assert "2 of 3 scans have a result, 1 failed." in done.output
-    record = json.loads((tmp_path / "out" / "scan0" / "result.json").read_text())
-    assert record["jobs"][0]["settings"]["mode"] == "closed"
+    provenance = json.loads((tmp_path / "out" / "scan0" / "result.json").read_text())
+    assert provenance["jobs"][0]["settings"]["mode"] == "closed"
     (scans / "scan1.tif").unlink()
     done = CliRunner().invoke(command, [*words, "--threshold", "500", "--mode", "closed"])
     assert done.exit_code == 0, done.output

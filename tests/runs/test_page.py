@@ -9,7 +9,7 @@ import pytest
 
 import hushpore
 from hushpore import Volume
-from hushpore.base.record import fingerprint
+from hushpore.base.provenance import fingerprint
 from hushpore.runs.page import report_page
 
 if TYPE_CHECKING:
@@ -46,13 +46,13 @@ def page_of(found: Pores, name: str = "bread") -> str:
     import pandas as pd
 
     profile = found.porosity_profile
-    record = {
+    provenance = {
         "summary": found.summary,
         "jobs": [found.provenance],
         "fingerprints": {"labels": fingerprint(found.labels)},
     }
     place = pd.DataFrame({"position": np.arange(profile.size), "porosity": profile})
-    return report_page(name, record, {"pores": found.pores, "profile": place}, b"picture")
+    return report_page(name, provenance, {"pores": found.pores, "profile": place}, b"picture")
 
 
 @pytest.fixture

@@ -31,9 +31,9 @@ def call(*words: object) -> Result:
 
 def change(path: Path, **changes: Any) -> None:
     """Alter the segmentation in a record."""
-    record = json.loads(path.read_text())
-    record["jobs"][-1].update(changes)
-    path.write_text(json.dumps(record))
+    provenance = json.loads(path.read_text())
+    provenance["jobs"][-1].update(changes)
+    path.write_text(json.dumps(provenance))
 
 
 def test_a_segmentation_is_made_again_identical(folder: Path, tmp_path: Path) -> None:
@@ -103,10 +103,10 @@ def test_a_training_that_was_stopped_is_made_again(scan: Path, tmp_path: Path) -
 
 def test_a_training_whose_course_was_not_kept_is_explained(scan: Path, tmp_path: Path) -> None:
     assert call("denoise", scan, "-o", tmp_path / "clean.tif", *QUICK).exit_code == 0
-    record = json.loads((tmp_path / "clean.json").read_text())
-    record["result"]["steps"] = 2
-    record["fingerprints"]["image"] = "0"
-    (tmp_path / "clean.json").write_text(json.dumps(record))
+    provenance = json.loads((tmp_path / "clean.json").read_text())
+    provenance["result"]["steps"] = 2
+    provenance["fingerprints"]["image"] = "0"
+    (tmp_path / "clean.json").write_text(json.dumps(provenance))
     done = result_of(rerun(tmp_path / "clean.json", tmp_path / "again.tif", "cpu"))
     assert "the training took 2 steps and now 3: time has ended it" in done.summary
 
@@ -121,9 +121,9 @@ def test_one_position_of_a_series_is_read_again(tmp_path: Path, rng: np.random.G
 def test_another_outcome_is_told_with_what_differs(folder: Path, tmp_path: Path) -> None:
     how = {"device": "a quantum computer", "memory": "at most 1 GB (as preferred)"}
     change(folder / "result.json", hushpore="0.0.1", **how)
-    record = json.loads((folder / "result.json").read_text())
-    record["jobs"][-1]["settings"]["h"] = 40.0
-    (folder / "result.json").write_text(json.dumps(record))
+    provenance = json.loads((folder / "result.json").read_text())
+    provenance["jobs"][-1]["settings"]["h"] = 40.0
+    (folder / "result.json").write_text(json.dumps(provenance))
     done = call("rerun", folder, "-o", tmp_path / "again", "--device", "cpu")
     assert done.exit_code == 2
     assert "Not identical: labels differs; count was" in done.output

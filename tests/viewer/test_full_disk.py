@@ -93,11 +93,11 @@ def test_what_a_job_has_made_stays_and_the_widget_can_be_used_again(
     run(qtbot, widget)
     result = viewer.layers["scan denoised"]
     before = result.data.copy()
-    record = {**result.metadata[KEY]["provenance"], "notes": ["a line of a long record"] * 1000}
+    provenance = {**result.metadata[KEY]["provenance"], "notes": ["a line of a long record"] * 1000}
     folder = tmp_path / "results"
     folder.mkdir()
     with Disk():
-        save(folder / "record.json", lambda: record)
+        save(folder / "record.json", lambda: provenance)
         qtbot.waitUntil(lambda: bool(said()), timeout=SOON)
     assert len(said()) == 1
     assert "Cannot write" in said()[0]

@@ -777,7 +777,7 @@ def test_the_record_of_the_result_is_one_click_away(qtbot, window, fake_job):
     assert "How it was made" in widget._result.text()
     widget._result.linkActivated.emit("record")
     panel = viewer.window.dock_widgets["How it was made (hushpore)"]
-    assert panel.record()["job"] == "denoise"
+    assert panel.provenance()["job"] == "denoise"
 
 
 def test_the_window_never_waits_for_a_busy_job(qtbot, viewer, widget, fake_job):

@@ -6,7 +6,7 @@ from npe2 import PluginManager, PluginManifest
 
 import hushpore
 from hushpore.viewer.batch.widget import BATCH
-from hushpore.viewer.job_widget import RECORD
+from hushpore.viewer.job_widget import PROVENANCE
 from hushpore.viewer.launch import WIDGETS
 from hushpore.viewer.preferences import PREFERENCES
 from hushpore.viewer.results.compare import COMPARE
@@ -30,7 +30,7 @@ def test_every_command_can_be_imported(manifest):
 
 def test_the_widgets_have_the_names_that_links_use(manifest):
     names = tuple(widget.display_name for widget in manifest.contributions.widgets)
-    assert names == (*WIDGETS, BATCH, RESULTS, PLOTS, COMPARE, RECORD, PREFERENCES)
+    assert names == (*WIDGETS, BATCH, RESULTS, PLOTS, COMPARE, PROVENANCE, PREFERENCES)
 
 
 def test_every_widget_is_in_a_menu_that_napari_accepts(manifest):

@@ -161,12 +161,12 @@ def denoise(
 
     Writes a TIFF, and beside it how it was made as JSON.
     """
-    from hushpore.io.results import check_record_target, check_target, write_image
+    from hushpore.io.results import check_provenance_target, check_target, write_image
     from hushpore.n2v2.trained import check_file_target
-    from hushpore.runs.scan import record_of_image
+    from hushpore.runs.scan import provenance_of_image
 
     target = check_target(output, flags["overwrite"], directory=False)
-    check_record_target(target, flags["overwrite"])
+    check_provenance_target(target, flags["overwrite"])
     for beside in (save_model, export_model, picture):
         if beside:
             check_file_target(beside, flags["overwrite"])
@@ -182,8 +182,10 @@ def denoise(
     origin = _source(path, flags).to_dict()
     noisy = _read(path, flags, measured, flags["device"])
     result = _run("denoise", noisy, flags, measured)
-    record = record_of_image(result, origin)
-    written = write_image(target, result.volume, record=record, overwrite=flags["overwrite"])
+    provenance = provenance_of_image(result, origin)
+    written = write_image(
+        target, result.volume, provenance=provenance, overwrite=flags["overwrite"]
+    )
     if save_model:
         result.model.save(save_model, overwrite=flags["overwrite"])
     if export_model:
@@ -299,7 +301,7 @@ def _segment(path: str, output: str, flags: dict[str, Any], denoise_first: bool)
             scan, flags = str(clean), {**flags, "series": ""}
         done = segment_there(scan, output, flags, measured)
         measured.show()
-        _say(done.summary, done.folder, done.record, flags["as_json"])
+        _say(done.summary, done.folder, done.provenance, flags["as_json"])
         return
     origin = _source(path, flags).to_dict()
     before = _read(path, flags, measured, flags["device"] if denoise_first else None)
@@ -374,9 +376,9 @@ def _describe(volume: Volume) -> dict[str, Any]:
     }
 
 
-def _say(summary: str, written: Path, record: dict[str, Any], as_json: bool) -> None:
+def _say(summary: str, written: Path, provenance: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps({"written": str(written), **record}, indent=2))
+        click.echo(json.dumps({"written": str(written), **provenance}, indent=2))
     else:
         click.echo(f"{summary}\nWritten: {written}")
 

@@ -50,7 +50,7 @@ def write_patches(folder: Path, found: Patches, overwrite: bool = False) -> Path
         folder,
         images={"sheet": Volume(sheet.image, name="contact sheet")},
         tables=tables,
-        record={
+        provenance={
             "summary": found.summary,
             "jobs": [found.provenance],
             "sheet": {"rows": list(sheet.rows), "patches": sheet.patches.tolist()},

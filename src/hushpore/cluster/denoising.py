@@ -15,7 +15,7 @@ import torch
 from hushpore._version import __version__
 from hushpore.base.errors import InputError
 from hushpore.base.events import Note, Progress, StopEarly, Timing
-from hushpore.base.record import make_record
+from hushpore.base.provenance import make_provenance
 from hushpore.cluster.connection import connect
 from hushpore.cluster.denoise_tasks import (
     How,
@@ -32,7 +32,7 @@ from hushpore.cluster.scan import as_zarr, stamp_of
 from hushpore.cluster.task_runner import loss_in_words, spread
 from hushpore.cluster.workers import in_words, memory_of
 from hushpore.device.timing import StageTimer
-from hushpore.io.results import check_record_target, write_json
+from hushpore.io.results import check_provenance_target, write_json
 from hushpore.io.resumable import resumable_directory
 from hushpore.io.target import check_target, new_file, require_zarr
 from hushpore.io.zarr.image import ZarrImage, import_zarr
@@ -131,7 +131,7 @@ def denoise_on(
     """
     import_zarr()
     target = check_target(path, overwrite, directory=False, suffixes=(".zarr",))
-    check_record_target(target, overwrite)
+    check_provenance_target(target, overwrite)
     if settings.detail:
         raise InputError(_WHOLE)
     return _denoise_on(where, scan, target, settings, device, series, memory, overwrite)
@@ -148,9 +148,9 @@ def _denoise_on(
     overwrite: bool,
 ) -> Job:
     key = {"hushpore": __version__, "settings": settings.to_dict(), "scan": stamp_of(scan, series)}
-    record = check_record_target(target, overwrite)
+    provenance = check_provenance_target(target, overwrite)
     with (
-        new_file(record, overwrite) as part,
+        new_file(provenance, overwrite) as part,
         resumable_directory(target, key, overwrite, require_zarr) as work,
         connect(where, memory) as client,
     ):
@@ -362,13 +362,13 @@ class _Denoising:
         digest = hashlib.blake2b(digest_size=16)
         for each in written:
             digest.update(bytes.fromhex(each["blake2b"]))
-        record = make_record(
+        provenance = make_provenance(
             "denoise", self.volume, self.settings, f"{self.devices} ({in_words(self.client)})",
             self.timer.timing(), self.notes, {"blake2b_of_blocks": digest.hexdigest()},
         )  # fmt: skip
-        record["cluster"] = {"blocks": len(written), "written_before": there}
+        provenance["cluster"] = {"blocks": len(written), "written_before": there}
         return finished(
-            self.volume, learnt.model, learnt.curves, record, noise=learnt.noise,
+            self.volume, learnt.model, learnt.curves, provenance, noise=learnt.noise,
             residual=residual, steps=learnt.steps, seconds=learnt.seconds, precision=self.dtype,
             taken=learnt.taken,
         )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.io.target import RECORD
+from hushpore.io.target import PROVENANCE
 from hushpore.io.zarr.image import ZarrImage, import_zarr
 from hushpore.runs.result import LABELS_IN_BLOCKS
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
 
 #: Names in a result.
-FILES = [LABELS_IN_BLOCKS, "pores.csv", "profile.csv", RECORD, "throats.csv"]
+FILES = [LABELS_IN_BLOCKS, "pores.csv", "profile.csv", PROVENANCE, "throats.csv"]
 
 
 def open_labels(content: Path, volume: Volume) -> ZarrImage:

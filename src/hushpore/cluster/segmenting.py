@@ -18,7 +18,7 @@ import numpy as np
 from hushpore._version import __version__
 from hushpore.base.errors import DeviceError, InputError, OutputError
 from hushpore.base.events import Note, Progress
-from hushpore.base.record import make_record
+from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import require_range
 from hushpore.cluster.blocks import Plan, save_arrays
 from hushpore.cluster.connection import connect
@@ -31,7 +31,7 @@ from hushpore.cluster.scan import as_zarr
 from hushpore.cluster.watershed import follow_through
 from hushpore.io.results import write_json
 from hushpore.io.resumable import resumable_directory
-from hushpore.io.target import RECORD, check_target
+from hushpore.io.target import PROVENANCE, check_target
 from hushpore.io.zarr.reader import open_zarr
 from hushpore.pores.job import void_totals
 from hushpore.pores.local_threshold import LOCAL_METHODS
@@ -128,14 +128,14 @@ def segment_pores(
         image, number = yield from part_of(as_zarr(scan, work.scratch, series), 0.0, 0.02)
         job = _Segmentation(client, work, image, number, settings, threads, thickness)
         try:
-            record, summary = yield from job.run(origin, _place(where, client))
+            provenance, summary = yield from job.run(origin, _place(where, client))
         except DeviceError:
             raise
         except BaseException:
             _stop_tasks(work.scratch)
             raise
     yield Progress("writing", 1, 1, "", 1.0)
-    return Written(target, summary, record)
+    return Written(target, summary, provenance)
 
 
 class _Segmentation:
@@ -221,12 +221,14 @@ class _Segmentation:
         )
         timing = self.crew.timing()
         yield timing
-        record = make_record("pores", self.volume, self.settings, where, timing, self.notes, digest)
-        record["result"] = totals
+        provenance = make_provenance(
+            "pores", self.volume, self.settings, where, timing, self.notes, digest
+        )
+        provenance["result"] = totals
         summary = summary_of(totals, self.settings)
-        whole = {"summary": summary, "source": origin, "jobs": [record], "files": FILES}
-        write_json(self.content / RECORD, whole)
-        return record, summary
+        whole = {"summary": summary, "source": origin, "jobs": [provenance], "files": FILES}
+        write_json(self.content / PROVENANCE, whole)
+        return provenance, summary
 
     def _find_void(
         self,

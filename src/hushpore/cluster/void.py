@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.base.record import fingerprint
+from hushpore.base.provenance import fingerprint
 from hushpore.cluster.blocks import New
 from hushpore.pores.distance import carry, edge_plane
 from hushpore.pores.grey import GreyValues

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushpore.base.deprecation import renamed_keywords
 from hushpore.base.errors import InputError, OutputError
 from hushpore.io.slabs import slabs
-from hushpore.io.target import RECORD, check_target, new_directory, new_file
+from hushpore.io.target import PROVENANCE, check_target, new_directory, new_file
 from hushpore.io.units import METRES
 
 if TYPE_CHECKING:
@@ -34,12 +35,13 @@ _LABEL_TYPES = (np.uint8, np.int32, np.uint32)
 _LARGE = 2**32 - 2**25  # bytes from which a classic TIFF's offsets do not suffice
 
 
+@renamed_keywords(record="provenance")
 def write_results(
     directory: str | os.PathLike[str],
     *,
     images: Mapping[str, Volume],
     tables: Mapping[str, pd.DataFrame],
-    record: Mapping[str, Any],
+    provenance: Mapping[str, Any],
     figures: Mapping[str, bytes] | None = None,
     pages: Mapping[str, str] | None = None,
     overwrite: bool = False,
@@ -54,7 +56,7 @@ def write_results(
         Written as ``<name>.tif``, see `write_image`.
     tables : mapping of str to pandas.DataFrame
         Written as ``<name>.csv``, numbers in full precision.
-    record : mapping
+    provenance : mapping
         How the result was made; written as ``result.json`` with the list of files added. NaN and
         infinity become null.
     figures : mapping of str to bytes, optional
@@ -94,15 +96,16 @@ def write_results(
             (part / f"{name}.png").write_bytes(picture)
         for name, page in pages.items():
             (part / f"{name}.html").write_text(page, encoding="utf-8")
-        write_json(part / RECORD, {**record, "files": sorted([*names, RECORD])})
+        write_json(part / PROVENANCE, {**provenance, "files": sorted([*names, PROVENANCE])})
     return target
 
 
+@renamed_keywords(record="provenance")
 def write_image(
     path: str | os.PathLike[str],
     volume: Volume,
     *,
-    record: Mapping[str, Any] | None = None,
+    provenance: Mapping[str, Any] | None = None,
     overwrite: bool = False,
 ) -> Path:
     """Write a volume as an OME-TIFF file, or as OME-Zarr, that is complete or not there at all.
@@ -117,7 +120,7 @@ def write_image(
         Ends in ``.tif`` or ``.tiff``, or in ``.zarr`` (see `hushpore.io.zarr.reader.write_zarr`).
     volume : Volume
         2D or 3D, with leading axes or without.
-    record : mapping, optional
+    provenance : mapping, optional
         How the image was made; written beside it, under its name with ``.json``.
     overwrite : bool, optional
         Replace existing files, once these are complete.
@@ -135,11 +138,11 @@ def write_image(
         If the volume is empty or has a type that TIFF does not know.
     """
     target = check_target(path, overwrite, directory=False)
-    beside = None if record is None else check_record_target(target, overwrite)
+    beside = None if provenance is None else check_provenance_target(target, overwrite)
     with ExitStack() as parts:
         # the record takes its place after the image, or not at all
-        if record is not None and beside is not None:
-            write_json(parts.enter_context(new_file(beside, overwrite)), record)
+        if provenance is not None and beside is not None:
+            write_json(parts.enter_context(new_file(beside, overwrite)), provenance)
         if target.suffix.lower() == ".zarr":
             from hushpore.io.zarr.reader import write_zarr
 
@@ -149,7 +152,7 @@ def write_image(
     return target
 
 
-def check_record_target(image: Path, overwrite: bool = False) -> Path:
+def check_provenance_target(image: Path, overwrite: bool = False) -> Path:
     """Return where the record of an image goes.
 
     Raises
@@ -163,9 +166,9 @@ def check_record_target(image: Path, overwrite: bool = False) -> Path:
     return beside
 
 
-def write_json(path: Path, record: Mapping[str, Any]) -> None:
+def write_json(path: Path, provenance: Mapping[str, Any]) -> None:
     """Write a record as JSON; NaN and infinity become null."""
-    text = json.dumps(_plain(record), indent=2, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(_plain(provenance), indent=2, ensure_ascii=False, allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8")
 
 

@@ -16,7 +16,7 @@ from hushpore.base.errors import HushporeError, OutputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-RECORD = "result.json"
+PROVENANCE = "result.json"
 #: How the names of images end; the last one is a folder.
 IMAGES = (".tif", ".tiff", ".zarr")
 
@@ -30,13 +30,13 @@ def require_result(folder: Path) -> None:
         If it has no readable record, or other files than the record lists.
     """
     try:
-        listed = set(json.loads((folder / RECORD).read_text(encoding="utf-8"))["files"])
+        listed = set(json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))["files"])
     except (OSError, ValueError, KeyError, TypeError):
         raise OutputError(
             f"{folder} is not replaced: it is not a result of hushpore (it has no readable "
-            f"{RECORD}). Choose another folder."
+            f"{PROVENANCE}). Choose another folder."
         ) from None
-    foreign = sorted({item.name for item in folder.iterdir()} - listed - {RECORD})
+    foreign = sorted({item.name for item in folder.iterdir()} - listed - {PROVENANCE})
     if foreign:
         raise OutputError(
             f"{folder} is not replaced: it also holds files that hushpore did not write "

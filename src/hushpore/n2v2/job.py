@@ -10,7 +10,7 @@ import torch
 
 from hushpore.base.errors import MemoryLimitError
 from hushpore.base.events import Batch, Job, Note, Progress
-from hushpore.base.record import fingerprint, make_record
+from hushpore.base.provenance import fingerprint, make_provenance
 from hushpore.device.backend import Backend
 from hushpore.device.memory import is_out_of_memory
 from hushpore.device.scratch import array_within
@@ -382,7 +382,7 @@ class Work:
     def result(self) -> Denoised:
         """Put the result and its record together."""
         timing = self.timer.timing()
-        record = make_record(
+        provenance = make_provenance(
             "denoise",
             self.volume,
             self.settings,
@@ -393,7 +393,7 @@ class Work:
         self.model.network.cpu()
         name = f"{self.volume.name} denoised"
         return finished(
-            self.volume.replace(self.denoised, name=name), self.model, self.curves, record,
+            self.volume.replace(self.denoised, name=name), self.model, self.curves, provenance,
             noise=self.noise, residual=self.residual, steps=self.steps, seconds=self.spent,
             precision=self.dtype, taken=self.taken,
         )  # fmt: skip

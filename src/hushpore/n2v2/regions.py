@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from hushpore.base.errors import InputError
-from hushpore.base.record import fingerprint
+from hushpore.base.provenance import fingerprint
 from hushpore.patches.places import Places, corners_at, no_place, sums_without
 
 if TYPE_CHECKING:

@@ -63,7 +63,7 @@ def finished(
     volume: Volume,
     model: Model,
     curves: Mapping[str, list[tuple[int, float]]],
-    record: dict[str, Any],
+    provenance: dict[str, Any],
     *,
     noise: NoiseDiagnosis,
     residual: Residual,
@@ -82,8 +82,8 @@ def finished(
         What was trained.
     curves : mapping of str to list
         Step and value of ``"loss"`` and ``"validation"``.
-    record : dict
-        As `hushpore.base.record.make_record` returns it; added to.
+    provenance : dict
+        As `hushpore.base.provenance.make_provenance` returns it; added to.
     noise, residual
         What was found before and after.
     steps, seconds
@@ -96,10 +96,10 @@ def finished(
     losses, validation = (
         np.array(curves.get(name, []), np.float32).reshape(-1, 2) for name in ("loss", "validation")
     )
-    record["noise"] = {**dataclasses.asdict(noise), "summary": noise.summary}
-    record["residual"] = dataclasses.asdict(residual)
-    record["network"] = dataclasses.asdict(model.network.architecture)
-    record["result"] = {
+    provenance["noise"] = {**dataclasses.asdict(noise), "summary": noise.summary}
+    provenance["residual"] = dataclasses.asdict(residual)
+    provenance["network"] = dataclasses.asdict(model.network.architecture)
+    provenance["result"] = {
         "steps": steps,
         "training_seconds": seconds,
         "final_loss": float(losses[-1, 1]) if len(losses) else None,
@@ -107,5 +107,5 @@ def finished(
         "precision": str(precision).removeprefix("torch."),
     }
     if taken is not None:
-        record["training"] = taken
-    return Denoised(volume, model, losses, validation, record["timings"], record)
+        provenance["training"] = taken
+    return Denoised(volume, model, losses, validation, provenance["timings"], provenance)

@@ -9,7 +9,7 @@ import torch
 
 from hushpore.base.errors import InputError
 from hushpore.base.events import Job, Note, Progress
-from hushpore.base.record import make_record
+from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import require_values
 from hushpore.patches.features import patch_features
 from hushpore.patches.grouping import draw_groups
@@ -100,9 +100,9 @@ def sample_patches(
     timing = timer.timing()
     yield timing
     yield Progress("sampling", len(corners), len(corners), "patches", 1.0)
-    record = make_record("patches", volume, settings, backend.in_words, timing, notes)
+    provenance = make_provenance("patches", volume, settings, backend.in_words, timing, notes)
     return Patches(
-        corners, patches, size, features, groups, blind, volume, record["timings"], record
+        corners, patches, size, features, groups, blind, volume, provenance["timings"], provenance
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.events import Note, Progress
-from hushpore.base.record import make_record
+from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import SPATIAL_AXES, Volume
 from hushpore.device.backend import Backend
 from hushpore.device.scratch import scratch_folder
@@ -161,7 +161,7 @@ def _segment(
             "merged_by": by,
         },
     )
-    record = make_record("pores", volume, settings, backend.in_words, timing, notes)
+    provenance = make_provenance("pores", volume, settings, backend.in_words, timing, notes)
     yield Progress("labels", stages.slices, stages.slices, "slices", 1.0)
     return Pores(
         **merged,
@@ -169,7 +169,7 @@ def _segment(
         threshold=threshold,
         volume=volume,
         timings={name: stage.seconds for name, stage in timing.stages.items()},
-        provenance={**record, "result": totals},
+        provenance={**provenance, "result": totals},
         notes=tuple(notes),
         _sample=space.sample,
         _basins=basins,

@@ -204,12 +204,12 @@ class Pores:
             merged = finish(measured(scratch.keep(labels), self._graph, numbering, self.volume))
         found = {**self.provenance["result"], "merged_by": by}
         totals = totals_of(merged, self.volume, found)
-        record = {**self.provenance, "settings": settings.to_dict(), "result": totals}
+        provenance = {**self.provenance, "settings": settings.to_dict(), "result": totals}
         return dataclasses.replace(
             self,
             **merged,
             porosity=totals["porosity"],
-            provenance=record,
+            provenance=provenance,
             _settings=settings,
         )
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Batching: TypeAlias = Generator[Event | State, None, "Batch"]
 
 #: Files of a batch beside the result folders.
-TABLE, RECORD, LOCK = "summary.csv", "summary.json", ".batch.lock"
+TABLE, PROVENANCE, LOCK = "summary.csv", "summary.json", ".batch.lock"
 
 _FIGURES = (
     "porosity", "open_porosity", "closed_porosity", "count", "throats", "median_diameter",
@@ -195,7 +195,7 @@ def _write(folder: Path, tasks: Sequence[Task], states: dict[str, State]) -> pd.
     rows = [_row(task, states[task.name]) for task in tasks]
     table = pd.DataFrame(rows)
     first = tasks[0]
-    record = {
+    provenance = {
         "hushpore": __version__,
         "settings": {
             "denoise": None if first.denoise is None else first.denoise.to_dict(),
@@ -205,23 +205,27 @@ def _write(folder: Path, tasks: Sequence[Task], states: dict[str, State]) -> pd.
     }
     with new_file(folder / TABLE, overwrite=True) as part:
         table.to_csv(part, index=False, lineterminator="\n", encoding="utf-8")
-    with new_file(folder / RECORD, overwrite=True) as part:
-        part.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    with new_file(folder / PROVENANCE, overwrite=True) as part:
+        part.write_text(
+            json.dumps(provenance, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
     return table
 
 
 def _row(task: Task, state: State) -> dict[str, Any]:
     row: dict[str, Any] = {"name": task.name, "state": state.state}
-    record = task.record() if state.state in ("done", "skipped") else None
-    result = record["jobs"][-1]["result"] if record is not None else {}
+    provenance = task.provenance() if state.state in ("done", "skipped") else None
+    result = provenance["jobs"][-1]["result"] if provenance is not None else {}
     row |= {name: result.get(name) for name in _FIGURES}
-    seconds = sum(sum(job["timings"].values()) for job in record["jobs"]) if record else None
+    seconds = (
+        sum(sum(job["timings"].values()) for job in provenance["jobs"]) if provenance else None
+    )
     return {**row, "seconds": seconds, "message": state.message, "path": task.source.path}
 
 
 def _summary_of(task: Task) -> str:
-    record = task.record()
-    return str(record.get("summary", "")) if record else ""
+    provenance = task.provenance()
+    return str(provenance.get("summary", "")) if provenance else ""
 
 
 def _folder(folder: Path) -> Path:
@@ -247,7 +251,7 @@ def _claimed(folder: Path) -> Iterator[None]:
     with new_file(lock, overwrite=True) as part:
         part.write_text(json.dumps({"process": own.pid, "started": own.create_time()}))
     # what a batch that was killed was writing then
-    for name in (TABLE, RECORD, LOCK):
+    for name in (TABLE, PROVENANCE, LOCK):
         for half in folder.glob(f".{name}.*.part"):
             half.unlink(missing_ok=True)
     try:

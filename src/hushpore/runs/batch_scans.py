@@ -13,7 +13,7 @@ from hushpore.base.errors import HushporeError, InputError, OutputError
 from hushpore.io.formats import natural_key
 from hushpore.io.target import require_result
 from hushpore.jobs import JOBS
-from hushpore.runs.result import read_record
+from hushpore.runs.result import read_provenance
 from hushpore.runs.scan import segment_scan
 from hushpore.runs.source import Source
 
@@ -65,7 +65,7 @@ class Task:
             overwrite=self.overwrite,
         )
 
-    def record(self) -> dict[str, Any] | None:
+    def provenance(self) -> dict[str, Any] | None:
         """Return the record of its result, or None where there is none yet.
 
         Raises
@@ -77,22 +77,22 @@ class Task:
         if not self.folder.exists() or (is_folder and not any(self.folder.iterdir())):
             return None
         try:
-            return read_record(self.folder)
+            return read_provenance(self.folder)
         except InputError as error:
             raise OutputError(
                 f"{self.folder} is in the way: {error} Move it, or choose another folder."
             ) from error
 
-    def made_by(self, record: dict[str, Any]) -> str:
+    def made_by(self, provenance: dict[str, Any]) -> str:
         """Return why a record is not that of this task; empty where it is."""
         wanted = {"denoise": self.denoise, "pores": self.pores}
         # what the version that made it did not have yet is at its default
         used = {}
-        for job in record.get("jobs", []):
+        for job in provenance.get("jobs", []):
             if job["job"] in JOBS:
                 kind = JOBS[job["job"]].settings
                 used[job["job"]] = {**kind().to_dict(), **kind.renamed(job["settings"])}
-        if record.get("source") != self.source.to_dict():
+        if provenance.get("source") != self.source.to_dict():
             return "the scan is another, or has changed since"
         if used != {job: each.to_dict() for job, each in wanted.items() if each is not None}:
             return "it was made with other settings"
@@ -193,9 +193,9 @@ def plan(
         folder = output / name
         source = Source(str(scan)) if reading is None else replace(reading, path=str(scan))
         task = Task(name, source, folder, denoise, pores, device, overwrite)
-        record = task.record()
-        why = task.made_by(record) if record is not None else ""
-        tasks[task] = record is not None and not why
+        provenance = task.provenance()
+        why = task.made_by(provenance) if provenance is not None else ""
+        tasks[task] = provenance is not None and not why
         if why and not overwrite:
             outdated.append(f"{name}: {why}")
         elif why:

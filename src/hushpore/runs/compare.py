@@ -226,7 +226,7 @@ def _draw(
 def _rows(first: Result, second: Result, scale: float) -> Iterator[tuple[Any, ...]]:
     unit = first.labels.unit
     for name, power in _TOTALS.items():
-        a, b = (found.record["result"].get(name) for found in (first, second))
+        a, b = (found.provenance["result"].get(name) for found in (first, second))
         if a is not None and b is not None:
             yield name, _unit(unit, power), float(a), float(b) * scale**power, np.nan
     for table, columns in _COLUMNS.items():

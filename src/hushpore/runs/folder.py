@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hushpore.base.record import fingerprint
+from hushpore.base.provenance import fingerprint
 from hushpore.io.report import report_figure
 from hushpore.io.results import write_results
 from hushpore.runs.page import report_page
@@ -61,7 +61,7 @@ def write_pores(
     if denoised is not None:
         images = {"denoised": denoised.volume, **images}
         jobs = [denoised.provenance, *jobs]
-    record = {
+    provenance = {
         "summary": found.summary,
         "source": dict(source or {}),
         "jobs": jobs,
@@ -80,9 +80,9 @@ def write_pores(
         folder,
         images=images,
         tables=tables,
-        record=record,
+        provenance=provenance,
         figures={"report": picture},
-        pages={"report": report_page(before.name, record, tables, picture)},
+        pages={"report": report_page(before.name, provenance, tables, picture)},
         overwrite=overwrite,
     )
 

@@ -69,7 +69,7 @@ ul.warnings { padding-left: 1.2rem; }
 
 
 def report_page(
-    name: str, record: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], picture: bytes
+    name: str, provenance: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], picture: bytes
 ) -> str:
     """Return the report of a pore result as one HTML page.
 
@@ -77,7 +77,7 @@ def report_page(
     ----------
     name : str
         What was measured.
-    record : mapping
+    provenance : mapping
         As ``result.json`` has it; the last of its ``jobs`` is the segmentation.
     tables : mapping of str to pandas.DataFrame
         ``pores`` and ``profile``.
@@ -89,12 +89,12 @@ def report_page(
     str
         The page; pictures are part of it.
     """
-    made = record["jobs"][-1]
+    made = provenance["jobs"][-1]
     unit = readable_unit(made["input"]["unit"])
-    notes = list(dict.fromkeys(note for job in record["jobs"] for note in job["notes"]))
+    notes = list(dict.fromkeys(note for job in provenance["jobs"] for note in job["notes"]))
     parts = [
         f"<h1>{_text(name)}</h1>",
-        f'<p class="summary">{_text(record["summary"])}</p>',
+        f'<p class="summary">{_text(provenance["summary"])}</p>',
         f'<p class="faint">{_text(made["date"])} · hushpore {_text(made["hushpore"])}</p>',
         f'<img alt="Slices before and after, and pore sizes" src="{_png(picture)}">',
     ]
@@ -109,9 +109,9 @@ def report_page(
         _spread(tables["pores"], unit),
         _largest(tables["pores"], unit),
     ]
-    for job in record["jobs"]:
+    for job in provenance["jobs"]:
         parts += [f"<h2>Settings: {_text(JOBS[job['job']].title)}</h2>", _settings(job)]
-    parts += ["<h2>How it was made</h2>", _table(_provenance(record))]
+    parts += ["<h2>How it was made</h2>", _table(_provenance(provenance))]
     head = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
@@ -171,17 +171,17 @@ def _settings(job: Mapping[str, Any]) -> str:
     return f"<table><tr><th>Setting</th><th>Value</th><th>Default</th></tr>{body}</table>"
 
 
-def _provenance(record: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    first, made = record["jobs"][0], record["jobs"][-1]
+def _provenance(provenance: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    first, made = provenance["jobs"][0], provenance["jobs"][-1]
     given = first["input"]
     shape = " x ".join(str(length) for length in given["shape"])
     spacing = " x ".join(f"{step:.6g}" for step in given["spacing"])
     yield "Read from", given["source"] or "memory"
     yield "Input", f"{shape} · {spacing} {readable_unit(given['unit'])} · {given['dtype']}"
     yield "Fingerprint of the input", given["blake2b"]
-    for name, digest in record.get("fingerprints", {}).items():
+    for name, digest in provenance.get("fingerprints", {}).items():
         yield f"Fingerprint of {name}", digest
-    for job in record["jobs"]:
+    for job in provenance["jobs"]:
         seconds = sum(job["timings"].values())
         yield JOBS[job["job"]].title, f"{seconds:.1f} s on {job['device']}"
     yield "Versions", ", ".join(f"{name} {is_}" for name, is_ in made["versions"].items())

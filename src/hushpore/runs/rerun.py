@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hushpore.base.errors import InputError
-from hushpore.base.record import fingerprint
+from hushpore.base.provenance import fingerprint
 from hushpore.jobs import JOBS
-from hushpore.runs.result import read_record, record_file
+from hushpore.runs.result import provenance_file, read_provenance
 from hushpore.runs.scan import denoise_scan, segment_scan
 from hushpore.runs.source import Source
 
@@ -94,7 +94,7 @@ def rerun(
     HushporeError
         As the jobs and writing do.
     """
-    before = read_record(path)
+    before = read_provenance(path)
     jobs = before.get("jobs", [before])
     names = [job.get("job") for job in jobs]
     if names not in _KNOWN:
@@ -131,7 +131,7 @@ def rerun(
         )
     written = yield from work
     place = written.folder
-    after = read_record(place if place.is_dir() else place.with_suffix(".json"))
+    after = read_provenance(place if place.is_dir() else place.with_suffix(".json"))
     return _compared(before, after, written.folder)
 
 
@@ -143,7 +143,7 @@ def _settings(job: dict[str, Any], path: str | os.PathLike[str]) -> Settings:
         # rates, which the record has
         values |= {
             "checkpoint": "",
-            "repeat": str(record_file(path)) if job.get("training") else "",
+            "repeat": str(provenance_file(path)) if job.get("training") else "",
         }
     try:
         return kind.of(values)

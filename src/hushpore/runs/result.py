@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hushpore.base.errors import InputError
 from hushpore.io import describe
-from hushpore.io.target import RECORD
+from hushpore.io.target import PROVENANCE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,7 +43,7 @@ class Result:
         The labels; from a folder they stay on disk until they are asked for.
     pores, throats : pandas.DataFrame
         The tables, see `hushpore.pores.measure`.
-    record : dict
+    provenance : dict
         The record of the segmentation.
     """
 
@@ -51,7 +51,7 @@ class Result:
     labels: Volume
     pores: pd.DataFrame
     throats: pd.DataFrame
-    record: dict[str, Any]
+    provenance: dict[str, Any]
 
 
 def open_result(given: ResultLike) -> Result:
@@ -81,7 +81,7 @@ def open_result(given: ResultLike) -> Result:
     )
 
 
-def read_record(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read_provenance(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read the record of a result: a JSON file, or the folder that holds ``result.json``.
 
     Raises
@@ -89,33 +89,33 @@ def read_record(path: str | os.PathLike[str]) -> dict[str, Any]:
     InputError
         If there is none, or it is not one of hushpore.
     """
-    file = record_file(path)
+    file = provenance_file(path)
     try:
-        record = json.loads(file.read_text(encoding="utf-8"))
+        provenance = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(
             f"There is no result in {Path(path).expanduser()}: {file.name} cannot be read "
-            f"({error.strerror}). Give a folder that holds {RECORD}."
+            f"({error.strerror}). Give a folder that holds {PROVENANCE}."
         ) from error
     except ValueError as error:
         raise InputError(f"{file} is not a record: it is no JSON ({error}).") from error
-    if not isinstance(record, dict) or not ("jobs" in record or "job" in record):
+    if not isinstance(provenance, dict) or not ("jobs" in provenance or "job" in provenance):
         raise InputError(f"{file} is not a record of hushpore: it names no job.")
-    return record
+    return provenance
 
 
-def record_file(path: str | os.PathLike[str]) -> Path:
-    """Return the file that `read_record` reads."""
+def provenance_file(path: str | os.PathLike[str]) -> Path:
+    """Return the file that `read_provenance` reads."""
     place = Path(path).expanduser().resolve()
-    return place / RECORD if place.is_dir() else place
+    return place / PROVENANCE if place.is_dir() else place
 
 
 def _from_folder(path: Path) -> Result:
     import pandas as pd
 
-    record = read_record(path)
+    provenance = read_provenance(path)
     folder = path if path.is_dir() else path.parent
-    made = [job for job in record.get("jobs", []) if job.get("job") == "pores"]
+    made = [job for job in provenance.get("jobs", []) if job.get("job") == "pores"]
     needed = [folder / "pores.csv", folder / "throats.csv", labels_file(folder)]
     missing = [file.name for file in needed if not file.exists()]
     if missing or not made:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hushpore.base.events import Progress, StopEarly
-from hushpore.base.record import fingerprint
-from hushpore.io.results import check_record_target, write_image
+from hushpore.base.provenance import fingerprint
+from hushpore.io.results import check_provenance_target, write_image
 from hushpore.io.target import check_target
 from hushpore.jobs import start
 from hushpore.runs.auxiliary_files import attach_files
@@ -46,13 +46,13 @@ class Written:
         The result folder, or for a denoised scan its TIFF file.
     summary : str
         The result in one sentence.
-    record : dict
+    provenance : dict
         The record of the last job.
     """
 
     folder: Path
     summary: str
-    record: dict[str, Any]
+    provenance: dict[str, Any]
 
 
 def segment_scan(
@@ -150,17 +150,17 @@ def denoise_scan(
         As reading, the job and writing do; nothing is written then.
     """
     target = check_target(path, overwrite, directory=False)
-    check_record_target(target, overwrite)
+    check_provenance_target(target, overwrite)
     origin = source.to_dict()
     before = yield from _read(source, check, device)
     cleaned = yield from _denoise(before, settings, device, _SEGMENTED)
     yield Progress("writing", 0, 0, "", _SEGMENTED)
-    record = record_of_image(cleaned, origin)
-    write_image(target, cleaned.volume, record=record, overwrite=overwrite)
+    provenance = provenance_of_image(cleaned, origin)
+    write_image(target, cleaned.volume, provenance=provenance, overwrite=overwrite)
     return Written(target, cleaned.summary, cleaned.provenance)
 
 
-def record_of_image(cleaned: Denoised, source: Mapping[str, Any]) -> dict[str, Any]:
+def provenance_of_image(cleaned: Denoised, source: Mapping[str, Any]) -> dict[str, Any]:
     """Return the record that goes with a denoised image, so that it can be made again.
 
     Parameters

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 PATIENCE = 0.5
 
 #: Name of the widget that shows the record of a layer.
-RECORD = "How it was made"
+PROVENANCE = "How it was made"
 
 LayerData = tuple[Any, dict[str, Any], str]
 
@@ -248,7 +248,7 @@ class JobWidget(QWidget):
         text = ("Finished early. " if early else "") + html.escape(outcome.summary)
         if self.next_step is not None:
             text += ". " + link("next", self.next_step[1])
-        text += " · " + link("record", RECORD)
+        text += " · " + link("record", PROVENANCE)
         self._show_result(text)
 
     def _place(self, layer: Layer, previews: Previews) -> Layer:
@@ -358,6 +358,6 @@ class JobWidget(QWidget):
 
     def _follow(self, target: str) -> None:
         if target == "record":
-            open_beside(self, self._viewer, RECORD)
+            open_beside(self, self._viewer, PROVENANCE)
         elif target == "next" and self.next_step is not None:
             open_beside(self, self._viewer, self.next_step[0])

@@ -242,8 +242,8 @@ def test_nothing_of_the_patient_enters_volume_results_records_or_logs(
         result = result_of(start("patches", volume, {"patch_size": 4}))
         out = tmp_path / "out"
         out.mkdir()
-        write_image(out / "scan.tif", volume, record=result.provenance)
-        write_image(out / "chunks.zarr", volume, record=result.provenance)
+        write_image(out / "scan.tif", volume, provenance=result.provenance)
+        write_image(out / "chunks.zarr", volume, provenance=result.provenance)
         write_series(volume, out / "series", seed=1)
     said = " ".join([repr(volume), repr(result.provenance), caplog.text, str(refused.value)])
     said += "".join(capfd.readouterr())

@@ -133,7 +133,7 @@ def test_the_name_of_an_image_decides_its_format(tmp_path, ramp):
     assert kind_of(path) == "zarr"
     with pytest.raises(OutputError, match="exists already"):
         check_target(path, directory=False)
-    write_image(path, volume, record={"job": "denoise"}, overwrite=True)
+    write_image(path, volume, provenance={"job": "denoise"}, overwrite=True)
     assert (tmp_path / "a.ome.json").is_file()
     (tmp_path / "b.zarr").mkdir()
     (tmp_path / "b.zarr" / "mine").touch()

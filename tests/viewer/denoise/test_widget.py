@@ -47,9 +47,9 @@ def test_the_real_denoiser_can_be_finished_early(qtbot, widget):
     widget._buttons.finish.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
     assert widget._result.text().startswith("Finished early. Denoised")
-    record = widget._viewer.layers["scan denoised"].metadata[KEY]["provenance"]
-    assert 0 < record["result"]["steps"] < 100_000
-    assert any("Stopped early" in note for note in record["notes"])
+    provenance = widget._viewer.layers["scan denoised"].metadata[KEY]["provenance"]
+    assert 0 < provenance["result"]["steps"] < 100_000
+    assert any("Stopped early" in note for note in provenance["notes"])
 
 
 def test_the_real_denoiser_runs_behind_the_widget(qtbot, widget, scan):
@@ -62,9 +62,9 @@ def test_the_real_denoiser_runs_behind_the_widget(qtbot, widget, scan):
     assert result.dtype == np.float32
     assert tuple(result.scale) == (2, 0.5, 0.5)
     assert {str(unit) for unit in result.units} == {"millimeter"}
-    record = result.metadata[KEY]["provenance"]
-    assert record["settings"]["steps"] == 3
-    assert record["input"]["name"] == "scan"
+    provenance = result.metadata[KEY]["provenance"]
+    assert provenance["settings"]["steps"] == 3
+    assert provenance["input"]["name"] == "scan"
 
 
 def test_a_cancelled_training_can_be_used_and_gone_on_with(qtbot, widget):
@@ -78,9 +78,9 @@ def test_a_cancelled_training_can_be_used_and_gone_on_with(qtbot, widget):
     widget._follow("apply")
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
     assert widget._result.text().startswith("Finished early. Denoised")
-    record = widget._viewer.layers["scan denoised"].metadata[KEY]["provenance"]
-    went_on = next(note for note in record["notes"] if note.startswith("Went on from"))
-    assert record["result"]["steps"] > int(went_on.split()[-2]) > 0
+    provenance = widget._viewer.layers["scan denoised"].metadata[KEY]["provenance"]
+    went_on = next(note for note in provenance["notes"] if note.startswith("Went on from"))
+    assert provenance["result"]["steps"] > int(went_on.split()[-2]) > 0
 
 
 def test_a_run_cancelled_before_it_learnt_anything_offers_nothing(widget):

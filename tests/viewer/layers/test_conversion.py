@@ -130,9 +130,9 @@ def test_a_part_of_a_turned_layer_is_placed_where_it_belongs():
 
 
 def test_a_result_keeps_its_record():
-    record = {"job": "denoise", "settings": {"seed": 0}}
-    layer = layer_of(Volume(STACK), record=record)
-    assert layer.metadata[KEY]["provenance"] == record
+    provenance = {"job": "denoise", "settings": {"seed": 0}}
+    layer = layer_of(Volume(STACK), provenance=provenance)
+    assert layer.metadata[KEY]["provenance"] == provenance
     assert is_result(layer, "denoise")
     assert not is_result(layer, "pores")
     assert not is_result(Image(STACK), "denoise")

@@ -17,7 +17,7 @@ def folder(tmp_path, made_of_cubes):
         tmp_path / "berea",
         images={"denoised": grey, "labels": result.labels_volume},
         tables={"pores": result.pores, "throats": result.throats},
-        record={"jobs": [{"job": "denoise"}, result.provenance]},
+        provenance={"jobs": [{"job": "denoise"}, result.provenance]},
     )
 
 
@@ -52,7 +52,7 @@ def test_porosity_by_slice_is_not_guessed_where_air_was_left_out(tmp_path, made_
         tmp_path / "core",
         images={"labels": result.labels_volume},
         tables={"pores": result.pores},
-        record={"jobs": [result.provenance]},
+        provenance={"jobs": [result.provenance]},
     )
     (layer,) = layers(read_layers(str(folder))).values()
     assert tables_of(layer).profile is None

@@ -47,7 +47,7 @@ def test_a_saved_layer_comes_back_where_it_lay(
 
 def test_how_a_layer_was_made_is_saved_beside_it(tmp_path: Path) -> None:
     volume = Volume(np.ones((4, 4), np.float32), spacing=1, unit="mm")
-    save(str(tmp_path / "bread.tif"), layer_data(volume, record={"job": "denoise"}))
+    save(str(tmp_path / "bread.tif"), layer_data(volume, provenance={"job": "denoise"}))
     assert json.loads((tmp_path / "bread.json").read_text()) == {"job": "denoise"}
 
 

@@ -99,9 +99,9 @@ def test_the_result_can_be_merged_anew_at_once(qtbot, viewer, widget, scan):
     assert not widget.merging.isHidden()
     widget.merging.set_height(50.0)
     qtbot.waitUntil(lambda: not widget.merging.is_busy, timeout=20_000)
-    record = labels.metadata[KEY]["provenance"]
-    assert record["settings"]["h"] == 50.0
-    assert f"{record['result']['count']} pores" in widget._result.text()
+    provenance = labels.metadata[KEY]["provenance"]
+    assert provenance["settings"]["h"] == 50.0
+    assert f"{provenance['result']['count']} pores" in widget._result.text()
     assert widget.form.settings().h == 50.0
     widget.merging.undo()
     qtbot.waitUntil(lambda: not widget.merging.is_busy, timeout=20_000)

@@ -65,17 +65,17 @@ class DenoiseWidget(JobWidget):
         With it comes what was removed, hidden at first: it should look like noise, and nothing
         else.
         """
-        record = result.provenance
+        provenance = result.provenance
         name = target.volume.name
         denoised = layer_data(
             result.volume,
             placement=target.placement,
-            record=record,
+            provenance=provenance,
             **{**target.look, "name": f"{name} denoised"},
         )
         # what shows patches can then show what this model makes of them
         denoised[1]["metadata"][KEY]["model"] = result.model
-        return [denoised, _removed(result, target)] if "residual" in record else [denoised]
+        return [denoised, _removed(result, target)] if "residual" in provenance else [denoised]
 
     @classmethod
     def work(cls, target: Target, settings: Settings, device: str) -> Job:

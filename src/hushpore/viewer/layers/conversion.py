@@ -150,7 +150,7 @@ def layer_data(
     kind: str = "image",
     *,
     placement: Placement | None = None,
-    record: dict[str, Any] | None = None,
+    provenance: dict[str, Any] | None = None,
     **more: Any,
 ) -> tuple[Any, dict[str, Any], str]:
     """Return a volume as napari's (data, keywords, type of layer).
@@ -163,7 +163,7 @@ def layer_data(
         Type of the layer.
     placement : Placement, optional
         Where it lies; by default what the volume says.
-    record : dict, optional
+    provenance : dict, optional
         The record of the job that made it, kept in ``metadata["hushpore"]["provenance"]``.
     **more
         Further keywords of the layer; they win.
@@ -175,7 +175,7 @@ def layer_data(
             "source": volume.source,
             "notes": list(volume.notes),
             "metadata": dict(volume.metadata),
-            "provenance": record,
+            "provenance": provenance,
         }
     }
     if kind == "image" and "contrast_limits" not in more:
@@ -225,8 +225,8 @@ def itself(layer: Any) -> Any:
 def is_result(layer: Any, job: str) -> bool:
     """Whether a layer is the result of a job of this name."""
     known = layer.metadata.get(KEY)
-    record = known.get("provenance") if isinstance(known, dict) else None
-    return isinstance(record, dict) and record.get("job") == job
+    provenance = known.get("provenance") if isinstance(known, dict) else None
+    return isinstance(provenance, dict) and provenance.get("job") == job
 
 
 def _placement(volume: Volume) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.io import describe
-from hushpore.io.target import RECORD
+from hushpore.io.target import PROVENANCE
 from hushpore.runs.result import LABELS_IN_BLOCKS
 from hushpore.viewer.layers.conversion import KEY, layer_data
 from hushpore.viewer.results.pore_layer import PROFILE, THROATS, features_of
@@ -42,19 +42,19 @@ def labels_from_result(volume: Volume) -> tuple[Any, dict[str, Any], str] | None
     if volume.name != LABELS and not in_blocks:
         return None
     folder = source if source.is_dir() and not in_blocks else source.parent
-    if not (folder / RECORD).is_file() or not (folder / f"{PORES}.csv").is_file():
+    if not (folder / PROVENANCE).is_file() or not (folder / f"{PORES}.csv").is_file():
         return None
-    record = _record_of_pores(folder / RECORD)
+    provenance = _provenance_of_pores(folder / PROVENANCE)
     values = volume.data if in_blocks else volume.array()
     labels = volume.replace(values, name=f"{folder.name} pores")
     table = _table(folder / f"{PORES}.csv")
     data, keywords, kind = layer_data(
-        labels, "labels", record=record or None, features=features_of(table)
+        labels, "labels", provenance=provenance or None, features=features_of(table)
     )
     known = keywords["metadata"][KEY]
     if (folder / f"{THROATS}.csv").is_file():
         known[THROATS] = _table(folder / f"{THROATS}.csv")
-    if record.get("result", {}).get("sample_voxels") == math.prod(labels.shape):
+    if provenance.get("result", {}).get("sample_voxels") == math.prod(labels.shape):
         known[PROFILE] = _profile_of(folder, labels)
     return data, keywords, kind
 
@@ -80,7 +80,7 @@ def layer_of_result(
     return data, {**keywords, **placement.kwargs(), "name": name}, kind
 
 
-def _record_of_pores(path: Path) -> dict[str, Any]:
+def _provenance_of_pores(path: Path) -> dict[str, Any]:
     """Return the record of the segmentation, of all jobs of a result."""
     try:
         jobs = json.loads(path.read_text(encoding="utf-8")).get("jobs", [])

@@ -31,7 +31,7 @@ def write_image_with_labels(path: str, layers: list[tuple[Any, dict[str, Any], s
 
 
 def _write(path: str, layer: Any) -> list[str]:
-    record = layer.metadata.get(KEY, {}).get("provenance")
+    provenance = layer.metadata.get(KEY, {}).get("provenance")
     # napari has asked by now whether an existing file may be replaced
-    written = write_image(path, volume_of(layer), record=record, overwrite=True)
+    written = write_image(path, volume_of(layer), provenance=provenance, overwrite=True)
     return [str(written)]

@@ -76,7 +76,7 @@ def pore_layer(
         result.labels_volume,
         "labels",
         placement=placement,
-        record=result.provenance,
+        provenance=result.provenance,
         name=name,
         features=features_of(result.pores),
     )

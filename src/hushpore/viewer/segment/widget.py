@@ -10,7 +10,7 @@ from napari.layers import Image, Labels
 
 from hushpore.base.errors import InputError
 from hushpore.viewer.forms.rich_label import link
-from hushpore.viewer.job_widget import RECORD, JobWidget, LayerData
+from hushpore.viewer.job_widget import PROVENANCE, JobWidget, LayerData
 from hushpore.viewer.layers.result_folder import layer_of_result
 from hushpore.viewer.results.panel import RESULTS
 from hushpore.viewer.results.pore_layer import pore_layer
@@ -102,7 +102,7 @@ class PoresWidget(JobWidget):
         written = yield from segment_pores(volume, path, found, where=client)
         made: Any = [layer_of_result(written.folder, f"{volume.name} pores", target.placement)]
         summary = f"{written.summary}. Written: {written.folder}"
-        return Outcome(summary, made, written.record["timings"])
+        return Outcome(summary, made, written.provenance["timings"])
 
     def facts(self, volume: Volume) -> str:
         """Say how labels are understood, and that of a series one image is to be chosen."""
@@ -122,7 +122,7 @@ class PoresWidget(JobWidget):
             self._scroll.bring_into_view(self.merging)
 
     def _show_merged(self, result: Pores) -> None:
-        self._show_result(f"{html.escape(result.summary)} · {link('record', RECORD)}")
+        self._show_result(f"{html.escape(result.summary)} · {link('record', PROVENANCE)}")
 
     def _take_over(self, result: Pores) -> None:
         """Let the next run part pores as those on the screen are."""

@@ -39,7 +39,7 @@ _TITLES = {
 }
 
 
-class RecordWidget(QWidget):
+class ProvenanceWidget(QWidget):
     """Shows the record of the active layer: settings, input, device, versions, times and notes.
 
     Parameters
@@ -82,9 +82,9 @@ class RecordWidget(QWidget):
         self._selection.events.active.connect(self._follow)
         self._follow()
 
-    def record(self) -> dict[str, Any]:
+    def provenance(self) -> dict[str, Any]:
         """Return what is shown, as JSON values; empty where there is nothing."""
-        return {} if self._layer is None else record_of(self._layer)
+        return {} if self._layer is None else provenance_of(self._layer)
 
     def _follow(self, event: Any = None) -> None:
         if self._layer is not None:
@@ -98,30 +98,32 @@ class RecordWidget(QWidget):
         self._show()
 
     def _show(self, event: Any = None) -> None:
-        record = self.record()
-        self._title.setText("" if self._layer is None else _heading(self._layer.name, record))
-        self._why.setText("" if record else _why_nothing(self._layer))
-        self._why.setVisible(not record)
+        provenance = self.provenance()
+        self._title.setText("" if self._layer is None else _heading(self._layer.name, provenance))
+        self._why.setText("" if provenance else _why_nothing(self._layer))
+        self._why.setVisible(not provenance)
         self.tree.clear()
-        for title, value in record.items():
-            shown = _as_in_the_form(str(record.get("job")), value) if title == "settings" else value
+        for title, value in provenance.items():
+            shown = (
+                _as_in_the_form(str(provenance.get("job")), value) if title == "settings" else value
+            )
             self.tree.addTopLevelItem(_item(title, shown))
-        for number, title in enumerate(record):
+        for number, title in enumerate(provenance):
             self.tree.topLevelItem(number).setExpanded(title in _OPEN)
         self.tree.resizeColumnToContents(0)
-        self.tree.setVisible(bool(record))
+        self.tree.setVisible(bool(provenance))
         for button in (self._copy, self._save):
-            button.setEnabled(bool(record))
+            button.setEnabled(bool(provenance))
 
     def _to_clipboard(self) -> None:
-        QApplication.clipboard().setText(to_json(self.record()))
+        QApplication.clipboard().setText(to_json(self.provenance()))
 
     def _to_file(self) -> None:
-        record = self.record()
-        ask_and_save(self, "Save record", f"{self._layer.name} record", lambda: record)
+        provenance = self.provenance()
+        ask_and_save(self, "Save record", f"{self._layer.name} record", lambda: provenance)
 
 
-def record_of(layer: Any) -> dict[str, Any]:
+def provenance_of(layer: Any) -> dict[str, Any]:
     """Return the record of a layer: of the job that made it, or of the file that it was read from.
 
     Empty where hushpore did neither, or where the job still runs.
@@ -137,12 +139,12 @@ def record_of(layer: Any) -> dict[str, Any]:
     return {name: known[name] for name in ("source", "notes", "metadata") if known.get(name)}
 
 
-def _heading(name: str, record: Mapping[str, Any]) -> str:
+def _heading(name: str, provenance: Mapping[str, Any]) -> str:
     text = f"<b>{html.escape(name)}</b>"
-    job = record.get("job")
+    job = provenance.get("job")
     if job in JOBS:
         return f"{text} was made by <b>{html.escape(JOBS[job].title)}</b>"
-    return f"{text} was read from a file" if record else text
+    return f"{text} was read from a file" if provenance else text
 
 
 def _why_nothing(layer: Any) -> str:

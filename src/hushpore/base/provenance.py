@@ -26,7 +26,7 @@ _AT_ONCE = 1 << 26  # bytes of an array that are read at a time for its fingerpr
 _PACKAGES = ("numpy", "scipy", "scikit-image", "numba", "torch", "pydicom", "tifffile", "pandas")
 
 
-def make_record(
+def make_provenance(
     job: str,
     volume: Volume,
     settings: Settings,

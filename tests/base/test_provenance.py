@@ -8,7 +8,7 @@ import numpy as np
 
 from hushpore import Volume, __version__
 from hushpore.base.events import StageTime, Timing
-from hushpore.base.record import make_record
+from hushpore.base.provenance import make_provenance
 from hushpore.base.settings import Settings, option
 from hushpore.pores.settings import PoreSettings
 
@@ -17,15 +17,15 @@ def test_a_record_says_what_was_done_to_what_and_is_plain_json() -> None:
     scan = Volume(np.arange(24).reshape(2, 3, 4), spacing=2, unit="um", notes=["slice 3 missing"])
     stages = {"distance": StageTime(2, 1.5, 1.0)}
     timing = Timing(stages, host_memory=3_000_000_000, device_memory=500)
-    record = make_record("pores", scan, PoreSettings(h=1.0), "CPU", timing, ["merged"])
-    assert json.loads(json.dumps(record)) == record
-    assert record["hushpore"] == __version__
-    assert record["settings"]["h"] == 1.0
-    assert record["timings"] == {"distance": 1.5}
-    assert record["peak_memory"] == {"host": 3_000_000_000, "device": 500}
-    assert record["notes"] == ["slice 3 missing", "merged"]
-    assert record["input"]["shape"] == [2, 3, 4]
-    assert record["versions"]["numpy"] == np.__version__
+    provenance = make_provenance("pores", scan, PoreSettings(h=1.0), "CPU", timing, ["merged"])
+    assert json.loads(json.dumps(provenance)) == provenance
+    assert provenance["hushpore"] == __version__
+    assert provenance["settings"]["h"] == 1.0
+    assert provenance["timings"] == {"distance": 1.5}
+    assert provenance["peak_memory"] == {"host": 3_000_000_000, "device": 500}
+    assert provenance["notes"] == ["slice 3 missing", "merged"]
+    assert provenance["input"]["shape"] == [2, 3, 4]
+    assert provenance["versions"]["numpy"] == np.__version__
 
 
 def test_the_fingerfingerprintis_that_of_the_values_however_they_lie_in_memory(
@@ -34,8 +34,8 @@ def test_the_fingerfingerprintis_that_of_the_values_however_they_lie_in_memory(
     values = rng.integers(0, 255, (3, 4, 5), np.uint8)
     expected = hashlib.blake2b(values.tobytes(), digest_size=16).hexdigest()
     for same in (values, np.asfortranarray(values), values[::-1][::-1]):
-        record = make_record("pores", Volume(same), PoreSettings(), "CPU", Timing())
-        assert record["input"]["blake2b"] == expected
+        provenance = make_provenance("pores", Volume(same), PoreSettings(), "CPU", Timing())
+        assert provenance["input"]["blake2b"] == expected
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class Masked(Settings):
 def test_a_record_identifies_what_settings_named_beside_the_volume() -> None:
     mask = np.eye(3, dtype=np.uint8)
     scan = Volume(np.eye(3), auxiliary={"crumb": mask, "not used": mask})
-    record = make_record("pores", scan, Masked("crumb"), "CPU", Timing())
+    provenance = make_provenance("pores", scan, Masked("crumb"), "CPU", Timing())
     fingerprint = hashlib.blake2b(mask.tobytes(), digest_size=16).hexdigest()
-    assert record["auxiliary"] == {
+    assert provenance["auxiliary"] == {
         "mask": {"name": "crumb", "shape": [3, 3], "dtype": "uint8", "blake2b": fingerprint}
     }
-    assert make_record("pores", scan, Masked(), "CPU", Timing())["auxiliary"] == {}
+    assert make_provenance("pores", scan, Masked(), "CPU", Timing())["auxiliary"] == {}

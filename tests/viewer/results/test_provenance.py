@@ -6,9 +6,9 @@ from qtpy.QtWidgets import QApplication, QFileDialog
 
 import hushpore
 from hushpore.viewer.layers.conversion import KEY, layer_data
-from hushpore.viewer.results.record import RecordWidget, record_of
+from hushpore.viewer.results.provenance import ProvenanceWidget, provenance_of
 
-RECORD = {
+PROVENANCE = {
     "job": "denoise",
     "date": "2026-01-02T03:04:05+00:00",
     "hushpore": "0.1.0",
@@ -24,7 +24,7 @@ RECORD = {
 
 @pytest.fixture
 def panel(qtbot, viewer):
-    panel = RecordWidget(viewer)
+    panel = ProvenanceWidget(viewer)
     qtbot.addWidget(panel)
     return panel
 
@@ -43,7 +43,7 @@ def lines(panel):
 
 
 def result(viewer, **more):
-    metadata = {KEY: {"source": "scan.tif", "notes": [], "provenance": RECORD}}
+    metadata = {KEY: {"source": "scan.tif", "notes": [], "provenance": PROVENANCE}}
     return viewer.add_image(np.zeros((4, 8, 8)), name="result", metadata=metadata, **more)
 
 
@@ -61,8 +61,8 @@ def test_the_record_of_the_active_layer_is_shown(viewer, panel):
 
 
 def test_settings_have_the_names_and_units_of_the_form(viewer, panel):
-    record = {**RECORD, "job": "pores", "settings": {"h": 0.5, "mode": "all", "gone": 1}}
-    viewer.add_labels(np.zeros((4, 8, 8), int), metadata={KEY: {"provenance": record}})
+    provenance = {**PROVENANCE, "job": "pores", "settings": {"h": 0.5, "mode": "all", "gone": 1}}
+    viewer.add_labels(np.zeros((4, 8, 8), int), metadata={KEY: {"provenance": provenance}})
     shown = lines(panel)
     assert shown["settings", "merge height"] == "0.5 voxels"
     assert shown["settings", "mode"] == "all"
@@ -70,7 +70,7 @@ def test_settings_have_the_names_and_units_of_the_form(viewer, panel):
 
 
 def test_nothing_of_the_record_is_left_out(viewer, panel):
-    assert record_of(result(viewer)) == RECORD
+    assert provenance_of(result(viewer)) == PROVENANCE
 
 
 def test_a_layer_just_read_says_where_from(viewer, panel):
@@ -82,7 +82,7 @@ def test_a_layer_just_read_says_where_from(viewer, panel):
 def test_a_layer_of_others_is_said_to_be_unknown(viewer, panel):
     viewer.add_image(np.zeros((4, 8, 8)))
     assert "not made by hushpore" in panel._why.text()
-    assert panel.record() == {}
+    assert panel.provenance() == {}
     assert not panel._copy.isEnabled()
     assert not panel._save.isEnabled()
 
@@ -94,22 +94,22 @@ def test_without_a_layer_it_says_what_to_do(panel):
 def test_a_preview_that_becomes_the_result_brings_its_record(viewer, panel):
     layer = viewer.add_image(np.zeros((4, 8, 8)), metadata={KEY: {"preview": "denoised"}})
     assert "the record comes with the result" in panel._why.text()
-    layer.metadata = {KEY: {"provenance": RECORD}}
-    assert panel.record()["job"] == "denoise"
+    layer.metadata = {KEY: {"provenance": PROVENANCE}}
+    assert panel.provenance()["job"] == "denoise"
 
 
 def test_it_follows_the_active_layer(viewer, panel):
     result(viewer)
     viewer.add_image(np.zeros((4, 8, 8)), name="other")
-    assert panel.record() == {}
+    assert panel.provenance() == {}
     viewer.layers.selection.active = viewer.layers["result"]
-    assert panel.record()["job"] == "denoise"
+    assert panel.provenance()["job"] == "denoise"
 
 
 def test_the_record_can_be_copied(viewer, panel):
     result(viewer)
     panel._copy.click()
-    assert json.loads(QApplication.clipboard().text()) == RECORD
+    assert json.loads(QApplication.clipboard().text()) == PROVENANCE
 
 
 def test_the_record_can_be_saved(qtbot, viewer, panel, tmp_path, monkeypatch):
@@ -118,4 +118,4 @@ def test_the_record_can_be_saved(qtbot, viewer, panel, tmp_path, monkeypatch):
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(path), ""))
     panel._save.click()
     qtbot.waitUntil(path.exists)
-    assert json.loads(path.read_text()) == RECORD
+    assert json.loads(path.read_text()) == PROVENANCE
