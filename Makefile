@@ -44,7 +44,6 @@ bench: $(INSTALLED)
 
 docs: $(INSTALLED)
 	$(BIN)/python docs/settings.py
-	$(BIN)/python docs/performance.py
 	$(XVFB) $(BIN)/python docs/screenshots.py
 	$(XVFB) $(BIN)/python docs/screenshots_reading.py
 	$(XVFB) $(BIN)/python docs/screenshots_patches.py

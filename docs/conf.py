@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
 
 project = "hushpore"
 author = "The hushpore developers"
@@ -35,3 +41,18 @@ html_title = f"hushpore {version}"
 html_copy_source = False
 html_show_sourcelink = False
 copyright = "The hushpore developers, BSD-3-Clause"
+
+
+def setup(app: Any) -> None:
+    """Have the page of all figures written before pages are read."""
+    app.connect("builder-inited", write_figures)
+
+
+def write_figures(app: Any) -> None:
+    """Write figures.md, which is not kept beside the result files that it is made of."""
+    from figures import figures_page
+
+    page, target = figures_page(), HERE / "figures.md"
+    # untouched where nothing has changed, so that only what has is built anew
+    if not target.exists() or target.read_text(encoding="utf-8") != page:
+        target.write_text(page, encoding="utf-8")

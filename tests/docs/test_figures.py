@@ -14,14 +14,18 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 CITED = re.compile(r"\]\(([^()\s]*results/[^()\s]*)\)")
 
 
-def performance_page(results: Path = KEPT) -> str:
-    return str(runpy.run_path(str(ROOT / "docs" / "performance.py"))["performance_page"](results))
+def figures_page(results: Path = KEPT) -> str:
+    return str(runpy.run_path(str(ROOT / "docs" / "figures.py"))["figures_page"](results))
 
 
-def test_the_performance_page_holds_what_the_result_files_hold() -> None:
-    page = performance_page()
-    written = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
-    assert written == page, "run docs/performance.py"
+def test_the_site_has_a_table_of_every_result_file() -> None:
+    page = figures_page()
+    for result in RESULTS:
+        kept = json.loads(result.read_text(encoding="utf-8"))
+        assert (
+            f"[{result.name}](../benchmarks/results/{result.relative_to(KEPT).as_posix()})" in page
+        )
+        assert kept["commit"] in page
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
@@ -42,12 +46,12 @@ def test_what_no_gpu_has_measured_is_said_to_be_unverified(tmp_path: Path) -> No
     measured = any((KEPT / "gpu").glob("*.json"))
     howto = (ROOT / "docs" / "howto" / "gpu.md").read_text(encoding="utf-8")
     assert ("**None of this has run on a GPU yet.**" in howto) != measured
-    assert ("unverified on one" in performance_page()) != measured
+    assert ("unverified on one" in figures_page()) != measured
     known = json.loads((KEPT / "waiting.json").read_text(encoding="utf-8"))
     (tmp_path / "gpu").mkdir()
     one = {**known, "device": "A GPU", "figures": {"part": {"copies": {"up, GB/s": 21.5}}}}
     (tmp_path / "gpu" / "2031-02-03_a-gpu.json").write_text(json.dumps(one), encoding="utf-8")
-    page = performance_page(tmp_path)
+    page = figures_page(tmp_path)
     assert "unverified" not in page
     assert "A GPU" in page
     assert "| copies | 21.5 |" in page

@@ -1,4 +1,4 @@
-"""Writes docs/performance.md from the benchmarks' result files: python docs/performance.py."""
+"""The tables of all benchmarks, as a page of the site: made by conf.py from the result files."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import Any
 HERE = Path(__file__).parent
 BENCHMARKS = HERE.parent / "benchmarks"
 
-HEAD = """# Performance
+HEAD = """# All figures
 
-Made by `docs/performance.py` from the files in `benchmarks/results`, and from nothing else: each
-holds one run of `python -m benchmarks NAME`, with its device, versions, commit and date. Variants
-that are compared ran interleaved in one process. A commit that ends in `-dirty` had changes that
-were not committed yet.
+Each table holds one run of `python -m benchmarks NAME`, with device, versions, commit and date.
+Variants that are compared ran interleaved in one process. A commit that ends in `-dirty` had
+changes that were not committed yet. What they mean: [performance](performance.md).
 """
 
 NO_GPU = """
@@ -32,7 +31,7 @@ PICTURES = {
 Figures = dict[str, Any]
 
 
-def performance_page(results: Path = BENCHMARKS / "results") -> str:
+def figures_page(results: Path = BENCHMARKS / "results") -> str:
     """Return the page as Markdown, of the result files in a folder."""
     on_gpus = sorted((results / "gpu").glob("*.json"))
     head = HEAD if on_gpus else HEAD + NO_GPU
@@ -98,7 +97,3 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(_text, value))
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-if __name__ == "__main__":
-    (HERE / "performance.md").write_text(performance_page(), encoding="utf-8")
