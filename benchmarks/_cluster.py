@@ -20,7 +20,7 @@ from hushpore.pores.settings import PoreSettings
 if TYPE_CHECKING:
     from hushpore.pores.result import Pores
 
-BEREA = Path(__file__).parents[2] / "shared" / "data" / "rocks" / "berea_200.npz"
+BEREA = Path(__file__).parents[1] / "tests" / "data" / "rocks" / "berea_200.npz"
 
 
 def foam(folder: Path, size: int) -> Path:

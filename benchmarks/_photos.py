@@ -1,6 +1,8 @@
 """Photographs with noise of known strength, as papers on denoising use them.
 
-Set12 and Train400 with white noise of deviation 25, as ``../shared/data/README.md`` states it.
+Set12 and Train400 with white noise of deviation 25, drawn in the order of the files' names. Needs
+their PNG files in ``../shared/data/photos`` and ``photos_train``: they come with DnCNN
+(https://github.com/cszn/DnCNN) under no licence that lets them be passed on.
 """
 
 from __future__ import annotations

@@ -59,8 +59,6 @@ def measure(sizes: tuple[int, ...] = SIZES) -> dict[str, Any]:
 
 def _berea(folder: Path) -> dict[str, bool]:
     """Whether blocks change nothing of a sandstone of 200^3 voxels."""
-    if not BEREA.is_file():
-        return {}
     with np.load(BEREA) as file:
         shape = tuple(file["shape"])
         void = np.unpackbits(file["void"])[: np.prod(shape)].reshape(shape).astype(np.bool_)

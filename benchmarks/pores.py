@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 ROUNDS = 3
 SIZES = (128, 256, 400)
-BEREA = Path(__file__).parents[2] / "shared" / "data" / "rocks" / "berea_200.npz"
+BEREA = Path(__file__).parents[1] / "tests" / "data" / "rocks" / "berea_200.npz"
 CPU = Backend()
 _COLD = """
 import time
@@ -193,10 +193,9 @@ def measure() -> dict[str, Any]:
     import tempfile
 
     volumes = {f"blobs {size}": blobs(size) for size in SIZES}
-    if BEREA.is_file():
-        with np.load(BEREA) as stored:
-            void = np.unpackbits(stored["void"], count=200**3).reshape(200, 200, 200)
-        volumes["berea 200"] = void.astype(bool)
+    with np.load(BEREA) as stored:
+        void = np.unpackbits(stored["void"], count=200**3).reshape(200, 200, 200)
+    volumes["berea 200"] = void.astype(bool)
     segment(volumes["blobs 128"])
     figures: dict[str, Any] = {"threads": cpu_threads()}
     with Workers() as workers:

@@ -15,13 +15,10 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
 
 
-@pytest.fixture
-def shared_data() -> Path:
-    """Folder of real scans beside the checkout; tests that need it are skipped without it."""
-    folder = Path(__file__).parents[2] / "shared" / "data"
-    if not folder.is_dir():
-        pytest.skip("needs the real scans in ../shared/data, which are not part of the project")
-    return folder
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """Files to read: their README says where each comes from, and what is true of it."""
+    return Path(__file__).parent / "data"
 
 
 @pytest.fixture(scope="session", autouse=True)

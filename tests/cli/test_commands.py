@@ -46,15 +46,15 @@ def test_info_says_what_is_in_a_file(scan: Path) -> None:
 
 
 def test_a_series_is_chosen_and_uneven_slices_are_resampled_where_asked_for(
-    shared_data: Path, tmp_path: Path
+    data_folder: Path, tmp_path: Path
 ) -> None:
-    several = shared_data / "dicom" / "two_series"
+    several = data_folder / "dicom" / "two_series"
     listed = call("info", several).output.splitlines()
     assert [line[0] for line in listed] == ["1", "2", "-"]
     assert call("info", several, "--series", 2).output.splitlines()[0] == listed[1][2:]
     refused = call("denoise", several, "-o", tmp_path / "out.tif", "--series", "knee")
     assert (refused.exit_code, "no series fits 'knee'" in refused.output) == (1, True)
-    uneven = shared_data / "dicom" / "uneven"
+    uneven = data_folder / "dicom" / "uneven"
     done = call("denoise", uneven, "-o", tmp_path / "out.tif", "--resample", *QUICK)
     assert done.exit_code == 0, done.output
     assert "Resampled to 3.5 mm" in done.output

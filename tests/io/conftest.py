@@ -3,8 +3,8 @@ import pytest
 
 
 @pytest.fixture
-def truth(shared_data):
-    return np.load(shared_data / "dicom" / "HU_truth.npy")
+def truth(data_folder):
+    return np.load(data_folder / "dicom" / "HU_truth.npy")
 
 
 @pytest.fixture

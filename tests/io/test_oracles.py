@@ -4,7 +4,6 @@ Each disagreement is named, with its reason.
 """
 
 import subprocess
-import tarfile
 
 import numpy as np
 import pytest
@@ -18,19 +17,6 @@ SERIES = [
     "noext_shuffled", "oblique", "per_slice_slope", "regular", "rle", "two_series", "uneven",
     "unsigned",
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="session")
-def philips_folder(tmp_path_factory):
-    from pathlib import Path
-
-    archive = Path(__file__).parents[3] / "shared" / "data" / "dicom_philips_S2010.tar.xz"
-    if not archive.is_file():
-        pytest.skip("needs the real scans in ../shared/data, which are not part of the project")
-    folder = tmp_path_factory.mktemp("philips")
-    with tarfile.open(archive) as tar:
-        tar.extractall(folder, filter="data")
-    return folder / "S2010"
 
 
 def converted(folder, out):
@@ -51,9 +37,9 @@ def converted(folder, out):
 
 
 @pytest.mark.parametrize("case", SERIES)
-def test_dcm2niix_agrees_on_pixels_order_and_spacing(shared_data, tmp_path, case):
-    theirs = converted(shared_data / "dicom" / case, tmp_path)
-    ours = read_all(shared_data / "dicom" / case)
+def test_dcm2niix_agrees_on_pixels_order_and_spacing(data_folder, tmp_path, case):
+    theirs = converted(data_folder / "dicom" / case, tmp_path)
+    ours = read_all(data_folder / "dicom" / case)
     assert len(theirs) == len(ours)
     for volume in ours:
         # series have no order in dcm2niix: the one whose values are nearest is meant
@@ -81,9 +67,9 @@ def duplicate(values):
     return int(np.argmin(steps)) + 1
 
 
-def test_dcm2niix_agrees_on_a_real_scan(philips_folder, tmp_path):
-    ((values, spacing),) = converted(philips_folder, tmp_path)
-    volume = read(philips_folder)
+def test_dcm2niix_agrees_on_a_real_scan(data_folder, tmp_path):
+    ((values, spacing),) = converted(data_folder / "philips" / "S2010", tmp_path)
+    volume = read(data_folder / "philips" / "S2010")
     np.testing.assert_array_equal(volume.data, values)
     assert volume.spacing == pytest.approx(spacing)
 
@@ -118,12 +104,12 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", [case for case in SERIES if case not in WRONG])
-def test_simpleitk_agrees_where_it_is_right(shared_data, case):
+def test_simpleitk_agrees_where_it_is_right(data_folder, case):
     sitk = pytest.importorskip("SimpleITK")
     reader = sitk.ImageSeriesReader()
-    reader.SetFileNames(reader.GetGDCMSeriesFileNames(str(shared_data / "dicom" / case)))
+    reader.SetFileNames(reader.GetGDCMSeriesFileNames(str(data_folder / "dicom" / case)))
     image = reader.Execute()
-    volume = read(shared_data / "dicom" / case)
+    volume = read(data_folder / "dicom" / case)
     # SimpleITK rounds rescaled values to the type of the first slice
     tolerance = 1.0 if case == "per_slice_slope" else 1e-3
     np.testing.assert_allclose(volume.data, sitk.GetArrayFromImage(image), atol=tolerance)

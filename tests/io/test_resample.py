@@ -52,8 +52,8 @@ def test_an_even_stack_is_refused():
         resample_evenly(Volume(np.zeros((3, 4, 5))))
 
 
-def test_a_missing_slice_of_a_series_is_filled_in(shared_data, truth):
-    volume = resample_evenly(read(shared_data / "dicom" / "missing_slice"))
+def test_a_missing_slice_of_a_series_is_filled_in(data_folder, truth):
+    volume = resample_evenly(read(data_folder / "dicom" / "missing_slice"))
     assert volume.shape == truth.shape
     np.testing.assert_allclose(volume.data[5], (truth[4] + truth[6]) / 2, atol=0.51)
     kept = [k for k in range(12) if k != 5]

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SHIM = Path(__file__).parents[1] / "cuda_shim" / "shim.py"
-BEREA = Path(__file__).parents[3] / "shared" / "data" / "rocks" / "berea_200.npz"
 
 
 @pytest.fixture(scope="session")
@@ -50,10 +49,8 @@ def balls() -> Callable[..., np.ndarray]:
 
 
 @pytest.fixture(scope="session")
-def berea() -> np.ndarray:
-    if not BEREA.is_file():
-        pytest.skip(f"{BEREA} is not there")
-    with np.load(BEREA) as stored:
+def berea(data_folder: Path) -> np.ndarray:
+    with np.load(data_folder / "rocks" / "berea_200.npz") as stored:
         shape = tuple(stored["shape"])
         return np.unpackbits(stored["void"], count=int(np.prod(shape))).reshape(shape).astype(bool)
 

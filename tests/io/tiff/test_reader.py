@@ -1,4 +1,5 @@
 import logging
+import struct
 
 import numpy as np
 import pytest
@@ -32,10 +33,10 @@ def stored_as(truth, dtype):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_values_axes_and_spacing_agree_with_the_truth(shared_data, truth, name):
+def test_values_axes_and_spacing_agree_with_the_truth(data_folder, truth, name):
     if name in COMPRESSED:
         pytest.importorskip("imagecodecs")
-    volume = read(shared_data / "tiff" / name)
+    volume = read(data_folder / "tiff" / name)
     axes, spacing, unit = CASES[name]
     assert (volume.axes, volume.unit) == (axes, unit)
     assert volume.spacing == pytest.approx(spacing, rel=1e-6)
@@ -45,10 +46,10 @@ def test_values_axes_and_spacing_agree_with_the_truth(shared_data, truth, name):
 
 
 @pytest.mark.parametrize("name", [*CASES, "pages_mixed_shape.tif"])
-def test_a_stack_left_on_disk_gives_the_same_values_plane_by_plane(shared_data, name):
+def test_a_stack_left_on_disk_gives_the_same_values_plane_by_plane(data_folder, name):
     for lazy, eager in zip(
-        read_all(shared_data / "tiff" / name, lazy=True),
-        read_all(shared_data / "tiff" / name, lazy=False),
+        read_all(data_folder / "tiff" / name, lazy=True),
+        read_all(data_folder / "tiff" / name, lazy=False),
         strict=True,
     ):
         assert is_on_disk(lazy)
@@ -58,31 +59,55 @@ def test_a_stack_left_on_disk_gives_the_same_values_plane_by_plane(shared_data, 
         np.testing.assert_array_equal(lazy.array(), eager.array())
 
 
-def test_channels_come_before_z_as_imagej_wrote_them(shared_data):
-    volume = read(shared_data / "tiff" / "imagej_tzcyx.tif")
-    raw = tifffile.imread(shared_data / "tiff" / "imagej_tzcyx.tif")  # t z c y x
+def test_channels_come_before_z_as_imagej_wrote_them(data_folder):
+    volume = read(data_folder / "tiff" / "imagej_tzcyx.tif")
+    raw = tifffile.imread(data_folder / "tiff" / "imagej_tzcyx.tif")  # t z c y x
     np.testing.assert_array_equal(volume.data, raw.transpose(0, 2, 1, 3, 4))
 
 
-def test_pages_of_mixed_shape_are_read_one_volume_a_shape(shared_data):
-    volumes = read_all(shared_data / "tiff" / "pages_mixed_shape.tif")
+def test_pages_of_mixed_shape_are_read_one_volume_a_shape(data_folder):
+    volumes = read_all(data_folder / "tiff" / "pages_mixed_shape.tif")
     assert [volume.shape for volume in volumes] == [(48, 64), (24, 32)]
     assert all("2 image stacks" in volume.notes[0] for volume in volumes)
 
 
-def test_a_truncated_stack_is_refused_and_never_filled_with_zeros(shared_data):
+def test_a_truncated_stack_is_refused_and_never_filled_with_zeros(data_folder):
     with pytest.raises(InputError, match="incomplete"):
-        read(shared_data / "tiff" / "truncated.tif")
+        read(data_folder / "tiff" / "truncated.tif")
 
 
-def test_the_order_of_a_folder_is_natural(shared_data, truth):
-    volume = read(shared_data / "tiff" / "folder")
+def test_the_order_of_a_folder_is_natural(data_folder, truth):
+    volume = read(data_folder / "tiff" / "folder")
     np.testing.assert_array_equal(volume.data, stored_as(truth, volume.dtype))
 
 
-def test_a_real_scan_is_read(shared_data):
-    volume = read(shared_data / "ct" / "snow.tif")
-    assert (volume.shape, volume.dtype) == ((100, 100, 100), np.uint16)
+def test_a_stack_that_imagej_saved_itself_is_read(tmp_path, ramp):
+    """As ImageJ 1.51 lays it out: all images one behind the other, then the pages after the first.
+
+    A scan without a scale has neither tags nor words of its resolution.
+    """
+    values = ramp.astype("<u2")
+    depth, height, width = values.shape
+    text = f"ImageJ=1.51n\nimages={depth}\nslices={depth}\nloop=false\nmin=0.0\nmax=37999.0\0"
+
+    def page(place, offset, is_last):
+        tags = [(254, 4, 1, 0), (256, 4, 1, width), (257, 4, 1, height), (258, 3, 1, 16),
+                (262, 3, 1, 1), (270, 2, len(text), 134), (273, 4, 1, offset), (277, 3, 1, 1),
+                (278, 3, 1, height), (279, 4, 1, values[0].nbytes)]  # fmt: skip
+        following = 0 if is_last else place + 126 if place > 8 else start + values.nbytes
+        entries = b"".join(struct.pack("<HHII", *tag) for tag in tags)
+        return struct.pack("<H", len(tags)) + entries + struct.pack("<I", following)
+
+    start = 134 + len(text)
+    places = [8, *(start + values.nbytes + 126 * k for k in range(depth - 1))]
+    pages = [
+        page(place, start + k * values[0].nbytes, k == depth - 1) for k, place in enumerate(places)
+    ]
+    content = b"II*\0" + struct.pack("<I", 8) + pages[0] + text.encode() + values.tobytes()
+    (tmp_path / "snow.tif").write_bytes(content + b"".join(pages[1:]))
+    volume = read(tmp_path / "snow.tif")
+    assert (volume.axes, volume.spacing, volume.unit) == ("zyx", (1, 1, 1), "pixel")
+    np.testing.assert_array_equal(volume.data, values)
 
 
 @pytest.mark.parametrize("kind", ["plain", "imagej", "ome", "zlib", "tiled"])
@@ -110,9 +135,9 @@ def test_a_file_cut_anywhere_is_refused_unless_all_pixels_are_there(tmp_path, ki
     np.testing.assert_array_equal(volume.data, values)
 
 
-def test_no_word_of_the_library_reaches_the_terminal(shared_data, capfd, caplog):
+def test_no_word_of_the_library_reaches_the_terminal(data_folder, capfd, caplog):
     with caplog.at_level(logging.DEBUG), pytest.raises(InputError):
-        read(shared_data / "tiff" / "truncated.tif")
+        read(data_folder / "tiff" / "truncated.tif")
     assert capfd.readouterr() == ("", "")
 
 
@@ -141,14 +166,14 @@ def test_complex_values_are_refused(tmp_path):
         read(tmp_path / "c.tif")
 
 
-def test_without_imagecodecs_the_command_that_installs_it_is_given(shared_data, monkeypatch):
+def test_without_imagecodecs_the_command_that_installs_it_is_given(data_folder, monkeypatch):
     def refuse(*args, **kwargs):
         raise ValueError("<COMPRESSION.LZW: 5> requires the 'imagecodecs' package")
 
     monkeypatch.setattr(tifffile.TiffPage, "asarray", refuse)
     monkeypatch.setattr(tifffile.TiffFrame, "asarray", refuse)
     with pytest.raises(MissingPackageError, match=r"LZW.*pip install imagecodecs"):
-        read(shared_data / "tiff" / "stack_lzw.tif")
+        read(data_folder / "tiff" / "stack_lzw.tif")
 
 
 def test_multi_page_stacks_of_other_programs_have_z_as_leading_axis(tmp_path, ramp):
