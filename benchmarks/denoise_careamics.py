@@ -24,8 +24,8 @@ from benchmarks.denoise_step import training_step
 from hushpore.device.allocation import freed_memory_kept
 from hushpore.device.backend import choose_backend
 from hushpore.n2v2.images import Images
-from hushpore.n2v2.inference.batch_norm_fusion import folded
-from hushpore.n2v2.inference.tiles import predict
+from hushpore.n2v2.inference.batch_norm_fusion import fuse_batch_norm
+from hushpore.n2v2.inference.tiles import predict_images
 from hushpore.n2v2.model import build_network
 from hushpore.n2v2.training.step import choose_precision
 
@@ -124,7 +124,9 @@ def _train(careamics: Any) -> tuple[Any, dict[str, object]]:
 def _predictions(rival: Any) -> dict[str, object]:
     image = np.random.default_rng(0).normal(100, 20, (1024, 1024)).astype(np.float32)
     backend = choose_backend()
-    network = folded(build_network(2, torch.Generator().manual_seed(0)).eval()).to(backend.device)
+    network = fuse_batch_norm(build_network(2, torch.Generator().manual_seed(0)).eval()).to(
+        backend.device
+    )
     network = network.to(memory_format=torch.channels_last)
     dtype = choose_precision("auto", backend)
 
@@ -139,7 +141,7 @@ def _predictions(rival: Any) -> dict[str, object]:
     def ours() -> object:
         images = Images.of(backend.put(image)[None])
         with freed_memory_kept():
-            return backend.get(predict(network, images, dtype=dtype))
+            return backend.get(predict_images(network, images, dtype=dtype))
 
     times: dict[str, list[float]] = {}
     for _ in range(3):

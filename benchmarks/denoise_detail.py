@@ -1,4 +1,4 @@
-"""Giving back detail, on photographs that had no part in how it was made.
+"""Restoring detail, on photographs that had no part in how it was made.
 
 Its one number was chosen on Set12. Here it is tried on photographs of Train400, of which only the
 noisy ones were seen, by the training that `denoise_quality` has.

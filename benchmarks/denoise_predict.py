@@ -16,8 +16,8 @@ from benchmarks._clock import seconds_of
 from hushpore.device.allocation import freed_memory_kept
 from hushpore.device.backend import choose_backend
 from hushpore.n2v2.images import Images
-from hushpore.n2v2.inference.batch_norm_fusion import folded
-from hushpore.n2v2.inference.tiles import predict
+from hushpore.n2v2.inference.batch_norm_fusion import fuse_batch_norm
+from hushpore.n2v2.inference.tiles import predict_images
 from hushpore.n2v2.model import build_network
 from hushpore.n2v2.training.step import choose_precision
 
@@ -43,15 +43,15 @@ def _measured(dimensions: int, dtype: torch.dtype) -> dict[str, object]:
     trained = trained.to(memory_format=layout)  # type: ignore[call-overload]
     variants = {
         "as trained": (trained, contextlib.nullcontext),
-        "folded": (folded(trained), contextlib.nullcontext),
-        "folded, memory kept": (folded(trained), freed_memory_kept),
+        "folded": (fuse_batch_norm(trained), contextlib.nullcontext),
+        "folded, memory kept": (fuse_batch_norm(trained), freed_memory_kept),
     }
     images = Images.of(torch.randn(SHAPES[dimensions]))
     times: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(ROUNDS):
         for name, (network, kept) in variants.items():
             with kept():
-                work = partial(predict, network, images, dtype=dtype)
+                work = partial(predict_images, network, images, dtype=dtype)
                 # the first takes the memory that the next ones have
                 work()
                 times[name].append(seconds_of(work))

@@ -63,7 +63,7 @@ def trained(budget: int) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     path = folder / "now.safetensors"
-    checkpoint.EVERY = APART
+    checkpoint.SAVE_INTERVAL = APART
     settings = {"time_budget": budget, "steps": 10**5, "checkpoint": str(path)}
     job = hushpore.start("denoise", training_photos(), settings)
     written: list[float] = []

@@ -17,7 +17,7 @@ from hushpore.n2v2.images import Images
 from hushpore.n2v2.model import build_network
 from hushpore.n2v2.settings import DenoiseSettings
 from hushpore.n2v2.training.step import (
-    Batches,
+    BatchSampler,
     Learner,
     channels_last,
     choose_precision,
@@ -47,7 +47,7 @@ def measure() -> dict[str, object]:
 def training_step(device: str, dtype: torch.dtype) -> Callable[[], object]:
     learner = Learner(_network(device), dtype)
     image = Images.of(torch.randn(40, 256, 256, device=device))
-    batches = Batches(
+    batches = BatchSampler(
         (64, 64), 16, DenoiseSettings().masked_share, torch.Generator(device).manual_seed(0)
     )
     return lambda: learner.step(image, batches, 1e-3, 1000)

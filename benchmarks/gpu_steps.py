@@ -20,11 +20,11 @@ from hushpore.device.backend import Backend, choose_backend
 from hushpore.device.graphs import compiled_on, replays_on
 from hushpore.device.switches import WINS, Switches
 from hushpore.n2v2.images import Images, arrange
-from hushpore.n2v2.inference.volumes import Applied
+from hushpore.n2v2.inference.volumes import VolumePredictor
 from hushpore.n2v2.model import UNet, build_network
 from hushpore.n2v2.settings import DenoiseSettings
 from hushpore.n2v2.source import Scale, Source
-from hushpore.n2v2.training.step import Batches, Learner, choose_precision, mixed_precision
+from hushpore.n2v2.training.step import BatchSampler, Learner, choose_precision, mixed_precision
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,7 +95,7 @@ class _Training:
         seeded = torch.Generator().manual_seed(1)
         self.images = Images.of(torch.randn(40, 256, 256, generator=seeded).to(gpu.device))
         draw = torch.Generator(gpu.device).manual_seed(0)
-        self.batches = Batches((SIZE, SIZE), PATCHES, DenoiseSettings().masked_share, draw)
+        self.batches = BatchSampler((SIZE, SIZE), PATCHES, DenoiseSettings().masked_share, draw)
         self.step = 0
 
     def go(self, steps: int) -> None:
@@ -174,11 +174,11 @@ def _slabs() -> Figures:
 
     def predict(name: str) -> None:
         backend = dataclasses.replace(gpu, switches=states[name])
-        applied = Applied(
+        predictor = VolumePredictor(
             network, arrange(volume, 2), Scale((2048.0,), (1000.0,)), 2 * values.nbytes,
             choose_precision("auto", gpu),
         )  # fmt: skip
-        for _ in applied.to(Source(volume, 2), out, backend):
+        for _ in predictor.predict(Source(volume, 2), out, backend):
             pass
         lines[name] = backend.choices.lines()["stream"]
 

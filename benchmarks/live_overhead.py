@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Event
 
-EPOCH = 25
+LOG_INTERVAL = 25
 
 #: How often pairs are drawn anew.
 DRAWN = 2000
@@ -91,7 +91,7 @@ class Told:
             self._step()
         self._number += 1
         self._say(Progress("training", self._number, 0, "steps", 0.5))
-        if self._number % EPOCH == 0:
+        if self._number % LOG_INTERVAL == 0:
             self._say(Metric("loss", self._number, 0.5))
             self._say(self._timer.timing())
 

@@ -11,7 +11,7 @@ from hushpore.device.readback import Readback
 from hushpore.device.timing import StageTimer
 from hushpore.n2v2.images import Images
 from hushpore.n2v2.model import Architecture, build_network
-from hushpore.n2v2.training.step import Batches, Learner
+from hushpore.n2v2.training.step import BatchSampler, Learner
 
 
 class Event:
@@ -64,7 +64,7 @@ def test_a_training_epoch_with_timing_and_losses_makes_no_host_wait_on_a_gpu() -
     network = build_network(Architecture(), torch.Generator().manual_seed(0))
     learner = Learner(network.to(backend.device))
     images = Images.of(torch.randn(4, 128, 128, device=backend.device))
-    batches = Batches((64, 64), 8, 0.03, torch.Generator(backend.device).manual_seed(0))
+    batches = BatchSampler((64, 64), 8, 0.03, torch.Generator(backend.device).manual_seed(0))
     timer, readback = backend.timer(), Readback(backend, depth=64)
     learner.step(images, batches, 1e-3, 0)
     torch.cuda.synchronize()

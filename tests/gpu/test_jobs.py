@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.gpu
 
 QUICK: dict[str, Any] = {"patch_size": 32, "batch_size": 4, "precision": "float32"}
-EPOCH = 25
+LOG_INTERVAL = 25
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_in_epochs_of_training_the_host_waits_for_nothing(
     graphs: str, scan: Volume, gpu: Backend
 ) -> None:
     backend = replace(gpu, switches=Switches(graphs=graphs))
-    job = start("denoise", scan, {**QUICK, "steps": 4 * EPOCH}, backend)
+    job = start("denoise", scan, {**QUICK, "steps": 4 * LOG_INTERVAL}, backend)
     steps, losses = 0, 0
     for event in job:
         losses += isinstance(event, Metric)
@@ -86,9 +86,9 @@ def test_in_epochs_of_training_the_host_waits_for_nothing(
             # by then all is warm, and recorded; from here on two epochs end
             if steps == 20:
                 torch.cuda.set_sync_debug_mode("error")
-            elif steps == 20 + 2 * EPOCH:
+            elif steps == 20 + 2 * LOG_INTERVAL:
                 torch.cuda.set_sync_debug_mode("default")
-    assert steps >= 4 * EPOCH
+    assert steps >= 4 * LOG_INTERVAL
     assert losses > 0
 
 

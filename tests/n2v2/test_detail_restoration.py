@@ -6,7 +6,7 @@ from scipy.ndimage import gaussian_filter
 
 import hushpore
 from hushpore import Volume
-from hushpore.n2v2.detail_restoration import give_back_detail, with_detail
+from hushpore.n2v2.detail_restoration import restore_detail, restore_detail_in_place
 from hushpore.n2v2.noise.diagnosis import NoiseDiagnosis
 from hushpore.n2v2.source import Source
 
@@ -21,7 +21,7 @@ def test_detail_that_was_removed_comes_back_and_noise_stays_away(
     noisy = (texture + rng.normal(0, 10, texture.shape)).astype(np.float32)
     flattened = np.full_like(noisy, 40)
     flattened[:, 64:] = 0
-    restored = with_detail(noisy, flattened, WHITE)
+    restored = restore_detail(noisy, flattened, WHITE)
     error = np.abs(restored - texture)
     assert error[:, :56].mean() < 10  # was 40
     assert restored[:, 76:].std() < 2.5  # the noise was 10
@@ -34,7 +34,7 @@ def test_noise_alone_stays_away_where_it_grows_with_the_grey_value(
     clean[64:] = 900
     noisy = rng.poisson(clean).astype(np.float32)
     photons = NoiseDiagnosis({"y": 0.0, "x": 0.0}, 22.0, 0.9, 1.0, 0.0)
-    restored = with_detail(noisy, clean, photons) - clean
+    restored = restore_detail(noisy, clean, photons) - clean
     assert restored[:52].std() < 0.25 * 10
     assert restored[76:].std() < 0.25 * 30
 
@@ -46,8 +46,10 @@ def test_slices_of_any_volume_get_their_own(
     shape = tuple({"t": 2, "c": 2, "z": 3, "y": 24, "x": 20}[axis] for axis in axes)
     noisy = rng.normal(0, 30, shape).astype(np.float32)
     denoised = gaussian_filter(noisy, 1)
-    expected = with_detail(noisy, denoised, WHITE)
-    *_, last = give_back_detail(Source(Volume(noisy, axes=axes), dimensions), denoised, WHITE)
+    expected = restore_detail(noisy, denoised, WHITE)
+    *_, last = restore_detail_in_place(
+        Source(Volume(noisy, axes=axes), dimensions), denoised, WHITE
+    )
     assert last == 1
     np.testing.assert_allclose(denoised, expected, rtol=1e-5, atol=1e-4)
 
@@ -62,4 +64,4 @@ def test_a_job_gives_detail_back_where_the_noise_allows(rng: np.random.Generator
     removed = [r.provenance["result"]["noise_removed"] for r in (plain, detailed)]
     assert removed[1] < removed[0]
     smooth = hushpore.denoise(gaussian_filter(noisy, (0, 0, 1.0)), detail=True, **quick)
-    assert any("No detail is given back" in note for note in smooth.provenance["notes"])
+    assert any("No detail is restored" in note for note in smooth.provenance["notes"])

@@ -7,7 +7,7 @@ import torch
 import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.events import Note
-from hushpore.n2v2.masking import hide
+from hushpore.n2v2.masking import mask_pixels
 from hushpore.n2v2.model import Architecture, build_network
 from hushpore.n2v2.trained import Model, load_model
 
@@ -33,7 +33,7 @@ def test_hidden_pixels_and_their_replacements_are_those_of_the_patch(scan):
         patch = torch.from_numpy(found.patches[number : number + 1])
         positions = torch.from_numpy(found.blind.positions[number : number + 1])
         inside = found.blind.positions[number].T
-        hidden = hide(patch, positions)[0].numpy()
+        hidden = mask_pixels(patch, positions)[0].numpy()
         np.testing.assert_array_equal(found.blind.replacements[number], hidden[tuple(inside)])
 
 
@@ -46,7 +46,7 @@ def test_predictions_and_losses_are_those_of_the_network(scan, tmp_path, dimensi
     values = torch.from_numpy((found.patches - 100) / 30).float()
     positions = torch.from_numpy(found.blind.positions)
     with torch.inference_mode():
-        predicted = network(hide(values, positions)[:, None])[:, 0].numpy()
+        predicted = network(mask_pixels(values, positions)[:, None])[:, 0].numpy()
     # on some processors the job computes in bfloat16
     np.testing.assert_allclose(found.blind.predictions, predicted * 30 + 100, atol=1)
     for number, inside in enumerate(found.blind.positions):
@@ -64,7 +64,7 @@ def test_a_model_that_sees_neighbouring_slices_is_given_them(scan, tmp_path):
     stack = scan[z - 1 : z + 2, y : y + 16, x : x + 16]
     values = torch.from_numpy((stack - 100) / 30)
     positions = torch.from_numpy(found.blind.positions[number : number + 1])
-    values[1] = hide(values[1:2], positions)[0]
+    values[1] = mask_pixels(values[1:2], positions)[0]
     with torch.inference_mode():
         predicted = load_model(path).network(values[None])[0, 0].numpy() * 30 + 100
     np.testing.assert_allclose(found.blind.predictions[number], predicted, atol=1)

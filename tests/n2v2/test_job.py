@@ -120,7 +120,7 @@ def test_events_tell_progress_loss_and_show_the_middle_slice(scan: Volume) -> No
     assert fractions == sorted(fractions)
     assert fractions[-1] == 1
     losses = [event for event in events if isinstance(event, Metric) and event.name == "loss"]
-    assert [loss.step % loop.EPOCH for loss in losses[:-1]] == [0] * (len(losses) - 1)
+    assert [loss.step % loop.LOG_INTERVAL for loss in losses[:-1]] == [0] * (len(losses) - 1)
     previews = [event for event in events if isinstance(event, Preview)]
     assert previews
     assert all(shown.index == (2,) and shown.image.shape == (30, 35) for shown in previews)

@@ -15,8 +15,8 @@ from hushpore.n2v2.masking import (
     Line,
     Replacement,
     draw_positions,
-    hide,
-    replacements,
+    mask_pixels,
+    replacement_values,
     values_at,
 )
 
@@ -48,7 +48,7 @@ def test_replacement_equals_the_plain_reference_up_to_the_border(
     for kind, window in (("median", 5), ("mean", 5), ("median", 3), ("mean", 7)):
         how = Replacement(kind, window)
         for patch, found in zip(
-            patches, replacements(torch.from_numpy(patches), positions, how), strict=True
+            patches, replacement_values(torch.from_numpy(patches), positions, how), strict=True
         ):
             around = [neighbours_written_plainly(patch, tuple(p), window) for p in everywhere]
             expected = [getattr(np, kind)(values) for values in around]
@@ -63,7 +63,7 @@ def test_a_pixel_never_sees_itself(size: tuple[int, ...], data: st.DataObject) -
     where = torch.tensor([[position]])
     for kind in ("median", "mean", "uniform"):
         before, after = (
-            replacements(seen, where, Replacement(kind), torch.Generator().manual_seed(2))
+            replacement_values(seen, where, Replacement(kind), torch.Generator().manual_seed(2))
             for seen in (
                 patch,
                 patch.index_put((torch.tensor(0), *map(torch.tensor, position)), torch.tensor(1e6)),
@@ -75,7 +75,9 @@ def test_a_pixel_never_sees_itself(size: tuple[int, ...], data: st.DataObject) -
 def test_a_uniform_replacement_is_any_of_the_neighbours_equally_often() -> None:
     patch = torch.arange(9.0).reshape(1, 3, 3).repeat(8000, 1, 1)
     where = torch.tensor([1, 1]).expand(8000, 1, 2)
-    found = replacements(patch, where, Replacement("uniform"), torch.Generator().manual_seed(0))
+    found = replacement_values(
+        patch, where, Replacement("uniform"), torch.Generator().manual_seed(0)
+    )
     values, counts = np.unique(found.numpy(), return_counts=True)
     assert values.tolist() == [0, 1, 2, 3, 5, 6, 7, 8]
     assert stats.chisquare(counts).pvalue > 0.01
@@ -118,8 +120,8 @@ def test_hiding_changes_the_chosen_pixels_and_no_others() -> None:
     draw = torch.Generator().manual_seed(0)
     patches = torch.rand(3, 32, 32, generator=draw)
     positions = draw_positions((32, 32), 0.03, 3, draw)
-    hidden = hide(patches, positions)
-    assert torch.equal(values_at(hidden, positions), replacements(patches, positions, MEDIAN))
+    hidden = mask_pixels(patches, positions)
+    assert torch.equal(values_at(hidden, positions), replacement_values(patches, positions, MEDIAN))
     changed = hidden != patches
     assert changed.sum() == positions.shape[0] * positions.shape[1]
 
@@ -135,9 +137,11 @@ def test_the_number_of_operations_does_not_grow_with_the_number_of_pixels() -> N
     counts = set()
     for batch, edge in ((1, 16), (8, 64)):
         patches = torch.rand(batch, edge, edge)
-        hide(patches, draw_positions((edge, edge), 0.03, batch))  # constants are made but once
+        mask_pixels(
+            patches, draw_positions((edge, edge), 0.03, batch)
+        )  # constants are made but once
         with Count() as count:
-            hide(patches, draw_positions((edge, edge), 0.03, batch))
+            mask_pixels(patches, draw_positions((edge, edge), 0.03, batch))
         counts.add(count.operations)
     assert len(counts) == 1
 
@@ -145,7 +149,7 @@ def test_the_number_of_operations_does_not_grow_with_the_number_of_pixels() -> N
 @pytest.mark.parametrize("axis", [0, 1])
 def test_along_a_line_the_pixels_beside_a_hidden_one_are_hidden_too(axis: int) -> None:
     patches = torch.rand(1, 20, 20, generator=torch.Generator().manual_seed(0))
-    hidden = hide(patches, torch.tensor([[[10, 2]]]), Replacement(line=Line(axis, 4)))
+    hidden = mask_pixels(patches, torch.tensor([[[10, 2]]]), Replacement(line=Line(axis, 4)))
     changed = (hidden != patches)[0].nonzero().tolist()
     along = range(6, 15) if axis == 0 else range(7)
     assert changed == [[k, 2] if axis == 0 else [10, k] for k in along]
@@ -157,9 +161,9 @@ def test_nothing_of_the_line_is_seen_through_its_replacements(axis: int) -> None
     patches = torch.rand(1, *size, generator=torch.Generator().manual_seed(0))
     where = [4, 4, 5]
     how = Replacement(line=Line(axis, 3))
-    before = hide(patches, torch.tensor([[where]]), how)
+    before = mask_pixels(patches, torch.tensor([[where]]), how)
     line: list[object] = list(where)
     line[axis] = slice(where[axis] - 3, where[axis] + 4)
     patches[0][tuple(line)] += 100
-    after = hide(patches, torch.tensor([[where]]), how)
+    after = mask_pixels(patches, torch.tensor([[where]]), how)
     assert torch.equal(before[0][tuple(line)], after[0][tuple(line)])

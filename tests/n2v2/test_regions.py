@@ -15,7 +15,7 @@ from hushpore.n2v2.images import arrange
 from hushpore.n2v2.settings import DenoiseSettings
 from hushpore.n2v2.source import Scale, Source
 from hushpore.n2v2.training import blocks
-from hushpore.n2v2.training.step import Batches
+from hushpore.n2v2.training.step import BatchSampler
 
 QUICK = {"steps": 6, "patch_size": 16, "batch_size": 4}
 
@@ -29,13 +29,13 @@ def scan(rng):
 def drawn(monkeypatch):
     """All corners that a training draws, for the loss that is shown too."""
     found = []
-    corners = Batches.corners
+    corners = BatchSampler.corners
 
     def spy(self, *images):
         found.append(corners(self, *images))
         return found[-1]
 
-    monkeypatch.setattr(Batches, "corners", spy)
+    monkeypatch.setattr(BatchSampler, "corners", spy)
     return lambda: torch.cat(found).numpy()
 
 
@@ -99,7 +99,7 @@ def test_where_no_patch_is_left_it_is_said(scan):
 def places_of_voxels(monkeypatch):
     """Where in the volume all patches lay, for one whose values number its voxels."""
     found = []
-    corners = Batches.corners
+    corners = BatchSampler.corners
 
     def spy(self, images):
         drawn = corners(self, images)
@@ -108,7 +108,7 @@ def places_of_voxels(monkeypatch):
         found.append(images.planes[planes, *within])
         return drawn
 
-    monkeypatch.setattr(Batches, "corners", spy)
+    monkeypatch.setattr(BatchSampler, "corners", spy)
     return lambda model, shape: np.stack(
         np.unravel_index(
             np.rint(torch.cat(found).numpy() * model.std[0] + model.mean[0]).astype(int), shape
@@ -125,7 +125,7 @@ def places_of_voxels(monkeypatch):
 def test_what_is_read_block_by_block_is_trained_on_in_the_same_places(
     more, places_of_voxels, monkeypatch
 ):
-    monkeypatch.setattr(blocks, "STEPS_EACH", 2)
+    monkeypatch.setattr(blocks, "STEPS_PER_BLOCK", 2)
     shape = (24, 64, 66)
     scan = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
     labels, mask = np.zeros((2, *shape), np.uint8)
@@ -144,7 +144,7 @@ def test_what_is_read_block_by_block_is_trained_on_in_the_same_places(
 
 
 def test_what_is_read_block_by_block_is_trained_on_about_points(places_of_voxels, monkeypatch):
-    monkeypatch.setattr(blocks, "STEPS_EACH", 1)
+    monkeypatch.setattr(blocks, "STEPS_PER_BLOCK", 1)
     shape = (24, 64, 66)
     scan = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
     mask = np.zeros(shape, bool)
@@ -173,13 +173,13 @@ def test_masks_are_never_read_whole_where_the_volume_is_not(dimensions, monkeypa
     settings = DenoiseSettings(train_at="labels", dimensions=dimensions)
     size = (4, 8, 8)[-dimensions:]
     found = regions.Regions(volume, settings, arrange(volume, dimensions), size)
-    weight = result_of(found.weighing())
+    weight = result_of(found.row_weights())
     assert weight.sum() == 13 * 13 * 64 * (4 if dimensions == 3 else 1)
     assert Mask.most <= 7 * 20 * 20
     settings = DenoiseSettings(train_at="labels", leave_out="mask", dimensions=dimensions)
     found = regions.Regions(volume, settings, arrange(volume, dimensions), size)
     with pytest.raises(InputError, match="No patch of"):
-        result_of(found.weighing())
+        result_of(found.row_weights())
 
 
 @pytest.mark.parametrize("at", ["labels", "points", "nothing"])
@@ -207,13 +207,13 @@ def test_blocks_give_patches_as_often_as_the_whole_does(at, axes, shape, dimensi
     arrangement = arrange(volume, dimensions)
     places = regions.Regions(volume, settings, arrangement, size)
     n_channels = shape[axes.index("c")] if "c" in axes else 1
-    given = blocks.Blocks(
+    given = blocks.BlockSampler(
         Source(volume, dimensions), arrangement, Scale((0.0,) * n_channels, (1.0,) * n_channels),
-        Backend(), StageTimer(), budget, size[0], 0, places, result_of(places.weighing()),
+        Backend(), StageTimer(), budget, size[0], 0, places, result_of(places.row_weights()),
     )  # fmt: skip
     generator, counts = torch.Generator().manual_seed(0), np.zeros(values.size)
     for number in range(1500):
-        images = given.at(number * blocks.STEPS_EACH)
+        images = given.at(number * blocks.STEPS_PER_BLOCK)
         image, *within = images.places.draw(1, generator)[0]
         counts[int(images.planes[images.members[image, 0], *within])] += 1
     window = (1,) * (len(shape) - dimensions) + size
@@ -232,7 +232,7 @@ def test_blocks_give_patches_as_often_as_the_whole_does(at, axes, shape, dimensi
 
 
 def test_the_patches_of_a_batch_are_told_with_their_losses(scan, drawn, monkeypatch):
-    monkeypatch.setattr("hushpore.n2v2.training.loop.BATCH_PAUSE", 0)
+    monkeypatch.setattr("hushpore.n2v2.training.loop.BATCH_INTERVAL", 0)
     told, losses = [], []
 
     def listen(event):
@@ -254,8 +254,8 @@ def test_the_patches_of_a_batch_are_told_with_their_losses(scan, drawn, monkeypa
 def test_the_patches_of_what_is_read_block_by_block_are_told_where_they_lie(
     dimensions, places_of_voxels, monkeypatch
 ):
-    monkeypatch.setattr("hushpore.n2v2.training.loop.BATCH_PAUSE", 0)
-    monkeypatch.setattr(blocks, "STEPS_EACH", 2)
+    monkeypatch.setattr("hushpore.n2v2.training.loop.BATCH_INTERVAL", 0)
+    monkeypatch.setattr(blocks, "STEPS_PER_BLOCK", 2)
     shape = (2, 24, 64, 66)
     scan = Volume(np.arange(np.prod(shape), dtype=np.float32).reshape(shape), axes="tzyx")
     settings = {**QUICK, "dimensions": dimensions, "patch_depth": 4, "denoise_memory": 0.001}

@@ -23,7 +23,7 @@ from hushpore.device.graphs import WARM_UP, replays_on
 from hushpore.device.switches import Switches
 from hushpore.n2v2.images import Images
 from hushpore.n2v2.model import Architecture, build_network
-from hushpore.n2v2.training.step import Batches, Learner, learning_rate
+from hushpore.n2v2.training.step import BatchSampler, Learner, learning_rate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,15 +107,15 @@ def backend_with(state: str) -> RecordingBackend:
 
 
 def trained(
-    backend: RecordingBackend, steps: int, watched: int = -1
+    backend: RecordingBackend, steps: int, kept_at: int = -1
 ) -> tuple[Learner, list[float]]:
     network = build_network(Architecture(2, features=8), torch.Generator().manual_seed(0))
     learner = Learner(network, backend=backend)
     images = Images.of(torch.randn(4, 96, 96, generator=torch.Generator().manual_seed(1)))
-    batches = Batches((64, 64), 3, 0.03, torch.Generator().manual_seed(2))
+    batches = BatchSampler((64, 64), 3, 0.03, torch.Generator().manual_seed(2))
     losses = []
     for step in range(steps):
-        learner.watches = step == watched
+        learner.keeps_patch_losses = step == kept_at
         rate = learning_rate(step / steps, 1e-3)
         losses.append(float(learner.step(images, batches, rate, step)))
     return learner, losses
@@ -124,7 +124,7 @@ def trained(
 def test_replayed_steps_train_as_steps_do() -> None:
     plain, expected = trained(backend_with("off"), 20)
     backend = backend_with("on")
-    replayed, found = trained(backend, 20, watched=12)
+    replayed, found = trained(backend, 20, kept_at=12)
     (tape,) = backend.tapes.tapes
     # all but those that warm up, and the one that was looked at
     assert tape.played == 20 - WARM_UP - 1
@@ -138,7 +138,7 @@ def test_other_images_are_another_recording() -> None:
     backend = backend_with("on")
     network = build_network(Architecture(2, features=4), torch.Generator().manual_seed(0))
     learner = Learner(network, backend=backend)
-    batches = Batches((16, 16), 2, 0.03, torch.Generator().manual_seed(2))
+    batches = BatchSampler((16, 16), 2, 0.03, torch.Generator().manual_seed(2))
     for _ in range(2):
         images = Images.of(torch.randn(2, 32, 32))
         for step in range(WARM_UP + 2):
@@ -181,7 +181,7 @@ def test_on_a_gpu_recorded_steps_train_as_steps_do(dtype: torch.dtype) -> None:
         learner = Learner(network, dtype, backend)
         images = torch.randn(4, 96, 96, generator=torch.Generator().manual_seed(1))
         draws = torch.Generator(gpu.device).manual_seed(2)
-        batches, there = Batches((64, 64), 4, 0.03, draws), Images.of(images.to(gpu.device))
+        batches, there = BatchSampler((64, 64), 4, 0.03, draws), Images.of(images.to(gpu.device))
         found = [learner.step(there, batches, 1e-4, step).clone() for step in range(40)]
         losses[state] = [float(each) for each in found]
     assert backend.choices.lines()["graphs of training steps"] == "on, as asked"

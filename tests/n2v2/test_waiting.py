@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import hushpore
 from hushpore import Volume
 from hushpore.base.events import Metric, Progress
-from hushpore.n2v2.training.loop import EPOCH
+from hushpore.n2v2.training.loop import LOG_INTERVAL
 
 #: Operations whose result has a size, or is a value, that the host must know.
 WAITING = {
@@ -89,7 +89,7 @@ def test_what_a_host_waits_for_is_counted(what: str) -> None:
 
 def test_in_an_epoch_of_training_the_host_waits_for_its_losses_alone() -> None:
     scan = Volume(np.random.default_rng(0).normal(size=(3, 40, 40)).astype(np.float32))
-    how = {"steps": 3 * EPOCH, "batch_size": 2, "patch_size": 16, "precision": "float32"}
+    how = {"steps": 3 * LOG_INTERVAL, "batch_size": 2, "patch_size": 16, "precision": "float32"}
     job, waits = hushpore.start("denoise", scan, how, "cpu"), Waits()
     losses = 0
     for event in job:

@@ -6,7 +6,7 @@ import pytest
 import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.events import Note
-from hushpore.n2v2.training.step import Batches
+from hushpore.n2v2.training.step import BatchSampler
 
 
 def sample(scan, **settings):
@@ -37,13 +37,13 @@ def test_they_are_what_the_denoiser_trains_on_first(
 ) -> None:
     scan = rng.normal(size=(6, 48, 48)).astype(np.float32)
     drawn = []
-    corners = Batches.corners
+    corners = BatchSampler.corners
 
-    def spy(self: Batches, *images: object) -> object:
+    def spy(self: BatchSampler, *images: object) -> object:
         drawn.append(corners(self, *images))
         return drawn[-1]
 
-    monkeypatch.setattr(Batches, "corners", spy)
+    monkeypatch.setattr(BatchSampler, "corners", spy)
     hushpore.denoise(scan, steps=1, patch_size=16, batch_size=5, seed=9, device="cpu")
     shown = sample(scan, n_patches=5, patch_size=16, seed=9)
     np.testing.assert_array_equal(shown.corners, drawn[0])

@@ -26,7 +26,7 @@ from hushpore.io.zarr.image import ZarrImage
 from hushpore.io.zarr.reader import open_zarr
 from hushpore.n2v2.inference.blocks import BlockPredictor
 from hushpore.n2v2.inference.tiles import halve_core
-from hushpore.n2v2.learning import learn
+from hushpore.n2v2.job import train
 from hushpore.n2v2.noise.residual import examine_residual
 from hushpore.n2v2.source import Source
 from hushpore.n2v2.training.step import choose_precision
@@ -113,7 +113,7 @@ def learn_there(place: Place, settings: DenoiseSettings, device: str, scale: Sca
     # a worker is told to use one for each of its tasks, but the others wait for this one
     with _threads(_cores()):
         volume = attach_files(place.volume(), settings)
-        return (yield from learn(volume, settings, choose_backend(device), scale))
+        return (yield from train(volume, settings, choose_backend(device), scale))
 
 
 def denoise_block(place: Place, how: How, model: Model, block: Block) -> tuple[None, Timing]:

@@ -39,9 +39,8 @@ from hushpore.io.zarr.image import ZarrImage, import_zarr
 from hushpore.io.zarr.reader import open_zarr
 from hushpore.n2v2.inference.tiles import CORES, core_within
 from hushpore.n2v2.inference.volumes import FREE_SHARE, TILE_SHARE
-from hushpore.n2v2.learning import Learnt
 from hushpore.n2v2.noise.diagnosis import NoiseDiagnosis
-from hushpore.n2v2.result import Denoised, finished
+from hushpore.n2v2.result import Denoised, TrainingResult, make_result
 from hushpore.n2v2.source import Scale, Source
 from hushpore.n2v2.trained import load_model
 from hushpore.runs.scan import part_of
@@ -227,15 +226,17 @@ class _Denoising:
         # blocks in different arithmetic would show where they meet
         return dtypes.pop() if len(dtypes) == 1 else torch.float32, ", ".join(names)
 
-    def _learn(self) -> Generator[Event, None, Learnt]:
+    def _learn(self) -> Generator[Event, None, TrainingResult]:
         file = Path(self.place.scratch) / "learnt.json"
         model = file.with_name("model.safetensors")
         if file.exists():
             known = json.loads(file.read_text(encoding="utf-8"))
             noise = NoiseDiagnosis(**known.pop("noise"))
+            if "taken" in known:  # as earlier versions named it
+                known["schedule"] = known.pop("taken")
             yield self._note("The model is that of the run before, which was broken off.")
             self.notes += known["notes"]
-            return Learnt(load_model(model), noise, **known)
+            return TrainingResult(load_model(model), noise, **known)
         settings = self.settings
         if settings.model:
             # the file may be on this machine alone
@@ -249,7 +250,7 @@ class _Denoising:
         if limit and settings.denoise_memory is None:
             settings = dataclasses.replace(settings, denoise_memory=limit / 4e9)
         watched = watch(self.client, learn_there, self.place, settings, self.device, scale)
-        learnt: Learnt = yield from self._noted(part_of(watched, _MEASURED, _LEARNT))
+        learnt: TrainingResult = yield from self._noted(part_of(watched, _MEASURED, _LEARNT))
         # not all that is noted is told
         self.notes += [each for each in learnt.notes if each not in self.notes]
         learnt.model.save(model, overwrite=True)
@@ -357,7 +358,7 @@ class _Denoising:
         return Note(message, warning)
 
     def _result(
-        self, learnt: Learnt, residual: Residual, written: list[dict[str, Any]], there: int
+        self, learnt: TrainingResult, residual: Residual, written: list[dict[str, Any]], there: int
     ) -> Denoised:
         digest = hashlib.blake2b(digest_size=16)
         for each in written:
@@ -367,8 +368,8 @@ class _Denoising:
             self.timer.timing(), self.notes, {"blake2b_of_blocks": digest.hexdigest()},
         )  # fmt: skip
         provenance["cluster"] = {"blocks": len(written), "written_before": there}
-        return finished(
+        return make_result(
             self.volume, learnt.model, learnt.curves, provenance, noise=learnt.noise,
             residual=residual, steps=learnt.steps, seconds=learnt.seconds, precision=self.dtype,
-            taken=learnt.taken,
+            schedule=learnt.schedule,
         )  # fmt: skip

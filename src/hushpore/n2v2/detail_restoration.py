@@ -1,8 +1,8 @@
-"""Giving back detail: what was removed beyond the noise goes back into the result.
+"""Detail restoration: what was removed beyond the noise goes back into the result.
 
 A blind spot cannot know what is in its own pixel alone, so that sharp edges and fine texture are
 removed with the noise. Where the residual (noisy minus denoised) varies more than the noise does,
-the share of it that the noise does not explain is given back: the local Wiener filter of Lee
+the share of it that the noise does not explain is restored: the local Wiener filter of Lee
 (https://doi.org/10.1109/TPAMI.1980.4766994), on the residual.
 """
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 REACH = 3.0
 
 
-def give_back_detail(
+def restore_detail_in_place(
     source: Source, denoised: Any, noise: NoiseDiagnosis
 ) -> Generator[float, None, None]:
-    """Give back what the noise does not explain, in place, and yield the share that is done.
+    """Restore what the noise does not explain, in place, and yield the share that is done.
 
     Parameters
     ----------
@@ -50,14 +50,14 @@ def give_back_detail(
         noisy = source.read(planes, rows).astype(np.float32)
         for plane, values in zip(planes, noisy, strict=True):
             where = (*(int(k) for k in np.unravel_index(int(plane), (1, *leading))[1:]), rows)
-            denoised[where] = with_detail(values, np.asarray(denoised[where]), noise)
+            denoised[where] = restore_detail(values, np.asarray(denoised[where]), noise)
         yield number / len(parts)
 
 
-def with_detail(
+def restore_detail(
     noisy: npt.NDArray[np.float32], denoised: npt.NDArray[np.float32], noise: NoiseDiagnosis
 ) -> npt.NDArray[np.float32]:
-    """Return slices (..., y, x) with the detail that was removed given back."""
+    """Return slices (..., y, x) with the detail that was removed restored."""
     from scipy.ndimage import gaussian_filter
 
     residual = noisy - denoised

@@ -52,7 +52,7 @@ class Arrangement:
         return self.members[:, self.first : self.first + self.outputs]
 
     @property
-    def whereabouts(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def predicted_by(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """For every plane of the volume the image that predicts it, and as which of its outputs."""
         predicted = self.predicted
         image, output = np.empty((2, predicted.size), np.int64)

@@ -10,7 +10,13 @@ import torch
 
 from hushpore.base.errors import InputError
 from hushpore.base.events import Job, Note, Progress
-from hushpore.n2v2.masking import Replacement, draw_positions, hide, replacements, values_at
+from hushpore.n2v2.masking import (
+    Replacement,
+    draw_positions,
+    mask_pixels,
+    replacement_values,
+    values_at,
+)
 from hushpore.n2v2.source import Source
 from hushpore.n2v2.trained import load_model
 from hushpore.n2v2.training.step import channels_last, choose_precision, mixed_precision
@@ -31,7 +37,7 @@ if TYPE_CHECKING:
 _PIECE = 16 * 64 * 64
 
 #: How the denoiser hides pixels where its settings leave it open.
-_HOW = Replacement()
+_REPLACEMENT = Replacement()
 
 
 def inspect_patches(volume: Volume, settings: PatchSettings, backend: Backend) -> Job:
@@ -99,7 +105,10 @@ class _Look:
     ) -> tuple[Any, ...]:
         """Return positions, originals, replacements, predictions and losses of some patches."""
         values = backend.put(patches.astype(np.float32))
-        originals, new = values_at(values, positions), replacements(values, positions, _HOW)
+        originals, new = (
+            values_at(values, positions),
+            replacement_values(values, positions, _REPLACEMENT),
+        )
         found = positions.cpu().numpy(), backend.get(originals), backend.get(new)
         if self._model is None:
             return *found, None, None
@@ -118,7 +127,7 @@ class _Look:
         model, count = self._model, len(drawn)
         arrangement, channels = model.arrange(volume), Source(volume, len(size)).channels
         first, outputs = arrangement.first, arrangement.outputs
-        image_of, output_of = arrangement.whereabouts
+        image_of, output_of = arrangement.predicted_by
         planes = arrangement.members[image_of[drawn[:, 0]]]  # (count, inputs)
         corners = np.column_stack([planes.ravel(), drawn[:, 1:].repeat(planes.shape[1], axis=0)])
         raw = _read(volume, corners, size)
@@ -126,7 +135,7 @@ class _Look:
         inputs = inputs.view(count, -1, *size)
         # a copy, for the hidden ones take its place
         noisy = inputs[:, first : first + outputs].flatten(0, 1).clone()
-        hidden = hide(noisy, positions.repeat_interleave(outputs, 0), _HOW)
+        hidden = mask_pixels(noisy, positions.repeat_interleave(outputs, 0), _REPLACEMENT)
         inputs[:, first : first + outputs] = hidden.view(count, outputs, *size)
         dtype = choose_precision("auto", backend, len(size))
         network = model.network.to(backend.device)

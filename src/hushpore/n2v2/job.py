@@ -14,11 +14,11 @@ from hushpore.base.provenance import fingerprint, make_provenance
 from hushpore.device.backend import Backend
 from hushpore.device.memory import is_out_of_memory
 from hushpore.device.scratch import array_within
-from hushpore.n2v2.detail_restoration import give_back_detail
+from hushpore.n2v2.detail_restoration import restore_detail_in_place
 from hushpore.n2v2.images import Images, arrange
-from hushpore.n2v2.inference.volumes import FREE_SHARE, IMAGES_SHARE, Applied
+from hushpore.n2v2.inference.volumes import FREE_SHARE, IMAGES_SHARE, VolumePredictor
 from hushpore.n2v2.noise.diagnosis import diagnose_noise
-from hushpore.n2v2.noise.residual import examine_residual, finding_moments
+from hushpore.n2v2.noise.residual import examine_residual, residual_moments
 from hushpore.n2v2.plan import (
     architecture_for,
     masked_share,
@@ -28,14 +28,14 @@ from hushpore.n2v2.plan import (
     require_dimensions_of,
 )
 from hushpore.n2v2.regions import PLACES_BYTES, Regions, has_regions, regions_fingerprint
-from hushpore.n2v2.result import Denoised, finished
-from hushpore.n2v2.source import Scale, Source, measuring_scale
+from hushpore.n2v2.result import Denoised, TrainingResult, make_result
+from hushpore.n2v2.source import Scale, Source, measure_scale_in_pieces
 from hushpore.n2v2.trained import Model, load_model, require_dimensions
-from hushpore.n2v2.training.blocks import Blocks
+from hushpore.n2v2.training.blocks import BlockSampler
 from hushpore.n2v2.training.checkpoint import Checkpoint, training_key
-from hushpore.n2v2.training.loop import Fitting
-from hushpore.n2v2.training.preview import show_slice
-from hushpore.n2v2.training.step import Batches, choose_precision
+from hushpore.n2v2.training.loop import TrainingLoop
+from hushpore.n2v2.training.preview import read_preview_slice
+from hushpore.n2v2.training.step import BatchSampler, choose_precision
 from hushpore.patches.job import require_room
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from hushpore.device.timing import StageTimer
     from hushpore.n2v2.model import UNet
     from hushpore.n2v2.settings import DenoiseSettings
-    from hushpore.n2v2.training.preview import Shown
+    from hushpore.n2v2.training.preview import PreviewSlice
 
     T = TypeVar("T")
 
@@ -90,24 +90,71 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
     MemoryLimitError
         If a single patch does not fit into memory.
     """
-    work = Work(volume, settings, backend)
+    run = DenoisingRun(volume, settings, backend)
     yield _PREPARING
     try:
-        yield from work.upload()
-        yield from work.diagnose()
-        if work.trained is None:
-            yield from work.train()
-        yield from work.predict()
+        yield from run.upload()
+        yield from run.diagnose()
+        if run.trained is None:
+            yield from run.train()
+        yield from run.predict()
         if settings.detail:
-            yield from work.give_back_detail()
-        yield from work.examine()
-        yield work.timer.timing()
+            yield from run.restore_detail()
+        yield from run.examine()
+        yield run.timer.timing()
     finally:
-        work.backend.release()
-    return work.result()
+        run.backend.release()
+    return run.result()
 
 
-class Work:
+def train(volume: Volume, settings: DenoiseSettings, backend: Backend, scale: Scale) -> Job:
+    """Train on a volume whose grey scale is known, as `denoise` does.
+
+    With a model in the settings nothing is trained; the noise alone is looked at.
+
+    Parameters
+    ----------
+    volume : Volume
+        Its values may lie on disk: what does not fit into memory is read in blocks from all over.
+    settings, backend
+        As for any job.
+    scale : Scale
+        As `hushpore.n2v2.source.measure_scale` would find it.
+
+    Yields
+    ------
+    Progress, Timing, Metric ("loss", "validation"), Preview ("denoised"), Batch, Note
+
+    Returns
+    -------
+    TrainingResult
+        Also after `StopEarly`: as far as the training came.
+
+    Raises
+    ------
+    InputError, OutputError, MemoryLimitError
+        As for `denoise`.
+    """
+    run = DenoisingRun(volume, settings, backend, scale)
+    yield _PREPARING
+    try:
+        yield from run.diagnose()
+        if run.trained is None:
+            yield from run.upload()
+            yield from run.train()
+        else:
+            run.model = run.trained
+        yield run.timer.timing()
+    finally:
+        run.backend.release()
+    run.model.network.cpu()
+    return TrainingResult(
+        run.model, run.noise, run.curves, run.steps, run.spent, run.taken_schedule,
+        tuple(run.notes), run.backend.in_words,
+    )  # fmt: skip
+
+
+class DenoisingRun:
     """The state of one denoising job, kept together because running out of memory changes it.
 
     Where the grey scale of the volume is known already, it is not measured again.
@@ -144,8 +191,8 @@ class Work:
         self.notes: list[str] = []
         self.curves: dict[str, list[tuple[int, float]]] = {}
         self.steps, self.spent = 0, 0.0
-        self.taken: dict[str, Any] | None = None
-        self.blocks: Blocks | None = None
+        self.taken_schedule: dict[str, Any] | None = None
+        self.blocks: BlockSampler | None = None
 
     def upload(self) -> Job:
         """Move the volume to the device, or leave it on the CPU where the device is too small."""
@@ -153,8 +200,8 @@ class Work:
             self.scale = self._known
         else:
             # every value is looked at, also for NaN, before anything is made of them
-            looking = measuring_scale(self.source)
-            self.scale = yield from self._in_parts("reading", looking, self.volume.nbytes)
+            measuring = measure_scale_in_pieces(self.source)
+            self.scale = yield from self._in_parts("reading", measuring, self.volume.nbytes)
         if self.trained is not None:
             self.scale, self.model = self.trained.scale, self.trained
         try:
@@ -220,7 +267,7 @@ class Work:
         """Train, in smaller batches and then on the CPU where memory runs out."""
         count = patches_in_a_batch(self.settings)
         while True:
-            batches = Batches(
+            batches = BatchSampler(
                 self.size,
                 count,
                 masked_share(self.settings),
@@ -240,36 +287,36 @@ class Work:
             else:
                 yield self._to_cpu()
 
-    def _train(self, batches: Batches) -> Job:
+    def _train(self, batches: BatchSampler) -> Job:
         notes: list[str] = []
         images = yield from self._images_at()
-        fitting = Fitting(
+        loop = TrainingLoop(
             self.settings, self.backend, self.timer, images, batches, self.dtype,
-            self._shown(), self._as_model, TRAINING_SHARE, notes, self._shown,
-            self._as_batch,
+            self._preview_slice(), self._to_model, TRAINING_SHARE, notes, self._preview_slice,
+            self._to_batch,
         )  # fmt: skip
-        state = fitting.start(self.architecture)
+        state = loop.start(self.architecture)
         checkpoint = self._checkpoint(batches)
         if checkpoint is not None and checkpoint.exists:
             checkpoint.load(state)
             yield self._note(f"Went on from the checkpoint, after {state.step} steps.", False)
         yield _PREPARING
-        yield from fitting.run(state, checkpoint)
+        yield from loop.run(state, checkpoint)
         self.notes += notes
-        self.model = self._as_model(state.learner.average)
+        self.model = self._to_model(state.learner.average)
         self.curves, self.steps, self.spent = state.curves, state.step, state.spent
         # what a checkpoint of an older version has left out cannot be repeated
         is_whole = len(state.shares) == state.step
-        self.taken = fitting.course.record(state.shares) if is_whole else None
+        self.taken_schedule = loop.schedule.record(state.shares) if is_whole else None
 
-    def _as_batch(self, step: int, watched: npt.NDArray[np.float64]) -> Batch:
+    def _to_batch(self, step: int, patch_losses: npt.NDArray[np.float64]) -> Batch:
         """Say where in the volume the patches of a batch lie."""
         leading = self.volume.shape[: -len(self.size)]
-        corners = watched[:, :-1].astype(np.int64)
+        corners = patch_losses[:, :-1].astype(np.int64)
         if self.blocks is not None:
             corners = self.blocks.in_volume(step - 1, corners)
         corners = self.arrangement.in_volume(corners, leading)
-        return Batch(step, corners, self.size, watched[:, -1])
+        return Batch(step, corners, self.size, patch_losses[:, -1])
 
     def _images_at(self) -> Generator[Progress, Any, Callable[[int], Images]]:
         """Return what gives the images to learn from in a step, and where patches may lie."""
@@ -284,14 +331,14 @@ class Work:
                     whole = whole.with_places(regions.places(*every).to(self.backend.device))
             return lambda step: whole
         if regions is not None:
-            weight = yield from self._in_parts("regions", regions.weighing())
-        self.blocks = Blocks(
+            weight = yield from self._in_parts("regions", regions.row_weights())
+        self.blocks = BlockSampler(
             self.source, self.arrangement, self.scale, self.backend, self.timer, self.budget,
             self.size[0], self.settings.seed, regions, weight,
         )  # fmt: skip
         return self.blocks.at
 
-    def _checkpoint(self, batches: Batches) -> Checkpoint | None:
+    def _checkpoint(self, batches: BatchSampler) -> Checkpoint | None:
         if not self.settings.checkpoint:
             return None
         device = self.backend.device.partition(":")[0]
@@ -304,13 +351,13 @@ class Work:
         )
         return Checkpoint(self.settings.checkpoint, key)
 
-    def _as_model(self, network: UNet) -> Model:
+    def _to_model(self, network: UNet) -> Model:
         settings = self.settings
         return Model(network, self.scale.mean, self.scale.std, settings.channels, settings.context)
 
-    def _shown(self, at: tuple[int, ...] | None = None) -> Shown:
+    def _preview_slice(self, at: tuple[int, ...] | None = None) -> PreviewSlice:
         """Return what previews show: the slice `at`, or the one in the middle."""
-        return show_slice(self.source, self.arrangement, self.scale, self.backend, at)
+        return read_preview_slice(self.source, self.arrangement, self.scale, self.backend, at)
 
     def predict(self) -> Job:
         """Predict the whole volume, in smaller tiles and then on the CPU where memory runs out."""
@@ -321,12 +368,12 @@ class Work:
         # where the whole volume is there, its result is counted with it
         if self.images is None and not isinstance(self.denoised, np.memmap):
             memory -= 0 if self.backend.is_cuda else self.denoised.nbytes
-        work = Applied(
+        predictor = VolumePredictor(
             self.model.network, self.arrangement, self.scale, memory, self.dtype,
             self.settings.symmetries, TRAINING_SHARE if self.steps else 0.0, self.timer,
         )  # fmt: skip
-        applying = work.to(self.source, self.denoised, self.backend, self.images)
-        self.backend = yield from self._noted(applying)
+        prediction = predictor.predict(self.source, self.denoised, self.backend, self.images)
+        self.backend = yield from self._noted(prediction)
 
     def _noted(self, job: Job) -> Job:
         """Keep the notes that a part of the job gives."""
@@ -339,21 +386,21 @@ class Work:
                 self.notes.append(event.message)
             yield event
 
-    def give_back_detail(self) -> Job:
-        """Give back what was removed beyond the noise, where the noise allows to tell."""
+    def restore_detail(self) -> Job:
+        """Restore what was removed beyond the noise, where the noise allows to tell."""
         if not self.noise.is_independent:
             yield self._note(
-                "No detail is given back: the noise of neighbours is correlated, and could not be "
+                "No detail is restored: the noise of neighbours is correlated, and could not be "
                 "told from detail."
             )
             return
-        detail = give_back_detail(self.source, self.denoised, self.noise)
-        yield from self._in_parts("giving back detail", detail, fraction=1.0)
+        detail = restore_detail_in_place(self.source, self.denoised, self.noise)
+        yield from self._in_parts("detail restoration", detail, fraction=1.0)
 
     def examine(self) -> Job:
         """Look at what was removed and at what is left, and say so where it is not noise."""
-        looking = finding_moments(self.source, self.denoised)
-        moments = yield from self._in_parts("examination", looking, fraction=1.0)
+        measuring = residual_moments(self.source, self.denoised)
+        moments = yield from self._in_parts("examination", measuring, fraction=1.0)
         with self.timer.stage("examination"):
             self.residual = examine_residual(
                 self.source, self.denoised, self.noise, self.settings.seed, moments
@@ -392,8 +439,8 @@ class Work:
         )
         self.model.network.cpu()
         name = f"{self.volume.name} denoised"
-        return finished(
+        return make_result(
             self.volume.replace(self.denoised, name=name), self.model, self.curves, provenance,
             noise=self.noise, residual=self.residual, steps=self.steps, seconds=self.spent,
-            precision=self.dtype, taken=self.taken,
+            precision=self.dtype, schedule=self.taken_schedule,
         )  # fmt: skip

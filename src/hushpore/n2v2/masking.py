@@ -99,10 +99,10 @@ class Replacement:
     line: Line | None = None
 
 
-def replacements(
+def replacement_values(
     patches: torch.Tensor,
     positions: torch.Tensor,
-    how: Replacement,
+    replacement: Replacement,
     generator: torch.Generator | None = None,
 ) -> torch.Tensor:
     """Return what the pixels at `positions` are replaced by.
@@ -117,7 +117,7 @@ def replacements(
         Floating point, shape (count, *size).
     positions : torch.Tensor
         int64, shape (count, n_positions, len(size)).
-    how : Replacement
+    replacement : Replacement
         Which kind, and from where.
     generator : torch.Generator, optional
         Source of random numbers for the kind ``"uniform"``.
@@ -127,19 +127,19 @@ def replacements(
     torch.Tensor
         Shape (count, n_positions), dtype of the patches.
     """
-    reach = how.window // 2
+    reach = replacement.window // 2
     # what is outside sorts to the end, and the place is counted without it
     padded = torch.nn.functional.pad(patches, [reach] * 2 * (patches.ndim - 1), value=math.inf)
     size = tuple(padded.shape[1:])
-    around = constant(_around(how, size), patches.device)
+    around = constant(_around(replacement, size), patches.device)
     index = flat_index(positions + reach, size)[..., None] + around
     values = padded.flatten(1).gather(1, index.flatten(1)).view_as(index)
     inside = values < math.inf
     n_inside = inside.sum(-1, keepdim=True)
-    if how.kind == "mean":
+    if replacement.kind == "mean":
         return torch.where(inside, values, 0).sum(-1) / n_inside[..., 0]
     ordered = values.sort(-1).values
-    if how.kind == "uniform":
+    if replacement.kind == "uniform":
         draw = torch.rand(n_inside.shape, generator=generator, device=patches.device)
         # a float32 just below 1, times the number of neighbours, can round up to it
         place = (draw * n_inside).long().minimum(n_inside - 1)
@@ -149,21 +149,21 @@ def replacements(
     return ((low + high) / 2).squeeze(-1)
 
 
-def hide(
+def mask_pixels(
     patches: torch.Tensor,
     positions: torch.Tensor,
-    how: Replacement | None = None,
+    replacement: Replacement | None = None,
     generator: torch.Generator | None = None,
 ) -> torch.Tensor:
     """Return the patches with the pixels at `positions` replaced; parameters as `replacements`.
 
     With a line, the pixels beside them along it are replaced as well.
     """
-    how = how or Replacement()
-    if how.line is not None:
-        positions = _along(positions, how.line, patches.shape[1:])
+    replacement = replacement or Replacement()
+    if replacement.line is not None:
+        positions = _along(positions, replacement.line, patches.shape[1:])
     flat = flat_index(positions, patches.shape[1:])
-    new = replacements(patches, positions, how, generator)
+    new = replacement_values(patches, positions, replacement, generator)
     return patches.flatten(1).scatter(1, flat, new).view_as(patches)
 
 
@@ -172,11 +172,13 @@ def values_at(patches: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
     return _gather(patches, positions)
 
 
-def _around(how: Replacement, size: tuple[int, ...]) -> tuple[int, ...]:
+def _around(replacement: Replacement, size: tuple[int, ...]) -> tuple[int, ...]:
     """Return how far from a pixel those lie that a replacement may come from, as numbers."""
     n_axes = len(size)
-    reach = range(-(how.window // 2), how.window // 2 + 1)
-    off_axis = [axis for axis in range(n_axes) if how.line is None or axis != how.line.axis]
+    reach = range(-(replacement.window // 2), replacement.window // 2 + 1)
+    off_axis = [
+        axis for axis in range(n_axes) if replacement.line is None or axis != replacement.line.axis
+    ]
     strides = [math.prod(size[axis + 1 :]) for axis in range(n_axes)]
     return tuple(
         sum(map(operator.mul, offset, strides))

@@ -130,7 +130,7 @@ class Regions:
             sums = sums * torch.from_numpy(shares.reshape(*shares.shape, *[1] * (sums.ndim - 2)))
         return Places.by(sums, shape)
 
-    def weighing(self) -> Generator[float, None, npt.NDArray[np.float64]]:
+    def row_weights(self) -> Generator[float, None, npt.NDArray[np.float64]]:
         """Find how much weight there is where, reading masks piece by piece.
 
         Yields
@@ -236,5 +236,5 @@ def _about_points(
     planes = np.ravel_multi_index(
         (np.zeros(len(points), np.int64), *corners[:, : len(leading)].T), (1, *leading)
     )
-    images, _ = arrangement.whereabouts
+    images, _ = arrangement.predicted_by
     return np.column_stack([images[planes], corners[:, len(leading) :]])

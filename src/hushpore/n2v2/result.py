@@ -59,7 +59,41 @@ class Denoised:
         return f"{removed}, {result['steps']} training steps in {result['training_seconds']:.0f} s"
 
 
-def finished(
+@dataclass(frozen=True, eq=False)
+class TrainingResult:
+    """What a training came to.
+
+    Attributes
+    ----------
+    model : Model
+        On the CPU.
+    noise : NoiseDiagnosis
+        What the noise is like.
+    curves : dict of str to list
+        Step and value of ``"loss"`` and ``"validation"``.
+    steps : int
+        How many there were.
+    seconds : float
+        How long they took.
+    schedule : dict or None
+        The schedule of a training that time has ended.
+    notes : tuple of str
+        What was said.
+    device : str
+        Where it ran, in words.
+    """
+
+    model: Model
+    noise: NoiseDiagnosis
+    curves: dict[str, list[tuple[int, float]]]
+    steps: int
+    seconds: float
+    schedule: dict[str, Any] | None
+    notes: tuple[str, ...]
+    device: str
+
+
+def make_result(
     volume: Volume,
     model: Model,
     curves: Mapping[str, list[tuple[int, float]]],
@@ -70,7 +104,7 @@ def finished(
     steps: int,
     seconds: float,
     precision: torch.dtype,
-    taken: dict[str, Any] | None,
+    schedule: dict[str, Any] | None,
 ) -> Denoised:
     """Put a result together, and complete its record.
 
@@ -90,8 +124,8 @@ def finished(
         How many there were, and how long they took.
     precision : torch.dtype
         Arithmetic of the network.
-    taken : dict or None
-        The course of a training that time has ended.
+    schedule : dict or None
+        The schedule of a training that time has ended.
     """
     losses, validation = (
         np.array(curves.get(name, []), np.float32).reshape(-1, 2) for name in ("loss", "validation")
@@ -106,6 +140,6 @@ def finished(
         "noise_removed": residual.deviation,
         "precision": str(precision).removeprefix("torch."),
     }
-    if taken is not None:
-        provenance["training"] = taken
+    if schedule is not None:
+        provenance["training"] = schedule
     return Denoised(volume, model, losses, validation, provenance["timings"], provenance)

@@ -163,11 +163,11 @@ class Scale:
 
 
 def measure_scale(source: Source) -> Scale:
-    """Return mean and deviation of each channel; see `measuring_scale`."""
-    return result_of(measuring_scale(source))
+    """Return mean and deviation of each channel; see `measure_scale_in_pieces`."""
+    return result_of(measure_scale_in_pieces(source))
 
 
-def measuring_scale(source: Source) -> Generator[float, None, Scale]:
+def measure_scale_in_pieces(source: Source) -> Generator[float, None, Scale]:
     """Find mean and deviation of each channel, looking at every value once.
 
     The values are read piece by piece, so that they need not fit into memory.

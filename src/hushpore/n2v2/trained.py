@@ -18,7 +18,7 @@ from hushpore.base.events import result_of
 from hushpore.base.volume import Volume, VolumeLike, as_volume
 from hushpore.device.backend import choose_backend
 from hushpore.n2v2.images import arrange
-from hushpore.n2v2.inference.volumes import FREE_SHARE, Applied
+from hushpore.n2v2.inference.volumes import FREE_SHARE, VolumePredictor
 from hushpore.n2v2.model import Architecture, UNet
 from hushpore.n2v2.source import Scale, Source, measure_scale
 
@@ -120,8 +120,10 @@ class Model:
         measure_scale(source)
         out = np.empty(noisy.shape, np.float32) if out is None else out
         budget = memory or FREE_SHARE * backend.free_memory()
-        work = Applied(self.network, arrangement, self.scale, budget, symmetries=symmetries)
-        result_of(work.to(source, out, backend))
+        predictor = VolumePredictor(
+            self.network, arrangement, self.scale, budget, symmetries=symmetries
+        )
+        result_of(predictor.predict(source, out, backend))
         return noisy.replace(out, name=f"{noisy.name} denoised")
 
     def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> Path:

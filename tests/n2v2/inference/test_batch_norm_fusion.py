@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from hushpore.n2v2.inference.batch_norm_fusion import folded
+from hushpore.n2v2.inference.batch_norm_fusion import fuse_batch_norm
 from hushpore.n2v2.model import Architecture, UNet, build_network
 
 
@@ -41,11 +41,11 @@ def test_a_folded_network_computes_the_same(architecture: Architecture) -> None:
         exact.load_state_dict(network.state_dict())
         truth = exact(x.double()).float()
         scale = float(truth.std())
-        torch.testing.assert_close(folded(network)(x), truth, rtol=1e-4, atol=1e-4 * scale)
+        torch.testing.assert_close(fuse_batch_norm(network)(x), truth, rtol=1e-4, atol=1e-4 * scale)
     for name, value in network.state_dict().items():
         assert torch.equal(value, before[name])
 
 
 def test_nothing_is_left_to_normalise() -> None:
-    modules = folded(trained_like(Architecture(2))).modules()
+    modules = fuse_batch_norm(trained_like(Architecture(2))).modules()
     assert not any(isinstance(each, nn.BatchNorm2d) for each in modules)

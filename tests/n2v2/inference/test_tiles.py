@@ -15,7 +15,7 @@ from hushpore.n2v2.inference.tiles import (
     halve_core,
     pad,
     plan_tiles,
-    predict,
+    predict_images,
     predict_tile,
     tile_bytes,
 )
@@ -28,7 +28,7 @@ sizes = st.integers(1, 90)
 @settings(max_examples=60, deadline=None)
 def test_an_identity_network_returns_the_input_exactly(shape: tuple[int, ...], core: int) -> None:
     images = torch.from_numpy(np.random.default_rng(0).normal(size=shape).astype("f4"))
-    found = predict(lambda x: x, Images.of(images), (2, core, core))
+    found = predict_images(lambda x: x, Images.of(images), (2, core, core))
     assert torch.equal(found[:, 0], images)
 
 
@@ -37,7 +37,7 @@ def test_an_identity_network_returns_the_input_exactly(shape: tuple[int, ...], c
 )
 def test_identity_holds_for_odd_sizes_and_sizes_below_a_tile(shape: tuple[int, ...]) -> None:
     images = torch.rand(shape)
-    assert torch.equal(predict(lambda x: x, Images.of(images))[:, 0], images)
+    assert torch.equal(predict_images(lambda x: x, Images.of(images))[:, 0], images)
 
 
 @given(st.tuples(st.integers(1, 9), sizes, sizes), st.integers(1, 4), st.sampled_from([4, 24]))
@@ -66,8 +66,8 @@ def test_tiles_leave_no_seams(
     network = UNet(Architecture(dimensions, features=4)).eval()
     network.initialise(torch.Generator().manual_seed(0))
     images = Images.of(torch.rand(shape, generator=torch.Generator().manual_seed(1)))
-    whole = predict(network, images, tuple(4 * math.ceil(n / 4) for n in shape))
-    torch.testing.assert_close(predict(network, images, core), whole, rtol=1e-5, atol=1e-5)
+    whole = predict_images(network, images, tuple(4 * math.ceil(n / 4) for n in shape))
+    torch.testing.assert_close(predict_images(network, images, core), whole, rtol=1e-5, atol=1e-5)
 
 
 def test_padding_mirrors_the_far_end() -> None:

@@ -15,7 +15,7 @@ from hushpore.device.backend import Backend
 from hushpore.n2v2.images import arrange
 from hushpore.n2v2.inference import volumes
 from hushpore.n2v2.inference.tiles import CORES, Tile
-from hushpore.n2v2.inference.volumes import Applied
+from hushpore.n2v2.inference.volumes import VolumePredictor
 from hushpore.n2v2.model import Architecture, UNet
 from hushpore.n2v2.source import Scale, Source, measure_scale
 from hushpore.n2v2.trained import Model
@@ -66,14 +66,16 @@ def test_a_slab_takes_no_more_memory_than_it_may(rng: np.random.Generator) -> No
         source = Source(Volume(rng.normal(size=shape).astype(np.float32)), dimensions)
         model = make_model(dimensions=dimensions)
         budget = 10e6
-        work = Applied(model.network, model.arrange(source.volume), model.scale, budget)
-        slabs = work.plan(source, CORES[dimensions])
+        predictor = VolumePredictor(
+            model.network, model.arrange(source.volume), model.scale, budget
+        )
+        slabs = predictor.plan(source, CORES[dimensions])
         assert len(slabs) > 2
         for slab in slabs:
             rows = slab.rows.stop - slab.rows.start
             voxels = (slab.images.stop - slab.images.start) * rows * np.prod(source.size[1:])
             assert 2 * 16 * voxels <= budget
-        covered = np.zeros((len(work.arrangement.members), *source.size), int)
+        covered = np.zeros((len(predictor.arrangement.members), *source.size), int)
         for slab in slabs:
             for tile in slab.tiles:
                 covered[tile.target] += 1
@@ -130,10 +132,10 @@ def test_what_is_too_little_memory_is_said(rng: np.random.Generator, dimensions:
     volume = Volume(rng.normal(100, 20, (40, 40, 40)).astype(np.float32))
     model = make_model(dimensions=dimensions)
     for budget, is_little in ((1e5, True), (1e9, False)):
-        work = Applied(model.network, model.arrange(volume), model.scale, budget)
+        predictor = VolumePredictor(model.network, model.arrange(volume), model.scale, budget)
         events: list[object] = []
         out = np.empty(volume.shape, np.float32)
-        result_of(work.to(Source(volume, dimensions), out, Backend()), events.append)
+        result_of(predictor.predict(Source(volume, dimensions), out, Backend()), events.append)
         notes = [event.message for event in events if isinstance(event, Note)]
         assert bool(notes) == is_little
         assert all("tiles do not get smaller" in note for note in notes)
@@ -264,10 +266,12 @@ def test_values_that_cannot_be_used_are_said_wherever_they_lie(tmp_path: Path) -
 def test_predicting_tells_its_progress(rng: np.random.Generator) -> None:
     volume = Volume(rng.normal(100, 20, (9, 40, 37)))
     model = make_model(dimensions=2)
-    work = Applied(model.network, arrange(volume, 2), model.scale, 1, begin=0.5)
+    predictor = VolumePredictor(
+        model.network, arrange(volume, 2), model.scale, 1, progress_start=0.5
+    )
     events: list[object] = []
     out = np.empty(volume.shape, np.float32)
-    result_of(work.to(Source(volume, 2), out, Backend()), events.append)
+    result_of(predictor.predict(Source(volume, 2), out, Backend()), events.append)
     fractions = [event.fraction for event in events if isinstance(event, Progress)]
     assert fractions == sorted(fractions)
     assert (fractions[0], fractions[-1]) == (0.5, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hushpore.n2v2.noise.sampling import gathered, read_boxes
+from hushpore.n2v2.noise.sampling import move_into_chunks, read_boxes
 
 
 class Chunked:
@@ -35,7 +35,7 @@ def test_boxes_of_chunks_are_those_of_the_array(rng, shape, chunks, size) -> Non
     values = rng.normal(size=shape)
     data = Chunked(values, chunks)
     room = [n - m + 1 for n, m in zip(shape, size, strict=True)]
-    corners = gathered(rng.integers(0, room, (2000, len(shape))), size, data)
+    corners = move_into_chunks(rng.integers(0, room, (2000, len(shape))), size, data)
     assert (corners >= 0).all()
     assert (corners < room).all()
     np.testing.assert_array_equal(
@@ -46,11 +46,11 @@ def test_boxes_of_chunks_are_those_of_the_array(rng, shape, chunks, size) -> Non
 
 def test_they_lie_all_over_the_volume(rng) -> None:
     data = Chunked(np.zeros((400, 400, 400), np.uint8), (32, 32, 32))
-    corners = gathered(rng.integers(0, 390, (8000, 3)), (2, 8, 8), data)
+    corners = move_into_chunks(rng.integers(0, 390, (8000, 3)), (2, 8, 8), data)
     share, _ = np.histogramdd(corners, bins=2, range=[(0, 400)] * 3)
     assert (share > 8000 / 8 / 4).all()
 
 
 def test_where_nothing_is_decoded_they_stay_where_they_are(rng) -> None:
     corners = rng.integers(0, 90, (100, 3))
-    assert gathered(corners, (2, 8, 8), np.zeros((100, 100, 100))) is corners
+    assert move_into_chunks(corners, (2, 8, 8), np.zeros((100, 100, 100))) is corners

@@ -37,7 +37,7 @@ def test_gradients_are_let_go_of() -> None:
     ours = weights()
     adam = Adam(ours)
     ours[0].sum().backward()
-    adam.forget_gradients()
+    adam.zero_grad()
     assert all(w.grad is None for w in ours)
 
 

@@ -35,7 +35,7 @@ def scan() -> np.ndarray:
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "EVERY", 0.0)
+    monkeypatch.setattr(checkpoints, "SAVE_INTERVAL", 0.0)
 
 
 #: A program that trains, a checkpoint after every step, slowly enough to be killed on the way.
@@ -44,7 +44,7 @@ import sys, time
 import numpy as np
 import hushpore
 from hushpore.n2v2.training import checkpoint
-checkpoint.EVERY = 0.0
+checkpoint.SAVE_INTERVAL = 0.0
 settings = dict(steps=40, patch_size=16, batch_size=2, seed=3, checkpoint=sys.argv[1])
 scan = np.random.default_rng(0).normal(100, 20, (4, 30, 35)).astype(np.float32)
 for event in hushpore.start("denoise", scan, settings, "cpu"):
@@ -106,7 +106,7 @@ def test_a_cancelled_run_goes_on_too(
 def test_a_cancelled_run_that_reads_block_by_block_goes_on_with_the_same_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dimensions: int, where: str
 ) -> None:
-    monkeypatch.setattr(blocks, "STEPS_EACH", 2)
+    monkeypatch.setattr(blocks, "STEPS_PER_BLOCK", 2)
     scan = np.random.default_rng(0).normal(100, 20, (24, 64, 64)).astype(np.float32)
     settings: dict[str, Any] = {**QUICK, "steps": 7, "patch_depth": 4, "denoise_memory": 0.001}
     settings["dimensions"] = dimensions

@@ -7,53 +7,53 @@ import pytest
 
 from hushpore.base.errors import InputError
 from hushpore.n2v2.settings import DenoiseSettings
-from hushpore.n2v2.training.schedule import PARTS, Course, packed, unpacked
+from hushpore.n2v2.training.schedule import PARTS, Schedule, pack, unpack
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def test_without_a_budget_the_steps_alone_decide() -> None:
-    course = Course.of(DenoiseSettings(steps=3))
-    assert [course.share(step, 1e9) for step in range(4)] == [0, 1 / 3, 2 / 3, 1]
-    assert course.record([0, 333_333, 666_667]) is None
+    schedule = Schedule.of(DenoiseSettings(steps=3))
+    assert [schedule.share(step, 1e9) for step in range(4)] == [0, 1 / 3, 2 / 3, 1]
+    assert schedule.record([0, 333_333, 666_667]) is None
 
 
 def test_with_a_budget_whichever_is_further_decides() -> None:
-    course = Course.of(DenoiseSettings(steps=10, time_budget=100))
-    assert course.share(5, 10) == 0.5
-    assert course.share(5, 70) == 0.7
-    assert course.share(6, 99.99999) == 1.0
+    schedule = Schedule.of(DenoiseSettings(steps=10, time_budget=100))
+    assert schedule.share(5, 10) == 0.5
+    assert schedule.share(5, 70) == 0.7
+    assert schedule.share(6, 99.99999) == 1.0
 
 
 def test_a_course_that_time_has_cut_is_taken_again(tmp_path: Path) -> None:
-    first = Course.of(DenoiseSettings(steps=1000, time_budget=7))
+    first = Schedule.of(DenoiseSettings(steps=1000, time_budget=7))
     spent = [0, 1.1, 2.5, 3.0, 6.9]
     taken = [first.share(step, seconds) for step, seconds in enumerate(spent)]
     kept = first.record([round(PARTS * share) for share in taken])
     record = {"jobs": [{"job": "denoise", "training": kept}, {"job": "pores"}]}
     (tmp_path / "result.json").write_text(json.dumps(record))
     path = str(tmp_path / "result.json")
-    again = Course.of(DenoiseSettings(steps=1000, time_budget=2, repeat=path))
+    again = Schedule.of(DenoiseSettings(steps=1000, time_budget=2, repeat=path))
     assert [again.share(step, 50.0 * step) for step in range(5)] == taken
     assert again.share(5, 0) == 1.0
     assert again.record([round(PARTS * share) for share in taken]) == kept
 
 
 def test_a_training_that_was_stopped_keeps_only_how_far_it_went(tmp_path: Path) -> None:
-    kept = Course(1000).record([0, 1000, 2000])
+    kept = Schedule(1000).record([0, 1000, 2000])
     assert kept == {"steps": 3, "shares": ""}
     (tmp_path / "a.json").write_text(json.dumps({"job": "denoise", "training": kept}))
-    again = Course.of(DenoiseSettings(steps=1000, repeat=str(tmp_path / "a.json")))
+    again = Schedule.of(DenoiseSettings(steps=1000, repeat=str(tmp_path / "a.json")))
     assert [again.share(step, 9) for step in range(4)] == [0, 0.001, 0.002, 1.0]
 
 
 def test_numbers_are_packed_small_and_come_back() -> None:
     values = list(range(0, PARTS, 997))
-    text = packed(values)
+    text = pack(values)
     assert len(text) < len(values) / 10
-    assert list(unpacked(text)) == values
-    assert unpacked(packed([])) == ()
+    assert list(unpack(text)) == values
+    assert unpack(pack([])) == ()
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,9 @@ def test_numbers_are_packed_small_and_come_back() -> None:
 def test_what_holds_no_course_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(InputError, match=r"is not"):
-        Course.of(DenoiseSettings(repeat=str(tmp_path / "a.json")))
+        Schedule.of(DenoiseSettings(repeat=str(tmp_path / "a.json")))
 
 
 def test_a_record_that_is_gone_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.json cannot be read"):
-        Course.of(DenoiseSettings(repeat=str(tmp_path / "none.json")))
+        Schedule.of(DenoiseSettings(repeat=str(tmp_path / "none.json")))

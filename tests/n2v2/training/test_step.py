@@ -9,7 +9,7 @@ from hushpore.device.backend import Backend
 from hushpore.n2v2.images import Images
 from hushpore.n2v2.masking import Line, Replacement
 from hushpore.n2v2.model import UNet, build_network
-from hushpore.n2v2.training.step import Batches, Learner, choose_precision, learning_rate
+from hushpore.n2v2.training.step import BatchSampler, Learner, choose_precision, learning_rate
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ def test_a_training_step_reads_nothing_back(dimensions: int, size: tuple[int, ..
     learner = Learner(UNet(dimensions).to("meta"))
     image = Images.of(torch.empty((6, 10, 40, 40)[-dimensions - 1 :], device="meta"))
     for step in range(2):
-        loss = learner.step(image, Batches(size, 4, 0.03, None), 1e-3, step)
+        loss = learner.step(image, BatchSampler(size, 4, 0.03, None), 1e-3, step)
         assert loss.is_meta
         assert loss.shape == ()
     with pytest.raises((RuntimeError, NotImplementedError)):
@@ -33,7 +33,7 @@ def test_a_training_step_sends_nothing_to_the_device_after_the_first(
     """A tensor made of host numbers is a copy that a GPU waits for; constants are sent once."""
     learner = Learner(UNet(2).to("meta"))
     image = Images.of(torch.empty((6, 40, 40), device="meta"))
-    batches = Batches((16, 16), 4, 0.03, None, Replacement(line=Line(1, 3)))
+    batches = BatchSampler((16, 16), 4, 0.03, None, Replacement(line=Line(1, 3)))
     learner.step(image, batches, 1e-3, 0)
 
     def refuse(*args: object, **kwargs: object) -> None:
@@ -51,7 +51,7 @@ def test_a_training_step_makes_no_host_wait_on_a_gpu() -> None:
     network = build_network(2, torch.Generator().manual_seed(0)).cuda()
     learner = Learner(network, torch.bfloat16)
     image = Images.of(torch.randn(4, 128, 128, device="cuda"))
-    batches = Batches((64, 64), 8, 0.03, torch.Generator("cuda").manual_seed(0))
+    batches = BatchSampler((64, 64), 8, 0.03, torch.Generator("cuda").manual_seed(0))
     learner.step(image, batches, 1e-3, 0)
     torch.cuda.set_sync_debug_mode("error")
     try:
@@ -88,7 +88,7 @@ def test_the_average_follows_the_weights_and_forgets_the_start() -> None:
     image = Images.of(torch.randn(2, 32, 32, generator=torch.Generator().manual_seed(0)))
     for step in range(12):
         draw = torch.Generator().manual_seed(step)
-        learner.step(image, Batches((16, 16), 2, 0.03, draw), 1e-2, step)
+        learner.step(image, BatchSampler((16, 16), 2, 0.03, draw), 1e-2, step)
     trained = learner.network.out.weight
     distance = torch.linalg.vector_norm
     assert distance(learner.average.out.weight - trained) < distance(first - trained)
@@ -97,7 +97,7 @@ def test_the_average_follows_the_weights_and_forgets_the_start() -> None:
 
 def test_batches_halve_down_to_one_patch() -> None:
     counts = []
-    batches: Batches | None = Batches((16, 16), 12, 0.03, None)
+    batches: BatchSampler | None = BatchSampler((16, 16), 12, 0.03, None)
     while batches is not None:
         counts.append(batches.count)
         batches = batches.halved()

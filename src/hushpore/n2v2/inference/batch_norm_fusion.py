@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hushpore.n2v2.model import UNet
 
 
-def folded(network: UNet) -> UNet:
+def fuse_batch_norm(network: UNet) -> UNet:
     """Return a network that computes the same with fewer operations, for prediction alone.
 
     In evaluation mode a normalisation multiplies each channel by a number and adds another, which
@@ -26,11 +26,11 @@ def folded(network: UNet) -> UNet:
     result = copy.deepcopy(network)
     for block in result.children():
         if isinstance(block, nn.Sequential):
-            _fold(block)
+            _fuse(block)
     return result
 
 
-def _fold(block: nn.Sequential) -> None:
+def _fuse(block: nn.Sequential) -> None:
     for number, normalisation in enumerate(block):
         if isinstance(normalisation, nn.BatchNorm2d | nn.BatchNorm3d):
             before = block[number - 1]

@@ -16,8 +16,8 @@ import torch
 
 from hushpore.device.allocation import freed_memory_kept
 from hushpore.n2v2.images import Arrangement, Images
-from hushpore.n2v2.inference.batch_norm_fusion import folded
-from hushpore.n2v2.inference.tiles import CORES, Tile, cut, pad, predict_tile
+from hushpore.n2v2.inference.batch_norm_fusion import fuse_batch_norm
+from hushpore.n2v2.inference.tiles import CORES, Tile, cut_axis, pad, predict_tile
 from hushpore.n2v2.source import Source
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hushpore.n2v2.model import UNet
     from hushpore.n2v2.trained import Model
 
-    #: Where a piece of an axis is read, kept and goes: see `hushpore.n2v2.inference.tiles.cut`.
+    #: Where a piece of an axis is read, kept and goes: see `cut_axis`.
     Piece: TypeAlias = tuple[slice, slice, slice]
 
 
@@ -99,7 +99,7 @@ class BlockPredictor:
             raw = source.read(planes, region[0])
             run.nbytes = raw.nbytes
         result = np.empty((len(wanted), *sizes), np.float32)
-        network, first = folded(self.model.network), 0
+        network, first = fuse_batch_norm(self.model.network), 0
         for group in images:
             numbers = np.arange(first, first + len(group))
             first += len(group)
@@ -144,14 +144,14 @@ class BlockPredictor:
         ]
 
     def _pieces(self, within: Sequence[slice]) -> list[list[Piece]]:
-        """Return the pieces of each axis that begin in the block, as `cut` makes them."""
+        """Return the pieces of each axis that begin in the block, as `cut_axis` makes them."""
         architecture = self.model.network.architecture
         sizes = self.volume.shape[-len(within) :]
         axes = zip(
             sizes, self._core[1:], architecture.radii, architecture.multiples, within, strict=True
         )
         return [
-            [piece for piece in cut(*axis) if own.start <= piece[2].start < own.stop]
+            [piece for piece in cut_axis(*axis) if own.start <= piece[2].start < own.stop]
             for *axis, own in axes
         ]
 

@@ -82,7 +82,7 @@ def plan_tiles(
     """
     network = architecture or Architecture(len(shape) - 1)
     radii, multiples = (0, *network.radii), (1, *network.multiples)
-    axes = [cut(*axis) for axis in zip(shape, core, radii, multiples, strict=True)]
+    axes = [cut_axis(*axis) for axis in zip(shape, core, radii, multiples, strict=True)]
     return [
         Tile(*(tuple(part) for part in zip(*pieces, strict=True)))
         for pieces in itertools.product(*axes)
@@ -211,7 +211,7 @@ def predict_tile(
     return (total / len(turns))[(images, slice(None), *within)]
 
 
-def predict(
+def predict_images(
     network: Callable[[torch.Tensor], torch.Tensor],
     images: Images,
     core: Sequence[int] | None = None,
@@ -245,7 +245,9 @@ def predict(
     return result
 
 
-def cut(length: int, edge: int, margin: int, multiple: int) -> list[tuple[slice, slice, slice]]:
+def cut_axis(
+    length: int, edge: int, margin: int, multiple: int
+) -> list[tuple[slice, slice, slice]]:
     """Cut one axis into pieces of at most `edge`, each as (source, kept, target).
 
     Parameters

@@ -19,7 +19,7 @@ from hushpore.device.memory import is_out_of_memory
 from hushpore.device.prefetch import in_turn
 from hushpore.device.timing import StageTimer
 from hushpore.n2v2.images import Images
-from hushpore.n2v2.inference.batch_norm_fusion import folded
+from hushpore.n2v2.inference.batch_norm_fusion import fuse_batch_norm
 from hushpore.n2v2.inference.tiles import (
     Tile,
     core_within,
@@ -77,8 +77,8 @@ class Slab:
 
 
 @dataclass
-class Applied:
-    """How a network is applied; `to` does it.
+class VolumePredictor:
+    """Predicts whole volumes with a trained network; `predict` does it.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class Applied:
         Arithmetic of the network.
     symmetries : bool
         Whether to average over mirrored and turned copies.
-    begin : float
+    progress_start : float
         Share of the whole job that is over before, for progress.
     timer : StageTimer
         Told what takes how long.
@@ -106,12 +106,14 @@ class Applied:
     budget: float
     dtype: torch.dtype = torch.float32
     symmetries: bool = False
-    begin: float = 0.0
+    progress_start: float = 0.0
     timer: StageTimer = field(default_factory=StageTimer)
     _replays: Replays | None = field(default=None, init=False)
-    _folded: UNet = field(init=False)
+    _fused: UNet = field(init=False)
 
-    def to(self, source: Source, out: Any, backend: Backend, images: Images | None = None) -> Job:
+    def predict(
+        self, source: Source, out: Any, backend: Backend, images: Images | None = None
+    ) -> Job:
         """Predict every plane of a volume, in smaller tiles where memory runs out.
 
         Parameters
@@ -140,15 +142,15 @@ class Applied:
             If the smallest tile does not fit on the CPU.
         """
         first = self._first_core(backend, source)
-        yield from self._warned(first, backend, source)
+        yield from self._warn_of_memory(first, backend, source)
         core: tuple[int, ...] | None = first
         while core is not None:
             try:
-                self._folded = folded(self.network).to(backend.device)
+                self._fused = fuse_batch_norm(self.network).to(backend.device)
                 # those of larger tiles would need the memory that has just run out
                 self._replays = replays_on(backend, "tiles")
                 with freed_memory_kept():
-                    yield from self._whole(source, out, backend, images, core)
+                    yield from self._predict_slabs(source, out, backend, images, core)
                 return backend
             except Exception as error:
                 if not is_out_of_memory(error):
@@ -183,7 +185,9 @@ class Applied:
             return math.inf
         return TILE_SHARE * min(self.budget, FREE_SHARE * backend.free_memory())
 
-    def _warned(self, core: tuple[int, ...], backend: Backend, source: Source) -> Iterator[Note]:
+    def _warn_of_memory(
+        self, core: tuple[int, ...], backend: Backend, source: Source
+    ) -> Iterator[Note]:
         """Say so where even the smallest tile takes more than it may."""
         least = tile_bytes(core, self.network.architecture, self.dtype, source.size)
         if least > self._tile_memory(backend):
@@ -193,7 +197,7 @@ class Applied:
                 warning=True,
             )
 
-    def _whole(
+    def _predict_slabs(
         self,
         source: Source,
         out: Any,
@@ -205,7 +209,7 @@ class Applied:
         if images is not None:
             tiles = tuple(plan_tiles(shape, core, self.network.architecture))
             slab = Slab(slice(0, shape[0]), slice(0, shape[1]), tiles)
-            yield from self._slab(slab, images, source, out, backend, 0, len(tiles))
+            yield from self._predict_slab(slab, images, source, out, backend, 0, len(tiles))
             return
         slabs = self.plan(source, core)
         done, total = 0, sum(len(slab.tiles) for slab in slabs)
@@ -218,7 +222,7 @@ class Applied:
                     coming, planes = next(ahead)
                     run.nbytes = coming.nbytes
                 part = self._normalised(slab, coming, planes, source)
-                yield from self._slab(slab, part, source, out, backend, done, total)
+                yield from self._predict_slab(slab, part, source, out, backend, done, total)
                 done += len(slab.tiles)
 
     def plan(self, source: Source, core: tuple[int, ...]) -> list[Slab]:
@@ -263,7 +267,7 @@ class Applied:
             values = self.scale.normalise(there, source.channels[planes])
             return Images.of(values, arrangement)
 
-    def _slab(
+    def _predict_slab(
         self,
         slab: Slab,
         images: Images,
@@ -295,11 +299,11 @@ class Applied:
         yield self._progress(done, total)
 
     def _compute(self, batch: torch.Tensor) -> torch.Tensor:
-        network: Callable[[torch.Tensor], torch.Tensor] = self._folded
+        network: Callable[[torch.Tensor], torch.Tensor] = self._fused
         return network(batch) if self._replays is None else self._replays.call("", network, batch)
 
     def _progress(self, done: int, total: int) -> Progress:
-        fraction = self.begin + (1 - self.begin) * done / total
+        fraction = self.progress_start + (1 - self.progress_start) * done / total
         return Progress("denoising", done, total, "tiles", fraction)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from hushpore.n2v2.noise.rings import correlation as _correlation
 from hushpore.n2v2.noise.rings import ring_correlation
-from hushpore.n2v2.noise.sampling import gathered, read_boxes
+from hushpore.n2v2.noise.sampling import move_into_chunks, read_boxes
 
 if TYPE_CHECKING:
     from typing import Any
@@ -197,7 +197,7 @@ def _draw_blocks(
     corners = np.stack(
         [rng.integers(0, n - m + 1, count) for n, m in zip(shape, size, strict=True)], 1
     )
-    corners = gathered(corners, size, data)
+    corners = move_into_chunks(corners, size, data)
     return read_boxes(data, corners, size).reshape(count, depth, edge, edge), corners
 
 

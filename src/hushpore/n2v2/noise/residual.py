@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.events import result_of
-from hushpore.n2v2.noise.sampling import gathered, read_boxes
+from hushpore.n2v2.noise.sampling import move_into_chunks, read_boxes
 from hushpore.n2v2.source import pieces
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def examine_residual(
     moments : tuple of float, optional
         Mean and standard deviation of noisy minus denoised, where they are known already.
     """
-    mean, deviation = moments or result_of(finding_moments(source, denoised))
+    mean, deviation = moments or result_of(residual_moments(source, denoised))
     rng = np.random.default_rng(seed)
     noisy_blocks, blocks = _draw_pairs(source.volume.data, denoised, source.volume.shape, rng)
     residual = noisy_blocks - blocks - mean
@@ -149,7 +149,7 @@ def _problems(found: Residual, noise: NoiseDiagnosis) -> list[str]:
     return problems
 
 
-def finding_moments(source: Source, denoised: Any) -> Generator[float, None, tuple[float, float]]:
+def residual_moments(source: Source, denoised: Any) -> Generator[float, None, tuple[float, float]]:
     """Find mean and standard deviation of noisy minus denoised; yields the share that is read."""
     leading = source.volume.shape[: -len(source.size)]
     total = square = 0.0
@@ -176,7 +176,7 @@ def _draw_pairs(
     size = ((1,) * (len(shape) - 3) + (depth, edge, edge))[-len(shape) :]
     room = [n - m + 1 for n, m in zip(shape, size, strict=True)]
     corners = rng.integers(0, room, (min(_BLOCKS, 4 * math.prod(room)), len(shape)))
-    corners = gathered(corners, size, noisy)
+    corners = move_into_chunks(corners, size, noisy)
     first, second = (
         read_boxes(data, corners, size).reshape(-1, depth, edge, edge) for data in (noisy, denoised)
     )

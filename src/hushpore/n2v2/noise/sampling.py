@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _WINDOWS = 64
 
 
-def gathered(
+def move_into_chunks(
     corners: npt.NDArray[np.int64], size: Sequence[int], data: Any
 ) -> npt.NDArray[np.int64]:
     """Return the corners of boxes, moved into a few chunks where the data lies in chunks.
@@ -51,7 +51,7 @@ def read_boxes(
     data : array_like
         In memory or on disk.
     corners : numpy.ndarray
-        Shape (n, ndim); where the data lies in chunks as `gathered` returns them.
+        Shape (n, ndim); where the data lies in chunks as `move_into_chunks` returns them.
     size : sequence of int
         Of a box.
     """

@@ -41,7 +41,7 @@ class Adam:
             for each in self.parameters
         ]
 
-    def forget_gradients(self) -> None:
+    def zero_grad(self) -> None:
         """Let go of the gradients of the step before."""
         for each in self.parameters:
             each.grad = None

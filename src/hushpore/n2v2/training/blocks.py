@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from hushpore.n2v2.source import Scale, Source
 
 #: Steps for which a block is kept; reading it should then weigh little.
-STEPS_EACH = 100
+STEPS_PER_BLOCK = 100
 
 #: Bytes a voxel takes beside its own while a block is normalised.
 _WORKING = 8
 
 
 @dataclass
-class Blocks:
+class BlockSampler:
     """Blocks of a volume that does not fit into memory, one at a time, drawn at random.
 
     A block is made of whole images in 2D, and of runs of slices in 3D. Which ones is decided by
@@ -41,14 +41,14 @@ class Blocks:
         The volume, what the network sees of it, its grey scale, and where to put it.
     budget : float
         Bytes that a block may take.
-    least : int
+    min_rows : int
         Rows of a patch: in 3D the slices that a block must have.
     seed : int
         Start of the random numbers.
     regions : Regions, optional
         Where patches may lie; by default anywhere.
     weight : numpy.ndarray, optional
-        As `Regions.weighing` returns it, where there are regions.
+        As `Regions.row_weights` returns it, where there are regions.
     """
 
     source: Source
@@ -57,7 +57,7 @@ class Blocks:
     backend: Backend
     timer: StageTimer
     budget: float
-    least: int
+    min_rows: int
     seed: int
     regions: Regions | None = None
     weight: npt.NDArray[np.float64] | None = None
@@ -66,7 +66,7 @@ class Blocks:
 
     def at(self, step: int) -> Images:
         """Return the block for a step, counted from 0; reads it where it is another than before."""
-        number = step // STEPS_EACH
+        number = step // STEPS_PER_BLOCK
         if self._images is None or number != self._number:
             self._images = None  # its memory is needed for the next
             self._images, self._number = self._read(number), number
@@ -74,7 +74,7 @@ class Blocks:
 
     def in_volume(self, step: int, corners: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return where in all images places (image, first voxel in it) of a step's block lie."""
-        chosen, rows, _ = self._drawn(step // STEPS_EACH)
+        chosen, rows, _ = self._drawn(step // STEPS_PER_BLOCK)
         return np.column_stack([chosen[corners[:, 0]], corners[:, 1] + rows.start, corners[:, 2:]])
 
     def _read(self, number: int) -> Images:
@@ -97,11 +97,11 @@ class Blocks:
             a_voxel += PLACES_BYTES
         fitting = max(int(self.budget / (math.prod(size[1:]) * a_voxel)), 1)
         # one run of slices in several images costs as much memory as one long run in one
-        depth = size[0] if len(size) == 2 else min(size[0], max(self.least, fitting))
+        depth = size[0] if len(size) == 2 else min(size[0], max(self.min_rows, fitting))
         count = max(1, min(n_images, fitting // depth))
         if self.weight is not None:
-            first_rows = depth - self.least + 1
-            chosen, start, shares = draw_weighted(self.weight, first_rows, count, rng)
+            first_rows = depth - self.min_rows + 1
+            chosen, start, shares = draw_weighted_block(self.weight, first_rows, count, rng)
             return chosen, slice(start, start + depth), shares
         start = int(rng.integers(0, size[0] - depth + 1))
         chosen = np.sort(rng.permutation(n_images)[:count])
@@ -118,7 +118,7 @@ class Blocks:
             return Images.of(values, part)
 
 
-def draw_weighted(
+def draw_weighted_block(
     weight: npt.NDArray[np.float64], fitting: int, count: int, rng: np.random.Generator
 ) -> tuple[npt.NDArray[np.int64], int, npt.NDArray[np.float64]]:
     """Draw a block so that, over many, patches are drawn from each place by its weight.
@@ -126,7 +126,7 @@ def draw_weighted(
     Parameters
     ----------
     weight : numpy.ndarray
-        float64, shape (n_images, n_first_rows): see `hushpore.n2v2.regions.Regions.weighing`.
+        float64, shape (n_images, n_first_rows): see `hushpore.n2v2.regions.Regions.row_weights`.
     fitting : int
         First rows of patches that fit into a block.
     count : int

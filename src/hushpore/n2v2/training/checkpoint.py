@@ -21,7 +21,7 @@ from hushpore.n2v2.trained import (
     read_tensors,
     write_tensors,
 )
-from hushpore.n2v2.training.schedule import packed, unpacked
+from hushpore.n2v2.training.schedule import pack, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hushpore.n2v2.training.step import Learner
 
 #: Seconds of training between two checkpoints: what a broken run loses at most.
-EVERY = 30.0
+SAVE_INTERVAL = 30.0
 
 #: Name of the entry in the header that says what the training was of.
 _ENTRY = "training"
@@ -58,7 +58,7 @@ class TrainingState:
     curves : dict of str to list
         Step and value of each metric.
     shares : list of int
-        What was over before each step, see `hushpore.n2v2.training.schedule.Course`.
+        What was over before each step, see `hushpore.n2v2.training.schedule.Schedule`.
     """
 
     learner: Learner
@@ -130,7 +130,7 @@ class Checkpoint:
     @property
     def due(self) -> bool:
         """Whether it is time to write the next."""
-        return time.monotonic() - self._last >= EVERY
+        return time.monotonic() - self._last >= SAVE_INTERVAL
 
     def save(self, state: TrainingState, model: Model) -> None:
         """Write the state; an older one stays until this one is complete."""
@@ -143,7 +143,7 @@ class Checkpoint:
             "summed_from": state.summed_from,
             "spent": state.spent,
             "curves": state.curves,
-            "shares": packed(state.shares),
+            "shares": pack(state.shares),
         }
         write_tensors(self._path, on_host, {HEADER: model.facts(), _ENTRY: facts})
         self._last = time.monotonic()
@@ -172,7 +172,7 @@ class Checkpoint:
             state.load(own, {k: v for k, v in tensors.items() if not k.startswith(TRAINING)})
             state.step, state.summed_from = int(facts["step"]), int(facts["summed_from"])
             state.spent = float(facts["spent"])
-            state.shares = list(unpacked(facts.get("shares", "")))
+            state.shares = list(unpack(facts.get("shares", "")))
             state.curves = {
                 name: [(int(step), float(value)) for step, value in curve]
                 for name, curve in facts["curves"].items()

@@ -20,12 +20,12 @@ from hushpore.base.events import (
     StopEarly,
 )
 from hushpore.device.readback import Readback
-from hushpore.n2v2.inference.tiles import predict
+from hushpore.n2v2.inference.tiles import predict_images
 from hushpore.n2v2.model import Architecture, build_network
 from hushpore.n2v2.training.checkpoint import TrainingState
 from hushpore.n2v2.training.preview import PreviewPace
-from hushpore.n2v2.training.schedule import Course, in_parts
-from hushpore.n2v2.training.step import Batches, Learner, learning_rate
+from hushpore.n2v2.training.schedule import Schedule, to_parts
+from hushpore.n2v2.training.step import BatchSampler, Learner, learning_rate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
     from hushpore.n2v2.settings import DenoiseSettings
     from hushpore.n2v2.trained import Model
     from hushpore.n2v2.training.checkpoint import Checkpoint
-    from hushpore.n2v2.training.preview import Shown
+    from hushpore.n2v2.training.preview import PreviewSlice
 
 #: Steps between two readings of the loss.
-EPOCH = 25
+LOG_INTERVAL = 25
 
-#: Seconds between two batches that are told.
-BATCH_PAUSE = 0.2
+#: Seconds between two reported batches.
+BATCH_INTERVAL = 0.2
 
 
 @dataclass
-class Fitting:
+class TrainingLoop:
     """One training: what it works with, and what it has come to.
 
     Attributes
@@ -60,44 +60,44 @@ class Fitting:
         Where it runs, and its clock.
     images : callable
         Returns the `Images` to learn from in a step.
-    batches : Batches
+    batch_sampler : BatchSampler
         What a step draws from them; its generator is part of the state.
     dtype : torch.dtype
         Arithmetic of the network.
-    shown : Shown or None
+    preview_slice : PreviewSlice or None
         What previews show; None: there are none.
-    as_model : callable
+    to_model : callable
         Makes a `Model` of a network.
     share : float
         Of the whole job, for progress.
     notes : list of str
         What was said; added to.
-    look : callable, optional
-        Returns the `Shown` of the slice at a position on the volume's leading axes.
-    course : Course
+    read_preview_slice : callable, optional
+        Returns the `PreviewSlice` of the slice at a position on the volume's leading axes.
+    schedule : Schedule
         How far it is at each step, as the settings ask for.
-    as_batch : callable, optional
-        Makes a `Batch` of a step and of what `Learner.watched` holds; None: batches are not told.
+    to_batch : callable, optional
+        Makes a `Batch` of a step and of `Learner.patch_losses`; None: batches are not reported.
     """
 
     settings: DenoiseSettings
     backend: Backend
     timer: StageTimer
     images: Callable[[int], Images]
-    batches: Batches
+    batch_sampler: BatchSampler
     dtype: torch.dtype
-    shown: Shown | None
-    as_model: Callable[[UNet], Model]
+    preview_slice: PreviewSlice | None
+    to_model: Callable[[UNet], Model]
     share: float = 1.0
     notes: list[str] = field(default_factory=list)
-    look: Callable[[tuple[int, ...]], Shown] | None = None
-    as_batch: Callable[[int, npt.NDArray[np.float64]], Batch] | None = None
-    course: Course = field(init=False)
+    read_preview_slice: Callable[[tuple[int, ...]], PreviewSlice] | None = None
+    to_batch: Callable[[int, npt.NDArray[np.float64]], Batch] | None = None
+    schedule: Schedule = field(init=False)
     _wanted: tuple[int, ...] | None = field(default=None, init=False)
     _seen: tuple[int, ...] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self.course = Course.of(self.settings)
+        self.schedule = Schedule.of(self.settings)
 
     def start(self, architecture: Architecture) -> TrainingState:
         """Return the state before the first step."""
@@ -106,7 +106,7 @@ class Fitting:
         layout = torch.channels_last if two else torch.channels_last_3d
         network = build_network(architecture, weights).to(self.backend.device)
         network = network.to(memory_format=layout)  # type: ignore[call-overload]
-        generator = self.batches.generator
+        generator = self.batch_sampler.generator
         assert generator is not None
         total = torch.zeros((), device=self.backend.device)
         return TrainingState(Learner(network, self.dtype, self.backend), generator, total)
@@ -130,28 +130,32 @@ class Fitting:
     def _keep(self, state: TrainingState, checkpoint: Checkpoint | None) -> None:
         if checkpoint is not None and state.step:
             with self.timer.stage("checkpoint"):
-                checkpoint.save(state, self.as_model(state.learner.average))
+                checkpoint.save(state, self.to_model(state.learner.average))
 
     def _run(self, state: TrainingState, checkpoint: Checkpoint | None) -> Job:
         settings, learner = self.settings, state.learner
         readback = Readback(self.backend, self.timer)
-        pace = PreviewPace(self.shown, self.batches.voxels)
+        pace = PreviewPace(self.preview_slice, self.batch_sampler.voxels)
         start = time.monotonic() - state.spent
-        fraction, batch_due = self.course.share(state.step, state.spent), start
+        fraction, batch_due = self.schedule.share(state.step, state.spent), start
         while fraction < 1:
-            learner.watches = self.as_batch is not None and start + state.spent >= batch_due
+            learner.keeps_patch_losses = (
+                self.to_batch is not None and start + state.spent >= batch_due
+            )
             rate = learning_rate(fraction, settings.learning_rate)
-            with self.timer.stage("training", voxels=self.batches.voxels):
-                state.total += learner.step(self.images(state.step), self.batches, rate, state.step)
+            with self.timer.stage("training", voxels=self.batch_sampler.voxels):
+                state.total += learner.step(
+                    self.images(state.step), self.batch_sampler, rate, state.step
+                )
             state.step += 1
-            state.shares.append(in_parts(fraction))
+            state.shares.append(to_parts(fraction))
             state.spent = spent = time.monotonic() - start
-            fraction = self.course.share(state.step, spent)
-            if learner.watches and learner.watched is not None:
-                readback.push(("batch", state.step), learner.watched)
-                learner.watches, batch_due = False, start + spent + BATCH_PAUSE
-            if state.step % EPOCH == 0:
-                self._end_epoch(state, readback)
+            fraction = self.schedule.share(state.step, spent)
+            if learner.keeps_patch_losses and learner.patch_losses is not None:
+                readback.push(("batch", state.step), learner.patch_losses)
+                learner.keeps_patch_losses, batch_due = False, start + spent + BATCH_INTERVAL
+            if state.step % LOG_INTERVAL == 0:
+                self._log_losses(state, readback)
             try:
                 if state.summed_from == state.step:
                     yield self.timer.timing()
@@ -166,26 +170,26 @@ class Fitting:
                 if pace.due(spent / state.step, spent):
                     before = time.monotonic()
                     with self.timer.stage("preview"):
-                        self._turn()
-                        readback.push(("preview", self.shown), self._preview(learner))
+                        self._follow_attention()
+                        readback.push(("preview", self.preview_slice), self._preview(learner))
                     pace.done(time.monotonic() - before, spent)
                     yield from self._report(readback.arrived(), state)
             except StopEarly:
                 self.notes.append(f"Stopped early, after {state.step} of {settings.steps} steps.")
                 break
         # a last mean over a few steps alone would jump
-        if state.step - state.summed_from > EPOCH // 2 or not state.summed_from:
-            self._end_epoch(state, readback)
+        if state.step - state.summed_from > LOG_INTERVAL // 2 or not state.summed_from:
+            self._log_losses(state, readback)
         yield self.timer.timing()
         yield from self._report(readback.rest(), state)
 
-    def _end_epoch(self, state: TrainingState, readback: Readback) -> None:
+    def _log_losses(self, state: TrainingState, readback: Readback) -> None:
         count = state.step - state.summed_from
         if not count:
             return
         # the same patches and blind spots each time, so that the curve is smooth
         generator = torch.Generator(self.backend.device).manual_seed(self.settings.seed + 1)
-        fixed = replace(self.batches, generator=generator)
+        fixed = replace(self.batch_sampler, generator=generator)
         with self.timer.stage("validation"):
             validation = state.learner.validate(self.images(state.step - 1), fixed)
         # both in one copy
@@ -201,8 +205,8 @@ class Fitting:
                 events.append(step.preview(value))
                 continue
             if kind == "batch":
-                assert self.as_batch is not None
-                events.append(self.as_batch(step, value))
+                assert self.to_batch is not None
+                events.append(self.to_batch(step, value))
                 continue
             if not np.isfinite(value).all():
                 raise InputError(
@@ -215,24 +219,30 @@ class Fitting:
         # all is noted before the first of these, at which the job may be cancelled
         yield from events
 
-    def _turn(self) -> None:
+    def _follow_attention(self) -> None:
         """Turn to the slice that is being looked at."""
-        if self._wanted is not None and self._wanted != self._seen and self.look is not None:
+        if (
+            self._wanted is not None
+            and self._wanted != self._seen
+            and self.read_preview_slice is not None
+        ):
             self._seen = self._wanted
-            self.shown = self.look(self._wanted)
+            self.preview_slice = self.read_preview_slice(self._wanted)
 
     def _preview(self, learner: Learner) -> torch.Tensor:
         """Denoise the slice to be shown as well as the network can by now."""
-        assert self.shown is not None
+        assert self.preview_slice is not None
         architecture = learner.average.architecture
-        result = predict(
-            learner.average, self.shown.image, dtype=self.dtype, architecture=architecture
+        result = predict_images(
+            learner.average, self.preview_slice.image, dtype=self.dtype, architecture=architecture
         )
-        return result[0, self.shown.output].reshape(-1, *result.shape[-2:])[self.shown.row]
+        return result[0, self.preview_slice.output].reshape(-1, *result.shape[-2:])[
+            self.preview_slice.row
+        ]
 
     def _progress(self, state: TrainingState, fraction: float) -> Progress:
-        total, step = self.course.ends_after or self.course.steps, state.step
-        if self.course.time_budget is not None:
+        total, step = self.schedule.ends_after or self.schedule.steps, state.step
+        if self.schedule.time_budget is not None:
             total = max(step, min(total, round(step / fraction)))
         # what the device has finished, not what it has been asked to do
         losses = state.curves.get("loss", [])

@@ -25,7 +25,7 @@ _AROUND = 8
 
 
 @dataclass(frozen=True)
-class Shown:
+class PreviewSlice:
     """What previews show.
 
     Attributes
@@ -44,13 +44,13 @@ class Shown:
     preview: Callable[[npt.NDArray[np.float32]], Preview]
 
 
-def show_slice(
+def read_preview_slice(
     source: Source,
     arrangement: Arrangement,
     scale: Scale,
     backend: Backend,
     at: tuple[int, ...] | None = None,
-) -> Shown:
+) -> PreviewSlice:
     """Read what is needed to show a slice.
 
     Parameters
@@ -70,7 +70,7 @@ def show_slice(
         plane, z = divmod(number, source.size[0])
         rows = slice(max(z - _AROUND, 0), min(z + _AROUND, source.size[0]))
         row = z - rows.start
-    image, output = (int(each[plane]) for each in arrangement.whereabouts)
+    image, output = (int(each[plane]) for each in arrangement.predicted_by)
     planes, part = arrangement.part(np.array([image]))
     channels = source.channels
     raw = source.put(source.stored(planes, rows), planes, backend)
@@ -81,16 +81,16 @@ def show_slice(
         restored = scale.restore(value[None], channels[[plane]])[0]
         return Preview("denoised", restored, index)
 
-    return Shown(images, output, row, preview)
+    return PreviewSlice(images, output, row, preview)
 
 
 class PreviewPace:
     """Lets previews take a twentieth of the time at most, and come once a second at most."""
 
-    def __init__(self, shown: Shown | None, batch_voxels: int) -> None:
-        self._shows = shown is not None
+    def __init__(self, preview_slice: PreviewSlice | None, batch_voxels: int) -> None:
+        self._shows = preview_slice is not None
         # prediction is the forward third of a training step
-        voxels = shown.image.planes[0].numel() if shown is not None else 0
+        voxels = preview_slice.image.planes[0].numel() if preview_slice is not None else 0
         self._steps_each = voxels / batch_voxels / 3
         self._cost: float | None = None
         self._last = 0.0

@@ -1,6 +1,6 @@
-"""The course of a training: which share of it is over before each step, which sets its rate.
+"""The schedule of a training: which share of it is over before each step, which sets its rate.
 
-Where time decides, no two runs take the same course. It is kept in the record, so that the same
+Where time decides, no two runs have the same schedule. It is kept in the record, so that the same
 training can be repeated step by step, on a faster machine or a slower one.
 """
 
@@ -27,8 +27,8 @@ PARTS = 10**6
 
 
 @dataclass(frozen=True)
-class Course:
-    """How far a training is.
+class Schedule:
+    """How far a training is before each step, which sets its learning rate and ends it.
 
     Attributes
     ----------
@@ -48,8 +48,8 @@ class Course:
     shares: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, settings: DenoiseSettings) -> Course:
-        """Return the course that settings ask for.
+    def of(cls, settings: DenoiseSettings) -> Schedule:
+        """Return the schedule that settings ask for.
 
         Raises
         ------
@@ -69,7 +69,7 @@ class Course:
         share = step / self.steps
         if self.time_budget is None:
             return share
-        return in_parts(max(share, spent / self.time_budget)) / PARTS
+        return to_parts(max(share, spent / self.time_budget)) / PARTS
 
     def record(self, taken: Sequence[int]) -> dict[str, Any] | None:
         """Return what is needed to repeat a training, as JSON values.
@@ -87,22 +87,22 @@ class Course:
         timed = self.time_budget is not None or bool(self.shares)
         if not timed and len(taken) == self.steps:
             return None
-        return {"steps": len(taken), "shares": packed(taken) if timed else ""}
+        return {"steps": len(taken), "shares": pack(taken) if timed else ""}
 
 
-def in_parts(share: float) -> int:
+def to_parts(share: float) -> int:
     """Return a share in whole `PARTS`."""
     return round(PARTS * share)
 
 
-def packed(values: Sequence[int]) -> str:
+def pack(values: Sequence[int]) -> str:
     """Return numbers that rise as a short text."""
     steps = np.diff(np.asarray(values, "<i4"), prepend=0).astype("<i4")
     return base64.b64encode(zlib.compress(steps.tobytes(), 9)).decode("ascii")
 
 
-def unpacked(text: str) -> tuple[int, ...]:
-    """Return the numbers that `packed` made a text of.
+def unpack(text: str) -> tuple[int, ...]:
+    """Return the numbers that `pack` made a text of.
 
     Raises
     ------
@@ -118,12 +118,12 @@ def unpacked(text: str) -> tuple[int, ...]:
     return tuple(int(value) for value in np.cumsum(steps))
 
 
-def _read(path: Path, steps: int) -> Course:
+def _read(path: Path, steps: int) -> Schedule:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         (made,) = (job for job in record.get("jobs", [record]) if job.get("job") == "denoise")
         kept = made.get("training") or {"steps": made["result"]["steps"]}
-        shares = unpacked(kept.get("shares", ""))
+        shares = unpack(kept.get("shares", ""))
         count = int(kept["steps"])
     except OSError as error:
         raise InputError(f"The record {path} cannot be read: {error.strerror}.") from error
@@ -131,4 +131,4 @@ def _read(path: Path, steps: int) -> Course:
         raise InputError(f"{path} is not the record of a denoising that was trained.") from error
     if shares and len(shares) != count:
         raise InputError(f"The training in {path} is not whole: {len(shares)} of {count} steps.")
-    return Course(steps, None, count, shares)
+    return Schedule(steps, None, count, shares)

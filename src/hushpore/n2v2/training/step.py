@@ -19,7 +19,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from hushpore.base.errors import InputError
 from hushpore.device.graphs import compiled_on, replays_on
-from hushpore.n2v2.masking import Replacement, draw_positions, hide, values_at
+from hushpore.n2v2.masking import Replacement, draw_positions, mask_pixels, values_at
 from hushpore.n2v2.training.adam import Adam
 from hushpore.patches.sampling import draw_corners, draw_orientations
 
@@ -39,7 +39,7 @@ WARM_UP, COOL_DOWN = 0.1, 0.3
 
 
 @dataclass(frozen=True)
-class Batches:
+class BatchSampler:
     """What a training step draws.
 
     Attributes
@@ -75,8 +75,8 @@ class Batches:
             images.shape, (1, *self.size), self.count, self.generator, images.device
         )
 
-    def halved(self) -> Batches | None:
-        """Return batches of half as many patches, or None where it is one already."""
+    def halved(self) -> BatchSampler | None:
+        """Return a sampler of half as many patches, or None where it is one already."""
         return replace(self, count=self.count // 2) if self.count > 1 else None
 
 
@@ -94,15 +94,15 @@ class Learner:
 
     Attributes
     ----------
-    watches : bool
-        Whether `watched` is made anew in a step.
-    watched : torch.Tensor or None
-        float64, shape (batch, n_axes + 1), on the device: where each patch of the newest batch that
-        was watched lies, as `Batches.corners` says it, and its loss.
+    keeps_patch_losses : bool
+        Whether a step keeps the loss of each of its patches.
+    patch_losses : torch.Tensor or None
+        float64, shape (batch, n_axes + 1), on the device: where each patch of the newest batch kept
+        lies, as `BatchSampler.corners` says it, and its loss.
     """
 
-    watches = False
-    watched: torch.Tensor | None = None
+    keeps_patch_losses = False
+    patch_losses: torch.Tensor | None = None
 
     def __init__(
         self,
@@ -126,14 +126,16 @@ class Learner:
             self._rate = torch.zeros((), device=device)
         self.optimizer = Adam(network.parameters())
 
-    def step(self, images: Images, batches: Batches, rate: float, step: int) -> torch.Tensor:
+    def step(
+        self, images: Images, batch_sampler: BatchSampler, rate: float, step: int
+    ) -> torch.Tensor:
         """Train on one batch and return its loss, as a tensor on the device.
 
         Parameters
         ----------
         images : Images
             What to learn from.
-        batches : Batches
+        batch_sampler : BatchSampler
             What to draw from it.
         rate : float
             Learning rate of this step.
@@ -141,20 +143,20 @@ class Learner:
             Number of this step, from 0.
         """
         self._set_rate(rate)
-        if self._replays is None or self.watches:
-            loss = self._train(images, batches)
+        if self._replays is None or self.keeps_patch_losses:
+            loss = self._train(images, batch_sampler)
         else:
             # blocks of a volume come and go; a reference does not keep them
-            key = (weakref.ref(images), batches.size, batches.count)
+            key = (weakref.ref(images), batch_sampler.size, batch_sampler.count)
             loss = self._replays.call(
-                key, lambda: self._train(images, batches), draws=batches.generator
+                key, lambda: self._train(images, batch_sampler), draws=batch_sampler.generator
             )
         self._update_average(step)
         return loss
 
-    def _train(self, images: Images, batches: Batches) -> torch.Tensor:
-        loss = self._loss(self.network, images, batches)
-        self.optimizer.forget_gradients()
+    def _train(self, images: Images, batch_sampler: BatchSampler) -> torch.Tensor:
+        loss = self._loss(self.network, images, batch_sampler)
+        self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step(self._rate)
         return loss.detach()
@@ -166,32 +168,36 @@ class Learner:
             self._rate = rate
 
     @torch.no_grad()
-    def validate(self, images: Images, batches: Batches) -> torch.Tensor:
+    def validate(self, images: Images, batch_sampler: BatchSampler) -> torch.Tensor:
         """Return the loss of the averaged network on a batch, as a tensor on the device."""
-        return self._loss(self.average, images, batches)
+        return self._loss(self.average, images, batch_sampler)
 
-    def _loss(self, network: UNet, images: Images, batches: Batches) -> torch.Tensor:
-        device, draw, how = images.device, batches.generator, batches.replacement
-        corners = batches.corners(images)
+    def _loss(self, network: UNet, images: Images, batch_sampler: BatchSampler) -> torch.Tensor:
+        device, draw, how = images.device, batch_sampler.generator, batch_sampler.replacement
+        corners = batch_sampler.corners(images)
         turned = draw_orientations(
-            batches.count, len(batches.size), draw, device, exchange=how.line is None
+            batch_sampler.count, len(batch_sampler.size), draw, device, exchange=how.line is None
         )
-        patches = images.windows(corners, batches.size, turned)  # (batch, inputs, *size)
-        positions = draw_positions(batches.size, batches.share, batches.count, draw, device)
+        patches = images.windows(corners, batch_sampler.size, turned)  # (batch, inputs, *size)
+        positions = draw_positions(
+            batch_sampler.size, batch_sampler.share, batch_sampler.count, draw, device
+        )
         # all planes that are predicted are hidden at the same places: their noise may be related
         hidden_at = positions.repeat_interleave(images.outputs, 0)
         first, last = images.first, images.first + images.outputs
         noisy = patches[:, first:last].flatten(0, 1)  # (batch * outputs, *size)
-        hidden = hide(noisy, hidden_at, how, draw).view(-1, images.outputs, *batches.size)
+        hidden = mask_pixels(noisy, hidden_at, how, draw).view(
+            -1, images.outputs, *batch_sampler.size
+        )
         inputs = torch.cat([patches[:, :first], hidden, patches[:, last:]], 1)
         compute = self._features if network is self.network else network.features
         with mixed_precision(device.type, self.dtype):
             features = compute(channels_last(inputs))
         found = network.output_at(features, positions).flatten(0, 1)
         truth = values_at(noisy, hidden_at)
-        if self.watches:
-            errors = (found.detach() - truth).square().view(batches.count, -1).mean(1)
-            self.watched = torch.cat([corners.double(), errors.double()[:, None]], 1)
+        if self.keeps_patch_losses:
+            errors = (found.detach() - truth).square().view(batch_sampler.count, -1).mean(1)
+            self.patch_losses = torch.cat([corners.double(), errors.double()[:, None]], 1)
         return torch.nn.functional.mse_loss(found, truth)
 
     @torch.no_grad()
