@@ -17,7 +17,6 @@ import torch
 from benchmarks._parts import Figures, in_one
 from hushpore.base.volume import Volume
 from hushpore.device.backend import Backend, choose_backend
-from hushpore.device.graphs import compiled_on, replays_on
 from hushpore.device.switches import WINS, Switches
 from hushpore.n2v2.images import Images, arrange
 from hushpore.n2v2.inference.volumes import VolumePredictor
@@ -127,11 +126,11 @@ def _tiles(precision: str) -> Figures:
     samples: Figures = {}
     network = _network(gpu.device).eval()
     # for one size alone: each takes some ten seconds
-    compiled = compiled_on(dataclasses.replace(gpu, switches=VARIANTS["compiled"]), network)
+    compiled = dataclasses.replace(gpu, switches=VARIANTS["compiled"]).compiled(network)
     for size in TILES:
         batch = torch.randn(4, 1, size, size, device=gpu.device)
         batch = batch.to(memory_format=torch.channels_last)
-        graphs = replays_on(dataclasses.replace(gpu, switches=VARIANTS["graphs"]), "tiles")
+        graphs = dataclasses.replace(gpu, switches=VARIANTS["graphs"]).graph_replays("tiles")
         assert graphs is not None
         ways: dict[str, Callable[..., Any]] = {"plain": network}
         ways["graphs"] = partial(graphs.call, "", network)

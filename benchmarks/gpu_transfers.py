@@ -35,11 +35,14 @@ def _copies(megabytes: int) -> Figures:
     seconds: dict[str, list[float]] = {}
     for _ in range(REPEATS):
         for name, way in ways.items():
-            for direction, copy, given in (("up", way.up, values), ("down", way.down, there)):
+            for direction, copy, given in (
+                ("up", way.upload, values),
+                ("down", way.download, there),
+            ):
                 taken = seconds.setdefault(f"{direction}, {name}", [])
                 taken.append(round(_timed(device, copy, given), 6))
     auto = _transfers(device, "auto")
-    same = np.array_equal(auto.down(auto.up(values)), values)
+    same = np.array_equal(auto.download(auto.upload(values)), values)
     for way in (*ways.values(), auto):
         way.release()
     return {

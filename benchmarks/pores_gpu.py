@@ -47,7 +47,7 @@ class Watched(Backend):
     """A GPU of which is known what crossed, and how much memory was in use at most."""
 
     free: int = 0  # bytes that are said to be; 0: what there is
-    crossed: dict[str, list[int]] = field(default_factory=lambda: {"up": [], "down": []})
+    crossed: dict[str, list[int]] = field(default_factory=lambda: {"upload": [], "download": []})
     held: list[int] = field(default_factory=list)
 
     @classmethod
@@ -118,10 +118,10 @@ def _whole(size: int) -> Figures:
         "gpu, labels and tables, s": round(medians["labels"], 5),
         "floor of computing, s": round(floor, 5),
         "computing over its floor": round(computing / floor, 2),
-        "uploads of a value a voxel": len(large["up"]),
-        "downloads of a value a voxel": len(large["down"]),
-        "bytes up a voxel": round(sum(backend.crossed["up"]) / voxels, 3),
-        "bytes down a voxel": round(sum(backend.crossed["down"]) / voxels, 3),
+        "uploads of a value a voxel": len(large["upload"]),
+        "downloads of a value a voxel": len(large["download"]),
+        "bytes up a voxel": round(sum(backend.crossed["upload"]) / voxels, 3),
+        "bytes down a voxel": round(sum(backend.crossed["download"]) / voxels, 3),
         "peak device memory, bytes a voxel": round(max(backend.held) / voxels, 2),
         **{f"decided, {name}": line for name, line in backend.choices.lines().items()},
         "samples": {"whole jobs, s": seconds, "stages, s": stages},

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from hushpore.device.graphs import MOST, TRIAL, WARM_UP, CudaRecorder, Replays
+from hushpore.device.graphs import MAX_SHAPES, TRIAL, WARM_UP, CudaGraphCapture, GraphReplays
 from hushpore.device.switches import Choices, Switches
 
 if TYPE_CHECKING:
@@ -22,12 +22,12 @@ class Tape:
     """A recording that does the work again, and counts."""
 
     work: Callable[[], torch.Tensor]
-    recorder: Recorder
+    capturer: GraphCapture
     is_released: bool = False
 
     def replay(self) -> torch.Tensor:
         assert not self.is_released
-        self.recorder.replays += 1
+        self.capturer.replays += 1
         return self.work()
 
     def release(self) -> None:
@@ -35,7 +35,7 @@ class Tape:
 
 
 @dataclass
-class Recorder:
+class GraphCapture:
     needed: int = 10
     free: int = 1000
     problem: Exception | None = None
@@ -45,7 +45,7 @@ class Recorder:
     def room(self) -> tuple[int, int]:
         return self.needed, self.free
 
-    def record(self, work: Callable[[], torch.Tensor], draws: torch.Generator | None) -> Tape:
+    def capture(self, work: Callable[[], torch.Tensor], generator: torch.Generator | None) -> Tape:
         if self.problem is not None:
             raise self.problem
         self.tapes.append(Tape(work, self))
@@ -64,7 +64,7 @@ class Clock:
         self.out += 1
         return self.now
 
-    def happened(self, mark: float) -> bool:
+    def has_reached(self, mark: float) -> bool:
         return mark <= self.reached
 
     def seconds(self, start: float, end: float) -> float:
@@ -81,9 +81,9 @@ class Bench:
     """Calls that take one time plain, and another replayed."""
 
     def __init__(self, plain: float = 2.0, replayed: float = 1.0, **switches: str) -> None:
-        self.recorder, self.clock = Recorder(), Clock()
+        self.capturer, self.clock = GraphCapture(), Clock()
         self.choices = Choices(Switches(**switches))
-        self.replays = Replays("steps", self.recorder, self.clock, self.choices)
+        self.replays = GraphReplays("steps", self.capturer, self.clock, self.choices)
         self.plain, self.replayed = plain, replayed
         self.plainly = 0
 
@@ -93,11 +93,11 @@ class Bench:
 
     def call(self, times: int = 1, key: str = "", size: int = 3) -> None:
         for number in range(times):
-            before = self.recorder.replays
+            before = self.capturer.replays
             values = torch.full((size,), float(number))
             result = self.replays.call(key, self.work, values)
             assert result.tolist() == [number + 1] * size
-            self.clock.now += self.replayed if self.recorder.replays > before else self.plain
+            self.clock.now += self.replayed if self.capturer.replays > before else self.plain
 
     def said(self) -> str:
         return self.choices.lines()["graphs of steps"]
@@ -106,9 +106,9 @@ class Bench:
 def test_what_wins_in_its_trial_is_kept() -> None:
     bench = Bench(plain=2.0, replayed=1.0)
     bench.call(WARM_UP + TRIAL)
-    assert not bench.recorder.tapes
+    assert not bench.capturer.tapes
     bench.call(50)
-    assert bench.recorder.replays == 50
+    assert bench.capturer.replays == 50
     assert bench.said() == "on, 2.00 times as fast as without"
     assert bench.clock.out == 0
 
@@ -116,8 +116,8 @@ def test_what_wins_in_its_trial_is_kept() -> None:
 def test_what_does_not_win_by_enough_is_given_back() -> None:
     bench = Bench(plain=1.05, replayed=1.0)
     bench.call(50)
-    assert bench.recorder.replays == TRIAL
-    assert bench.recorder.tapes[0].is_released
+    assert bench.capturer.replays == TRIAL
+    assert bench.capturer.tapes[0].is_released
     assert bench.said() == "off, 1.05 times as fast as without"
     assert bench.clock.out == 0
 
@@ -135,18 +135,18 @@ def test_the_verdict_waits_for_the_device_without_stopping_the_host() -> None:
 @pytest.mark.parametrize("problem", [RuntimeError("no\nway"), torch.OutOfMemoryError("no")])
 def test_what_cannot_be_recorded_goes_on_plainly(problem: Exception) -> None:
     bench = Bench()
-    bench.recorder.problem = problem
+    bench.capturer.problem = problem
     bench.call(50)
     assert bench.plainly == 50
-    assert bench.said() == "off, could not be recorded: no"
+    assert bench.said() == "off, could not be captured: no"
     assert bench.clock.out == 0
 
 
 def test_nothing_is_recorded_where_memory_is_short() -> None:
     bench = Bench(graphs="on")
-    bench.recorder.needed = 600
+    bench.capturer.needed = 600
     bench.call(50)
-    assert not bench.recorder.tapes
+    assert not bench.capturer.tapes
     assert bench.said() == "off, 600 B more may be needed, 1 kB are free"
 
 
@@ -154,7 +154,7 @@ def test_a_switch_decides_without_a_trial() -> None:
     on, off = Bench(plain=1, replayed=9, graphs="on"), Bench(graphs="off")
     on.call(50)
     off.call(50)
-    assert on.recorder.replays == 50 - WARM_UP
+    assert on.capturer.replays == 50 - WARM_UP
     assert on.said() == "on, as asked"
     assert off.plainly == 50
     assert off.said() == "off, as asked"
@@ -165,21 +165,21 @@ def test_each_shape_has_a_recording_of_its_own() -> None:
     for size in (3, 4):
         bench.call(WARM_UP + 2, size=size)
     bench.call(WARM_UP + 2, key="other")
-    assert len(bench.recorder.tapes) == 3
-    assert bench.recorder.replays == 6
+    assert len(bench.capturer.tapes) == 3
+    assert bench.capturer.replays == 6
 
 
 def test_of_many_shapes_the_one_not_used_for_longest_is_forgotten() -> None:
     bench = Bench(graphs="on")
-    for size in range(1, MOST + 1):
+    for size in range(1, MAX_SHAPES + 1):
         bench.call(WARM_UP + 1, size=size)
     bench.call(1, size=1)
-    bench.call(WARM_UP + 1, size=MOST + 1)
-    assert [tape.is_released for tape in bench.recorder.tapes] == [
-        False, True, *[False] * (MOST - 1)
+    bench.call(WARM_UP + 1, size=MAX_SHAPES + 1)
+    assert [tape.is_released for tape in bench.capturer.tapes] == [
+        False, True, *[False] * (MAX_SHAPES - 1)
     ]  # fmt: skip
     bench.replays.release()
-    assert all(tape.is_released for tape in bench.recorder.tapes)
+    assert all(tape.is_released for tape in bench.capturer.tapes)
 
 
 def test_where_no_time_can_be_taken_nothing_is_claimed() -> None:
@@ -246,7 +246,7 @@ class Draws:
 def test_after_a_recording_the_stream_is_what_it_was(
     fails: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cuda, draws = Cuda(fails), Draws()
+    cuda, generator = Cuda(fails), Draws()
     monkeypatch.setattr(torch, "cuda", cuda.namespace())
     seen = []
 
@@ -254,13 +254,13 @@ def test_after_a_recording_the_stream_is_what_it_was(
         seen.append(cuda.now)
         return torch.ones(1)
 
-    recorder = CudaRecorder("cuda:0")
+    capturer = CudaGraphCapture("cuda:0")
     if fails:
         with pytest.raises(RuntimeError, match="legacy stream"):
-            recorder.record(work, draws)  # type: ignore[arg-type]
+            capturer.capture(work, generator)  # type: ignore[arg-type]
     else:
-        recorder.record(work, draws)  # type: ignore[arg-type]
+        capturer.capture(work, generator)  # type: ignore[arg-type]
     assert seen == ["aside"]
     assert cuda.now == "default"
-    assert cuda.graphs[0].states == [draws]
-    assert draws.state == ("before, a copy" if fails else "before")
+    assert cuda.graphs[0].states == [generator]
+    assert generator.state == ("before, a copy" if fails else "before")

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from hushpore.device.clocks import HostClock
-from hushpore.device.memory import PeakMemory, bound_pools, free_pools, lift_bounds
+from hushpore.device.memory import PeakMemory, free_pools, lift_limits, limit_pools
 from hushpore.device.timing import StageTimer
 
 
@@ -73,11 +73,11 @@ def test_both_are_bounded_by_what_others_leave(pool: Pool, monkeypatch: pytest.M
     monkeypatch.setattr(
         torch.cuda, "set_per_process_memory_fraction", lambda share, device: shares.append(share)
     )
-    bound_pools("cuda:0")
+    limit_pools("cuda:0")
     # nine tenths of 9 + 3 + 2
     assert shares == [pytest.approx(12.6 / 24)]
     assert pool.limit == pytest.approx(9.6 * GB)
-    lift_bounds("cuda:0")
+    lift_limits("cuda:0")
     assert shares[1:] == [1.0]
     assert pool.limit == 0
 
@@ -96,8 +96,8 @@ def test_without_cupy_pytorch_is_bounded_alone(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(
         torch.cuda, "set_per_process_memory_fraction", lambda share, device: shares.append(share)
     )
-    bound_pools("cuda:0")
-    lift_bounds("cuda:0")
+    limit_pools("cuda:0")
+    lift_limits("cuda:0")
     assert shares == [pytest.approx(10.8 / 24), 1.0]
 
 

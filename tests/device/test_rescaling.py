@@ -29,13 +29,13 @@ def test_values_scaled_on_the_device_are_those_of_the_host_to_the_bit(
 
 def test_the_integers_cross_and_nothing_is_read_back(monkeypatch):
     crossed = []
-    original = Transfers.up
+    original = Transfers.upload
 
     def counted(transfers, values):
         crossed.append(values.nbytes)
         return original(transfers, values)
 
-    monkeypatch.setattr(Transfers, "up", counted)
+    monkeypatch.setattr(Transfers, "upload", counted)
     scaled = Scaled(np.zeros((4, 8, 8), np.int16), 2.0, -1024.0)
     # reading any value of this device is an error
     there = Backend("meta").put(scaled)
@@ -45,4 +45,4 @@ def test_the_integers_cross_and_nothing_is_read_back(monkeypatch):
 
 def test_what_is_sent_ahead_arrives_scaled(rng):
     scaled = Scaled(rng.integers(0, 4000, (3, 5, 4), dtype=np.uint16), 1.5, -7)
-    np.testing.assert_array_equal(Backend().send(scaled).arrived().numpy(), np.asarray(scaled))
+    np.testing.assert_array_equal(Backend().put_ahead(scaled).result().numpy(), np.asarray(scaled))

@@ -29,16 +29,16 @@ class FakeDevice:
         self.taken[mark] = self.now
         return mark
 
-    def happened(self, mark: int) -> bool:
+    def has_reached(self, mark: int) -> bool:
         return self.taken[mark] <= self.reached
 
     def seconds(self, start: int, end: int) -> float:
-        assert self.happened(start)
-        assert self.happened(end), "an unfinished mark was read: on a GPU that waits"
+        assert self.has_reached(start)
+        assert self.has_reached(end), "an unfinished mark was read: on a GPU that waits"
         return self.taken[end] - self.taken[start]
 
     def at(self, mark: int) -> float:
-        assert self.happened(mark), "an unfinished mark was read: on a GPU that waits"
+        assert self.has_reached(mark), "an unfinished mark was read: on a GPU that waits"
         return self.taken[mark]
 
     def release(self, mark: int) -> None:
@@ -100,7 +100,7 @@ class Replay:
     def mark(self) -> float:
         return next(self.marks)
 
-    def happened(self, mark: float) -> bool:
+    def has_reached(self, mark: float) -> bool:
         return True
 
     def seconds(self, start: float, end: float) -> float:

@@ -54,18 +54,18 @@ class SlowBus:
         self._queue.append(happen)
         self._begun += 1
 
-    def moment(self) -> SlowMoment:
-        return SlowMoment(self, self._begun)
+    def record_event(self) -> SlowEvent:
+        return SlowEvent(self, self._begun)
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def side_stream(self) -> Iterator[None]:
         self.streams.append("aside")
         yield
         self.streams.pop()
 
-    def join(self, values: torch.Tensor, moment: SlowMoment) -> None:
+    def wait_event(self, values: torch.Tensor, event: SlowEvent) -> None:
         self.joins += 1
-        self.reach(moment.number)
+        self.reach(event.number)
 
     def reach(self, number: int) -> None:
         while self._done < number:
@@ -76,7 +76,7 @@ class SlowBus:
         self.reach(self._begun)
 
 
-class SlowMoment:
+class SlowEvent:
     def __init__(self, bus: SlowBus, number: int) -> None:
         self.bus, self.number = bus, number
 
@@ -136,8 +136,8 @@ def test_a_buffer_is_waited_for_only_when_its_turn_comes_again() -> None:
 def test_on_the_cpu_nothing_is_pinned_and_nothing_decided() -> None:
     here = transfers(None)
     values = np.arange(6, dtype=np.uint16)
-    np.testing.assert_array_equal(here.down(here.up(values)), values)
-    assert here.ahead(values).arrived().dtype == torch.uint16
+    np.testing.assert_array_equal(here.download(here.upload(values)), values)
+    assert here.upload_ahead(values).result().dtype == torch.uint16
     assert said(here) == "off, nothing to use it for"
 
 
@@ -145,7 +145,7 @@ def test_little_crosses_plainly_without_a_measurement() -> None:
     bus = SlowBus()
     moved = transfers(bus)
     values = np.ones(7 * CHUNK, np.uint8)
-    np.testing.assert_array_equal(moved.down(moved.up(values)), values)
+    np.testing.assert_array_equal(moved.download(moved.upload(values)), values)
     assert bus.pins == []
     assert said(moved) == "off, 0.000448 MB are too little to win by it"
 
@@ -169,7 +169,7 @@ def test_the_first_chunks_decide_and_none_of_them_crosses_twice(plain: float, wi
     bus = SlowBus()
     moved = transfers(bus, Clock(bus, plain, pinned=2.0))
     values = np.random.default_rng(0).integers(0, 2**16, 20 * CHUNK).astype(np.uint16)
-    there = moved.up(values)
+    there = moved.upload(values)
     bus.finish()
     np.testing.assert_array_equal(there, values)
     assert said(moved).startswith("on, " if wins else "off, ")
@@ -178,7 +178,7 @@ def test_the_first_chunks_decide_and_none_of_them_crosses_twice(plain: float, wi
     # two turns of two chunks each, and all of the rest where they won
     assert crossed == (4 + (40 - 8) * wins) * CHUNK
     bus.copied.clear()
-    moved.up(values)
+    moved.upload(values)
     assert bool(bus.copied) is wins
 
 
@@ -186,7 +186,7 @@ def test_a_download_is_measured_for_itself() -> None:
     bus = SlowBus()
     moved = transfers(bus, Clock(bus, 9.0, pinned=2.0))
     values = torch.arange(10 * CHUNK, dtype=torch.float32).reshape(10, CHUNK)
-    np.testing.assert_array_equal(moved.down(values), values)
+    np.testing.assert_array_equal(moved.download(values), values)
     assert "GB/s down" in said(moved)
 
 
@@ -194,10 +194,10 @@ def test_a_switch_decides_whatever_the_size() -> None:
     bus = SlowBus()
     on, off = transfers(bus, pinned="on"), transfers(bus, pinned="off")
     values = np.ones(100 * CHUNK, np.uint8)
-    off.up(values)
+    off.upload(values)
     assert bus.pins == []
     assert said(off) == "off, as asked"
-    np.testing.assert_array_equal(on.down(on.up(values[:5])), values[:5])
+    np.testing.assert_array_equal(on.download(on.upload(values[:5])), values[:5])
     assert bus.pins
     assert said(on) == "on, as asked"
 
@@ -206,7 +206,7 @@ def test_where_memory_cannot_be_pinned_copies_are_plain() -> None:
     bus = SlowBus(most_pinned=2 * CHUNK)
     moved = transfers(bus, pinned="on")
     values = np.arange(100 * CHUNK)
-    np.testing.assert_array_equal(moved.up(values), values)
+    np.testing.assert_array_equal(moved.upload(values), values)
     assert said(moved) == "off, no pinned memory is to be had: cannot lock pages"
     assert bus.copied == []
 
@@ -215,7 +215,7 @@ def test_read_only_and_strided_arrays_cross_too() -> None:
     moved = transfers(bus := SlowBus(), pinned="on")
     values = np.arange(600).reshape(20, 30)[:, ::2]
     values.flags.writeable = False
-    there = moved.up(values)
+    there = moved.upload(values)
     bus.finish()
     np.testing.assert_array_equal(there, values)
 
@@ -223,10 +223,10 @@ def test_read_only_and_strided_arrays_cross_too() -> None:
 def test_a_side_stream_is_joined_before_what_it_brought_is_used() -> None:
     moved = transfers(bus := SlowBus(), pinned="on", stream="on")
     values = np.arange(100)
-    coming = moved.ahead(values)
+    pending = moved.upload_ahead(values)
     assert {stream for stream, _ in bus.copied} == {"aside"}
     assert bus.joins == 0
-    np.testing.assert_array_equal(coming.arrived(), values)
+    np.testing.assert_array_equal(pending.result(), values)
     assert bus.joins == 1
     assert moved.choices.lines()["stream"] == "on, as asked"
 
@@ -243,10 +243,10 @@ def test_a_side_stream_is_used_where_copying_takes_a_tenth_of_the_time(
 
     moved = transfers(bus := SlowBus(), clock)
     for _ in range(2):
-        moved.ahead(np.ones(3)).arrived()
+        moved.upload_ahead(np.ones(3)).result()
         now[0] += computing
     assert bus.copied == []
-    moved.ahead(np.ones(3))
+    moved.upload_ahead(np.ones(3))
     line = moved.choices.lines()["stream"]
     assert line.startswith("on" if wins else "off")
     assert line.endswith("of the time")
@@ -255,7 +255,7 @@ def test_a_side_stream_is_used_where_copying_takes_a_tenth_of_the_time(
 def test_buffers_are_let_go_once_the_device_has_done_with_them() -> None:
     moved = transfers(bus := SlowBus(), pinned="on")
     values = np.arange(CHUNK, dtype=np.uint8)
-    there = moved.up(values)
+    there = moved.upload(values)
     assert not np.array_equal(there, values)
     moved.release()
     np.testing.assert_array_equal(there, values)
@@ -274,8 +274,8 @@ def test_arrays_cross_to_a_gpu_and_back_whole(pinned: str, dtype: str) -> None:
     rng = np.random.default_rng(0)
     for size in (1000, 5_000_000, 9_000_000):
         values = rng.integers(0, 2**16, size).astype(dtype)
-        np.testing.assert_array_equal(moved.down(moved.up(values)), values)
-        coming = moved.ahead(values)
-        np.testing.assert_array_equal(moved.down(coming.arrived()), values)
+        np.testing.assert_array_equal(moved.download(moved.upload(values)), values)
+        pending = moved.upload_ahead(values)
+        np.testing.assert_array_equal(moved.download(pending.result()), values)
     moved.release()
     assert "as asked" in choices.lines()["pinned"] or "GB/s" in choices.lines()["pinned"]

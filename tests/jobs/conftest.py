@@ -41,18 +41,18 @@ class Bus:
         self.used.times["pinned"] += target.dtype == torch.uint8
         target.copy_(source)
 
-    def moment(self) -> Moment:
-        return Moment()
+    def record_event(self) -> StreamEvent:
+        return StreamEvent()
 
-    def aside(self) -> AbstractContextManager[None]:
+    def side_stream(self) -> AbstractContextManager[None]:
         self.used.times["stream"] += 1
         return nullcontext()
 
-    def join(self, values: torch.Tensor, moment: object) -> None:
+    def wait_event(self, values: torch.Tensor, event: object) -> None:
         pass
 
 
-class Moment:
+class StreamEvent:
     def query(self) -> bool:
         return True
 
@@ -61,13 +61,13 @@ class Moment:
 
 
 @dataclass
-class Recorder:
+class GraphCapture:
     used: Used
 
     def room(self) -> tuple[int, int]:
         return 0, 1
 
-    def record(self, work: Callable[[], torch.Tensor], draws: object) -> Again:
+    def capture(self, work: Callable[[], torch.Tensor], generator: object) -> Again:
         return Again(work, self.used)
 
 
@@ -100,14 +100,14 @@ class PretendedGpu(Backend):
     def clock(self) -> HostClock:
         return HostClock()
 
-    def bound(self) -> None:
+    def limit_memory(self) -> None:
         pass
 
     def bus(self) -> Bus:
         return Bus(self.used)
 
-    def recorder(self) -> Recorder:
-        return Recorder(self.used)
+    def graph_capture(self) -> GraphCapture:
+        return GraphCapture(self.used)
 
     def free_memory(self) -> int:
         return 10**9

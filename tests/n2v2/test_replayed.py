@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 import hushpore
 from hushpore import Volume
 from hushpore.device.backend import Backend, choose_backend
-from hushpore.device.graphs import WARM_UP, replays_on
+from hushpore.device.graphs import WARM_UP
 from hushpore.device.switches import Switches
 from hushpore.n2v2.images import Images
 from hushpore.n2v2.model import Architecture, build_network
@@ -73,13 +73,13 @@ def _tensors(values: Any) -> list[torch.Tensor]:
 
 
 @dataclass
-class Recorder:
+class GraphCapture:
     tapes: list[Tape] = field(default_factory=list)
 
     def room(self) -> tuple[int, int]:
         return 0, 1
 
-    def record(self, work: Callable[[], torch.Tensor], draws: torch.Generator | None) -> Tape:
+    def capture(self, work: Callable[[], torch.Tensor], draws: torch.Generator | None) -> Tape:
         state = None if draws is None else draws.get_state()
         tape = Tape()
         with tape:
@@ -96,9 +96,9 @@ class Recorder:
 class RecordingBackend(Backend):
     """A CPU on which work is recorded."""
 
-    tapes: Recorder = field(default_factory=Recorder)
+    tapes: GraphCapture = field(default_factory=GraphCapture)
 
-    def recorder(self) -> Recorder:
+    def graph_capture(self) -> GraphCapture:
         return self.tapes
 
 
@@ -196,7 +196,7 @@ def test_on_a_gpu_a_recording_that_fails_leaves_the_training_as_it_was() -> None
         pytest.skip("needs a CUDA device")
     gpu = replace(choose_backend("cuda"), switches=Switches(graphs="on"))
     draws = torch.Generator(gpu.device).manual_seed(0)
-    replays = replays_on(gpu, "what waits")
+    replays = gpu.graph_replays("what waits")
     assert replays is not None
 
     def work() -> torch.Tensor:
@@ -206,7 +206,7 @@ def test_on_a_gpu_a_recording_that_fails_leaves_the_training_as_it_was() -> None
 
     for _ in range(WARM_UP + 3):
         assert replays.call("", work, draws=draws).shape == (3,)
-    assert gpu.choices.lines()["graphs of what waits"].startswith("off, could not be recorded")
+    assert gpu.choices.lines()["graphs of what waits"].startswith("off, could not be captured")
     assert torch.cuda.current_stream() == torch.cuda.default_stream()
 
 
@@ -215,7 +215,7 @@ def test_on_a_gpu_tiles_are_the_same_replayed() -> None:
     if not torch.cuda.is_available():
         pytest.skip("needs a CUDA device")
     gpu = replace(choose_backend("cuda"), switches=Switches(graphs="on"))
-    replays = replays_on(gpu, "tiles")
+    replays = gpu.graph_replays("tiles")
     assert replays is not None
     network = build_network(2, torch.Generator().manual_seed(0)).to(gpu.device).eval()
     with torch.inference_mode():

@@ -12,7 +12,7 @@ from hushpore.base.errors import DeviceError
 from hushpore.base.preferences import memory_limit, preferred
 from hushpore.base.scaled import Scaled
 from hushpore.device.clocks import Clock, CudaClock, HostClock
-from hushpore.device.memory import PeakMemory, bound_pools, free_pools, lift_bounds
+from hushpore.device.memory import PeakMemory, free_pools, lift_limits, limit_pools
 from hushpore.device.switches import Choices, Switches
 from hushpore.device.timing import StageTimer
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import torch
 
-    from hushpore.device.graphs import Recorder
-    from hushpore.device.transfers import Arriving, Bus, Transfers
+    from hushpore.device.graphs import GraphCapture, GraphReplays, Work
+    from hushpore.device.transfers import Bus, PendingUpload, Transfers
 
 
 #: What to do where a device cannot be used.
@@ -56,7 +56,7 @@ class Backend:
         return self.device.startswith("cuda")
 
     @property
-    def in_words(self) -> str:
+    def description(self) -> str:
         """The device with its reason, for the record."""
         return f"{self.name} ({self.reason})"
 
@@ -113,7 +113,7 @@ class Backend:
         """How arrays cross to this device and back, decided from the first that do."""
         from hushpore.device.transfers import Transfers
 
-        self.bound()
+        self.limit_memory()
         return Transfers(self.device, self.bus(), self.choices)
 
     def bus(self) -> Bus | None:
@@ -124,13 +124,30 @@ class Backend:
 
         return CudaBus(self.device)
 
-    def recorder(self) -> Recorder | None:
-        """Return what records work for replaying; None where there is none."""
+    def graph_capture(self) -> GraphCapture | None:
+        """Return what captures work as CUDA graphs; None where there is none."""
         if not self.is_cuda:
             return None
-        from hushpore.device.graphs import CudaRecorder
+        from hushpore.device.graphs import CudaGraphCapture
 
-        return CudaRecorder(self.device)
+        return CudaGraphCapture(self.device)
+
+    def graph_replays(self, what: str) -> GraphReplays | None:
+        """Return what replays work, named for the record; None where nothing can be captured."""
+        capturer = self.graph_capture()
+        if capturer is None:
+            return None
+        from hushpore.device.graphs import GraphReplays
+
+        return GraphReplays(what, capturer, self.clock(), self.choices)
+
+    def compiled(self, network: Work) -> Work:
+        """Return what computes a network: compiled on a GPU where the user wants that."""
+        if not self.is_cuda:
+            return network
+        from hushpore.device.graphs import compile_if_asked
+
+        return compile_if_asked(network, self.choices)
 
     def clock(self) -> Clock:
         """Return a clock of this device, for a timer whose job moves to it."""
@@ -144,22 +161,22 @@ class Backend:
         if isinstance(values, Scaled):
             from hushpore.device.rescaling import grey_values
 
-            return grey_values(self.transfers.up(values.stored), values)
-        return self.transfers.up(values)
+            return grey_values(self.transfers.upload(values.stored), values)
+        return self.transfers.upload(values)
 
-    def send(self, values: npt.NDArray[Any] | Scaled) -> Arriving:
+    def put_ahead(self, values: npt.NDArray[Any] | Scaled) -> PendingUpload:
         """Begin to copy an array to the device, as `put`, beside the computing if that pays."""
         if isinstance(values, Scaled):
             from hushpore.device.rescaling import grey_values
-            from hushpore.device.transfers import Arriving
+            from hushpore.device.transfers import PendingUpload
 
-            coming = self.transfers.ahead(values.stored)
-            return Arriving(coming.nbytes, lambda: grey_values(coming.arrived(), values))
-        return self.transfers.ahead(values)
+            pending = self.transfers.upload_ahead(values.stored)
+            return PendingUpload(pending.nbytes, lambda: grey_values(pending.result(), values))
+        return self.transfers.upload_ahead(values)
 
     def get(self, values: torch.Tensor) -> npt.NDArray[np.float32]:
         """Copy a tensor back to the host as float32; waits for the device."""
-        return self.transfers.down(values.float())
+        return self.transfers.download(values.float())
 
     def free_memory(self) -> int:
         """Bytes that can still be taken on the device; on the host what is preferred at most."""
@@ -172,17 +189,17 @@ class Backend:
         free, limit = int(psutil.virtual_memory().available), memory_limit()
         return free if limit is None else min(free, limit)
 
-    def bound(self) -> None:
+    def limit_memory(self) -> None:
         """Have jobs take no more of a device than others leave free, until `release`."""
         if self.is_cuda:
-            bound_pools(self.device)
+            limit_pools(self.device)
 
     def release(self) -> None:
         """Give cached device memory back; called once at the end of a job."""
         if self.is_cuda:
             self.transfers.release()
             free_pools()
-            lift_bounds(self.device)
+            lift_limits(self.device)
 
     def cupy(self) -> Any:
         """Return CuPy, with this device as its current one, and PyTorch's stream as its own.
@@ -195,7 +212,7 @@ class Backend:
             If it is not installed, or cannot use the device; says why.
         """
         cupy = self._working_cupy()
-        self.bound()
+        self.limit_memory()
         return cupy
 
     def _working_cupy(self) -> Any:

@@ -21,7 +21,7 @@ class Clock(Protocol):
     def mark(self) -> Any:
         """Return a mark for now, or None where none is to be had."""
 
-    def happened(self, mark: Any) -> bool:
+    def has_reached(self, mark: Any) -> bool:
         """Whether the device has reached the mark; never waits."""
 
     def seconds(self, start: Any, end: Any) -> float:
@@ -43,7 +43,7 @@ class HostClock:
         """Read the clock."""
         return time.perf_counter_ns()
 
-    def happened(self, mark: int) -> bool:
+    def has_reached(self, mark: int) -> bool:
         """Always: the host is never ahead of itself."""
         return True
 
@@ -95,7 +95,7 @@ class CudaClock:
         event.record(self._stream)
         return event
 
-    def happened(self, mark: Any) -> bool:
+    def has_reached(self, mark: Any) -> bool:
         """Ask the event, without waiting."""
         return bool(mark.query())
 

@@ -1,12 +1,12 @@
-"""Work of a fixed shape that is recorded once and replayed, where that is faster.
+"""Work of a fixed shape that is captured once as a CUDA graph and replayed, where that is faster.
 
 A training step is some 250 small kernels, each launched by the host; a GPU that is quicker than
-these launches waits for them. A CUDA graph is all of them in one launch. What is recorded must not
+these launches waits for them. A CUDA graph is all of them in one launch. What is captured must not
 read anything on the host, and finds its inputs in the same memory each time.
 
-Recording is tried while the job runs: some calls as ever, then a recording and as many replays; all
+Capturing is tried while the job runs: some calls as ever, then a capture and as many replays; all
 of them are work that has to be done, and what was slower is not used again. It is the calls of the
-job itself that are compared, not a recording with its own first run.
+job itself that are compared, not a replay with its own capture.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from hushpore.device.switches import WINS
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from hushpore.device.backend import Backend
     from hushpore.device.clocks import Clock
     from hushpore.device.switches import Choices
 
@@ -32,11 +31,11 @@ if TYPE_CHECKING:
 WARM_UP, TRIAL = 3, 8
 
 #: Shapes that are remembered; the one that was not used for longest goes first.
-MOST = 8
+MAX_SHAPES = 8
 
 
-class Recording(Protocol):
-    """Work that was recorded."""
+class CapturedGraph(Protocol):
+    """Work that was captured."""
 
     def replay(self) -> torch.Tensor:
         """Do it again, from the same inputs' memory; the result lies where it did before."""
@@ -45,18 +44,20 @@ class Recording(Protocol):
         """Give its memory back."""
 
 
-class Recorder(Protocol):
-    """What records work on a device."""
+class GraphCapture(Protocol):
+    """What captures work on a device."""
 
     def room(self) -> tuple[int, int]:
-        """Return how many bytes a recording may take, and how many are free."""
+        """Return how many bytes a graph may take, and how many are free."""
 
-    def record(self, work: Callable[[], torch.Tensor], draws: torch.Generator | None) -> Recording:
+    def capture(
+        self, work: Callable[[], torch.Tensor], generator: torch.Generator | None
+    ) -> CapturedGraph:
         """Record work without doing it; any exception means that it cannot be."""
 
 
-class CudaRecorder:
-    """Records CUDA graphs; see `Recorder`."""
+class CudaGraphCapture:
+    """Records CUDA graphs; see `GraphCapture`."""
 
     def __init__(self, device: str) -> None:
         self._device = device
@@ -67,31 +68,33 @@ class CudaRecorder:
         needed = held - torch.cuda.memory_allocated(self._device)
         return int(needed), int(torch.cuda.mem_get_info(self._device)[0])
 
-    def record(self, work: Callable[[], torch.Tensor], draws: torch.Generator | None) -> Recording:
+    def capture(
+        self, work: Callable[[], torch.Tensor], generator: torch.Generator | None
+    ) -> CapturedGraph:
         """Record a graph; random numbers go on as if there were none."""
         graph = torch.cuda.CUDAGraph()
         spare = None
-        if draws is not None:
-            spare = draws.clone_state()
-            graph.register_generator_state(draws)
+        if generator is not None:
+            spare = generator.clone_state()
+            graph.register_generator_state(generator)
         try:
-            # PyTorch's own stream for this is of the device that was recorded on first
+            # PyTorch's own stream for this is of the device that was captured on first
             stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
-            # where recording fails, PyTorch leaves its stream the current one
+            # where capturing fails, PyTorch leaves its stream the current one
             present = torch.cuda.stream(torch.cuda.current_stream(self._device))
             # other threads may copy meanwhile
-            recording = torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local")
-            with torch.cuda.device(self._device), present, recording:
+            capture = torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local")
+            with torch.cuda.device(self._device), present, capture:
                 result = work()
         except Exception:
-            if draws is not None and spare is not None:
-                # the old state would go on believing that it is being recorded
-                draws.graphsafe_set_state(spare)
+            if generator is not None and spare is not None:
+                # the old state would go on believing that it is being captured
+                generator.graphsafe_set_state(spare)
             raise
-        return _CudaRecording(graph, result)
+        return _CudaGraph(graph, result)
 
 
-class _CudaRecording:
+class _CudaGraph:
     def __init__(self, graph: torch.cuda.CUDAGraph, result: torch.Tensor) -> None:
         self._graph, self._result = graph, result
 
@@ -104,24 +107,24 @@ class _CudaRecording:
 
 
 class _Entry:
-    """One shape: how far its trial is, and its recording."""
+    """One shape: how far its trial is, and its graph."""
 
     def __init__(self) -> None:
         self.calls = 0
         self.is_plain = self.is_settled = False
-        self.recording: Recording | None = None
+        self.graph: CapturedGraph | None = None
         self.inputs: tuple[torch.Tensor, ...] = ()
         self.marks: list[Any] = []
 
 
-class Replays:
-    """Calls work of fixed shapes, replayed from a recording where that is faster.
+class GraphReplays:
+    """Calls work of fixed shapes, replayed from a graph where that is faster.
 
     Parameters
     ----------
     what : str
         What the work is, for the record: ``"training steps"``.
-    recorder : Recorder
+    capturer : GraphCapture
         Of the device.
     clock : Clock
         Of the device.
@@ -132,9 +135,14 @@ class Replays:
     """
 
     def __init__(
-        self, what: str, recorder: Recorder, clock: Clock, choices: Choices, most: int = MOST
+        self,
+        what: str,
+        capturer: GraphCapture,
+        clock: Clock,
+        choices: Choices,
+        most: int = MAX_SHAPES,
     ) -> None:
-        self._what, self._recorder, self._clock = what, recorder, clock
+        self._what, self._capturer, self._clock = what, capturer, clock
         self._choices, self._most = choices, most
         self._asked = choices.asked("graphs")
         self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
@@ -146,7 +154,7 @@ class Replays:
         key: Hashable,
         work: Work,
         *inputs: torch.Tensor,
-        draws: torch.Generator | None = None,
+        generator: torch.Generator | None = None,
     ) -> torch.Tensor:
         """Return what ``work(*inputs)`` does.
 
@@ -158,7 +166,7 @@ class Replays:
             Queues work on the device without reading anything on the host.
         *inputs : torch.Tensor
             What varies from call to call.
-        draws : torch.Generator, optional
+        generator : torch.Generator, optional
             The source of its random numbers, where it has one of its own.
 
         Returns
@@ -169,19 +177,19 @@ class Replays:
         if self._asked is False:
             return work(*inputs)
         entry = self._entry((key, *(_layout(each) for each in inputs)))
-        if not entry.is_plain and self._is_due(entry):
-            self._record(entry, work, inputs, draws)
+        if not entry.is_plain and self._is_capture_due(entry):
+            self._capture(entry, work, inputs, generator)
         if not entry.is_settled:
             self._try(entry)
         entry.calls += 1
-        if entry.recording is None:
+        if entry.graph is None:
             return work(*inputs)
-        for there, given in zip(entry.inputs, inputs, strict=True):
-            there.copy_(given)
-        return entry.recording.replay()
+        for static, given in zip(entry.inputs, inputs, strict=True):
+            static.copy_(given)
+        return entry.graph.replay()
 
     def release(self) -> None:
-        """Forget all recordings."""
+        """Forget all graphs."""
         while self._entries:
             self._forget(self._entries.popitem()[1])
 
@@ -192,8 +200,8 @@ class Replays:
             self._forget(self._entries.popitem(last=False)[1])
         return entry
 
-    def _is_due(self, entry: _Entry) -> bool:
-        return entry.recording is None and entry.calls == WARM_UP + (0 if self._asked else TRIAL)
+    def _is_capture_due(self, entry: _Entry) -> bool:
+        return entry.graph is None and entry.calls == WARM_UP + (0 if self._asked else TRIAL)
 
     def _try(self, entry: _Entry) -> None:
         """Take the times of the trial, and settle it once they are there."""
@@ -205,11 +213,11 @@ class Replays:
             entry.marks.append(self._clock.mark())
         if entry.is_plain:
             self._settle(entry)
-        elif len(entry.marks) == 4 and (None in entry.marks or self._happened(entry)):
+        elif len(entry.marks) == 4 and (None in entry.marks or self._are_reached(entry)):
             self._decide(entry)
 
-    def _happened(self, entry: _Entry) -> bool:
-        return all(self._clock.happened(mark) for mark in entry.marks)
+    def _are_reached(self, entry: _Entry) -> bool:
+        return all(self._clock.has_reached(mark) for mark in entry.marks)
 
     def _decide(self, entry: _Entry) -> None:
         if None in entry.marks:
@@ -229,36 +237,36 @@ class Replays:
         entry.is_settled = True
         self._give_back(entry)
 
-    def _record(
+    def _capture(
         self,
         entry: _Entry,
         work: Work,
         inputs: tuple[torch.Tensor, ...],
-        draws: torch.Generator | None,
+        generator: torch.Generator | None,
     ) -> None:
         if not self._asked:
             entry.marks.append(self._clock.mark())
-        needed, free = self._recorder.room()
+        needed, free = self._capturer.room()
         if 2 * needed > free:
             reason = f"{readable_bytes(needed)} more may be needed, {readable_bytes(free)} are free"
             entry.is_plain = not self._say(False, reason)
             return
         try:
             entry.inputs = tuple(each.clone() for each in inputs)
-            entry.recording = self._recorder.record(lambda: work(*entry.inputs), draws)
+            entry.graph = self._capturer.capture(lambda: work(*entry.inputs), generator)
         except Exception as error:
             # whatever it is: the plain way is still there
             problem = str(error).partition("\n")[0] or type(error).__name__
-            entry.is_plain = not self._say(False, f"could not be recorded: {problem}")
+            entry.is_plain = not self._say(False, f"could not be captured: {problem}")
             entry.inputs = ()
             return
         if self._asked:
             self._say(True, "as asked")
 
     def _forget(self, entry: _Entry) -> None:
-        if entry.recording is not None:
-            entry.recording.release()
-        entry.recording, entry.inputs = None, ()
+        if entry.graph is not None:
+            entry.graph.release()
+        entry.graph, entry.inputs = None, ()
         self._give_back(entry)
 
     def _give_back(self, entry: _Entry) -> None:
@@ -271,29 +279,19 @@ class Replays:
         return self._choices.say(f"graphs of {self._what}", is_on, reason)
 
 
-def replays_on(backend: Backend, what: str) -> Replays | None:
-    """Return what replays work on a backend; None where there is nothing to record with."""
-    recorder = backend.recorder()
-    if recorder is None:
-        return None
-    return Replays(what, recorder, backend.clock(), backend.choices)
-
-
-def compiled_on(backend: Backend, network: Work) -> Work:
+def compile_if_asked(network: Work, choices: Choices) -> Work:
     """Return what computes a network: compiled where the user wants that, else as it is.
 
     No GPU is on record on which ``torch.compile`` wins over the minute that it takes, so that it is
     off unless asked for.
     """
-    if not backend.is_cuda:
-        return network
-    asked = backend.choices.asked("compile")
+    asked = choices.asked("compile")
     if not asked:
         reason = "no GPU is on record on which it wins" if asked is None else "as asked"
-        backend.choices.say("compile", False, reason)
+        choices.say("compile", False, reason)
         return network
-    backend.choices.say("compile", True, "as asked")
-    return _Compiled(network, backend.choices)
+    choices.say("compile", True, "as asked")
+    return _Compiled(network, choices)
 
 
 class _Compiled:

@@ -85,7 +85,7 @@ class PeakMemory:
         return used if sys.platform == "darwin" else 1024 * used
 
 
-def bound_pools(device: str) -> None:
+def limit_pools(device: str) -> None:
     """Have PyTorch and CuPy together take no more of a device than a share that others leave free.
 
     Beyond it they raise, and less is tried. Without a bound, some drivers go on in the memory of
@@ -102,7 +102,7 @@ def bound_pools(device: str) -> None:
         pool.set_limit(size=max(most - reserved, 1))
 
 
-def lift_bounds(device: str) -> None:
+def lift_limits(device: str) -> None:
     """Let PyTorch and CuPy take what they need again: the next job may find more of it free."""
     import torch
 

@@ -140,7 +140,7 @@ class ReadAhead(Generic[T]):
         self._changed.notify_all()
 
 
-def in_turn(
+def read_ahead(
     read: Callable[[K], T], keys: Iterable[K], choices: Choices, most: int = 4
 ) -> AbstractContextManager[Iterator[T]]:
     """Return the pieces of some keys, read ahead unless the user has switched that off.

@@ -48,7 +48,7 @@ class Readback:
             room = self._bus.pinned(values.numel() * values.element_size())
             host = room.view(values.dtype).reshape(values.shape)
             self._bus.copy(host, values.detach())
-            event = self._bus.moment()
+            event = self._bus.record_event()
         else:
             host = values.detach().clone()
         self._under_way.append((tag, host, event))

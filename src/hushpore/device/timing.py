@@ -192,7 +192,7 @@ class StageTimer:
 
     def _collect(self) -> None:
         pending = self._pending
-        while pending and pending[0].clock.happened(pending[0].end):
+        while pending and pending[0].clock.has_reached(pending[0].end):
             run = pending.popleft()
             seconds = run.clock.seconds(run.start, run.end)
             if run.outer is not None:

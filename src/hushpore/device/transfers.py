@@ -37,8 +37,8 @@ CHUNK, SLOTS = 16 << 20, 3
 _TURN, _TURNS = 2, 2
 
 
-class Moment(Protocol):
-    """A point in a stream of work."""
+class StreamEvent(Protocol):
+    """A point in a stream of work, as a CUDA event."""
 
     def query(self) -> bool:
         """Whether the device has come to it; never waits."""
@@ -56,14 +56,14 @@ class Bus(Protocol):
     def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
         """Begin a copy between pinned memory and the device, in the current stream."""
 
-    def moment(self) -> Moment:
+    def record_event(self) -> StreamEvent:
         """Return the present end of the current stream."""
 
-    def aside(self) -> AbstractContextManager[Any]:
+    def side_stream(self) -> AbstractContextManager[Any]:
         """Return the context in which the current stream is one beside the computing."""
 
-    def join(self, values: torch.Tensor, moment: Moment) -> None:
-        """Have the current stream wait for a moment of another, from where `values` are."""
+    def wait_event(self, values: torch.Tensor, event: StreamEvent) -> None:
+        """Have the current stream wait for an event of another, from where `values` are."""
 
 
 class CudaBus:
@@ -81,22 +81,22 @@ class CudaBus:
         """Begin a copy."""
         target.copy_(source, non_blocking=True)
 
-    def moment(self) -> Moment:
+    def record_event(self) -> StreamEvent:
         """Record an event."""
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record(torch.cuda.current_stream(self._device))
         return event
 
-    def aside(self) -> AbstractContextManager[Any]:
+    def side_stream(self) -> AbstractContextManager[Any]:
         """Return the context of a stream of its own, one a job."""
         if self._stream is None:
             self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
         return torch.cuda.stream(self._stream)
 
-    def join(self, values: torch.Tensor, moment: Moment) -> None:
+    def wait_event(self, values: torch.Tensor, event: StreamEvent) -> None:
         """Wait on the device, not on the host; and keep the memory from being reused too soon."""
         stream = torch.cuda.current_stream(self._device)
-        stream.wait_event(moment)  # type: ignore[arg-type]
+        stream.wait_event(event)  # type: ignore[arg-type]
         values.record_stream(stream)
 
 
@@ -104,15 +104,15 @@ class _Slot:
     """A pinned buffer, and the end of its last copy."""
 
     def __init__(self, bus: Bus, nbytes: int) -> None:
-        self.there = bus.pinned(nbytes)
-        self.here = self.there.numpy()
-        self.moment: Moment | None = None
+        self.tensor = bus.pinned(nbytes)
+        self.array = self.tensor.numpy()
+        self.event: StreamEvent | None = None
 
     def free(self) -> _Slot:
         """Wait until its last copy is over."""
-        if self.moment is not None:
-            self.moment.synchronize()
-            self.moment = None
+        if self.event is not None:
+            self.event.synchronize()
+            self.event = None
         return self
 
 
@@ -145,9 +145,9 @@ class Staging:
             self.prepare()
             for first, last in _cuts(0, source.size, self._chunk):
                 slot = self._next()
-                slot.here[: last - first] = source[first:last]
-                self._bus.copy(target[first:last], slot.there[: last - first])
-                slot.moment = self._bus.moment()
+                slot.array[: last - first] = source[first:last]
+                self._bus.copy(target[first:last], slot.tensor[: last - first])
+                slot.event = self._bus.record_event()
 
     def down(self, source: torch.Tensor, target: npt.NDArray[np.uint8]) -> None:
         """Copy bytes from the device; returns when all are there."""
@@ -158,8 +158,8 @@ class Staging:
                 if len(under_way) == self._count:
                     _arrive(target, *under_way.popleft())
                 slot = self._next()
-                self._bus.copy(slot.there[: last - first], source[first:last])
-                slot.moment = self._bus.moment()
+                self._bus.copy(slot.tensor[: last - first], source[first:last])
+                slot.event = self._bus.record_event()
                 under_way.append((slot, first, last))
             for each in under_way:
                 _arrive(target, *each)
@@ -177,15 +177,15 @@ class Staging:
 
 
 @dataclass
-class Arriving:
-    """An array on its way to the device; see `Transfers.ahead`."""
+class PendingUpload:
+    """An array on its way to the device; see `Transfers.upload_ahead`."""
 
     nbytes: int
-    _arrive: Callable[[], torch.Tensor]
+    _finish: Callable[[], torch.Tensor]
 
-    def arrived(self) -> torch.Tensor:
+    def result(self) -> torch.Tensor:
         """Return it, for use in the current stream; called once."""
-        return self._arrive()
+        return self._finish()
 
 
 class _Ways(NamedTuple):
@@ -234,16 +234,18 @@ class Transfers:
         # of the uploads that were not aside: when the first began, how many, and how long
         self._begun, self._uploads, self._uploading = 0.0, 0, 0.0
 
-    def up(self, values: npt.NDArray[Any]) -> torch.Tensor:
+    def upload(self, values: npt.NDArray[Any]) -> torch.Tensor:
         """Copy an array to the device as it is: conversion is cheaper there than on the bus."""
         start = self._clock()
-        there = self._up(values)
+        on_device = self._upload(values)
         self._begun = self._begun or start
         self._uploads += 1
         self._uploading += self._clock() - start
-        return there
+        return on_device
 
-    def down(self, values: torch.Tensor, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
+    def download(
+        self, values: torch.Tensor, out: npt.NDArray[Any] | None = None
+    ) -> npt.NDArray[Any]:
         """Copy a tensor to the host, into `out` where there is one; waits for the device."""
         bus = self._bus
         if bus is None or not self._may_pin("down", _nbytes(values)):
@@ -266,7 +268,7 @@ class Transfers:
         self._copy("down", bus, target.size, _Ways(plain, pinned))
         return host
 
-    def ahead(self, values: npt.NDArray[Any]) -> Arriving:
+    def upload_ahead(self, values: npt.NDArray[Any]) -> PendingUpload:
         """Begin to copy an array to the device beside what is computed, where that pays.
 
         May be called in another thread than the rest. Where it does not pay the array is copied
@@ -274,30 +276,30 @@ class Transfers:
         """
         bus = self._bus
         if bus is None or not self._may_stream():
-            return Arriving(values.nbytes, lambda: self.up(values))
-        with bus.aside():
-            there = self._up(values)
-            moment = bus.moment()
+            return PendingUpload(values.nbytes, lambda: self.upload(values))
+        with bus.side_stream():
+            on_device = self._upload(values)
+            event = bus.record_event()
 
         def arrive() -> torch.Tensor:
-            bus.join(there, moment)
-            return there
+            bus.wait_event(on_device, event)
+            return on_device
 
-        return Arriving(values.nbytes, arrive)
+        return PendingUpload(values.nbytes, arrive)
 
     def release(self) -> None:
         """Let the pinned buffers go."""
         for staging in self._staging.values():
             staging.release()
 
-    def _up(self, values: npt.NDArray[Any]) -> torch.Tensor:
+    def _upload(self, values: npt.NDArray[Any]) -> torch.Tensor:
         bus = self._bus
         if bus is None or not self._may_pin("up", values.nbytes):
             return _tensor(values).to(self._device)
         source = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
         dtype = torch.from_numpy(np.empty(0, values.dtype)).dtype
-        there = torch.empty(values.shape, dtype=dtype, device=self._device)
-        target, staging = _bytes_of(there), self._staging["up"]
+        on_device = torch.empty(values.shape, dtype=dtype, device=self._device)
+        target, staging = _bytes_of(on_device), self._staging["up"]
 
         def plain(first: int, last: int) -> None:
             target[first:last].copy_(_tensor(source[first:last]))
@@ -306,7 +308,7 @@ class Transfers:
             staging.up(source[first:last], target[first:last])
 
         self._copy("up", bus, values.nbytes, _Ways(plain, pinned))
-        return there
+        return on_device
 
     def _may_pin(self, way: str, nbytes: int) -> bool:
         """Whether pinned copies are used, or tried; decided once for each direction."""
@@ -352,7 +354,7 @@ class Transfers:
             name = "pinned" if number % 2 else "plain"
             start = self._clock()
             getattr(ways, name)(number * turn, (number + 1) * turn)
-            bus.moment().synchronize()
+            bus.record_event().synchronize()
             taken[name] += self._clock() - start
         wins = taken["plain"] >= WINS * taken["pinned"]
         rates = {name: _TURNS * turn / max(each, 1e-9) / 1e9 for name, each in taken.items()}
@@ -384,7 +386,7 @@ def _cuts(first: int, last: int, step: int) -> list[tuple[int, int]]:
 
 def _arrive(target: npt.NDArray[np.uint8], slot: _Slot, first: int, last: int) -> None:
     slot.free()
-    target[first:last] = slot.here[: last - first]
+    target[first:last] = slot.array[: last - first]
 
 
 def _tensor(values: npt.NDArray[Any]) -> torch.Tensor:

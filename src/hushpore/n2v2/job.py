@@ -150,7 +150,7 @@ def train(volume: Volume, settings: DenoiseSettings, backend: Backend, scale: Sc
     run.model.network.cpu()
     return TrainingResult(
         run.model, run.noise, run.curves, run.steps, run.spent, run.taken_schedule,
-        tuple(run.notes), run.backend.in_words,
+        tuple(run.notes), run.backend.description,
     )  # fmt: skip
 
 
@@ -433,7 +433,7 @@ class DenoisingRun:
             "denoise",
             self.volume,
             self.settings,
-            self.backend.in_words,
+            self.backend.description,
             timing,
             self.notes,
         )

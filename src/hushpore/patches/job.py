@@ -100,7 +100,7 @@ def sample_patches(
     timing = timer.timing()
     yield timing
     yield Progress("sampling", len(corners), len(corners), "patches", 1.0)
-    provenance = make_provenance("patches", volume, settings, backend.in_words, timing, notes)
+    provenance = make_provenance("patches", volume, settings, backend.description, timing, notes)
     return Patches(
         corners, patches, size, features, groups, blind, volume, provenance["timings"], provenance
     )

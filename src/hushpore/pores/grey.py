@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.volume import require_range
-from hushpore.device.prefetch import in_turn
+from hushpore.device.prefetch import read_ahead
 from hushpore.device.switches import Choices, Switches
 from hushpore.device.timing import StageTimer
 
@@ -71,7 +71,7 @@ class GreyValues:
         if self._whole is not None:
             yield from (self.read(*cut) for cut in cuts)
             return
-        with in_turn(lambda cut: self.read(*cut), cuts, self._choices, most=1) as parts:
+        with read_ahead(lambda cut: self.read(*cut), cuts, self._choices, most=1) as parts:
             for _ in cuts:
                 with self._timer.stage("reading") as run:
                     part = next(parts)

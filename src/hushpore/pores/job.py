@@ -161,7 +161,7 @@ def _segment(
             "merged_by": by,
         },
     )
-    provenance = make_provenance("pores", volume, settings, backend.in_words, timing, notes)
+    provenance = make_provenance("pores", volume, settings, backend.description, timing, notes)
     yield Progress("labels", stages.slices, stages.slices, "slices", 1.0)
     return Pores(
         **merged,

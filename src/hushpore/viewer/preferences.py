@@ -107,7 +107,7 @@ class PreferencesWidget(QWidget):
         field = self.form.fields["device"]
         assert isinstance(field, _DeviceField)
         field.offer([backend.device for backend in devices.cuda])
-        self._device.setText(f"Denoising would run on: {devices.auto.in_words}")
+        self._device.setText(f"Denoising would run on: {devices.auto.description}")
 
     def _show_reasons(self) -> None:
         """Say what holds where it is not what the form says: the environment wins."""

@@ -14,9 +14,8 @@ from hushpore.base.errors import MemoryLimitError
 from hushpore.base.events import Job, Note, Progress
 from hushpore.device.allocation import freed_memory_kept
 from hushpore.device.backend import Backend
-from hushpore.device.graphs import Replays, replays_on
 from hushpore.device.memory import is_out_of_memory
-from hushpore.device.prefetch import in_turn
+from hushpore.device.prefetch import read_ahead
 from hushpore.device.timing import StageTimer
 from hushpore.n2v2.images import Images
 from hushpore.n2v2.inference.batch_norm_fusion import fuse_batch_norm
@@ -35,7 +34,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from hushpore.device.transfers import Arriving
+    from hushpore.device.graphs import GraphReplays
+    from hushpore.device.transfers import PendingUpload
     from hushpore.n2v2.images import Arrangement
     from hushpore.n2v2.model import UNet
     from hushpore.n2v2.source import Scale, Source
@@ -108,7 +108,7 @@ class VolumePredictor:
     symmetries: bool = False
     progress_start: float = 0.0
     timer: StageTimer = field(default_factory=StageTimer)
-    _replays: Replays | None = field(default=None, init=False)
+    _replays: GraphReplays | None = field(default=None, init=False)
     _fused: UNet = field(init=False)
 
     def predict(
@@ -148,7 +148,7 @@ class VolumePredictor:
             try:
                 self._fused = fuse_batch_norm(self.network).to(backend.device)
                 # those of larger tiles would need the memory that has just run out
-                self._replays = replays_on(backend, "tiles")
+                self._replays = backend.graph_replays("tiles")
                 with freed_memory_kept():
                     yield from self._predict_slabs(source, out, backend, images, core)
                 return backend
@@ -215,13 +215,13 @@ class VolumePredictor:
         done, total = 0, sum(len(slab.tiles) for slab in slabs)
         # one slab is read while another is predicted, so each has half of the memory
         read = partial(self._read, source, backend)
-        with in_turn(read, slabs, backend.choices, most=1) as ahead:
+        with read_ahead(read, slabs, backend.choices, most=1) as upcoming:
             for slab in slabs:
                 # what counts is how long the next slab is waited for; a timer is of one thread
                 with self.timer.stage("reading") as run:
-                    coming, planes = next(ahead)
-                    run.nbytes = coming.nbytes
-                part = self._normalised(slab, coming, planes, source)
+                    pending, planes = next(upcoming)
+                    run.nbytes = pending.nbytes
+                part = self._normalised(slab, pending, planes, source)
                 yield from self._predict_slab(slab, part, source, out, backend, done, total)
                 done += len(slab.tiles)
 
@@ -249,21 +249,21 @@ class VolumePredictor:
 
     def _read(
         self, source: Source, backend: Backend, slab: Slab
-    ) -> tuple[Arriving, npt.NDArray[np.int64]]:
+    ) -> tuple[PendingUpload, npt.NDArray[np.int64]]:
         planes = np.unique(self.arrangement.members[slab.images])
-        return backend.send(source.stored(planes, slab.rows)), planes
+        return backend.put_ahead(source.stored(planes, slab.rows)), planes
 
     def _normalised(
         self,
         slab: Slab,
-        coming: Arriving,
+        pending: PendingUpload,
         planes: npt.NDArray[np.int64],
         source: Source,
     ) -> Images:
         numbers = np.arange(slab.images.start, slab.images.stop)
         arrangement = self.arrangement.part(numbers)[1]
-        with self.timer.stage("upload", nbytes=coming.nbytes):
-            there = coming.arrived().reshape(len(planes), -1, *source.size[1:])
+        with self.timer.stage("upload", nbytes=pending.nbytes):
+            there = pending.result().reshape(len(planes), -1, *source.size[1:])
             values = self.scale.normalise(there, source.channels[planes])
             return Images.of(values, arrangement)
 

@@ -18,7 +18,6 @@ import torch
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from hushpore.base.errors import InputError
-from hushpore.device.graphs import compiled_on, replays_on
 from hushpore.n2v2.masking import Replacement, draw_positions, mask_pixels, values_at
 from hushpore.n2v2.training.adam import Adam
 from hushpore.patches.sampling import draw_corners, draw_orientations
@@ -90,7 +89,7 @@ class Learner:
     dtype : torch.dtype
         float32, or bfloat16 for mixed precision.
     backend : Backend, optional
-        Where it is, for steps that are recorded there and replayed.
+        Where it is, for steps that are captured there and replayed.
 
     Attributes
     ----------
@@ -118,8 +117,8 @@ class Learner:
         self.dtype = dtype
         device = network.out.weight.device
         features = network.features
-        self._features = features if backend is None else compiled_on(backend, features)
-        self._replays = None if backend is None else replays_on(backend, "training steps")
+        self._features = features if backend is None else backend.compiled(features)
+        self._replays = None if backend is None else backend.graph_replays("training steps")
         # a rate that lies on the device can change between replays
         self._rate: float | torch.Tensor = 0.0
         if self._replays is not None:
@@ -149,7 +148,7 @@ class Learner:
             # blocks of a volume come and go; a reference does not keep them
             key = (weakref.ref(images), batch_sampler.size, batch_sampler.count)
             loss = self._replays.call(
-                key, lambda: self._train(images, batch_sampler), draws=batch_sampler.generator
+                key, lambda: self._train(images, batch_sampler), generator=batch_sampler.generator
             )
         self._update_average(step)
         return loss
@@ -267,7 +266,7 @@ def mixed_precision(device: str, dtype: torch.dtype) -> contextlib.AbstractConte
     """Return the context in which the network computes in `dtype`."""
     if dtype == torch.float32:
         return contextlib.nullcontext()
-    # no weight is used twice; what a cache holds would be gone when a recorded step is replayed
+    # no weight is used twice; what a cache holds would be gone when a captured step is replayed
     return torch.autocast(device, dtype, cache_enabled=False)
 
 

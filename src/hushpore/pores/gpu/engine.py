@@ -127,13 +127,13 @@ class Gpu:
 
     def put(self, values: npt.NDArray[Any]) -> Any:
         """Copy an array to the GPU; PyTorch hands it to the array library without a copy."""
-        return self.xp.from_dlpack(self._transfers.up(values))
+        return self.xp.from_dlpack(self._transfers.upload(values))
 
     def get(self, values: Any, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
         """Copy an array to the host; waits for the GPU."""
         from torch.utils.dlpack import from_dlpack
 
-        return self._transfers.down(from_dlpack(values), out)
+        return self._transfers.download(from_dlpack(values), out)
 
     def get_all(self, arrays: Sequence[Any]) -> list[npt.NDArray[Any]]:
         """Copy several arrays to the host in one piece; waits for the GPU once."""
