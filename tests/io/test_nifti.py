@@ -75,5 +75,5 @@ def test_flipped_bits_give_an_image_or_a_clear_error(tmp_path, ramp, rng):
 def test_without_nibabel_the_command_that_installs_it_is_given(tmp_path, ramp, monkeypatch):
     path = written(tmp_path / "a.nii", ramp)
     monkeypatch.setitem(sys.modules, "nibabel", None)
-    with pytest.raises(MissingPackageError, match="pip install nibabel"):
+    with pytest.raises(MissingPackageError, match=r"pip install 'hushpore\[nifti\]'"):
         read(path)

@@ -31,7 +31,7 @@ def meta_image(folder, values, extra="", data="a.raw", header=HEADER):
 def test_a_meta_image_has_its_values_spacing_and_origin(tmp_path, ramp, order):
     extra = f"BinaryDataByteOrderMSB = {order == '>'}\n"
     path = meta_image(tmp_path, ramp.astype(f"{order}i2").tobytes(), extra)
-    assert kind_of(path) == "raw"
+    assert kind_of(path) == "metaimage"
     volume = read(path)
     np.testing.assert_array_equal(volume.data, ramp)
     assert (volume.spacing, volume.unit, volume.origin) == ((2, 0.7, 0.5), "mm", (3, 2, 1))

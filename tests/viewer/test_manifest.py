@@ -5,6 +5,7 @@ from napari._app_model.constants._menus import is_menu_contributable
 from npe2 import PluginManager, PluginManifest
 
 import hushpore
+from hushpore.io.registry import READERS
 from hushpore.viewer.batch.widget import BATCH
 from hushpore.viewer.job_widget import PROVENANCE
 from hushpore.viewer.launch import WIDGETS
@@ -39,6 +40,13 @@ def test_every_widget_is_in_a_menu_that_napari_accepts(manifest):
     listed = {item.command for items in menus.values() for item in items}
     widgets = {widget.command for widget in manifest.contributions.widgets}
     assert listed == widgets | {"hushpore.resample", "hushpore.prefer"}
+
+
+def test_the_patterns_of_files_are_those_of_the_readers(manifest):
+    with_extension, without = manifest.contributions.readers
+    patterns = [pattern for reader in READERS.values() for pattern in reader.patterns]
+    assert with_extension.filename_patterns == [each for each in patterns if each[:2] == "*."]
+    assert without.filename_patterns == [each for each in patterns if each[:2] != "*."]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Self
+from importlib import import_module
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 
 class HushporeError(Exception):
@@ -31,3 +35,29 @@ class MemoryLimitError(HushporeError, MemoryError):
 
 class MissingPackageError(HushporeError, ImportError):
     """An optional package is needed; the message gives the command that installs it."""
+
+
+def import_optional(package: str, purpose: str, extra: str = "") -> ModuleType:
+    """Import a package that hushpore works without.
+
+    Parameters
+    ----------
+    package : str
+        Its name.
+    purpose : str
+        What needs it, for the message.
+    extra : str, optional
+        The extra of hushpore that brings it; empty where it is named itself.
+
+    Raises
+    ------
+    MissingPackageError
+        If it is not installed; gives the command that installs it.
+    """
+    try:
+        return import_module(package)
+    except ImportError as error:
+        wanted = f"'hushpore[{extra}]'" if extra else package
+        raise MissingPackageError(
+            f"{purpose} needs a further package: pip install {wanted}"
+        ) from error

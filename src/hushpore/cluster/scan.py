@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from hushpore.base.events import Note
 from hushpore.base.volume import Volume
 from hushpore.io import choose
-from hushpore.io.formats import kind_of
+from hushpore.io.registry import kind_of
 from hushpore.io.zarr.reader import ZarrStack, open_zarr
 from hushpore.runs.convert import converting
 from hushpore.runs.source import Source

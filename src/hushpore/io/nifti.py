@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.base.errors import InputError, MissingPackageError
+from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
 from hushpore.io.messages import captured
 from hushpore.io.units import unit_of
@@ -35,13 +35,9 @@ def read_nifti(path: Path) -> Volume:
     ------
     InputError
         If it is damaged, or holds no grey values.
-    MissingPackageError
-        If nibabel is not installed.
     """
-    try:
-        import nibabel
-    except ImportError as error:
-        raise MissingPackageError("NIfTI needs a further package: pip install nibabel") from error
+    import nibabel
+
     try:
         with captured("nibabel"):
             image: Any = nibabel.load(path)

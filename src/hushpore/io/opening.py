@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-
 from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
-from hushpore.io.formats import IMAGES, files_below, is_zarr, kind_of_file, natural_key
+from hushpore.io.folders import files_below, natural_key, shortened
+from hushpore.io.registry import READERS, kind_of_one, resolved, titles
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence, Set
     from pathlib import Path
 
+    from hushpore.io.registry import Function, Reader
+
     #: Yields the share of the headers that was read; returns volumes that lie on disk still.
     Opening: TypeAlias = Generator[float, None, list[Volume]]
+
+#: Pictures that people drop by mistake.
+_PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
 
 
 def opening(path: Path) -> Opening:
@@ -34,7 +38,15 @@ def opening(path: Path) -> Opening:
         If the system refuses.
     """
     path.stat()
-    return (yield from _folder(path) if path.is_dir() else _file(path))
+    kind = kind_of_one(path)
+    if kind is not None:
+        return (yield from _read(READERS[kind], READERS[kind].read, path))
+    if not path.is_dir():
+        raise InputError(_why_not(path))
+    files = files_below(path)
+    if not files:
+        raise InputError(f"The folder {path} is empty; expected slices as {_titles_of_slices()}.")
+    return (yield from _slices(files, path, {path}))
 
 
 def opening_files(files: Sequence[Path], folder: Path) -> Opening:
@@ -49,115 +61,59 @@ def opening_files(files: Sequence[Path], folder: Path) -> Opening:
     """
     for path in files:
         path.stat()
-    return (yield from _files(sorted(files, key=natural_key), folder, {p.parent for p in files}))
+    return (yield from _slices(sorted(files, key=natural_key), folder, {p.parent for p in files}))
 
 
-def _file(path: Path) -> Opening:
-    kind = kind_of_file(path)
-    if kind == "tiff":
-        from hushpore.io.tiff.reader import read_tiff
-
-        return read_tiff(path)
-    if kind == "dicom":
-        from hushpore.io.dicom.header import is_dicomdir
-
-        if is_dicomdir(path):
-            return (yield from _disc(path))
-        return (yield from _dicom([path], path))
-    if kind == "npy":
-        return [_npy(path)]
-    if kind == "nifti":
-        from hushpore.io.nifti import read_nifti
-
-        return [read_nifti(path)]
-    if kind == "raw":
-        from hushpore.io.raw import open_raw
-
-        return [open_raw(path)]
-    raise InputError(_not_ours(path))
-
-
-def _folder(folder: Path) -> Opening:
-    if is_zarr(folder):
-        from hushpore.io.zarr.reader import open_zarr
-
-        return open_zarr(folder)
-    files = files_below(folder)
-    if not files:
-        raise InputError(f"The folder {folder} is empty; expected a DICOM series or TIFF files.")
-    return (yield from _files(files, folder, {folder}))
-
-
-def _files(files: Sequence[Path], folder: Path, places: Set[Path]) -> Opening:
-    """Open the files of a folder; of those that are TIFF only what lies right in `places`."""
-    kinds = {path: kind_of_file(path) for path in files}
-    dicom = [path for path in files if kinds[path] == "dicom"]
-    if dicom:
-        strays = [path for path in files if kinds[path] != "dicom"]
-        return (yield from _dicom(dicom, folder, strays))
-    tiff = [path for path in files if kinds[path] == "tiff"]
-    here = sorted((path for path in tiff if path.parent in places), key=natural_key)
-    if here:
-        from hushpore.io.tiff.reader import read_tiff_folder
-
-        return read_tiff_folder(here, folder)
-    if tiff:
-        where = sorted({str(path.parent.relative_to(folder)) for path in tiff})
-        raise InputError(
-            f"The folder {folder} holds no images itself; the TIFF files are in its folders "
-            f"{_some(where)}. Open one of these."
-        )
+def _slices(files: Sequence[Path], folder: Path, places: Set[Path]) -> Opening:
+    """Open the slices among some files; those that their names order only right in `places`."""
+    kinds = {path: kind_of_one(path) for path in files}
+    for name, reader in READERS.items():
+        own = [path for path in files if kinds[path] == name]
+        if not own or not reader.slices_by:
+            continue
+        here = [path for path in own if reader.slices_by == "header" or path.parent in places]
+        if not here:
+            where = sorted({str(path.parent.relative_to(folder)) for path in own})
+            raise InputError(
+                f"The folder {folder} holds no images itself; the {reader.title} files are in its "
+                f"folders {shortened(where)}. Open one of these."
+            )
+        others = [path for path in files if kinds[path] != name]
+        return (yield from _read(reader, reader.read_slices, here, folder, others))
     raise InputError(
         f"The folder {folder} holds no image stack: none of its {len(files)} files "
-        f"({_some([path.name for path in files])}) is DICOM or TIFF."
+        f"({shortened([path.name for path in files])}) is {_titles_of_slices()}."
     )
 
 
-def _disc(directory: Path) -> Opening:
-    from hushpore.io.dicom.directory import files_of
-
-    files, notes = files_of(directory)
-    kinds = {path: kind_of_file(path) for path in files}
-    dicom = [path for path in files if kinds[path] == "dicom"]
-    if dicom:
-        volumes = yield from _dicom(dicom, directory.parent)
-    else:
-        notes.append(f"{directory.name} names no file that is there; its folder was searched.")
-        volumes = yield from _folder(directory.parent)
-    return [volume.replace(volume.data, notes=[*notes, *volume.notes]) for volume in volumes]
+def _read(reader: Reader, function: Function, *what: Any) -> Opening:
+    reader.require()
+    found = resolved(function)(*what)
+    if not isinstance(found, list | Volume):
+        found = yield from found
+    return [found] if isinstance(found, Volume) else found
 
 
-def _dicom(files: Sequence[Path], place: Path, strays: Sequence[Path] = ()) -> Opening:
-    from hushpore.io.dicom.reader import open_dicom
-
-    return (yield from open_dicom(files, place, strays))
-
-
-def _npy(path: Path) -> Volume:
-    try:
-        values: Any = np.load(path, allow_pickle=False, mmap_mode="r")
-    except (ValueError, EOFError) as error:
-        raise InputError(f"{path.name} is not a complete NumPy file: {error}.") from error
-    return Volume(values, name=path.stem)
-
-
-def _not_ours(path: Path) -> str:
+def _why_not(path: Path) -> str:
+    """Return why a file is not read."""
     if path.stat().st_size == 0:
         return f"{path.name} is empty (0 bytes)."
-    suffix = path.suffix.lower()
-    if suffix in (".tif", ".tiff", ".btf", ".npy", ".dcm"):
-        kind = {".npy": "NumPy", ".dcm": "DICOM"}.get(suffix, "TIFF")
+    meant = next((each for each in READERS.values() if each.is_named_like(path)), None)
+    if meant is not None and meant.hint:
+        return f"{path.name} cannot be read as {meant.title}: {meant.hint}."
+    if meant is not None:
         with path.open("rb") as file:
             start = file.read(12)
-        return f"{path.name} is named like a {kind} file but is not one: it begins with {start!r}."
-    if suffix in IMAGES:
+        return f"{path.name} is named like {meant.title} but is not: it begins with {start!r}."
+    suffix = path.suffix.lower()
+    if suffix in _PICTURES:
         return (
-            f"{path.name} is a photograph or picture format ({suffix}); TIFF, DICOM and NumPy "
-            "(.npy) stacks are read. Save it as a greyscale TIFF first, for example in ImageJ."
+            f"{path.name} is a photograph or picture format ({suffix}); "
+            f"{titles(READERS.values(), 'and')} are read. Save it as a greyscale TIFF first, for "
+            "example in ImageJ."
         )
-    return f"{path.name} is not a file that can be read: TIFF, DICOM or NumPy (.npy) is expected."
+    return f"{path.name} is not a file that can be read; expected {titles(READERS.values())}."
 
 
-def _some(names: Sequence[str], limit: int = 3) -> str:
-    shown = ", ".join(names[:limit])
-    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
+def _titles_of_slices() -> str:
+    return titles(reader for reader in READERS.values() if reader.slices_by)

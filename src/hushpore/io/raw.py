@@ -1,10 +1,11 @@
-"""Raw voxels with a header beside them: MetaImage (``.mhd``, ``.mha``), or JSON."""
+"""Raw voxels with a header: MetaImage (``.mhd``, ``.mha``), JSON beside them, or NumPy's own."""
 
 from __future__ import annotations
 
 import json
 import math
 import zlib
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,12 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
-from hushpore.io.formats import sidecar_of
+from hushpore.io.marks import sidecar_of
 from hushpore.io.planes import stored_planes
 from hushpore.io.units import unit_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 _TYPES = {
@@ -40,7 +42,7 @@ class _Raw:
 
 
 def open_raw(path: Path) -> Volume:
-    """Open a MetaImage header, or a raw file that has a JSON file of the same name beside it.
+    """Open a raw file that has a JSON file of the same name beside it.
 
     The JSON file states ``shape`` and ``dtype`` as NumPy does, and where known ``spacing``,
     ``unit``, ``axes`` and ``offset`` (bytes before the first voxel).
@@ -48,12 +50,12 @@ def open_raw(path: Path) -> Volume:
     Parameters
     ----------
     path : Path
-        The ``.mhd`` or ``.mha`` file, or the raw one.
+        The raw file.
 
     Returns
     -------
     Volume
-        Its values stay on disk, unless they are compressed.
+        Its values stay on disk.
 
     Raises
     ------
@@ -61,16 +63,40 @@ def open_raw(path: Path) -> Volume:
         If the header cannot be understood, or the file is smaller than it states.
     """
     sidecar = sidecar_of(path)
-    try:
-        raw, known = _json(path, sidecar) if sidecar else _meta_image(path)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(
-            f"The header {(sidecar or path).name} cannot be understood ({type(error).__name__}: "
-            f"{error}). Expected the shape and the type of the values, as docs/formats.md says."
-        ) from error
+    assert sidecar is not None  # what marks a raw file
+    with _understood(sidecar):
+        raw, known = _json(path, sidecar)
     return Volume(_values(raw), name=path.stem, **known)
+
+
+def open_meta_image(path: Path) -> Volume:
+    """Open a MetaImage, its values on disk unless they are compressed; as `open_raw`."""
+    with _understood(path):
+        raw, known = _meta_image(path)
+    return Volume(_values(raw), name=path.stem, **known)
+
+
+def open_npy(path: Path) -> Volume:
+    """Open an array that NumPy saved; as `open_raw`."""
+    try:
+        values: Any = np.load(path, allow_pickle=False, mmap_mode="r")
+    except (ValueError, EOFError) as error:
+        raise InputError(f"{path.name} is not a complete NumPy file: {error}.") from error
+    return Volume(values, name=path.stem)
+
+
+@contextmanager
+def _understood(header: Path) -> Iterator[None]:
+    """Explain what goes wrong while a header is read."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(
+            f"The header {header.name} cannot be understood ({type(error).__name__}: {error}). "
+            "Expected the shape and the type of the values, as docs/formats.md says."
+        ) from error
 
 
 def _json(path: Path, sidecar: Path) -> tuple[_Raw, dict[str, Any]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import HushporeError, InputError, OutputError
-from hushpore.io.formats import natural_key
+from hushpore.io.folders import natural_key
 from hushpore.io.target import require_result
 from hushpore.jobs import JOBS
 from hushpore.runs.result import read_provenance

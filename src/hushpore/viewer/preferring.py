@@ -5,9 +5,11 @@ from __future__ import annotations
 from napari.settings import get_settings
 from napari.utils.notifications import show_info
 
+from hushpore.io.registry import READERS
+
 #: Patterns as napari's preferences have them: every folder, and DICOM files. napari's own dialog
 #: remembers a folder by its full name alone, and its preferences take no pattern for all of them.
-PATTERNS = ("*/", "*.dcm", "*.ima")
+PATTERNS = ("*/", *READERS["dicom"].extensions)
 
 
 def prefer_hushpore() -> None:

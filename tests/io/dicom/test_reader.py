@@ -140,7 +140,7 @@ OF_PYDICOM = {
     "image_dfl": (512, 512),
     "liver_1frame": (512, 512),
     "liver_expb_1frame": (512, 512),
-    "no_meta": "named like a DICOM file but is not one",
+    "no_meta": "named like DICOM but is not",
     "rtdose": (15, 10, 10),
     "rtdose_1frame": (10, 10),
     "rtdose_expb": (15, 10, 10),

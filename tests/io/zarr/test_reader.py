@@ -144,7 +144,7 @@ def test_the_name_of_an_image_decides_its_format(tmp_path, ramp):
 def test_without_zarr_the_command_that_installs_it_is_given(tmp_path, ramp, monkeypatch):
     path = write_zarr(tmp_path / "a.zarr", Volume(ramp))
     monkeypatch.setitem(__import__("sys").modules, "zarr", None)
-    with pytest.raises(MissingPackageError, match="pip install zarr"):
+    with pytest.raises(MissingPackageError, match=r"pip install 'hushpore\[zarr\]'"):
         read(path)
 
 

@@ -10,7 +10,9 @@ from napari.utils.notifications import notification_manager
 import hushpore
 from hushpore import InputError
 from hushpore.base.events import Progress
+from hushpore.base.volume import Volume
 from hushpore.io.dicom.reader import write_series
+from hushpore.io.registry import READERS, Reader
 from hushpore.viewer.layers import reader
 from hushpore.viewer.layers.reader import NOTHING, get_reader
 
@@ -232,3 +234,21 @@ def test_the_size_of_a_folder_is_found_without_walking_it_all(tmp_path):
 
 def test_nothing_is_what_napari_takes_for_no_layer():
     assert NOTHING == [(None,)]
+
+
+def test_a_format_that_is_declared_in_the_registry_is_read(tmp_path, monkeypatch):
+    entry = Reader(
+        title="Toy image",
+        patterns=("*.toy",),
+        matches=lambda start, path: start.startswith(b"TOY\n"),
+        read=lambda path: Volume(np.loadtxt(path, skiprows=1), unit="um"),
+        understood="numbers as text",
+        voxel_size="is not stated",
+    )
+    path = str(tmp_path / "scan.toy")
+    (tmp_path / "scan.toy").write_text("TOY\n1 2\n3 4\n")
+    assert get_reader(path) is None
+    monkeypatch.setitem(READERS, "toy", entry)
+    ((data, keywords, kind),) = get_reader(path)(path)
+    np.testing.assert_array_equal(data, [[1, 2], [3, 4]])
+    assert (kind, keywords["units"]) == ("image", ("micrometer", "micrometer"))

@@ -1,16 +1,43 @@
-"""The directory file of a DICOM disc: which files it names, and which of them may be read."""
+"""A single DICOM file: an image, or the directory of a disc and what of its files may be read."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hushpore.io.dicom.header import import_pydicom
+from hushpore.io.dicom.header import is_dicomdir
+from hushpore.io.dicom.reader import open_dicom
+from hushpore.io.folders import files_below, shortened
+from hushpore.io.marks import START, is_dicom
 from hushpore.io.messages import captured
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from pathlib import Path
 
-_MOST_NAMED = 3
+    from hushpore.base.volume import Volume
+
+
+def open_dicom_file(path: Path) -> Generator[float, None, list[Volume]]:
+    """Open a DICOM file, or all that the directory file of a disc names; as `open_dicom`.
+
+    Of a single file its own pixels are read, never those of its neighbours.
+    """
+    if not is_dicomdir(path):
+        return (yield from open_dicom([path], path))
+    files, notes = files_of(path)
+    dicom = [file for file in files if _is_dicom(file)]
+    others: list[Path] = []
+    if not dicom:
+        notes.append(f"{path.name} names no file that is there; its folder was searched.")
+        for file in files_below(path.parent):
+            (dicom if _is_dicom(file) else others).append(file)
+    volumes = yield from open_dicom(dicom, path.parent, others)
+    return [volume.replace(volume.data, notes=[*notes, *volume.notes]) for volume in volumes]
+
+
+def _is_dicom(path: Path) -> bool:
+    with path.open("rb") as file:
+        return is_dicom(file.read(START), path)
 
 
 def files_of(directory: Path) -> tuple[list[Path], list[str]]:
@@ -45,18 +72,19 @@ def files_of(directory: Path) -> tuple[list[Path], list[str]]:
     if outside:
         notes.append(
             f"{directory.name} names {len(outside)} file(s) outside its own folder "
-            f"({', '.join(outside[:_MOST_NAMED])}); they were not read."
+            f"({shortened(outside)}); they were not read."
         )
     if missing:
         notes.append(
             f"{directory.name} names {len(missing)} file(s) that are not there "
-            f"({', '.join(missing[:_MOST_NAMED])})."
+            f"({shortened(missing)})."
         )
     return list(dict.fromkeys(files)), notes
 
 
 def _names(directory: Path) -> list[list[str]]:
-    pydicom = import_pydicom()
+    import pydicom
+
     names = []
     with captured("pydicom"):
         try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.io.formats import natural_key
+from hushpore.io.folders import natural_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

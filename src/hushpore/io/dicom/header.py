@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.base.errors import MissingPackageError
 from hushpore.io.dicom.geometry import Slice
 from hushpore.io.dicom.pixels import Encoding
 from hushpore.io.dicom.values import Header, first, number, numbers, whole
@@ -19,7 +18,6 @@ from hushpore.io.messages import captured
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
     from pathlib import Path
-    from types import ModuleType
     from typing import BinaryIO, TypeAlias
 
     #: Planes, and the name of each file that holds none with the reason.
@@ -48,26 +46,10 @@ _BATCH = 50  # headers from one report of progress to the next
 _UNDEFINED = 0xFFFFFFFF
 
 
-def import_pydicom() -> ModuleType:
-    """Import pydicom, which the library works without until a DICOM file is met.
-
-    Raises
-    ------
-    MissingPackageError
-        If it is not installed.
-    """
-    try:
-        import pydicom
-    except ImportError as error:
-        raise MissingPackageError("DICOM files need a further package: pip install pydicom") from (
-            error
-        )
-    return pydicom
-
-
 def is_dicomdir(path: Path) -> bool:
     """Whether a DICOM file is the directory of a disc, which holds no image itself."""
-    pydicom = import_pydicom()
+    import pydicom
+
     try:
         with captured("pydicom"):
             meta = pydicom.filereader.read_file_meta_info(path)
@@ -92,13 +74,7 @@ def read_headers(files: Sequence[Path]) -> Generator[float, None, Headers]:
         One for each greyscale image plane.
     left_out : list of tuple of str
         Name of each file that holds none, and why.
-
-    Raises
-    ------
-    MissingPackageError
-        If pydicom is not installed.
     """
-    import_pydicom()
     slices: list[Slice] = []
     left_out: list[tuple[str, str]] = []
     for start in range(0, len(files), _BATCH):
@@ -115,7 +91,8 @@ def read_headers(files: Sequence[Path]) -> Generator[float, None, Headers]:
 
 def _read_header(path: Path) -> tuple[list[Slice], str]:
     """Return the greyscale planes of a file, or why there are none."""
-    pydicom = import_pydicom()
+    import pydicom
+
     try:
         with path.open("rb") as file:
             header = pydicom.dcmread(file, stop_before_pixels=True, force=True, specific_tags=_TAGS)

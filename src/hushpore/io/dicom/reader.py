@@ -13,6 +13,7 @@ from hushpore.io.dicom.geometry import Arrangement, Slice, arrange, group
 from hushpore.io.dicom.header import read_headers
 from hushpore.io.dicom.pixels import SeriesReader
 from hushpore.io.dicom.writer import write_series
+from hushpore.io.folders import shortened
 from hushpore.io.planes import LEFT_OUT, Planes
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["open_dicom", "write_series"]
 
-_LONGEST_LIST = 3
 _INVERTED = "MONOCHROME1 (low values are white): the values were inverted."
 # by DICOM PS3.3 C.7.6.3.1.2 the word tells how to show values, not what they mean
 _KEPT = (
@@ -58,14 +58,12 @@ def open_dicom(
     ------
     InputError
         If no file holds a greyscale image.
-    MissingPackageError
-        If pydicom is not installed.
     """
     slices, left_out = yield from read_headers(files)
     groups, localisers = _without_localisers(group(slices))
     left_out += localisers
     if not groups:
-        reasons = "; ".join(f"{name}: {why}" for name, why in left_out[:_LONGEST_LIST])
+        reasons = "; ".join(f"{name}: {why}" for name, why in left_out[:3])
         reasons = reasons or "There is the directory file of a disc alone; its images are missing"
         raise InputError(f"{place.name} holds no DICOM image that can be read. {reasons}.")
     volumes, failures = _opened(groups, place)
@@ -94,7 +92,7 @@ def _left_out_notes(left_out: list[tuple[str, str]], strays: Sequence[Path]) -> 
     if strays:
         reasons["not DICOM"] = [path.name for path in strays]
     return [
-        f"{len(names)} file(s) left out, {reason}: {_some(names)}."
+        f"{len(names)} file(s) left out, {reason}: {shortened(names)}."
         for reason, names in reasons.items()
     ]
 
@@ -176,9 +174,3 @@ def _values(stored: Planes, slices: Sequence[Slice]) -> Planes | Scaled:
     if all(line == (1.0, 0.0) for line in lines):
         return stored
     return Scaled(stored, *zip(*lines, strict=True))
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_LONGEST_LIST])
-    more = len(names) - _LONGEST_LIST
-    return shown if more <= 0 else f"{shown} and {more} more"

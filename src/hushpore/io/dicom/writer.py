@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.base.errors import InputError, OutputError
-from hushpore.io.dicom.header import import_pydicom
+from hushpore.base.errors import InputError, OutputError, import_optional
 from hushpore.io.messages import captured
 from hushpore.io.target import check_target, new_directory
 from hushpore.io.units import METRES
@@ -67,7 +66,7 @@ def write_series(
     values = np.asarray(volume.data)
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise InputError(f"{volume.name} holds NaN or infinite values, which DICOM cannot store.")
-    import_pydicom()
+    import_optional("pydicom", "DICOM")
     target = check_target(folder, overwrite, replaceable=_require_series)
     stored, slope, intercept = _stored(values)
     common = _Common(seed, description or volume.name, spacing, slope, intercept)

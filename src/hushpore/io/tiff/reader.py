@@ -63,7 +63,9 @@ def read_tiff(path: Path) -> list[Volume]:
         return _read_series(tif, path, messages)
 
 
-def read_tiff_folder(files: Sequence[Path], folder: Path) -> list[Volume]:
+def read_tiff_folder(
+    files: Sequence[Path], folder: Path, others: Sequence[Path] = ()
+) -> list[Volume]:
     """Read a folder with one slice a file.
 
     Parameters
@@ -72,6 +74,8 @@ def read_tiff_folder(files: Sequence[Path], folder: Path) -> list[Volume]:
         Its TIFF files, in the order in which they are stacked.
     folder : Path
         The folder; gives the stack its name.
+    others : sequence of Path, optional
+        Further files in it; they are left out.
 
     Returns
     -------

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from hushpore.base.errors import MemoryLimitError, MissingPackageError
+from hushpore.base.errors import MemoryLimitError, import_optional
 from hushpore.base.volume import readable_bytes
 
 if TYPE_CHECKING:
@@ -49,11 +49,7 @@ def import_zarr() -> ModuleType:
     MissingPackageError
         If it is not installed.
     """
-    try:
-        import zarr
-    except ImportError as error:
-        raise MissingPackageError("OME-Zarr needs a further package: pip install zarr") from error
-    return zarr
+    return import_optional("zarr", "OME-Zarr", "zarr")
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ from hushpore.viewer.layers.loading import Loading, add_one_by_one, say
 from hushpore.viewer.layers.resampling import resample
 from hushpore.viewer.layers.result_folder import labels_from_result
 from hushpore.viewer.layers.series_chooser import offer_series
-from hushpore.viewer.layers.slice_grouping import gather, is_slice
+from hushpore.viewer.layers.slice_grouping import gather, is_one_of_slices, is_slice
 from hushpore.viewer.running.problem import explain
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ LARGE = 16_000_000
 
 #: Files looked at where several are opened as one.
 _PEEK = 8
-_SLICES = ("dicom", "tiff")
 
 LayerData = tuple[Any, dict[str, Any], str]
 
@@ -51,13 +50,12 @@ def get_reader(path: str | list[str]) -> Callable[[str | list[str]], list[Any]] 
     """Return hushpore's reader for a file or folder, or None where it is not ours.
 
     Looks at the beginning of a file, or at a few files of a folder. Several paths, which napari
-    gives where a user opens files as a stack, are ours if they are DICOM or TIFF files.
+    gives where a user opens files as a stack, are ours if each can be a slice of one.
     """
     if isinstance(path, str):
         return None if kind_of(path) is None else read_layers
     files = [Path(each) for each in itertools.islice(path, _PEEK)]
-    ours = bool(files) and all(file.is_file() and kind_of(file) in _SLICES for file in files)
-    return read_layers if ours else None
+    return read_layers if files and all(map(is_one_of_slices, files)) else None
 
 
 def read_layers(path: str | list[str]) -> list[Any]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from qtpy.QtCore import QTimer
 
 from hushpore.io import kind_of
+from hushpore.io.registry import READERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,10 +37,13 @@ def is_slice(viewer: Any, path: str) -> bool:
 
     DICOM files are; TIFF files are where others in their folder are named alike but for a number.
     """
-    if not Path(path).is_file():
-        return False
-    kind = kind_of(path)
-    return kind == "dicom" or (kind == "tiff" and (viewer in _gathered or _has_alike(path)))
+    by = _slices_by(path)
+    return by == "header" or (by == "name" and (viewer in _gathered or _has_alike(path)))
+
+
+def is_one_of_slices(path: str | Path) -> bool:
+    """Whether a file is of a format of which several files can be slices of one volume."""
+    return bool(_slices_by(path))
 
 
 def gather(viewer: Any, path: str, read: Read) -> None:
@@ -57,10 +61,10 @@ def gather(viewer: Any, path: str, read: Read) -> None:
 
 
 def parted(paths: Sequence[str]) -> list[list[str]]:
-    """Part files into what belongs together: all DICOM files, and numbered TIFF files."""
+    """Part files into what belongs together: all with a header, and those that are numbered."""
     by_pattern: dict[str, list[str]] = {}
     for path in paths:
-        pattern = _pattern(path) if kind_of(path) == "tiff" else ""
+        pattern = _pattern(path) if _slices_by(path) == "name" else ""
         by_pattern.setdefault(pattern, []).append(path)
     groups = []
     for pattern, alike in by_pattern.items():
@@ -73,6 +77,12 @@ def _read_all(viewer: Any, read: Read) -> None:
     _, paths = _gathered.pop(viewer)
     for group in parted(paths):
         read(viewer, group[0] if len(group) == 1 else group)
+
+
+def _slices_by(path: str | Path) -> str:
+    """Return what brings files like this one in order as slices; empty where nothing does."""
+    kind = kind_of(path) if Path(path).is_file() else None
+    return READERS[kind].slices_by if kind else ""
 
 
 def _has_alike(path: str) -> bool:

@@ -1,0 +1,267 @@
+"""The formats that hushpore reads: one entry each, from which all that knows of formats is made.
+
+To add one, write a function that opens a file of it, and an entry in `READERS`. What is told of a
+file, how it is opened, messages, the help of the command line, napari's reader and the table in
+docs/formats.md follow; tests hold napari.yaml and that table equal to the entries.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import itertools
+import os
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from hushpore.base.errors import import_optional
+from hushpore.io import marks
+from hushpore.io.folders import PEEK, first_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: As ``"module:function"``, which is imported when it is first used, or itself.
+Function = str | Callable[..., Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    """What the formats that are read and those that are written have in common.
+
+    Attributes
+    ----------
+    title : str
+        What users call it.
+    package, extra : str
+        The optional package that it needs, and the extra of hushpore that brings it; empty where it
+        needs none.
+    """
+
+    title: str
+    package: str = ""
+    extra: str = ""
+
+    def require(self) -> None:
+        """Import the package that it needs.
+
+        Raises
+        ------
+        MissingPackageError
+            If it is not installed.
+        """
+        if self.package:
+            import_optional(self.package, self.title, self.extra)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reader(Format):
+    """A format that can be read.
+
+    Attributes
+    ----------
+    matches : callable
+        ``matches(start, path)``: whether a file is of this format. `start` has its first
+        `hushpore.io.marks.START` bytes; no matter what its name is, if these can tell.
+    read : callable or str
+        ``read(path)`` returns a volume or several, best with their values on disk still; or it is a
+        generator that yields the share of the headers that was read, and returns these.
+    patterns : tuple of str
+        How its files are named, as wildcards: those that napari offers to hushpore.
+    is_folder : bool
+        Whether it is a folder, of which `matches` gets no bytes.
+    slices_by : {"", "header", "name"}
+        Whether several files can be slices of one volume, and what brings them in order. Those with
+        a header may lie in folders within the folder.
+    read_slices : callable or str
+        ``read_slices(files, folder, others)``: as `read`, of several files of this format and the
+        others that lie with them.
+    hint : str
+        What a file that is named like this format may lack.
+    understood, voxel_size : str
+        For the table in docs/formats.md: what is understood, and where the voxel size is from.
+    """
+
+    matches: Callable[[bytes, Path], bool]
+    read: Function
+    patterns: tuple[str, ...]
+    is_folder: bool = False
+    slices_by: Literal["", "header", "name"] = ""
+    read_slices: Function = ""
+    hint: str = ""
+    understood: str
+    voxel_size: str
+
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        """The patterns that name an extension: ``"*.tif"``."""
+        return tuple(pattern for pattern in self.patterns if pattern.startswith("*."))
+
+    def is_named_like(self, path: Path) -> bool:
+        """Whether a file has one of the extensions."""
+        return any(fnmatch.fnmatch(path.name.lower(), each) for each in self.extensions)
+
+
+#: What has no extension, as many scanners write DICOM (and a DICOMDIR), or a number as its name.
+_NAMELESS = (*("[!.]" * length for length in range(1, 17)), "[12].[0-9]*.[0-9]*.[0-9]*")
+
+#: The formats by name, in the order in which a file is held against them.
+READERS: dict[str, Reader] = {
+    # first, because the 128 bytes before its mark are free and may look like a TIFF
+    "dicom": Reader(
+        title="DICOM",
+        matches=marks.is_dicom,
+        read="hushpore.io.dicom.directory:open_dicom_file",
+        patterns=("*.dcm", "*.ima", *_NAMELESS),
+        slices_by="header",
+        read_slices="hushpore.io.dicom.reader:open_dicom",
+        package="pydicom",
+        understood="a file; a folder, with folders in it; a DICOMDIR; with or without extension, "
+        "preamble or `.dcm`; CT, MR and others; multi-frame and enhanced; 8 to 64 bits, signed or "
+        "not, floating point; both byte orders, deflated; RLE, JPEG (8 and 12 bit), JPEG lossless, "
+        "JPEG-LS, JPEG 2000, HTJ2K",
+        voxel_size="positions along the normal of the slices",
+    ),
+    "tiff": Reader(
+        title="TIFF",
+        matches=marks.is_tiff,
+        read="hushpore.io.tiff.reader:read_tiff",
+        patterns=("*.tif", "*.tiff", "*.btf"),
+        slices_by="name",
+        read_slices="hushpore.io.tiff.reader:read_tiff_folder",
+        understood="ImageJ hyperstacks, OME-TIFF, BigTIFF, pyramids (full resolution), tiles, all "
+        "compressions of imagecodecs, both byte orders, pages of several shapes, a folder with one "
+        "slice a file",
+        voxel_size="OME, ImageJ, or the resolution tags",
+    ),
+    "zarr": Reader(
+        title="OME-Zarr",
+        matches=marks.is_zarr,
+        read="hushpore.io.zarr.reader:open_zarr",
+        patterns=("*.zarr",),
+        is_folder=True,
+        package="zarr",
+        extra="zarr",
+        understood="NGFF 0.1 to 0.5 (Zarr 2 and 3), pyramids, labels, several images in one "
+        "folder, a bare array",
+        voxel_size="`coordinateTransformations`",
+    ),
+    "nifti": Reader(
+        title="NIfTI",
+        matches=marks.is_nifti,
+        read="hushpore.io.nifti:read_nifti",
+        patterns=("*.nii", "*.nii.gz"),
+        package="nibabel",
+        extra="nifti",
+        understood="`.nii`, `.nii.gz`",
+        voxel_size="`pixdim` and `xyzt_units`",
+    ),
+    "npy": Reader(
+        title="NumPy",
+        matches=marks.is_npy,
+        read="hushpore.io.raw:open_npy",
+        patterns=("*.npy",),
+        understood="`.npy`",
+        voxel_size="is not stated",
+    ),
+    "metaimage": Reader(
+        title="MetaImage",
+        matches=marks.is_meta_image,
+        read="hushpore.io.raw:open_meta_image",
+        patterns=("*.mhd", "*.mha"),
+        understood="`.mhd` with its raw file beside it, `.mha`; compressed or not",
+        voxel_size="`ElementSpacing`, in mm",
+    ),
+    "raw": Reader(
+        title="raw voxels",
+        matches=marks.is_raw,
+        read="hushpore.io.raw:open_raw",
+        patterns=tuple(f"*{ending}" for ending in marks.RAW),
+        hint="a JSON file of the same name must lie beside it and state their shape and type, as "
+        "docs/formats.md says",
+        understood="`.raw`, `.bin`, `.vol`, `.dat` with a JSON file beside it (below)",
+        voxel_size="the JSON file",
+    ),
+}
+
+
+def kind_of(path: str | os.PathLike[str]) -> str | None:
+    """Say quickly whether a file or folder can be read, and as what.
+
+    Reads a few bytes of a file, or of the first files in a folder; never raises.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A file or folder, existing or not.
+
+    Returns
+    -------
+    str or None
+        A key of `READERS`; None where it is not for `hushpore.read`.
+
+    Examples
+    --------
+    >>> kind_of("no such file") is None
+    True
+    """
+    place = Path(path).expanduser()
+    try:
+        kind = kind_of_one(place)
+        if kind is not None or not place.is_dir():
+            return kind
+        kinds = {kind_of_one(file) for file in itertools.islice(first_files(place), PEEK)}
+        for name, reader in READERS.items():
+            if name in kinds and reader.slices_by == "header":
+                return name
+            if name in kinds and reader.slices_by == "name" and _lies_in(place, name):
+                return name
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def kind_of_one(path: Path) -> str | None:
+    """Return the format of one file, or of a folder that is one image, or None.
+
+    Raises
+    ------
+    OSError
+        If it cannot be opened.
+    """
+    is_folder, start = path.is_dir(), b""
+    if not is_folder:
+        if not path.is_file():
+            # a pipe or device would block or never end; a missing file is told by `open`
+            if path.exists():
+                return None
+            raise FileNotFoundError(2, "No such file", str(path))
+        with path.open("rb") as file:
+            start = file.read(marks.START)
+    for name, reader in READERS.items():
+        if reader.is_folder == is_folder and reader.matches(start, path):
+            return name
+    return None
+
+
+def titles(readers: Iterable[Reader], last: str = "or") -> str:
+    """Return what users call some formats, as a list in a sentence."""
+    *others, final = (reader.title for reader in readers)
+    return f"{', '.join(others)} {last} {final}" if others else final
+
+
+def resolved(function: Function) -> Callable[..., Any]:
+    """Return a function itself, imported where it is named."""
+    found: Callable[..., Any] = (
+        pkgutil.resolve_name(function) if isinstance(function, str) else function
+    )
+    return found
+
+
+def _lies_in(folder: Path, kind: str) -> bool:
+    """Whether some files right in a folder are of a format."""
+    with os.scandir(folder) as entries:
+        files = (Path(entry.path) for entry in entries if entry.is_file())
+        return any(kind_of_one(path) == kind for path in itertools.islice(files, PEEK))
