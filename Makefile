@@ -44,6 +44,7 @@ bench: $(INSTALLED)
 
 docs: $(INSTALLED)
 	$(BIN)/python docs/settings.py
+	$(BIN)/python docs/measures.py
 	$(XVFB) $(BIN)/python docs/screenshots.py
 	$(XVFB) $(BIN)/python docs/screenshots_reading.py
 	$(XVFB) $(BIN)/python docs/screenshots_patches.py

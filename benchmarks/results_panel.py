@@ -92,7 +92,7 @@ def _layer() -> Any:
     """Labels of 20,000 blocks, with a table as long and as wide as that of a segmentation."""
     from napari.layers import Labels
 
-    from hushpore.pores.measure import COLUMNS
+    from hushpore.pores.measures import PORES as MEASURES
     from hushpore.viewer.results.pore_layer import features_of
 
     rng = np.random.default_rng(0)
@@ -100,7 +100,8 @@ def _layer() -> Any:
     blocks = np.arange(side**3).reshape(side, side, side) + 1
     blocks[blocks > PORES] = 0
     labels = blocks.repeat(8, 0).repeat(8, 1).repeat(8, 2).astype(np.int32)
-    table = pd.DataFrame({name: rng.gamma(3, 2, PORES) for name in COLUMNS})
+    names = [measure.name for measure in MEASURES]
+    table = pd.DataFrame({name: rng.gamma(3, 2, PORES) for name in names})
     table["label"] = np.arange(1, PORES + 1, dtype=np.int32)
     table["num_voxels"] = 512
     for name in ("is_open", "touches_border"):

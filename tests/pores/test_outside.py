@@ -14,8 +14,8 @@ import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.errors import MemoryLimitError
 from hushpore.device.backend import Backend
-from hushpore.pores.contacts import DIRECTIONS
 from hushpore.pores.outside import beside, crossings, find_outside, outside_bytes
+from hushpore.pores.surface import DIRECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

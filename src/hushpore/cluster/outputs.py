@@ -56,7 +56,7 @@ def write_tables(
     volume : Volume
         The input, for the places of its slices.
     pores, throats : mapping
-        Columns, see `hushpore.pores.measure`.
+        Columns, see `hushpore.pores.measures`.
     sample, pore_voxels : numpy.ndarray
         (z,), int64: voxels of each slice that are of the sample, and that are pore.
     """

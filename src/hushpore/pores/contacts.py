@@ -10,19 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from hushpore.pores.parallel import kernel
+from hushpore.pores.surface import DIRECTIONS
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-#: Steps (z, y, x) to the half of the 26 neighbours that come later; the three axes first.
-DIRECTIONS = np.array(
-    [
-        *((1, 0, 0), (0, 1, 0), (0, 0, 1)),
-        *((0, 1, 1), (0, 1, -1), (1, 0, 1), (1, 0, -1), (1, 1, 0), (1, -1, 0)),
-        *((1, 1, 1), (1, 1, -1), (1, -1, 1), (1, -1, -1)),
-    ],
-    np.int64,
-)
 
 # rows (z, y) after a voxel's own, and which directions lead there with x - 1, x and x + 1
 _ROWS = np.array([(0, 1, 4, 1, 3), (1, 0, 6, 0, 5), (1, 1, 10, 7, 9), (1, -1, 12, 8, 11)], np.int64)

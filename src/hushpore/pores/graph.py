@@ -37,7 +37,7 @@ class BasinGraph:
     sums : numpy.ndarray
         (n + 1, 10), int64: see `contacts.SUMS`; coordinates in voxels.
     ends : numpy.ndarray
-        (n + 1, 13), int64: voxels whose neighbour in a direction (`contacts.DIRECTIONS`) is not of
+        (n + 1, 13), int64: voxels whose neighbour in a direction (`surface.DIRECTIONS`) is not of
         the same basin; in that direction the basin's surface is crossed twice as often.
     bounds : numpy.ndarray
         (n + 1, 6), int32: first voxel and the one after the last, in z, y and x.

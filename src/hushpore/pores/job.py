@@ -15,7 +15,7 @@ from hushpore.base.volume import SPATIAL_AXES, Volume
 from hushpore.device.backend import Backend
 from hushpore.device.scratch import scratch_folder
 from hushpore.pores.local_threshold import LOCAL_METHODS
-from hushpore.pores.measure import void_surface
+from hushpore.pores.measures import void_surface
 from hushpore.pores.parallel import Workers
 from hushpore.pores.passes import (
     Work,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Job
     from hushpore.pores.graph import BasinGraph
-    from hushpore.pores.measure import Numbering
+    from hushpore.pores.numbering import Numbering
     from hushpore.pores.slabs import Stack
 
     T = TypeVar("T")

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hushpore.pores.contacts import DIRECTIONS
 from hushpore.pores.distance import distances, squared_distance
 from hushpore.pores.slabs import Scratch, Slabs, Stack
+from hushpore.pores.surface import DIRECTIONS
 from hushpore.pores.void import AIR, SOLID, Components, find_components, find_runs
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def crossings(void: npt.NDArray[np.bool_], air: npt.NDArray[np.bool_]) -> npt.ND
     Returns
     -------
     numpy.ndarray
-        (13,), int64, in the order of `hushpore.pores.graph.DIRECTIONS`.
+        (13,), int64, in the order of `hushpore.pores.surface.DIRECTIONS`.
     """
     found = np.zeros(len(DIRECTIONS), np.int64)
     for k, direction in enumerate(DIRECTIONS):

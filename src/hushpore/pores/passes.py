@@ -14,13 +14,13 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.pores.basins import Basins, apply_labels
-from hushpore.pores.contacts import DIRECTIONS
 from hushpore.pores.distance import distances
 from hushpore.pores.graph import Tables
 from hushpore.pores.grey import GreyValues
 from hushpore.pores.local_threshold import LOCAL_METHODS, LocalThreshold, window_in_voxels
 from hushpore.pores.outside import beside, crossings, mark_outside
 from hushpore.pores.peaks import find_peaks
+from hushpore.pores.surface import DIRECTIONS
 from hushpore.pores.threshold import find_threshold, survey
 from hushpore.pores.void import (
     AIR,

@@ -13,14 +13,9 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.volume import readable_unit
-from hushpore.pores.measure import (
-    number_groups,
-    number_pores,
-    pore_columns,
-    reach_a_face,
-    throat_columns,
-)
+from hushpore.pores.measures import pore_columns, reach_a_face, throat_columns
 from hushpore.pores.merging import merge_by_height, merge_to_markers
+from hushpore.pores.numbering import number_groups, number_pores
 from hushpore.pores.parallel import Workers
 from hushpore.pores.passes import finish, write_labels
 from hushpore.pores.slabs import Scratch, check_disk
@@ -33,7 +28,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.volume import Volume
     from hushpore.pores.graph import BasinGraph
-    from hushpore.pores.measure import Numbering
+    from hushpore.pores.numbering import Numbering
     from hushpore.pores.passes import Pass
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.slabs import Slabs, Stack
@@ -84,14 +79,14 @@ class Pores:
     # made when they are asked for: to import pandas takes longer than to segment a small volume
     @cached_property
     def pores(self) -> pd.DataFrame:
-        """One row a pore, sorted by label; see `hushpore.pores.measure.measure_pores`."""
+        """One row a pore, sorted by label; see `hushpore.pores.measures.PORES`."""
         import pandas as pd
 
         return pd.DataFrame(self._pore_columns)
 
     @cached_property
     def throats(self) -> pd.DataFrame:
-        """One row for each two pores that touch; see `hushpore.pores.measure.measure_throats`."""
+        """One row for each two pores that touch; see `hushpore.pores.measures.THROATS`."""
         import pandas as pd
 
         return pd.DataFrame(self._throat_columns)

@@ -22,10 +22,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hushpore.pores.contacts import DIRECTIONS
-
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+#: Steps (z, y, x) to the half of the 26 neighbours that come later; the three axes first.
+DIRECTIONS = np.array(
+    [
+        *((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+        *((0, 1, 1), (0, 1, -1), (1, 0, 1), (1, 0, -1), (1, 1, 0), (1, -1, 0)),
+        *((1, 1, 1), (1, 1, -1), (1, -1, 1), (1, -1, -1)),
+    ],
+    np.int64,
+)
 
 
 def area_per_crossing(spacing: tuple[float, ...]) -> npt.NDArray[np.float64]:
@@ -39,7 +47,7 @@ def area_per_crossing(spacing: tuple[float, ...]) -> npt.NDArray[np.float64]:
     Returns
     -------
     numpy.ndarray
-        (13,), in the order of `hushpore.pores.graph.DIRECTIONS`, in the unit of `spacing` to the
+        (13,), in the order of `DIRECTIONS`, in the unit of `spacing` to the
         second power (first power in 2D, where directions out of the plane count nothing).
     """
     weights = np.zeros(len(DIRECTIONS))

@@ -10,6 +10,7 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.base.volume import readable_unit
 from hushpore.io.units import METRES
+from hushpore.pores.measures import PORES, THROATS, summarised
 from hushpore.runs.result import open_result
 
 if TYPE_CHECKING:
@@ -29,19 +30,6 @@ _TOTALS = {
     "count": 0,
     "throats": 0,
     "specific_surface": -1,
-}
-#: Columns whose distributions are compared, by table.
-_COLUMNS = {
-    "pores": {
-        "equivalent_diameter": 1,
-        "inscribed_diameter": 1,
-        "volume": 3,
-        "surface_area": 2,
-        "sphericity": 0,
-        "elongation": 0,
-        "num_throats": 0,
-    },
-    "throats": {"inscribed_diameter": 1, "area": 2},
 }
 #: Of the first and of the second, on paper; the colour-blind tell them apart.
 COLOURS = ("#3b7ea1", "#c2703d")
@@ -117,10 +105,11 @@ def distributions(
     """
     import pandas as pd
 
-    if column not in _COLUMNS["pores"]:
-        raise InputError(f"{column!r} is not compared. Available: {', '.join(_COLUMNS['pores'])}.")
     first, second = open_result(a), open_result(b)
-    scale = _scale(first, second) ** _COLUMNS["pores"][column]
+    columns = summarised(PORES, first.pores, second.pores)
+    if column not in columns:
+        raise InputError(f"{column!r} is not compared. Available: {', '.join(columns)}.")
+    scale = _scale(first, second) ** columns[column].power(first.labels.n_spatial)
     sizes, weights = [], []
     for found, factor in ((first, 1.0), (second, scale)):
         values = found.pores[column].to_numpy(np.float64) * factor
@@ -140,7 +129,7 @@ def distributions(
 
 def columns_compared() -> list[str]:
     """Return the columns of the table of pores that `compare` and `distributions` compare."""
-    return list(_COLUMNS["pores"])
+    return list(summarised(PORES))
 
 
 def comparison_figure(a: ResultLike, b: ResultLike, dpi: int = 150) -> bytes:
@@ -229,11 +218,11 @@ def _rows(first: Result, second: Result, scale: float) -> Iterator[tuple[Any, ..
         a, b = (found.provenance["result"].get(name) for found in (first, second))
         if a is not None and b is not None:
             yield name, _unit(unit, power), float(a), float(b) * scale**power, np.nan
-    for table, columns in _COLUMNS.items():
-        for column, power in columns.items():
-            one, other = (
-                getattr(found, table)[column].to_numpy(np.float64) for found in (first, second)
-            )
+    for table, measures in (("pores", PORES), ("throats", THROATS)):
+        tables = getattr(first, table), getattr(second, table)
+        for column, measure in summarised(measures, *tables).items():
+            power = measure.power(first.labels.n_spatial)
+            one, other = (each[column].to_numpy(np.float64) for each in tables)
             other = other * scale**power
             a, b = (np.median(each) if each.size else np.nan for each in (one, other))
             title = f"median {column} of {table}"

@@ -15,6 +15,7 @@ import numpy as np
 
 from hushpore.base.volume import readable_unit
 from hushpore.jobs import JOBS
+from hushpore.pores.measures import PORES, summarised
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -38,17 +39,6 @@ _TOTALS = (
     ("specific_surface", "Specific surface", -1, False),
     ("threshold", "Threshold (grey value)", 0, False),
 )
-
-#: Columns of the table of pores that are summed up: title, and unit as a power of the length.
-_COLUMNS = {
-    "equivalent_diameter": ("Equivalent diameter", 1),
-    "inscribed_diameter": ("Inscribed diameter", 1),
-    "volume": ("Volume", 3),
-    "surface_area": ("Surface", 2),
-    "sphericity": ("Sphericity", 0),
-    "elongation": ("Elongation", 0),
-    "num_throats": ("Throats a pore", 0),
-}
 
 _STYLE = """
 :root { color-scheme: light; }
@@ -91,6 +81,7 @@ def report_page(
     """
     made = provenance["jobs"][-1]
     unit = readable_unit(made["input"]["unit"])
+    titles = _titles(tables["pores"], made["input"])
     notes = list(dict.fromkeys(note for job in provenance["jobs"] for note in job["notes"]))
     parts = [
         f"<h1>{_text(name)}</h1>",
@@ -106,8 +97,8 @@ def report_page(
         "<h2>Distributions</h2>",
         _plots(tables["pores"], tables["profile"], unit),
         "<h2>Pores</h2>",
-        _spread(tables["pores"], unit),
-        _largest(tables["pores"], unit),
+        _spread(tables["pores"], titles),
+        _largest(tables["pores"], titles),
     ]
     for job in provenance["jobs"]:
         parts += [f"<h2>Settings: {_text(JOBS[job['job']].title)}</h2>", _settings(job)]
@@ -128,30 +119,38 @@ def _totals(result: Mapping[str, Any], unit: str) -> Iterable[tuple[str, str]]:
             yield title, shown.strip()
 
 
-def _spread(pores: pd.DataFrame, unit: str) -> str:
+def _titles(pores: pd.DataFrame, given: Mapping[str, Any]) -> dict[str, str]:
+    """Return titles of the columns that tell something of the whole, by their names."""
+    titles = {
+        name: each.titled(given["unit"], len(given["spacing"]))
+        for name, each in summarised(PORES, pores).items()
+    }
+    return {name: title[0].upper() + title[1:] for name, title in titles.items()}
+
+
+def _spread(pores: pd.DataFrame, titles: Mapping[str, str]) -> str:
     """Quartiles of the main columns."""
     levels = {"smallest": 0, "lower quartile": 0.25, "median": 0.5, "upper quartile": 0.75,
               "largest": 1}  # fmt: skip
     rows = []
-    for column, (title, power) in _COLUMNS.items():
+    for column, title in titles.items():
         values = pores[column].to_numpy(np.float64)
         if values.size:
             found = [_number(value) for value in np.quantile(values, list(levels.values()))]
-            rows.append([f"{title} {_in(unit, power)}", *found, _number(values.mean())])
+            rows.append([title, *found, _number(values.mean())])
     return _grid(["", *levels, "mean"], rows) if rows else "<p>There are no pores.</p>"
 
 
-def _largest(pores: pd.DataFrame, unit: str) -> str:
-    columns = {name: f"{title} {_in(unit, power)}" for name, (title, power) in _COLUMNS.items()}
+def _largest(pores: pd.DataFrame, titles: Mapping[str, str]) -> str:
     top = pores.nlargest(_LARGEST, "volume")
     if top.empty:
         return ""
     rows = [
-        [str(int(row["label"])), *(_number(row[name]) for name in columns)]
+        [str(int(row["label"])), *(_number(row[name]) for name in titles)]
         for _, row in top.iterrows()
     ]
     caption = f"The {len(top)} largest of {len(pores):,}; all are in pores.csv."
-    return _grid(["Label", *columns.values()], rows, caption)
+    return _grid(["Label", *titles.values()], rows, caption)
 
 
 def _settings(job: Mapping[str, Any]) -> str:

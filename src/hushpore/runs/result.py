@@ -42,7 +42,7 @@ class Result:
     labels : Volume
         The labels; from a folder they stay on disk until they are asked for.
     pores, throats : pandas.DataFrame
-        The tables, see `hushpore.pores.measure`.
+        The tables, see `hushpore.pores.measures`.
     provenance : dict
         The record of the segmentation.
     """

@@ -32,7 +32,7 @@ def network_arrays(
     Parameters
     ----------
     pores, throats : pandas.DataFrame
-        The tables of a segmentation, see `hushpore.pores.measure`.
+        The tables of a segmentation, see `hushpore.pores.measures`.
     volume : Volume
         The labels: shape, spacing and unit.
 

@@ -100,7 +100,7 @@ def write_vtp(
     path : str or path-like
         Ends in ``.vtp``.
     pores, throats : pandas.DataFrame
-        The tables of a segmentation, see `hushpore.pores.measure`; all their columns go with the
+        The tables of a segmentation, see `hushpore.pores.measures`; all their columns go with the
         points and the lines. Places are in the unit of the volume.
     overwrite : bool, optional
         Replace an existing file.

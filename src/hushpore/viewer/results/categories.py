@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from hushpore.viewer.results.columns import words_of
+from hushpore.pores.measures import measure_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -59,9 +59,16 @@ def categories_of(column: pd.Series) -> list[Category]:
     # of yes and no each has its colour, also where the other does not occur
     places = values.astype(int) if column.dtype.kind == "b" else np.arange(len(values))
     kinds = [
-        Category(words_of(str(column.name), value), PALETTE[place], codes == code)
+        Category(_word(str(column.name), value), PALETTE[place], codes == code)
         for code, (value, place) in enumerate(zip(values, places, strict=True))
     ]
     if (codes < 0).any():
         kinds.append(Category("not known", MISSING, codes < 0))
     return kinds
+
+
+def _word(column: str, value: Any) -> str:
+    """Return what yes or no means in a column, or the value."""
+    if isinstance(value, bool | np.bool_):
+        return measure_of(column).words[int(value)]
+    return str(value)

@@ -11,9 +11,9 @@ from qtpy.QtCore import QRectF, Qt
 from qtpy.QtGui import QColor, QLinearGradient, QPainter
 from qtpy.QtWidgets import QComboBox, QGridLayout, QWidget
 
+from hushpore.pores.measures import measure_of
 from hushpore.viewer.forms.rich_label import Sentence, link
 from hushpore.viewer.results.categories import is_categorical
-from hushpore.viewer.results.columns import meaning_of, unit_of
 from hushpore.viewer.results.pore_view import COLORMAPS
 from hushpore.viewer.results.table import in_cell
 
@@ -108,7 +108,7 @@ class ColourChoice(QWidget):
         )  # fmt: skip
         self.bar.setVisible(has_map)
         if has_map:
-            unit = unit_of(column, view.tables.unit, view.tables.n_spatial)
+            unit = measure_of(column).unit(view.tables.unit, view.tables.n_spatial)
             self.bar.show_map(view.colormap, view.limits(), unit)
         self.legend.say(
             " &nbsp; ".join(
@@ -143,7 +143,7 @@ def fill_box(box: QComboBox, names: Iterable[str], chosen: str) -> None:
     box.clear()
     box.addItems(list(names))
     for row in range(box.count()):
-        box.setItemData(row, meaning_of(box.itemText(row)), Qt.ItemDataRole.ToolTipRole)
+        box.setItemData(row, measure_of(box.itemText(row)).meaning, Qt.ItemDataRole.ToolTipRole)
     box.setCurrentText(chosen)
     box.blockSignals(before)
 

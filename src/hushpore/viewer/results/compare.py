@@ -27,12 +27,12 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
+from hushpore.pores.measures import measure_of
 from hushpore.runs.compare import columns_compared, compare, distributions
 from hushpore.runs.result import Result, open_result
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.rich_label import Sentence, plain_line, sign
 from hushpore.viewer.layers.conversion import itself, volume_of
-from hushpore.viewer.results.columns import title_of
 from hushpore.viewer.results.difference_table import DifferenceTable
 from hushpore.viewer.results.panel import save_table
 from hushpore.viewer.results.pore_layer import tables_of
@@ -168,7 +168,7 @@ class CompareWidget(QWidget):
         if self._log.isChecked():
             axes.set_xscale("log")
         labels = both.first.labels
-        axes.set_xlabel(title_of(column, labels.unit, labels.n_spatial))
+        axes.set_xlabel(measure_of(column).titled(labels.unit, labels.n_spatial))
         axes.legend(frameon=False, fontsize=8, ncols=2, loc="lower left", bbox_to_anchor=(0, 1))
 
     def _dress(self, ink: str = "", paper: str = "") -> None:
@@ -240,6 +240,7 @@ class CompareWidget(QWidget):
         self.canvas.setMinimumHeight(100)
         self._column, self._of = QComboBox(), QComboBox()
         self._column.addItems(columns_compared())
+        self._column.setCurrentText("equivalent_diameter")
         self._of.addItems([BY_NUMBER, BY_VOLUME])
         for box, name in ((self._column, "Quantity"), (self._of, "Shares")):
             box.setSizeAdjustPolicy(

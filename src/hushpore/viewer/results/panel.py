@@ -25,6 +25,7 @@ from qtpy.QtWidgets import (
 from superqt import QDoubleRangeSlider
 
 from hushpore.base.errors import InputError
+from hushpore.pores.measures import THROATS, measure_of
 from hushpore.viewer.forms.docking import dock_of
 from hushpore.viewer.forms.rich_label import Sentence, plain_line, sign
 from hushpore.viewer.layers.layer_tracking import FollowsPores
@@ -35,7 +36,6 @@ from hushpore.viewer.results.colour_choice import (
     is_numeric,
     narrow_box,
 )
-from hushpore.viewer.results.columns import unit_of
 from hushpore.viewer.results.pore_layer import described
 from hushpore.viewer.results.pore_view import MOST_COLOURS
 from hushpore.viewer.results.row_filter import rows_passing
@@ -192,7 +192,7 @@ class ResultsWidget(FollowsPores):
         assert self.view is not None
         low, high = self._range.value()
         column, tables = self._range_of.currentText(), self.view.tables
-        unit = unit_of(column, tables.unit, tables.n_spatial)
+        unit = measure_of(column).unit(tables.unit, tables.n_spatial)
         text = f"{in_cell(float(low))} to {in_cell(float(high))} {unit}".strip()
         self._range_text.setText(text)
 
@@ -243,7 +243,8 @@ class ResultsWidget(FollowsPores):
         self._title, self._summary = QLabel(), plain_line()
         self._title.setTextFormat(Qt.TextFormat.RichText)
         self._problem, self._limit = Sentence(self._viewer), Sentence(self._viewer)
-        self.pores, self.throats = TableView("Table of pores"), TableView("Table of throats")
+        self.pores = TableView("Table of pores")
+        self.throats = TableView("Table of throats", THROATS)
         self.pores.chosen.connect(self._chosen)
         self.throats.chosen.connect(self._chosen_throats)
         self._tabs = QTabWidget()

@@ -28,10 +28,10 @@ from qtpy.QtWidgets import (
     QVBoxLayout,
 )
 
+from hushpore.pores.measures import measure_of
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.rich_label import plain_line
 from hushpore.viewer.layers.layer_tracking import FollowsPores
-from hushpore.viewer.results.columns import title_of
 from hushpore.viewer.results.panel import NOTHING, save_table
 from hushpore.viewer.results.saving import save_by
 
@@ -298,7 +298,7 @@ class PlotsWidget(FollowsPores):
 
     def _named(self, column: str) -> str:
         assert self.view is not None
-        return title_of(column, self.view.tables.unit, self.view.tables.n_spatial)
+        return measure_of(column).titled(self.view.tables.unit, self.view.tables.n_spatial)
 
     def _text(self) -> str:
         return str(get_theme(self._viewer.theme).text.as_hex())

@@ -17,10 +17,14 @@ from qtpy.QtCore import (
 from qtpy.QtGui import QKeySequence
 from qtpy.QtWidgets import QAbstractItemView, QApplication, QHeaderView, QTableView
 
-from hushpore.viewer.results.columns import meaning_of, unit_of
+from hushpore.pores.measures import PORES, measure_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
+
+    from hushpore.pores.measures import Measure
 
 _UP, _DOWN = Qt.SortOrder.AscendingOrder, Qt.SortOrder.DescendingOrder
 
@@ -32,10 +36,16 @@ class TableModel(QAbstractTableModel):
     """Gives Qt the rows that it shows, and no others; sorts and filters by index arrays.
 
     A row of the table as it was given is called its position here; Qt counts the rows shown.
+
+    Parameters
+    ----------
+    measures : sequence of Measure
+        What the columns are.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, measures: Sequence[Measure[Any]]) -> None:
         super().__init__()
+        self._measures = measures
         self._table = pd.DataFrame()
         self._columns: list[npt.NDArray[Any]] = []
         self._titles: list[str] = []
@@ -48,7 +58,7 @@ class TableModel(QAbstractTableModel):
         self.beginResetModel()
         self._table = table
         self._columns = [table[name].to_numpy() for name in table.columns]
-        units = [unit_of(name, unit, n_spatial) for name in table.columns]
+        units = [self._measure(name).unit(unit, n_spatial) for name in table.columns]
         self._titles = [
             f"{name}\n{printed}" if printed else f"{name}\n"
             for name, printed in zip(table.columns, units, strict=True)
@@ -117,8 +127,11 @@ class TableModel(QAbstractTableModel):
             if role == Qt.ItemDataRole.DisplayRole:
                 return self._titles[section]
             if role == Qt.ItemDataRole.ToolTipRole:
-                return meaning_of(self._table.columns[section])
+                return self._measure(self._table.columns[section]).meaning
         return None
+
+    def _measure(self, column: str) -> Measure[Any]:
+        return measure_of(column, self._measures)
 
     def arrange(self) -> None:
         """Put the rows into their order, those on top first."""
@@ -154,14 +167,16 @@ class TableView(QTableView):
     ----------
     name : str
         For screen readers.
+    measures : sequence of Measure, optional
+        What the columns are, by default those of pores.
     """
 
     #: The user has selected rows: (positions,), bool.
     chosen = Signal(object)
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, measures: Sequence[Measure[Any]] = PORES) -> None:
         super().__init__()
-        self.rows = TableModel()
+        self.rows = TableModel(measures)
         self.setModel(self.rows)
         self.setAccessibleName(name)
         self.setSortingEnabled(True)

@@ -9,7 +9,7 @@ typedef unsigned long long u64;
 #define N_SUMS 10
 #define EMPTY 0xFFFFFFFFFFFFFFFFull
 
-// Steps to the half of the 26 neighbours that come later; the order of graph.DIRECTIONS.
+// Steps to the half of the 26 neighbours that come later; the order of surface.DIRECTIONS.
 __device__ const signed char STEP[N_DIRECTIONS][3] = {
     {1, 0, 0}, {0, 1, 0}, {0, 0, 1}, {0, 1, 1}, {0, 1, -1}, {1, 0, 1}, {1, 0, -1},
     {1, 1, 0}, {1, -1, 0}, {1, 1, 1}, {1, 1, -1}, {1, -1, 1}, {1, -1, -1}};

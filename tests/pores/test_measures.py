@@ -9,9 +9,8 @@ from skimage.measure import regionprops
 
 import hushpore
 from hushpore import Volume
-from hushpore.pores.contacts import DIRECTIONS
-from hushpore.pores.measure import COLUMNS, THROAT_COLUMNS
-from hushpore.pores.surface import area_per_crossing
+from hushpore.pores.measures import PORES, THROATS
+from hushpore.pores.surface import DIRECTIONS, area_per_crossing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +33,7 @@ def test_figures_are_those_of_scikit_image(scattered: np.ndarray) -> None:
     scan = Volume(scattered, spacing=SPACING, unit="mm", origin=ORIGIN)
     result = hushpore.segment_pores(scan)
     table = result.pores
-    assert tuple(table.columns) == COLUMNS
+    assert table.columns.tolist() == [measure.name for measure in PORES]
     regions = regionprops(result.labels, spacing=SPACING)
     assert table["label"].tolist() == [region.label for region in regions]
     assert table["label"].tolist() == list(range(1, len(table) + 1))
@@ -159,7 +158,7 @@ def test_a_neck_between_two_balls_is_their_throat(balls: Callable[..., np.ndarra
     void = balls((40, 40, 70), [(20, 20, 20), (20, 20, 44)], 15)
     scan = Volume(void, spacing=0.5, unit="um", origin=(1, 2, 3))
     result = hushpore.segment_pores(scan)
-    assert tuple(result.throats.columns) == THROAT_COLUMNS
+    assert result.throats.columns.tolist() == [measure.name for measure in THROATS]
     (throat,) = result.throats.itertuples()
     assert (throat.pore_1, throat.pore_2) == (1, 2)
     place = (throat.position_z, throat.position_y, throat.position_x)

@@ -1,0 +1,37 @@
+"""Writes the tables of columns in docs/science.md from the measures: python docs/measures.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hushpore.pores.measures import PORES, THROATS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hushpore.pores.measures import Measure
+
+PAGE = Path(__file__).with_name("science.md")
+UNITS = ("", "length", "area", "volume")
+
+
+def columns_table(measures: Sequence[Measure[Any]]) -> str:
+    """Return a table of columns as Markdown."""
+    rows = [f"| `{each.name}` | {UNITS[each.unit_power]} | {each.meaning} |" for each in measures]
+    return "\n".join(["| column | unit | what it is |", "|---|---|---|", *rows]) + "\n"
+
+
+def science_page() -> str:
+    """Return the page with its tables as they should be."""
+    text = PAGE.read_text(encoding="utf-8")
+    for name, measures in (("pores", PORES), ("throats", THROATS)):
+        before, head, rest = text.partition(f"<!-- {name}: made by docs/measures.py -->\n")
+        _, end, after = rest.partition("<!-- end -->\n")
+        assert end, f"there is a place for the table of {name}"
+        text = f"{before}{head}\n{columns_table(measures)}\n{end}{after}"
+    return text
+
+
+if __name__ == "__main__":
+    PAGE.write_text(science_page(), encoding="utf-8")

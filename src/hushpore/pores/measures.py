@@ -1,0 +1,606 @@
+"""What is measured of pores and throats: each measure, and each sum over voxels, declared once.
+
+`SUMS` are added up by whatever goes through a volume: the CPU, slab by slab, a GPU, the workers of
+a cluster. They are sums of whole numbers, and so exact in any order, and those of merged basins are
+the sums of their sums. `PORES` and `THROATS` make a column of them each; tables, files, reports,
+comparisons, the viewer and the documentation take from these lists what columns there are, in which
+order, what they mean and in which unit.
+
+To measure something else append to the lists, before anything is segmented. The mean grey value:
+
+    SUMS.append(Sum("grey", grey=1))
+    PORES.append(
+        Measure("mean_grey", 0, "Mean grey value.", lambda p: p.sum("grey") / p.sum("voxels"))
+    )
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+
+from hushpore.base.volume import readable_unit
+from hushpore.pores.surface import area_per_crossing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+    import pandas as pd
+
+    from hushpore.base.volume import Volume
+    from hushpore.pores.graph import BasinGraph
+    from hushpore.pores.numbering import Numbering
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A sum over the voxels of a basin, of ``z**i * y**j * x**k * grey**l``.
+
+    Attributes
+    ----------
+    name : str
+        By which measures ask for it, see `PoreSums.sum`.
+    z, y, x, grey : int
+        The powers, 0 to 2, of the voxel's indices and of its grey value (`hushpore.pores.grey`).
+        Where no sum takes them, grey values are not read for it.
+    """
+
+    name: str
+    z: int = 0
+    y: int = 0
+    x: int = 0
+    grey: int = 0
+
+    def __post_init__(self) -> None:
+        if not all(0 <= power <= 2 for power in self.powers):
+            raise ValueError(f"Powers of a sum are 0, 1 or 2; got {self.powers} for {self.name!r}.")
+
+    @property
+    def powers(self) -> tuple[int, int, int, int]:
+        """Of z, y, x and the grey value."""
+        return self.z, self.y, self.x, self.grey
+
+
+#: What is added up of the voxels of each basin, in the order of `BasinGraph.sums`.
+SUMS = [
+    Sum("voxels"),
+    Sum("z", z=1),
+    Sum("y", y=1),
+    Sum("x", x=1),
+    Sum("zz", z=2),
+    Sum("yy", y=2),
+    Sum("xx", x=2),
+    Sum("zy", z=1, y=1),
+    Sum("zx", z=1, x=1),
+    Sum("yx", y=1, x=1),
+]
+
+
+def index_of(name: str) -> int:
+    """Return the place of a sum in `SUMS`."""
+    return [each.name for each in SUMS].index(name)
+
+
+def grey_power() -> int:
+    """Return the highest power of grey values in any sum; 0 where they are not needed."""
+    return max(each.grey for each in SUMS)
+
+
+@dataclass(frozen=True)
+class Measure(Generic[S]):
+    """A column of a table.
+
+    Attributes
+    ----------
+    name : str
+        Of the column.
+    unit_power : int
+        Power of the unit of length: 0 none, 1 length, 2 area, 3 volume. Areas and volumes of an
+        image are lengths and areas.
+    meaning : str
+        What it is, in a sentence or two.
+    compute : callable
+        Makes the column, one value a row, of `PoreSums` or `ThroatSums`.
+    is_summarised : bool
+        Whether its distribution tells something of a whole volume: it is shown in reports and
+        comparisons.
+    words : tuple of str
+        What no and yes mean, in a column of these.
+    """
+
+    name: str
+    unit_power: int
+    meaning: str
+    compute: Callable[[S], npt.NDArray[Any]]
+    is_summarised: bool = True
+    words: tuple[str, str] = ("no", "yes")
+
+    @property
+    def title(self) -> str:
+        """The name in words."""
+        return self.name.replace("num_", "number of ").replace("_", " ")
+
+    def power(self, n_spatial: int = 3) -> int:
+        """Return the power of the unit of length in 3D or 2D."""
+        return self.unit_power - (n_spatial == 2 and self.unit_power > 1)
+
+    def unit(self, length: str, n_spatial: int = 3) -> str:
+        """Return the unit as it is printed, for lengths in `length`; empty where it has none."""
+        power = self.power(n_spatial)
+        return readable_unit(length, power) if power else ""
+
+    def titled(self, length: str, n_spatial: int = 3) -> str:
+        """Return the title with the unit, as it stands on an axis."""
+        unit = self.unit(length, n_spatial)
+        return f"{self.title} ({unit})" if unit else self.title
+
+
+@dataclass(frozen=True, eq=False)
+class PoreSums:
+    """What pores are measured by; row i is that of label i + 1. Axes are z, y, x, also of an image.
+
+    Attributes
+    ----------
+    sums : numpy.ndarray
+        (pores, sums), int64: in the order of `SUMS`; coordinates in voxels.
+    bounds : numpy.ndarray
+        (pores, 6), int32: first voxel and the one after the last, in z, y and x.
+    ends : numpy.ndarray
+        (pores, 13), int64: as `BasinGraph.ends`, of the pores.
+    peak : numpy.ndarray
+        (pores,), float32: largest squared distance to the solid, in voxels of the smallest spacing.
+    is_open : numpy.ndarray
+        (pores,), bool: whether the void is connected to a face of the volume.
+    num_throats : numpy.ndarray
+        (pores,), int64: how many other pores each touches.
+    volume : Volume
+        What was segmented, for spacing and origin.
+    grey_step : float
+        Grey value that one stands for in sums of grey values.
+    """
+
+    sums: npt.NDArray[np.int64]
+    bounds: npt.NDArray[np.int32]
+    ends: npt.NDArray[np.int64]
+    peak: npt.NDArray[np.float32]
+    is_open: npt.NDArray[np.bool_]
+    num_throats: npt.NDArray[np.int64]
+    volume: Volume
+    grey_step: float = 1.0
+
+    @classmethod
+    def of(cls, graph: BasinGraph, numbering: Numbering, volume: Volume) -> PoreSums:
+        """Add up the basins of each pore."""
+        count = numbering.chief.size
+        label = numbering.label_of
+        sums = np.zeros((count + 1, graph.sums.shape[1]), np.int64)
+        np.add.at(sums, label, graph.sums)
+        bounds = np.zeros((count + 1, 6), np.int32)
+        bounds[:, :3] = np.iinfo(np.int32).max
+        np.minimum.at(bounds[:, :3], label, graph.bounds[:, :3])
+        np.maximum.at(bounds[:, 3:], label, graph.bounds[:, 3:])
+        ends = np.zeros((count + 1, graph.ends.shape[1]), np.int64)
+        np.add.at(ends, label, graph.ends)
+        # where basins of one pore touch, its surface is not
+        inner = label[graph.a] == label[graph.b]
+        np.subtract.at(ends, label[graph.a[inner]], graph.contacts[inner])
+        is_open = np.zeros(count + 1, np.bool_)
+        is_open[label[graph.is_open]] = True
+        return cls(
+            sums[1:],
+            bounds[1:],
+            ends[1:],
+            graph.peak[numbering.chief],
+            is_open[1:],
+            _count_throats(graph, numbering),
+            volume,
+        )
+
+    def sum(self, name: str) -> npt.NDArray[Any]:
+        """Return a sum over the voxels of each pore (pores,); coordinates are in voxels."""
+        column = index_of(name)
+        power = SUMS[column].grey
+        found: npt.NDArray[Any] = self.sums[:, column]
+        return found * self.grey_step**power if power else found
+
+    def sums_of(self, *names: str) -> npt.NDArray[Any]:
+        """Return several sums (pores, names)."""
+        return np.stack([self.sum(name) for name in names], axis=-1)
+
+    @cached_property
+    def size(self) -> npt.NDArray[np.float64]:
+        """(pores,): volume, in 2D area."""
+        size: npt.NDArray[np.float64] = self.sum("voxels").astype(np.float64)
+        return size * self.volume.voxel_size
+
+    @cached_property
+    def ball_diameter(self) -> npt.NDArray[np.float64]:
+        """(pores,): diameter of the ball (in 2D the disc) of the same volume."""
+        if self.volume.n_spatial == 3:
+            return np.cbrt(6 * self.size / np.pi)
+        return np.sqrt(4 * self.size / np.pi)
+
+    @cached_property
+    def ball_surface(self) -> npt.NDArray[np.float64]:
+        """(pores,): surface of the ball (in 2D perimeter of the disc) of the same volume."""
+        diameter = self.ball_diameter
+        return np.pi * diameter**2 if self.volume.n_spatial == 3 else np.pi * diameter
+
+    @cached_property
+    def surface(self) -> npt.NDArray[np.float64]:
+        """(pores,): surface, in 2D perimeter, as `hushpore.pores.surface` estimates it."""
+        surface: npt.NDArray[np.float64] = self.ends @ area_per_crossing(self.volume.spacing) * 2
+        return surface
+
+    @cached_property
+    def inscribed_diameter(self) -> npt.NDArray[np.float64]:
+        """(pores,): twice the largest distance to the solid."""
+        return 2 * (np.sqrt(self.peak.astype(np.float64)) * min(self.volume.spacing))
+
+    @cached_property
+    def centroid(self) -> npt.NDArray[np.float64]:
+        """(pores, 3): the mean place of the voxels."""
+        spacing, origin = _frame(self.volume)
+        mean = self.sums_of("z", "y", "x") / self.sums_of("voxels")
+        centroid: npt.NDArray[np.float64] = origin + mean * spacing
+        return centroid
+
+    @cached_property
+    def lengths(self) -> npt.NDArray[np.float64]:
+        """(pores, 3): axes of the ellipsoid of the same second moments, the longest first."""
+        n_spatial = self.volume.n_spatial
+        # an ellipsoid of semi-axis a has the second moment a**2 / 5 along it, an ellipse a**2 / 4
+        lengths: npt.NDArray[np.float64]
+        lengths = 2 * np.sqrt((n_spatial + 2) * self._principal_moments[0][:, ::-1])
+        return lengths[:, [0, 1, 1]] if n_spatial == 2 else lengths
+
+    @cached_property
+    def axis(self) -> npt.NDArray[np.float64]:
+        """(pores, 3): unit vector along the longest axis."""
+        axis = np.zeros((len(self.sums), 3))
+        axis[:, -self.volume.n_spatial :] = self._principal_moments[1][:, :, -1]
+        # of the two senses the one whose last component that is not 0 is above it
+        last = 2 - np.argmax(np.abs(axis[:, ::-1]) > 1e-9, axis=1)
+        axis[axis[np.arange(len(axis)), last] < 0] *= -1
+        return axis
+
+    @cached_property
+    def _principal_moments(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Second moments along the principal axes, the smallest first, and these in columns."""
+        spacing, _ = _frame(self.volume)
+        count = self.sum("voxels")[:, None, None].astype(np.float64)
+        mean = self.sums_of("z", "y", "x") / self.sums_of("voxels")
+        products = self.sums_of("zz", "zy", "zx", "zy", "yy", "yx", "zx", "yx", "xx")
+        moments = products.reshape(-1, 3, 3) / count - mean[:, :, None] * mean[:, None, :]
+        # a voxel is not a point: it has a second moment of its own
+        moments += np.eye(3) / 12
+        moments *= spacing[:, None] * spacing
+        n_spatial = self.volume.n_spatial
+        values, vectors = np.linalg.eigh(moments[:, -n_spatial:, -n_spatial:])
+        return values, vectors
+
+
+@dataclass(frozen=True, eq=False)
+class ThroatSums:
+    """What throats are measured by, sorted by labels.
+
+    Attributes
+    ----------
+    pore_1, pore_2 : numpy.ndarray
+        (throats,), int32: labels of the two pores, the lower one first.
+    contacts : numpy.ndarray
+        (throats, 13), int64: pairs of neighbouring voxels across, by direction; the first three are
+        shared faces.
+    saddle : numpy.ndarray
+        (throats,), float32: squared distance to the solid at the widest way through, in voxels of
+        the smallest spacing.
+    saddle_at : numpy.ndarray
+        (throats, 3), int64: index (z, y, x) of the voxel there.
+    volume : Volume
+        What was segmented, for spacing and origin.
+    """
+
+    pore_1: npt.NDArray[np.int32]
+    pore_2: npt.NDArray[np.int32]
+    contacts: npt.NDArray[np.int64]
+    saddle: npt.NDArray[np.float32]
+    saddle_at: npt.NDArray[np.int64]
+    volume: Volume
+
+    @classmethod
+    def of(cls, graph: BasinGraph, numbering: Numbering, volume: Volume) -> ThroatSums:
+        """Add up the edges between each two pores."""
+        order = graph.by_saddle
+        pair = _pairs(graph, numbering)[order]
+        between = np.flatnonzero(pair)
+        pair = pair[between]
+        # throat after throat, the widest edge of each first
+        in_turn = np.argsort(pair, kind="stable")
+        pair = pair[in_turn]
+        start = np.flatnonzero(np.diff(pair, prepend=-1))
+        edges = order[between[in_turn]]
+        contacts = graph.contacts[edges].astype(np.int64)
+        if start.size:
+            contacts = np.add.reduceat(contacts, start, axis=0)
+        widest = edges[start]
+        shape = (1,) * (3 - volume.n_spatial) + volume.spatial_shape
+        return cls(
+            (pair[start] >> 32).astype(np.int32),
+            pair[start].astype(np.int32),
+            contacts,
+            graph.saddle[widest],
+            np.stack(np.unravel_index(graph.saddle_at[widest], shape), axis=-1),
+            volume,
+        )
+
+    @property
+    def num_faces(self) -> npt.NDArray[np.int64]:
+        """(throats,): voxel faces that both share."""
+        faces: npt.NDArray[np.int64] = self.contacts[:, :3].sum(axis=1)
+        return faces
+
+    @property
+    def area(self) -> npt.NDArray[np.float64]:
+        """(throats,): area of the contact, in 2D its length, see `hushpore.pores.surface`."""
+        area: npt.NDArray[np.float64] = self.contacts @ area_per_crossing(self.volume.spacing)
+        return area
+
+    @property
+    def inscribed_diameter(self) -> npt.NDArray[np.float64]:
+        """(throats,): twice the distance to the solid at the widest way through."""
+        return 2 * np.sqrt(self.saddle.astype(np.float64)) * min(self.volume.spacing)
+
+    @cached_property
+    def position(self) -> npt.NDArray[np.float64]:
+        """(throats, 3): place of the voxel at the widest way through."""
+        spacing, origin = _frame(self.volume)
+        position: npt.NDArray[np.float64] = origin + self.saddle_at * spacing
+        return position
+
+
+# a column of the table that says nothing of a volume as a whole
+_each: Callable[..., Measure[Any]] = partial(Measure, is_summarised=False)
+
+#: Columns of the table of pores.
+PORES: list[Measure[PoreSums]] = [
+    _each(
+        "label",
+        0,
+        "Number of the pore in the labels.",
+        lambda pores: np.arange(1, len(pores.sums) + 1, dtype=np.int32),
+    ),
+    _each("num_voxels", 0, "Size in voxels.", lambda pores: pores.sum("voxels")),
+    Measure("volume", 3, "Volume; in 2D the area.", lambda pores: pores.size),
+    Measure(
+        "equivalent_diameter",
+        1,
+        "Diameter of the ball (disc in 2D) of the same volume.",
+        lambda pores: pores.ball_diameter,
+    ),
+    Measure(
+        "inscribed_diameter",
+        1,
+        "Twice the largest distance in the pore from the centre of a voxel to that of the nearest "
+        "solid one: up to a voxel more than the largest ball that fits. Infinite where there is no "
+        "solid at all.",
+        lambda pores: pores.inscribed_diameter,
+    ),
+    Measure(
+        "surface_area",
+        2,
+        "Surface of the whole pore, throats and cuts by the volume's faces included; in 2D the "
+        "perimeter. A Crofton estimate over 13 directions.",
+        lambda pores: pores.surface,
+    ),
+    Measure(
+        "sphericity",
+        0,
+        "Surface of the ball of the same volume over that of the pore (in 2D perimeters), at most "
+        "1.",
+        lambda pores: np.minimum(1.0, pores.ball_surface / pores.surface),
+    ),
+    *(
+        _each(
+            f"length_{name}",
+            1,
+            f"{which} axis of the ellipsoid (ellipse in 2D) of the same second moments.",
+            lambda pores, place=place: pores.lengths[:, place],
+        )
+        for place, (name, which) in enumerate(
+            {"major": "Longest", "medium": "Middle", "minor": "Shortest"}.items()
+        )
+    ),
+    Measure(
+        "elongation",
+        0,
+        "1 - medium/major axis: 0 for a ball, towards 1 for a needle.",
+        lambda pores: 1 - pores.lengths[:, 1] / pores.lengths[:, 0],
+    ),
+    _each(
+        "flatness",
+        0,
+        "1 - minor/medium axis: 0 for a ball, towards 1 for a plate; in 2D 0.",
+        lambda pores: 1 - pores.lengths[:, 2] / pores.lengths[:, 1],
+    ),
+    *(
+        _each(
+            f"axis_{axis}",
+            0,
+            f"Direction of the longest axis, a unit vector: its part along {axis}.",
+            lambda pores, place=place: pores.axis[:, place],
+        )
+        for place, axis in enumerate("zyx")
+    ),
+    *(
+        _each(
+            f"centroid_{axis}",
+            1,
+            f"Place of the centre of mass along {axis}, counted from the volume's origin.",
+            lambda pores, place=place: pores.centroid[:, place],
+        )
+        for place, axis in enumerate("zyx")
+    ),
+    Measure(
+        "num_throats",
+        0,
+        "How many other pores it touches (coordination number).",
+        lambda pores: pores.num_throats,
+    ),
+    _each(
+        "is_open",
+        0,
+        "Whether its void is connected to a face of the volume, or to the air outside the sample.",
+        lambda pores: pores.is_open,
+        words=("closed", "open"),
+    ),
+    _each(
+        "touches_border",
+        0,
+        "Whether the pore itself is cut by a face of the volume.",
+        lambda pores: reach_a_face(pores.bounds, pores.volume),
+        words=("inside", "cut by a face"),
+    ),
+    *(
+        _each(
+            f"bbox_{axis}_{end}",
+            0,
+            f"Index of {meaning} along {axis}.",
+            lambda pores, column=place + column: pores.bounds[:, column],
+        )
+        for place, axis in enumerate("zyx")
+        for end, meaning, column in (
+            ("start", "its first voxel", 0),
+            ("stop", "the voxel after its last", 3),
+        )
+    ),
+]
+
+#: Columns of the table of throats.
+THROATS: list[Measure[ThroatSums]] = [
+    _each("pore_1", 0, "Label of one of the two pores, the lower.", lambda both: both.pore_1),
+    _each("pore_2", 0, "Label of the other pore.", lambda both: both.pore_2),
+    _each(
+        "num_faces",
+        0,
+        "Voxel faces that the two pores share; may be 0, since pores touch where voxels of theirs "
+        "are 26-neighbours.",
+        lambda both: both.num_faces,
+    ),
+    Measure(
+        "area",
+        2,
+        "Area of the contact, a Crofton estimate; in 2D its length.",
+        lambda both: both.area,
+    ),
+    Measure(
+        "inscribed_diameter",
+        1,
+        "Twice the distance to the solid at the widest way through.",
+        lambda both: both.inscribed_diameter,
+    ),
+    *(
+        _each(
+            f"position_{axis}",
+            1,
+            f"Place of the widest way through along {axis}, counted from the volume's origin.",
+            lambda both, place=place: both.position[:, place],
+        )
+        for place, axis in enumerate("zyx")
+    ),
+]
+
+
+def measure_of(column: str, table: Sequence[Measure[Any]] = PORES) -> Measure[Any]:
+    """Return the measure of a column; of one that is not known it has no unit and no meaning."""
+    known = (each for each in table if each.name == column)
+    return next(known, _each(column, 0, "", np.asarray))
+
+
+def summarised(measures: Sequence[Measure[Any]], *tables: pd.DataFrame) -> dict[str, Measure[Any]]:
+    """Return the measures whose distributions are shown, by their columns, as far as tables go.
+
+    Parameters
+    ----------
+    measures : sequence of Measure
+        `PORES` or `THROATS`.
+    *tables : pandas.DataFrame
+        Of which only columns that all have count: those of an earlier version may lack some.
+    """
+    wanted = (each for each in measures if each.is_summarised)
+    return {each.name: each for each in wanted if all(each.name in table for table in tables)}
+
+
+def pore_columns(
+    graph: BasinGraph, numbering: Numbering, volume: Volume
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of the table of pores: `PORES`, a row for each label.
+
+    Parameters
+    ----------
+    graph : BasinGraph
+        The measured basins.
+    numbering : Numbering
+        Which pore each belongs to.
+    volume : Volume
+        Gives spacing and origin.
+    """
+    pores = PoreSums.of(graph, numbering, volume)
+    return {each.name: each.compute(pores) for each in PORES}
+
+
+def throat_columns(
+    graph: BasinGraph, numbering: Numbering, volume: Volume
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of the table of throats: `THROATS`, a row for each two that touch."""
+    throats = ThroatSums.of(graph, numbering, volume)
+    return {each.name: each.compute(throats) for each in THROATS}
+
+
+def void_surface(graph: BasinGraph, volume: Volume) -> float:
+    """Return the surface between void and solid inside the volume (in 2D its length)."""
+    crossings = graph.ends.sum(axis=0) - graph.contacts.sum(axis=0, dtype=np.int64)
+    return surface_of(crossings, graph.cuts, volume)
+
+
+def surface_of(
+    crossings: npt.NDArray[np.int64], cuts: npt.NDArray[np.int64], volume: Volume
+) -> float:
+    """Return the surface of a void that is left as often in each direction, but for its cuts."""
+    return float((2 * crossings - cuts) @ area_per_crossing(volume.spacing))
+
+
+def reach_a_face(bounds: npt.NDArray[np.int32], volume: Volume) -> npt.NDArray[np.bool_]:
+    """Return which boxes, (n, 6) as `BasinGraph.bounds`, reach a face of a volume (n,)."""
+    length = np.array((1,) * (3 - volume.n_spatial) + volume.spatial_shape)
+    at_face = (bounds[:, :3] == 0) | (bounds[:, 3:] == length)
+    found: npt.NDArray[np.bool_] = at_face[:, -volume.n_spatial :].any(axis=1)
+    return found
+
+
+def _frame(volume: Volume) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Spacing and origin in z, y, x, also of an image."""
+    spacing, origin = np.ones(3), np.zeros(3)
+    spacing[-volume.n_spatial :] = volume.spacing
+    origin[-volume.n_spatial :] = volume.origin
+    return spacing, origin
+
+
+def _pairs(graph: BasinGraph, numbering: Numbering) -> npt.NDArray[np.int64]:
+    """Return for each edge the pores that it is between, ``low << 32 | high``, 0 for none."""
+    a, b = numbering.label_of[graph.a], numbering.label_of[graph.b]
+    low, high = np.minimum(a, b), np.maximum(a, b)
+    is_between = (low != high) & (low > 0) & (graph.saddle >= 0)
+    return np.where(is_between, (low.astype(np.int64) << 32) | high, 0)
+
+
+def _count_throats(graph: BasinGraph, numbering: Numbering) -> npt.NDArray[np.int64]:
+    pair = np.sort(_pairs(graph, numbering))
+    pair = pair[np.diff(pair, prepend=0) > 0]
+    ends = np.concatenate([pair >> 32, pair & 0xFFFFFFFF])
+    return np.bincount(ends, minlength=numbering.chief.size + 1)[1:]
