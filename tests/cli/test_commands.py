@@ -252,7 +252,7 @@ def bad_inputs(folder: Path) -> dict[str, Path]:
     [
         ("missing", "no file or folder"),
         ("empty", "is empty"),
-        ("text", "named like a TIFF file but is not one"),
+        ("text", "named like TIFF but is not"),
         ("cut", "cut"),
         ("line", "2 to 5 axes"),
         ("nan", "1 NaN or infinite"),

@@ -180,7 +180,7 @@ def test_the_command_fails_if_a_scan_does_and_takes_settings_from_a_file(tmp_pat
     words = ["batch", f"{scans}/*.tif", "-o", str(tmp_path / "out"), "--no-denoise"]
     done = CliRunner().invoke(command, [*words, "--settings", str(tmp_path / "s.toml")])
     assert done.exit_code == 1
-    assert "Failed: scan1: scan1.tif is named like a TIFF file but is not one" in done.stderr
+    assert "Failed: scan1: scan1.tif is named like TIFF but is not" in done.stderr
     assert "2 of 3 scans have a result, 1 failed." in done.output
     provenance = json.loads((tmp_path / "out" / "scan0" / "result.json").read_text())
     assert provenance["jobs"][0]["settings"]["mode"] == "closed"
