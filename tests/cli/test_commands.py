@@ -278,7 +278,7 @@ def test_bad_input_is_one_clear_line_and_writes_nothing(
 def test_a_place_that_cannot_be_written_is_refused_before_any_work(
     scan: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hushpore.cli.commands._read", lambda *_: pytest.fail("work was begun"))
+    monkeypatch.setattr("hushpore.cli.job_commands._read", lambda *_: pytest.fail("work was begun"))
     done = call("run", scan, "-o", scan / "below-a-file")
     assert done.exit_code == 1
     assert "Cannot write" in done.output
@@ -309,7 +309,7 @@ def test_a_mistake_of_ours_is_one_line_too(
     def broken(*_: object, **__: object) -> None:
         raise KeyError("surprise")
 
-    monkeypatch.setattr("hushpore.cli.commands.start", broken)
+    monkeypatch.setattr("hushpore.cli.job_commands.start", broken)
     done = call("pores", scan, "-o", tmp_path / "out")
     assert done.exit_code == 70
     assert done.stderr.splitlines()[-1].startswith("hushpore: Unexpected KeyError: 'surprise'")
@@ -327,7 +327,7 @@ def test_an_interrupt_leaves_nothing_behind(
         finally:
             closed.append(True)
 
-    monkeypatch.setattr("hushpore.cli.commands.start", job)
+    monkeypatch.setattr("hushpore.cli.job_commands.start", job)
     before = sorted(tmp_path.rglob("*"))
     done = call("run", scan, "-o", tmp_path / "out")
     assert done.exit_code == 130

@@ -13,7 +13,7 @@ from hushpore.base.settings import Settings, option
 from hushpore.cli.commands import hushpore as command
 from hushpore.cli.flags import JobCommand, settings_flags
 from hushpore.io.results import write_image
-from hushpore.jobs import JOBS
+from hushpore.jobs import CHAIN, JOBS
 from hushpore.runs import presets
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def test_a_file_and_a_preset_at_once_are_refused(scan: Path, tmp_path: Path) -> 
 
 
 def test_no_two_jobs_of_one_command_have_a_setting_of_the_same_name() -> None:
-    names = [opt.name for job in ("denoise", "pores") for opt in JOBS[job].settings.options()]
+    names = [opt.name for job in CHAIN for opt in JOBS[job].settings.options()]
     assert len(names) == len(set(names))
 
 

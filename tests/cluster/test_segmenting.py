@@ -21,7 +21,7 @@ from hushpore.cluster.connection import connect
 from hushpore.cluster.segmenting import segment_pores
 from hushpore.io.zarr.reader import open_zarr, write_zarr
 from hushpore.pores.settings import PoreSettings
-from hushpore.runs.result import open_result
+from hushpore.runs.pore_result import open_result
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ import hushpore
 from hushpore.cli.commands import hushpore as command
 from hushpore.io.dicom.writer import write_series
 from hushpore.io.results import write_image
-from hushpore.runs.folder import write_pores
+from hushpore.runs.result_folder import write_result
 from hushpore.samples import foam_phantom
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def small_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_series(scan, tmp_path / "scan")
     write_image(tmp_path / "scan.tif", scan)
     write_image(tmp_path / "clean.tif", scan)
-    write_pores(tmp_path / "result", scan, None, hushpore.segment_pores(scan))
+    write_result(tmp_path / "result", [hushpore.segment_pores(scan)], scan)
 
     def quick(volume: Any, **settings: Any) -> Any:
         return hushpore.run("denoise", volume, {**settings, "steps": 2, "patch_size": 16}, "cpu")

@@ -11,7 +11,7 @@ import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.events import Progress
 from hushpore.base.settings import Settings, option
-from hushpore.jobs import JOBS, Kind
+from hushpore.jobs import JOBS, JobDescription
 from hushpore.n2v2.settings import DenoiseSettings
 
 
@@ -93,7 +93,7 @@ def kept(volume: Volume, settings: Masked, backend: object) -> object:
 
 @pytest.fixture
 def masked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(JOBS, "masked", Kind("Look", Masked, f"{__name__}:kept", False))
+    monkeypatch.setitem(JOBS, "masked", JobDescription("Look", Masked, f"{__name__}:kept", False))
 
 
 @pytest.mark.usefixtures("masked")

@@ -10,7 +10,7 @@ import pytest
 import hushpore
 from hushpore import Volume
 from hushpore.io.results import write_image
-from hushpore.runs.folder import write_pores
+from hushpore.runs.result_folder import write_result
 from hushpore.runs.source import Source
 
 if TYPE_CHECKING:
@@ -44,6 +44,6 @@ def scan(tmp_path: Path) -> Path:
 @pytest.fixture
 def folder(tmp_path: Path, scan: Path, found: Pores) -> Path:
     """A result folder of `scan`."""
-    return write_pores(
-        tmp_path / "result", found.volume, None, found, source=Source(str(scan)).to_dict()
+    return write_result(
+        tmp_path / "result", [found], found.volume, source=Source(str(scan)).to_dict()
     )

@@ -61,17 +61,17 @@ def test_results_of_other_settings_or_scans_are_not_touched_unless_allowed(
     out = tmp_path / "out"
     out.mkdir()
     folder.rename(out / "foam")
-    tasks = plan([str(scan)], out, denoise=None, pores=PORES())
+    tasks = plan([str(scan)], out, {"pores": PORES()})
     assert {task.name: is_done for task, is_done in tasks.items()} == {"foam": True}
     with pytest.raises(OutputError, match="foam: it was made with other settings"):
-        plan([str(scan)], out, denoise=None, pores=PORES(h=2))
+        plan([str(scan)], out, {"pores": PORES(h=2)})
     with pytest.raises(OutputError, match="other settings"):
-        plan([str(scan)], out, denoise=JOBS["denoise"].settings(), pores=PORES())
-    tasks = plan([str(scan)], out, denoise=None, pores=PORES(h=2), overwrite=True)
+        plan([str(scan)], out, {"denoise": JOBS["denoise"].settings(), "pores": PORES()})
+    tasks = plan([str(scan)], out, {"pores": PORES(h=2)}, overwrite=True)
     assert list(tasks.values()) == [False]
     scan.touch()
     with pytest.raises(OutputError, match="foam: the scan is another, or has changed since"):
-        plan([str(scan)], out, denoise=None, pores=PORES())
+        plan([str(scan)], out, {"pores": PORES()})
 
 
 @pytest.mark.parametrize("name", ["foam/mine.txt", "foam"])
@@ -80,13 +80,13 @@ def test_what_is_not_ours_is_in_the_way(scan: Path, tmp_path: Path, name: str) -
     mine.parent.mkdir(parents=True)
     mine.touch()
     with pytest.raises(OutputError, match="is in the way"):
-        plan([str(scan)], tmp_path / "out", denoise=None, pores=PORES(), overwrite=True)
+        plan([str(scan)], tmp_path / "out", {"pores": PORES()}, overwrite=True)
     assert mine.is_file()
 
 
 def test_an_empty_folder_is_no_result(scan: Path, tmp_path: Path) -> None:
     (tmp_path / "out" / "foam").mkdir(parents=True)
-    tasks = plan([str(scan)], tmp_path / "out", denoise=None, pores=PORES())
+    tasks = plan([str(scan)], tmp_path / "out", {"pores": PORES()})
     assert list(tasks.values()) == [False]
 
 

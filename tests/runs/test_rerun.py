@@ -13,8 +13,8 @@ from hushpore.base.events import Progress, StopEarly, result_of
 from hushpore.cli.commands import hushpore as command
 from hushpore.io.results import write_image
 from hushpore.jobs import JOBS
+from hushpore.runs.pipeline import run_pipeline
 from hushpore.runs.rerun import rerun
-from hushpore.runs.scan import denoise_scan
 from hushpore.runs.source import Source
 
 if TYPE_CHECKING:
@@ -90,7 +90,9 @@ def test_a_training_that_time_has_ended_is_made_again_step_by_step(
 
 def test_a_training_that_was_stopped_is_made_again(scan: Path, tmp_path: Path) -> None:
     settings = JOBS["denoise"].settings(steps=50, patch_size=16, batch_size=1)
-    work = denoise_scan(Source(str(scan)), tmp_path / "clean.tif", settings, device="cpu")
+    work = run_pipeline(
+        Source(str(scan)), tmp_path / "clean.tif", {"denoise": settings}, device="cpu"
+    )
     for event in work:
         if isinstance(event, Progress) and event.stage == "training" and event.done == 7:
             break
@@ -157,7 +159,7 @@ def test_settings_of_another_version_are_refused(folder: Path, tmp_path: Path) -
     [
         ("{", "is no JSON"),
         ("[]", "names no job"),
-        ('{"jobs": [{"job": "patches"}]}', "cannot be done again"),
+        ('{"jobs": [{"job": "warp"}]}', "cannot be done again"),
     ],
 )
 def test_what_is_no_record_is_refused(tmp_path: Path, text: str, words: str) -> None:

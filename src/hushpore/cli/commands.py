@@ -1,4 +1,4 @@
-"""The commands. Each reads, runs jobs, writes once at the end, and says one line about it."""
+"""The command ``hushpore``: its group, which turns errors into one line, and what is no job."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import functools
 import json
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,35 +15,16 @@ import click
 
 from hushpore._version import __version__
 from hushpore.base.errors import HushporeError
-from hushpore.cli.batch import batch_command
-from hushpore.cli.cluster import (
-    cluster_flags,
-    denoise_there,
-    denoised_beside,
-    refuse_with_cluster,
-    segment_there,
-)
-from hushpore.cli.compare import compare_command
-from hushpore.cli.convert import convert_command
-from hushpore.cli.export import export_command
-from hushpore.cli.flags import JobCommand, reading_flags, settings_flags, settings_from
-from hushpore.cli.preferences import preferences_command
-from hushpore.cli.rerun import rerun_command
-from hushpore.cli.settings import settings_command, settings_sources
+from hushpore.cli.flags import JobCommand, reading_flags
+from hushpore.cli.job_commands import batch_command, job_command
+from hushpore.cli.progress_bar import drive
+from hushpore.cli.result_commands import compare_command, export_command, rerun_command
+from hushpore.cli.settings import preferences_command, settings_command
 from hushpore.cli.timings import Measured
-from hushpore.jobs import JOBS, start
-from hushpore.runs.auxiliary_files import attach_files
+from hushpore.jobs import CHAIN, JOBS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hushpore.base.volume import Volume
-    from hushpore.n2v2.result import Denoised
-    from hushpore.runs.source import Source
-
-DENOISE = JOBS["denoise"].settings
-PORES = JOBS["pores"].settings
-PATCHES = JOBS["patches"].settings
 
 #: Exit status: the user can put it right; or it is a mistake of ours.
 USER_ERROR, OUR_ERROR, CANCELLED = 1, 70, 130
@@ -52,6 +34,25 @@ class _Commands(click.Group):
     """Turns every error into one clear line and an exit status."""
 
     command_class = JobCommand
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands, those of jobs among them."""
+        return sorted({*super().list_commands(ctx), *JOBS, "run", "batch"})
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Return a command; those of jobs are made when they are asked for."""
+        if name in JOBS:
+            return job_command(name, [name])
+        if name == "batch":
+            return batch_command()
+        if name == "run":
+            return job_command(
+                name,
+                CHAIN,
+                "Denoise a stack, then segment and measure its pores.",
+                "Denoise PATH, then segment and measure its pores.",
+            )
+        return super().get_command(ctx, name)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -81,26 +82,6 @@ class _Commands(click.Group):
 @click.version_option(__version__, prog_name="hushpore")
 def hushpore() -> None:
     """Denoise X-ray CT stacks without clean data, and count their pores."""
-
-
-def _common(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the flags of every command that runs jobs."""
-    for decorator in (
-        click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, no bar."),
-        click.option("--overwrite", is_flag=True, help="Replace an existing result."),
-        click.option("--timings", is_flag=True, help="Print where the time went, stage by stage."),
-        click.option(
-            "--trace", metavar="FILE",
-            help="Write a time line that https://ui.perfetto.dev opens.",
-        ),
-        reading_flags,
-        click.option(
-            "--device", default="auto", show_default=True, metavar="DEVICE",
-            help="Where to run: auto, cpu, cuda, or cuda:1 and so on.",
-        ),
-    ):  # fmt: skip
-        command = decorator(command)
-    return command
 
 
 @hushpore.command(short_help="Say what is in a file or folder: stacks, sizes, oddities.")
@@ -139,110 +120,48 @@ def info(path: str | None, series: str | None, device: bool, as_json: bool) -> N
     _list(found.get("volumes", []))
 
 
-@hushpore.command(short_help="Denoise a stack with N2V2, trained on the stack itself.")
+@hushpore.command("convert", short_help="Write a stack as OME-Zarr, whatever its size.")
 @click.argument("path")
-@click.option("-o", "--output", required=True, metavar="OUT", help="TIFF file to write.")
-@click.option("--save-model", metavar="FILE", help="Keep the trained model (.safetensors).")
-@click.option("--export-model", metavar="FILE", help="Package for the BioImage Model Zoo (.zip).")
-@click.option("--picture", metavar="FILE", help="Draw what was removed, and the loss (.png).")
-@settings_flags(DENOISE)
-@settings_sources("denoise")
-@cluster_flags
-@_common
-def denoise(
+@click.argument("output")
+@reading_flags
+@click.option(
+    "--memory-budget",
+    type=float,
+    metavar="GB",
+    help="Memory that reading and writing may take; by default a quarter of what is free.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace an existing OME-Zarr folder.")
+@click.option("--timings", is_flag=True, help="Print where the time went, stage by stage.")
+@click.option(
+    "--trace", metavar="FILE", help="Write a time line that https://ui.perfetto.dev opens."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON, no bar.")
+def convert_command(
     path: str,
     output: str,
-    save_model: str | None,
-    export_model: str | None,
-    picture: str | None,
-    **flags: Any,
+    memory_budget: float | None,
+    overwrite: bool,
+    timings: bool,
+    trace: str | None,
+    as_json: bool,
+    **reading: Any,
 ) -> None:
-    """Denoise the stack in PATH with N2V2, trained on the stack itself.
+    """Write the stack in PATH as OME-Zarr, for what is larger than memory or goes to a cluster.
 
-    Writes a TIFF, and beside it how it was made as JSON.
+    OUTPUT is a folder, usually named .ome.zarr. Slices are read some at a time; levels of lower
+    resolution are added for viewing. Killed and started again, it goes on from what was written.
     """
-    from hushpore.io.results import check_provenance_target, check_target, write_image
-    from hushpore.n2v2.trained import check_file_target
-    from hushpore.runs.scan import provenance_of_image
+    from hushpore.runs.convert import converting
 
-    target = check_target(output, flags["overwrite"], directory=False)
-    check_provenance_target(target, flags["overwrite"])
-    for beside in (save_model, export_model, picture):
-        if beside:
-            check_file_target(beside, flags["overwrite"])
-    measured = _measured(flags)
-    if flags["cluster"]:
-        refuse_with_cluster(export_model=export_model, picture=picture)
-        cleaned = denoise_there(_scan(path, flags, measured), target, flags, measured)
-        if save_model:
-            cleaned.model.save(save_model, overwrite=flags["overwrite"])
-        measured.show()
-        _say(cleaned.summary, target, cleaned.provenance, flags["as_json"])
-        return
-    origin = _source(path, flags).to_dict()
-    noisy = _read(path, flags, measured, flags["device"])
-    result = _run("denoise", noisy, flags, measured)
-    provenance = provenance_of_image(result, origin)
-    written = write_image(
-        target, result.volume, provenance=provenance, overwrite=flags["overwrite"]
-    )
-    if save_model:
-        result.model.save(save_model, overwrite=flags["overwrite"])
-    if export_model:
-        result.model.export(export_model, noisy, overwrite=flags["overwrite"])
-    if picture:
-        _write_picture(picture, noisy, result, flags["overwrite"])
+    measured = Measured(timings, trace, overwrite)
+    work = converting(path, output, **reading, memory_budget=memory_budget, overwrite=overwrite)
+    listen = functools.partial(measured.listen, "Convert")
+    done = drive(work, "Convert", quiet=as_json, listen=listen)
     measured.show()
-    _say(result.summary, written, result.provenance, flags["as_json"])
-
-
-@hushpore.command(short_help="Segment and measure the pores of a stack.")
-@click.argument("path")
-@click.option("-o", "--output", required=True, metavar="DIR", help="Folder to write.")
-@settings_flags(PORES)
-@settings_sources("pores")
-@cluster_flags
-@_common
-def pores(path: str, output: str, **flags: Any) -> None:
-    """Segment and measure the pores of PATH: tables, labels.tif, report.html, result.json."""
-    _segment(path, output, flags, denoise_first=False)
-
-
-@hushpore.command(short_help="Denoise a stack, then segment and measure its pores.")
-@click.argument("path")
-@click.option("-o", "--output", required=True, metavar="DIR", help="Folder to write.")
-@settings_flags(DENOISE, PORES)
-@settings_sources("denoise", "pores")
-@cluster_flags
-@_common
-def run(path: str, output: str, **flags: Any) -> None:
-    """Denoise PATH, then segment and measure its pores."""
-    _segment(path, output, flags, denoise_first=True)
-
-
-@hushpore.command(short_help="Sample patches as a denoiser does, to look at them.")
-@click.argument("path")
-@click.option("-o", "--output", required=True, metavar="DIR", help="Folder to write.")
-@click.option(
-    "--save-patches", metavar="FILE", help="Keep the patches as a data set (.npz or .zarr)."
-)
-@settings_flags(PATCHES)
-@settings_sources("patches")
-@_common
-def patches(path: str, output: str, save_patches: str | None, **flags: Any) -> None:
-    """Sample patches of PATH as a denoiser does: contact sheet, coordinates, features."""
-    from hushpore.cli.patch_files import check_data_set, write_data_set, write_patches
-    from hushpore.io.results import check_target
-
-    check_target(output, flags["overwrite"])
-    data_set = check_data_set(save_patches, flags["overwrite"]) if save_patches else None
-    measured = _measured(flags)
-    found = _run("patches", _read(path, flags, measured), flags, measured)
-    written = write_patches(Path(output), found, flags["overwrite"])
-    if data_set is not None:
-        write_data_set(data_set, found, flags["overwrite"])
-    measured.show()
-    _say(found.summary, written, found.provenance, flags["as_json"])
+    if as_json:
+        click.echo(json.dumps({**dataclasses.asdict(done), "path": str(done.path)}, indent=2))
+    else:
+        click.echo(f"{done.summary}\nWritten: {done.path}")
 
 
 @hushpore.command(short_help="Show the whole way on a phantom of known truth.")
@@ -263,90 +182,14 @@ def demo(volume: str | None, output: str, overwrite: bool, time_budget: float, d
 @click.option("--sample", is_flag=True, help="Open the foam phantom.")
 def gui(paths: tuple[str, ...], sample: bool) -> None:
     """Open napari with the stacks in PATHS and the widgets of hushpore."""
-    from hushpore.cli.gui import open_viewer
-
-    open_viewer(paths, sample=sample)
+    # nothing of napari is imported before it is asked for
+    import_module("hushpore.viewer.launch").open_viewer(paths, sample=sample)
 
 
 for _command in (
-    batch_command, compare_command, convert_command, export_command, preferences_command,
-    rerun_command, settings_command,
+    compare_command, export_command, preferences_command, rerun_command, settings_command,
 ):  # fmt: skip
     hushpore.add_command(_command)
-
-
-def _write_picture(path: str, noisy: Volume, result: Denoised, overwrite: bool) -> None:
-    from hushpore.io.target import new_file
-    from hushpore.n2v2.picture import denoising_picture
-    from hushpore.n2v2.trained import check_file_target
-
-    target = check_file_target(path, overwrite)
-    with new_file(target, overwrite) as part:
-        part.write_bytes(denoising_picture(noisy, result))
-
-
-def _segment(path: str, output: str, flags: dict[str, Any], denoise_first: bool) -> None:
-    from hushpore.io.results import check_target
-    from hushpore.runs.folder import write_pores
-
-    check_target(output, flags["overwrite"])
-    measured = _measured(flags)
-    if flags["cluster"]:
-        scan = _scan(path, flags, measured)
-        if denoise_first:
-            clean = denoised_beside(output)
-            denoise_there(scan, clean, flags, measured)
-            click.echo(f"Written: {clean}", err=True)
-            # of which there is one series, whatever those of the scan are called
-            scan, flags = str(clean), {**flags, "series": ""}
-        done = segment_there(scan, output, flags, measured)
-        measured.show()
-        _say(done.summary, done.folder, done.provenance, flags["as_json"])
-        return
-    origin = _source(path, flags).to_dict()
-    before = _read(path, flags, measured, flags["device"] if denoise_first else None)
-    denoised = _run("denoise", before, flags, measured) if denoise_first else None
-    found = _run("pores", before if denoised is None else denoised.volume, flags, measured)
-    written = write_pores(Path(output), before, denoised, found, flags["overwrite"], source=origin)
-    measured.show()
-    _say(found.summary, written, found.provenance, flags["as_json"])
-
-
-def _run(job: str, volume: Volume, flags: dict[str, Any], measured: Measured) -> Any:
-    from hushpore.cli.progress_bar import drive
-
-    kind = JOBS[job]
-    settings = settings_from(flags, kind.settings)
-    work = start(job, attach_files(volume, settings), settings, flags["device"])
-    listen = functools.partial(measured.listen, kind.title)
-    return drive(work, kind.title, quiet=flags["as_json"], listen=listen)
-
-
-def _measured(flags: dict[str, Any]) -> Measured:
-    return Measured(flags["timings"], flags["trace"], flags["overwrite"])
-
-
-def _source(path: str, flags: dict[str, Any]) -> Source:
-    from hushpore.runs.source import Source
-
-    return Source(path, *(flags[name] for name in ("series", "resample", "at", "voxel_size")))
-
-
-def _scan(path: str, flags: dict[str, Any], measured: Measured) -> str | Volume:
-    """Return what a cluster works on: the path, or what has to be made of it in memory first."""
-    in_memory = flags["at"] or flags["resample"] or flags["voxel_size"]
-    return _read(path, flags, measured) if in_memory else path
-
-
-def _read(
-    path: str, flags: dict[str, Any], measured: Measured, device: str | None = None
-) -> Volume:
-    """Read a scan, of which all values go to `device`, if it is given."""
-    source = _source(path, flags)
-    volume = measured.read(lambda: source.read(device))
-    for note in volume.notes:
-        click.echo(f"Note: {note}", err=True)
-    return volume
 
 
 def _list(volumes: list[dict[str, Any]]) -> None:
@@ -374,13 +217,6 @@ def _describe(volume: Volume) -> dict[str, Any]:
         "dtype": volume.dtype.name,
         "facts": volume.facts,
     }
-
-
-def _say(summary: str, written: Path, provenance: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps({"written": str(written), **provenance}, indent=2))
-    else:
-        click.echo(f"{summary}\nWritten: {written}")
 
 
 def _fail(message: str, status: int) -> None:

@@ -18,7 +18,7 @@ from hushpore.io import read
 from hushpore.io.dicom.writer import write_series
 from hushpore.io.results import check_target
 from hushpore.jobs import start
-from hushpore.runs.folder import write_pores
+from hushpore.runs.result_folder import write_result
 from hushpore.samples import foam_phantom
 
 if TYPE_CHECKING:
@@ -61,7 +61,9 @@ def run_demo(
             "denoised": _accuracy(phantom, denoised.volume, found),
             "truth": _truth(phantom),
         }
-    write_pores(folder, noisy, denoised, found, overwrite, {"accuracy": accuracy})
+    write_result(
+        folder, [denoised, found], noisy, extra={"accuracy": accuracy}, overwrite=overwrite
+    )
     if accuracy:
         _print_table(accuracy)
     click.echo(found.summary)

@@ -9,15 +9,12 @@ import click
 
 from hushpore.base.errors import InputError
 from hushpore.base.settings import renamed_setting
-from hushpore.jobs import JOBS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hushpore.base.settings import Option, Settings
 
-#: Titles of jobs, by the class of their settings.
-_TITLES = {kind.settings: kind.title for kind in JOBS.values()}
 #: Where flags stand in the help that are of no job.
 _OWN = "Options"
 
@@ -91,18 +88,15 @@ class JobCommand(click.Command):
                 formatter.write_dl(records)
 
 
-def settings_flags(*classes: type[Settings]) -> Callable[[Any], Any]:
-    """Decorate a command with one flag for each setting of some classes."""
+def settings_flags(settings: type[Settings], title: str = "") -> Callable[[Any], Any]:
+    """Decorate a command with one flag for each setting, in the help under the title of a job."""
 
     def decorate(command: Any) -> Any:
-        for settings in reversed(classes):
-            # as in a form: what matters most first
-            options = sorted(settings.options(), key=lambda option: option.more)
-            for option in reversed(options):
-                section = _TITLES.get(settings, _OWN)
-                if section != _OWN and option.more:
-                    section = f"{section}, more"
-                command = _flag(option, section)(command)
+        # as in a form: what matters most first
+        options = sorted(settings.options(), key=lambda option: option.more)
+        for option in reversed(options):
+            section = f"{title}, more" if title and option.more else title or _OWN
+            command = _flag(option, section)(command)
         return command
 
     return decorate

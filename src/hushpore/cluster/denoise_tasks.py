@@ -30,7 +30,7 @@ from hushpore.n2v2.job import train
 from hushpore.n2v2.noise.residual import examine_residual
 from hushpore.n2v2.source import Source
 from hushpore.n2v2.training.step import choose_precision
-from hushpore.runs.auxiliary_files import attach_files
+from hushpore.runs.source import attach_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

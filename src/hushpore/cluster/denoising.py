@@ -43,7 +43,7 @@ from hushpore.n2v2.noise.diagnosis import NoiseDiagnosis
 from hushpore.n2v2.result import Denoised, TrainingResult, make_result
 from hushpore.n2v2.source import Scale, Source
 from hushpore.n2v2.trained import load_model
-from hushpore.runs.scan import part_of
+from hushpore.runs.pipeline import part_of
 
 if TYPE_CHECKING:
     import os

@@ -14,7 +14,7 @@ from hushpore.cluster.tables import BASINS, EDGES, ELSEWHERE, join_edges, join_t
 from hushpore.io.zarr.image import ZarrImage
 from hushpore.pores.basins import apply_labels
 from hushpore.pores.graph import BasinGraph
-from hushpore.runs.result import LABELS_IN_BLOCKS
+from hushpore.runs.pore_result import LABELS_IN_BLOCKS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

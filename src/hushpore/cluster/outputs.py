@@ -9,7 +9,7 @@ import numpy as np
 
 from hushpore.io.target import PROVENANCE
 from hushpore.io.zarr.image import ZarrImage, import_zarr
-from hushpore.runs.result import LABELS_IN_BLOCKS
+from hushpore.runs.pore_result import LABELS_IN_BLOCKS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

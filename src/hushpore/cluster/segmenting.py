@@ -39,7 +39,7 @@ from hushpore.pores.measures import pore_columns, surface_of, throat_columns
 from hushpore.pores.numbering import number_pores
 from hushpore.pores.passes import check_hysteresis, local_threshold, threshold_of
 from hushpore.pores.result import basins_left_out, summary_of, totals_of
-from hushpore.runs.scan import Written, part_of
+from hushpore.runs.pipeline import Written, part_of
 from hushpore.runs.source import Source
 
 if TYPE_CHECKING:
@@ -137,6 +137,23 @@ def segment_pores(
             raise
     yield Progress("writing", 1, 1, "", 1.0)
     return Written(target, summary, provenance)
+
+
+def segment_on(
+    where: str | Client,
+    scan: str | os.PathLike[str] | Volume,
+    path: str | os.PathLike[str],
+    settings: PoreSettings,
+    *,
+    device: str = "auto",
+    series: str | None = None,
+    memory: float | None = None,
+    overwrite: bool = False,
+) -> Job:
+    """Segment as `segment_pores` does, called as any job on a cluster; there is no GPU for it."""
+    return segment_pores(
+        scan, path, settings, where=where, memory=memory, series=series, overwrite=overwrite
+    )
 
 
 class _Segmentation:

@@ -2,6 +2,9 @@
 
 A job is a generator: it yields events and returns its result. The napari worker, the command line
 and a test all drive the same one. ``close()`` cancels it, and nothing is half-written after that.
+
+All that is special to a job stands in its entry of `JOBS`. Command, settings file, preset, batch,
+rerun, report, documentation and widget are made from it.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import InputError
@@ -22,17 +26,69 @@ from hushpore.patches.settings import PatchSettings
 from hushpore.pores.settings import PoreSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from hushpore.base.events import Event, Job
+    from hushpore.base.result import Result
     from hushpore.n2v2.result import Denoised
     from hushpore.patches.result import Patches
     from hushpore.pores.result import Pores
 
 
+def load(name: str) -> Callable[..., Any]:
+    """Import the function ``"module:function"``, when it is first used.
+
+    The libraries behind a job take seconds to load, and what lies above it imports this.
+    """
+    module, _, function = name.partition(":")
+    loaded: Callable[..., Any] = getattr(import_module(module), function)
+    return loaded
+
+
 @dataclass(frozen=True)
-class Kind:
-    """One entry of the dictionary of jobs.
+class ExtraFile:
+    """A file that a command writes beside the result of its job, where it is asked for.
+
+    Attributes
+    ----------
+    name : str
+        As in ``--save-model``, with underscores.
+    help : str
+        What it is, with the endings of its name.
+    checker : str
+        ``"module:function"``: called with path and overwrite before any work; returns the path or
+        raises.
+    writer : str
+        ``"module:function"``: called with path, result, the volume that was read, and overwrite.
+    not_on_cluster : str
+        Why it cannot be written of a result on a cluster, after its flag; empty where it can.
+    """
+
+    name: str
+    help: str
+    checker: str
+    writer: str
+    not_on_cluster: str = ""
+
+    @property
+    def flag(self) -> str:
+        """The command-line flag."""
+        return "--" + self.name.replace("_", "-")
+
+    def check(self, path: str, overwrite: bool) -> Path:
+        """Return where it goes, or raise where it cannot go there."""
+        target: Path = load(self.checker)(path, overwrite)
+        return target
+
+    def write(self, target: Path, result: Result, volume: Volume | None, overwrite: bool) -> None:
+        """Write it."""
+        load(self.writer)(target, result, volume, overwrite)
+
+
+@dataclass(frozen=True)
+class JobDescription:
+    """One entry of the dictionary of jobs: all that front ends need to know of a job.
 
     Attributes
     ----------
@@ -41,16 +97,53 @@ class Kind:
     settings : type of Settings
         Its settings.
     generator : str
-        ``"module:function"`` of its generator, imported when it is first used, because the
-        libraries behind it take seconds to load.
+        ``"module:function"`` of its generator, which returns a `hushpore.base.result.Result`.
     on_gpu : bool
         Whether ``"auto"`` takes a GPU; else it is the CPU, and a GPU is used where it is asked for.
+    purpose : str
+        A sentence or two at the top of its widget.
+    short_help, help : str
+        A line in the list of commands, and the text of its own page of help, where PATH is the
+        scan.
+    gives : str
+        Name of the image that it makes, for a job whose result has that as ``volume``: by itself
+        it is written as a file, and the next job of a chain works on it. Empty for a job whose
+        result is a folder.
+    share : float
+        How long it takes, compared with other jobs of a chain.
+    figures : tuple of str
+        Entries of ``provenance["result"]`` that the summary of a batch shows; empty: all of them
+        that are numbers or words.
+    report : str
+        ``"module:function"`` that makes figures and pages of a result folder; empty: there are
+        none.
+    extras : tuple of ExtraFile
+        Further files that its command offers.
+    repeat : str
+        ``"module:function"`` that changes the settings of a result, so that the same comes out
+        again: called with them, the provenance of the job, and the file in which that is.
+    cluster : str
+        ``"module:function"`` that runs it on a cluster, as `hushpore.cluster.denoising.denoise_on`
+        is called; empty where it cannot run there.
+    ends_early_in : str
+        Stage that can be cut short with a result; empty where there is none.
     """
 
     title: str
     settings: type[Settings]
     generator: str
     on_gpu: bool = True
+    purpose: str = ""
+    short_help: str = ""
+    help: str = ""
+    gives: str = ""
+    share: float = 1.0
+    figures: tuple[str, ...] = ()
+    report: str = "hushpore.runs.report_page:job_report"
+    extras: tuple[ExtraFile, ...] = ()
+    repeat: str = ""
+    cluster: str = ""
+    ends_early_in: str = ""
 
     def backend(self, device: str) -> Backend:
         """Choose where it runs."""
@@ -61,16 +154,103 @@ class Kind:
 
     def load(self) -> Callable[[Any, Any, Backend], Job]:
         """Import the generator."""
-        module, _, function = self.generator.partition(":")
-        loaded: Callable[[Any, Any, Backend], Job] = getattr(import_module(module), function)
-        return loaded
+        return load(self.generator)
 
 
-JOBS: dict[str, Kind] = {
-    "denoise": Kind("Denoise", DenoiseSettings, "hushpore.n2v2.job:denoise"),
-    "pores": Kind("Segment pores", PoreSettings, "hushpore.pores.job:segment_pores", False),
-    "patches": Kind("Show patches", PatchSettings, "hushpore.n2v2.inspection:inspect_patches"),
-}
+_IN_MEMORY = (
+    "needs the whole scan in memory, and cannot go with --cluster. Keep the model with "
+    "--save-model, and use that on a part of the scan."
+)
+_MODEL_CHECK = "hushpore.n2v2.trained:check_file_target"
+
+JOBS: dict[str, JobDescription] = {
+    "denoise": JobDescription(
+        "Denoise",
+        DenoiseSettings,
+        "hushpore.n2v2.job:denoise",
+        purpose="Removes noise. Learns from the noisy image alone; no clean image is needed.",
+        short_help="Denoise a stack with N2V2, trained on the stack itself.",
+        help="Denoise the stack in PATH with N2V2, trained on the stack itself.\n\n"
+        "Writes a TIFF, and beside it how it was made as JSON.",
+        gives="denoised",
+        share=7.0,
+        extras=(
+            ExtraFile(
+                "save_model", "Keep the trained model (.safetensors).", _MODEL_CHECK,
+                "hushpore.runs.extra_files:save_model",
+            ),
+            ExtraFile(
+                "export_model", "Package for the BioImage Model Zoo (.zip).", _MODEL_CHECK,
+                "hushpore.runs.extra_files:export_model", _IN_MEMORY,
+            ),
+            ExtraFile(
+                "picture", "Draw what was removed, and the loss (.png).", _MODEL_CHECK,
+                "hushpore.runs.extra_files:save_picture", _IN_MEMORY,
+            ),
+        ),
+        repeat="hushpore.n2v2.settings:repeating",
+        cluster="hushpore.cluster.denoising:denoise_on",
+        ends_early_in="training",
+    ),
+    "pores": JobDescription(
+        "Segment pores",
+        PoreSettings,
+        "hushpore.pores.job:segment_pores",
+        on_gpu=False,
+        purpose="Finds the pores, parts them where they are narrow, and measures each.",
+        short_help="Segment and measure the pores of a stack.",
+        help="Segment and measure the pores of PATH: tables, labels.tif, report.html, result.json.",
+        figures=(
+            "porosity", "open_porosity", "closed_porosity", "count", "throats", "median_diameter",
+            "specific_surface", "threshold", "unit",
+        ),
+        report="hushpore.runs.report_page:pore_report",
+        cluster="hushpore.cluster.segmenting:segment_on",
+    ),
+    "patches": JobDescription(
+        "Show patches",
+        PatchSettings,
+        "hushpore.n2v2.inspection:inspect_patches",
+        purpose="Shows what the network sees: where patches lie, what is hidden, which are hard.",
+        short_help="Sample patches as a denoiser does, to look at them.",
+        help="Sample patches of PATH as a denoiser does: contact sheet, coordinates, features.",
+        report="",
+        extras=(
+            ExtraFile(
+                "save_patches", "Keep the patches as a data set (.npz or .zarr).",
+                "hushpore.runs.extra_files:check_data_set",
+                "hushpore.runs.extra_files:save_data_set",
+            ),
+        ),
+    ),
+}  # fmt: skip
+
+#: The jobs of ``hushpore run`` and of a batch, one after another.
+CHAIN = ("denoise", "pores")
+
+
+def check_chain(jobs: Sequence[str]) -> None:
+    """Check that each of some jobs can work on what the one before it gives.
+
+    Raises
+    ------
+    InputError
+        If there is no such job, or one gives no image for the next.
+    """
+    for job in jobs:
+        if job not in JOBS:
+            raise InputError(f"There is no job {job!r}. Available: {', '.join(JOBS)}.")
+    for job, following in pairwise(jobs):
+        if not JOBS[job].gives:
+            raise InputError(
+                f"{JOBS[job].title} makes no image, and {following!r} cannot follow it. Jobs that "
+                f"make one: {', '.join(name for name, kind in JOBS.items() if kind.gives)}."
+            )
+
+
+def is_one_image(jobs: Sequence[str]) -> bool:
+    """Whether what some jobs make, one after another, is a file and not a folder."""
+    return len(jobs) == 1 and bool(JOBS[jobs[0]].gives)
 
 
 def start(
@@ -103,8 +283,7 @@ def start(
     InputError
         If the job, a setting or the image cannot be used.
     """
-    if job not in JOBS:
-        raise InputError(f"There is no job {job!r}. Available: {', '.join(JOBS)}.")
+    check_chain((job,))
     kind = JOBS[job]
     volume = as_volume(image)
     if not isinstance(settings, Settings):

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushpore.base.result import ResultFiles
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -57,6 +59,15 @@ class Denoised:
         if not result["steps"]:
             return f"{removed}, with the model {self.provenance['settings']['model']}"
         return f"{removed}, {result['steps']} training steps in {result['training_seconds']:.0f} s"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was said of the input, and while it was denoised."""
+        return tuple(self.provenance["notes"])
+
+    def files(self) -> ResultFiles:
+        """Return what is written of it."""
+        return ResultFiles({"denoised": self.volume})
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushpore.base.result import ResultFiles
+from hushpore.base.volume import Volume
 from hushpore.patches.sheet import contact_sheet
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
-    from hushpore.base.volume import Volume
     from hushpore.patches.sheet import Sheet
+
+#: Patches on the contact sheet in a result folder.
+TILES = 48
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +96,50 @@ class Patches:
         return text
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What was said of the input, and while patches were drawn."""
+        return tuple(self.provenance["notes"])
+
+    def files(self) -> ResultFiles:
+        """Return what is written of them: a contact sheet, and tables.
+
+        The sheet shows the hardest patches first where there is a model, else the first that were
+        drawn; in the PNG the greys between the 0.1st and 99.9th percentile, in the TIFF all of
+        them. Where groups were asked for there is ``groups.csv`` too; ``hidden.csv`` holds the
+        hidden pixels of the patches on the sheet, with the values before and after hiding.
+        """
+        import pandas as pd
+
+        shown = self.ranked("loss" if "loss" in self.features else "order", TILES)
+        sheet = self.sheet(shown)
+        tables = {"patches": self.table()}
+        if len(self.groups):
+            names = ["centre", *(f"neighbour_{n}" for n in range(1, self.groups.shape[1]))]
+            tables["groups"] = pd.DataFrame(self.groups, columns=names)
+        if self.blind is not None:
+            tables["hidden"] = self._hidden_table(shown)
+        return ResultFiles(
+            {"sheet": Volume(sheet.image, name="contact sheet")},
+            tables,
+            {"sheet": _png(sheet.image)},
+            {"sheet": {"rows": list(sheet.rows), "patches": sheet.patches.tolist()}},
+        )
+
+    def _hidden_table(self, shown: npt.NDArray[np.int64]) -> pd.DataFrame:
+        import pandas as pd
+
+        assert self.blind is not None
+        where = np.concatenate([self.hidden_voxels(int(patch)) for patch in shown])
+        return pd.DataFrame(
+            {
+                "patch": np.repeat(shown, self.blind.positions.shape[1]),
+                **dict(zip(self.volume.axes, where.T, strict=True)),
+                "original": self.blind.originals[shown].ravel(),
+                "replacement": self.blind.replacements[shown].ravel(),
+            }
+        )
+
+    @property
     def centres(self) -> npt.NDArray[np.float64]:
         """Middle of each patch, in voxels: float64, shape (n_patches, volume.ndim)."""
         middle = np.zeros(self.corners.shape[1])
@@ -157,3 +205,11 @@ class Patches:
         masked[patch, y, x] = stands_out[patch]
         replaced[patch, y, x] = self.blind.replacements[chosen][patch, hidden]
         return {"masked": masked, "replaced": replaced}
+
+
+def _png(image: npt.NDArray[np.float32]) -> bytes:
+    import imagecodecs
+
+    low, high = np.percentile(image, (0.1, 99.9))
+    grey = (image - low) / max(high - low, np.finfo(np.float32).tiny)
+    return bytes(imagecodecs.png_encode((grey.clip(0, 1) * 255).astype(np.uint8)))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.base.result import ResultFiles
 from hushpore.base.volume import readable_unit
 from hushpore.pores.measures import pore_columns, reach_a_face, throat_columns
 from hushpore.pores.merging import merge_by_height, merge_to_markers
@@ -140,6 +141,17 @@ class Pores:
     def summary(self) -> str:
         """One sentence: porosity, number of pores, median diameter."""
         return summary_of(self.provenance["result"], self._settings)
+
+    def files(self) -> ResultFiles:
+        """Return what is written of it: labels, tables, and the porosity of each slice."""
+        import pandas as pd
+
+        profile = self.porosity_profile
+        slices = np.arange(profile.size)
+        position = self.volume.origin[0] + self.volume.spacing[0] * slices
+        along = pd.DataFrame({"slice": slices, "position": position, "porosity": profile})
+        tables = {"pores": self.pores, "throats": self.throats, "profile": along}
+        return ResultFiles({"labels": self.labels_volume}, tables)
 
     def remerge(self, h: float) -> Pores:
         """Return the segmentation merged by another height, from the basins that are kept.

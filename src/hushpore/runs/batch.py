@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +16,13 @@ from hushpore._version import __version__
 from hushpore.base.errors import InputError, OutputError
 from hushpore.base.events import Note, Progress, StopEarly
 from hushpore.io.target import new_file
-from hushpore.jobs import JOBS
+from hushpore.jobs import JOBS, is_one_image
 from hushpore.runs.batch_scans import plan
 from hushpore.runs.batch_workers import State, at_once, in_turn
 from hushpore.runs.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
     import pandas as pd
 
@@ -34,11 +35,6 @@ if TYPE_CHECKING:
 
 #: Files of a batch beside the result folders.
 TABLE, PROVENANCE, LOCK = "summary.csv", "summary.json", ".batch.lock"
-
-_FIGURES = (
-    "porosity", "open_porosity", "closed_porosity", "count", "throats", "median_diameter",
-    "specific_surface", "threshold", "unit",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +75,7 @@ class Batch:
 def run_batch(
     patterns: str | Iterable[str],
     output: str | os.PathLike[str],
+    steps: Mapping[str, Settings | None] | None = None,
     *,
     denoise: Settings | None = None,
     pores: Settings | None = None,
@@ -90,7 +87,7 @@ def run_batch(
     jobs: int = 1,
     overwrite: bool = False,
 ) -> Batching:
-    """Denoise and segment many scans through the same settings, as a job.
+    """Send many scans through the same jobs with the same settings, as a job.
 
     Started again after a stop, a crash or a loss of power, it goes on where it was: a scan whose
     result folder is complete, and was made from the same files with the same settings, is skipped.
@@ -101,10 +98,11 @@ def run_batch(
         Files and folders, with wildcards where wanted: ``"scans/*/"``.
     output : str or path-like
         Folder for the results, one folder a scan; made where it does not exist.
-    denoise : DenoiseSettings, optional
-        How to denoise; None: not at all.
-    pores : PoreSettings, optional
-        How to segment; by default the defaults.
+    steps : mapping of str to Settings, optional
+        The settings of each job, in the order in which they run; None: this job is left out. By
+        default pores are segmented, with the defaults.
+    denoise, pores : Settings, optional
+        What `steps` has now, ``{"denoise": ..., "pores": ...}``. These go with the next version.
     series, resample, at, voxel_size : optional
         How each scan is read, see `hushpore.runs.source.Source`.
     device : str, optional
@@ -128,7 +126,7 @@ def run_batch(
     Raises
     ------
     InputError
-        If nothing matches, or `jobs` is below 1.
+        If nothing matches, `jobs` is below 1, or the last job makes no result folder.
     OutputError
         If the folder cannot be written, holds other results, or another batch is at work in it.
 
@@ -140,17 +138,28 @@ def run_batch(
         raise InputError(f"jobs must be at least 1; got {jobs}.")
     folder = _folder(Path(output).expanduser().resolve())
     given = [patterns] if isinstance(patterns, str | os.PathLike) else list(patterns)
-    how = pores or JOBS["pores"].settings()
+    if denoise is not None or pores is not None:
+        warnings.warn(
+            "run_batch: 'denoise' and 'pores' are entries of 'steps' now, and will not be "
+            "understood in the next version.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+    if steps is None:
+        steps = {"denoise": denoise, "pores": pores or JOBS["pores"].settings()}
+    wanted = {job: settings for job, settings in steps.items() if settings is not None}
+    if not wanted or is_one_image(list(wanted)):
+        raise InputError("A batch makes a result folder of each scan: end it with another job.")
+    known = {job: settings and settings.to_dict() for job, settings in steps.items()}
     with _claimed(folder):
         reading = Source("", series, resample, tuple(at), voxel_size)
-        tasks = plan(
-            given, folder, denoise=denoise, pores=how, reading=reading, device=device,
-            overwrite=overwrite,
-        )  # fmt: skip
-        return (yield from _run(folder, tasks, jobs))
+        tasks = plan(given, folder, wanted, reading=reading, device=device, overwrite=overwrite)
+        return (yield from _run(folder, tasks, known, jobs))
 
 
-def _run(folder: Path, planned: dict[Task, bool], jobs: int) -> Batching:
+def _run(
+    folder: Path, planned: dict[Task, bool], settings: Mapping[str, Any], jobs: int
+) -> Batching:
     tasks = list(planned)
     todo = [task for task, is_done in planned.items() if not is_done]
     for task in todo:
@@ -173,11 +182,11 @@ def _run(folder: Path, planned: dict[Task, bool], jobs: int) -> Batching:
                 yield state
                 yield _progress(states)
                 if state.state in ("done", "failed"):
-                    _write(folder, tasks, states)
+                    _write(folder, tasks, settings, states)
                     yield Note(f"{state.name}: {state.message}", warning=state.state == "failed")
     except StopEarly:
         yield Note("Stopped; started again, the batch goes on from here.")
-    return Batch(folder, tuple(states.values()), _write(folder, tasks, states))
+    return Batch(folder, tuple(states.values()), _write(folder, tasks, settings, states))
 
 
 def _progress(states: dict[str, State]) -> Progress:
@@ -188,19 +197,17 @@ def _progress(states: dict[str, State]) -> Progress:
     return Progress(stage, ended, len(states), "scans", fraction)
 
 
-def _write(folder: Path, tasks: Sequence[Task], states: dict[str, State]) -> pd.DataFrame:
+def _write(
+    folder: Path, tasks: Sequence[Task], settings: Mapping[str, Any], states: dict[str, State]
+) -> pd.DataFrame:
     """Write the summary of all scans, as far as they are, and return it as a table."""
     import pandas as pd
 
     rows = [_row(task, states[task.name]) for task in tasks]
     table = pd.DataFrame(rows)
-    first = tasks[0]
     provenance = {
         "hushpore": __version__,
-        "settings": {
-            "denoise": None if first.denoise is None else first.denoise.to_dict(),
-            "pores": first.pores.to_dict(),
-        },
+        "settings": settings,
         "scans": json.loads(table.to_json(orient="records")),
     }
     with new_file(folder / TABLE, overwrite=True) as part:
@@ -215,8 +222,10 @@ def _write(folder: Path, tasks: Sequence[Task], states: dict[str, State]) -> pd.
 def _row(task: Task, state: State) -> dict[str, Any]:
     row: dict[str, Any] = {"name": task.name, "state": state.state}
     provenance = task.provenance() if state.state in ("done", "skipped") else None
-    result = provenance["jobs"][-1]["result"] if provenance is not None else {}
-    row |= {name: result.get(name) for name in _FIGURES}
+    result = provenance["jobs"][-1].get("result", {}) if provenance is not None else {}
+    told = [name for name, value in result.items() if isinstance(value, int | float | str)]
+    figures = JOBS[list(task.steps)[-1]].figures or told
+    row |= {name: result.get(name) for name in figures}
     seconds = (
         sum(sum(job["timings"].values()) for job in provenance["jobs"]) if provenance else None
     )

@@ -13,18 +13,18 @@ from hushpore.base.errors import HushporeError, InputError, OutputError
 from hushpore.io.folders import natural_key
 from hushpore.io.target import require_result
 from hushpore.jobs import JOBS
-from hushpore.runs.result import read_provenance
-from hushpore.runs.scan import segment_scan
+from hushpore.runs.pipeline import run_pipeline
+from hushpore.runs.result_folder import read_provenance
 from hushpore.runs.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from hushpore.base.settings import Settings
-    from hushpore.runs.scan import Scan
+    from hushpore.runs.pipeline import Pipeline
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Task:
     """One scan of a batch, and how it is worked on.
 
@@ -36,10 +36,8 @@ class Task:
         What is read.
     folder : pathlib.Path
         Its result folder.
-    denoise : DenoiseSettings or None
-        How to denoise; None: not at all.
-    pores : PoreSettings
-        How to segment.
+    steps : mapping of str to Settings
+        The settings of each job, in the order in which they run.
     device : str
         Where to run.
     overwrite : bool
@@ -49,20 +47,14 @@ class Task:
     name: str
     source: Source
     folder: Path
-    denoise: Settings | None
-    pores: Settings
+    steps: Mapping[str, Settings]
     device: str
     overwrite: bool
 
-    def start(self) -> Scan:
+    def start(self) -> Pipeline:
         """Return its job."""
-        return segment_scan(
-            self.source,
-            self.folder,
-            denoise=self.denoise,
-            pores=self.pores,
-            device=self.device,
-            overwrite=self.overwrite,
+        return run_pipeline(
+            self.source, self.folder, self.steps, device=self.device, overwrite=self.overwrite
         )
 
     def provenance(self) -> dict[str, Any] | None:
@@ -85,7 +77,6 @@ class Task:
 
     def made_by(self, provenance: dict[str, Any]) -> str:
         """Return why a record is not that of this task; empty where it is."""
-        wanted = {"denoise": self.denoise, "pores": self.pores}
         # what the version that made it did not have yet is at its default
         used = {}
         for job in provenance.get("jobs", []):
@@ -94,7 +85,7 @@ class Task:
                 used[job["job"]] = {**kind().to_dict(), **kind.renamed(job["settings"])}
         if provenance.get("source") != self.source.to_dict():
             return "the scan is another, or has changed since"
-        if used != {job: each.to_dict() for job, each in wanted.items() if each is not None}:
+        if used != {job: settings.to_dict() for job, settings in self.steps.items()}:
             return "it was made with other settings"
         return ""
 
@@ -161,9 +152,8 @@ def names_of(scans: Sequence[Path]) -> list[str]:
 def plan(
     patterns: Iterable[str],
     output: Path,
+    steps: Mapping[str, Settings],
     *,
-    denoise: Settings | None,
-    pores: Settings,
     reading: Source | None = None,
     device: str = "auto",
     overwrite: bool = False,
@@ -174,7 +164,7 @@ def plan(
     ----------
     patterns, output
         As for `find_scans`.
-    denoise, pores, device, overwrite
+    steps, device, overwrite
         Of each `Task`.
     reading : Source, optional
         How scans are read, whatever its path.
@@ -192,7 +182,7 @@ def plan(
     for scan, name in zip(scans, names_of(scans), strict=True):
         folder = output / name
         source = Source(str(scan)) if reading is None else replace(reading, path=str(scan))
-        task = Task(name, source, folder, denoise, pores, device, overwrite)
+        task = Task(name, source, folder, steps, device, overwrite)
         provenance = task.provenance()
         why = task.made_by(provenance) if provenance is not None else ""
         tasks[task] = provenance is not None and not why

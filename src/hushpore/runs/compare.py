@@ -11,7 +11,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.volume import readable_unit
 from hushpore.io.units import METRES
 from hushpore.pores.measures import PORES, THROATS, summarised
-from hushpore.runs.result import open_result
+from hushpore.runs.pore_result import open_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from hushpore.runs.result import Result, ResultLike
+    from hushpore.runs.pore_result import PoreResult, ResultLike
 
 #: Figures of the record, and the power of the length in their unit.
 _TOTALS = {
@@ -212,7 +212,7 @@ def _draw(
         ax.step(diameter[order], np.cumsum(weight[order]), color=colour, label=name, where="post")
 
 
-def _rows(first: Result, second: Result, scale: float) -> Iterator[tuple[Any, ...]]:
+def _rows(first: PoreResult, second: PoreResult, scale: float) -> Iterator[tuple[Any, ...]]:
     unit = first.labels.unit
     for name, power in _TOTALS.items():
         a, b = (found.provenance["result"].get(name) for found in (first, second))
@@ -239,7 +239,7 @@ def _distance(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
     return float(np.abs(shares[0] - shares[1]).max())
 
 
-def _scale(first: Result, second: Result) -> float:
+def _scale(first: PoreResult, second: PoreResult) -> float:
     """Return what converts lengths of the second into the unit of the first."""
     a, b = first.labels.unit, second.labels.unit
     if a == b:
@@ -253,7 +253,7 @@ def _scale(first: Result, second: Result) -> float:
     return METRES[b] / METRES[a]
 
 
-def _names(first: Result, second: Result) -> tuple[str, str]:
+def _names(first: PoreResult, second: PoreResult) -> tuple[str, str]:
     if first.name != second.name:
         return first.name, second.name
     return f"{first.name}, first", f"{second.name}, second"

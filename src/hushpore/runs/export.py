@@ -10,7 +10,7 @@ from hushpore.io.export.mesh import pore_surface, write_mesh
 from hushpore.io.export.network import write_network
 from hushpore.io.export.vtk import write_vti, write_vtp
 from hushpore.io.target import check_target, new_file
-from hushpore.runs.result import open_result
+from hushpore.runs.pore_result import open_result
 
 if TYPE_CHECKING:
     import os
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from hushpore.runs.result import Result, ResultLike
+    from hushpore.runs.pore_result import PoreResult, ResultLike
 
 #: What can be written, and how the names of its files end.
 FORMATS: dict[str, tuple[str, ...]] = {
@@ -116,17 +116,17 @@ def _plan(target: Path, to: str) -> list[Path]:
     return [target.with_name(target.name + suffix) for suffix in wanted]
 
 
-def _openpnm(file: Path, found: Result, overwrite: bool) -> Path:
+def _openpnm(file: Path, found: PoreResult, overwrite: bool) -> Path:
     return write_network(file, found.pores, found.throats, found.labels, overwrite)
 
 
-def _vtk(file: Path, found: Result, overwrite: bool) -> Path:
+def _vtk(file: Path, found: PoreResult, overwrite: bool) -> Path:
     if file.suffix.lower() == ".vtp":
         return write_vtp(file, found.pores, found.throats, overwrite)
     return write_vti(file, {"label": found.labels}, overwrite)
 
 
-def _parquet(file: Path, found: Result, overwrite: bool) -> Path:
+def _parquet(file: Path, found: PoreResult, overwrite: bool) -> Path:
     table: pd.DataFrame = found.throats if file.stem.endswith("_throats") else found.pores
     target = check_target(file, overwrite, directory=False, suffixes=FORMATS["parquet"])
     with new_file(target, overwrite) as part:
@@ -139,7 +139,7 @@ def _parquet(file: Path, found: Result, overwrite: bool) -> Path:
     return target
 
 
-_WRITERS: dict[str, Callable[[Path, Result, bool], Path]] = {
+_WRITERS: dict[str, Callable[[Path, PoreResult, bool], Path]] = {
     "openpnm": _openpnm,
     "vtk": _vtk,
     "parquet": _parquet,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hushpore.base.errors import InputError
 from hushpore.base.provenance import fingerprint
-from hushpore.jobs import JOBS
-from hushpore.runs.result import provenance_file, read_provenance
-from hushpore.runs.scan import denoise_scan, segment_scan
+from hushpore.io import read
+from hushpore.io.target import PROVENANCE
+from hushpore.jobs import JOBS, check_chain, load
+from hushpore.runs.pipeline import run_pipeline
+from hushpore.runs.result_folder import provenance_file, read_provenance
 from hushpore.runs.source import Source
 
 if TYPE_CHECKING:
@@ -21,13 +24,9 @@ if TYPE_CHECKING:
     from hushpore.base.events import Event
     from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
-    from hushpore.runs.scan import Scan
 
     #: Yields the events of the jobs, and returns how the results compare.
     Again: TypeAlias = Generator[Event, None, "Rerun"]
-
-#: Orders in which jobs can follow each other in a result.
-_KNOWN = (["denoise"], ["pores"], ["denoise", "pores"])
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Rerun:
     written : pathlib.Path
         The new result.
     identical : bool
-        Whether all its images are the same, to the bit.
+        Whether all its images are the same, to the bit, and its tables to the last digit.
     differences : tuple of str
         What differs in words: images and figures, and what may be the reason.
     """
@@ -69,9 +68,9 @@ def rerun(
     Parameters
     ----------
     path : str or path-like
-        A result folder or its ``result.json``, or the JSON file beside a denoised image.
+        A result folder or its ``result.json``, or the JSON file beside an image.
     output : str or path-like
-        Where the new result goes: a folder, or for a denoised image a TIFF file.
+        Where the new result goes: a folder, or for an image a TIFF file.
     device : str, optional
         As for `hushpore.denoise`.
     overwrite : bool, optional
@@ -96,10 +95,7 @@ def rerun(
     """
     before = read_provenance(path)
     jobs = before.get("jobs", [before])
-    names = [job.get("job") for job in jobs]
-    if names not in _KNOWN:
-        raise InputError(f"{path}: what was done cannot be done again from its record: {names}.")
-    settings = [_settings(job, path) for job in jobs]
+    steps = _steps(jobs, path)
     source = Source.of(before.get("source") or {"path": jobs[0]["input"]["source"]})
     if not Path(source.path).exists():
         raise InputError(
@@ -114,39 +110,39 @@ def rerun(
                 "another fingerprint. Nothing was run."
             )
 
-    work: Scan
-    if names == ["denoise"]:
-        work = denoise_scan(
-            source, output, settings[0], device=device, overwrite=overwrite, check=same
-        )
-    else:
-        work = segment_scan(
-            source,
-            Path(output),
-            denoise=settings[0] if len(settings) > 1 else None,
-            pores=settings[-1],
-            device=device,
-            overwrite=overwrite,
-            check=same,
-        )
-    written = yield from work
-    place = written.folder
-    after = read_provenance(place if place.is_dir() else place.with_suffix(".json"))
-    return _compared(before, after, written.folder)
+    # before anything is written, perhaps in its place
+    file = provenance_file(path)
+    known = _fingerprints(before, file), _tables(file)
+    done = yield from run_pipeline(
+        source, output, steps, device=device, overwrite=overwrite, check=same
+    )
+    return _compared(before, *known, done.folder)
 
 
-def _settings(job: dict[str, Any], path: str | os.PathLike[str]) -> Settings:
-    kind = JOBS[job["job"]].settings
-    values = kind.renamed(job["settings"])
-    if job["job"] == "denoise":
-        # trained anew, not gone on with; and where time has cut it, for as many steps at the same
-        # rates, which the record has
-        values |= {
-            "checkpoint": "",
-            "repeat": str(provenance_file(path)) if job.get("training") else "",
-        }
+def _steps(jobs: list[dict[str, Any]], path: str | os.PathLike[str]) -> dict[str, Settings]:
+    """Return the settings of each job that a record tells of, in their order."""
+    names = [str(job.get("job")) for job in jobs]
     try:
-        return kind.of(values)
+        check_chain(names)
+        complete = len(set(names)) == len(names) and "blake2b" in jobs[0]["input"]
+        values = [job["settings"] for job in jobs]
+    except (InputError, KeyError):
+        complete = False
+    if not complete:
+        raise InputError(f"{path}: what was done cannot be done again from its record: {names}.")
+    return {
+        name: _settings(job, kept, provenance_file(path))
+        for name, job, kept in zip(names, jobs, values, strict=True)
+    }
+
+
+def _settings(job: dict[str, Any], kept: dict[str, Any], file: Path) -> Settings:
+    kind = JOBS[job["job"]]
+    values = kind.settings.renamed(kept)
+    if kind.repeat:
+        values = load(kind.repeat)(values, job, file)
+    try:
+        return kind.settings.of(values)
     except InputError as error:
         raise InputError(
             f"The settings of {job['job']} were made by hushpore {job.get('hushpore')} and do not "
@@ -154,13 +150,22 @@ def _settings(job: dict[str, Any], path: str | os.PathLike[str]) -> Settings:
         ) from error
 
 
-def _compared(before: dict[str, Any], after: dict[str, Any], written: Path) -> Rerun:
-    first, second = before.get("fingerprints", {}), after["fingerprints"]
+def _compared(
+    before: dict[str, Any], first: dict[str, str], tables: dict[str, str], written: Path
+) -> Rerun:
+    """Compare a new result with the fingerprints of images and tables of the one before."""
+    file = provenance_file(written if written.is_dir() else written.with_suffix(".json"))
+    after = read_provenance(file)
+    second = after["fingerprints"]
     images = [name for name in second if second[name] != first.get(name)]
     told = [
         f"{name} differs" if name in first else f"the record has no fingerprint of {name}"
         for name in images
     ]
+    now = _tables(file)
+    columns = [name for name in now if now[name] != tables.get(name, now[name])]
+    # of other images they are other tables
+    told += [f"{name} differs" for name in columns] if not images else []
     for old, new in zip(before.get("jobs", [before]), after.get("jobs", [after]), strict=True):
         told += _auxiliary(old, new)
         told += _figures(old.get("result", {}), new.get("result", {}))
@@ -168,7 +173,27 @@ def _compared(before: dict[str, Any], after: dict[str, Any], written: Path) -> R
         limits = [job.get("memory") or "not limited" for job in (old, new)]
         if images and limits[0] != limits[1]:
             told.append(f"memory was {limits[0]} and is {limits[1]}")
-    return Rerun(written, not images, tuple(dict.fromkeys(told)))
+    return Rerun(written, not images and not columns, tuple(dict.fromkeys(told)))
+
+
+def _fingerprints(made: dict[str, Any], file: Path) -> dict[str, str]:
+    """Return the fingerprints of images: those that are kept, or else of the files themselves."""
+    kept: dict[str, str] = made.get("fingerprints", {})
+    if kept or file.name != PROVENANCE:
+        return kept
+    return {image.stem: fingerprint(read(image).data) for image in file.parent.glob("*.tif")}
+
+
+def _tables(file: Path) -> dict[str, str]:
+    """Return a fingerprint of each column of the tables in a result folder."""
+    import pandas as pd
+
+    found = {}
+    for table in sorted(file.parent.glob("*.csv")) if file.name == PROVENANCE else []:
+        for name, values in pd.read_csv(table, dtype=str, keep_default_na=False).items():
+            text = "\n".join(values).encode()
+            found[f"{name} in {table.name}"] = hashlib.blake2b(text, digest_size=16).hexdigest()
+    return found
 
 
 def _auxiliary(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
@@ -203,7 +228,7 @@ def _reasons(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     if before != after:
         told.append(f"the device was {before} and is {after}")
     steps = [job.get("result", {}).get("steps") for job in (old, new)]
-    if old.get("job") == "denoise" and steps[0] != steps[1]:
+    if steps[0] != steps[1]:
         told.append(
             f"the training took {steps[0]} steps and now {steps[1]}: time has ended it, and its "
             "record is of a version that did not keep its course. Say --steps and no time budget "

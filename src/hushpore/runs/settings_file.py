@@ -68,7 +68,7 @@ def write_settings(
     path : str or path-like
         Ends in ``.toml``.
     settings : mapping of str to Settings, optional
-        By job; by default the defaults of denoising and segmenting.
+        By job; by default the defaults of all jobs.
     overwrite : bool, optional
         Replace an existing file.
 
@@ -83,7 +83,7 @@ def write_settings(
         If it cannot be written.
     """
     target = check_target(path, overwrite, directory=False, suffixes=(SUFFIX,))
-    given = settings or {job: JOBS[job].settings() for job in ("denoise", "pores")}
+    given = settings or {job: kind.settings() for job, kind in JOBS.items()}
     with new_file(target, overwrite) as part:
         part.write_text(settings_text(given), encoding="utf-8")
     return target

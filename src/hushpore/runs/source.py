@@ -21,6 +21,7 @@ from hushpore.io.units import METRES, unit_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
 
 
@@ -177,3 +178,28 @@ def with_voxel_size(volume: Volume, text: str) -> Volume:
         origin=(),
         notes=[*volume.notes, f"{note}."],
     )
+
+
+def attach_files(volume: Volume, settings: Settings) -> Volume:
+    """Read the files that settings name, and return the volume with them beside it.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read.
+    """
+    paths = {getattr(settings, opt.name) for opt in settings.options() if opt.auxiliary} - {""}
+    missing = {path: _read_auxiliary(path) for path in sorted(paths - set(volume.auxiliary))}
+    return (
+        dataclasses.replace(volume, auxiliary={**volume.auxiliary, **missing})
+        if missing
+        else volume
+    )
+
+
+def _read_auxiliary(path: str) -> Any:
+    from hushpore.io.points import read_points
+
+    if Path(path).suffix.lower() == ".csv":
+        return read_points(path)
+    return read(path).data

@@ -70,7 +70,7 @@ def test_labels_are_given_to_the_job_as_the_void(qtbot, viewer, widget, scan, mo
         raise ZeroDivisionError
         yield
 
-    monkeypatch.setattr(jobs.Kind, "load", lambda kind: stop)
+    monkeypatch.setattr(jobs.JobDescription, "load", lambda kind: stop)
     labels = viewer.add_labels((scan < 0) * 7, name="void")
     widget.layers.set_layer(labels)
     run(qtbot, widget)

@@ -27,8 +27,8 @@ from hushpore.base.settings import Settings, option
 from hushpore.runs.batch import TABLE, run_batch
 from hushpore.runs.batch_workers import State
 from hushpore.runs.last_used import remember, remembered
+from hushpore.runs.pore_result import labels_file
 from hushpore.runs.presets import load_preset
-from hushpore.runs.result import labels_file
 from hushpore.viewer.batch.scan_list import NAME, ScanList
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.presets import PresetBox
@@ -153,8 +153,10 @@ class BatchWidget(QWidget):
             return None
         return {
             "output": Path(self._output.text()).expanduser(),
-            "denoise": settings["denoise"] if self._denoise.isChecked() else None,
-            "pores": settings["pores"],
+            "steps": {
+                "denoise": settings["denoise"] if self._denoise.isChecked() else None,
+                "pores": settings["pores"],
+            },
             "device": "auto",
             "resample": self._resample.isChecked(),
             "jobs": self._jobs.value(),

@@ -17,7 +17,7 @@ from hushpore.viewer.running.worker import JobWorker
 
 if TYPE_CHECKING:
     from hushpore.base.events import Job
-    from hushpore.jobs import Kind
+    from hushpore.jobs import JobDescription
 
 
 @dataclass(frozen=True)
@@ -81,13 +81,13 @@ class DeviceChoice(QWidget):
 
     Parameters
     ----------
-    kind : Kind, optional
+    kind : JobDescription, optional
         The job that it is for, which may take a GPU only where one is asked for.
     """
 
     found = Signal()
 
-    def __init__(self, kind: Kind | None = None) -> None:
+    def __init__(self, kind: JobDescription | None = None) -> None:
         super().__init__()
         self._kind = kind
         self._devices: Devices | None = None

@@ -11,7 +11,7 @@ import numpy as np
 
 from hushpore.io import describe
 from hushpore.io.target import PROVENANCE
-from hushpore.runs.result import LABELS_IN_BLOCKS
+from hushpore.runs.pore_result import LABELS_IN_BLOCKS
 from hushpore.viewer.layers.conversion import KEY, layer_data
 from hushpore.viewer.results.pore_layer import PROFILE, THROATS, features_of
 

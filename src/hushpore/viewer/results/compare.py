@@ -29,7 +29,7 @@ from qtpy.QtWidgets import (
 
 from hushpore.pores.measures import measure_of
 from hushpore.runs.compare import columns_compared, compare, distributions
-from hushpore.runs.result import Result, open_result
+from hushpore.runs.pore_result import PoreResult, open_result
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.rich_label import Sentence, plain_line, sign
 from hushpore.viewer.layers.conversion import itself, volume_of
@@ -42,7 +42,7 @@ from hushpore.viewer.running.worker import JobWorker
 
 if TYPE_CHECKING:
     from hushpore.base.events import Job
-    from hushpore.runs.result import ResultLike
+    from hushpore.runs.pore_result import ResultLike
     from hushpore.viewer.running.problem import Problem
 
 #: Name of this widget, as the manifest has it.
@@ -64,8 +64,8 @@ _COLOURS = ("#4c9be8", "#f5a623")
 class Compared:
     """Two results, and how they differ: see `hushpore.runs.compare.compare`."""
 
-    first: Result
-    second: Result
+    first: PoreResult
+    second: PoreResult
     table: pd.DataFrame
 
 
@@ -304,7 +304,7 @@ def _work(a: ResultLike, b: ResultLike) -> Job:
     return Compared(first, second, compare(first, second))
 
 
-def _result_of(layer: Any) -> Result:
+def _result_of(layer: Any) -> PoreResult:
     """Return what a pore layer shows, whether it was made here or read from a folder."""
     tables = tables_of(layer)
     assert tables is not None
@@ -312,7 +312,7 @@ def _result_of(layer: Any) -> Result:
     if throats is None:
         throats = pd.DataFrame({"inscribed_diameter": [], "area": []}, dtype=np.float64)
     # a copy of the tables' columns is not needed: a layer gets new tables, never changed ones
-    return Result(
+    return PoreResult(
         itself(layer).name, volume_of(layer), tables.pores, throats, {"result": tables.totals}
     )
 

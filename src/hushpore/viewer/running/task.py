@@ -68,7 +68,7 @@ def work_for(widget: type[JobWidget], target: Target, settings: Settings, device
     return Outcome(result.summary, layers, result.timings)
 
 
-def import_libraries(kind: jobs.Kind) -> Job:
+def import_libraries(kind: jobs.JobDescription) -> Job:
     """Import the libraries behind a job and its layers, and make ready a first layer of labels.
 
     What that needs is the code of napari's colours, which is compiled, and the dashes of the lines

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.volume import readable_unit
+from hushpore.io.report import report_figure
 from hushpore.jobs import JOBS
 from hushpore.pores.measures import PORES, summarised
 
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+    from hushpore.base.result import ResultFiles
     from hushpore.base.settings import Option
+    from hushpore.base.volume import Volume
 
 _INK, _FAINT, _LINE, _OTHER = "#1f2933", "#7b8794", "#3b7ea1", "#c2703d"
 _LARGEST = 10
@@ -58,7 +61,44 @@ ul.warnings { padding-left: 1.2rem; }
 """
 
 
-def report_page(
+def job_report(
+    before: Volume, files: ResultFiles, provenance: Mapping[str, Any]
+) -> tuple[dict[str, bytes], dict[str, str]]:
+    """Return the figures and pages of the result of any job.
+
+    Parameters
+    ----------
+    before : Volume
+        What was read.
+    files : ResultFiles
+        What is written of the results.
+    provenance : mapping
+        As ``result.json`` has it.
+
+    Returns
+    -------
+    figures, pages : dict
+        By name, as `hushpore.io.results.write_results` takes them.
+    """
+    return {}, {"report": _page(before.name, provenance)}
+
+
+def pore_report(
+    before: Volume, files: ResultFiles, provenance: Mapping[str, Any]
+) -> tuple[dict[str, bytes], dict[str, str]]:
+    """Return the figures and pages of a pore result; parameters as for `job_report`."""
+    picture = report_figure(
+        before,
+        next((image for name, image in files.images.items() if name != "labels"), None),
+        files.images["labels"],
+        files.tables["pores"]["equivalent_diameter"].to_numpy(),
+        title=provenance["summary"],
+    )
+    page = pore_page(before.name, provenance, files.tables, picture)
+    return {"report": picture}, {"report": page}
+
+
+def pore_page(
     name: str, provenance: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], picture: bytes
 ) -> str:
     """Return the report of a pore result as one HTML page.
@@ -82,31 +122,47 @@ def report_page(
     made = provenance["jobs"][-1]
     unit = readable_unit(made["input"]["unit"])
     titles = _titles(tables["pores"], made["input"])
+    return _page(
+        name,
+        provenance,
+        [f'<img alt="Slices before and after, and pore sizes" src="{_png(picture)}">'],
+        [
+            "<h2>Totals</h2>",
+            _table(_totals(made["result"], unit)),
+            "<h2>Distributions</h2>",
+            _plots(tables["pores"], tables["profile"], unit),
+            "<h2>Pores</h2>",
+            _spread(tables["pores"], titles),
+            _largest(tables["pores"], titles),
+        ],
+    )
+
+
+def _page(
+    name: str,
+    provenance: Mapping[str, Any],
+    pictures: Iterable[str] = (),
+    findings: Iterable[str] = (),
+) -> str:
+    """Return the page of any result, with what is its own between notes and settings."""
+    made = provenance["jobs"][-1]
     notes = list(dict.fromkeys(note for job in provenance["jobs"] for note in job["notes"]))
     parts = [
         f"<h1>{_text(name)}</h1>",
         f'<p class="summary">{_text(provenance["summary"])}</p>',
         f'<p class="faint">{_text(made["date"])} · hushpore {_text(made["hushpore"])}</p>',
-        f'<img alt="Slices before and after, and pore sizes" src="{_png(picture)}">',
+        *pictures,
     ]
     if notes:
         parts += ["<h2>Worth knowing</h2>", _list(notes)]
-    parts += [
-        "<h2>Totals</h2>",
-        _table(_totals(made["result"], unit)),
-        "<h2>Distributions</h2>",
-        _plots(tables["pores"], tables["profile"], unit),
-        "<h2>Pores</h2>",
-        _spread(tables["pores"], titles),
-        _largest(tables["pores"], titles),
-    ]
+    parts += findings
     for job in provenance["jobs"]:
         parts += [f"<h2>Settings: {_text(JOBS[job['job']].title)}</h2>", _settings(job)]
     parts += ["<h2>How it was made</h2>", _table(_provenance(provenance))]
     head = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
-        f"<title>{_text(name)}: pores</title><style>{_STYLE}</style></head>"
+        f"<title>{_text(name)}: {_text(made['job'])}</title><style>{_STYLE}</style></head>"
     )
     return f"{head}\n<body>\n" + "\n".join(parts) + "\n</body></html>\n"
 

@@ -10,7 +10,7 @@ import pytest
 import hushpore
 from hushpore import Volume
 from hushpore.base.provenance import fingerprint
-from hushpore.runs.page import report_page
+from hushpore.runs.report_page import pore_page
 
 if TYPE_CHECKING:
     from hushpore.pores.result import Pores
@@ -52,7 +52,7 @@ def page_of(found: Pores, name: str = "bread") -> str:
         "fingerprints": {"labels": fingerprint(found.labels)},
     }
     place = pd.DataFrame({"position": np.arange(profile.size), "porosity": profile})
-    return report_page(name, provenance, {"pores": found.pores, "profile": place}, b"picture")
+    return pore_page(name, provenance, {"pores": found.pores, "profile": place}, b"picture")
 
 
 @pytest.fixture

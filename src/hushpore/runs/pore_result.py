@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hushpore.base.errors import InputError
 from hushpore.io import describe
-from hushpore.io.target import PROVENANCE
+from hushpore.runs.result_folder import read_provenance
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from hushpore.pores.result import Pores
 
     #: A result folder, what `hushpore.segment_pores` returns, or what is known of either.
-    ResultLike: TypeAlias = str | os.PathLike[str] | Pores | "Result"
+    ResultLike: TypeAlias = str | os.PathLike[str] | Pores | "PoreResult"
 
 #: Labels in a result folder: as one file, or where they were written in blocks, on a cluster.
 LABELS, LABELS_IN_BLOCKS = "labels.tif", "labels.ome.zarr"
@@ -32,7 +31,7 @@ def labels_file(folder: Path) -> Path:
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class PoreResult:
     """What is known of a segmentation.
 
     Attributes
@@ -54,17 +53,17 @@ class Result:
     provenance: dict[str, Any]
 
 
-def open_result(given: ResultLike) -> Result:
+def open_result(given: ResultLike) -> PoreResult:
     """Return a result, read from its folder where a folder is given.
 
     Parameters
     ----------
-    given : Pores, Result, str or path-like
+    given : Pores, PoreResult, str or path-like
         A finished segmentation; or its folder, or the ``result.json`` in it.
 
     Returns
     -------
-    Result
+    PoreResult
         Labels, tables and record.
 
     Raises
@@ -72,45 +71,16 @@ def open_result(given: ResultLike) -> Result:
     InputError
         If there is no complete pore result there.
     """
-    if isinstance(given, Result):
+    if isinstance(given, PoreResult):
         return given
     if isinstance(given, str | os.PathLike):
         return _from_folder(Path(given).expanduser())
-    return Result(
+    return PoreResult(
         given.volume.name, given.labels_volume, given.pores, given.throats, given.provenance
     )
 
 
-def read_provenance(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the record of a result: a JSON file, or the folder that holds ``result.json``.
-
-    Raises
-    ------
-    InputError
-        If there is none, or it is not one of hushpore.
-    """
-    file = provenance_file(path)
-    try:
-        provenance = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(
-            f"There is no result in {Path(path).expanduser()}: {file.name} cannot be read "
-            f"({error.strerror}). Give a folder that holds {PROVENANCE}."
-        ) from error
-    except ValueError as error:
-        raise InputError(f"{file} is not a record: it is no JSON ({error}).") from error
-    if not isinstance(provenance, dict) or not ("jobs" in provenance or "job" in provenance):
-        raise InputError(f"{file} is not a record of hushpore: it names no job.")
-    return provenance
-
-
-def provenance_file(path: str | os.PathLike[str]) -> Path:
-    """Return the file that `read_provenance` reads."""
-    place = Path(path).expanduser().resolve()
-    return place / PROVENANCE if place.is_dir() else place
-
-
-def _from_folder(path: Path) -> Result:
+def _from_folder(path: Path) -> PoreResult:
     import pandas as pd
 
     provenance = read_provenance(path)
@@ -125,4 +95,4 @@ def _from_folder(path: Path) -> Result:
             "hushpore pores SCAN -o FOLDER"
         )
     pores, throats = (pd.read_csv(file) for file in needed[:2])
-    return Result(folder.resolve().name, describe(needed[2])[0], pores, throats, made[-1])
+    return PoreResult(folder.resolve().name, describe(needed[2])[0], pores, throats, made[-1])

@@ -1,0 +1,62 @@
+"""What a job returns: the few things that everyone who asks for a job may count on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pandas as pd
+
+    from hushpore.base.volume import Volume
+
+
+@dataclass(frozen=True, eq=False)
+class ResultFiles:
+    """What a result is on disk, whoever writes it.
+
+    Attributes
+    ----------
+    images : mapping of str to Volume
+        ``<name>.tif``. Of these the fingerprints are kept.
+    tables : mapping of str to pandas.DataFrame
+        ``<name>.csv``.
+    figures : mapping of str to bytes
+        ``<name>.png``.
+    provenance : mapping
+        Further entries of ``result.json``.
+    """
+
+    images: Mapping[str, Volume]
+    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    figures: Mapping[str, bytes] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Result(Protocol):
+    """What every job returns; most results hold more.
+
+    A job whose entry in `hushpore.jobs.JOBS` says that it `gives` an image has that image as
+    ``volume``, too: the next job of a chain works on it.
+    """
+
+    @property
+    def summary(self) -> str:
+        """The result in one sentence."""
+
+    @property
+    def timings(self) -> Mapping[str, float]:
+        """Seconds by stage."""
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """What was done, to what and with what: see `hushpore.base.provenance.make_provenance`."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was said while it ran."""
+
+    def files(self) -> ResultFiles:
+        """Return what is written of it."""

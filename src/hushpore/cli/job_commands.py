@@ -1,0 +1,283 @@
+"""The commands that run jobs, made from the dictionary of jobs: one a job, a chain, a batch."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hushpore.base.errors import InputError
+from hushpore.cli.flags import JobCommand, reading_flags, settings_flags, settings_from
+from hushpore.cli.progress_bar import drive
+from hushpore.cli.settings import settings_sources
+from hushpore.cli.timings import Measured
+from hushpore.jobs import CHAIN, JOBS, is_one_image, load, start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from hushpore.base.events import Job
+    from hushpore.base.volume import Volume
+    from hushpore.jobs import ExtraFile
+    from hushpore.runs.source import Source
+
+    Decorator = Callable[[Any], Any]
+
+_DEVICE = click.option(
+    "--device", default="auto", show_default=True, metavar="DEVICE",
+    help="Where to run: auto, cpu, cuda, or cuda:1 and so on.",
+)  # fmt: skip
+#: Of every command that runs jobs on one scan.
+_COMMON = (
+    _DEVICE,
+    reading_flags,
+    click.option(
+        "--trace", metavar="FILE",
+        help="Write a time line that https://ui.perfetto.dev opens.",
+    ),
+    click.option("--timings", is_flag=True, help="Print where the time went, stage by stage."),
+    click.option("--overwrite", is_flag=True, help="Replace an existing result."),
+    click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, no bar."),
+)  # fmt: skip
+_CLUSTER = (
+    click.option(
+        "--cluster", metavar="PLACE",
+        help="Run on the workers of dask.distributed: local:N (processes of this machine), "
+        "tcp://HOST:PORT or tls://HOST:PORT (a scheduler), or a scheduler file.",
+    ),
+    click.option(
+        "--cluster-memory", type=float, metavar="GB",
+        help="What each process of local:N may take; by default its share of what is free.",
+    ),
+)  # fmt: skip
+
+
+def job_command(
+    name: str, jobs: Sequence[str], short_help: str = "", help: str = ""
+) -> click.Command:
+    """Return a command that runs jobs on a scan, one after another, and writes the result.
+
+    Parameters
+    ----------
+    name : str
+        Of the command.
+    jobs : sequence of str
+        Keys of `hushpore.jobs.JOBS`; one alone has the flags of its extra files, too.
+    short_help, help : str, optional
+        What it does; by default what the entry of the job says.
+    """
+    kinds = [JOBS[job] for job in jobs]
+    extras = kinds[0].extras if len(jobs) == 1 else ()
+    short_help = short_help or kinds[0].short_help or f"{kinds[0].title}."
+
+    def command(path: str, output: str, **flags: Any) -> None:
+        _run(jobs, extras, path, output, flags)
+
+    one_image = is_one_image(jobs)
+    decorators: list[Decorator] = [
+        click.argument("path"),
+        click.option(
+            "-o", "--output", required=True, metavar="OUT" if one_image else "DIR",
+            help="TIFF file to write." if one_image else "Folder to write.",
+        ),
+        *(click.option(extra.flag, metavar="FILE", help=extra.help) for extra in extras),
+        *(settings_flags(kind.settings, kind.title) for kind in kinds),
+        settings_sources(*jobs),
+        *(_CLUSTER if all(kind.cluster for kind in kinds) else ()),
+        *_COMMON,
+    ]  # fmt: skip
+    text = help or kinds[0].help or short_help
+    made = click.command(name, cls=JobCommand, short_help=short_help, help=text)
+    return made(_decorated(command, decorators))
+
+
+def batch_command(jobs: Sequence[str] = CHAIN) -> click.Command:
+    """Return the command that sends many scans through jobs with the same settings.
+
+    Parameters
+    ----------
+    jobs : sequence of str, optional
+        Keys of `hushpore.jobs.JOBS`; each but the last can be left out.
+    """
+    kinds = {job: JOBS[job] for job in jobs}
+
+    def command(
+        scans: tuple[str, ...],
+        output: str,
+        device: str,
+        at: tuple[str, ...],
+        n_jobs: int,
+        overwrite: bool,
+        as_json: bool,
+        **flags: Any,
+    ) -> None:
+        from hushpore.runs.batch import run_batch
+
+        work = run_batch(
+            scans,
+            output,
+            {
+                job: settings_from(flags, kind.settings) if flags.get(_with(job), True) else None
+                for job, kind in kinds.items()
+            },
+            **{name: flags[name] for name in ("series", "resample", "voxel_size")},
+            at=at,
+            device=device,
+            jobs=n_jobs,
+            overwrite=overwrite,
+        )
+        done = drive(work, "Batch", quiet=as_json)
+        if as_json:
+            rows = json.loads(done.table.to_json(orient="records"))
+            click.echo(json.dumps({"written": str(done.folder), "scans": rows}, indent=2))
+        else:
+            for state in done.states:
+                if state.state == "failed":
+                    click.echo(f"Failed: {state.name}: {state.message}", err=True)
+            click.echo(f"{done.summary}.\nWritten: {done.folder / 'summary.csv'}")
+        if done.count("done", "skipped") < len(done.states):
+            sys.exit(1)
+
+    decorators: list[Decorator] = [
+        click.argument("scans", nargs=-1, required=True),
+        click.option(
+            "-o", "--output", required=True, metavar="DIR", help="Folder for all results."
+        ),
+        *(
+            click.option(
+                f"--{job}/--no-{job}", _with(job), default=True, show_default=True,
+                help=f"{kinds[job].title} each scan before the next step.",
+            )
+            for job in jobs[:-1]
+        ),
+        click.option(
+            "--jobs", "n_jobs", default=1, show_default=True, metavar="N",
+            type=click.IntRange(min=1),
+            help="How many scans at once, in processes of their own, as far as memory allows.",
+        ),
+        *(settings_flags(kind.settings, kind.title) for kind in kinds.values()),
+        settings_sources(*jobs),
+        reading_flags,
+        _DEVICE,
+        click.option(
+            "--overwrite", is_flag=True,
+            help="Make results again that are of other settings or of a scan that has changed.",
+        ),
+        click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON, no bar."),
+    ]  # fmt: skip
+    made = click.command(
+        "batch",
+        cls=JobCommand,
+        short_help="Send many scans through the same settings, resumable.",
+        help="Send all SCANS (files, folders, wildcards in quotes) through the same settings.\n\n"
+        "Writes a result folder a scan, and summary.csv across them. A scan that fails does not "
+        "stop the others. Started again, it skips what is done. Ends with status 1 if a scan "
+        "failed.",
+    )
+    return made(_decorated(command, decorators))
+
+
+def _with(job: str) -> str:
+    """Return the name of the flag that says whether a batch has a step."""
+    return f"with_{job}"
+
+
+def _decorated(command: Any, decorators: Sequence[Decorator]) -> Any:
+    # the first stands first in the help
+    for decorate in reversed(decorators):
+        command = decorate(command)
+    return command
+
+
+def _run(
+    jobs: Sequence[str],
+    extras: Sequence[ExtraFile],
+    path: str,
+    output: str,
+    flags: dict[str, Any],
+) -> None:
+    from hushpore.runs.result_folder import check_result_target, write_result
+    from hushpore.runs.source import attach_files
+
+    overwrite = flags["overwrite"]
+    target = check_result_target(output, jobs, overwrite)
+    asked = {extra: flags[extra.name] for extra in extras if flags[extra.name]}
+    files = {extra: extra.check(file, overwrite) for extra, file in asked.items()}
+    measured = Measured(flags["timings"], flags["trace"], overwrite)
+    before: Volume | None = None
+    if flags.get("cluster"):
+        for extra in files:
+            if extra.not_on_cluster:
+                raise InputError(f"{extra.flag} {extra.not_on_cluster}")
+        result = _run_on_cluster(jobs, path, target, flags, measured)
+    else:
+        origin = _source(path, flags).to_dict()
+        before = volume = _read(
+            path, flags, measured, flags["device"] if JOBS[jobs[0]].on_gpu else None
+        )
+        results = []
+        for job in jobs:
+            settings = settings_from(flags, JOBS[job].settings)
+            work = start(job, attach_files(volume, settings), settings, flags["device"])
+            result = _drive(work, job, flags, measured)
+            results.append(result)
+            volume = result.volume if JOBS[job].gives else volume
+        target = write_result(target, results, before, source=origin, overwrite=overwrite)
+    for extra, file in files.items():
+        extra.write(file, result, before, overwrite)
+    measured.show()
+    if flags["as_json"]:
+        click.echo(json.dumps({"written": str(target), **result.provenance}, indent=2))
+    else:
+        click.echo(f"{result.summary}\nWritten: {target}")
+
+
+def _run_on_cluster(
+    jobs: Sequence[str], path: str, target: Path, flags: dict[str, Any], measured: Measured
+) -> Any:
+    # what has to be made of the scan first is made in memory
+    in_memory = flags["at"] or flags["resample"] or flags["voxel_size"]
+    scan = _read(path, flags, measured) if in_memory else path
+    series = None if in_memory else flags["series"] or None
+    for job in jobs:
+        kind = JOBS[job]
+        is_last = job == jobs[-1]
+        place = target if is_last else target.with_name(f"{target.name}_{kind.gives}.ome.zarr")
+        work = load(kind.cluster)(
+            flags["cluster"], scan, place, settings_from(flags, kind.settings),
+            device=flags["device"], series=series, memory=flags["cluster_memory"],
+            overwrite=flags["overwrite"],
+        )  # fmt: skip
+        result = _drive(work, job, flags, measured)
+        if not is_last:
+            click.echo(f"Written: {place}", err=True)
+            # of which there is one series, whatever those of the scan are called
+            scan, series = str(place), None
+    return result
+
+
+def _drive(work: Job, job: str, flags: dict[str, Any], measured: Measured) -> Any:
+    title = JOBS[job].title
+    listen = functools.partial(measured.listen, title)
+    return drive(work, title, quiet=flags["as_json"], listen=listen)
+
+
+def _source(path: str, flags: dict[str, Any]) -> Source:
+    from hushpore.runs.source import Source
+
+    return Source(path, *(flags[name] for name in ("series", "resample", "at", "voxel_size")))
+
+
+def _read(
+    path: str, flags: dict[str, Any], measured: Measured, device: str | None = None
+) -> Volume:
+    """Read a scan, of which all values go to `device`, if it is given."""
+    source = _source(path, flags)
+    volume = measured.read(lambda: source.read(device))
+    for note in volume.notes:
+        click.echo(f"Note: {note}", err=True)
+    return volume

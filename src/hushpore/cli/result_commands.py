@@ -1,0 +1,117 @@
+"""The commands on results: make one again, compare two, write one for another program."""
+
+from __future__ import annotations
+
+import json
+import sys
+from math import isfinite
+from pathlib import Path
+
+import click
+
+from hushpore.cli.progress_bar import drive
+from hushpore.runs.export import FORMATS, export
+
+
+@click.command("rerun", short_help="Make a result again, and say whether it is the same.")
+@click.argument("result", metavar="RESULT")
+@click.option("-o", "--output", required=True, metavar="OUT", help="Where the new result goes.")
+@click.option(
+    "--device",
+    default="auto",
+    show_default=True,
+    metavar="DEVICE",
+    help="Where to run: auto, cpu, cuda, or cuda:1 and so on.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON, no bar.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing result in OUT.")
+def rerun_command(result: str, output: str, device: str, as_json: bool, overwrite: bool) -> None:
+    """Make a result again, from the result.json in the folder RESULT, and compare.
+
+    Reads the same scan, after a look at its fingerprint, and runs the same jobs with the same
+    settings. Says whether the result is identical to the bit, or what differs; ends with status 2
+    where it does.
+    """
+    from hushpore.runs.rerun import rerun
+
+    done = drive(rerun(result, output, device, overwrite), "Rerun", quiet=as_json)
+    if as_json:
+        found = {"identical": done.identical, "differences": done.differences}
+        click.echo(json.dumps({"written": str(done.written), **found}, indent=2))
+    else:
+        click.echo(f"{done.summary}\nWritten: {done.written}")
+    if not done.identical:
+        sys.exit(2)
+
+
+@click.command("compare", short_help="Say how two pore results differ.")
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@click.option("-o", "--output", metavar="FILE", help="Picture of both distributions (.png).")
+@click.option("--csv", metavar="FILE", help="Write the table as CSV.")
+@click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
+@click.option("--overwrite", is_flag=True, help="Replace existing files.")
+def compare_command(
+    a: str, b: str, output: str | None, csv: str | None, as_json: bool, overwrite: bool
+) -> None:
+    """Say how the pore results in the folders A and B differ.
+
+    Totals and medians side by side, and the distance of the distributions (Kolmogorov-Smirnov, 0:
+    alike, 1: no overlap).
+    """
+    from hushpore.io.target import check_target, new_file
+    from hushpore.runs.compare import compare, comparison_figure
+
+    files = {
+        suffix: check_target(path, overwrite, directory=False, suffixes=(suffix,))
+        for suffix, path in ((".png", output), (".csv", csv))
+        if path is not None
+    }
+    table = compare(a, b)
+    for suffix, file in files.items():
+        with new_file(file, overwrite) as part:
+            if suffix == ".csv":
+                table.to_csv(part, index=False, lineterminator="\n", encoding="utf-8")
+            else:
+                part.write_bytes(comparison_figure(a, b))
+    if as_json:
+        click.echo(table.to_json(orient="records", indent=2))
+        return
+    shown = table.rename(columns={"a": Path(a).name, "b": Path(b).name})
+    shown["relative"] = [f"{share:+.1%}" if isfinite(share) else "" for share in table["relative"]]
+    click.echo(shown.to_string(index=False, na_rep="", float_format="%.4g"))
+    for file in files.values():
+        click.echo(f"Written: {file}", err=True)
+
+
+@click.command("export", short_help="Write a pore result for another program.")
+@click.argument("result", metavar="RESULT")
+@click.option("-o", "--output", required=True, metavar="FILE", help="File to write.")
+@click.option(
+    "--to",
+    type=click.Choice(list(FORMATS)),
+    default=None,
+    help="Format; by default what the name of FILE says.",
+)
+@click.option(
+    "--label",
+    "labels",
+    type=int,
+    multiple=True,
+    metavar="N",
+    help="For a surface: this pore only; may be given several times.",
+)
+@click.option("--apart", is_flag=True, help="For a surface: close each pore by itself.")
+@click.option("--overwrite", is_flag=True, help="Replace existing files.")
+def export_command(
+    result: str, output: str, to: str | None, labels: tuple[int, ...], apart: bool, overwrite: bool
+) -> None:
+    """Write the pore result in the folder RESULT for another program.
+
+    openpnm: the network (.csv, .npz). vtk: labels (.vti) and network (.vtp) for ParaView. stl, ply:
+    the surface of the pores. parquet: the tables.
+    """
+    for file in export(
+        result, output, to or "", labels=labels or None, apart=apart, overwrite=overwrite
+    ):
+        click.echo(f"Written: {file}")

@@ -1,0 +1,109 @@
+"""Files that a command writes beside a result where they are asked for: models, pictures, data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.base.errors import InputError, MissingPackageError, OutputError
+from hushpore.io.target import new_file
+
+if TYPE_CHECKING:
+    from hushpore.base.volume import Volume
+    from hushpore.n2v2.result import Denoised
+    from hushpore.patches.result import Patches
+
+
+def save_model(target: Path, result: Denoised, noisy: Volume, overwrite: bool) -> None:
+    """Keep the trained model."""
+    result.model.save(target, overwrite=overwrite)
+
+
+def export_model(target: Path, result: Denoised, noisy: Volume, overwrite: bool) -> None:
+    """Package the trained model for the BioImage Model Zoo."""
+    result.model.export(target, noisy, overwrite=overwrite)
+
+
+def save_picture(target: Path, result: Denoised, noisy: Volume, overwrite: bool) -> None:
+    """Draw what was removed, and the loss."""
+    from hushpore.n2v2.picture import denoising_picture
+
+    with new_file(target, overwrite) as part:
+        part.write_bytes(denoising_picture(noisy, result))
+
+
+def check_data_set(path: str, overwrite: bool = False) -> Path:
+    """Check that a data set can be written, before work goes into it.
+
+    Raises
+    ------
+    InputError
+        If the name does not end in ``.npz`` or ``.zarr``.
+    OutputError
+        If it cannot be written there.
+    MissingPackageError
+        If Zarr is asked for and not installed.
+    """
+    target = Path(path).expanduser()
+    if target.suffix not in (".npz", ".zarr"):
+        raise InputError(f"{target.name}: expected a name that ends in .npz or .zarr.")
+    if target.suffix == ".zarr":
+        try:
+            import zarr  # noqa: F401
+        except ImportError as error:
+            raise MissingPackageError(
+                "Zarr is not installed: pip install 'hushpore[zarr]', or write an .npz file."
+            ) from error
+    if not target.parent.is_dir():
+        raise OutputError(f"Cannot write {target}: there is no folder {target.parent}.")
+    if target.is_dir() or (target.exists() and not overwrite):
+        raise OutputError(f"{target} is there already; choose another name.")
+    return target
+
+
+def save_data_set(target: Path, found: Patches, volume: Volume, overwrite: bool) -> None:
+    """Write patches, where they lie and what is known of them as one set of arrays.
+
+    Parameters
+    ----------
+    target : pathlib.Path
+        As `check_data_set` returned it.
+    found : Patches
+        The patches.
+    volume : Volume
+        Where they come from.
+    overwrite : bool
+        Replace an existing file.
+    """
+    arrays: dict[str, Any] = {
+        "patches": found.patches,
+        "corners": found.corners,
+        "groups": found.groups,
+        **{f"feature_{name}": values for name, values in found.features.items()},
+    }
+    if found.blind is not None:
+        arrays |= {
+            "hidden_positions": found.blind.positions,
+            "hidden_originals": found.blind.originals,
+            "hidden_replacements": found.blind.replacements,
+        }
+        if found.blind.predictions is not None:
+            arrays["predictions"] = found.blind.predictions
+    if target.suffix == ".npz":
+        with new_file(target, overwrite) as part, part.open("wb") as file:
+            np.savez_compressed(file, **arrays)
+    else:
+        _write_zarr(target, arrays)
+
+
+def _write_zarr(target: Path, arrays: dict[str, Any]) -> None:
+    import zarr
+
+    part = target.with_name(f".{target.name}.part")
+    group = zarr.open_group(part, mode="w")
+    for name, values in arrays.items():
+        kept = group.create_array(name, shape=values.shape, dtype=values.dtype)
+        kept[...] = values
+    part.replace(target)

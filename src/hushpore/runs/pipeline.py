@@ -1,0 +1,136 @@
+"""One scan from file to result, as a job: read, one job after another, write."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from hushpore.base.events import Progress, StopEarly
+from hushpore.jobs import JOBS, start
+from hushpore.runs.result_folder import check_result_target, write_result
+from hushpore.runs.source import attach_files
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Generator, Mapping
+    from pathlib import Path
+
+    from hushpore.base.events import Event, Job
+    from hushpore.base.result import Result
+    from hushpore.base.settings import Settings
+    from hushpore.base.volume import Volume
+    from hushpore.runs.source import Source
+
+    #: Yields the events of all jobs in turn, and returns what was written.
+    Pipeline: TypeAlias = Generator[Event, None, "Written"]
+    #: Looks at what was read before anything is done with it; raises to refuse it.
+    Check: TypeAlias = Callable[[Volume], None]
+
+#: Share of the whole that is done after reading, and before writing.
+_READ, _COMPUTED = 0.02, 0.97
+
+
+@dataclass(frozen=True)
+class Written:
+    """A finished scan.
+
+    Attributes
+    ----------
+    folder : pathlib.Path
+        The result folder, or for an image its file.
+    summary : str
+        The result in one sentence.
+    provenance : dict
+        That of the last job.
+    """
+
+    folder: Path
+    summary: str
+    provenance: dict[str, Any]
+
+
+def run_pipeline(
+    source: Source,
+    output: str | os.PathLike[str],
+    steps: Mapping[str, Settings],
+    *,
+    device: str = "auto",
+    overwrite: bool = False,
+    check: Check | None = None,
+) -> Pipeline:
+    """Read a scan, run jobs on it one after another, and write the result.
+
+    Parameters
+    ----------
+    source : Source
+        What to read.
+    output : str or path-like
+        Where to write, see `hushpore.runs.result_folder.write_result`.
+    steps : mapping of str to Settings
+        The settings of each job, in the order in which they run; each but the last `gives` an image
+        to the next.
+    device : str, optional
+        As for `hushpore.denoise`.
+    overwrite : bool, optional
+        Replace an earlier result.
+    check : callable, optional
+        Looks at what was read before anything is done with it; raises to refuse it.
+
+    Yields
+    ------
+    Event
+        Of all jobs; `Progress` counts for the whole.
+
+    Returns
+    -------
+    Written
+        Where the result is, and what it says.
+
+    Raises
+    ------
+    HushporeError
+        As reading, the jobs and writing do; nothing is written then.
+    """
+    jobs = list(steps)
+    target = check_result_target(output, jobs, overwrite)
+    # as it is now: files that change while they are worked on are then known to have changed
+    origin = source.to_dict()
+    yield Progress("reading", 0, 0, "", 0.0)
+    before = volume = source.read(device if JOBS[jobs[0]].on_gpu else None)
+    if check is not None:
+        check(before)
+    results: list[Result] = []
+    share = (_COMPUTED - _READ) / sum(JOBS[job].share for job in jobs)
+    done = _READ
+    for job, settings in steps.items():
+        until = done + share * JOBS[job].share
+        work = start(job, attach_files(volume, settings), settings, device)
+        result = yield from part_of(work, done, until)
+        results.append(result)
+        done = until
+        if JOBS[job].gives:
+            volume = result.volume
+    yield Progress("writing", 0, 0, "", _COMPUTED)
+    write_result(target, results, before, source=origin, overwrite=overwrite)
+    return Written(target, results[-1].summary, results[-1].provenance)
+
+
+def part_of(job: Job, first: float, last: float) -> Generator[Event, None, Any]:
+    """Drive a job as the part of a longer one that is done from one fraction to another."""
+    with closing(job):
+        try:
+            event = next(job)
+            while True:
+                if isinstance(event, Progress):
+                    done = first + (last - first) * event.fraction
+                    event = dataclasses.replace(event, fraction=done)
+                try:
+                    yield event
+                except StopEarly as stop:
+                    event = job.throw(stop)
+                else:
+                    event = next(job)
+        except StopIteration as end:
+            return end.value

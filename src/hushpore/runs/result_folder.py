@@ -1,0 +1,168 @@
+"""What a result is on disk, whichever job made it, and reading back how it was made."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hushpore.base.errors import InputError
+from hushpore.base.provenance import fingerprint
+from hushpore.io.results import check_provenance_target, write_image, write_results
+from hushpore.io.target import PROVENANCE, check_target
+from hushpore.jobs import JOBS, check_chain, is_one_image, load
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
+    from hushpore.base.result import Result, ResultFiles
+    from hushpore.base.volume import Volume
+
+
+def check_result_target(
+    path: str | os.PathLike[str], jobs: Sequence[str], overwrite: bool = False
+) -> Path:
+    """Check that the result of some jobs can be written, before work goes into it.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Where it goes.
+    jobs : sequence of str
+        Keys of `hushpore.jobs.JOBS`, in their order.
+    overwrite : bool, optional
+        Whether an earlier result may be replaced.
+
+    Returns
+    -------
+    pathlib.Path
+        The place.
+
+    Raises
+    ------
+    InputError
+        If these jobs cannot follow each other.
+    OutputError
+        If nothing can be written there.
+    """
+    check_chain(jobs)
+    if not is_one_image(jobs):
+        return check_target(path, overwrite)
+    target = check_target(path, overwrite, directory=False)
+    check_provenance_target(target, overwrite)
+    return target
+
+
+def write_result(
+    path: str | os.PathLike[str],
+    results: Sequence[Result],
+    before: Volume,
+    *,
+    source: Mapping[str, Any] | None = None,
+    extra: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+) -> Path:
+    """Write what jobs have made, one after another, complete or not at all.
+
+    An image by itself becomes a file with its provenance beside it. All else becomes a folder of
+    images, tables, figures and pages, with ``result.json``.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Where to.
+    results : sequence of Result
+        Of each job, in their order.
+    before : Volume
+        What was read.
+    source : mapping, optional
+        How `before` was read, so that it can be read again: `Source.to_dict`, as it was then.
+    extra : mapping, optional
+        Further entries of the provenance.
+    overwrite : bool, optional
+        Replace an earlier result.
+
+    Returns
+    -------
+    pathlib.Path
+        The file or folder.
+
+    Raises
+    ------
+    OutputError
+        If it cannot be written; nothing is left behind then.
+    """
+    jobs = [result.provenance["job"] for result in results]
+    origin = {"source": dict(source or {})}
+    files = _merged([result.files() for result in results])
+    prints = {name: fingerprint(image.data) for name, image in files.images.items()}
+    if is_one_image(jobs):
+        (image,) = files.images.values()
+        made = {**results[0].provenance, **origin, "fingerprints": {"image": prints.popitem()[1]}}
+        return write_image(path, image, provenance={**made, **(extra or {})}, overwrite=overwrite)
+    provenance = {
+        "summary": results[-1].summary,
+        **origin,
+        "jobs": [result.provenance for result in results],
+        "fingerprints": prints,
+        **files.provenance,
+        **(extra or {}),
+    }
+    figures: Mapping[str, bytes] = {}
+    pages: Mapping[str, str] = {}
+    report = JOBS[jobs[-1]].report
+    if report:
+        figures, pages = load(report)(before, files, provenance)
+    return write_results(
+        path,
+        images=files.images,
+        tables=files.tables,
+        provenance=provenance,
+        figures={**files.figures, **figures},
+        pages=pages,
+        overwrite=overwrite,
+    )
+
+
+def _merged(parts: Sequence[ResultFiles]) -> ResultFiles:
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = replace(
+            whole,
+            images={**whole.images, **part.images},
+            tables={**whole.tables, **part.tables},
+            figures={**whole.figures, **part.figures},
+            provenance={**whole.provenance, **part.provenance},
+        )
+    return whole
+
+
+def read_provenance(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read how a result was made: a JSON file, or the folder that holds ``result.json``.
+
+    Raises
+    ------
+    InputError
+        If there is none, or it is not one of hushpore.
+    """
+    file = provenance_file(path)
+    try:
+        provenance = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(
+            f"There is no result in {Path(path).expanduser()}: {file.name} cannot be read "
+            f"({error.strerror}). Give a folder that holds {PROVENANCE}."
+        ) from error
+    except ValueError as error:
+        raise InputError(f"{file} is not a record: it is no JSON ({error}).") from error
+    if not isinstance(provenance, dict) or not ("jobs" in provenance or "job" in provenance):
+        raise InputError(f"{file} is not a record of hushpore: it names no job.")
+    return provenance
+
+
+def provenance_file(path: str | os.PathLike[str]) -> Path:
+    """Return the file that `read_provenance` reads."""
+    place = Path(path).expanduser().resolve()
+    return place / PROVENANCE if place.is_dir() else place
