@@ -220,6 +220,6 @@ def layer(viewer):
 
 
 @pytest.fixture
-def nothing_left_alone(qtbot):
-    """Wait until what ran in tests before has settled: jobs leave objects alone for longer."""
-    qtbot.waitUntil(lambda: not priority._leaving_alone, timeout=SOON)
+def no_job_running(qtbot):
+    """Wait until the threads of jobs that ran in tests before have ended."""
+    qtbot.waitUntil(lambda: not priority._jobs, timeout=SOON)

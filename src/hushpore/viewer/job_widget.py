@@ -25,13 +25,13 @@ from hushpore.viewer.forms.run_on import RunOn
 from hushpore.viewer.forms.scrolled import ScrolledColumn, rule
 from hushpore.viewer.running.cluster_task import work_on_cluster
 from hushpore.viewer.running.drawing import draw_together
-from hushpore.viewer.running.font_warmup import Glyphs
 from hushpore.viewer.running.job_progress import JobProgress
 from hushpore.viewer.running.messages import NoteLines, ResultLine
 from hushpore.viewer.running.problem import Problem, explain
 from hushpore.viewer.running.progress_presenter import Showing
 from hushpore.viewer.running.run_buttons import RunButtons
 from hushpore.viewer.running.run_state import Running
+from hushpore.viewer.running.status_line import FontWarmup
 from hushpore.viewer.running.target import Target, capture
 from hushpore.viewer.running.task import Outcome, import_libraries, work_for
 from hushpore.viewer.running.timing_panel import TimingPanel
@@ -94,7 +94,7 @@ class JobWidget(QWidget):
 
     def _make_ready(self) -> None:
         """Do now what would take seconds when Run is pressed."""
-        Glyphs(self, self._viewer)
+        FontWarmup(self, self._viewer)
         SharesSide(self)
         self._importing = JobWorker(
             partial(import_libraries, jobs.JOBS[self.job]), "hushpore imports"

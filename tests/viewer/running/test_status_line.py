@@ -1,6 +1,10 @@
-import pytest
+"""The line on the canvas is written and given back; it and its letters are there beforehand."""
 
-from hushpore.viewer.running.status_line import POSITION, StatusLine
+import pytest
+from napari.components import ViewerModel
+from qtpy.QtCore import QObject
+
+from hushpore.viewer.running.status_line import LETTERS, FontWarmup, StatusLine, _fonts
 
 
 @pytest.fixture
@@ -20,20 +24,6 @@ def test_it_is_written_and_given_back(viewer, overlay):
     assert shown(overlay) == ("training, 20 %", True)
     line.remove()
     assert shown(overlay) == ("mine", False)
-
-
-def test_the_place_of_the_text_is_given_back_unless_the_user_has_moved_it(viewer, overlay):
-    overlay.position = "bottom_center"
-    line = StatusLine(viewer)
-    line.show("training")
-    assert overlay.position == POSITION
-    line.remove()
-    assert overlay.position == "bottom_center"
-    line = StatusLine(viewer)
-    line.show("training")
-    overlay.position = "top_right"
-    line.remove()
-    assert overlay.position == "top_right"
 
 
 def test_a_text_of_the_user_stays(viewer, overlay):
@@ -64,3 +54,46 @@ def test_of_two_jobs_the_first_writes(viewer, overlay):
     first.remove()
     second.remove()
     assert shown(overlay) == ("", False)
+
+
+def test_every_letter_is_made_ready_while_nothing_else_goes_on(qtbot, make_napari_viewer):
+    viewer = make_napari_viewer()
+    parent = QObject()
+    ready = FontWarmup(parent, viewer)
+    qtbot.waitUntil(lambda: not ready._timer.isActive(), timeout=20_000)
+    (font,) = _fonts()
+    assert set(LETTERS) <= set(font._glyphs)
+
+
+def test_the_line_is_made_ready_unseen_and_the_overlay_is_left_as_it_was(qtbot):
+    viewer = ViewerModel()
+    viewer.canvas.overlays.text.text = "Fig. 1"
+    shown = []
+    viewer.canvas.overlays.text.events.visible.connect(
+        lambda: shown.append(viewer.canvas.overlays.text.text)
+    )
+    parent = QObject()
+    ready = FontWarmup(parent, viewer)
+    qtbot.waitUntil(lambda: not ready._timer.isActive(), timeout=20_000)
+    assert shown == [" ", " "]
+    assert viewer.canvas.overlays.text.text == "Fig. 1"
+    assert not viewer.canvas.overlays.text.visible
+
+
+def test_a_text_of_the_user_stays_while_the_font_is_made_ready(qtbot):
+    viewer = ViewerModel()
+    viewer.canvas.overlays.text.text, viewer.canvas.overlays.text.visible = "Fig. 1", True
+    parent = QObject()
+    ready = FontWarmup(parent, viewer)
+    qtbot.waitUntil(lambda: not ready._timer.isActive(), timeout=20_000)
+    assert viewer.canvas.overlays.text.text == "Fig. 1"
+    assert viewer.canvas.overlays.text.visible
+
+
+def test_without_a_canvas_nothing_is_done(qtbot, monkeypatch):
+    monkeypatch.setattr("hushpore.viewer.running.status_line._fonts", list)
+    parent = QObject()
+    ready = FontWarmup(parent, ViewerModel())
+    ready._make_letter()
+    assert next(ready._left) == LETTERS[1]
+    qtbot.waitUntil(lambda: not ready._timer.isActive(), timeout=20_000)

@@ -15,7 +15,6 @@ from qtpy.QtCore import QObject, QTimer, Signal
 from hushpore.viewer.layers.conversion import itself
 from hushpore.viewer.results.categories import categories_of, is_categorical
 from hushpore.viewer.results.pore_layer import tables_of
-from hushpore.viewer.running.gc_pause import Unpaused
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -88,7 +87,6 @@ class PoreView(QObject):
         self._wait.setSingleShot(True)
         self._wait.setInterval(0)
         self._wait.timeout.connect(self._read_again)
-        self._unpaused = Unpaused(self)
         self._read()
         # data, features and metadata are replaced one after another
         layer.events.features.connect(self._soon)
@@ -114,7 +112,6 @@ class PoreView(QObject):
             return
         self.reset()
         self._wait.stop()
-        self._unpaused.end()
         events = self.layer.events
         events.features.disconnect(self._soon)
         events.metadata.disconnect(self._soon)
@@ -194,7 +191,6 @@ class PoreView(QObject):
 
     def paint(self) -> None:
         """Give every label its colour."""
-        self._unpaused.change()
         if not self.follows:
             return
         plain = not self.column and self.shown.all() and not self.selected.any()

@@ -27,7 +27,9 @@ class DrawingPace:
 
     Whatever changes in a window with a canvas, Qt puts the whole window together anew: without a
     graphics card that takes 20 to 60 ms, which the job is slower by. So what is said waits until
-    the change before it has been drawn, and then as long as keeps to `SHARE`.
+    the change before it has been drawn, and then as long as keeps to `SHARE`. Without it the 99th
+    percentile of gaps in the window's life is 53 to 74 ms, not 10, and jobs take 23 to 59 % longer
+    (`benchmarks live_ablation`: Xvfb, two cores, 256 x 256 x 256 voxels).
 
     Parameters
     ----------
@@ -60,7 +62,9 @@ def draw_together(widget: QWidget, then: Callable[[], object] = lambda: None) ->
     """Have all that changes in this turn drawn at once.
 
     Layouts follow changes in turns of their own, bars and lists draw themselves when they change;
-    for each the window would be put together anew.
+    for each the window would be put together anew. Without it the 99th percentile of gaps while
+    segmenting is 26 to 56 ms, not 10, and the worst 102 to 155, not 54 to 70
+    (`benchmarks live_ablation`).
 
     Parameters
     ----------
@@ -75,6 +79,9 @@ def draw_together(widget: QWidget, then: Callable[[], object] = lambda: None) ->
 @contextmanager
 def not_drawn(widget: QWidget) -> Iterator[None]:
     """Have nothing drawn within the block, in which events may be handled.
+
+    Without it the worst gap while segmenting is 109 to 172 ms, not 54 to 73
+    (`benchmarks live_ablation`).
 
     Parameters
     ----------

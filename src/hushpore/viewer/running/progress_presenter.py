@@ -8,7 +8,6 @@ from qtpy.QtCore import QObject, QTimer
 
 from hushpore.base.events import Progress
 from hushpore.viewer.running.drawing import DrawingPace, draw_together, not_drawn
-from hushpore.viewer.running.gc_pause import Unpaused
 from hushpore.viewer.running.worker import Update
 
 if TYPE_CHECKING:
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
 
 #: Milliseconds between two looks at the running job.
 LOOK = 125
-
-#: Milliseconds after the end in which the window still has to draw what came of the job.
-SETTLING = 1500
 
 #: Seconds that a job must still take for a preview to begin: its layer takes napari, and the job
 #: beside it, up to a third of a second, and the result itself is there soon.
@@ -66,7 +62,6 @@ class Showing(QObject):
         self._is_new = False
         self._seconds = 0
         self._pace = DrawingPace()
-        self._unpaused = Unpaused(self, SETTLING)
         self._timer = QTimer(self)
         self._timer.setInterval(LOOK)
         self._timer.timeout.connect(self.look)
@@ -82,7 +77,6 @@ class Showing(QObject):
 
     def begin(self, now: Running) -> None:
         """Show that a job has begun, and follow it."""
-        self._unpaused.hold()
         draw_together(self._progress)
         self._now, self._latest = now, Update(_BEGUN)
         self._timing.begin(now.worker.trace)
@@ -102,7 +96,6 @@ class Showing(QObject):
         self._show_times()
         now.remove()
         self._progress.hide()
-        self._unpaused.change()
 
     def look(self) -> None:
         """Take what the job has said since the last look."""

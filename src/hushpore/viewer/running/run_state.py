@@ -11,7 +11,7 @@ from qtpy.QtCore import QTimer
 from hushpore.base.events import Note, Preview
 from hushpore.viewer.running.activity import Activity
 from hushpore.viewer.running.previews import Previews
-from hushpore.viewer.running.priority import leave_old_objects_alone_again, look_at_old_objects_too
+from hushpore.viewer.running.priority import freeze_again, thaw
 from hushpore.viewer.running.progress import Eta, Pace, canvas_text
 from hushpore.viewer.running.status_line import StatusLine
 from hushpore.viewer.running.target import slice_on_screen
@@ -114,5 +114,5 @@ class Running:
             self._activity.close()
 
     def _layer_goes(self, event: Any) -> None:
-        look_at_old_objects_too()
-        QTimer.singleShot(0, leave_old_objects_alone_again)
+        thaw()
+        QTimer.singleShot(0, freeze_again)

@@ -1,12 +1,18 @@
-"""The line about a running job on the canvas, where the eyes are."""
+"""The line about a running job on the canvas, and its font, made ready before a job needs it."""
 
 from __future__ import annotations
 
+import string
 from typing import Any
 
-#: Where the line lies. Elsewhere napari moves it when it gets longer or the canvas a little higher,
-#: while the canvas is drawn, and has it drawn a second time for it.
-POSITION = "top_left"
+from qtpy.QtCore import QObject, QTimer
+
+#: What is written on the canvas: names of layers, stages, numbers, units; and the letters by which
+#: the height of a line is measured.
+LETTERS = string.ascii_letters + string.digits + " :,.%/_-[]()µÉÑÅŐ"
+
+#: Milliseconds between two letters, each of which takes some ten.
+PAUSE = 15
 
 
 class StatusLine:
@@ -23,7 +29,7 @@ class StatusLine:
 
     def __init__(self, viewer: Any) -> None:
         self._overlay = viewer.canvas.overlays.text
-        self._before: tuple[str, str] = "", POSITION
+        self._before = ""
         self._written: str | None = None
 
     def show(self, text: str) -> None:
@@ -31,8 +37,7 @@ class StatusLine:
         if text == self._written or not self._is_free():
             return
         if self._written is None:
-            self._before = self._overlay.text, self._overlay.position
-            self._overlay.position = POSITION
+            self._before = self._overlay.text
         self._written = self._overlay.text = text
         self._overlay.visible = True
 
@@ -40,13 +45,69 @@ class StatusLine:
         """Give the overlay back."""
         if self._written is not None and self._is_free():
             self._overlay.visible = False
-            text, position = self._before
-            self._overlay.text = text
-            if self._overlay.position == POSITION:
-                self._overlay.position = position
+            self._overlay.text = self._before
 
     def _is_free(self) -> bool:
         """Whether nobody else shows a text, nor has changed ours."""
         if self._written is None:
             return not self._overlay.visible
         return bool(self._overlay.visible) and self._overlay.text == self._written
+
+
+class FontWarmup(QObject):
+    """Has napari make the shapes of letters, and the line that they stand in.
+
+    napari makes the shape of a letter when it is first drawn, and the graphics driver compiles what
+    draws a line when there is a first one: the window would stand still for 390 to 470 ms then, and
+    does for 76 to 93 (without the letters alone 198 to 365, without the blank line alone 149 to
+    187; `benchmarks live_ablation`). Where a napari keeps its fonts elsewhere nothing is done for
+    them. The line is a blank one, shown for a moment.
+
+    Parameters
+    ----------
+    parent : QObject
+        With whom it goes.
+    viewer : napari.components.ViewerModel
+        On whose canvas the line will be.
+    """
+
+    def __init__(self, parent: QObject, viewer: Any) -> None:
+        super().__init__(parent)
+        self._left = iter(LETTERS)
+        self._line = StatusLine(viewer)
+        self._is_shown = False
+        self._timer = QTimer(self)
+        self._timer.setInterval(PAUSE)
+        self._timer.timeout.connect(self._make_letter)
+        self._timer.start()
+
+    def _make_letter(self) -> None:
+        letter = next(self._left, None)
+        try:
+            fonts = _fonts() if letter is not None else []
+            for font in fonts:
+                # a font makes what it is asked for
+                font[letter]
+        except (AttributeError, KeyError, RuntimeError, TypeError):
+            fonts = []
+        if not fonts:
+            self._timer.timeout.disconnect()
+            self._timer.timeout.connect(self._show_blank_line)
+
+    def _show_blank_line(self) -> None:
+        if self._is_shown:
+            self._line.remove()
+            self._timer.stop()
+        else:
+            self._line.show(" ")
+            self._is_shown = True
+
+
+def _fonts() -> list[Any]:
+    """Return the fonts of all canvases; there is no public way to them."""
+    try:
+        from napari._vispy.canvas import VispyCanvas
+    except ImportError:
+        return []
+    found = [canvas.font_info() for canvas in VispyCanvas._instances]
+    return [info.font_manager.get_font(info.face) for info in found]

@@ -18,7 +18,7 @@ from qtpy.QtWidgets import QApplication
 
 from hushpore.base.events import Attention, Metric, Note, Preview, Progress, StopEarly, Timing
 from hushpore.device.trace import Trace
-from hushpore.viewer.running.priority import window_first
+from hushpore.viewer.running.priority import background_job
 from hushpore.viewer.running.problem import explain
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ class JobWorker(QObject):
 
     def _run(self) -> None:
         try:
-            with window_first():
+            with background_job():
                 finished, result = self._drive()
         except BaseException as error:  # whatever it is, the user must hear of it
             self.failed.emit(explain(error))
