@@ -13,7 +13,7 @@ from hushpore import Volume
 from hushpore.base.events import result_of
 from hushpore.cluster import segmenting
 from hushpore.cluster.connection import connect
-from hushpore.cluster.running import Crew
+from hushpore.cluster.stage_runner import StageRunner
 from hushpore.io.zarr.reader import open_zarr, write_zarr
 from hushpore.pores.settings import PoreSettings
 
@@ -51,15 +51,15 @@ class Run:
     """One segmentation on a cluster that is there already, and what its tasks have reported."""
 
     def __init__(self, path: Path, client: Any, **options: Any) -> None:
-        crews: list[Crew] = []
+        runners: list[StageRunner] = []
 
-        class Watched(Crew):
+        class Watched(StageRunner):
             def __init__(self, *arguments: Any) -> None:
                 super().__init__(*arguments)
-                crews.append(self)
+                runners.append(self)
 
         self.folder = path.with_name("result")
-        segmenting.Crew, kept = Watched, segmenting.Crew  # type: ignore[misc]
+        segmenting.StageRunner, kept = Watched, segmenting.StageRunner  # type: ignore[misc]
         try:
             start = time.perf_counter()
             job = segmenting.segment_pores(
@@ -68,29 +68,29 @@ class Run:
             self.written = result_of(job)
             self.wall = time.perf_counter() - start
         finally:
-            segmenting.Crew = kept  # type: ignore[misc]
-        (crew,) = crews
-        self.crew, self.slabs = crew, len(crew.plan.slabs)
-        self.reports = [each for every in crew.reports.values() for each in every]
+            segmenting.StageRunner = kept  # type: ignore[misc]
+        (runner,) = runners
+        self.runner, self.slabs = runner, len(runner.plan.slabs)
+        self.tasks = [each for tasks in runner.finished.values() for each in tasks]
 
     def figures(self) -> dict[str, Any]:
         """Time, traffic and memory."""
-        voxels = int(np.prod(self.crew.plan.shape))
-        roots = [each.told for each in self.reports if "received_bytes" in each.told]
+        voxels = int(np.prod(self.runner.plan.shape))
+        roots = [each.report for each in self.tasks if "received_bytes" in each.report]
         sizes = [int(each["received_bytes"]) for each in roots]
         result = self.written.provenance["result"]
         return {
             "blocks": self.slabs,
             "wall, s": round(self.wall, 2),
-            "worker seconds": round(sum(each.seconds for each in self.reports), 2),
+            "worker seconds": round(sum(each.seconds for each in self.tasks), 2),
             "pores": result["count"],
             "throats": result["throats"],
             "bytes read and written a voxel": round(
-                sum(each.moved for each in self.reports) / voxels, 2
+                sum(each.moved for each in self.tasks) / voxels, 2
             ),
             "bytes that reach the root of merging": sizes[-1] if sizes else 0,
             "most bytes that reach a node": max(sizes, default=0),
-            "most memory of a worker, MB": round(max(each.memory for each in self.reports) / 1e6),
+            "most memory of a worker, MB": round(max(each.memory for each in self.tasks) / 1e6),
         }
 
 

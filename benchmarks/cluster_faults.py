@@ -36,7 +36,7 @@ if __name__ == "__main__":
     with connect("local:2", 2) as client:
         print("begun", flush=True)
         run = Run(Path(sys.argv[1]), client, thickness=int(sys.argv[2]))
-        print(run.crew.computed, run.crew.reused, flush=True)
+        print(run.runner.computed, run.crew.reused, flush=True)
 """
 
 
@@ -81,7 +81,7 @@ def _client_killed(path: Path, wall: float, expected: Any) -> dict[str, Any]:
     first.stdout.readline()
     work = path.parent / ".result.unfinished" / "scratch"
     # until some of the basins are there
-    while len(list(work.glob("done-climb-*"))) < 4:
+    while len(list(work.glob("done-basins-*"))) < 4:
         time.sleep(0.01)
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()

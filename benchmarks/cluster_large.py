@@ -22,7 +22,7 @@ def measure(size: int = SIZE) -> dict[str, Any]:
         path = foam(Path(folder), size)
         with connect("local:2", MEMORY) as client:
             run = Run(path, client)
-        stages = run.crew.timing().stages
+        stages = run.runner.timing().stages
         return {
             "voxels": size**3,
             "memory of a worker, GiB": 3,

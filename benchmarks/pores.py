@@ -21,12 +21,12 @@ from scipy import ndimage
 import hushpore
 from hushpore import Volume
 from hushpore.device.backend import Backend, cpu_threads
-from hushpore.pores.basins import find_basins
+from hushpore.pores.basins import watershed
 from hushpore.pores.distance import squared_distance
-from hushpore.pores.parallel import Workers
+from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import (
     Work,
-    climb,
+    find_basins,
     find_distance,
     find_grey_value,
     find_void,
@@ -90,14 +90,14 @@ def label(void: np.ndarray) -> None:
     """hushpore: labels alone, without the search for closed pores, tables and record."""
     volume, settings = Volume(void), PoreSettings()
     slabs = Slabs(len(void), len(void))
-    with closing(Scratch(on_disk=False)) as scratch, Workers() as workers:
-        work = Work(volume, settings, slabs, scratch, workers)
-        codes = finish(find_void(work, finish(find_grey_value(work))))
-        distance = finish(find_distance(work, codes))
-        climbed = finish(climb(work, codes, distance))
-        graph = finish(measure_basins(work, climbed, distance))
+    with closing(Scratch(on_disk=False)) as scratch, KernelThreads() as threads:
+        work = Work(volume, settings, slabs, scratch, threads)
+        phase = finish(find_void(work, finish(find_grey_value(work))))
+        distance = finish(find_distance(work, phase))
+        unstitched = finish(find_basins(work, phase, distance))
+        graph = finish(measure_basins(work, unstitched, distance))
         numbering = number_basins(graph, settings, volume)
-        finish(write_labels(climbed.stack, numbering.label_of, slabs, scratch, workers))
+        finish(write_labels(unstitched.stack, numbering.label_of, slabs, scratch, threads))
 
 
 def scipy_skimage(void: np.ndarray) -> None:
@@ -144,18 +144,18 @@ def cc3d_label(void: np.ndarray) -> None:
     cc3d.connected_components(void, connectivity=6)
 
 
-def _stages(workers: Workers) -> dict[str, Callable[[np.ndarray], Any]]:
+def _stages(threads: KernelThreads) -> dict[str, Callable[[np.ndarray], Any]]:
     def distance(void: np.ndarray) -> np.ndarray:
-        return squared_distance(void, (1, 1, 1), (False,) * 3, workers)
+        return squared_distance(void, (1, 1, 1), (False,) * 3, threads)
 
     return {
-        "components: hushpore": lambda void: find_components(void, (True,) * 3, workers),
+        "components: hushpore": lambda void: find_components(void, (True,) * 3, threads),
         "components: scipy": scipy_label,
         "components: cc3d": cc3d_label,
         "distance: hushpore": distance,
         "distance: scipy": scipy_distance,
         "distance: edt": edt_distance,
-        "distance and basins: hushpore": lambda void: find_basins(distance(void), workers),
+        "distance and basins: hushpore": lambda void: watershed(distance(void), threads),
     }
 
 
@@ -182,8 +182,8 @@ def _interleave(
     }
 
 
-def _in_new_process(code: str, *arguments: str) -> float:
-    command = [sys.executable, "-c", code, *arguments]
+def _in_new_process(phase: str, *arguments: str) -> float:
+    command = [sys.executable, "-c", phase, *arguments]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return round(float(done.stdout), 2)
 
@@ -198,8 +198,8 @@ def measure() -> dict[str, Any]:
     volumes["berea 200"] = void.astype(bool)
     segment(volumes["blobs 128"])
     figures: dict[str, Any] = {"threads": cpu_threads()}
-    with Workers() as workers:
-        stages = _stages(workers)
+    with KernelThreads() as threads:
+        stages = _stages(threads)
         for name, void in volumes.items():
             whole = {"hushpore, labels alone": label, "hushpore, with all tables": segment}
             if void.size < 300**3:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hushpore import Volume
-from hushpore.cluster.blocks import Blocks, New, Plan, load_arrays, names_of, save_arrays
+from hushpore.cluster.blocks import Blocks, PartialFile, Plan, load_arrays, names_of, save_arrays
 from hushpore.io.zarr.reader import write_zarr
 from hushpore.pores.settings import PoreSettings
 
@@ -50,11 +50,11 @@ def test_a_slab_that_is_too_short_is_noticed(plan: Plan) -> None:
 
 def test_a_file_that_is_not_complete_has_no_name(tmp_path: Path) -> None:
     path = tmp_path / "new"
-    with closing(New(path)) as new:
+    with closing(PartialFile(path)) as new:
         new.add(np.arange(3))
         assert not path.exists()
     assert list(tmp_path.iterdir()) == []
-    with closing(New(path)) as new:
+    with closing(PartialFile(path)) as new:
         new.add(np.arange(3))
         new.complete()
     np.testing.assert_array_equal(np.fromfile(path, np.int64), [0, 1, 2])

@@ -24,7 +24,7 @@ class Stack:
         self.first = rng.integers(0, DEPTH, count)
         self.last = np.minimum(self.first + rng.integers(0, reach, count), DEPTH - 1)
         # few levels, so that there are ties
-        self.peak = rng.integers(1, levels, count).astype(np.float32)
+        self.peak_squared_distance = rng.integers(1, levels, count).astype(np.float32)
         self.home = rng.integers(self.first, self.last + 1)
         parts: list[tuple[int, int, int, float, int]] = []
         for a in range(count):
@@ -35,7 +35,11 @@ class Stack:
                     here = [self.first[i] <= z <= self.last[i] for i in (a, b)]
                     near = [self.first[i] <= z + 1 <= self.last[i] for i in (a, b)]
                     if (here[0] and (here[1] or near[1])) or (here[1] and near[0]):
-                        way = rng.integers(-1, int(min(self.peak[a], self.peak[b])) + 1)
+                        way = rng.integers(
+                            -1,
+                            int(min(self.peak_squared_distance[a], self.peak_squared_distance[b]))
+                            + 1,
+                        )
                         parts.append((z, a, b, float(way), int(rng.integers(1, 3))))
         columns = np.array(parts or np.zeros((0, 5))).T
         self.at, self.a, self.b = columns[:3].astype(np.int64)
@@ -50,9 +54,9 @@ class Stack:
         np.add.at(contacts[:, 0], which, self.contacts)
         nothing: Any = None
         a, b = (pairs + 1).astype(np.int32)
-        peak = np.concatenate([[0], self.peak]).astype(np.float32)
+        peak_squared_distance = np.concatenate([[0], self.peak_squared_distance]).astype(np.float32)
         others = [nothing] * 5
-        return BasinGraph(nothing, peak, *others, a, b, saddle, nothing, contacts)
+        return BasinGraph(nothing, peak_squared_distance, *others, a, b, saddle, nothing, contacts)
 
     def slab(self, first: int, last: int) -> Reduced:
         """What is known in some slices, and of contacts with the next one; basins from 1."""
@@ -65,10 +69,10 @@ class Stack:
         contacts = np.zeros(pairs.shape[1], np.int64)
         np.add.at(contacts, which, self.contacts[own])
         at_home = (self.home[basin] >= first) & (self.home[basin] < last)
-        radius = np.where(at_home, np.sqrt(self.peak[basin].astype(np.float64)), 0)
+        radius = np.where(at_home, np.sqrt(self.peak_squared_distance[basin].astype(np.float64)), 0)
         low = (first > 0) & (self.first[basin] <= first)
         high = (last < DEPTH) & (self.last[basin] >= last)
-        is_face = np.zeros(self.peak.size, np.bool_)
+        is_face = np.zeros(self.peak_squared_distance.size, np.bool_)
         is_face[basin] = low | high
         partial = is_face[pairs[0]] & is_face[pairs[1]]
         a, b = pairs + 1
@@ -101,13 +105,13 @@ def merge_in_slabs(stack: Stack, thickness: int, h: float) -> np.ndarray:
                 maps[slab].append((whole.group, becomes))
     assert found[0].group.size == 0
     assert found[0].a.size == 0
-    chief = np.zeros(stack.peak.size + 1, np.int64)
+    root = np.zeros(stack.peak_squared_distance.size + 1, np.int64)
     for each in maps:
         basins = each[0][0]
         stands = look_up(basins, each)
-        assert (chief[basins] == 0)[chief[basins] != stands].all(), "slabs differ on a basin"
-        chief[basins] = stands
-    return chief
+        assert (root[basins] == 0)[root[basins] != stands].all(), "slabs differ on a basin"
+        root[basins] = stands
+    return root
 
 
 @given(

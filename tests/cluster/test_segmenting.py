@@ -197,7 +197,7 @@ def test_what_is_left_of_a_killed_run_is_gone_on_with(
     notes = [event.message for event in events if isinstance(event, Note)]
     assert any("which has left" in note for note in notes)
     computed, reused = (int(word) for word in notes[-1].split() if word.isdecimal())
-    # survey, threshold, parts, paint and climb of 4 blocks, 3 faces and 2 bands
+    # survey, threshold, parts, paint and basins of 4 blocks, 3 faces and 2 bands
     assert reused >= 4 * 5 + 3 + 2
     timing = [event for event in events if isinstance(event, Timing)][-1]
     assert sum(stage.count for stage in timing.stages.values()) == computed
@@ -250,7 +250,7 @@ def test_what_a_task_cannot_do_is_said_and_leaves_nothing(
     def fails(*_: Any, **__: Any) -> Any:
         raise InputError("This cannot be.")
 
-    monkeypatch.setitem(running.TASKS, "climb", fails)
+    monkeypatch.setitem(running.TASKS, "basins", fails)
     with pytest.raises(InputError, match=r"This cannot be\."):
         run(path, client, 9)
     assert sorted(each.name for each in path.parent.iterdir()) == ["scan.ome.zarr"]

@@ -16,7 +16,7 @@ from hushpore.device.clocks import HostClock
 from hushpore.device.timing import StageTimer
 from hushpore.pores.gpu import passes
 from hushpore.pores.gpu.engine import SOURCES, Gpu
-from hushpore.pores.parallel import Workers
+from hushpore.pores.parallel import KernelThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,8 +25,8 @@ SHIM = Path(__file__).parents[1] / "cuda_shim" / "shim.py"
 
 
 @pytest.fixture(scope="session")
-def workers() -> Iterator[Workers]:
-    with Workers(2) as pool:
+def threads() -> Iterator[KernelThreads]:
+    with KernelThreads(2) as pool:
         yield pool
 
 
@@ -139,7 +139,7 @@ def gpu_backend(emulated: Emulated, monkeypatch: pytest.MonkeyPatch) -> type[Emu
     """Makes backends of which jobs get the emulated GPU, with its kernels compiled."""
     emulated.run_threads("parallel")
     monkeypatch.setattr(Gpu, "of", lambda backend: emulated)
-    monkeypatch.setattr(passes, "_WARM", {"cuda:0"})
+    monkeypatch.setattr(passes, "_WARMED_UP", {"cuda:0"})
     return EmulatedBackend
 
 

@@ -96,7 +96,7 @@ def test_a_mask_that_is_empty_or_of_another_kind_is_refused(foam: np.ndarray) ->
 # markers
 
 
-def summits_of(result: Any) -> np.ndarray:
+def peaks_of(result: Any) -> np.ndarray:
     distance = ndimage.distance_transform_edt(result.labels > 0)
     places = ndimage.maximum_position(distance, result.labels, result.pores["label"])
     return np.array(places)
@@ -104,7 +104,7 @@ def summits_of(result: Any) -> np.ndarray:
 
 def test_markers_in_the_settings_are_those_of_merging_anew(foam: np.ndarray) -> None:
     plain = hushpore.segment_pores(foam)
-    points = summits_of(plain)[::2]
+    points = peaks_of(plain)[::2]
     expected = plain.remerge_to_markers(points)
     labels = np.zeros(foam.shape, np.uint16)
     labels[tuple(points.T)] = np.arange(1, len(points) + 1)
@@ -119,7 +119,7 @@ def test_markers_in_the_settings_are_those_of_merging_anew(foam: np.ndarray) -> 
 
 def test_markers_in_the_settings_can_be_left_for_a_height(foam: np.ndarray) -> None:
     plain = hushpore.segment_pores(foam)
-    marked = hushpore.segment_pores(foam, markers=summits_of(plain)[:2])
+    marked = hushpore.segment_pores(foam, markers=peaks_of(plain)[:2])
     assert len(marked.pores) == 2
     back = marked.remerge(0.5)
     np.testing.assert_array_equal(back.labels, plain.labels)
@@ -127,7 +127,7 @@ def test_markers_in_the_settings_can_be_left_for_a_height(foam: np.ndarray) -> N
 
 
 def test_markers_by_name_lie_beside_the_volume(foam: np.ndarray) -> None:
-    points = summits_of(hushpore.segment_pores(foam))
+    points = peaks_of(hushpore.segment_pores(foam))
     volume = Volume(foam, auxiliary={"seeds": points})
     result = hushpore.segment_pores(volume, markers="seeds")
     assert len(result.pores) == len(points)

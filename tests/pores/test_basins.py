@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import ndimage
 
-from hushpore.pores.basins import apply_labels, find_basins
-from hushpore.pores.parallel import Workers
+from hushpore.pores.basins import apply_labels, watershed
+from hushpore.pores.parallel import KernelThreads
 
 shapes = hnp.array_shapes(min_dims=3, max_dims=3, max_side=8)
 heights = hnp.arrays(np.float32, shapes, elements=st.integers(0, 4).map(float))
@@ -18,7 +18,7 @@ def plain_basins(height: np.ndarray, faces_only: bool) -> tuple[np.ndarray, np.n
     """The definition, one voxel after the other."""
     away = sum if faces_only else max
     box = ndimage.convolve(height, np.ones((3, 3, 3)), mode="constant")
-    summit = np.full(height.shape, -1)
+    peak = np.full(height.shape, -1)
     flat = np.arange(height.size).reshape(height.shape)
     for place in np.argwhere(height > 0):
         at = tuple(place)
@@ -32,10 +32,10 @@ def plain_basins(height: np.ndarray, faces_only: bool) -> tuple[np.ndarray, np.n
             if best == at:
                 break
             at = best
-        summit[tuple(place)] = flat[at]
-    summits = np.unique(summit[summit >= 0])
-    labels = np.searchsorted(summits, summit) + 1
-    return np.where(summit < 0, 0, labels), summits
+        peak[tuple(place)] = flat[at]
+    peaks = np.unique(peak[peak >= 0])
+    labels = np.searchsorted(peaks, peak) + 1
+    return np.where(peak < 0, 0, labels), peaks
 
 
 @settings(max_examples=60, deadline=None)
@@ -47,33 +47,35 @@ def plain_basins(height: np.ndarray, faces_only: bool) -> tuple[np.ndarray, np.n
     ),
     st.booleans(),
 )
-def test_every_voxel_climbs_to_its_highest_neighbour(
-    workers: Workers, height: np.ndarray, faces_only: bool
+def test_every_voxel_ascends_to_its_highest_neighbour(
+    threads: KernelThreads, height: np.ndarray, faces_only: bool
 ) -> None:
-    basins, summits = find_basins(height, workers, faces_only=faces_only)
-    expected, expected_summits = plain_basins(height, faces_only)
-    np.testing.assert_array_equal(summits, expected_summits)
+    basins, peaks = watershed(height, threads, faces_only=faces_only)
+    expected, expected_peaks = plain_basins(height, faces_only)
+    np.testing.assert_array_equal(peaks, expected_peaks)
     np.testing.assert_array_equal(basins, expected)
 
 
 @settings(max_examples=100, deadline=None)
 @given(heights)
-def test_summits_are_the_highest_of_their_basins(workers: Workers, height: np.ndarray) -> None:
-    basins, summits = find_basins(height, workers)
+def test_peaks_are_the_highest_of_their_basins(threads: KernelThreads, height: np.ndarray) -> None:
+    basins, peaks = watershed(height, threads)
     assert basins.dtype == np.int32
     np.testing.assert_array_equal(basins > 0, height > 0)
-    if summits.size:
-        highest = ndimage.maximum(height, basins, np.arange(1, summits.size + 1))
-        np.testing.assert_array_equal(height.ravel()[summits], highest)
-        np.testing.assert_array_equal(basins.ravel()[summits], np.arange(1, summits.size + 1))
+    if peaks.size:
+        highest = ndimage.maximum(height, basins, np.arange(1, peaks.size + 1))
+        np.testing.assert_array_equal(height.ravel()[peaks], highest)
+        np.testing.assert_array_equal(basins.ravel()[peaks], np.arange(1, peaks.size + 1))
 
 
 @settings(max_examples=60, deadline=None)
 @given(heights, st.booleans())
-def test_every_basin_is_one_piece(workers: Workers, height: np.ndarray, faces_only: bool) -> None:
-    basins, summits = find_basins(height, workers, faces_only=faces_only)
+def test_every_basin_is_one_piece(
+    threads: KernelThreads, height: np.ndarray, faces_only: bool
+) -> None:
+    basins, peaks = watershed(height, threads, faces_only=faces_only)
     neighbours = None if faces_only else np.ones((3, 3, 3))
-    for basin in range(1, summits.size + 1):
+    for basin in range(1, peaks.size + 1):
         assert ndimage.label(basins == basin, neighbours)[1] == 1
 
 
@@ -84,22 +86,22 @@ def test_basins_do_not_depend_on_threads_or_on_blocks_of_rows(
 ) -> None:
     rng = np.random.default_rng(5)
     height = ndimage.distance_transform_edt(rng.random((40, 150, 50)) > 0.02).astype(np.float32)
-    with Workers(1) as one:
-        expected, _ = find_basins(height**2, one, faces_only=faces_only)
-    with Workers(threads) as several:
-        found, _ = find_basins(height**2, several, faces_only=faces_only)
+    with KernelThreads(1) as one:
+        expected, _ = watershed(height**2, one, faces_only=faces_only)
+    with KernelThreads(threads) as several:
+        found, _ = watershed(height**2, several, faces_only=faces_only)
     np.testing.assert_array_equal(found, expected)
 
 
-def test_a_map_without_a_finite_height_is_one_basin(workers: Workers) -> None:
-    basins, summits = find_basins(np.full((5, 6, 7), np.inf, np.float32), workers)
+def test_a_map_without_a_finite_height_is_one_basin(threads: KernelThreads) -> None:
+    basins, peaks = watershed(np.full((5, 6, 7), np.inf, np.float32), threads)
     assert (basins == 1).all()
-    assert summits.tolist() == [0]
+    assert peaks.tolist() == [0]
 
 
-def test_labels_are_looked_up(workers: Workers) -> None:
+def test_labels_are_looked_up(threads: KernelThreads) -> None:
     basins = np.random.default_rng(0).integers(0, 5, (4, 5, 6)).astype(np.int32)
     table = np.array([0, 3, 0, 1, 2])
-    labels = apply_labels(basins, table, workers)
+    labels = apply_labels(basins, table, threads)
     assert labels.dtype == np.int32
     np.testing.assert_array_equal(labels, table[basins])

@@ -13,7 +13,7 @@ from hushpore.pores.distance import distances, squared_distance
 from hushpore.pores.slabs import Scratch, Slabs, Stack
 
 if TYPE_CHECKING:
-    from hushpore.pores.parallel import Workers
+    from hushpore.pores.parallel import KernelThreads
 
 NOWHERE = (False, False, False)
 CUBIC = (1.0, 1.0, 1.0)
@@ -26,8 +26,10 @@ voids = hnp.arrays(
 
 @settings(max_examples=200, deadline=None)
 @given(voids)
-def test_cubic_voxels_give_the_exact_whole_numbers(workers: Workers, void: np.ndarray) -> None:
-    found = squared_distance(void, CUBIC, NOWHERE, workers)
+def test_cubic_voxels_give_the_exact_whole_numbers(
+    threads: KernelThreads, void: np.ndarray
+) -> None:
+    found = squared_distance(void, CUBIC, NOWHERE, threads)
     if void.all():
         assert np.isinf(found).all()
     else:
@@ -38,9 +40,9 @@ def test_cubic_voxels_give_the_exact_whole_numbers(workers: Workers, void: np.nd
 @settings(max_examples=200, deadline=None)
 @given(voids, st.tuples(*[st.floats(0.1, 10)] * 3))
 def test_any_spacing_agrees_with_scipy(
-    workers: Workers, void: np.ndarray, spacing: tuple[float, float, float]
+    threads: KernelThreads, void: np.ndarray, spacing: tuple[float, float, float]
 ) -> None:
-    found = squared_distance(void, spacing, NOWHERE, workers)
+    found = squared_distance(void, spacing, NOWHERE, threads)
     if not void.all():
         expected = ndimage.distance_transform_edt(void, sampling=spacing)
         np.testing.assert_allclose(np.sqrt(found) * min(spacing), expected, rtol=2e-6)
@@ -49,9 +51,9 @@ def test_any_spacing_agrees_with_scipy(
 @settings(max_examples=100, deadline=None)
 @given(voids, st.tuples(st.booleans(), st.booleans(), st.booleans()))
 def test_solid_outside_is_a_layer_of_solid_around(
-    workers: Workers, void: np.ndarray, outside: tuple[bool, bool, bool]
+    threads: KernelThreads, void: np.ndarray, outside: tuple[bool, bool, bool]
 ) -> None:
-    found = squared_distance(void, CUBIC, outside, workers)
+    found = squared_distance(void, CUBIC, outside, threads)
     padded = np.pad(void, [(int(side),) * 2 for side in outside])
     inner = tuple(slice(1, -1) if side else slice(None) for side in outside)
     if padded.all():
@@ -69,18 +71,18 @@ def test_solid_outside_is_a_layer_of_solid_around(
     st.booleans(),
 )
 def test_cuts_into_slabs_change_no_bit(
-    workers: Workers,
+    threads: KernelThreads,
     void: np.ndarray,
     thickness: int,
     spacing: tuple[float, float, float],
     solid: bool,
 ) -> None:
     outside = (solid, False, solid)
-    expected = squared_distance(void, spacing, outside, workers)
+    expected = squared_distance(void, spacing, outside, threads)
     slabs = Slabs(len(void), thickness)
-    codes = Stack.of(void.astype(np.uint8))
+    phase = Stack.of(void.astype(np.uint8))
     found = np.full(void.shape, -1, np.float32)
-    for first, part in distances(codes, slabs, Scratch(False), spacing, outside, workers):
+    for first, part in distances(phase, slabs, Scratch(False), spacing, outside, threads):
         found[first : first + len(part)] = part
     np.testing.assert_array_equal(found, expected)
     padded = np.pad(void, [(int(side),) * 2 for side in outside])
@@ -90,36 +92,38 @@ def test_cuts_into_slabs_change_no_bit(
         np.testing.assert_allclose(np.sqrt(found) * min(spacing), scipy, rtol=2e-6)
 
 
-def test_a_large_sparse_volume_agrees_with_scipy(workers: Workers) -> None:
+def test_a_large_sparse_volume_agrees_with_scipy(threads: KernelThreads) -> None:
     void = np.random.default_rng(0).random((60, 70, 80)) > 2e-4
-    found = squared_distance(void, (2.0, 0.7, 0.5), NOWHERE, workers)
+    found = squared_distance(void, (2.0, 0.7, 0.5), NOWHERE, threads)
     expected = ndimage.distance_transform_edt(void, sampling=(2.0, 0.7, 0.5))
     np.testing.assert_allclose(np.sqrt(found) * 0.5, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(3, 200, 260), (260, 3, 200), (200, 260, 3)])
-def test_far_distances_are_as_exact_as_near_ones(shape: tuple[int, ...], workers: Workers) -> None:
+def test_far_distances_are_as_exact_as_near_ones(
+    shape: tuple[int, ...], threads: KernelThreads
+) -> None:
     void = np.random.default_rng(1).random(shape) > 1e-4
-    found = squared_distance(void, CUBIC, NOWHERE, workers)
+    found = squared_distance(void, CUBIC, NOWHERE, threads)
     assert found.max() > 60**2
     expected = ndimage.distance_transform_edt(void) ** 2
     np.testing.assert_array_equal(found, np.rint(expected))
 
 
-def test_a_real_rock_has_its_known_distances(berea: np.ndarray, workers: Workers) -> None:
-    found = squared_distance(berea, CUBIC, NOWHERE, workers)
+def test_a_real_rock_has_its_known_distances(berea: np.ndarray, threads: KernelThreads) -> None:
+    found = squared_distance(berea, CUBIC, NOWHERE, threads)
     assert found.max() == 200
     assert found.sum(dtype=np.float64) == 10403143
     np.testing.assert_array_equal(found, np.rint(found))
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
-def test_a_single_solid_voxel_reaches_along_a_long_axis(axis: int, workers: Workers) -> None:
+def test_a_single_solid_voxel_reaches_along_a_long_axis(axis: int, threads: KernelThreads) -> None:
     shape = [1, 1, 1]
     shape[axis] = 5000
     void = np.ones(shape, bool)
     void[0, 0, 0] = False
-    found = squared_distance(void, CUBIC, NOWHERE, workers)
+    found = squared_distance(void, CUBIC, NOWHERE, threads)
     # exact up to 2**24, the first distances beyond are rounded to float32
     np.testing.assert_array_equal(found.ravel()[:4097], np.arange(4097) ** 2)
     np.testing.assert_array_equal(found.ravel(), (np.arange(5000.0) ** 2).astype(np.float32))

@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as hnp
 
 from hushpore.pores.contacts import DIRECTIONS, SUMS
 from hushpore.pores.graph import build_graph
-from hushpore.pores.parallel import Workers
+from hushpore.pores.parallel import KernelThreads
 
 maps = hnp.arrays(
     np.int32, hnp.array_shapes(min_dims=3, max_dims=3, max_side=6), elements=st.integers(0, 4)
@@ -20,11 +20,13 @@ def consecutive(labels: np.ndarray) -> np.ndarray:
     return np.where(labels > 0, np.searchsorted(present, labels) + 1, 0).astype(np.int32)
 
 
-def graph_of(labels: np.ndarray, height: np.ndarray, workers: Workers, faces_only: bool = False):
+def graph_of(
+    labels: np.ndarray, height: np.ndarray, threads: KernelThreads, faces_only: bool = False
+):
     count = int(labels.max())
-    summits = np.array([np.flatnonzero(labels == i)[0] for i in range(1, count + 1)], np.int64)
+    peaks = np.array([np.flatnonzero(labels == i)[0] for i in range(1, count + 1)], np.int64)
     is_open = np.zeros(count, bool)
-    return build_graph(labels, summits, height, is_open, workers, faces_only=faces_only)
+    return build_graph(labels, peaks, height, is_open, threads, faces_only=faces_only)
 
 
 def plain_edges(labels: np.ndarray, height: np.ndarray, faces_only: bool) -> dict:
@@ -53,11 +55,11 @@ def plain_edges(labels: np.ndarray, height: np.ndarray, faces_only: bool) -> dic
 @settings(max_examples=80, deadline=None)
 @given(maps, st.integers(0, 2**32 - 1), st.booleans())
 def test_edges_are_those_of_a_plain_search(
-    workers: Workers, labels: np.ndarray, seed: int, faces_only: bool
+    threads: KernelThreads, labels: np.ndarray, seed: int, faces_only: bool
 ) -> None:
     labels = consecutive(labels)
     height = np.random.default_rng(seed).integers(1, 5, labels.shape).astype(np.float32)
-    graph = graph_of(labels, height, workers, faces_only)
+    graph = graph_of(labels, height, threads, faces_only)
     expected = plain_edges(labels, height, faces_only)
     assert list(zip(graph.a.tolist(), graph.b.tolist(), strict=True)) == sorted(expected)
     for i, (_, (contacts, ways)) in enumerate(sorted(expected.items())):
@@ -72,9 +74,11 @@ def test_edges_are_those_of_a_plain_search(
 
 @settings(max_examples=80, deadline=None)
 @given(maps)
-def test_sums_bounds_and_ends_are_those_of_each_basin(workers: Workers, labels: np.ndarray) -> None:
+def test_sums_bounds_and_ends_are_those_of_each_basin(
+    threads: KernelThreads, labels: np.ndarray
+) -> None:
     labels = consecutive(labels)
-    graph = graph_of(labels, np.ones(labels.shape, np.float32), workers)
+    graph = graph_of(labels, np.ones(labels.shape, np.float32), threads)
     padded = np.pad(labels, 1)
     for basin in range(1, graph.count + 1):
         place = np.argwhere(labels == basin)
@@ -85,15 +89,15 @@ def test_sums_bounds_and_ends_are_those_of_each_basin(workers: Workers, labels: 
         np.testing.assert_array_equal(graph.bounds[basin, :3], place.min(axis=0))
         np.testing.assert_array_equal(graph.bounds[basin, 3:], place.max(axis=0) + 1)
         for k, step in enumerate(DIRECTIONS):
-            ends = padded[tuple((place + 1 + step).T)] != basin
-            assert graph.ends[basin, k] == ends.sum()
+            crossings = padded[tuple((place + 1 + step).T)] != basin
+            assert graph.crossings[basin, k] == crossings.sum()
 
 
 def test_a_crowd_of_basins_outgrows_the_first_table() -> None:
     labels = np.arange(1, 30 * 16 * 16 + 1, dtype=np.int32).reshape(30, 16, 16)
-    with Workers(1) as one:
+    with KernelThreads(1) as one:
         graph = graph_of(labels, np.ones(labels.shape, np.float32), one)
-    with Workers(3) as three:
+    with KernelThreads(3) as three:
         same = graph_of(labels, np.ones(labels.shape, np.float32), three)
     # every voxel a basin of its own: each direction has one edge for each pair within the volume
     size = np.array(labels.shape)
@@ -113,7 +117,7 @@ def test_the_directions_are_half_of_the_26_neighbours() -> None:
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (3, 1, 4)])
 def test_a_volume_without_void_has_an_empty_graph(shape: tuple[int, ...]) -> None:
-    with Workers(2) as workers:
-        graph = graph_of(np.zeros(shape, np.int32), np.zeros(shape, np.float32), workers)
+    with KernelThreads(2) as threads:
+        graph = graph_of(np.zeros(shape, np.int32), np.zeros(shape, np.float32), threads)
     assert graph.count == 0
     assert graph.a.size == 0

@@ -12,7 +12,7 @@ from hushpore.pores.slabs import Slabs
 from hushpore.pores.threshold import find_range, make_histogram, survey
 
 if TYPE_CHECKING:
-    from hushpore.pores.parallel import Workers
+    from hushpore.pores.parallel import KernelThreads
 
 
 class Counting:
@@ -31,19 +31,19 @@ class Counting:
     [(np.uint8, 1), (">i2", 1), (np.uint16, 1), (np.int32, 2), (np.float32, 2), (np.float64, 2)],
 )
 def test_a_streamed_histogram_is_that_of_the_whole_in_few_readings(
-    workers: Workers, dtype: Any, readings: int
+    threads: KernelThreads, dtype: Any, readings: int
 ) -> None:
     values = np.random.default_rng(0).normal(100, 20, (11, 12, 13)).clip(3, 250).astype(dtype)
     source = Counting(values)
     grey = GreyValues(Volume(source), Slabs(11, 4, on_disk=True))
-    found, histogram = finish(survey(grey, True, workers))
+    found, histogram = finish(survey(grey, True, threads))
     assert source.read == 11 * readings
     native = values.astype(values.dtype.newbyteorder("="))
-    expected = make_histogram(native, workers)
+    expected = make_histogram(native, threads)
     assert histogram is not None
     np.testing.assert_array_equal(histogram.counts, expected.counts)
     np.testing.assert_array_equal(histogram.centers, expected.centers)
-    assert found == find_range(native, workers)
+    assert found == find_range(native, threads)
 
 
 @pytest.mark.parametrize("on_disk", [False, True])

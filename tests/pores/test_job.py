@@ -221,8 +221,8 @@ def test_merging_again_refuses_a_height_below_zero(scan: np.ndarray) -> None:
         hushpore.segment_pores(scan).remerge(-1)
 
 
-def summits(result: Pores) -> np.ndarray:
-    """Summits of the pores, in the order of labels."""
+def peaks(result: Pores) -> np.ndarray:
+    """Peaks of the pores, in the order of labels."""
     distance = ndimage.distance_transform_edt(result.labels > 0)
     places = ndimage.maximum_position(distance, result.labels, result.pores["label"])
     return np.array(places)
@@ -230,7 +230,7 @@ def summits(result: Pores) -> np.ndarray:
 
 def test_markers_give_one_pore_each_in_their_order(foam: np.ndarray) -> None:
     result = hushpore.segment_pores(foam)
-    points = summits(result)[::-1]
+    points = peaks(result)[::-1]
     marked = result.remerge_to_markers(points)
     assert len(marked.pores) == len(points)
     np.testing.assert_array_equal(marked.labels[tuple(points.T)], np.arange(1, len(points) + 1))
@@ -240,7 +240,7 @@ def test_markers_give_one_pore_each_in_their_order(foam: np.ndarray) -> None:
 
 def test_label_markers_of_any_numbers_are_the_same_as_points(foam: np.ndarray) -> None:
     result = hushpore.segment_pores(foam)
-    points = summits(result)
+    points = peaks(result)
     labels = np.zeros(foam.shape, np.int64)
     labels[tuple(points.T)] = 10 * np.arange(1, len(points) + 1) + 2**40
     from_points = result.remerge_to_markers(points)
@@ -251,7 +251,7 @@ def test_label_markers_of_any_numbers_are_the_same_as_points(foam: np.ndarray) -
 
 def test_markers_can_be_undone(foam: np.ndarray) -> None:
     result = hushpore.segment_pores(foam)
-    one = result.remerge_to_markers(summits(result)[:1])
+    one = result.remerge_to_markers(peaks(result)[:1])
     assert len(one.pores) == 1
     back = one.remerge(0.5)
     np.testing.assert_array_equal(back.labels, result.labels)
@@ -264,7 +264,7 @@ def test_markers_outside_volume_or_void_are_refused(foam: np.ndarray) -> None:
     with pytest.raises(InputError, match="2 of them outside the void"):
         result.remerge_to_markers(solid)
     with pytest.raises(InputError, match=r"1 of 2 markers lie outside the volume"):
-        result.remerge_to_markers([summits(result)[0], (3, 4, 48)])
+        result.remerge_to_markers([peaks(result)[0], (3, 4, 48)])
     for wrong in (np.zeros((3, 2), int), np.zeros((4, 5, 6), int), np.zeros((2, 3))):
         with pytest.raises(InputError, match="Markers are whole numbers"):
             result.remerge_to_markers(wrong)

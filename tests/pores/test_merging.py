@@ -15,13 +15,13 @@ def make_graph(radii: list[float], edges: list[tuple[int, int, float]]) -> Basin
     edges = sorted((min(a, b), max(a, b), neck) for a, b, neck in edges)
     a, b, neck = (np.array([edge[i] for edge in edges]) for i in range(3))
     return BasinGraph(
-        summit=np.arange(-1, count),
-        peak=np.array([0, *radii], np.float32) ** 2,
+        peak=np.arange(-1, count),
+        peak_squared_distance=np.array([0, *radii], np.float32) ** 2,
         sums=np.ones((count + 1, 10), np.int64),
-        ends=np.ones((count + 1, 13), np.int64),
+        crossings=np.ones((count + 1, 13), np.int64),
         bounds=np.zeros((count + 1, 6), np.int32),
         is_open=np.zeros(count + 1, bool),
-        cuts=np.zeros(13, np.int64),
+        border_crossings=np.zeros(13, np.int64),
         a=a.astype(np.int32),
         b=b.astype(np.int32),
         saddle=neck.astype(np.float32) ** 2,
@@ -30,17 +30,17 @@ def make_graph(radii: list[float], edges: list[tuple[int, int, float]]) -> Basin
     )
 
 
-def test_the_lower_summit_joins_the_higher_one() -> None:
+def test_the_lower_peak_joins_the_higher_one() -> None:
     graph = make_graph([5, 8], [(1, 2, 4)])
     assert merge_by_height(graph, 1.0).tolist() == [0, 2, 2]
     assert merge_by_height(graph, 0.99).tolist() == [0, 1, 2]
 
 
-def test_equal_summits_join_the_first() -> None:
+def test_equal_peaks_join_the_first() -> None:
     assert merge_by_height(make_graph([5, 5], [(1, 2, 5)]), 0).tolist() == [0, 1, 1]
 
 
-def test_a_merged_pore_is_as_high_as_its_higher_summit() -> None:
+def test_a_merged_pore_is_as_high_as_its_higher_peak() -> None:
     # 2 joins 1 first; what is left of 3 above the neck to them is 3, then, not 0.5
     graph = make_graph([9, 6, 7], [(1, 2, 5.5), (2, 3, 4)])
     assert merge_by_height(graph, 0.5).tolist() == [0, 1, 1, 3]
@@ -77,12 +77,12 @@ def test_a_greater_height_merges_more_and_undoes_nothing(
 
 @settings(max_examples=150, deadline=None)
 @given(graphs(), st.floats(0, 4))
-def test_the_highest_summit_stands_for_its_pore(graph: BasinGraph, h: float) -> None:
-    chief = merge_by_height(graph, h)
-    assert chief[0] == 0
-    for pore in np.unique(chief[1:]):
-        assert chief[pore] == pore
-        assert graph.peak[pore] == graph.peak[chief == pore].max()
+def test_the_highest_peak_stands_for_its_pore(graph: BasinGraph, h: float) -> None:
+    root = merge_by_height(graph, h)
+    assert root[0] == 0
+    for pore in np.unique(root[1:]):
+        assert root[pore] == pore
+        assert graph.peak_squared_distance[pore] == graph.peak_squared_distance[root == pore].max()
 
 
 @pytest.mark.parametrize("h", [0.0, 1.0, 100.0])

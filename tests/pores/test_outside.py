@@ -14,13 +14,13 @@ import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.errors import MemoryLimitError
 from hushpore.device.backend import Backend
-from hushpore.pores.outside import beside, crossings, find_outside, outside_bytes
+from hushpore.pores.outside import count_crossings, face_neighbours, find_outside, outside_bytes
 from hushpore.pores.surface import DIRECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hushpore.pores.parallel import Workers
+    from hushpore.pores.parallel import KernelThreads
 
     Balls = Callable[..., np.ndarray]
 
@@ -45,18 +45,18 @@ def rolled(void: np.ndarray, spacing: tuple[float, ...], radius: float) -> np.nd
 @settings(max_examples=100, deadline=None)
 @given(voids, st.sampled_from([1, 1.5, 2, 3.7]), st.sampled_from([(1, 1, 1), (2, 1, 1), (1, 3, 1)]))
 def test_the_air_outside_is_where_a_ball_rolls_by_scipy(
-    workers: Workers, void: np.ndarray, radius: float, spacing: tuple[float, ...]
+    threads: KernelThreads, void: np.ndarray, radius: float, spacing: tuple[float, ...]
 ) -> None:
-    found = find_outside(void, spacing, radius, False, workers)
+    found = find_outside(void, spacing, radius, False, threads)
     np.testing.assert_array_equal(found, rolled(void, spacing, radius))
 
 
 @settings(max_examples=60, deadline=None)
 @given(voids, st.sampled_from([1, 1.5, 2, 3.7]))
 def test_slice_by_slice_every_slice_is_an_image(
-    workers: Workers, void: np.ndarray, radius: float
+    threads: KernelThreads, void: np.ndarray, radius: float
 ) -> None:
-    found = find_outside(void, (1, 1, 1), radius, True, workers)
+    found = find_outside(void, (1, 1, 1), radius, True, threads)
     for plane, image in zip(found, void, strict=True):
         np.testing.assert_array_equal(plane, rolled(image, (1, 1), radius))
 
@@ -214,7 +214,7 @@ def test_neighbours_of_air_are_counted_as_a_loop_counts_them(
             for other in (place + step, place - step):
                 inside = (other >= 0).all() and (other < void.shape).all()
                 expected[k] += inside and air[tuple(other)]
-    np.testing.assert_array_equal(crossings(void, air), expected)
+    np.testing.assert_array_equal(count_crossings(void, air), expected)
     cross = ndimage.generate_binary_structure(3, 1)
     cross[1, 1, 1] = False
-    np.testing.assert_array_equal(beside(air), ndimage.binary_dilation(air, cross))
+    np.testing.assert_array_equal(face_neighbours(air), ndimage.binary_dilation(air, cross))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hushpore.pores.parallel import Workers, kernel, ranges
+from hushpore.pores.parallel import KernelThreads, kernel, ranges
 
 
 @given(st.integers(0, 200), st.integers(1, 30))
@@ -21,10 +21,10 @@ def test_ranges_differ_by_one_at_most(count: int, parts: int) -> None:
     assert max(lengths) - min(lengths) <= 1
 
 
-@pytest.mark.parametrize("threads", [1, 2, 5])
-def test_results_come_in_the_order_of_the_ranges(threads: int) -> None:
-    with Workers(threads) as workers:
-        pieces = workers.over(100, lambda first, last: (first, last), smallest=7)
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_results_come_in_the_order_of_the_ranges(count: int) -> None:
+    with KernelThreads(count) as threads:
+        pieces = threads.over(100, lambda first, last: (first, last), smallest=7)
     assert pieces[0][0] == 0
     assert pieces[-1][1] == 100
     assert all(a[1] == b[0] for a, b in itertools.pairwise(pieces))
@@ -34,8 +34,8 @@ def test_an_error_in_a_thread_reaches_the_caller() -> None:
     def fail(first: int, last: int) -> None:
         raise ValueError(f"{first} to {last}")
 
-    with Workers(2) as workers, pytest.raises(ValueError, match="0 to"):
-        workers.over(10, fail)
+    with KernelThreads(2) as threads, pytest.raises(ValueError, match="0 to"):
+        threads.over(10, fail)
 
 
 def test_a_kernel_that_cannot_be_kept_on_disk_is_compiled_all_the_same() -> None:

@@ -9,7 +9,7 @@ from hushpore.base.scaled import Scaled
 from hushpore.base.volume import Volume
 from hushpore.pores import preview
 from hushpore.pores.passes import finish
-from hushpore.pores.preview import PERHAPS, VOID, SliceVoid, survey_greys
+from hushpore.pores.preview import VOID, WEAK, SliceVoid, survey_greys
 from hushpore.pores.settings import PoreSettings
 
 
@@ -41,76 +41,76 @@ SETTINGS = {
 }
 
 
-def survey(values, workers, **known):
-    return finish(survey_greys(Volume(values, **known), workers))
+def survey(values, threads, **known):
+    return finish(survey_greys(Volume(values, **known), threads))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("how", SETTINGS)
-def test_the_void_of_a_slice_is_that_of_the_job(grey, workers, dtype, how):
+def test_the_void_of_a_slice_is_that_of_the_job(grey, threads, dtype, how):
     values, settings = DTYPES[dtype](grey), SETTINGS[how]
     labels = hushpore.segment_pores(values, **settings.to_dict()).labels
-    greys = survey(values, workers)
+    greys = survey(values, threads)
     seen = SliceVoid(Volume(values))
     for z in (0, 4, 8):
-        codes = seen.codes((z,), settings, greys)
-        np.testing.assert_array_equal(codes == VOID, labels[z] > 0)
-        assert (codes <= VOID).all()
+        phase = seen.phase((z,), settings, greys)
+        np.testing.assert_array_equal(phase == VOID, labels[z] > 0)
+        assert (phase <= VOID).all()
 
 
-def test_of_an_image_and_of_an_array_on_disk_too(grey, workers):
+def test_of_an_image_and_of_an_array_on_disk_too(grey, threads):
     da = pytest.importorskip("dask.array")
     values = grey.astype(np.float32)
-    greys = survey(values, workers)
-    expected = SliceVoid(Volume(values)).codes((4,), PoreSettings(), greys)
+    greys = survey(values, threads)
+    expected = SliceVoid(Volume(values)).phase((4,), PoreSettings(), greys)
     lazy = Volume(da.from_array(values, chunks=(1, 20, 20)))
-    np.testing.assert_array_equal(SliceVoid(lazy).codes((4,), PoreSettings(), greys), expected)
+    np.testing.assert_array_equal(SliceVoid(lazy).phase((4,), PoreSettings(), greys), expected)
     labels = hushpore.segment_pores(values[4]).labels
     image = Volume(values[4])
-    found = SliceVoid(image).codes((), PoreSettings(), survey(values[4], workers))
+    found = SliceVoid(image).phase((), PoreSettings(), survey(values[4], threads))
     np.testing.assert_array_equal(found == VOID, labels > 0)
 
 
-def test_of_the_integers_of_a_scanner_too(grey, workers):
+def test_of_the_integers_of_a_scanner_too(grey, threads):
     scan = Scaled((grey + 2000).astype(np.uint16), 0.5, -1000.0)
-    greys = survey(scan, workers)
+    greys = survey(scan, threads)
     assert greys.share == 1.0
     assert greys.find(PoreSettings()) == hushpore.segment_pores(scan).threshold
-    found = SliceVoid(Volume(scan)).codes((4,), PoreSettings(), greys)
+    found = SliceVoid(Volume(scan)).phase((4,), PoreSettings(), greys)
     np.testing.assert_array_equal(found == VOID, scan[4] <= greys.find(PoreSettings()))
 
 
-def test_of_one_image_among_several(grey, workers):
+def test_of_one_image_among_several(grey, threads):
     values = np.stack([grey, 2 * grey]).astype(np.float32)
     settings = PoreSettings(threshold=-300.0)
     volume = Volume(values, axes="tzyx")
-    greys = finish(survey_greys(volume, workers))
+    greys = finish(survey_greys(volume, threads))
     assert greys.share == 1.0
     assert greys.histogram.counts.sum() == values.size
-    found = SliceVoid(volume).codes((1, 3), settings, greys)
+    found = SliceVoid(volume).phase((1, 3), settings, greys)
     np.testing.assert_array_equal(found == VOID, values[1, 3] <= -300)
 
 
-def test_hysteresis_shows_what_is_void_for_certain_and_what_may_be(grey, workers):
+def test_hysteresis_shows_what_is_void_for_certain_and_what_may_be(grey, threads):
     settings = PoreSettings(threshold=-100.0, hysteresis=-1200.0)
     labels = hushpore.segment_pores(grey, **settings.to_dict()).labels
-    greys = survey(grey, workers)
+    greys = survey(grey, threads)
     seen = SliceVoid(Volume(grey))
     doubtful = 0
     for z in range(len(grey)):
-        codes = seen.codes((z,), settings, greys)
-        np.testing.assert_array_equal(codes > 0, grey[z] <= -100)
-        assert (labels[z][codes == VOID] > 0).all()
-        doubtful += np.count_nonzero(codes == PERHAPS)
+        phase = seen.phase((z,), settings, greys)
+        np.testing.assert_array_equal(phase > 0, grey[z] <= -100)
+        assert (labels[z][phase == VOID] > 0).all()
+        doubtful += np.count_nonzero(phase == WEAK)
         parts, _ = ndimage.label(grey[z] <= -100)
         strict = np.unique(parts[grey[z] <= -1200])
-        np.testing.assert_array_equal(codes == VOID, np.isin(parts, strict[strict > 0]))
+        np.testing.assert_array_equal(phase == VOID, np.isin(parts, strict[strict > 0]))
     assert doubtful
 
 
-def test_thresholds_are_those_of_scikit_image_and_remembered(grey, workers):
+def test_thresholds_are_those_of_scikit_image_and_remembered(grey, threads):
     values = DTYPES["int16"](grey)
-    greys = survey(values, workers)
+    greys = survey(values, threads)
     settings = PoreSettings(threshold="isodata")
     assert greys.known(settings) is None
     assert greys.find(settings) == filters.threshold_isodata(values)
@@ -119,24 +119,24 @@ def test_thresholds_are_those_of_scikit_image_and_remembered(grey, workers):
     assert greys.find(PoreSettings(threshold="niblack")) is None
 
 
-def test_a_method_that_finds_nothing_says_so_and_shows_no_void(grey, workers):
+def test_a_method_that_finds_nothing_says_so_and_shows_no_void(grey, threads):
     two = np.where(grey < 0, 0, 1).astype(np.uint8)
-    greys = survey(two, workers)
+    greys = survey(two, threads)
     settings = PoreSettings(threshold="minimum")
     assert isinstance(greys.find(settings), InputError)
-    assert SliceVoid(Volume(two)).codes((0,), settings, greys) is None
+    assert SliceVoid(Volume(two)).phase((0,), settings, greys) is None
 
 
-def test_the_share_that_is_darker_is_counted(grey, workers):
+def test_the_share_that_is_darker_is_counted(grey, threads):
     values = DTYPES["int16"](grey)
-    greys = survey(values, workers, metadata={"value_unit": "HU"})
+    greys = survey(values, threads, metadata={"value_unit": "HU"})
     assert greys.unit == "HU"
     for value in (-1000, -300.5, 0, 5000):
         assert greys.share_up_to(value) == np.mean(values <= value)
 
 
 @pytest.mark.parametrize("lazy", [False, True])
-def test_of_a_large_volume_slices_from_all_over_are_counted(grey, workers, monkeypatch, lazy):
+def test_of_a_large_volume_slices_from_all_over_are_counted(grey, threads, monkeypatch, lazy):
     da = pytest.importorskip("dask.array")
     monkeypatch.setattr(preview, "WHOLE", 1)
     monkeypatch.setattr(preview, "SAMPLE", 3 * 40 * 44)
@@ -148,29 +148,29 @@ def test_of_a_large_volume_slices_from_all_over_are_counted(grey, workers, monke
         return block
 
     data = da.from_array(values, chunks=(1, 40, 44)).map_blocks(look, meta=values[:0, :0, :0])
-    greys = survey(data if lazy else values, workers)
+    greys = survey(data if lazy else values, threads)
     assert greys.share == pytest.approx(1 / 3)
     assert greys.histogram.counts.sum() == 3 * 40 * 44
     assert len(read) == (3 if lazy else 0)
     assert tuple(greys.range)[:2] == (values[[1, 4, 7]].min(), values[[1, 4, 7]].max())
 
 
-def test_of_a_plane_larger_than_the_sample_every_nth_pixel_is_counted(grey, workers, monkeypatch):
+def test_of_a_plane_larger_than_the_sample_every_nth_pixel_is_counted(grey, threads, monkeypatch):
     monkeypatch.setattr(preview, "WHOLE", 1)
     monkeypatch.setattr(preview, "SAMPLE", 440)
-    assert survey(grey[0], workers).histogram.counts.sum() == 440
+    assert survey(grey[0], threads).histogram.counts.sum() == 440
 
 
-def test_values_beyond_a_sample_are_void_or_solid_all_the_same(grey, workers, monkeypatch):
+def test_values_beyond_a_sample_are_void_or_solid_all_the_same(grey, threads, monkeypatch):
     values = DTYPES["uint16"](grey)
     settings = PoreSettings(threshold="sauvola", window=9)
     values[0, :5, :5] = 0
     monkeypatch.setattr(preview, "WHOLE", 1)
     monkeypatch.setattr(preview, "SAMPLE", 40 * 44)
-    greys = survey(values, workers)
+    greys = survey(values, threads)
     assert greys.range.low > 0
-    codes = SliceVoid(Volume(values)).codes((0,), settings, greys)
-    assert (codes[:5, :5] == VOID).all()
+    phase = SliceVoid(Volume(values)).phase((0,), settings, greys)
+    assert (phase[:5, :5] == VOID).all()
 
 
 @pytest.mark.parametrize(
@@ -181,6 +181,6 @@ def test_values_beyond_a_sample_are_void_or_solid_all_the_same(grey, workers, mo
         (np.zeros((0, 4, 4)), "empty"),
     ],
 )
-def test_what_cannot_be_segmented_is_refused(workers, values, said):
+def test_what_cannot_be_segmented_is_refused(threads, values, said):
     with pytest.raises(InputError, match=said):
-        survey(values, workers)
+        survey(values, threads)

@@ -53,7 +53,7 @@ def test_a_stack_gives_back_what_was_written(folder: Path, on_disk: bool) -> Non
 
 
 def test_slabs_in_memory_are_views() -> None:
-    stack = Scratch(on_disk=False).stack("codes", (4, 2, 2), np.uint8)
+    stack = Scratch(on_disk=False).stack("phase", (4, 2, 2), np.uint8)
     stack.room(1, 3)[...] = 7
     assert np.shares_memory(stack.read(0, 4), stack.array())
     assert (stack.read(1, 3) == 7).all()
@@ -61,7 +61,7 @@ def test_slabs_in_memory_are_views() -> None:
 
 def test_closing_removes_all_files_but_those_that_are_kept(folder: Path) -> None:
     scratch = Scratch(on_disk=True)
-    stacks = [scratch.stack(name, (2, 2, 2), np.uint8) for name in ("codes", "labels")]
+    stacks = [scratch.stack(name, (2, 2, 2), np.uint8) for name in ("phase", "labels")]
     kept = scratch.keep(stacks[1])
     kept.write(0, np.ones((2, 2, 2), np.uint8))
     scratch.close()
@@ -104,7 +104,7 @@ def test_a_disk_without_room_is_refused_with_both_figures(
 
 
 def test_a_file_that_cannot_be_written_says_where(folder: Path) -> None:
-    stack = Scratch(on_disk=True).stack("codes", (2, 2, 2), np.uint8)
+    stack = Scratch(on_disk=True).stack("phase", (2, 2, 2), np.uint8)
     shutil.rmtree(next(folder.iterdir()))
     with pytest.raises(MemoryLimitError, match=f"cannot be written in {folder}"):
         stack.write(0, np.zeros((2, 2, 2), np.uint8))

@@ -163,9 +163,9 @@ def test_pores_from_markers_are_those_of_scikit_images_watershed(
     void = berea[:100, :100, :100]
     distance = ndimage.distance_transform_edt(void)
     result = hushpore.segment_pores(void)
-    summits = ndimage.maximum_position(distance, result.labels, result.pores["label"])
+    peaks = ndimage.maximum_position(distance, result.labels, result.pores["label"])
     markers = np.zeros(void.shape, np.int32)
-    markers[tuple(np.transpose(summits))] = result.pores["label"]
+    markers[tuple(np.transpose(peaks))] = result.pores["label"]
     flooded = watershed(-distance, markers, np.ones((3, 3, 3)), mask=void)
     found = result.remerge_to_markers(markers).labels
     both = (flooded > 0) & (found > 0)

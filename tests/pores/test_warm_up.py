@@ -12,17 +12,17 @@ import hushpore
 from hushpore.base.events import Progress
 from hushpore.device.backend import Backend
 from hushpore.pores import job, warm_up
-from hushpore.pores.job import PREPARATION, rehearsal_of
+from hushpore.pores.job import WARM_UP, warm_up_kind
 from hushpore.pores.parallel import kernels_compiled
 from hushpore.pores.settings import PoreSettings
-from hushpore.pores.warm_up import Preparation
+from hushpore.pores.warm_up import WarmUp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
 class Steps:
-    """A rehearsal of a few steps that a test lets go on."""
+    """A warm-up of a few steps that a test lets go on."""
 
     def __init__(self, count: int = 3) -> None:
         self.count = count
@@ -41,9 +41,9 @@ class Steps:
             self.closed += 1
 
 
-def test_a_rehearsal_runs_once_however_many_wait() -> None:
+def test_a_warm_up_runs_once_however_many_wait() -> None:
     steps = Steps()
-    preparation = Preparation(steps)
+    preparation = WarmUp(steps)
     with ThreadPoolExecutor(4) as pool:
         waiting = [pool.submit(lambda: list(preparation.wait("a"))) for _ in range(4)]
         steps.gate.set()
@@ -53,9 +53,9 @@ def test_a_rehearsal_runs_once_however_many_wait() -> None:
     assert list(preparation.wait("a")) == []
 
 
-def test_another_kind_is_rehearsed_after_it() -> None:
+def test_another_kind_is_warmed_up_after_it() -> None:
     steps = Steps(count=0)
-    preparation = Preparation(steps)
+    preparation = WarmUp(steps)
     list(preparation.wait("a"))
     list(preparation.wait("b"))
     assert steps.begun == 2
@@ -63,7 +63,7 @@ def test_another_kind_is_rehearsed_after_it() -> None:
 
 def test_who_gives_up_does_not_wait_and_who_still_waits_gets_it_done() -> None:
     steps = Steps()
-    preparation = Preparation(steps)
+    preparation = WarmUp(steps)
     leaving = preparation.wait("a")
     next(leaving)
     with ThreadPoolExecutor(1) as pool:
@@ -85,18 +85,18 @@ def test_an_error_reaches_the_one_who_waits_and_is_not_kept() -> None:
         if errors:
             raise errors.pop()
 
-    preparation = Preparation(fail)
+    preparation = WarmUp(fail)
     with pytest.raises(ValueError, match="no compiler"):
         list(preparation.wait("a"))
     assert not any(preparation.wait("a"))
 
 
-def test_a_rehearsal_that_cannot_begin_is_an_error_too() -> None:
+def test_a_warm_up_that_cannot_begin_is_an_error_too() -> None:
     def fail(kind: str) -> Iterator[int]:
         raise ValueError("not even a generator")
 
     with pytest.raises(ValueError, match="not even"):
-        list(Preparation(fail).wait("a"))
+        list(WarmUp(fail).wait("a"))
 
 
 @pytest.mark.parametrize(
@@ -112,11 +112,11 @@ def test_a_rehearsal_that_cannot_begin_is_an_error_too() -> None:
 )
 @pytest.mark.parametrize("is_void", [False, True])
 @pytest.mark.parametrize("on_disk", [False, True])
-def test_after_a_rehearsal_the_job_compiles_nothing_more(
+def test_after_a_warm_up_the_job_compiles_nothing_more(
     values: dict, is_void: bool, on_disk: bool
 ) -> None:
-    kind = rehearsal_of(PoreSettings(**values), is_void, on_disk)
-    list(PREPARATION.wait(kind))
+    kind = warm_up_kind(PoreSettings(**values), is_void, on_disk)
+    list(WARM_UP.wait(kind))
     before = kernels_compiled()
     blocks = np.random.default_rng(0).integers(0, 256, (5, 7, 7), np.uint8)
     grey = np.kron(blocks, np.ones((8, 8, 8), np.uint8))
@@ -132,7 +132,7 @@ def test_the_job_says_when_kernels_are_compiled_and_times_it_apart(
     compiled = iter(range(100))
     monkeypatch.setattr(warm_up, "kernels_compiled", lambda: next(compiled))
     steps = Steps()
-    monkeypatch.setattr(job, "PREPARATION", Preparation(steps))
+    monkeypatch.setattr(job, "WARM_UP", WarmUp(steps))
     stages = []
 
     def listen(event: object) -> None:

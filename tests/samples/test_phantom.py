@@ -16,8 +16,8 @@ def phantom():
     return foam_phantom()
 
 
-def n_summits(void):
-    """Pores by an independent way: summits of the distance map at least one voxel high."""
+def n_peaks(void):
+    """Pores by an independent way: peaks of the distance map at least one voxel high."""
     distance = ndimage.distance_transform_edt(void)
     return ndimage.label(h_maxima(distance, 1.0), np.ones((3, 3, 3)))[1]
 
@@ -65,9 +65,9 @@ def test_every_sphere_is_a_pore_with_voxels(phantom):
 def test_the_noise_hides_the_pores_and_without_it_they_are_countable(seed):
     phantom = foam_phantom((40, 96, 96), seed=seed)
     noisy, clean = phantom.volume.data, phantom.clean.data
-    assert n_summits(phantom.void) == phantom.n_pores
-    assert n_summits(clean < threshold_otsu(clean)) == pytest.approx(phantom.n_pores, rel=0.03)
-    assert n_summits(noisy < threshold_otsu(noisy)) > 3 * phantom.n_pores
+    assert n_peaks(phantom.void) == phantom.n_pores
+    assert n_peaks(clean < threshold_otsu(clean)) == pytest.approx(phantom.n_pores, rel=0.03)
+    assert n_peaks(noisy < threshold_otsu(noisy)) > 3 * phantom.n_pores
 
 
 def test_the_noise_is_as_strong_as_asked_and_independent_from_voxel_to_voxel(phantom):

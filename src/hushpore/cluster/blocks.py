@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.io.zarr.reader import open_zarr
-from hushpore.pores.parallel import Workers
+from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import Work
 from hushpore.pores.slabs import Scratch, Slabs
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 #: Types of the stacks that lie in slabs.
 _TYPES = {"basins": np.int32}
-_CODES = np.uint8
+_PHASE = np.uint8
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Blocks:
 
     Attributes
     ----------
-    workers : Workers
+    threads : KernelThreads
         Threads of this task.
     work : Work
         What the passes of a segmentation need to know.
@@ -105,8 +105,8 @@ class Blocks:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.folder = Path(plan.scratch)
-        self.workers = Workers(plan.threads)
-        self.work = Work(plan.volume(), plan.settings, plan.slabs, Scratch(False), self.workers)
+        self.threads = KernelThreads(plan.threads)
+        self.work = Work(plan.volume(), plan.settings, plan.slabs, Scratch(False), self.threads)
         self.moved = 0
 
     def __enter__(self) -> Blocks:
@@ -118,13 +118,13 @@ class Blocks:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.workers.__exit__(kind, error, trace)
+        self.threads.__exit__(kind, error, trace)
 
     def read(self, stack: str, first: int, last: int) -> npt.NDArray[Any]:
         """Return some slices of a stack, as far as there are any, from all slabs they lie in."""
         depth, *plane = self.plan.shape
         first, last = max(first, 0), min(last, depth)
-        values = np.empty((last - first, *plane), _TYPES.get(stack, _CODES))
+        values = np.empty((last - first, *plane), _TYPES.get(stack, _PHASE))
         size = math.prod(plane)
         for slab in range(first // self.plan.thickness, -(-last // self.plan.thickness)):
             begin, end = self.plan.slabs[slab]
@@ -138,7 +138,7 @@ class Blocks:
 
     def write(self, stack: str, slab: int, values: npt.NDArray[Any]) -> None:
         """Store a slab of a stack."""
-        with closing(New(self._file(stack, slab))) as new:
+        with closing(PartialFile(self._file(stack, slab))) as new:
             new.add(values)
             new.complete()
         self.moved += values.nbytes
@@ -172,7 +172,7 @@ class Blocks:
         return self.folder / f"{stack}-{slab}.slab"
 
 
-class New:
+class PartialFile:
     """A file that takes its name when it is complete, and is removed if it does not come to that.
 
     Parameters

@@ -1,14 +1,14 @@
 """Merging that stays small: what can be decided within a range of slabs is, and the rest goes up.
 
 One machine goes through all edges between basins, from the widest neck to the narrowest, and merges
-two where the lower of their summits rises above the neck by no more than h
+two where the lower of their peaks rises above the neck by no more than h
 (`hushpore.pores.merging`). A range of slabs knows of a basin that does not reach its faces all that
 will ever be known, and can go through its edges in the same order. Two groups of basins are then
 
 - both *closed*, all of their basins known: decided as on one machine;
 - one closed (A) and one open (B). If A rises above the neck by no more than h, they merge, whatever
   B turns out to be: the lower of the two can rise no higher. If A rises higher, and B by what is
-  known of it does too, they never merge, since summits only rise and necks only narrow. Else it
+  known of it does too, they never merge, since peaks only rise and necks only narrow. Else it
   depends on what lies beyond the faces: the edge is kept, and A is open from here on;
 - both open: never, if both are known to rise higher; else the edge is kept.
 
@@ -22,7 +22,7 @@ too, and so did B: they merge both with A and without. After e they are one anyw
 
 The comparisons hold as they are rounded, since rounding keeps the order of differences.
 
-A merging from markers is the same with summits of infinite height where there is a marker, and of
+A merging from markers is the same with peaks of infinite height where there is a marker, and of
 none elsewhere.
 """
 
@@ -50,10 +50,10 @@ class Reduced:
     ----------
     group : numpy.ndarray
         (n,), int64: sorted numbers of groups; where a basin of it reaches a face that basin's.
-    chief : numpy.ndarray
+    root : numpy.ndarray
         (n,), int64: the highest basin of a group, as far as it is known.
     radius : numpy.ndarray
-        (n,), float64: the distance at its summit.
+        (n,), float64: the distance at its peak.
     low, high : numpy.ndarray
         (n,), bool: whether the basin reaches the first face, and the last one.
     u, v : numpy.ndarray
@@ -67,7 +67,7 @@ class Reduced:
     """
 
     group: npt.NDArray[np.int64]
-    chief: npt.NDArray[np.int64]
+    root: npt.NDArray[np.int64]
     radius: npt.NDArray[np.float64]
     low: npt.NDArray[np.bool_]
     high: npt.NDArray[np.bool_]
@@ -101,24 +101,24 @@ def contract(whole: Reduced, h: float) -> tuple[Reduced, npt.NDArray[np.int64]]:
         What is still open.
     becomes : numpy.ndarray
         (n,), int64: for each group the group of `left` that it belongs to; or where that is decided
-        for good, the chief of its pore.
+        for good, the root of its pore.
     """
     is_face = whole.low | whole.high
     ready = np.flatnonzero(~whole.partial & (whole.saddle >= 0))
     by_rank = (whole.b[ready], whole.a[ready], -whole.contacts[ready], -whole.saddle[ready])
     order = ready[np.lexsort(by_rank)]
     parent = np.arange(whole.group.size)
-    radius, chief, opened = whole.radius.copy(), whole.chief.copy(), is_face.copy()
+    radius, root, opened = whole.radius.copy(), whole.root.copy(), is_face.copy()
     # of a merged group the one of its groups that reaches a face
     anchor = np.where(is_face, parent, -1)
     neck = np.sqrt(whole.saddle[order].astype(np.float64))
     u, v = (np.searchsorted(whole.group, ends[order]) for ends in (whole.u, whole.v))
     kept = np.zeros(order.size, np.bool_)
-    _contract(radius, chief, opened, anchor, parent, u, v, neck, float(h), kept)
+    _contract(radius, root, opened, anchor, parent, u, v, neck, float(h), kept)
     own = parent == np.arange(parent.size)
     anchored = anchor >= 0
-    name = np.where(anchored, whole.group[anchor], chief)
-    becomes = np.where(opened, name, chief)[parent]
+    name = np.where(anchored, whole.group[anchor], root)
+    becomes = np.where(opened, name, root)[parent]
     stays = np.flatnonzero(own & opened)
     stays = stays[np.argsort(name[stays])]
     low, high = (np.where(anchored, face[anchor], False)[stays] for face in (whole.low, whole.high))
@@ -128,7 +128,7 @@ def contract(whole: Reduced, h: float) -> tuple[Reduced, npt.NDArray[np.int64]]:
     u, v = (becomes[np.searchsorted(whole.group, each[picked])] for each in (whole.u, whole.v))
     left = Reduced(
         group=name[stays],
-        chief=chief[stays],
+        root=root[stays],
         radius=radius[stays],
         low=low,
         high=high,
@@ -147,11 +147,11 @@ def combine(first: Reduced, second: Reduced) -> Reduced:
     """Put two ranges together, the second of which follows on the first; nothing is decided yet."""
     both = (first, second)
     group, row = np.unique(np.concatenate([each.group for each in both]), return_inverse=True)
-    chief, radius = (
-        np.concatenate([getattr(each, name) for each in both]) for name in ("chief", "radius")
+    root, radius = (
+        np.concatenate([getattr(each, name) for each in both]) for name in ("root", "radius")
     )
-    # of what both know the higher summit, and of equal ones the first
-    order = np.lexsort((chief, -radius, row))
+    # of what both know the higher peak, and of equal ones the first
+    order = np.lexsort((root, -radius, row))
     best = order[np.searchsorted(row[order], np.arange(group.size))]
     low, high = np.zeros((2, group.size), np.bool_)
     low[np.searchsorted(group, first.group)] = first.low
@@ -162,7 +162,7 @@ def combine(first: Reduced, second: Reduced) -> Reduced:
         for name in ("u", "v", "a", "b", "saddle", "contacts", "partial")
     }
     partial = edges.pop("partial")
-    there = {name: column[~partial] for name, column in edges.items()}
+    whole = {name: column[~partial] for name, column in edges.items()}
     some = {name: column[partial] for name, column in edges.items()}
     # parts of the same edge
     order = np.lexsort((some["b"], some["a"]))
@@ -175,9 +175,9 @@ def combine(first: Reduced, second: Reduced) -> Reduced:
         contacts = np.add.reduceat(contacts, start)
     still = is_face[np.searchsorted(group, a)] & is_face[np.searchsorted(group, b)]
     joined = {"u": a, "v": b, "a": a, "b": b, "saddle": saddle, "contacts": contacts}
-    columns = {name: np.concatenate([there[name], joined[name]]) for name in joined}
-    waits = np.concatenate([np.zeros(there["u"].size, np.bool_), still])
-    return Reduced(group, chief[best], radius[best], low, high, **columns, partial=waits)
+    columns = {name: np.concatenate([whole[name], joined[name]]) for name in joined}
+    waits = np.concatenate([np.zeros(whole["u"].size, np.bool_), still])
+    return Reduced(group, root[best], radius[best], low, high, **columns, partial=waits)
 
 
 def look_up(
@@ -210,7 +210,7 @@ def _first_between(
 @kernel
 def _contract(
     radius: npt.NDArray[np.float64],
-    chief: npt.NDArray[np.int64],
+    root: npt.NDArray[np.int64],
     opened: npt.NDArray[np.bool_],
     anchor: npt.NDArray[np.int64],
     parent: npt.NDArray[np.int64],
@@ -236,9 +236,9 @@ def _contract(
             kept[edge] = True
             opened[a] = True
             continue
-        if radius[a] > radius[b] or (radius[a] == radius[b] and chief[a] < chief[b]):
+        if radius[a] > radius[b] or (radius[a] == radius[b] and root[a] < root[b]):
             radius[b] = radius[a]
-            chief[b] = chief[a]
+            root[b] = root[a]
         parent[a] = b
     for i in range(parent.size):
         parent[i] = _root(parent, i)

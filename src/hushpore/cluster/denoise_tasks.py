@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Place:
+class Paths:
     """Where things lie, by paths that are the same on every machine.
 
     Attributes
@@ -81,7 +81,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class How:
+class PredictionOptions:
     """How blocks are predicted: the same on every worker.
 
     Attributes
@@ -108,38 +108,45 @@ def arithmetic(device: str, precision: str, dimensions: int) -> tuple[str, torch
     return backend.name, choose_precision(precision, backend, dimensions)
 
 
-def learn_there(place: Place, settings: DenoiseSettings, device: str, scale: Scale) -> Job:
+def learn_on_worker(paths: Paths, settings: DenoiseSettings, device: str, scale: Scale) -> Job:
     """Train on blocks from all over the volume, with all cores of this machine."""
     # a worker is told to use one for each of its tasks, but the others wait for this one
     with _threads(_cores()):
-        volume = attach_files(place.volume(), settings)
+        volume = attach_files(paths.volume(), settings)
         return (yield from train(volume, settings, choose_backend(device), scale))
 
 
-def denoise_block(place: Place, how: How, model: Model, block: Block) -> tuple[None, Timing]:
+def denoise_block(
+    paths: Paths, options: PredictionOptions, model: Model, block: Block
+) -> tuple[None, Timing]:
     """Predict a block and write it, and then what was removed from it, and what it was."""
-    timer, backend = StageTimer(), choose_backend(how.device)
+    timer, backend = StageTimer(), choose_backend(options.device)
     timer.run_on(backend.clock())
     # a task is of one thread, and more give other roundings
     with _threads(1):
-        denoised, noisy = _predicted(place, how, model, block, backend, timer)
+        denoised, noisy = _predicted(paths, options, model, block, backend, timer)
     with timer.stage("writing", nbytes=denoised.nbytes):
         # else this work was given up, and its folder is gone
-        if Path(place.scratch).is_dir():
-            place.image().levels[0][block] = denoised
-            _tell(place.done(block), noisy, denoised)
+        if Path(paths.scratch).is_dir():
+            paths.image().levels[0][block] = denoised
+            _tell(paths.done(block), noisy, denoised)
     return None, timer.timing()
 
 
 def _predicted(
-    place: Place, how: How, model: Model, block: Block, backend: Backend, timer: StageTimer
+    paths: Paths,
+    options: PredictionOptions,
+    model: Model,
+    block: Block,
+    backend: Backend,
+    timer: StageTimer,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Predict a block, in smaller tiles where memory runs out; return it, and what was there."""
     model.network.to(backend.device)
-    core: tuple[int, ...] | None = how.core
+    core: tuple[int, ...] | None = options.core
     while core is not None:
         predictor = BlockPredictor(
-            model, place.volume(), backend, timer, core, how.dtype, how.symmetries
+            model, paths.volume(), backend, timer, core, options.dtype, options.symmetries
         )
         try:
             return predictor.predict(block)
@@ -150,23 +157,23 @@ def _predicted(
     raise MemoryLimitError("Not even the smallest tile fits into the memory of a worker.")
 
 
-def reduce_block(place: Place, where: tuple[int, Block]) -> tuple[None, Timing]:
+def reduce_block(paths: Paths, where: tuple[int, Block]) -> tuple[None, Timing]:
     """Make a block of a coarser level."""
     timer, (level, block) = StageTimer(), where
     with timer.stage("coarser levels"):
-        if Path(place.scratch).is_dir():
-            place.image().reduce(level, block)
+        if Path(paths.scratch).is_dir():
+            paths.image().reduce(level, block)
     return None, timer.timing()
 
 
 def examine(
-    place: Place, noise: NoiseDiagnosis, dimensions: int, seed: int, moments: tuple[float, float]
+    paths: Paths, noise: NoiseDiagnosis, dimensions: int, seed: int, moments: tuple[float, float]
 ) -> tuple[Residual, Timing]:
     """Look at what was removed and at what is left."""
     timer = StageTimer()
     with timer.stage("examination"):
-        denoised = open_zarr(Path(place.content))[0].data
-        source = Source(place.volume(), dimensions)
+        denoised = open_zarr(Path(paths.content))[0].data
+        source = Source(paths.volume(), dimensions)
         found = examine_residual(source, denoised, noise, seed, moments)
     return found, timer.timing()
 

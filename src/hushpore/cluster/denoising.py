@@ -18,12 +18,12 @@ from hushpore.base.events import Note, Progress, StopEarly, Timing
 from hushpore.base.provenance import make_provenance
 from hushpore.cluster.connection import connect
 from hushpore.cluster.denoise_tasks import (
-    How,
-    Place,
+    Paths,
+    PredictionOptions,
     arithmetic,
     denoise_block,
     examine,
-    learn_there,
+    learn_on_worker,
     reduce_block,
 )
 from hushpore.cluster.grey_scale import measure_block, scale_of
@@ -155,8 +155,8 @@ def _denoise_on(
     ):
         yield Note(f"Running on {in_words(client)}.")
         folder, number = yield from part_of(as_zarr(scan, work.scratch, series), 0.0, _CONVERTED)
-        place = Place(folder, number, str(work.content), str(work.scratch))
-        job = _Denoising(client, place, settings, device, work.resumed)
+        paths = Paths(folder, number, str(work.content), str(work.scratch))
+        job = _Denoising(client, paths, settings, device, work.resumed)
         found = yield from job.run()
         write_json(part, found.provenance)
     (volume, *_) = open_zarr(target)
@@ -170,15 +170,15 @@ class _Denoising:
     def __init__(
         self,
         client: Client,
-        place: Place,
+        paths: Paths,
         settings: DenoiseSettings,
         device: str,
         resumed: bool,
     ) -> None:
-        self.client, self.place, self.settings = client, place, settings
+        self.client, self.paths, self.settings = client, paths, settings
         self.device, self.resumed = device, resumed
         self.timer, self.notes = StageTimer(), [f"Computed on {in_words(client)}."]
-        self.volume = place.volume()
+        self.volume = paths.volume()
         self.progress = Progress("preparing", 0, 0, "", _CONVERTED)
 
     def run(self) -> Job:
@@ -196,7 +196,7 @@ class _Denoising:
         mean = total / count
         moments = mean, math.sqrt(max(square / count - mean**2, 0.0))
         self.progress = Progress("examining", 0, 0, "", _COARSER)
-        how = (self.place, learnt.noise, self.settings.dimensions, self.settings.seed)
+        how = (self.paths, learnt.noise, self.settings.dimensions, self.settings.seed)
         (residual,) = yield from self._timed(spread(self.client, examine, [moments], *how))
         for message in residual.problems:
             yield self._note(message, warning=True)
@@ -204,10 +204,10 @@ class _Denoising:
         return self._result(learnt, residual, written, blocks)
 
     def _image(self) -> ZarrImage:
-        group = import_zarr().open_group(self.place.content, mode="a", zarr_format=3)
+        group = import_zarr().open_group(self.paths.content, mode="a", zarr_format=3)
         # the metadata of the group are written last
         if self.resumed and "ome" in group.attrs:
-            return self.place.image()
+            return self.paths.image()
         name = f"{self.volume.name} denoised"
         shape = np.broadcast_to(np.float32(0), self.volume.shape)
         # blocks come one by one: no layer of them is ever in memory
@@ -227,7 +227,7 @@ class _Denoising:
         return dtypes.pop() if len(dtypes) == 1 else torch.float32, ", ".join(names)
 
     def _learn(self) -> Generator[Event, None, TrainingResult]:
-        file = Path(self.place.scratch) / "learnt.json"
+        file = Path(self.paths.scratch) / "learnt.json"
         model = file.with_name("model.safetensors")
         if file.exists():
             known = json.loads(file.read_text(encoding="utf-8"))
@@ -249,7 +249,7 @@ class _Denoising:
         limit = memory_of(self.client)
         if limit and settings.denoise_memory is None:
             settings = dataclasses.replace(settings, denoise_memory=limit / 4e9)
-        watched = watch(self.client, learn_there, self.place, settings, self.device, scale)
+        watched = watch(self.client, learn_on_worker, self.paths, settings, self.device, scale)
         learnt: TrainingResult = yield from self._noted(part_of(watched, _MEASURED, _LEARNT))
         # not all that is noted is told
         self.notes += [each for each in learnt.notes if each not in self.notes]
@@ -265,7 +265,7 @@ class _Denoising:
         """Return the grey scale of the volume, of which every value is looked at."""
         blocks = list(self.image.blocks())
         self.progress = Progress("measuring", 0, len(blocks), "blocks", _CONVERTED)
-        tasks = spread(self.client, measure_block, blocks, self.place)
+        tasks = spread(self.client, measure_block, blocks, self.paths)
         found: list[Measured] = yield from self._timed(tasks, _MEASURED)
         return scale_of(found, self.volume)
 
@@ -273,9 +273,9 @@ class _Denoising:
         """Predict the blocks that are not written, and return what is known of all of them."""
         blocks = list(self.image.blocks())
         missing = [block for block in blocks if not self._is_done(block)]
-        there = len(blocks) - len(missing)
-        if there:
-            yield self._note(f"{there} of {len(blocks)} blocks were written by a run before.")
+        written = len(blocks) - len(missing)
+        if written:
+            yield self._note(f"{written} of {len(blocks)} blocks were written by a run before.")
         dimensions = self.settings.dimensions
         memory = TILE_SHARE * FREE_SHARE * (memory_of(self.client) or math.inf)
         core = core_within(memory, model.network.architecture, self.dtype)
@@ -284,21 +284,21 @@ class _Denoising:
                 f"Tiles are {' x '.join(map(str, core[1:]))}, for the memory of the workers: "
                 "values may differ from those of one machine in the last digits."
             )
-        how = How(self.device, self.dtype, core, self.settings.symmetries)
-        self.progress = Progress("denoising", there, len(blocks), "blocks", _LEARNT)
+        options = PredictionOptions(self.device, self.dtype, core, self.settings.symmetries)
+        self.progress = Progress("denoising", written, len(blocks), "blocks", _LEARNT)
         with loss_in_words():
             # by its file, so that it can be read again; each worker gets it once
             shared = self.client.submit(load_model, self._model_file(), pure=False)
-        tasks = spread(self.client, denoise_block, missing, self.place, how, shared)
+        tasks = spread(self.client, denoise_block, missing, self.paths, options, shared)
         yield from self._timed(tasks, _PREDICTED)
-        files = [self.place.done(block) for block in blocks]
-        return [json.loads(file.read_text(encoding="utf-8")) for file in files], there
+        files = [self.paths.done(block) for block in blocks]
+        return [json.loads(file.read_text(encoding="utf-8")) for file in files], written
 
     def _model_file(self) -> str:
-        return str(Path(self.place.scratch) / "model.safetensors")
+        return str(Path(self.paths.scratch) / "model.safetensors")
 
     def _is_done(self, block: Block) -> bool:
-        return self.place.done(block).exists() and self.image.is_written(block)
+        return self.paths.done(block).exists() and self.image.is_written(block)
 
     def _make_coarser(self) -> Job:
         total = sum(math.prod(level.shape) for level in self.image.levels[1:])
@@ -308,18 +308,18 @@ class _Denoising:
             missing = [each for each in blocks if not self.image.is_written(each[1], level)]
             done += math.prod(self.image.levels[level].shape)
             end = _PREDICTED + (_COARSER - _PREDICTED) * done / total
-            there = len(blocks) - len(missing)
-            self.progress = Progress("coarser levels", there, len(blocks), "blocks", begin)
-            yield from self._timed(spread(self.client, reduce_block, missing, self.place), end)
+            written = len(blocks) - len(missing)
+            self.progress = Progress("coarser levels", written, len(blocks), "blocks", begin)
+            yield from self._timed(spread(self.client, reduce_block, missing, self.paths), end)
             begin = end
 
     def _timed(self, tasks: Iterable[Any], end: float = _COARSER) -> Counted:
         """Wait for tasks, telling of each; take in their timings and return the rest."""
         found, begin = [], self.progress
         yield begin
-        for told in tasks:
-            if told is not None:
-                result, timing = told
+        for finished_task in tasks:
+            if finished_task is not None:
+                result, timing = finished_task
                 found.append(result)
                 self.timer.take(timing)
                 yield self.timer.timing()
@@ -358,7 +358,11 @@ class _Denoising:
         return Note(message, warning)
 
     def _result(
-        self, learnt: TrainingResult, residual: Residual, written: list[dict[str, Any]], there: int
+        self,
+        learnt: TrainingResult,
+        residual: Residual,
+        written: list[dict[str, Any]],
+        earlier: int,
     ) -> Denoised:
         digest = hashlib.blake2b(digest_size=16)
         for each in written:
@@ -367,7 +371,7 @@ class _Denoising:
             "denoise", self.volume, self.settings, f"{self.devices} ({in_words(self.client)})",
             self.timer.timing(), self.notes, {"blake2b_of_blocks": digest.hexdigest()},
         )  # fmt: skip
-        provenance["cluster"] = {"blocks": len(written), "written_before": there}
+        provenance["cluster"] = {"blocks": len(written), "written_before": earlier}
         return make_result(
             self.volume, learnt.model, learnt.curves, provenance, noise=learnt.noise,
             residual=residual, steps=learnt.steps, seconds=learnt.seconds, precision=self.dtype,

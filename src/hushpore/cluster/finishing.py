@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.cluster.blocks import load_arrays
-from hushpore.cluster.merging import chiefs
+from hushpore.cluster.merging import roots
 from hushpore.cluster.tables import BASINS, EDGES, ELSEWHERE, join_edges, join_tables
 from hushpore.io.zarr.image import ZarrImage
 from hushpore.pores.basins import apply_labels
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.cluster.blocks import Blocks
-    from hushpore.cluster.void import Told
+    from hushpore.cluster.void import Report
     from hushpore.io.zarr.image import Block
 
 
-def finish(blocks: Blocks, slab: int, levels: int) -> Told:
+def finish(blocks: Blocks, slab: int, levels: int) -> Report:
     """Add up the measures of the basins of a slab by the pores that they belong to.
 
     Stores the table ``pores``; edges between pores that may also touch in other slabs come by their
@@ -35,21 +35,21 @@ def finish(blocks: Blocks, slab: int, levels: int) -> Told:
     basin, is_face, *columns = blocks.load("slab", slab, "basin", "is_face", *BASINS, *EDGES)
     table = dict(zip((*BASINS, *EDGES), columns, strict=True))
     numbers, whole = blocks.load("numbers", slab, "numbers"), np.concatenate([[0], basin])
-    chief = chiefs(blocks, slab, levels, whole)
-    blocks.save("chiefs", slab, chief=chiefs(blocks, slab, levels, numbers))
-    # a pore is as high as its chief, which may lie elsewhere
-    stands = chief[1:] == basin
-    table["peak"] = np.where(stands, table["peak"], np.float32(0))
-    table["summit"] = np.where(stands, table["summit"], ELSEWHERE)
+    root = roots(blocks, slab, levels, whole)
+    blocks.save("roots", slab, root=roots(blocks, slab, levels, numbers))
+    # a pore is as high as its root, which may lie elsewhere
+    stands = root[1:] == basin
+    table["peak_squared_distance"] = np.where(stands, table["peak_squared_distance"], np.float32(0))
+    table["peak"] = np.where(stands, table["peak"], ELSEWHERE)
     a, b = (np.searchsorted(whole, table[end]) for end in ("a", "b"))
-    apart = chief[a] != chief[b]
+    apart = root[a] != root[b]
     one_by_one = is_face[a - 1] & is_face[b - 1] & apart & blocks.work.faces_only
     gone = apart & ~one_by_one & (table["saddle"] < 0)
     rows = {name: np.concatenate([table[name][:1], table[name]]) for name in BASINS}
     edges = {"a": a, "b": b, **{name: table[name] for name in EDGES[2:]}}
     alone = {name: edges[name][one_by_one] for name in EDGES[2:]}
     rest = {name: column[~one_by_one & ~gone] for name, column in edges.items()}
-    pore, joined = join_tables([(chief, {**rows, **rest})])
+    pore, joined = join_tables([(root, {**rows, **rest})])
     blocks.save(
         "pores",
         slab,
@@ -58,16 +58,16 @@ def finish(blocks: Blocks, slab: int, levels: int) -> Told:
         **{f"alone_{name}": column for name, column in alone.items()},
         alone_a=table["a"][one_by_one],
         alone_b=table["b"][one_by_one],
-        alone_pore_a=chief[a[one_by_one]],
-        alone_pore_b=chief[b[one_by_one]],
+        alone_pore_a=root[a[one_by_one]],
+        alone_pore_b=root[b[one_by_one]],
     )
     return {"pores": pore.size, "throats": joined["a"].size}
 
 
 def collect(
-    folder: Path, slabs: int, cuts: npt.NDArray[np.int64]
+    folder: Path, slabs: int, border_crossings: npt.NDArray[np.int64]
 ) -> tuple[BasinGraph, npt.NDArray[np.int64]]:
-    """Return the graph of all pores, as if each were one basin, and the number of its chief."""
+    """Return the graph of all pores, as if each were one basin, and the number of its root."""
     pieces, single = [], []
     for slab in range(slabs):
         names = ("pore", *BASINS, *EDGES)
@@ -86,13 +86,13 @@ def collect(
     if columns[0].size:
         joined |= _with_single(joined, columns)
     graph = BasinGraph(
-        summit=_with_zero(joined["summit"]),
         peak=_with_zero(joined["peak"]),
+        peak_squared_distance=_with_zero(joined["peak_squared_distance"]),
         sums=_with_zero(joined["sums"]),
-        ends=_with_zero(joined["ends"]),
+        crossings=_with_zero(joined["crossings"]),
         bounds=_with_zero(joined["bounds"]),
         is_open=_with_zero(joined["is_open"]),
-        cuts=cuts,
+        border_crossings=border_crossings,
         a=(np.searchsorted(pore, joined["a"]) + 1).astype(np.int32),
         b=(np.searchsorted(pore, joined["b"]) + 1).astype(np.int32),
         saddle=joined["saddle"],
@@ -117,25 +117,25 @@ def _with_single(
     return dict(zip(EDGES, join_edges(*both), strict=True))
 
 
-def write_labels(blocks: Blocks, layer: int, thickness: int) -> Told:
+def write_labels(blocks: Blocks, layer: int, thickness: int) -> Report:
     """Write the labels of a layer of blocks; returns the voxels of pores in each of its slices."""
     image = ZarrImage.open(Path(blocks.plan.content, LABELS_IN_BLOCKS))
     pores = np.zeros(min(thickness, blocks.plan.shape[0] - layer * thickness), np.int64)
     first = layer * thickness
-    chief, label = blocks.load("labels", 0, "chief", "label")
+    root, label = blocks.load("labels", 0, "root", "label")
     parts = []
     for slab in range(first // blocks.plan.thickness, len(blocks.plan.slabs)):
         begin, end = blocks.plan.slabs[slab]
         low, high = max(first, begin), min(first + pores.size, end)
         if low >= high:
             break
-        own = blocks.load("chiefs", slab, "chief")
-        place = np.minimum(np.searchsorted(chief, own), max(chief.size - 1, 0))
+        own = blocks.load("roots", slab, "root")
+        place = np.minimum(np.searchsorted(root, own), max(root.size - 1, 0))
         table = np.zeros(own.size, np.int32)
-        if chief.size:
-            table = np.where(chief[place] == own, label[place], 0).astype(np.int32)
+        if root.size:
+            table = np.where(root[place] == own, label[place], 0).astype(np.int32)
         basins = blocks.read("basins", low, high)
-        parts.append(apply_labels(basins, table, blocks.workers, basins))
+        parts.append(apply_labels(basins, table, blocks.threads, basins))
     labels = parts[0] if len(parts) == 1 else np.concatenate(parts)
     for block in blocks_of(image, 0, layer):
         if not blocks.folder.is_dir():
@@ -147,7 +147,7 @@ def write_labels(blocks: Blocks, layer: int, thickness: int) -> Told:
     return {"pore_voxels": pores}
 
 
-def write_coarser(blocks: Blocks, layer: int, level: int) -> Told:
+def write_coarser(blocks: Blocks, layer: int, level: int) -> Report:
     """Write a layer of blocks of a coarser level of the labels."""
     image = ZarrImage.open(Path(blocks.plan.content, LABELS_IN_BLOCKS))
     for block in blocks_of(image, level, layer):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Timing
     from hushpore.base.volume import Volume
-    from hushpore.cluster.denoise_tasks import Place
+    from hushpore.cluster.denoise_tasks import Paths
     from hushpore.io.zarr.image import Block
 
 
@@ -51,10 +51,10 @@ class Measured:
     bad: int
 
 
-def measure_block(place: Place, block: Block) -> tuple[Measured, Timing]:
+def measure_block(paths: Paths, block: Block) -> tuple[Measured, Timing]:
     """Look at every value of a block, for the grey scale."""
     timer = StageTimer()
-    volume = place.volume()
+    volume = paths.volume()
     with timer.stage("reading") as run:
         values = np.asarray(volume.data[block])
         run.nbytes = values.nbytes

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.cluster.blocks import Blocks
-    from hushpore.cluster.void import Told
+    from hushpore.cluster.void import Report
 
 _REDUCED = tuple(each.name for each in fields(Reduced))
 
@@ -24,7 +24,7 @@ def begin_merging(
     blocks: Blocks,
     slab: int,
     basin: npt.NDArray[np.int64],
-    peak: npt.NDArray[np.float32],
+    peak_squared_distance: npt.NDArray[np.float32],
     reaches: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]],
     edges: dict[str, npt.NDArray[Any]],
 ) -> int:
@@ -32,8 +32,8 @@ def begin_merging(
 
     Parameters
     ----------
-    basin, peak, reaches
-        Sorted numbers of basins, their squared distance at the summit as far as it is known, and
+    basin, peak_squared_distance, reaches
+        Sorted numbers of basins, their squared distance at the peak as far as it is known, and
         whether each reaches the first slice and the one after the last.
     edges : dict
         Columns ``a``, ``b``, ``saddle``, ``contacts``.
@@ -41,7 +41,7 @@ def begin_merging(
     a, b = edges["a"], edges["b"]
     is_face = reaches[0] | reaches[1]
     partial = is_face[np.searchsorted(basin, a)] & is_face[np.searchsorted(basin, b)]
-    radius = np.sqrt(peak.astype(np.float64))
+    radius = np.sqrt(peak_squared_distance.astype(np.float64))
     contacts = edges["contacts"].sum(axis=1)
     groups = (basin, basin, radius, *reaches)
     return _decide(
@@ -49,7 +49,7 @@ def begin_merging(
     )
 
 
-def unite(blocks: Blocks, number: int, level: int) -> Told:
+def union_ranges(blocks: Blocks, number: int, level: int) -> Report:
     """Merge what two ranges of slabs left open, `number` and the next one of the level below."""
     parts = [_open(blocks, level - 1, 2 * number)]
     if (blocks.folder / f"open-{level - 1}-{2 * number + 1}.arrays").is_file():
@@ -63,7 +63,7 @@ def unite(blocks: Blocks, number: int, level: int) -> Told:
     }
 
 
-def chiefs(
+def roots(
     blocks: Blocks, slab: int, levels: int, numbers: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """Return the basin that stands for the pore of each basin of a slab, 0 for 0."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.pores.settings import PoreSettings
 
-#: Bytes a voxel of a slab that a task holds at most, besides grey values: codes 1, distance 4,
+#: Bytes a voxel of a slab that a task holds at most, besides grey values: phase 1, distance 4,
 #: basins 4, runs of a noisy void and tables 4.
 BYTES_IN_SLAB = 13
 

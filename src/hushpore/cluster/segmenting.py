@@ -26,8 +26,8 @@ from hushpore.cluster.decisions import digest_of, histogram_of, join_shared, ran
 from hushpore.cluster.finishing import collect, count_layers
 from hushpore.cluster.outputs import FILES, open_labels, write_tables
 from hushpore.cluster.plan import check_settings, cut_volume
-from hushpore.cluster.running import Crew, records_of
 from hushpore.cluster.scan import as_zarr
+from hushpore.cluster.stage_runner import StageRunner, records_of
 from hushpore.cluster.watershed import follow_through
 from hushpore.io.results import write_json
 from hushpore.io.resumable import resumable_directory
@@ -52,12 +52,12 @@ if TYPE_CHECKING:
     from hushpore.base.events import Event, Job
     from hushpore.base.volume import Volume
     from hushpore.cluster.decisions import Joined
-    from hushpore.cluster.void import Told
+    from hushpore.cluster.void import Report
     from hushpore.io.resumable import Unfinished
     from hushpore.pores.graph import BasinGraph
     from hushpore.pores.settings import PoreSettings
 
-#: Bytes a voxel on disk at most while the work goes on: codes twice, basins, labels as they pack.
+#: Bytes a voxel on disk at most while the work goes on: phase twice, basins, labels as packed.
 _BYTES_ON_DISK = 8
 
 
@@ -193,7 +193,7 @@ class _Segmentation:
         self.earlier = records_of(self.scratch)
         if not self.earlier:
             _check_disk(self.scratch, math.prod(self.volume.shape))
-        self.crew = Crew(client, self.plan)
+        self.runner = StageRunner(client, self.plan)
         self.slabs = len(self.plan.slabs)
         self.notes: list[str] = []
 
@@ -207,10 +207,10 @@ class _Segmentation:
             yield from self._note(
                 f"Goes on from an earlier run, which has left {self.earlier} finished tasks."
             )
-        digest, threshold, codes = yield from self._find_void()
-        sample, parts = yield from self._take_apart(codes)
-        crossings, cuts = yield from self._climb()
-        graph, chief = yield from self._merge(cuts)
+        digest, threshold, phase = yield from self._find_void()
+        sample, parts = yield from self._classify_void(phase)
+        crossings, border_crossings = yield from self._find_basins()
+        graph, root = yield from self._merge(border_crossings)
         numbering = number_pores(
             graph,
             np.arange(graph.count + 1, dtype=np.int32),
@@ -218,13 +218,13 @@ class _Segmentation:
             basins_left_out(graph, self.settings, self.volume),
         )
         save_arrays(
-            self.scratch / "labels-0.arrays", {"chief": chief, "label": numbering.label_of[1:]}
+            self.scratch / "labels-0.arrays", {"root": root, "label": numbering.label_of[1:]}
         )
         pore_voxels = yield from self._write_labels()
         pores = pore_columns(graph, numbering, self.volume)
         throats = throat_columns(graph, numbering, self.volume)
         write_tables(self.content, self.volume, pores, throats, sample, pore_voxels)
-        surface = surface_of(crossings, cuts, self.volume)
+        surface = surface_of(crossings, border_crossings, self.volume)
         size, (opened, closed) = int(sample.sum()), parts.voxels
         known = void_totals(
             size, (opened, closed), parts.components, threshold, surface, self.volume
@@ -235,9 +235,10 @@ class _Segmentation:
             {**known, "merged_by": {"h": self.settings.h}},
         )
         yield from self._note(
-            f"{self.crew.computed} tasks were done, {self.crew.reused} taken from an earlier run."
+            f"{self.runner.computed} tasks were done, "
+            f"{self.runner.reused} taken from an earlier run."
         )
-        timing = self.crew.timing()
+        timing = self.runner.timing()
         yield timing
         provenance = make_provenance(
             "pores", self.volume, self.settings, where, timing, self.notes, digest
@@ -256,17 +257,17 @@ class _Segmentation:
         is_void, method = dtype.kind == "b", settings.threshold
         is_local = not is_void and method in LOCAL_METHODS
         wants = isinstance(method, str) and not is_local and not is_void
-        told = yield from self._slabs("survey", "threshold", 0.08, with_histogram=wants)
-        digest = digest_of(told)
+        reports = yield from self._slabs("survey", "threshold", 0.08, with_histogram=wants)
+        digest = digest_of(reports)
         threshold, local, strict = None, None, None
         if not is_void:
-            found, histogram = range_of(told, dtype)
+            found, histogram = range_of(reports, dtype)
             require_range(self.volume, found.low, found.high, found.bad)
             if wants and histogram is None:
-                told = yield from self._slabs(
+                reports = yield from self._slabs(
                     "levels", "threshold", 0.12, low=found.low, high=found.high
                 )
-                histogram = histogram_of(told)
+                histogram = histogram_of(reports)
             if is_local:
                 local = local_threshold(self.volume, settings, self.plan.shape[0], found)
             else:
@@ -275,97 +276,102 @@ class _Segmentation:
                 strict = settings.hysteresis
                 if problem:
                     yield from self._note(problem, warning=True)
-        codes = "raw"
+        phase = "raw"
         how: dict[str, Any] = {"threshold": threshold, "local": local, "strict": strict}
-        told = yield from self._slabs("threshold", "void", 0.18, target=codes, **how)
-        all_void = all(bool(part["is_all_void"]) for part in told)
+        reports = yield from self._slabs("threshold", "void", 0.18, target=phase, **how)
+        all_void = all(bool(part["is_all_void"]) for part in reports)
         if strict is not None:
-            joined = yield from self._join("strict-parts", told)
+            joined = yield from self._join("hysteresis-parts", reports)
             each = [{"kept": part} for part in joined.marked]
-            yield from self._slabs("strict", "void", 0.2, each=each, source=codes, target="kept")
-            self._remove(codes)
-            codes = "kept"
+            yield from self._slabs(
+                "hysteresis", "void", 0.2, each=each, source=phase, target="kept"
+            )
+            self._remove(phase)
+            phase = "kept"
         if settings.outside != "keep" and all_void:
             raise InputError(
                 f"There is no solid in {self.volume.name}, so no sample that air could be around. "
                 "Set another threshold, or outside to 'keep'."
             )
-        return digest, threshold, codes
+        return digest, threshold, phase
 
-    def _take_apart(
-        self, codes: str
+    def _classify_void(
+        self, phase: str
     ) -> Generator[Event, Any, tuple[npt.NDArray[np.int64], Joined]]:
         """Tell open void from closed; returns the voxels of the sample in each slice, and both."""
         sample = np.full(self.plan.shape[0], math.prod(self.plan.shape[1:]), np.int64)
         if self.settings.outside != "keep":
-            told = yield from self._slabs("air", "void", 0.22, source=codes, target="aired")
-            self._remove(codes)
-            codes = "aired"
-            air = np.concatenate([each["air"] for each in told])
+            reports = yield from self._slabs("air", "void", 0.22, source=phase, target="aired")
+            self._remove(phase)
+            phase = "aired"
+            air = np.concatenate([each["air"] for each in reports])
             sample -= air
             if not air.any():
                 problem = "No air was found outside the sample: the ball cannot reach any."
                 yield from self._note(problem, warning=True)
-        told = yield from self._slabs("parts", "void", 0.25, source=codes)
-        joined = yield from self._join("join", told)
+        reports = yield from self._slabs("parts", "void", 0.25, source=phase)
+        joined = yield from self._join("join", reports)
         is_open = [{"shared_open": part} for part in joined.marked]
-        yield from self._slabs("paint", "void", 0.3, each=is_open, source=codes)
-        self._remove(codes)
+        yield from self._slabs("paint", "void", 0.3, each=is_open, source=phase)
+        self._remove(phase)
         return sample, joined
 
-    def _join(self, stage: str, told: list[Told]) -> Generator[Event, Any, Joined]:
+    def _join(self, stage: str, reports: list[Report]) -> Generator[Event, Any, Joined]:
         """Join the parts that slabs share over their faces."""
         faces: list[Any] = [(slab, {}) for slab in range(self.slabs - 1)]
-        pairs = yield from self.crew.run(stage, "void", 0.27, faces)
-        return join_shared(told, pairs)
+        pairs = yield from self.runner.run(stage, "void", 0.27, faces)
+        return join_shared(reports, pairs)
 
-    def _climb(self) -> Generator[Event, Any, tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
+    def _find_basins(self) -> Generator[Event, Any, tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
         """Find basins and their graphs; returns ways out of the void and cuts, by direction."""
         bands: list[Any] = [(band, {}) for band in range(self.plan.bands)]
-        yield from self.crew.run("along", "distance", 0.32, bands)
+        yield from self.runner.run("along", "distance", 0.32, bands)
         self._remove_planes("along", self.slabs)
-        climbed = yield from self._slabs("climb", "basins", 0.68, most_basins=self.most_basins)
+        found = yield from self._slabs("basins", "basins", 0.68, most_basins=self.most_basins)
         self._remove("void")
         self._remove_planes("carried", self.plan.bands)
-        basins = np.cumsum([0, *(int(each["count"]) for each in climbed)])
-        back = np.array([int(each["back"]) for each in climbed])
-        exits = np.cumsum([0, *(back + [int(each["ahead"]) for each in climbed])])
+        basins = np.cumsum([0, *(int(each["count"]) for each in found)])
+        back = np.array([int(each["back"]) for each in found])
+        exits = np.cumsum([0, *(back + [int(each["ahead"]) for each in found])])
         if basins[-1] >= 2**31 - 1:
             raise InputError("There are too many basins to number. Denoise the volume, or crop it.")
         counts = {"basins_before": basins.tolist(), "exits_before": exits.tolist()}
         faces = [(slab, counts) for slab in range(self.slabs - 1)]
-        met = yield from self.crew.run("meet", "merging", 0.7, faces)
+        met = yield from self.runner.run("stitch", "merging", 0.7, faces)
         if any(each["through"].size for each in met):
             through = np.unique(np.concatenate([each["through"] for each in met]))
             follow_through(self.scratch, through, int(basins[-1]), exits, back)
-        gathered = yield from self._slabs("gather", "merging", 0.74, basins_before=basins.tolist())
-        crossings, cuts = np.zeros((2, 13), np.int64)
-        for each in [*climbed, *gathered]:
-            if "cuts" in each:
-                crossings, cuts = crossings + each["crossings"], cuts + each["cuts"]
-        return crossings, cuts
+        reduced = yield from self._slabs("reduce", "merging", 0.74, basins_before=basins.tolist())
+        crossings, border_crossings = np.zeros((2, 13), np.int64)
+        for each in [*found, *reduced]:
+            if "border_crossings" in each:
+                crossings, border_crossings = (
+                    crossings + each["crossings"],
+                    border_crossings + each["border_crossings"],
+                )
+        return crossings, border_crossings
 
     def _merge(
-        self, cuts: npt.NDArray[np.int64]
+        self, border_crossings: npt.NDArray[np.int64]
     ) -> Generator[Event, Any, tuple[BasinGraph, npt.NDArray[np.int64]]]:
-        """Merge up the tree of slabs; returns the graph of all pores, and their chiefs."""
+        """Merge up the tree of slabs; returns the graph of all pores, and their roots."""
         level, count = 0, self.slabs
         while count > 1:
             level, count = level + 1, -(-count // 2)
             nodes = [(number, {"level": level}) for number in range(count)]
-            yield from self.crew.run(f"unite {level}", "merging", 0.76, nodes)
+            yield from self.runner.run(f"union {level}", "merging", 0.76, nodes)
         yield from self._slabs("finish", "measuring", 0.8, levels=level + 1)
-        return collect(self.scratch, self.slabs, cuts)
+        return collect(self.scratch, self.slabs, border_crossings)
 
     def _write_labels(self) -> Generator[Event, Any, npt.NDArray[np.int64]]:
         """Write the labels and their coarser levels; returns the voxels of pores in each slice."""
         image = open_labels(self.content, self.volume)
         layers = [(layer, {"thickness": image.depth}) for layer in range(count_layers(image, 0))]
-        told = yield from self.crew.run("labels", "labels", 0.96, layers)
+        reports = yield from self.runner.run("labels", "labels", 0.96, layers)
         for level in range(1, len(image.levels)):
             coarser = [(layer, {"level": level}) for layer in range(count_layers(image, level))]
-            yield from self.crew.run(f"coarser {level}", "coarser levels", 0.99, coarser)
-        return np.concatenate([each["pore_voxels"] for each in told])
+            yield from self.runner.run(f"coarser {level}", "coarser levels", 0.99, coarser)
+        return np.concatenate([each["pore_voxels"] for each in reports])
 
     def _slabs(
         self,
@@ -374,11 +380,11 @@ class _Segmentation:
         until: float,
         each: list[dict[str, Any]] | None = None,
         **arguments: Any,
-    ) -> Generator[Event, Any, list[Told]]:
+    ) -> Generator[Event, Any, list[Report]]:
         """Run a stage with a task for every slab, with arguments for all and for each."""
         own = each or [{}] * self.slabs
         keys = [(slab, {**arguments, **own[slab]}) for slab in range(self.slabs)]
-        return (yield from self.crew.run(stage, shown, until, keys))
+        return (yield from self.runner.run(stage, shown, until, keys))
 
     def _note(self, message: str, warning: bool = False) -> Generator[Event, Any, None]:
         self.notes.append(message)

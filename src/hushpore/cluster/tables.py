@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 #: Columns of the tables: of basins, and of the edges between them; see `BasinGraph`.
-BASINS = ("peak", "summit", "is_open", "sums", "ends", "bounds")
+BASINS = ("peak_squared_distance", "peak", "is_open", "sums", "crossings", "bounds")
 EDGES = ("a", "b", "saddle", "saddle_at", "contacts")
 
-#: A summit that lies in no slab: exits have theirs elsewhere.
+#: A peak that lies in no slab: exits have theirs elsewhere.
 ELSEWHERE = np.iinfo(np.int64).max
 
 
@@ -48,7 +48,7 @@ def join_tables(
         same = a == b
         # what was two numbers of one basin has no surface in between
         inner = np.searchsorted(basin, a[same])
-        np.subtract.at(joined["ends"], inner, columns["contacts"][same].astype(np.int64))
+        np.subtract.at(joined["crossings"], inner, columns["contacts"][same].astype(np.int64))
         apart = ~same
         ends = (np.minimum(a, b)[apart], np.maximum(a, b)[apart])
         edges.append((*ends, *(columns[name][apart] for name in EDGES[2:])))
@@ -84,7 +84,7 @@ def _add_up(
 ) -> npt.NDArray[Any]:
     """Add up a column of several tables by rows."""
     total = np.zeros((count, *columns[0].shape[1:]), columns[0].dtype)
-    if name == "summit":
+    if name == "peak":
         total[:] = ELSEWHERE
     if name == "bounds":
         total[:, :3] = np.iinfo(np.int32).max
@@ -92,9 +92,9 @@ def _add_up(
         if name == "bounds":
             np.minimum.at(total[:, :3], row, column[:, :3])
             np.maximum.at(total[:, 3:], row, column[:, 3:])
-        elif name == "summit":
+        elif name == "peak":
             np.minimum.at(total, row, column)
-        elif name in ("peak", "is_open"):
+        elif name in ("peak_squared_distance", "is_open"):
             np.maximum.at(total, row, column)
         else:
             np.add.at(total, row, column)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.provenance import fingerprint
-from hushpore.cluster.blocks import New
+from hushpore.cluster.blocks import PartialFile
 from hushpore.pores.distance import carry, edge_plane
 from hushpore.pores.grey import GreyValues
-from hushpore.pores.outside import beside, mark_outside
+from hushpore.pores.outside import face_neighbours, mark_outside
 from hushpore.pores.passes import air_crossings, highest_void, solid_beyond
 from hushpore.pores.slabs import Scratch, Slabs, Stack
 from hushpore.pores.threshold import Range, counted_once, find_range, make_histogram
@@ -34,33 +34,33 @@ if TYPE_CHECKING:
     from hushpore.pores.local_threshold import LocalThreshold
 
     #: What a task tells the client: few numbers.
-    Told = dict[str, Any]
+    Report = dict[str, Any]
 
 _RUNS = ("row_start", "begin", "end", "part")
 
 
-def survey(blocks: Blocks, slab: int, with_histogram: bool) -> Told:
+def survey(blocks: Blocks, slab: int, with_histogram: bool) -> Report:
     """Look at the grey values of a slab: their range, or where that is one reading all levels."""
     first, last = blocks.plan.slabs[slab]
     grey = _grey(blocks).read(first, last)
     blocks.moved += grey.nbytes
     digests = b"".join(bytes.fromhex(fingerprint(plane)) for plane in grey)
-    told: Told = {"slices": np.frombuffer(digests, np.uint8)}
+    report: Report = {"slices": np.frombuffer(digests, np.uint8)}
     counted = counted_once(grey.dtype) if with_histogram else None
     if grey.dtype == np.bool_:
-        return told
+        return report
     if counted is not None:
-        counts = make_histogram(grey, blocks.workers, counted).counts
-        return {**told, "counts": counts}
-    found = find_range(grey, blocks.workers)
-    return {**told, "range": np.array([found.low, found.high], grey.dtype), "bad": found.bad}
+        counts = make_histogram(grey, blocks.threads, counted).counts
+        return {**report, "counts": counts}
+    found = find_range(grey, blocks.threads)
+    return {**report, "range": np.array([found.low, found.high], grey.dtype), "bad": found.bad}
 
 
-def count_levels(blocks: Blocks, slab: int, low: Any, high: Any) -> Told:
+def count_levels(blocks: Blocks, slab: int, low: Any, high: Any) -> Report:
     """Count the grey values of a slab between the ends of all."""
     grey = _grey(blocks).read(*blocks.plan.slabs[slab])
     blocks.moved += grey.nbytes
-    histogram = make_histogram(grey, blocks.workers, Range(low, high))
+    histogram = make_histogram(grey, blocks.threads, Range(low, high))
     return {"counts": histogram.counts, "centers": histogram.centers}
 
 
@@ -71,69 +71,69 @@ def find_void(
     threshold: float | None,
     local: LocalThreshold | None,
     strict: float | None,
-) -> Told:
-    """Write the codes of a slab; with a stricter value, which parts hold that too."""
+) -> Report:
+    """Write the phases of a slab; with a stricter value, which parts hold that too."""
     first, last = blocks.plan.slabs[slab]
     bright = blocks.plan.settings.pores_are == "bright"
     wanted = (first, last) if local is None else local.slices(first, last)
     grey = _grey(blocks).read(*wanted)
     blocks.moved += grey.nbytes
-    codes = np.empty((last - first, *blocks.plan.shape[1:]), np.uint8)
+    phase = np.empty((last - first, *blocks.plan.shape[1:]), np.uint8)
     if local is not None:
-        local.void(grey, first, last, blocks.workers, codes.view(np.bool_))
+        local.void(grey, first, last, blocks.threads, phase.view(np.bool_))
     else:
-        make_void(grey, threshold, bright, blocks.workers, codes.view(np.bool_))
-    blocks.write(target, slab, codes)
-    told: Told = {"is_all_void": bool(codes.all())}
+        make_void(grey, threshold, bright, blocks.threads, phase.view(np.bool_))
+    blocks.write(target, slab, phase)
+    report: Report = {"is_all_void": bool(phase.all())}
     if strict is not None:
-        runs = find_runs(codes, blocks.workers)
-        marked = runs.holding(make_void(grey, strict, bright, blocks.workers))
-        told |= _parts(blocks, slab, runs, marked)
-    return told
+        runs = find_runs(phase, blocks.threads)
+        marked = runs.holding(make_void(grey, strict, bright, blocks.threads))
+        report |= _parts(blocks, slab, runs, marked)
+    return report
 
 
-def keep_parts(
+def apply_hysteresis(
     blocks: Blocks, slab: int, source: str, target: str, kept: npt.NDArray[np.bool_]
-) -> Told:
+) -> Report:
     """Leave the parts of the void that hold a stricter value; `kept` says it of shared parts."""
-    codes = blocks.read(source, *blocks.plan.slabs[slab])
-    runs = find_runs(codes, blocks.workers)
+    phase = blocks.read(source, *blocks.plan.slabs[slab])
+    runs = find_runs(phase, blocks.threads)
     shared, is_kept = blocks.load("parts", slab, "shared", "marked")
     is_kept[shared] = kept
-    runs.paint(codes, np.where(is_kept, OPEN, SOLID).astype(np.uint8))
-    blocks.write(target, slab, codes)
+    runs.paint(phase, np.where(is_kept, OPEN, SOLID).astype(np.uint8))
+    blocks.write(target, slab, phase)
     return {}
 
 
-def mark_air(blocks: Blocks, slab: int, source: str, target: str) -> Told:
+def mark_air(blocks: Blocks, slab: int, source: str, target: str) -> Report:
     """Mark the air outside the sample in every slice of a slab."""
     first, last = blocks.plan.slabs[slab]
     stack = Stack.of(blocks.read(source, first, last))
     whole = Slabs(last - first, last - first)
     radius = blocks.plan.settings.outside_radius
-    how = (blocks.work.spacing, radius, True, blocks.workers)
+    how = (blocks.work.spacing, radius, True, blocks.threads)
     for _ in mark_outside(stack, whole, Scratch(False), *how):
         pass
-    codes = stack.array()
-    blocks.write(target, slab, codes)
-    return {"air": np.count_nonzero(codes == AIR, axis=(1, 2)).astype(np.int64)}
+    phase = stack.array()
+    blocks.write(target, slab, phase)
+    return {"air": np.count_nonzero(phase == AIR, axis=(1, 2)).astype(np.int64)}
 
 
-def find_parts(blocks: Blocks, slab: int, source: str) -> Told:
+def find_parts(blocks: Blocks, slab: int, source: str) -> Report:
     """Find the connected parts of the void in a slab, and which of them reach what is outside."""
     first, last = blocks.plan.slabs[slab]
     around = (first - 1, last + 1) if blocks.work.has_air else (first, last)
-    codes = blocks.read(source, *around)
-    own = codes[min(first, 1) if blocks.work.has_air else 0 :][: last - first]
-    runs = find_runs(own, blocks.workers)
+    phase = blocks.read(source, *around)
+    own = phase[min(first, 1) if blocks.work.has_air else 0 :][: last - first]
+    runs = find_runs(own, blocks.threads)
     marked = touching(runs, ((first == 0, last == blocks.plan.shape[0]), (True, True)))
     if blocks.work.has_air:
-        near = beside(codes == AIR)
+        near = face_neighbours(phase == AIR)
         marked |= runs.holding(np.ascontiguousarray(near[min(first, 1) :][: last - first]))
     return _parts(blocks, slab, runs, marked)
 
 
-def _parts(blocks: Blocks, slab: int, runs: Runs, marked: npt.NDArray[np.bool_]) -> Told:
+def _parts(blocks: Blocks, slab: int, runs: Runs, marked: npt.NDArray[np.bool_]) -> Report:
     """Store what joins parts with those of other slabs; tell of shared ones each, else sums."""
     slabs = blocks.plan.slabs
     faces = {}
@@ -159,7 +159,7 @@ def _parts(blocks: Blocks, slab: int, runs: Runs, marked: npt.NDArray[np.bool_])
     }
 
 
-def join_parts(blocks: Blocks, slab: int) -> Told:
+def stitch_parts(blocks: Blocks, slab: int) -> Report:
     """Find which of the shared parts of a slab and of the next one are connected."""
     height, width = blocks.plan.shape[1:]
     faces = []
@@ -171,41 +171,41 @@ def join_parts(blocks: Blocks, slab: int) -> Told:
     return {"pairs": pairs_across(*faces)}
 
 
-def paint(blocks: Blocks, slab: int, source: str, shared_open: npt.NDArray[np.bool_]) -> Told:
-    """Tell open void from closed in the codes of a slab, and pass along z through it.
+def paint(blocks: Blocks, slab: int, source: str, shared_open: npt.NDArray[np.bool_]) -> Report:
+    """Tell open void from closed in the phase labels of a slab, and pass along z through it.
 
     Writes the stack ``void`` and four planes: the distance along z to the solid in the slab, inf
     where there is none. Forward at two slices before its end, and on from there at its end;
     backward at two slices after its beginning, and from there at its beginning.
     """
     first, last = blocks.plan.slabs[slab]
-    codes = blocks.read(source, first, last)
-    runs = find_runs(codes, blocks.workers)
+    phase = blocks.read(source, first, last)
+    runs = find_runs(phase, blocks.threads)
     shared, is_open = blocks.load("parts", slab, "shared", "marked")
     is_open[shared] = shared_open
-    code_of = np.where(is_open, OPEN, CLOSED).astype(np.uint8)
+    phase_of = np.where(is_open, OPEN, CLOSED).astype(np.uint8)
     mode = blocks.plan.settings.mode
     if mode != "all":
-        code_of[is_open != (mode == "open")] = SOLID
-    runs.paint(codes, code_of)
-    blocks.write("void", slab, codes)
-    nothing = edge_plane(codes.shape, False)
-    after, before = min(2, len(codes)), max(len(codes) - 2, 0)
+        phase_of[is_open != (mode == "open")] = SOLID
+    runs.paint(phase, phase_of)
+    blocks.write("void", slab, phase)
+    nothing = edge_plane(phase.shape, False)
+    after, before = min(2, len(phase)), max(len(phase) - 2, 0)
     highest = highest_void(blocks.work)
-    with closing(New(blocks.planes("along", slab))) as new:
+    with closing(PartialFile(blocks.planes("along", slab))) as new:
         for part, back in (
-            (codes[:before], False),
-            (codes[before:], False),
-            (codes[after:], True),
-            (codes[:after], True),
+            (phase[:before], False),
+            (phase[before:], False),
+            (phase[after:], True),
+            (phase[:after], True),
         ):
-            new.add(carry(part, nothing, blocks.workers, highest, back=back))
+            new.add(carry(part, nothing, blocks.threads, highest, back=back))
         new.complete()
         blocks.moved += new.nbytes
     return {}
 
 
-def pass_along_z(blocks: Blocks, band: int) -> Told:
+def pass_along_z(blocks: Blocks, band: int) -> Report:
     """Carry the distance along z through all slabs, in a band of rows.
 
     Writes for each slab what comes from before its first slice but two, and in the order of their
@@ -216,10 +216,10 @@ def pass_along_z(blocks: Blocks, band: int) -> Told:
     shape = (1, rows[1] - rows[0], plan.shape[2])
 
     def onward(slab: int, plane: int, value: npt.NDArray[Any], slices: int) -> npt.NDArray[Any]:
-        here = blocks.read_plane("along", slab, plane, rows, plan.shape[1])
-        return np.minimum(here, value + np.float32(slices))
+        own = blocks.read_plane("along", slab, plane, rows, plan.shape[1])
+        return np.minimum(own, value + np.float32(slices))
 
-    with closing(New(blocks.planes("carried", band))) as new:
+    with closing(PartialFile(blocks.planes("carried", band))) as new:
         value = edge_plane(shape, solid_beyond(blocks.work)[0])
         arriving = value
         for slab, (first, last) in enumerate(slabs):
@@ -254,10 +254,10 @@ def carried(blocks: Blocks, slab: int) -> tuple[npt.NDArray[np.float32], npt.NDA
     return before, after
 
 
-def air_cuts(codes: npt.NDArray[np.uint8], own: slice) -> npt.NDArray[np.int64]:
+def own_air_crossings(phase: npt.NDArray[np.uint8], own: slice) -> npt.NDArray[np.int64]:
     """Count where void of a slab opens into the air, with the slice after it; by direction."""
-    return air_crossings(codes[own.start : own.stop + 1]) - air_crossings(
-        codes[own.stop : own.stop + 1]
+    return air_crossings(phase[own.start : own.stop + 1]) - air_crossings(
+        phase[own.stop : own.stop + 1]
     )
 
 

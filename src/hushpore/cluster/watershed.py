@@ -1,6 +1,6 @@
 """The basins of each slab and their measures, and how slabs hang together over their faces.
 
-Numbers of basins are at first those of a slab: its own from 1 on, in the order of their summits,
+Numbers of basins are at first those of a slab: its own from 1 on, in the order of their peaks,
 and after them its exits, the voxels beside it to which its own lead. Once all slabs have climbed,
 the number of a basin in the whole volume is known, the same that one machine gives it; exits count
 on after all basins until it is known where they lead.
@@ -16,8 +16,8 @@ from hushpore.base.errors import MemoryLimitError
 from hushpore.cluster.blocks import load_arrays, save_arrays
 from hushpore.cluster.merging import begin_merging
 from hushpore.cluster.tables import BASINS, EDGES, ELSEWHERE, join_tables
-from hushpore.cluster.void import air_cuts, carried
-from hushpore.pores.basins import climb_slab
+from hushpore.cluster.void import carried, own_air_crossings
+from hushpore.pores.basins import watershed_slab
 from hushpore.pores.distance import fill_distance
 from hushpore.pores.graph import Tables
 from hushpore.pores.passes import highest_void, solid_beyond
@@ -31,30 +31,30 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.cluster.blocks import Blocks
-    from hushpore.cluster.void import Told
+    from hushpore.cluster.void import Report
     from hushpore.pores.graph import BasinGraph
 
 
-def climb(blocks: Blocks, slab: int, most_basins: int) -> Told:
+def watershed(blocks: Blocks, slab: int, most_basins: int) -> Report:
     """Find the distance and the basins of a slab, and measure them but for its last slice."""
     plan, work = blocks.plan, blocks.work
     first, last = plan.slabs[slab]
     low, high = max(first - 2, 0), min(last + 2, plan.shape[0])
     own = slice(first - low, last - low)
-    codes = blocks.read("void", low, high)
-    distance = np.empty(codes.shape, np.float32)
+    phase = blocks.read("void", low, high)
+    distance = np.empty(phase.shape, np.float32)
     before, after = carried(blocks, slab)
     spacing, beyond, highest = work.spacing, solid_beyond(work), highest_void(work)
-    fill_distance(codes, distance, before, after, spacing, beyond, blocks.workers, highest)
-    cuts = np.zeros(13, np.int64)
+    fill_distance(phase, distance, before, after, spacing, beyond, blocks.threads, highest)
+    border_crossings = np.zeros(13, np.int64)
     if work.has_air:
-        distance[codes == AIR] = 0
-        cuts += air_cuts(codes, own)
-    basins = np.empty(codes.shape, np.int32)
-    climbed = climb_slab(
-        distance, basins, blocks.workers, own.start, own.stop, faces_only=work.faces_only
+        distance[phase == AIR] = 0
+        border_crossings += own_air_crossings(phase, own)
+    basins = np.empty(phase.shape, np.int32)
+    found = watershed_slab(
+        distance, basins, blocks.threads, own.start, own.stop, faces_only=work.faces_only
     )
-    count, exits = climbed.summits.size, climbed.back.size + climbed.ahead.size
+    count, exits = found.peaks.size, found.back.size + found.ahead.size
     if count > most_basins:
         raise MemoryLimitError(
             f"The void of slices {first} to {last} falls into {count:,} parts, and a worker has "
@@ -62,8 +62,8 @@ def climb(blocks: Blocks, slab: int, most_basins: int) -> Told:
             "noise: denoise the volume first, or give workers more memory."
         )
     basins, distance = basins[own], distance[own]
-    is_open = codes[own].reshape(-1)[climbed.summits] == OPEN
-    peak = distance.reshape(-1)[climbed.summits]
+    is_open = phase[own].reshape(-1)[found.peaks] == OPEN
+    peak_squared_distance = distance.reshape(-1)[found.peaks]
     for plane in basins:
         np.subtract(count, plane, out=plane, where=plane < 0)
     blocks.write("basins", slab, basins)
@@ -72,20 +72,20 @@ def climb(blocks: Blocks, slab: int, most_basins: int) -> Told:
         blocks,
         basins,
         distance,
-        np.concatenate([climbed.summits + first * codes[0].size, np.full(exits, ELSEWHERE)]),
+        np.concatenate([found.peaks + first * phase[0].size, np.full(exits, ELSEWHERE)]),
         np.concatenate([is_open, np.zeros(exits, np.bool_)]),
         (first, last if last == plan.shape[0] else last - 1),
     )
-    graph.peak[1 : count + 1] = peak
+    graph.peak_squared_distance[1 : count + 1] = peak_squared_distance
     columns = {name: getattr(graph, name) for name in (*BASINS, *EDGES)}
-    blocks.save("climbed", slab, **columns, back=climbed.back, ahead=climbed.ahead)
-    return {"count": count, "back": climbed.back.size, "ahead": climbed.ahead.size,
-            **_sums_of(graph, graph.cuts + cuts)}  # fmt: skip
+    blocks.save("slab_basins", slab, **columns, back=found.back, ahead=found.ahead)
+    return {"count": count, "back": found.back.size, "ahead": found.ahead.size,
+            **_sums_of(graph, graph.border_crossings + border_crossings)}  # fmt: skip
 
 
-def meet(
+def stitch(
     blocks: Blocks, slab: int, basins_before: Sequence[int], exits_before: Sequence[int]
-) -> Told:
+) -> Report:
     """Follow the exits between a slab and the next one; tell which lead further on, to others.
 
     Parameters
@@ -94,9 +94,9 @@ def meet(
         How many basins and exits lie in the slabs before each slab; the last is the sum of all.
     """
     end = blocks.plan.slabs[slab][1]
-    here, there = blocks.read("basins", end - 1, end + 1).reshape(2, -1)
-    ahead = blocks.load("climbed", slab, "ahead")
-    back = blocks.load("climbed", slab + 1, "back")
+    last_slice, first_slice = blocks.read("basins", end - 1, end + 1).reshape(2, -1)
+    ahead = blocks.load("slab_basins", slab, "ahead")
+    back = blocks.load("slab_basins", slab + 1, "back")
     total = basins_before[-1]
     counts = np.diff(basins_before)
     backs = (exits_before[slab + 1] - exits_before[slab] - ahead.size, back.size)
@@ -112,7 +112,9 @@ def meet(
         result = np.where(leaves, total + exits_before[at] + exit_ + 1, own + basins_before[at])
         return np.where(over, -1 - onward, result)
 
-    leads = np.concatenate([numbered(there[ahead], slab + 1), numbered(here[back], slab)])
+    leads = np.concatenate(
+        [numbered(first_slice[ahead], slab + 1), numbered(last_slice[back], slab)]
+    )
     while (onward := leads < 0).any():
         leads[onward] = leads[-1 - leads[onward]]
     blocks.save("met", slab, ahead=leads[: ahead.size], back=leads[ahead.size :])
@@ -153,7 +155,9 @@ def follow_through(
     save_arrays(folder / "through-0.arrays", {"exit": through, "basin": leads})
 
 
-def settle(blocks: Blocks, slab: int, basins_before: Sequence[int]) -> npt.NDArray[np.int64]:
+def numbers_in_volume(
+    blocks: Blocks, slab: int, basins_before: Sequence[int]
+) -> npt.NDArray[np.int64]:
     """Return the number in the whole volume of what has a number in a slab, 0 for 0."""
     count = basins_before[slab + 1] - basins_before[slab]
     parts = [np.zeros(1, np.int64), np.arange(1, count + 1) + basins_before[slab]]
@@ -169,7 +173,7 @@ def settle(blocks: Blocks, slab: int, basins_before: Sequence[int]) -> npt.NDArr
     return numbers
 
 
-def gather(blocks: Blocks, slab: int, basins_before: Sequence[int]) -> Told:
+def reduce_basins(blocks: Blocks, slab: int, basins_before: Sequence[int]) -> Report:
     """Put together the measures of a slab, its last slice included, by basins of the volume.
 
     Stores the table ``slab``, of basins sorted by number, and ``numbers``, of what has one in the
@@ -177,14 +181,14 @@ def gather(blocks: Blocks, slab: int, basins_before: Sequence[int]) -> Told:
     """
     plan, is_last = blocks.plan, slab == len(blocks.plan.slabs) - 1
     first, last = plan.slabs[slab]
-    numbers = settle(blocks, slab, basins_before)
-    table = blocks.load("climbed", slab, *BASINS, *EDGES)
+    numbers = numbers_in_volume(blocks, slab, basins_before)
+    table = blocks.load("slab_basins", slab, *BASINS, *EDGES)
     pieces = [(numbers, dict(zip((*BASINS, *EDGES), table, strict=True)))]
     low = numbers[np.unique(blocks.read("basins", first, first + 1))] if slab else numbers[:1]
-    high, told = numbers[:1], {}
+    high, report = numbers[:1], {}
     if not is_last:
         across = blocks.read("basins", last - 1, last + 1)
-        beyond = settle(blocks, slab + 1, basins_before)
+        beyond = numbers_in_volume(blocks, slab + 1, basins_before)
         both = np.stack([numbers[across[0]], beyond[across[1]]])
         high = np.unique(both[1])
         met, place = np.unique(both, return_inverse=True)
@@ -202,51 +206,53 @@ def gather(blocks: Blocks, slab: int, basins_before: Sequence[int]) -> Told:
             (last - 1, last),
         )
         pieces.append((met, {name: getattr(graph, name) for name in (*BASINS, *EDGES)}))
-        told = _sums_of(graph, graph.cuts)
+        report = _sums_of(graph, graph.border_crossings)
     basin, joined = join_tables(pieces)
     reaches = (np.isin(basin, low[low > 0]), np.isin(basin, high[high > 0]))
     blocks.save("slab", slab, basin=basin, **joined, is_face=reaches[0] | reaches[1])
     blocks.save("numbers", slab, numbers=numbers)
-    peak = _with_peaks_beside(blocks, slab, basins_before, basin, joined["peak"])
-    size = begin_merging(blocks, slab, basin, peak, reaches, joined)
-    return {**told, "basins": basin.size, "edges": joined["a"].size, "open_bytes": size}
+    peak_squared_distance = _with_neighbouring_peaks(
+        blocks, slab, basins_before, basin, joined["peak_squared_distance"]
+    )
+    size = begin_merging(blocks, slab, basin, peak_squared_distance, reaches, joined)
+    return {**report, "basins": basin.size, "edges": joined["a"].size, "open_bytes": size}
 
 
-def _with_peaks_beside(
+def _with_neighbouring_peaks(
     blocks: Blocks,
     slab: int,
     basins_before: Sequence[int],
     basin: npt.NDArray[np.int64],
-    peak: npt.NDArray[np.float32],
+    peak_squared_distance: npt.NDArray[np.float32],
 ) -> npt.NDArray[np.float32]:
-    """Fill in the peaks of basins whose summits lie in the slabs beside; others may be higher."""
+    """Fill in the peaks of basins whose peaks lie in the slabs beside; others may be higher."""
     for other in (slab - 1, slab + 1):
         if 0 <= other < len(blocks.plan.slabs):
             first, last = basins_before[other], basins_before[other + 1]
             theirs = (basin > first) & (basin <= last)
             if theirs.any():
-                peaks = blocks.load("climbed", other, "peak")
-                peak[theirs] = peaks[basin[theirs] - first]
-    return peak
+                peak_squared = blocks.load("slab_basins", other, "peak_squared_distance")
+                peak_squared_distance[theirs] = peak_squared[basin[theirs] - first]
+    return peak_squared_distance
 
 
 def _measure(
     blocks: Blocks,
     basins: npt.NDArray[np.int32],
     distance: npt.NDArray[np.float32],
-    summits: npt.NDArray[np.int64],
+    peaks: npt.NDArray[np.int64],
     is_open: npt.NDArray[np.bool_],
     cut: tuple[int, int],
 ) -> BasinGraph:
-    tables = Tables(blocks.plan.shape, summits, is_open, faces_only=blocks.work.faces_only)
+    tables = Tables(blocks.plan.shape, peaks, is_open, faces_only=blocks.work.faces_only)
     if cut[1] > cut[0]:
-        tables.add(basins, distance, blocks.workers, *cut)
+        tables.add(basins, distance, blocks.threads, *cut)
     return tables.graph()
 
 
-def _sums_of(graph: BasinGraph, cuts: npt.NDArray[np.int64]) -> Told:
+def _sums_of(graph: BasinGraph, border_crossings: npt.NDArray[np.int64]) -> Report:
     """Return what the surface of the whole void is made of."""
     return {
-        "crossings": graph.ends.sum(axis=0) - graph.contacts.sum(axis=0, dtype=np.int64),
-        "cuts": cuts,
+        "crossings": graph.crossings.sum(axis=0) - graph.contacts.sum(axis=0, dtype=np.int64),
+        "border_crossings": border_crossings,
     }

@@ -1,7 +1,7 @@
-"""Basins of the distance map: every void voxel climbs to the summit that it belongs to.
+"""Basins of the distance map: every void voxel climbs to the peak that it belongs to.
 
 Each voxel points to the highest of its 26 neighbours, or to itself (`steepest_ascent.py`);
-following the pointers leads to a summit, and all voxels that end at the same one are its basin: a
+following the pointers leads to a peak, and all voxels that end at the same one are its basin: a
 watershed without a flood and without an order of visits. "Highest" is a total order, so that the
 result does not depend on threads or on cuts.
 
@@ -20,29 +20,29 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.pores.parallel import kernel
-from hushpore.pores.steepest_ascent import point_slices
+from hushpore.pores.steepest_ascent import steepest_ascent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import numpy.typing as npt
 
-    from hushpore.pores.parallel import Workers
+    from hushpore.pores.parallel import KernelThreads
 
 _MOST = 2**31 - 2  # basins that int32 can number
 _ROWS = 64  # rows that are worked on at a time, so that the buffers of a thread stay in its cache
 
 
-def find_basins(
-    distance: npt.NDArray[np.float32], workers: Workers, *, faces_only: bool = False
+def watershed(
+    distance: npt.NDArray[np.float32], threads: KernelThreads, *, faces_only: bool = False
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """Assign every void voxel to a summit of the distance map.
+    """Assign every void voxel to a peak of the distance map.
 
     Parameters
     ----------
     distance : numpy.ndarray
         (z, y, x), float32, C order, fewer than 2**31 voxels: squared distance, 0 in the solid.
-    workers : Workers
+    threads : KernelThreads
         Threads to run on.
     faces_only : bool, optional
         Whether voxels climb to the 6 neighbours that they share a face with only.
@@ -50,29 +50,29 @@ def find_basins(
     Returns
     -------
     basins : numpy.ndarray
-        (z, y, x), int32: 1 to n in the order in which their summits lie in memory, 0 in the solid.
-    summits : numpy.ndarray
-        (n,), int64: flat index of the summit of each basin.
+        (z, y, x), int32: 1 to n in the order in which their peaks lie in memory, 0 in the solid.
+    peaks : numpy.ndarray
+        (n,), int64: flat index of the peak of each basin.
     """
     basins = np.empty(distance.shape, np.int32)
-    return basins, Basins(len(distance), faces_only=faces_only).add(distance, basins, workers)
+    return basins, Watershed(len(distance), faces_only=faces_only).add(distance, basins, threads)
 
 
-class Basins:
+class Watershed:
     """Basins of a distance map that is met slab by slab.
 
-    Within a slab every pointer is followed to a summit, or to where it leaves the slab, an exit:
+    Within a slab every pointer is followed to a peak, or to where it leaves the slab, an exit:
     a voxel of the slice before or after. Exits are few; once all slabs are met, following them from
-    slab to slab leads to the summits of all voxels.
+    slab to slab leads to the peaks of all voxels.
 
     Parameters
     ----------
     depth : int
         Slices of the stack.
     faces_only : bool, optional
-        As for `find_basins`.
-    climb : callable, optional
-        Does what `climb_slab` does, elsewhere.
+        As for `watershed`.
+    watershed : callable, optional
+        Does what `watershed_slab` does, elsewhere.
 
     Attributes
     ----------
@@ -85,10 +85,10 @@ class Basins:
         depth: int,
         *,
         faces_only: bool = False,
-        climb: Callable[..., ClimbedSlab] | None = None,
+        watershed: Callable[..., SlabWatershed] | None = None,
     ) -> None:
         self.depth = depth
-        self._climb = climb or climb_slab
+        self._watershed = watershed or watershed_slab
         self._faces_only = faces_only
         self.count = 0
         self._done = 0  # slices
@@ -97,7 +97,7 @@ class Basins:
         self._leads: list[npt.NDArray[np.int64]] = []
         self._ahead = np.zeros(0, np.int64)  # places in the next slice, of the last slab's exits
         self._last_slice = np.zeros(0, np.int64)  # where its voxels lead
-        self._settled = np.zeros(0, np.int32)
+        self._basin_of_exit = np.zeros(0, np.int32)
 
     def slices(self, first: int, last: int) -> tuple[int, int]:
         """Return the slices of the distance map that are needed for those of a slab."""
@@ -107,7 +107,7 @@ class Basins:
         self,
         distance: npt.NDArray[np.float32],
         pointers: npt.NDArray[np.int32],
-        workers: Workers,
+        threads: KernelThreads,
         first: int = 0,
         last: int | None = None,
     ) -> npt.NDArray[np.int64]:
@@ -119,14 +119,14 @@ class Basins:
             (z, y, x), float32, C order: the `slices` around the slab.
         pointers : numpy.ndarray
             int32, of the same shape. In its slices `first` to `last`, those of the slab, basins are
-            written; where a voxel leaves the slab, what `settle` looks up.
+            written; where a voxel leaves the slab, what `relabel_exits` looks up.
         first, last : int
             See `pointers`; by default all.
 
         Returns
         -------
         numpy.ndarray
-            (n,), int64: flat index, in the slab, of the summit of each basin that is new.
+            (n,), int64: flat index, in the slab, of the peak of each basin that is new.
 
         Raises
         ------
@@ -135,76 +135,78 @@ class Basins:
         """
         last = len(distance) if last is None else last
         begin, end = (slices * math.prod(distance.shape[1:]) for slices in (first, last))
-        climbed = self._climb(
-            distance, pointers, workers, first, last, self.count, faces_only=self._faces_only
+        found = self._watershed(
+            distance, pointers, threads, first, last, self.count, faces_only=self._faces_only
         )
-        self.count += climbed.summits.size
-        self._connect(climbed, pointers.reshape(-1)[begin:end], math.prod(distance.shape[1:]))
-        return climbed.summits
+        self.count += found.peaks.size
+        self._connect(found, pointers.reshape(-1)[begin:end], math.prod(distance.shape[1:]))
+        return found.peaks
 
-    def settle(self, slab: int, basins: npt.NDArray[np.int32], workers: Workers) -> None:
+    def relabel_exits(
+        self, slab: int, basins: npt.NDArray[np.int32], threads: KernelThreads
+    ) -> None:
         """Look up in place, in slices of a slab, where exits lead; once all slabs are added."""
         if self._exits[slab + 1] > self._exits[slab]:
-            table = self._settled[self._exits[slab] : self._exits[slab + 1]]
-            workers.over(basins.size, _settle, basins.reshape(-1), table, smallest=1 << 14)
+            table = self._basin_of_exit[self._exits[slab] : self._exits[slab + 1]]
+            threads.over(basins.size, _relabel_exits, basins.reshape(-1), table, smallest=1 << 14)
 
     def join(self) -> None:
         """Follow all exits to their basins, once all slabs are added."""
         leads = np.concatenate([*self._leads, np.zeros(0, np.int64)])
         self._leads.clear()
-        self._settled = _follow(leads)
+        self._basin_of_exit = _follow_exits(leads)
 
-    def _connect(self, climbed: ClimbedSlab, slab: npt.NDArray[np.int32], size: int) -> None:
+    def _connect(self, found: SlabWatershed, slab: npt.NDArray[np.int32], size: int) -> None:
         """Note where the exits between this slab and the last one lead."""
-        before, back = self._exits[-1], climbed.back
+        before, back = self._exits[-1], found.back
         if self._ahead.size or back.size:
             # of the last slab ahead into this one
             self._leads.append(_numbered(slab[self._ahead], before))
             self._leads.append(self._last_slice[back])
-        self._ahead = climbed.ahead
-        self._exits.append(before + back.size + climbed.ahead.size)
+        self._ahead = found.ahead
+        self._exits.append(before + back.size + found.ahead.size)
         self._last_slice = _numbered(slab[slab.size - size :], before)
 
 
-class ClimbedSlab(NamedTuple):
+class SlabWatershed(NamedTuple):
     """Where the voxels of one slab lead.
 
     Attributes
     ----------
-    summits : numpy.ndarray
-        (n,), int64: flat index, in the slab, of the summit of each of its basins.
+    peaks : numpy.ndarray
+        (n,), int64: flat index, in the slab, of the peak of each of its basins.
     back, ahead : numpy.ndarray
         int64: exits, the first of them in the slice before the slab and the others in the one after
         it, as flat indices in that slice.
     """
 
-    summits: npt.NDArray[np.int64]
+    peaks: npt.NDArray[np.int64]
     back: npt.NDArray[np.int64]
     ahead: npt.NDArray[np.int64]
 
 
-def climb_slab(
+def watershed_slab(
     distance: npt.NDArray[np.float32],
     pointers: npt.NDArray[np.int32],
-    workers: Workers,
+    threads: KernelThreads,
     first: int,
     last: int,
     count: int = 0,
     *,
     faces_only: bool = False,
-) -> ClimbedSlab:
+) -> SlabWatershed:
     """Find the basins of a slab, as far as they can be told from it alone.
 
     Parameters
     ----------
     distance, pointers, first, last
-        As for `Basins.add`. Where a voxel leaves the slab by its exit n, ``-1 - n`` is written.
-    workers : Workers
+        As for `Watershed.add`. Where a voxel leaves the slab by its exit n, ``-1 - n`` is written.
+    threads : KernelThreads
         Threads to run on.
     count : int, optional
         Basins that come before this slab's.
     faces_only : bool, optional
-        As for `find_basins`.
+        As for `watershed`.
 
     Raises
     ------
@@ -216,25 +218,25 @@ def climb_slab(
     for row in range(0, height, _ROWS):
         rows = (row, min(row + _ROWS, height))
         where = (faces_only, distance, pointers, *rows, first)
-        workers.over(last - first, point_slices, *where, smallest=4)
+        threads.over(last - first, steepest_ascent, *where, smallest=4)
     flat = pointers.reshape(-1)
     begin, end = first * size, last * size
     # what lies beside the slab leads nowhere else
     flat[max(begin - size, 0) : begin] = np.arange(max(begin - size, 0), begin)
     flat[end : end + size] = np.arange(end, min(end + size, flat.size))
     # a thread may read pointers that another one is writing: old or new, they lead the same way
-    workers.over(end - begin, _climb, flat, begin, smallest=1 << 14)
-    found = workers.over(end - begin, _summits, flat, begin, smallest=1 << 14)
-    summits: npt.NDArray[np.int64] = np.concatenate(found)
-    require_numbers(count + summits.size)
-    exits = _find_exits(flat, begin, end, size, workers)
+    threads.over(end - begin, _compress_paths, flat, begin, smallest=1 << 14)
+    found = threads.over(end - begin, _find_peaks, flat, begin, smallest=1 << 14)
+    peaks: npt.NDArray[np.int64] = np.concatenate(found)
+    require_numbers(count + peaks.size)
+    exits = _find_exits(flat, begin, end, size, threads)
     flat[exits] = np.arange(exits.size, dtype=np.int32)
-    numbers = np.arange(count + 1, count + 1 + summits.size, dtype=np.int32)
-    flat[summits] = -1 - numbers
-    workers.over(end - begin, _number, flat, begin, smallest=1 << 14)
-    flat[summits] = numbers
+    numbers = np.arange(count + 1, count + 1 + peaks.size, dtype=np.int32)
+    flat[peaks] = -1 - numbers
+    threads.over(end - begin, _number, flat, begin, smallest=1 << 14)
+    flat[peaks] = numbers
     back = exits < begin
-    return ClimbedSlab(summits - begin, exits[back] - (begin - size), exits[~back] - end)
+    return SlabWatershed(peaks - begin, exits[back] - (begin - size), exits[~back] - end)
 
 
 def require_numbers(count: int) -> None:
@@ -247,40 +249,40 @@ def require_numbers(count: int) -> None:
 
 
 def _find_exits(
-    flat: npt.NDArray[np.int32], begin: int, end: int, size: int, workers: Workers
+    flat: npt.NDArray[np.int32], begin: int, end: int, size: int, threads: KernelThreads
 ) -> npt.NDArray[np.int64]:
     """Return the voxels beside the slab to which voxels of it lead."""
     if begin == 0 and end == flat.size:
         return np.zeros(0, np.int64)
     marked = np.zeros(2 * size, np.bool_)
-    workers.over(end - begin, _mark_exits, flat, begin, end, size, marked, smallest=1 << 14)
+    threads.over(end - begin, _mark_exits, flat, begin, end, size, marked, smallest=1 << 14)
     place = np.flatnonzero(marked)
     return np.where(place < size, begin - size + place, end - size + place)
 
 
-def _numbered(codes: npt.NDArray[np.int32], before: int) -> npt.NDArray[np.int64]:
+def _numbered(found: npt.NDArray[np.int32], before: int) -> npt.NDArray[np.int64]:
     """Number exits throughout, of a slab that `before` exits come before."""
-    return np.where(codes < 0, codes.astype(np.int64) - before, codes)
+    return np.where(found < 0, found.astype(np.int64) - before, found)
 
 
 @kernel
-def _climb(pointers: npt.NDArray[np.int32], offset: int, first: int, last: int) -> None:
+def _compress_paths(pointers: npt.NDArray[np.int32], offset: int, first: int, last: int) -> None:
     """Make every pointer of a range lead straight to its end, by path compression in place."""
     for start in range(offset + first, offset + last):
-        summit = pointers[start]
-        if summit < 0:
+        peak = pointers[start]
+        if peak < 0:
             continue
-        while pointers[summit] != summit:
-            summit = pointers[summit]
+        while pointers[peak] != peak:
+            peak = pointers[peak]
         at = start
-        while pointers[at] != summit:
+        while pointers[at] != peak:
             onward = pointers[at]
-            pointers[at] = summit
+            pointers[at] = peak
             at = onward
 
 
 @kernel
-def _summits(
+def _find_peaks(
     pointers: npt.NDArray[np.int32], offset: int, first: int, last: int
 ) -> npt.NDArray[np.int64]:
     """Return the indices in a range that point to themselves."""
@@ -320,7 +322,7 @@ def _mark_exits(
 def _number(pointers: npt.NDArray[np.int32], offset: int, first: int, last: int) -> None:
     """Replace pointers by basin numbers, and by -1 - n where they lead to exit n.
 
-    Summits hold ``-1 - number`` and are left as they are; exits hold theirs.
+    Peaks hold ``-1 - number`` and are left as they are; exits hold theirs.
     """
     for i in range(offset + first, offset + last):
         target = pointers[i]
@@ -331,7 +333,7 @@ def _number(pointers: npt.NDArray[np.int32], offset: int, first: int, last: int)
 
 
 @kernel
-def _follow(leads: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+def _follow_exits(leads: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
     """Return the basins that exits lead to, from one to the next, by path compression."""
     for start in range(leads.size):
         lead = leads[start]
@@ -346,7 +348,7 @@ def _follow(leads: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
 
 
 @kernel
-def _settle(
+def _relabel_exits(
     basins: npt.NDArray[np.int32], table: npt.NDArray[np.int32], first: int, last: int
 ) -> None:
     """Replace exits, ``-1 - n``, by the basins that they lead to."""
@@ -371,7 +373,7 @@ def relabel(
 def apply_labels(
     basins: npt.NDArray[np.int32],
     label_of: npt.NDArray[Any],
-    workers: Workers,
+    threads: KernelThreads,
     out: npt.NDArray[np.int32] | None = None,
 ) -> npt.NDArray[np.int32]:
     """Return the label of every voxel.
@@ -382,7 +384,7 @@ def apply_labels(
         int32, any shape, C order.
     label_of : numpy.ndarray
         (n + 1,): label of each basin, 0 for what is not a pore.
-    workers : Workers
+    threads : KernelThreads
         Threads to run on.
     out : numpy.ndarray, optional
         Where to write them.
@@ -395,5 +397,5 @@ def apply_labels(
     labels = np.empty(basins.shape, np.int32) if out is None else out
     table = np.ascontiguousarray(label_of, np.int32)
     flat = basins.reshape(-1)
-    workers.over(flat.size, relabel, flat, table, labels.reshape(-1), smallest=1 << 16)
+    threads.over(flat.size, relabel, flat, table, labels.reshape(-1), smallest=1 << 16)
     return labels

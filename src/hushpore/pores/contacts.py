@@ -80,9 +80,9 @@ def scan_slices(
     sums = np.zeros((high - low, N_SUMS), np.int64)
     bounds = np.zeros((high - low, 6), np.int32)
     bounds[:, :3] = np.iinfo(np.int32).max
-    ends = np.zeros((high - low, N_DIRECTIONS), np.int64)
-    cuts = np.zeros(N_DIRECTIONS, np.int64)
-    tables = (sums, bounds, ends, cuts)
+    crossings = np.zeros((high - low, N_DIRECTIONS), np.int64)
+    border_crossings = np.zeros(N_DIRECTIONS, np.int64)
+    tables = (sums, bounds, crossings, border_crossings)
     ways = _WAYS_OVER_FACES if faces_only else _WAYS
     flat, heights = basins.reshape(-1), distance.reshape(-1)
     edges, used = _no_edges(1 << 10), 0
@@ -95,7 +95,7 @@ def scan_slices(
             edges = _with_more_room(edges, used)
     edges = edges.first(used)
     edges.place[:] += offset * shape[1] * shape[2]
-    return low, sums, bounds, ends, cuts, edges
+    return low, sums, bounds, crossings, border_crossings, edges
 
 
 @kernel
@@ -108,8 +108,8 @@ def _scan_rows(
     low: int,
     sums: npt.NDArray[np.int64],
     bounds: npt.NDArray[np.int32],
-    ends: npt.NDArray[np.int64],
-    cuts: npt.NDArray[np.int64],
+    crossings: npt.NDArray[np.int64],
+    border_crossings: npt.NDArray[np.int64],
     edges: Edges,
     used: int,
     row: int,
@@ -125,7 +125,20 @@ def _scan_rows(
     while row < end and edges.keys.size - used >= N_DIRECTIONS * width:
         z, y = row // height, row % height
         used = _scan_row(
-            shape, flat, heights, ways, z, y, offset, low, sums, bounds, ends, cuts, edges, used
+            shape,
+            flat,
+            heights,
+            ways,
+            z,
+            y,
+            offset,
+            low,
+            sums,
+            bounds,
+            crossings,
+            border_crossings,
+            edges,
+            used,
         )
         row += 1
     return used, row
@@ -143,8 +156,8 @@ def _scan_row(
     low: int,
     sums: npt.NDArray[np.int64],
     bounds: npt.NDArray[np.int32],
-    ends: npt.NDArray[np.int64],
-    cuts: npt.NDArray[np.int64],
+    crossings: npt.NDArray[np.int64],
+    border_crossings: npt.NDArray[np.int64],
     edges: Edges,
     used: int,
 ) -> int:
@@ -168,8 +181,8 @@ def _scan_row(
         own = a - low
         length = i - begin
         _add_run(sums, bounds, own, z + offset, y, begin - start, i - start)
-        _add_cuts(cuts, shape, z + offset, y, begin - start, i - start)
-        ends[own, _ALONG_X] += 1
+        _add_border_crossings(border_crossings, shape, z + offset, y, begin - start, i - start)
+        crossings[own, _ALONG_X] += 1
         if i < stop and flat[i] != 0:
             used = _join_runs(
                 flat,
@@ -203,9 +216,9 @@ def _scan_row(
                     used = _join_runs(
                         flat, heights, begin, i, first, last, step, _ROWS[r], ways[r], edges, used
                     )
-            ends[own, _ROWS[r, 2]] += length - same_before
-            ends[own, _ROWS[r, 3]] += length - same
-            ends[own, _ROWS[r, 4]] += length - same_after
+            crossings[own, _ROWS[r, 2]] += length - same_before
+            crossings[own, _ROWS[r, 3]] += length - same
+            crossings[own, _ROWS[r, 4]] += length - same_after
     return used
 
 
@@ -300,9 +313,9 @@ def _raise_saddle(
     place = edges.place[edge] if best == edges.saddle[edge] else heights.size
     for at in range(begin, end):
         for beside in range(max(other, at - reach), min(other_end, at + reach + 1)):
-            there = beside + step
-            if min(heights[at], heights[there]) == best:
-                place = min(place, at if heights[at] == best else there)
+            across = beside + step
+            if min(heights[at], heights[across]) == best:
+                place = min(place, at if heights[at] == best else across)
     edges.saddle[edge] = best
     edges.place[edge] = place
 
@@ -337,8 +350,8 @@ def _enter(table: npt.NDArray[np.int32], keys: npt.NDArray[np.int64], used: int)
 
 
 @kernel
-def _add_cuts(
-    cuts: npt.NDArray[np.int64],
+def _add_border_crossings(
+    border_crossings: npt.NDArray[np.int64],
     shape: tuple[int, int, int],
     z: int,
     y: int,
@@ -358,7 +371,7 @@ def _add_cuts(
                     yk = y + sense * DIRECTIONS[k, 1]
                     xk = x + sense * DIRECTIONS[k, 2]
                     if not (0 <= zk < depth and 0 <= yk < height and 0 <= xk < width):
-                        cuts[k] += 1
+                        border_crossings[k] += 1
 
 
 @kernel

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from hushpore.pores.parallel import Workers
+    from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.slabs import Scratch, Slabs, Stack
 
 _REACH = 48  # voxels up to which looking at all of them is faster than an envelope
@@ -38,7 +38,7 @@ def squared_distance(
     void: npt.NDArray[np.bool_],
     spacing: Sequence[float],
     solid_outside: Sequence[bool],
-    workers: Workers,
+    threads: KernelThreads,
 ) -> npt.NDArray[np.float32]:
     """Return the squared distance from each void voxel to the nearest solid voxel's centre.
 
@@ -51,7 +51,7 @@ def squared_distance(
     solid_outside : sequence of bool
         For each axis, whether a layer of solid is taken to lie before its first and after its
         last voxel.
-    workers : Workers
+    threads : KernelThreads
         Threads to run on.
 
     Returns
@@ -66,17 +66,17 @@ def squared_distance(
     """
     distance = np.empty(void.shape, np.float32)
     edge = edge_plane(void.shape, solid_outside[0])
-    fill_distance(void.view(np.uint8), distance, edge, edge, spacing, solid_outside, workers)
+    fill_distance(void.view(np.uint8), distance, edge, edge, spacing, solid_outside, threads)
     return distance
 
 
 def distances(
-    codes: Stack,
+    phase: Stack,
     slabs: Slabs,
     scratch: Scratch,
     spacing: Sequence[float],
     solid_outside: Sequence[bool],
-    workers: Workers,
+    threads: KernelThreads,
     highest: int = 1,
     out: npt.NDArray[np.float32] | None = None,
     fill: Callable[..., None] | None = None,
@@ -85,13 +85,13 @@ def distances(
 
     Parameters
     ----------
-    codes : Stack
+    phase : Stack
         (z, y, x), uint8: 1 to `highest` is void, all else is solid.
     slabs : Slabs
         How it is cut.
     scratch : Scratch
         Makes room for one slice a slab.
-    spacing, solid_outside, workers
+    spacing, solid_outside, threads
         As for `squared_distance`.
     out : numpy.ndarray, optional
         (z, y, x), float32: where they go, if there is room for all of them.
@@ -105,26 +105,26 @@ def distances(
     distance : numpy.ndarray
         float32, its squared distance; without `out` the next slab overwrites it.
     """
-    room = np.empty((slabs.thickness, *codes.shape[1:]), np.float32) if out is None else out
-    edge = edge_plane(codes.shape, solid_outside[0])
+    room = np.empty((slabs.thickness, *phase.shape[1:]), np.float32) if out is None else out
+    edge = edge_plane(phase.shape, solid_outside[0])
     # what comes from the slices before each slab
     carried = scratch.stack("carried", (len(slabs), *edge.shape), np.float32)
     before = edge
     for slab, (first, last) in enumerate(slabs):
         carried.write(slab, before[None])
         if last < slabs.depth:
-            before = carry(codes.read(first, last), before, workers, highest)
+            before = carry(phase.read(first, last), before, threads, highest)
     after = edge
     for slab in reversed(range(len(slabs))):
         first, last = slabs[slab]
-        part = codes.read(first, last)
+        part = phase.read(first, last)
         distance = room[: last - first] if out is None else room[first:last]
         before = carried.read(slab, slab + 1)[0]
         (fill or fill_distance)(
-            part, distance, before, after, spacing, solid_outside, workers, highest
+            part, distance, before, after, spacing, solid_outside, threads, highest
         )
         if slab:
-            after = carry(part, after, workers, highest, back=True)
+            after = carry(part, after, threads, highest, back=True)
         yield first, distance
     carried.close()
 
@@ -135,9 +135,9 @@ def edge_plane(shape: Sequence[int], solid_outside: bool) -> npt.NDArray[np.floa
 
 
 def carry(
-    codes: npt.NDArray[np.uint8],
+    phase: npt.NDArray[np.uint8],
     plane: npt.NDArray[np.float32],
-    workers: Workers,
+    threads: KernelThreads,
     highest: int = 1,
     *,
     back: bool = False,
@@ -146,7 +146,7 @@ def carry(
 
     Parameters
     ----------
-    codes, highest
+    phase, highest
         As for `fill_distance`.
     plane : numpy.ndarray
         (y, x), float32: distance to the nearest solid before the slab, in its adjacent slice.
@@ -154,25 +154,25 @@ def carry(
         Whether the slab is passed from its last slice to its first.
     """
     carried = plane.copy()
-    workers.over(carried.shape[0], _carry, codes, carried, highest, back)
+    threads.over(carried.shape[0], _carry, phase, carried, highest, back)
     return carried
 
 
 def fill_distance(
-    codes: npt.NDArray[np.uint8],
+    phase: npt.NDArray[np.uint8],
     distance: npt.NDArray[np.float32],
     before: npt.NDArray[np.float32],
     after: npt.NDArray[np.float32],
     spacing: Sequence[float],
     solid_outside: Sequence[bool],
-    workers: Workers,
+    threads: KernelThreads,
     highest: int = 1,
 ) -> None:
     """Write the squared distance of every voxel of a slab, see `squared_distance`.
 
     Parameters
     ----------
-    codes : numpy.ndarray
+    phase : numpy.ndarray
         (z, y, x), uint8, C order: 1 to `highest` is void, all else is solid.
     distance : numpy.ndarray
         (z, y, x), float32: where to.
@@ -182,9 +182,9 @@ def fill_distance(
     """
     smallest = min(spacing)
     weight_z, weight_y, weight_x = ((step / smallest) ** 2 for step in spacing)
-    depth, height, _ = codes.shape
-    workers.over(height, _along_z, codes, distance, before, after, highest)
-    workers.over(
+    depth, height, _ = phase.shape
+    threads.over(height, _along_z, phase, distance, before, after, highest)
+    threads.over(
         depth,
         _in_slices,
         distance,
@@ -198,7 +198,7 @@ def fill_distance(
 
 @kernel
 def _carry(
-    codes: npt.NDArray[np.uint8],
+    phase: npt.NDArray[np.uint8],
     carried: npt.NDArray[np.float32],
     highest: int,
     back: bool,
@@ -206,11 +206,11 @@ def _carry(
     last: int,
 ) -> None:
     """Carry the plain distance along z through rows `first` to `last` of every slice."""
-    depth, _, width = codes.shape
+    depth, _, width = phase.shape
     for y in range(first, last):
         line = carried[y]
         for step in range(depth):
-            row = codes[depth - 1 - step if back else step, y]
+            row = phase[depth - 1 - step if back else step, y]
             for x in range(width):
                 is_void = np.uint8(row[x] - np.uint8(1)) < np.uint8(highest)
                 line[x] = line[x] + np.float32(1.0) if is_void else np.float32(0.0)
@@ -218,7 +218,7 @@ def _carry(
 
 @kernel
 def _along_z(
-    codes: npt.NDArray[np.uint8],
+    phase: npt.NDArray[np.uint8],
     distance: npt.NDArray[np.float32],
     before: npt.NDArray[np.float32],
     after: npt.NDArray[np.float32],
@@ -227,13 +227,13 @@ def _along_z(
     last: int,
 ) -> None:
     """Write the plain distance along z of rows `first` to `last` of every slice."""
-    depth, _, width = codes.shape
+    depth, _, width = phase.shape
     one = np.float32(1.0)
     carried = np.empty(width, np.float32)
     for y in range(first, last):
         _copy(before[y], carried)
         for z in range(depth):
-            row = codes[z, y]
+            row = phase[z, y]
             line = distance[z, y]
             for x in range(width):
                 is_void = np.uint8(row[x] - np.uint8(1)) < np.uint8(highest)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.pores.contacts import Edges, Piece
-    from hushpore.pores.parallel import Workers
+    from hushpore.pores.parallel import KernelThreads
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,20 +30,20 @@ class BasinGraph:
 
     Attributes
     ----------
-    summit : numpy.ndarray
-        (n + 1,), int64: flat index of the summit.
     peak : numpy.ndarray
+        (n + 1,), int64: flat index of the peak.
+    peak_squared_distance : numpy.ndarray
         (n + 1,), float32: squared distance there.
     sums : numpy.ndarray
         (n + 1, 10), int64: see `contacts.SUMS`; coordinates in voxels.
-    ends : numpy.ndarray
+    crossings : numpy.ndarray
         (n + 1, 13), int64: voxels whose neighbour in a direction (`surface.DIRECTIONS`) is not of
         the same basin; in that direction the basin's surface is crossed twice as often.
     bounds : numpy.ndarray
         (n + 1, 6), int32: first voxel and the one after the last, in z, y and x.
     is_open : numpy.ndarray
-        (n + 1,), bool: whether the void at the summit is connected to a face of the volume.
-    cuts : numpy.ndarray
+        (n + 1,), bool: whether the void at the peak is connected to a face of the volume.
+    border_crossings : numpy.ndarray
         (13,), int64: crossings, by direction, that are where a face of the volume cuts a basin, or
         where one opens into the air outside the sample.
     a, b : numpy.ndarray
@@ -58,13 +58,13 @@ class BasinGraph:
         shared faces.
     """
 
-    summit: npt.NDArray[np.int64]
-    peak: npt.NDArray[np.float32]
+    peak: npt.NDArray[np.int64]
+    peak_squared_distance: npt.NDArray[np.float32]
     sums: npt.NDArray[np.int64]
-    ends: npt.NDArray[np.int64]
+    crossings: npt.NDArray[np.int64]
     bounds: npt.NDArray[np.int32]
     is_open: npt.NDArray[np.bool_]
-    cuts: npt.NDArray[np.int64]
+    border_crossings: npt.NDArray[np.int64]
     a: npt.NDArray[np.int32]
     b: npt.NDArray[np.int32]
     saddle: npt.NDArray[np.float32]
@@ -74,7 +74,7 @@ class BasinGraph:
     @property
     def count(self) -> int:
         """Number of basins."""
-        return int(self.peak.size) - 1
+        return int(self.peak_squared_distance.size) - 1
 
     @cached_property
     def by_neck(self) -> npt.NDArray[np.int64]:
@@ -91,10 +91,10 @@ class BasinGraph:
 
 def build_graph(
     basins: npt.NDArray[np.int32],
-    summits: npt.NDArray[np.int64],
+    peaks: npt.NDArray[np.int64],
     distance: npt.NDArray[np.float32],
-    summit_is_open: npt.NDArray[np.bool_],
-    workers: Workers,
+    peak_is_open: npt.NDArray[np.bool_],
+    threads: KernelThreads,
     *,
     faces_only: bool = False,
 ) -> BasinGraph:
@@ -104,19 +104,19 @@ def build_graph(
     ----------
     basins : numpy.ndarray
         (z, y, x), int32: 1 to n, 0 in the solid.
-    summits : numpy.ndarray
-        (n,), int64: flat index of each basin's summit.
+    peaks : numpy.ndarray
+        (n,), int64: flat index of each basin's peak.
     distance : numpy.ndarray
         (z, y, x), float32: squared distance.
-    summit_is_open : numpy.ndarray
-        (n,), bool: whether the void at each summit is connected to a face of the volume.
-    workers : Workers
+    peak_is_open : numpy.ndarray
+        (n,), bool: whether the void at each peak is connected to a face of the volume.
+    threads : KernelThreads
         Threads to run on.
     faces_only : bool, optional
         Whether one crosses between basins over the faces of voxels only.
     """
-    tables = Tables(basins.shape, summits, summit_is_open, faces_only=faces_only)
-    tables.add(basins, distance, workers)
+    tables = Tables(basins.shape, peaks, peak_is_open, faces_only=faces_only)
+    tables.add(basins, distance, threads)
     return tables.graph()
 
 
@@ -127,7 +127,7 @@ class Tables:
     ----------
     shape : tuple of int
         (z, y, x) of the stack.
-    summits, summit_is_open, faces_only
+    peaks, peak_is_open, faces_only
         As for `build_graph`.
     scan : callable, optional
         Does what `contacts.scan_slices` does to all slices of a slab in one piece, elsewhere.
@@ -136,31 +136,31 @@ class Tables:
     def __init__(
         self,
         shape: Sequence[int],
-        summits: npt.NDArray[np.int64],
-        summit_is_open: npt.NDArray[np.bool_],
+        peaks: npt.NDArray[np.int64],
+        peak_is_open: npt.NDArray[np.bool_],
         *,
         faces_only: bool = False,
         scan: Callable[..., Piece] | None = None,
     ) -> None:
-        count = summits.size
+        count = peaks.size
         self._scan = scan
         self._faces_only = faces_only
         self._shape = (int(shape[0]), int(shape[1]), int(shape[2]))
-        self._summits = summits
-        self._is_open = np.concatenate([[False], summit_is_open])
-        self._peak = np.zeros(count + 1, np.float32)
+        self._peaks = peaks
+        self._is_open = np.concatenate([[False], peak_is_open])
+        self._peak_squared_distance = np.zeros(count + 1, np.float32)
         self._sums = np.zeros((count + 1, N_SUMS), np.int64)
-        self._ends = np.zeros((count + 1, N_DIRECTIONS), np.int64)
+        self._crossings = np.zeros((count + 1, N_DIRECTIONS), np.int64)
         self._bounds = np.zeros((count + 1, 6), np.int32)
         self._bounds[:, :3] = np.iinfo(np.int32).max
-        self._cuts = np.zeros(N_DIRECTIONS, np.int64)
+        self._border_crossings = np.zeros(N_DIRECTIONS, np.int64)
         self._edges: list[Edges] = []
 
     def add(
         self,
         basins: npt.NDArray[np.int32],
         distance: npt.NDArray[np.float32],
-        workers: Workers,
+        threads: KernelThreads,
         first: int = 0,
         last: int | None = None,
     ) -> None:
@@ -175,27 +175,36 @@ class Tables:
         own = slices if last is None else last - first
         where = (basins, distance, self._shape, self._faces_only, first)
         if self._scan is None:
-            pieces = workers.over(own, scan_slices, *where, smallest=8)
+            pieces = threads.over(own, scan_slices, *where, smallest=8)
         else:
             pieces = [self._scan(*where, own)]
-        for low, sums, bounds, ends, cuts, edges in pieces:
+        for low, sums, bounds, crossings, border_crossings, edges in pieces:
             part = slice(low, low + len(sums))
-            self._cuts += cuts
+            self._border_crossings += border_crossings
             self._sums[part] += sums
-            self._ends[part] += ends
+            self._crossings[part] += crossings
             np.minimum(self._bounds[part, :3], bounds[:, :3], out=self._bounds[part, :3])
             np.maximum(self._bounds[part, 3:], bounds[:, 3:], out=self._bounds[part, 3:])
             self._edges.append(edges)
         start = first * height * width
-        here = slice(*np.searchsorted(self._summits, [start, start + own * height * width]))
-        self._peak[1:][here] = distance.reshape(-1)[self._summits[here] - start]
+        own_peaks = slice(*np.searchsorted(self._peaks, [start, start + own * height * width]))
+        self._peak_squared_distance[1:][own_peaks] = distance.reshape(-1)[
+            self._peaks[own_peaks] - start
+        ]
 
     def graph(self) -> BasinGraph:
         """Return all of it, once the last slab is added."""
         edges = _join_edges(self._edges)
-        summit = np.concatenate([[-1], self._summits])
-        tables = (self._peak, self._sums, self._ends, self._bounds, self._is_open, self._cuts)
-        return BasinGraph(summit, *tables, *edges)
+        peak = np.concatenate([[-1], self._peaks])
+        tables = (
+            self._peak_squared_distance,
+            self._sums,
+            self._crossings,
+            self._bounds,
+            self._is_open,
+            self._border_crossings,
+        )
+        return BasinGraph(peak, *tables, *edges)
 
 
 def _join_edges(

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 _LOCAL = ("sauvola", "niblack")
 
 #: Merge height up to which the steps of voxels in a surface part pores: of a ball on a grid the
-#: distance map has side summits of up to half a voxel.
+#: distance map has side peaks of up to half a voxel.
 _STEPS = 0.5
 
 
-def explain(settings: PoreSettings, known: Mapping[str, Any]) -> dict[str, str]:
+def find_hints(settings: PoreSettings, known: Mapping[str, Any]) -> dict[str, str]:
     """Return sentences by the name of the setting; see `Settings.explained`.
 
     Parameters

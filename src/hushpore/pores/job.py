@@ -16,14 +16,14 @@ from hushpore.device.backend import Backend
 from hushpore.device.scratch import scratch_folder
 from hushpore.pores.local_threshold import LOCAL_METHODS
 from hushpore.pores.measures import void_surface
-from hushpore.pores.parallel import Workers
+from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import (
     Work,
     check_local,
-    part_by_peaks,
+    find_snow_peaks,
     write_labels,
 )
-from hushpore.pores.pipeline import Finding
+from hushpore.pores.pipeline import Pipeline
 from hushpore.pores.plan import plan_slabs
 from hushpore.pores.result import (
     Pores,
@@ -36,7 +36,7 @@ from hushpore.pores.result import (
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Scratch, Slabs
 from hushpore.pores.stages import Stages
-from hushpore.pores.warm_up import Preparation
+from hushpore.pores.warm_up import WarmUp
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -101,7 +101,7 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
             f"in {scratch_folder()}."
         )
         yield Note(notes[-1])
-    kind = rehearsal_of(settings, volume.dtype == np.bool_, slabs.on_disk)
+    kind = warm_up_kind(settings, volume.dtype == np.bool_, slabs.on_disk)
     yield from stages.prepare(prepare(kind))
     return (yield from _segment(volume, settings, backend, slabs, stages, notes))
 
@@ -118,27 +118,29 @@ def _segment(
     with ExitStack() as at_end:
         at_end.callback(backend.release)
         scratch = at_end.enter_context(closing(Scratch(slabs.on_disk)))
-        workers = at_end.enter_context(Workers())
-        work = Work(volume, settings, slabs, scratch, workers, backend.choices, stages.timer)
-        found = yield from Finding(work, backend, stages, notes).run()
-        backend, threshold, space, basins, graph, distance, there = found
-        if there is not None:
-            at_end.callback(there.release)
+        threads = at_end.enter_context(KernelThreads())
+        work = Work(volume, settings, slabs, scratch, threads, backend.choices, stages.timer)
+        found = yield from Pipeline(work, backend, stages, notes).run()
+        backend, threshold, void_phases, basins, graph, distance, on_gpu = found
+        if on_gpu is not None:
+            at_end.callback(on_gpu.release)
         yield from stages.show(basins)
         # where pores open into air around the sample, they have no surface
-        graph = dataclasses.replace(graph, cuts=graph.cuts + space.air_cuts)
-        parted = part_by_peaks(work, basins, distance, graph)
-        peaks = yield from stages.run("measuring", parted, 0.9)
+        graph = dataclasses.replace(
+            graph, border_crossings=graph.border_crossings + void_phases.air_crossings
+        )
+        parted = find_snow_peaks(work, basins, distance, graph)
+        snow_peaks = yield from stages.run("measuring", parted, 0.9)
         distance.close()
         with stages.timer.stage("labels"):
-            numbering, by = _number(work, basins, graph, peaks)
+            numbering, by = _number(work, basins, graph, snow_peaks)
         labels = scratch.stack("labels", basins.shape, np.int32)
         label_of = numbering.label_of
-        if there is None:
-            written = write_labels(basins, label_of, slabs, labels, workers)
+        if on_gpu is None:
+            written = write_labels(basins, label_of, slabs, labels, threads)
         else:
             choices = backend.choices
-            written = there.write_labels(work, basins, label_of, labels, stages.timer, choices)
+            written = on_gpu.write_labels(work, basins, label_of, labels, stages.timer, choices)
         yield from stages.run("labels", written, 0.96, labels)
         tables = measured(labels, graph, numbering, volume)
         merged = yield from stages.run("labels", tables, 0.99)
@@ -151,9 +153,9 @@ def _segment(
         volume,
         {
             **void_totals(
-                int(space.sample.sum()),
-                (space.open_voxels, space.closed_voxels),
-                space.components,
+                int(void_phases.sample.sum()),
+                (void_phases.open_voxels, void_phases.closed_voxels),
+                void_phases.components,
                 threshold,
                 void_surface(graph, volume),
                 volume,
@@ -171,7 +173,7 @@ def _segment(
         timings={name: stage.seconds for name, stage in timing.stages.items()},
         provenance={**provenance, "result": totals},
         notes=tuple(notes),
-        _sample=space.sample,
+        _sample=void_phases.sample,
         _basins=basins,
         _slabs=slabs,
         _graph=graph,
@@ -180,13 +182,13 @@ def _segment(
 
 
 def _number(
-    work: Work, basins: Stack, graph: BasinGraph, peaks: npt.NDArray[np.bool_] | None
+    work: Work, basins: Stack, graph: BasinGraph, snow_peaks: npt.NDArray[np.bool_] | None
 ) -> tuple[Numbering, dict[str, Any]]:
     """Merge basins into pores and number these; returns what the record says of it, too."""
     settings, volume = work.settings, work.volume
     markers = volume.auxiliary_of(settings, "markers")
     if markers is None:
-        return number_basins(graph, settings, volume, peaks), merged_by(settings, peaks)
+        return number_basins(graph, settings, volume, snow_peaks), merged_by(settings, snow_peaks)
     markers = np.asarray(markers)
     if markers.dtype.kind == "f":
         # points lie between voxels
@@ -242,7 +244,7 @@ def void_totals(
     }
 
 
-class Rehearsal(NamedTuple):
+class WarmUpKind(NamedTuple):
     """What decides which kernels a job needs."""
 
     settings: PoreSettings
@@ -250,8 +252,10 @@ class Rehearsal(NamedTuple):
     on_disk: bool
 
 
-def rehearsal_of(settings: PoreSettings, is_void: bool = False, on_disk: bool = False) -> Rehearsal:
-    """Return what to rehearse for a job of some settings.
+def warm_up_kind(
+    settings: PoreSettings, is_void: bool = False, on_disk: bool = False
+) -> WarmUpKind:
+    """Return what to warm up for a job of some settings.
 
     Parameters
     ----------
@@ -276,28 +280,28 @@ def rehearsal_of(settings: PoreSettings, is_void: bool = False, on_disk: bool = 
         merging="snow" if settings.markers else settings.merging,
         neighbours=settings.neighbours,
     )
-    return Rehearsal(tiny, is_void, on_disk)
+    return WarmUpKind(tiny, is_void, on_disk)
 
 
-def _rehearse(kind: Rehearsal) -> Job:
+def _warm_up(kind: WarmUpKind) -> Job:
     """Do a whole job on a volume that is tiny, and has all that a kernel could meet."""
     # rows are so long that the table of edges has to grow; there is more than one slab
     grey = np.random.default_rng(0).integers(0, 256, (6, 8, 80), np.uint8)
-    volume = Volume(grey < 128 if kind.is_void else grey, name="rehearsal")
+    volume = Volume(grey < 128 if kind.is_void else grey, name="warm-up")
     slabs = Slabs(len(grey), 3, kind.on_disk)
     return _segment(volume, kind.settings, Backend(), slabs, Stages(volume), [])
 
 
-def prepare(kind: Rehearsal) -> Generator[Progress, None, None]:
+def prepare(kind: WarmUpKind) -> Generator[Progress, None, None]:
     """Wait until the kernels that a kind of job needs are compiled, or loaded from the disk."""
     yield Progress("preparing", 0, 0, "", 0.0)
-    with closing(PREPARATION.wait(kind)) as waiting:
+    with closing(WARM_UP.wait(kind)) as waiting:
         for is_compiling in waiting:
             yield Progress(FIRST_TIME if is_compiling else "preparing", 0, 0, "", 0.0)
 
 
 #: Makes kernels ready, once a process.
-PREPARATION = Preparation(_rehearse)
+WARM_UP = WarmUp(_warm_up)
 
 #: The stage in which kernels are compiled, not just loaded.
 FIRST_TIME = "preparing, first time only"

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from hushpore.pores.parallel import Workers
+    from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.threshold import Range
 
 #: Names of the methods.
@@ -88,7 +88,7 @@ class LocalThreshold:
         values: npt.NDArray[Any],
         first: int,
         last: int,
-        workers: Workers,
+        threads: KernelThreads,
         out: npt.NDArray[np.bool_] | None = None,
     ) -> npt.NDArray[np.bool_]:
         """Return where the pores are in a slab.
@@ -99,7 +99,7 @@ class LocalThreshold:
             (z, y, x), any real dtype: the `slices` for this slab.
         first, last : int
             The slices of the slab, counted in the whole stack.
-        workers : Workers
+        threads : KernelThreads
             Threads to run on.
         out : numpy.ndarray, optional
             Where to write it.
@@ -144,7 +144,7 @@ class LocalThreshold:
                 _add(levels(z), -1, sums)
 
         # each range begins with as many slices as a window has
-        workers.over(last - first, threshold_slices, smallest=max(1, self.window[0] // 2))
+        threads.over(last - first, threshold_slices, smallest=max(1, self.window[0] // 2))
         return void
 
     def _height(self, plane: npt.NDArray[Any]) -> npt.NDArray[Any]:

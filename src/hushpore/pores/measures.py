@@ -151,9 +151,9 @@ class PoreSums:
         (pores, sums), int64: in the order of `SUMS`; coordinates in voxels.
     bounds : numpy.ndarray
         (pores, 6), int32: first voxel and the one after the last, in z, y and x.
-    ends : numpy.ndarray
-        (pores, 13), int64: as `BasinGraph.ends`, of the pores.
-    peak : numpy.ndarray
+    crossings : numpy.ndarray
+        (pores, 13), int64: as `BasinGraph.crossings`, of the pores.
+    peak_squared_distance : numpy.ndarray
         (pores,), float32: largest squared distance to the solid, in voxels of the smallest spacing.
     is_open : numpy.ndarray
         (pores,), bool: whether the void is connected to a face of the volume.
@@ -167,8 +167,8 @@ class PoreSums:
 
     sums: npt.NDArray[np.int64]
     bounds: npt.NDArray[np.int32]
-    ends: npt.NDArray[np.int64]
-    peak: npt.NDArray[np.float32]
+    crossings: npt.NDArray[np.int64]
+    peak_squared_distance: npt.NDArray[np.float32]
     is_open: npt.NDArray[np.bool_]
     num_throats: npt.NDArray[np.int64]
     volume: Volume
@@ -177,7 +177,7 @@ class PoreSums:
     @classmethod
     def of(cls, graph: BasinGraph, numbering: Numbering, volume: Volume) -> PoreSums:
         """Add up the basins of each pore."""
-        count = numbering.chief.size
+        count = numbering.root.size
         label = numbering.label_of
         sums = np.zeros((count + 1, graph.sums.shape[1]), np.int64)
         np.add.at(sums, label, graph.sums)
@@ -185,18 +185,18 @@ class PoreSums:
         bounds[:, :3] = np.iinfo(np.int32).max
         np.minimum.at(bounds[:, :3], label, graph.bounds[:, :3])
         np.maximum.at(bounds[:, 3:], label, graph.bounds[:, 3:])
-        ends = np.zeros((count + 1, graph.ends.shape[1]), np.int64)
-        np.add.at(ends, label, graph.ends)
+        crossings = np.zeros((count + 1, graph.crossings.shape[1]), np.int64)
+        np.add.at(crossings, label, graph.crossings)
         # where basins of one pore touch, its surface is not
         inner = label[graph.a] == label[graph.b]
-        np.subtract.at(ends, label[graph.a[inner]], graph.contacts[inner])
+        np.subtract.at(crossings, label[graph.a[inner]], graph.contacts[inner])
         is_open = np.zeros(count + 1, np.bool_)
         is_open[label[graph.is_open]] = True
         return cls(
             sums[1:],
             bounds[1:],
-            ends[1:],
-            graph.peak[numbering.chief],
+            crossings[1:],
+            graph.peak_squared_distance[numbering.root],
             is_open[1:],
             _count_throats(graph, numbering),
             volume,
@@ -235,13 +235,17 @@ class PoreSums:
     @cached_property
     def surface(self) -> npt.NDArray[np.float64]:
         """(pores,): surface, in 2D perimeter, as `hushpore.pores.surface` estimates it."""
-        surface: npt.NDArray[np.float64] = self.ends @ area_per_crossing(self.volume.spacing) * 2
+        surface: npt.NDArray[np.float64] = (
+            self.crossings @ area_per_crossing(self.volume.spacing) * 2
+        )
         return surface
 
     @cached_property
     def inscribed_diameter(self) -> npt.NDArray[np.float64]:
         """(pores,): twice the largest distance to the solid."""
-        return 2 * (np.sqrt(self.peak.astype(np.float64)) * min(self.volume.spacing))
+        return 2 * (
+            np.sqrt(self.peak_squared_distance.astype(np.float64)) * min(self.volume.spacing)
+        )
 
     @cached_property
     def centroid(self) -> npt.NDArray[np.float64]:
@@ -564,15 +568,15 @@ def throat_columns(
 
 def void_surface(graph: BasinGraph, volume: Volume) -> float:
     """Return the surface between void and solid inside the volume (in 2D its length)."""
-    crossings = graph.ends.sum(axis=0) - graph.contacts.sum(axis=0, dtype=np.int64)
-    return surface_of(crossings, graph.cuts, volume)
+    crossings = graph.crossings.sum(axis=0) - graph.contacts.sum(axis=0, dtype=np.int64)
+    return surface_of(crossings, graph.border_crossings, volume)
 
 
 def surface_of(
-    crossings: npt.NDArray[np.int64], cuts: npt.NDArray[np.int64], volume: Volume
+    crossings: npt.NDArray[np.int64], border_crossings: npt.NDArray[np.int64], volume: Volume
 ) -> float:
     """Return the surface of a void that is left as often in each direction, but for its cuts."""
-    return float((2 * crossings - cuts) @ area_per_crossing(volume.spacing))
+    return float((2 * crossings - border_crossings) @ area_per_crossing(volume.spacing))
 
 
 def reach_a_face(bounds: npt.NDArray[np.int32], volume: Volume) -> npt.NDArray[np.bool_]:
@@ -602,5 +606,5 @@ def _pairs(graph: BasinGraph, numbering: Numbering) -> npt.NDArray[np.int64]:
 def _count_throats(graph: BasinGraph, numbering: Numbering) -> npt.NDArray[np.int64]:
     pair = np.sort(_pairs(graph, numbering))
     pair = pair[np.diff(pair, prepend=0) > 0]
-    ends = np.concatenate([pair >> 32, pair & 0xFFFFFFFF])
-    return np.bincount(ends, minlength=numbering.chief.size + 1)[1:]
+    label = np.concatenate([pair >> 32, pair & 0xFFFFFFFF])
+    return np.bincount(label, minlength=numbering.root.size + 1)[1:]

@@ -1,8 +1,8 @@
 """Merging basins into pores, on their graph alone.
 
 The edges are taken from the widest neck to the narrowest. Two basins become one pore where the
-lower of their summits rises above the neck by no more than a height h; radii are compared, in
-voxels of the smallest spacing. The higher summit stands for the merged pore.
+lower of their peaks rises above the neck by no more than a height h; radii are compared, in
+voxels of the smallest spacing. The higher peak stands for the merged pore.
 
 References
 ----------
@@ -44,7 +44,7 @@ def merge_by_height(graph: BasinGraph, h: float) -> npt.NDArray[np.int32]:
     Among equally wide necks those with more contacts come first, then those of the lower basins,
     so that the result is one and the same whatever order the edges were found in.
     """
-    radius = np.sqrt(graph.peak.astype(np.float64))
+    radius = np.sqrt(graph.peak_squared_distance.astype(np.float64))
     neck = np.sqrt(np.maximum(graph.saddle, 0).astype(np.float64))
     return _merge(radius, graph.a, graph.b, neck, graph.by_neck, float(h))
 

@@ -21,27 +21,27 @@ class Numbering:
     ----------
     label_of : numpy.ndarray
         (basins + 1,), int32: label of each basin's pore; 0 for solid and for pores left out.
-    chief : numpy.ndarray
-        (pores,), int32: the basin with the highest summit of each pore, in the order of labels.
+    root : numpy.ndarray
+        (pores,), int32: the basin with the highest peak of each pore, in the order of labels.
     """
 
     label_of: npt.NDArray[np.int32]
-    chief: npt.NDArray[np.int32]
+    root: npt.NDArray[np.int32]
 
 
 def number_pores(
     graph: BasinGraph,
-    chief_of: npt.NDArray[np.int32],
+    root_of: npt.NDArray[np.int32],
     minimum_voxels: int,
     left_out: npt.NDArray[np.bool_] | None = None,
 ) -> Numbering:
-    """Number the pores from 1, in the order in which their summits lie in memory.
+    """Number the pores from 1, in the order in which their peaks lie in memory.
 
     Parameters
     ----------
     graph : BasinGraph
         The basins.
-    chief_of : numpy.ndarray
+    root_of : numpy.ndarray
         (n + 1,), int32: the basin that stands for the pore of each basin.
     minimum_voxels : int
         Pores of fewer voxels get label 0.
@@ -49,15 +49,15 @@ def number_pores(
         (n + 1,), bool: pores that hold one of these basins get label 0.
     """
     voxels = np.zeros(graph.count + 1, np.int64)
-    np.add.at(voxels, chief_of, graph.sums[:, 0])
-    is_pore = (chief_of == np.arange(graph.count + 1)) & (voxels >= minimum_voxels)
+    np.add.at(voxels, root_of, graph.sums[:, 0])
+    is_pore = (root_of == np.arange(graph.count + 1)) & (voxels >= minimum_voxels)
     is_pore[0] = False
     if left_out is not None:
-        is_pore[chief_of[left_out]] = False
-    chief = np.flatnonzero(is_pore).astype(np.int32)
+        is_pore[root_of[left_out]] = False
+    root = np.flatnonzero(is_pore).astype(np.int32)
     label = np.zeros(graph.count + 1, np.int32)
-    label[chief] = np.arange(1, chief.size + 1)
-    return Numbering(label[chief_of], chief)
+    label[root] = np.arange(1, root.size + 1)
+    return Numbering(label[root_of], root)
 
 
 def number_groups(
@@ -86,7 +86,7 @@ def number_groups(
     kept = np.flatnonzero(voxels >= minimum_voxels)
     label = np.zeros(voxels.size, np.int32)
     label[kept] = np.arange(1, kept.size + 1)
-    # of each group the highest summit, and of equal ones the first
-    order = np.lexsort((-graph.peak, group_of))
+    # of each group the highest peak, and of equal ones the first
+    order = np.lexsort((-graph.peak_squared_distance, group_of))
     first = order[np.searchsorted(group_of[order], kept)]
     return Numbering(label[group_of], first.astype(np.int32))

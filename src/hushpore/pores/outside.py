@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from hushpore.pores.parallel import Workers
+    from hushpore.pores.parallel import KernelThreads
 
 # so far apart, in voxels of a slice, that slices have no part in each other's distances
 _APART = 1e6
@@ -65,7 +65,7 @@ def find_outside(
     spacing: Sequence[float],
     radius: float,
     slicewise: bool,
-    workers: Workers,
+    threads: KernelThreads,
 ) -> npt.NDArray[np.bool_]:
     """Return the part of the void that is air around the sample.
 
@@ -81,7 +81,7 @@ def find_outside(
     slicewise : bool
         Whether every slice is taken for itself, with a disc instead of the ball: for a sample that
         runs through from the first slice to the last, whose pores would be open there.
-    workers : Workers
+    threads : KernelThreads
         Threads to run on.
 
     Returns
@@ -94,32 +94,32 @@ def find_outside(
     Linear in the number of voxels: two distance transforms and one search for connected parts, in
     a volume that is larger by the diameter of the ball (`outside_bytes`).
     """
-    codes = Stack.of(void.astype(np.uint8))
+    phase = Stack.of(void.astype(np.uint8))
     whole, memory = Slabs(len(void), len(void)), Scratch(on_disk=False)
-    for _ in mark_outside(codes, whole, memory, spacing, radius, slicewise, workers):
+    for _ in mark_outside(phase, whole, memory, spacing, radius, slicewise, threads):
         pass
-    found: npt.NDArray[np.bool_] = codes.read(0, len(void)) == AIR
+    found: npt.NDArray[np.bool_] = phase.read(0, len(void)) == AIR
     return found
 
 
 def mark_outside(
-    codes: Stack,
+    phase: Stack,
     slabs: Slabs,
     scratch: Scratch,
     spacing: Sequence[float],
     radius: float,
     slicewise: bool,
-    workers: Workers,
+    threads: KernelThreads,
 ) -> Iterator[float]:
     """Mark as `AIR`, slab by slab, what `find_outside` finds; yields the share that is done."""
     if slicewise:
         for first, last in slabs:
-            part = codes.read(first, last)
-            part[_outside_of_slices(part != SOLID, spacing, radius, workers)] = AIR
-            codes.write(first, part)
+            part = phase.read(first, last)
+            part[_outside_of_slices(part != SOLID, spacing, radius, threads)] = AIR
+            phase.write(first, part)
             yield last / slabs.depth
         return
-    ball = ball_around(codes.shape, spacing, radius, slicewise)
+    ball = ball_around(phase.shape, spacing, radius, slicewise)
     shape, limit = ball.shape, ball.limit
     before, *inner = ball.inner[0].start, *ball.inner[1:]
     around = Slabs(shape[0], min(slabs.thickness, shape[0]), slabs.on_disk)
@@ -127,55 +127,55 @@ def mark_outside(
         around = Slabs(shape[0], shape[0], slabs.on_disk)
     balls = scratch.stack("balls", shape, np.uint8)
     for first, last in around:
-        part = codes.read(first - before, last - before)
+        part = phase.read(first - before, last - before)
         room = balls.room(first, last)
         room[...] = 1
         place = max(first, before)
         room[place - first :][: len(part)][:, *inner] = part != SOLID
         balls.write(first, room)
     no_walls = (False, False, False)
-    steps = (balls, around, scratch, spacing, no_walls, workers)
+    steps = (balls, around, scratch, spacing, no_walls, threads)
     for first, distance in distances(*steps):
         # where the ball fits
         balls.write(first, (distance > limit).view(np.uint8))
         yield 0.5 * (1 - first / around.depth)
     parts = Components((False, False, True), around)
     for first, last in around:
-        parts.add(find_runs(balls.read(first, last), workers))
+        parts.add(find_runs(balls.read(first, last), threads))
     parts.join()
     for slab, (first, last) in enumerate(around):
         part = balls.read(first, last)
-        parts.paint(slab, part, parts.is_open.view(np.uint8), workers)
+        parts.paint(slab, part, parts.is_open.view(np.uint8), threads)
         # and where it does not get to
         balls.write(first, np.bitwise_xor(part, 1, out=part))
     for first, distance in distances(*steps):
         place = max(first, before)
-        part = codes.read(place - before, first + len(distance) - before)
+        part = phase.read(place - before, first + len(distance) - before)
         near = distance[place - first :][: len(part)][:, *inner] <= limit
         part[near & (part != SOLID)] = AIR
-        codes.write(place - before, part)
+        phase.write(place - before, part)
         yield 1 - 0.5 * first / around.depth
     balls.close()
 
 
 def _outside_of_slices(
-    void: npt.NDArray[np.bool_], spacing: Sequence[float], radius: float, workers: Workers
+    void: npt.NDArray[np.bool_], spacing: Sequence[float], radius: float, threads: KernelThreads
 ) -> npt.NDArray[np.bool_]:
     """Return the air around the sample in slices, each of them taken for itself."""
     ball = ball_around(void.shape, spacing, radius, slicewise=True)
     padded = np.ones(ball.shape, np.bool_)
     padded[ball.inner] = void
     no_walls = (False, False, False)
-    distance = squared_distance(padded, ball.spacing, no_walls, workers)
+    distance = squared_distance(padded, ball.spacing, no_walls, threads)
     centres = np.greater(distance, ball.limit, out=padded)
     del distance
     # a row of solid between slices, and one below the other they are an image
     centres[:, -1] = False
     parted = centres.view(np.uint8).reshape(1, -1, centres.shape[2])
-    parts = find_components(parted, (False, False, True), workers)
-    parts.paint(0, parted, parts.is_open.view(np.uint8), workers)
+    parts = find_components(parted, (False, False, True), threads)
+    parts.paint(0, parted, parts.is_open.view(np.uint8), threads)
     unreached = np.logical_not(centres, out=centres)
-    distance = squared_distance(unreached, ball.spacing, no_walls, workers)
+    distance = squared_distance(unreached, ball.spacing, no_walls, threads)
     return (distance[ball.inner] <= ball.limit) & void
 
 
@@ -193,7 +193,7 @@ def outside_shape(
     return ball_around(shape, spacing, radius, slicewise).shape
 
 
-def beside(air: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def face_neighbours(air: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Return the voxels that share a face with a voxel of `air`, (z, y, x), bool."""
     found = np.zeros_like(air)
     for direction in DIRECTIONS[:3]:
@@ -203,7 +203,9 @@ def beside(air: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     return found
 
 
-def crossings(void: npt.NDArray[np.bool_], air: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+def count_crossings(
+    void: npt.NDArray[np.bool_], air: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int64]:
     """Count the neighbours of which one is `void` and one is `air`, by direction.
 
     Parameters

@@ -53,20 +53,20 @@ def ranges(count: int, parts: int) -> Iterator[tuple[int, int]]:
         yield count * part // parts, count * (part + 1) // parts
 
 
-class Workers:
+class KernelThreads:
     """A few threads that run a kernel on ranges of its work.
 
     Parameters
     ----------
-    threads : int, optional
+    count : int, optional
         How many; by default one for each core that this process may use.
     """
 
-    def __init__(self, threads: int | None = None) -> None:
-        self.threads = threads or cpu_threads()
-        self._pool = ThreadPoolExecutor(self.threads, "hushpore-pores")
+    def __init__(self, count: int | None = None) -> None:
+        self.count = count or cpu_threads()
+        self._pool = ThreadPoolExecutor(self.count, "hushpore-pores")
 
-    def __enter__(self) -> Workers:
+    def __enter__(self) -> KernelThreads:
         return self
 
     def __exit__(
@@ -96,7 +96,7 @@ class Workers:
         list
             What the calls returned, in the order of the ranges.
         """
-        parts = 1 if self.threads == 1 else 4 * self.threads
+        parts = 1 if self.count == 1 else 4 * self.count
         parts = max(1, min(parts, count // smallest))
         calls = [
             self._pool.submit(function, *arguments, first, last)

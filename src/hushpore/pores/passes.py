@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.pores.basins import Basins, apply_labels
+from hushpore.pores.basins import Watershed, apply_labels
 from hushpore.pores.distance import distances
 from hushpore.pores.graph import Tables
 from hushpore.pores.grey import GreyValues
 from hushpore.pores.local_threshold import LOCAL_METHODS, LocalThreshold, window_in_voxels
-from hushpore.pores.outside import beside, crossings, mark_outside
-from hushpore.pores.peaks import find_peaks
+from hushpore.pores.outside import count_crossings, face_neighbours, mark_outside
+from hushpore.pores.snow import find_peaks
 from hushpore.pores.surface import DIRECTIONS
 from hushpore.pores.threshold import find_threshold, survey
 from hushpore.pores.void import (
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from hushpore.device.timing import StageTimer
     from hushpore.pores.gpu.slabs import GpuSlabs
     from hushpore.pores.graph import BasinGraph
-    from hushpore.pores.parallel import Workers
+    from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.slabs import Scratch, Slabs, Stack
     from hushpore.pores.threshold import Histogram, Range
@@ -59,7 +59,7 @@ class Work:
     settings: PoreSettings
     slabs: Slabs
     scratch: Scratch
-    workers: Workers
+    threads: KernelThreads
     choices: Choices | None = None  # about optimisations
     timer: StageTimer | None = None  # told how long values are waited for
 
@@ -140,10 +140,10 @@ def find_grey_value(work: Work) -> Pass[Grey]:
         return Grey(values, None, "")
     method = settings.threshold
     if method in LOCAL_METHODS:
-        found, _ = yield from survey(values, False, work.workers)
+        found, _ = yield from survey(values, False, work.threads)
         local = local_threshold(work.volume, settings, work.slabs.depth, found)
         return Grey(values, None, "", local)
-    (low, high, _), histogram = yield from survey(values, isinstance(method, str), work.workers)
+    (low, high, _), histogram = yield from survey(values, isinstance(method, str), work.threads)
     return Grey(values, *threshold_of(settings, low, high, histogram))
 
 
@@ -233,45 +233,45 @@ def find_void(work: Work, grey: Grey) -> Pass[Stack]:
     strict = None if threshold is None else work.settings.hysteresis
     if threshold is not None:
         check_hysteresis(work.settings, threshold)
-    codes = work.scratch.stack("codes", work.shape, np.uint8)
+    phase = work.scratch.stack("phase", work.shape, np.uint8)
     parts = Components((False,) * 3, work.slabs)
     share = 1.0 if strict is None else 0.5
     grey_parts = values.ahead(None if local is None else local.slices)
     for (first, last), part in zip(work.slabs, grey_parts, strict=True):
-        room = codes.room(first, last)
+        room = phase.room(first, last)
         if local is not None:
-            local.void(part, first, last, work.workers, room.view(np.bool_))
+            local.void(part, first, last, work.threads, room.view(np.bool_))
         else:
-            make_void(part, threshold, bright, work.workers, room.view(np.bool_))
-        codes.write(first, room)
+            make_void(part, threshold, bright, work.threads, room.view(np.bool_))
+        phase.write(first, room)
         if strict is not None:
-            runs = find_runs(room, work.workers)
-            parts.add(runs, runs.holding(make_void(part, strict, bright, work.workers)))
+            runs = find_runs(room, work.threads)
+            parts.add(runs, runs.holding(make_void(part, strict, bright, work.threads)))
         yield share * last / work.slabs.depth
     if strict is not None:
         parts.join()
         # of what was marked, not of what reaches a face
         kept = np.where(parts.is_open, OPEN, SOLID).astype(np.uint8)
         for slab, (first, last) in enumerate(work.slabs):
-            part = codes.read(first, last)
-            parts.paint(slab, part, kept, work.workers)
-            codes.write(first, part)
+            part = phase.read(first, last)
+            parts.paint(slab, part, kept, work.threads)
+            phase.write(first, part)
             yield 0.5 + 0.5 * last / work.slabs.depth
-    return codes
+    return phase
 
 
-class Space(NamedTuple):
-    """The void of a sample, taken apart."""
+class VoidPhases(NamedTuple):
+    """How much of the void of a sample is of which phase."""
 
     open_voxels: int  # connected to a face of the volume, or to the air outside
     closed_voxels: int
     components: int
-    air_cuts: npt.NDArray[np.int64]  # crossings between void and the air outside, by direction
+    air_crossings: npt.NDArray[np.int64]  # crossings between void and the air outside, by direction
     sample: npt.NDArray[np.int64]  # voxels of each slice (row, in 2D) that are not air
     problem: str
 
 
-def find_air(work: Work, codes: Stack) -> Pass[npt.NDArray[np.int64]]:
+def find_air(work: Work, phase: Stack) -> Pass[npt.NDArray[np.int64]]:
     """Mark the air around the sample.
 
     Returns how many voxels of each slice (row, in 2D) are not of the sample.
@@ -279,21 +279,21 @@ def find_air(work: Work, codes: Stack) -> Pass[npt.NDArray[np.int64]]:
     if not work.has_air:
         return np.zeros(work.volume.shape[0], np.int64)
     if work.settings.sample_mask:
-        return (yield from _mask(work, codes))
-    require_solid(work, not all(codes.read(first, last).all() for first, last in work.slabs))
+        return (yield from _mask(work, phase))
+    require_solid(work, not all(phase.read(first, last).all() for first, last in work.slabs))
     slicewise = is_slicewise(work.volume, work.settings)
     yield from mark_outside(
-        codes,
+        phase,
         work.slabs,
         work.scratch,
         work.spacing,
         work.settings.outside_radius,
         slicewise,
-        work.workers,
+        work.threads,
     )
     counts = []
     for first, last in work.slabs:
-        part = codes.read(first, last)
+        part = phase.read(first, last)
         lines = part[0] if work.volume.n_spatial == 2 else part
         counts += [np.count_nonzero(line == AIR) for line in lines]
     return np.array(counts, np.int64)
@@ -308,7 +308,7 @@ def require_solid(work: Work, is_solid: bool) -> None:
         )
 
 
-def _mask(work: Work, codes: Stack) -> Pass[npt.NDArray[np.int64]]:
+def _mask(work: Work, phase: Stack) -> Pass[npt.NDArray[np.int64]]:
     """Take void outside the mask of the sample as air; returns as `find_air`."""
     mask = work.volume.auxiliary_of(work.settings, "sample_mask")
     if tuple(mask.shape) != work.volume.shape:
@@ -319,9 +319,9 @@ def _mask(work: Work, codes: Stack) -> Pass[npt.NDArray[np.int64]]:
     for first, last in work.slabs:
         own = np.asarray(mask[first:last] if work.volume.n_spatial == 3 else mask)
         outside = own.reshape(last - first, *work.shape[1:]) <= 0
-        part = codes.read(first, last)
+        part = phase.read(first, last)
         part[outside & (part != SOLID)] = AIR
-        codes.write(first, part)
+        phase.write(first, part)
         lines = outside[0] if work.volume.n_spatial == 2 else outside
         counts += [np.count_nonzero(line) for line in lines]
         yield last / work.slabs.depth
@@ -331,56 +331,56 @@ def _mask(work: Work, codes: Stack) -> Pass[npt.NDArray[np.int64]]:
     return np.array(counts, np.int64)
 
 
-def take_apart(work: Work, codes: Stack, air: npt.NDArray[np.int64]) -> Pass[Space]:
-    """Tell open void from closed in the codes, and leave only what is asked for."""
+def classify_void(work: Work, phase: Stack, air: npt.NDArray[np.int64]) -> Pass[VoidPhases]:
+    """Tell open void from closed in the phase labels, and leave only what is asked for."""
     components = Components(work.faces, work.slabs)
     depth = work.slabs.depth
     for first, last in work.slabs:
-        runs = find_runs(codes.read(first, last), work.workers)
+        runs = find_runs(phase.read(first, last), work.threads)
         marked = None
         if work.has_air:
-            near = beside(codes.read(first - 1, last + 1) == AIR)
+            near = face_neighbours(phase.read(first - 1, last + 1) == AIR)
             marked = runs.holding(near[min(first, 1) :][: last - first])
         components.add(runs, marked)
         yield 0.5 * last / depth
     components.join()
-    code_of = np.where(components.is_open, OPEN, CLOSED).astype(np.uint8)
+    phase_of = np.where(components.is_open, OPEN, CLOSED).astype(np.uint8)
     if work.settings.mode != "all":
-        code_of[components.is_open != (work.settings.mode == "open")] = SOLID
+        phase_of[components.is_open != (work.settings.mode == "open")] = SOLID
     for slab, (first, last) in enumerate(work.slabs):
-        part = codes.read(first, last)
-        components.paint(slab, part, code_of, work.workers)
-        codes.write(first, part)
+        part = phase.read(first, last)
+        components.paint(slab, part, phase_of, work.threads)
+        phase.write(first, part)
         yield 0.5 + 0.5 * last / depth
     voxels = (components.open_voxels, components.closed_voxels, components.count)
     del components
-    cuts = np.zeros(len(DIRECTIONS), np.int64)
+    open_to_air = np.zeros(len(DIRECTIONS), np.int64)
     if work.has_air:
         for first, last in work.slabs:
-            part = codes.read(first, last + 1)
-            cuts += air_crossings(part)
+            part = phase.read(first, last + 1)
+            open_to_air += air_crossings(part)
             # but for those within the next slab
-            cuts -= air_crossings(part[last - first :])
-    return space_of(work, voxels, cuts, air)
+            open_to_air -= air_crossings(part[last - first :])
+    return void_phases_of(work, voxels, open_to_air, air)
 
 
-def space_of(
+def void_phases_of(
     work: Work,
     voxels: tuple[int, int, int],
-    cuts: npt.NDArray[np.int64],
+    open_to_air: npt.NDArray[np.int64],
     air: npt.NDArray[np.int64],
-) -> Space:
-    """Return the void taken apart, given the air in each slice (row, in 2D)."""
+) -> VoidPhases:
+    """Return the phases of the void, given the air in each slice (row, in 2D)."""
     problem = ""
     if work.has_air and not work.settings.sample_mask and not air.any():
         problem = "No air was found outside the sample: the ball cannot reach any."
-    return Space(*voxels, cuts, math.prod(work.volume.shape[1:]) - air, problem)
+    return VoidPhases(*voxels, open_to_air, math.prod(work.volume.shape[1:]) - air, problem)
 
 
-def air_crossings(codes: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+def air_crossings(phase: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
     """Count the neighbours of which one is void and one is air, by direction, in some slices."""
-    air = codes == AIR
-    return crossings((codes != SOLID) & ~air, air)
+    air = phase == AIR
+    return count_crossings((phase != SOLID) & ~air, air)
 
 
 def solid_beyond(work: Work) -> tuple[bool, ...]:
@@ -389,7 +389,7 @@ def solid_beyond(work: Work) -> tuple[bool, ...]:
 
 
 def highest_void(work: Work) -> int:
-    """Return the highest code that counts as void when distances are measured.
+    """Return the highest phase label that counts as void when distances are measured.
 
     The mouth of a pore is no wall: air around the sample counts like what lies beyond the faces of
     the volume.
@@ -397,80 +397,82 @@ def highest_void(work: Work) -> int:
     return CLOSED if work.settings.border_is_solid else AIR
 
 
-def find_distance(work: Work, codes: Stack, gpu: GpuSlabs | None = None) -> Pass[Stack]:
+def find_distance(work: Work, phase: Stack, gpu: GpuSlabs | None = None) -> Pass[Stack]:
     """Find the squared distance to the solid, in the void; returns a stack of float32."""
     distance = work.scratch.stack("distance", work.shape, np.float32)
     slabs = work.slabs
     out = None if slabs.on_disk else distance.array()
     solid_outside, highest = solid_beyond(work), highest_void(work)
     for first, part in distances(
-        codes, slabs, work.scratch, work.spacing, solid_outside, work.workers, highest, out,
+        phase, slabs, work.scratch, work.spacing, solid_outside, work.threads, highest, out,
         None if gpu is None else gpu.fill_distance,
     ):  # fmt: skip
         if work.has_air:
-            part[codes.read(first, first + len(part)) == AIR] = 0
+            part[phase.read(first, first + len(part)) == AIR] = 0
         distance.write(first, part)
         yield 1 - first / slabs.depth
     return distance
 
 
-class Climbed(NamedTuple):
-    """Where the voxels of a stack climb to."""
+class UnstitchedBasins(NamedTuple):
+    """Basins of each slab, whose exits still have to be stitched."""
 
-    stack: Stack  # int32: basins, but for exits that `found` has to settle
-    found: Basins
-    summits: npt.NDArray[np.int64]  # flat index of each basin's summit
+    stack: Stack  # int32: basins, but for exits that `found` has to relabel
+    found: Watershed
+    peaks: npt.NDArray[np.int64]  # flat index of each basin's peak
     is_open: npt.NDArray[np.bool_]  # whether the void there is open
 
 
-def climb(work: Work, codes: Stack, distance: Stack, gpu: GpuSlabs | None = None) -> Pass[Climbed]:
+def find_basins(
+    work: Work, phase: Stack, distance: Stack, gpu: GpuSlabs | None = None
+) -> Pass[UnstitchedBasins]:
     """Find the basins of the distance map."""
     basins = work.scratch.stack("basins", work.shape, np.int32)
-    slab = None if gpu is None else gpu.climb_slab
-    found = Basins(work.slabs.depth, faces_only=work.faces_only, climb=slab)
-    summits, is_open = [], []
+    slab = None if gpu is None else gpu.watershed_slab
+    found = Watershed(work.slabs.depth, faces_only=work.faces_only, watershed=slab)
+    peaks, is_open = [], []
     for first, last in work.slabs:
         low, high = found.slices(first, last)
         heights = distance.read(low, high)
         own = slice(first - low, last - low)
         alone = (low, high) == (first, last)
         pointers = basins.room(low, high) if alone else np.empty(heights.shape, np.int32)
-        new = found.add(heights, pointers, work.workers, own.start, own.stop)
+        new = found.add(heights, pointers, work.threads, own.start, own.stop)
         basins.write(first, pointers[own])
-        is_open.append(codes.read(first, last).reshape(-1)[new] == OPEN)
-        summits.append(new + first * math.prod(work.shape[1:]))
+        is_open.append(phase.read(first, last).reshape(-1)[new] == OPEN)
+        peaks.append(new + first * math.prod(work.shape[1:]))
         yield last / work.slabs.depth
     found.join()
-    return Climbed(basins, found, np.concatenate(summits), np.concatenate(is_open))
+    return UnstitchedBasins(basins, found, np.concatenate(peaks), np.concatenate(is_open))
 
 
 def measure_basins(
-    work: Work, climbed: Climbed, distance: Stack, gpu: GpuSlabs | None = None
+    work: Work, unstitched: UnstitchedBasins, distance: Stack, gpu: GpuSlabs | None = None
 ) -> Pass[BasinGraph]:
-    """Measure all basins and find where they touch; settles their stack."""
+    """Measure all basins and find where they touch; stitches their stack."""
     scan = None if gpu is None else gpu.scan_slices
-    summits = climbed.summits, climbed.is_open
-    tables = Tables(work.shape, *summits, faces_only=work.faces_only, scan=scan)
-    basins, found = climbed.stack, climbed.found
+    peaks = unstitched.peaks, unstitched.is_open
+    tables = Tables(work.shape, *peaks, faces_only=work.faces_only, scan=scan)
+    basins, found = unstitched.stack, unstitched.found
     for slab, (first, last) in enumerate(work.slabs):
         part = basins.read(first, last + 1)
         own = part[: last - first]
-        found.settle(slab, own, work.workers)
+        found.relabel_exits(slab, own, work.threads)
         basins.write(first, own)
         if last < work.slabs.depth:
-            found.settle(slab + 1, part[last - first :], work.workers)
-        tables.add(part, distance.read(first, last + 1), work.workers, first, last)
+            found.relabel_exits(slab + 1, part[last - first :], work.threads)
+        tables.add(part, distance.read(first, last + 1), work.threads, first, last)
         yield last / work.slabs.depth
     return tables.graph()
 
 
-def part_by_peaks(
+def find_snow_peaks(
     work: Work, basins: Stack, distance: Stack, graph: BasinGraph
 ) -> Pass[npt.NDArray[np.bool_] | None]:
     """Find which basins hold a peak, where pores are parted by peaks, and else None."""
     if work.settings.merging == "height" or work.settings.markers:
         return None
-    return (yield from find_peaks(distance, basins, work.slabs, graph, work.spacing, work.workers))
+    return (yield from find_peaks(distance, basins, work.slabs, graph, work.spacing, work.threads))
 
 
 def write_labels(
@@ -478,11 +480,11 @@ def write_labels(
     label_of: npt.NDArray[np.int32],
     slabs: Slabs,
     labels: Stack,
-    workers: Workers,
+    threads: KernelThreads,
 ) -> Pass[None]:
     """Write the label of each basin in its place, in a stack of int32."""
     for first, last in slabs:
-        write_slices(basins, label_of, labels, workers, first, last)
+        write_slices(basins, label_of, labels, threads, first, last)
         yield last / slabs.depth
 
 
@@ -490,10 +492,10 @@ def write_slices(
     basins: Stack,
     label_of: npt.NDArray[np.int32],
     labels: Stack,
-    workers: Workers,
+    threads: KernelThreads,
     first: int,
     last: int,
 ) -> None:
     """Write the labels of the slices from `first` to before `last`."""
     room = labels.room(first, last)
-    labels.write(first, apply_labels(basins.read(first, last), label_of, workers, room))
+    labels.write(first, apply_labels(basins.read(first, last), label_of, threads, room))

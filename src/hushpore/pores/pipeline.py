@@ -19,7 +19,7 @@ from hushpore.device.backend import Backend
 from hushpore.device.clocks import HostClock
 from hushpore.device.memory import free_pools, is_out_of_memory
 from hushpore.pores.gpu.passes import (
-    BasinsFound,
+    FoundBasins,
     find_from_values,
     find_from_void,
     holds_values,
@@ -28,15 +28,15 @@ from hushpore.pores.gpu.passes import (
 )
 from hushpore.pores.gpu.void import why_on_host
 from hushpore.pores.passes import (
-    Space,
-    climb,
+    VoidPhases,
+    classify_void,
     find_air,
+    find_basins,
     find_distance,
     find_grey_value,
     find_void,
     measure_basins,
     read_values,
-    take_apart,
 )
 from hushpore.pores.plan import check_tables
 
@@ -57,27 +57,27 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 
-class Found(NamedTuple):
+class Segmented(NamedTuple):
     """Basins and their graph, and where they were found."""
 
     backend: Backend
     threshold: float | None
-    space: Space
+    void_phases: VoidPhases
     basins: Stack
     graph: BasinGraph
     distance: Stack
-    there: GpuBasins | None  # the basins on the GPU, where they lie there still
+    on_gpu: GpuBasins | None  # the basins once more, where the GPU holds all of them
 
 
 class _Void(NamedTuple):
     """The void as the host has found it."""
 
-    codes: Stack
-    space: Space
+    phase: Stack
+    void_phases: VoidPhases
     threshold: float | None
 
 
-class Finding:
+class Pipeline:
     """Finds all that is measured of a volume, and says what is to be said.
 
     Parameters
@@ -96,7 +96,7 @@ class Finding:
         self._work, self._backend, self._stages, self._notes = work, backend, stages, notes
         self._void: _Void | None = None
 
-    def run(self) -> Generator[Event, None, Found]:
+    def run(self) -> Generator[Event, None, Segmented]:
         """Find it, where that can be done."""
         if self._backend.is_cuda:
             reason = "the GPU's memory ran out"
@@ -112,9 +112,9 @@ class Finding:
             yield from self._say(f"Pores are segmented on the CPU: {reason}.", warning=True)
         return (yield from self._on_cpu())
 
-    def _on_gpu(self, gpu: Gpu, ways: list[Slabs]) -> Generator[Event, None, Found | None]:
+    def _on_gpu(self, gpu: Gpu, ways: list[Slabs]) -> Generator[Event, None, Segmented | None]:
         """Find it in thinner and thinner slabs; None where none was thin enough."""
-        from_values = self._begins_there(ways[0])
+        from_values = self._begins_on_gpu(ways[0])
         clock = self._backend.clock()
         for number, slabs in enumerate(ways):
             whole = from_values and number == 0
@@ -136,32 +136,36 @@ class Finding:
             free_pools()
         return None
 
-    def _attempt(self, gpu: Gpu, slabs: Slabs, *, whole: bool) -> Generator[Event, None, Found]:
+    def _attempt(self, gpu: Gpu, slabs: Slabs, *, whole: bool) -> Generator[Event, None, Segmented]:
         work, timer = self._work, self._stages.timer
         if whole:
             from_values = find_from_values(gpu, work, timer)
-            found, space, threshold, problem = yield from self._stages.run("", from_values, 0.85)
+            found, void_phases, threshold, problem = yield from self._stages.run(
+                "", from_values, 0.85
+            )
             yield from self._warn(problem)
-            return self._found(found, space, threshold)
+            return self._segmented(found, void_phases, threshold)
         assert self._void is not None, "it was found first of all"
-        codes, space, threshold = self._void
-        from_void = find_from_void(gpu, work, slabs, codes, timer)
+        phase, void_phases, threshold = self._void
+        from_void = find_from_void(gpu, work, slabs, phase, timer)
         found = yield from self._stages.run("", from_void, 0.85)
-        codes.close()
-        return self._found(found, space, threshold)
+        phase.close()
+        return self._segmented(found, void_phases, threshold)
 
-    def _on_cpu(self) -> Generator[Event, None, Found]:
+    def _on_cpu(self) -> Generator[Event, None, Segmented]:
         if self._void is None:
             self._void = yield from self._find_void()
-        codes, space, threshold = self._void
+        phase, void_phases, threshold = self._void
         work, run = self._work, self._stages.run
-        distance = yield from run("distance", find_distance(work, codes), 0.4)
-        climbed = yield from run("basins", climb(work, codes, distance), 0.6)
-        codes.close()
-        check_tables(work.volume, work.settings, work.slabs, climbed.found.count)
-        measuring = measure_basins(work, climbed, distance)
-        graph = yield from run("measuring", measuring, 0.85, climbed.stack)
-        return self._found(BasinsFound(climbed.stack, graph, distance, None), space, threshold)
+        distance = yield from run("distance", find_distance(work, phase), 0.4)
+        unstitched = yield from run("basins", find_basins(work, phase, distance), 0.6)
+        phase.close()
+        check_tables(work.volume, work.settings, work.slabs, unstitched.found.count)
+        measuring = measure_basins(work, unstitched, distance)
+        graph = yield from run("measuring", measuring, 0.85, unstitched.stack)
+        return self._segmented(
+            FoundBasins(unstitched.stack, graph, distance, None), void_phases, threshold
+        )
 
     def _find_void(self) -> Generator[Event, None, _Void]:
         """Find the void on the host, and tell open from closed."""
@@ -173,15 +177,15 @@ class Finding:
         work = self._work
         grey = yield from run("threshold", find_grey_value(work), 0.15)
         threshold, problem = grey.threshold, grey.problem
-        codes = yield from run("void", find_void(work, grey), 0.17)
+        phase = yield from run("void", find_void(work, grey), 0.17)
         del grey
-        air = yield from run("void", find_air(work, codes), 0.19)
-        space = yield from run("void", take_apart(work, codes, air), 0.2)
+        air = yield from run("void", find_air(work, phase), 0.19)
+        void_phases = yield from run("void", classify_void(work, phase, air), 0.2)
         yield from self._warn(problem)
-        yield from self._warn(space.problem)
-        return _Void(codes, space, threshold)
+        yield from self._warn(void_phases.problem)
+        return _Void(phase, void_phases, threshold)
 
-    def _begins_there(self, slabs: Slabs) -> bool:
+    def _begins_on_gpu(self, slabs: Slabs) -> bool:
         """Whether the void is found on the GPU, too; told with its reason."""
         work, choices = self._work, self._backend.choices
         reason = why_on_host(work.volume, work.settings)
@@ -205,8 +209,10 @@ class Finding:
         values = data.with_stored(read) if isinstance(data, Scaled) else read
         self._work = dataclasses.replace(self._work, volume=volume.replace(values))
 
-    def _found(self, found: BasinsFound, space: Space, threshold: float | None) -> Found:
-        return Found(self._backend, threshold, space, *found)
+    def _segmented(
+        self, found: FoundBasins, void_phases: VoidPhases, threshold: float | None
+    ) -> Segmented:
+        return Segmented(self._backend, threshold, void_phases, *found)
 
     @contextmanager
     def _timed_on(self, clock: Clock) -> Iterator[None]:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.pores.settings import PoreSettings
 
-#: Bytes a voxel that are in use at once where all is in memory, besides the input: codes of the
-#: void 1, distance 4, basins 4, labels 4, and 1 for what goes with the number of basins.
+#: Bytes a voxel that are in use at once where all is in memory, besides the input: phase 1,
+#: distance 4, basins 4, labels 4, and 1 for what goes with the number of basins.
 BYTES_A_VOXEL = 14
 
 #: Bytes a voxel of a slab that are in use at once, besides its grey values, where stacks lie on
@@ -31,7 +31,7 @@ BYTES_IN_SLAB = 16
 #: distance and the exits that are carried on.
 BYTES_IN_SLICE = 80
 
-#: Bytes a voxel on disk at once: codes of the void 1, distance 4, basins 4, a slice a slab 4.
+#: Bytes a voxel on disk at once: phase 1, distance 4, basins 4, a slice a slab 4.
 BYTES_ON_DISK = 13
 
 #: Bytes a basin for all tables while they are made: in noise it has seven neighbours.

@@ -18,7 +18,7 @@ from hushpore.base.scaled import held
 from hushpore.base.volume import Volume
 from hushpore.pores.grey import GreyValues
 from hushpore.pores.local_threshold import LOCAL_METHODS
-from hushpore.pores.parallel import Workers
+from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import local_threshold
 from hushpore.pores.slabs import Slabs
 from hushpore.pores.threshold import find_threshold, survey
@@ -44,7 +44,7 @@ _AT_A_TIME = 1 << 22
 
 #: What a voxel of a slice is: solid, void, or, with hysteresis, void if it hangs together with
 #: stricter void in other slices.
-SOLID, VOID, PERHAPS = 0, 1, 2
+SOLID, VOID, WEAK = 0, 1, 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,14 +117,14 @@ def _key(settings: PoreSettings) -> tuple[str, int, bool] | None:
     return method, settings.phases, settings.pores_are == "bright"
 
 
-def survey_greys(volume: Volume, workers: Workers) -> Pass[GreySurvey]:
+def survey_greys(volume: Volume, threads: KernelThreads) -> Pass[GreySurvey]:
     """Count the grey values of a volume; of a large one or one on disk, of slices from all over.
 
     Parameters
     ----------
     volume : Volume
         With any leading axes, whose images are counted together.
-    workers : Workers
+    threads : KernelThreads
         Threads to run on.
 
     Yields
@@ -142,7 +142,7 @@ def survey_greys(volume: Volume, workers: Workers) -> Pass[GreySurvey]:
     counted = _counted(volume)
     rows = math.prod(counted.shape[1:])
     slabs = Slabs(counted.shape[0], max(1, _AT_A_TIME // rows), on_disk=True)
-    found, histogram = yield from survey(GreyValues(counted, slabs), True, workers)
+    found, histogram = yield from survey(GreyValues(counted, slabs), True, threads)
     assert histogram is not None, "it was asked for"
     share = math.prod(counted.shape) / math.prod(volume.shape)
     unit = str(volume.metadata.get("value_unit", ""))
@@ -185,10 +185,10 @@ class SliceVoid:
         self._volume = volume
         self._read: tuple[Any, npt.NDArray[Any]] | None = None
 
-    def codes(
+    def phase(
         self, index: Sequence[int], settings: PoreSettings, greys: GreySurvey
     ) -> npt.NDArray[np.uint8] | None:
-        """Return what the voxels of a slice are: `SOLID`, `VOID` or `PERHAPS`.
+        """Return what the voxels of a slice are: `SOLID`, `VOID` or `WEAK`.
 
         Before air outside is looked for and open void told from closed.
 
@@ -212,17 +212,17 @@ class SliceVoid:
         volume = self._volume.at(**leading)
         z = index[-1] if volume.n_spatial == 3 else 0
         # a slice is not cut into ranges of slices: more threads would have nothing to do
-        with Workers(1) as workers:
-            return self._codes(volume, leading, z, settings, greys, workers)
+        with KernelThreads(1) as threads:
+            return self._phase(volume, leading, z, settings, greys, threads)
 
-    def _codes(
+    def _phase(
         self,
         volume: Volume,
         leading: dict[str, int],
         z: int,
         settings: PoreSettings,
         greys: GreySurvey,
-        workers: Workers,
+        threads: KernelThreads,
     ) -> npt.NDArray[np.uint8] | None:
         depth = volume.shape[0] if volume.n_spatial == 3 else 1
         bright = settings.pores_are == "bright"
@@ -232,20 +232,20 @@ class SliceVoid:
             if greys.share < 1:
                 # there may be values beyond the range of the sample
                 values = np.clip(values, greys.range.low, greys.range.high)
-            found = local.void(values, z, z + 1, workers)
+            found = local.void(values, z, z + 1, threads)
             return np.asarray(found[0], np.uint8)
         threshold = greys.find(settings)
         if not isinstance(threshold, float):
             return None
         values = self._values(volume, leading, (z, z + 1))
-        void = make_void(values, threshold, bright, workers)
-        codes: npt.NDArray[np.uint8] = void.view(np.uint8)
+        void = make_void(values, threshold, bright, threads)
+        phase: npt.NDArray[np.uint8] = void.view(np.uint8)
         strict = settings.hysteresis
         if strict is not None:
-            runs = find_runs(codes, workers)
-            kept = runs.holding(make_void(values, strict, bright, workers))
-            runs.paint(codes, np.where(kept, VOID, PERHAPS).astype(np.uint8))
-        first: npt.NDArray[np.uint8] = codes[0]
+            runs = find_runs(phase, threads)
+            kept = runs.holding(make_void(values, strict, bright, threads))
+            runs.paint(phase, np.where(kept, VOID, WEAK).astype(np.uint8))
+        first: npt.NDArray[np.uint8] = phase[0]
         return first
 
     def _values(

@@ -17,7 +17,7 @@ from hushpore.base.volume import readable_unit
 from hushpore.pores.measures import pore_columns, reach_a_face, throat_columns
 from hushpore.pores.merging import merge_by_height, merge_to_markers
 from hushpore.pores.numbering import number_groups, number_pores
-from hushpore.pores.parallel import Workers
+from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import finish, write_labels
 from hushpore.pores.slabs import Scratch, check_disk
 
@@ -205,9 +205,9 @@ class Pores:
     def _renumber(self, numbering: Numbering, settings: PoreSettings, by: dict[str, Any]) -> Pores:
         if self._slabs.on_disk:
             check_disk(self._basins.nbytes)
-        with closing(Scratch(self._slabs.on_disk)) as scratch, Workers() as workers:
+        with closing(Scratch(self._slabs.on_disk)) as scratch, KernelThreads() as threads:
             labels = scratch.stack("labels", self._basins.shape, np.int32)
-            finish(write_labels(self._basins, numbering.label_of, self._slabs, labels, workers))
+            finish(write_labels(self._basins, numbering.label_of, self._slabs, labels, threads))
             merged = finish(measured(scratch.keep(labels), self._graph, numbering, self.volume))
         found = {**self.provenance["result"], "merged_by": by}
         totals = totals_of(merged, self.volume, found)
@@ -246,14 +246,14 @@ def number_basins(
     graph: BasinGraph,
     settings: PoreSettings,
     volume: Volume,
-    peaks: npt.NDArray[np.bool_] | None = None,
+    snow_peaks: npt.NDArray[np.bool_] | None = None,
 ) -> Numbering:
     """Merge basins, to the peaks where these are given or else by height, and number the pores."""
     left_out = basins_left_out(graph, settings, volume)
-    if peaks is None:
-        chief = merge_by_height(graph, settings.h)
-        return number_pores(graph, chief, settings.minimum_voxels, left_out)
-    group = merge_to_markers(graph, np.where(peaks, np.cumsum(peaks), 0).astype(np.int32))
+    if snow_peaks is None:
+        root = merge_by_height(graph, settings.h)
+        return number_pores(graph, root, settings.minimum_voxels, left_out)
+    group = merge_to_markers(graph, np.where(snow_peaks, np.cumsum(snow_peaks), 0).astype(np.int32))
     return number_groups(graph, group, settings.minimum_voxels, left_out)
 
 
@@ -275,9 +275,9 @@ def number_by_markers(
     return numbering, {"markers": int(np.unique(marked[marked > 0]).size)}
 
 
-def merged_by(settings: PoreSettings, peaks: npt.NDArray[np.bool_] | None) -> dict[str, Any]:
+def merged_by(settings: PoreSettings, snow_peaks: npt.NDArray[np.bool_] | None) -> dict[str, Any]:
     """Return what the record says of the merging."""
-    return {"h": settings.h} if peaks is None else {"peaks": int(np.count_nonzero(peaks))}
+    return {"h": settings.h} if snow_peaks is None else {"peaks": int(np.count_nonzero(snow_peaks))}
 
 
 def basins_left_out(

@@ -160,9 +160,9 @@ class PoreSettings(Settings):
 
     def explained(self, known: Mapping[str, Any]) -> dict[str, str]:
         """Return what values come to; beside the volume, ``greys`` may be a `GreySurvey` of it."""
-        from hushpore.pores.hints import explain
+        from hushpore.pores.hints import find_hints
 
-        return explain(self, known)
+        return find_hints(self, known)
 
     def unused(self, known: Mapping[str, Any]) -> dict[str, str]:
         """Return why settings change nothing; ``is_void`` says that no grey value counts."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-def point_slices(
+def steepest_ascent(
     faces_only: bool,
     distance: npt.NDArray[np.float32],
     pointers: npt.NDArray[np.int32],
@@ -52,12 +52,12 @@ def point_slices(
     lines = np.zeros((3, width), np.float32)
     key_tops = np.zeros((3, width), np.int64)
     where = (row_first, row_last, offset + first, offset + last)
-    point = _point_to_faces if faces_only else _point
+    point = _ascend_over_faces if faces_only else _ascend
     point(distance, distance.view(np.int32), pointers, sums, tops, lines, key_tops, *where)
 
 
 @kernel
-def _point(
+def _ascend(
     distance: npt.NDArray[np.float32],
     bits: npt.NDArray[np.int32],
     pointers: npt.NDArray[np.int32],
@@ -80,9 +80,9 @@ def _point(
     for z in range(begin - 2, end + 2):
         _sum_plane(distance, z, row_first - 1, row_last + 1, lines, sums[z % 3])
         if z >= begin:
-            _top_plane(bits, z - 1, row_first, row_last, sums, key_tops, tops[(z - 1) % 3])
+            _highest_plane(bits, z - 1, row_first, row_last, sums, key_tops, tops[(z - 1) % 3])
         if z >= begin + 2:
-            _point_plane(bits, z - 2, row_first, row_last, tops, pointers)
+            _ascend_plane(bits, z - 2, row_first, row_last, tops, pointers)
 
 
 @kernel
@@ -124,7 +124,7 @@ def _sum_plane(
 
 
 @kernel
-def _top_plane(
+def _highest_plane(
     bits: npt.NDArray[np.int32],
     z: int,
     row_first: int,
@@ -147,11 +147,11 @@ def _top_plane(
             newest[:] = 0
         else:
             before = sums[(z - 1) % 3, y - row_first + 1]
-            here = sums[z % 3, y - row_first + 1]
+            level = sums[z % 3, y - row_first + 1]
             after = sums[(z + 1) % 3, y - row_first + 1]
             line = bits[z, y]
             for x in range(width):
-                total[x] = (before[x] + after[x]) + here[x]
+                total[x] = (before[x] + after[x]) + level[x]
             for x in range(width):
                 keys[x + 1] = (np.int64(line[x]) << 32) | ((np.int64(total_bits[x]) >> 4) << 5)
             for x in range(width):
@@ -165,7 +165,7 @@ def _top_plane(
 
 
 @kernel
-def _point_plane(
+def _ascend_plane(
     bits: npt.NDArray[np.int32],
     z: int,
     row_first: int,
@@ -196,7 +196,7 @@ def _point_plane(
 
 
 @kernel
-def _point_to_faces(
+def _ascend_over_faces(
     distance: npt.NDArray[np.float32],
     bits: npt.NDArray[np.int32],
     pointers: npt.NDArray[np.int32],
@@ -209,7 +209,7 @@ def _point_to_faces(
     begin: int,
     end: int,
 ) -> None:
-    """Do what `_point` does, but to the highest of the 6 neighbours that share a face.
+    """Do what `_ascend` does, but to the highest of the 6 neighbours that share a face.
 
     The keys are the same but for their last bits, which are added for the comparison.
     """
@@ -218,7 +218,7 @@ def _point_to_faces(
         if z >= begin:
             _key_plane(bits, z - 1, row_first, row_last, sums, totals[0], keys[(z - 1) % 3])
         if z >= begin + 2:
-            _point_plane_to_faces(bits, z - 2, row_first, row_last, keys, pointers)
+            _ascend_plane_over_faces(bits, z - 2, row_first, row_last, keys, pointers)
 
 
 @kernel
@@ -241,16 +241,16 @@ def _key_plane(
             target[:] = 0
             continue
         before = sums[(z - 1) % 3, y - row_first + 1]
-        here = sums[z % 3, y - row_first + 1]
+        level = sums[z % 3, y - row_first + 1]
         after = sums[(z + 1) % 3, y - row_first + 1]
         for x in range(width):
-            sum_floats[x] = (before[x] + after[x]) + here[x]
+            sum_floats[x] = (before[x] + after[x]) + level[x]
         for x in range(width):
             target[x] = (np.int64(bits[z, y, x]) << 32) | ((np.int64(sum_bits[x]) >> 4) << 5)
 
 
 @kernel
-def _point_plane_to_faces(
+def _ascend_plane_over_faces(
     bits: npt.NDArray[np.int32],
     z: int,
     row_first: int,
@@ -268,8 +268,8 @@ def _point_plane_to_faces(
             if bits[z, y, x] == 0:
                 pointers[z, y, x] = -1
                 continue
-            here = keys[z % 3, row, x] + 3
-            best = max(here, keys[(z - 1) % 3, row, x] + 6, keys[(z + 1) % 3, row, x])
+            own = keys[z % 3, row, x] + 3
+            best = max(own, keys[(z - 1) % 3, row, x] + 6, keys[(z + 1) % 3, row, x])
             best = max(best, keys[z % 3, row - 1, x] + 5, keys[z % 3, row + 1, x] + 1)
             if x > 0:
                 best = max(best, keys[z % 3, row, x - 1] + 4)

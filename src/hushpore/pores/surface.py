@@ -93,9 +93,9 @@ def _voronoi_areas(units: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         # a direction across, from which angles are counted
         side = around[0] - (around[0] @ unit) * unit
         order = np.argsort(np.arctan2(around @ np.cross(unit, side), around @ side))
-        here, there = around[order], np.roll(around[order], -1, axis=0)
+        a, b = around[order], np.roll(around[order], -1, axis=0)
         # https://doi.org/10.1109/TBME.1983.325207
-        volume = np.abs(np.cross(here, there) @ unit)
-        cosines = here @ unit + there @ unit + (here * there).sum(axis=1)
+        volume = np.abs(np.cross(a, b) @ unit)
+        cosines = a @ unit + b @ unit + (a * b).sum(axis=1)
         areas[i] = 2 * np.arctan2(volume, 1 + cosines).sum()
     return areas

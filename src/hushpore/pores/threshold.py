@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.pores.grey import GreyValues
-    from hushpore.pores.parallel import Workers
+    from hushpore.pores.parallel import KernelThreads
 
 #: Names accepted for a threshold; each gives the value of scikit-image's function of that name.
 METHODS = ("otsu", "li", "triangle", "yen", "isodata", "minimum")
@@ -74,7 +74,7 @@ class Range(NamedTuple):
         return Range(min(self.low, other.low), max(self.high, other.high), self.bad + other.bad)
 
 
-def find_range(values: npt.NDArray[Any], workers: Workers) -> Range:
+def find_range(values: npt.NDArray[Any], threads: KernelThreads) -> Range:
     """Return the range of an image of two axes or more."""
 
     def look(first: int, last: int) -> Range:
@@ -85,7 +85,7 @@ def find_range(values: npt.NDArray[Any], workers: Workers) -> Range:
             bad = int(part.size - np.count_nonzero(np.isfinite(part)))
         return Range(low, high, bad)
 
-    first, *others = workers.over(len(values), look)
+    first, *others = threads.over(len(values), look)
     for other in others:
         first = first.join(other)
     found: Range = first
@@ -93,7 +93,7 @@ def find_range(values: npt.NDArray[Any], workers: Workers) -> Range:
 
 
 def make_histogram(
-    values: npt.NDArray[Any], workers: Workers, among: Range | None = None
+    values: npt.NDArray[Any], threads: KernelThreads, among: Range | None = None
 ) -> Histogram:
     """Count the grey values of an image.
 
@@ -101,12 +101,12 @@ def make_histogram(
     ----------
     values : numpy.ndarray
         Two axes or more, integer or floating point, finite and not constant.
-    workers : Workers
+    threads : KernelThreads
         Threads to run on.
     among : Range, optional
         The range of a larger image that this is a part of: the histograms of its parts add up.
     """
-    among = among or find_range(values, workers)
+    among = among or find_range(values, threads)
     low, high, _ = among
     centers, exact = bins_of(values.dtype, among)
     bins = centers.size
@@ -124,7 +124,7 @@ def make_histogram(
             _count(np.ascontiguousarray(level).reshape(-1), counts)
         return counts
 
-    pieces = workers.over(len(values), count_slices)
+    pieces = threads.over(len(values), count_slices)
     return Histogram(np.sum(pieces, axis=0, dtype=np.int64), centers)
 
 
@@ -141,7 +141,7 @@ def bins_of(dtype: np.dtype[Any], among: Range) -> tuple[npt.NDArray[np.float64]
 
 
 def survey(
-    values: GreyValues, with_histogram: bool, workers: Workers
+    values: GreyValues, with_histogram: bool, threads: KernelThreads
 ) -> Generator[float, None, tuple[Range, Histogram | None]]:
     """Find the range of a volume, slab by slab, and its histogram where that is wanted.
 
@@ -164,11 +164,11 @@ def survey(
     histogram = None
     for (_, last), part in zip(values.slabs, values.ahead(), strict=True):
         if counted:
-            histogram = make_histogram(part, workers, counted)
+            histogram = make_histogram(part, threads, counted)
             counts = counts + histogram.counts
         else:
-            here = find_range(part, workers)
-            found = found.join(here) if found else here
+            own = find_range(part, threads)
+            found = found.join(own) if found else own
         yield last / values.slabs.depth / passes
     if counted and histogram:
         histogram = Histogram(counts, histogram.centers).trimmed()
@@ -177,7 +177,7 @@ def survey(
     values.check(found.low, found.high, found.bad)
     if passes == 2:
         for (_, last), part in zip(values.slabs, values.ahead(), strict=True):
-            histogram = make_histogram(part, workers, found)
+            histogram = make_histogram(part, threads, found)
             counts = counts + histogram.counts
             yield (1 + last / values.slabs.depth) / passes
         assert histogram is not None, "a stack has slabs"

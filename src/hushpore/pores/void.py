@@ -22,7 +22,7 @@ from hushpore.pores.slabs import Slabs
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from hushpore.pores.parallel import Workers
+    from hushpore.pores.parallel import KernelThreads
 
 
 #: What a voxel is: solid; void, open until it is known to be closed; or air outside the sample.
@@ -62,10 +62,10 @@ class Runs:
         begin, end, part = (each[own].copy() for each in (self.begin, self.end, self.part))
         return Runs((1, *self.shape[1:]), rows - rows[0], begin, end, part, self.count)
 
-    def paint(self, codes: npt.NDArray[np.uint8], code_of: npt.NDArray[np.uint8]) -> None:
-        """Write a code for each part, in place, but where it is `OPEN`, as all void is at first."""
-        rows = codes.reshape(-1, codes.shape[-1])
-        _paint_runs(rows, self.row_start, self.begin, self.end, code_of[self.part])
+    def paint(self, phase: npt.NDArray[np.uint8], phase_of: npt.NDArray[np.uint8]) -> None:
+        """Write the phase of each part, in place, but where it is `OPEN`, as all void is first."""
+        rows = phase.reshape(-1, phase.shape[-1])
+        _paint_runs(rows, self.row_start, self.begin, self.end, phase_of[self.part])
 
     def holding(self, strict: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """Return which parts hold a voxel of `strict` (z, y, x), one bool a part."""
@@ -151,21 +151,21 @@ class Components:
     def paint(
         self,
         slab: int,
-        codes: npt.NDArray[np.uint8],
-        code_of: npt.NDArray[np.uint8],
-        workers: Workers,
+        phase: npt.NDArray[np.uint8],
+        phase_of: npt.NDArray[np.uint8],
+        threads: KernelThreads,
     ) -> None:
-        """Write a code for each component into a slab, in place; see `Runs.paint`."""
-        runs = self._runs or find_runs(codes, workers)
+        """Write the phase of each component into a slab, in place; see `Runs.paint`."""
+        runs = self._runs or find_runs(phase, threads)
         first = sum(self._counts[:slab])
-        runs.paint(codes, code_of[self._component[first : first + runs.count]])
+        runs.paint(phase, phase_of[self._component[first : first + runs.count]])
 
 
 def make_void(
     values: npt.NDArray[Any],
     threshold: float | None,
     bright: bool,
-    workers: Workers,
+    threads: KernelThreads,
     out: npt.NDArray[np.bool_] | None = None,
 ) -> npt.NDArray[np.bool_]:
     """Return where the pores are.
@@ -178,7 +178,7 @@ def make_void(
         Dark pores are at or below it, bright ones above; None: `values` is the void itself.
     bright : bool
         Whether the pores are the bright phase.
-    workers : Workers
+    threads : KernelThreads
         Threads to run on.
     out : numpy.ndarray, optional
         Where to write it.
@@ -205,23 +205,23 @@ def make_void(
     def compare_slices(first: int, last: int) -> None:
         compare(values[first:last], limit, out=void[first:last])
 
-    workers.over(len(values), compare_slices)
+    threads.over(len(values), compare_slices)
     return void
 
 
-def find_runs(codes: npt.NDArray[Any], workers: Workers) -> Runs:
+def find_runs(phase: npt.NDArray[Any], threads: KernelThreads) -> Runs:
     """Find the 6-connected parts of the void in a slab.
 
     Parameters
     ----------
-    codes : numpy.ndarray
+    phase : numpy.ndarray
         (z, y, x), bool or uint8, C order: void is what is `OPEN`, or true.
-    workers : Workers
+    threads : KernelThreads
         Threads to run on.
     """
-    depth, height, width = codes.shape
-    rows = codes.view(np.uint8).reshape(-1, width)
-    pieces = workers.over(len(rows), _find_runs, rows, smallest=256)
+    depth, height, width = phase.shape
+    rows = phase.view(np.uint8).reshape(-1, width)
+    pieces = threads.over(len(rows), _find_runs, rows, smallest=256)
     row_start = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(np.concatenate([counts for counts, _, _ in pieces]), out=row_start[1:])
     begin = np.concatenate([begins for _, begins, _ in pieces])
@@ -232,7 +232,7 @@ def find_runs(codes: npt.NDArray[Any], workers: Workers) -> Runs:
 
 
 def find_components(
-    void: npt.NDArray[Any], faces: tuple[bool, bool, bool], workers: Workers
+    void: npt.NDArray[Any], faces: tuple[bool, bool, bool], threads: KernelThreads
 ) -> Components:
     """Find the 6-connected components of a void in one piece.
 
@@ -242,11 +242,11 @@ def find_components(
         As for `find_runs`.
     faces : tuple of bool
         See `Components`.
-    workers : Workers
+    threads : KernelThreads
         Threads to run on.
     """
     components = Components(faces, Slabs(len(void), len(void)))
-    components.add(find_runs(void, workers))
+    components.add(find_runs(void, threads))
     components.join()
     return components
 
@@ -279,9 +279,9 @@ def _find_runs(
         previous = np.uint8(0)
         count = 0
         for x in range(width):
-            here = np.uint8(line[x] == 1)
-            count += int(here > previous)
-            previous = here
+            is_void = np.uint8(line[x] == 1)
+            count += int(is_void > previous)
+            previous = is_void
         counts[row - first] = count
         total += count
     begin = np.empty(total, np.int32)
@@ -319,14 +319,14 @@ def _connect(
     """
     for row in range(depth * height):
         if row % height:
-            _unite_rows(parent, row_start, begin, end, row, row - 1)
+            _union_rows(parent, row_start, begin, end, row, row - 1)
         if row >= height:
-            _unite_rows(parent, row_start, begin, end, row, row - height)
+            _union_rows(parent, row_start, begin, end, row, row - height)
     return _compact(parent)
 
 
 @kernel
-def _unite_rows(
+def _union_rows(
     parent: npt.NDArray[np.int32],
     row_start: npt.NDArray[np.int64],
     begin: npt.NDArray[np.int32],
@@ -339,7 +339,7 @@ def _unite_rows(
     b = row_start[other]
     while a < row_start[row + 1] and b < row_start[other + 1]:
         if begin[a] < end[b] and begin[b] < end[a]:
-            _unite(parent, a, b)
+            _union(parent, a, b)
         if end[a] < end[b]:
             a += 1
         else:
@@ -347,7 +347,7 @@ def _unite_rows(
 
 
 @kernel
-def _unite(parent: npt.NDArray[np.int32], a: int, b: int) -> None:
+def _union(parent: npt.NDArray[np.int32], a: int, b: int) -> None:
     """Join the trees of `a` and `b` under the smaller root, halving the paths on the way."""
     while parent[a] != a:
         parent[a] = parent[parent[a]]
@@ -369,7 +369,7 @@ def _join(
     for i in range(parent.size):
         parent[i] = i
     for i in range(len(pairs)):
-        _unite(parent, pairs[i, 0], pairs[i, 1])
+        _union(parent, pairs[i, 0], pairs[i, 1])
     return parent, _compact(parent)
 
 
@@ -453,9 +453,9 @@ def _paint_runs(
     row_start: npt.NDArray[np.int64],
     begin: npt.NDArray[np.int32],
     end: npt.NDArray[np.int32],
-    code: npt.NDArray[np.uint8],
+    phase: npt.NDArray[np.uint8],
 ) -> None:
     for row in range(len(rows)):
         for run in range(row_start[row], row_start[row + 1]):
-            if code[run] != 1:
-                rows[row, begin[run] : end[run]] = code[run]
+            if phase[run] != 1:
+                rows[row, begin[run] : end[run]] = phase[run]

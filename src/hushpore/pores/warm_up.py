@@ -2,7 +2,7 @@
 
 Kernels are compiled when they are first called, and kept on disk: a fresh installation takes some
 seconds for it once, and a new process a part of a second to load them. Both are done by a
-rehearsal, the job itself on a tiny volume, which comes to every kernel that the job to come will
+warm-up, the job itself on a tiny volume, which comes to every kernel that the job to come will
 call and to no other. It runs in a thread of its own, so that the job can say what it waits for and
 be cancelled meanwhile, and so that a window can begin before there is anything to do.
 """
@@ -25,18 +25,18 @@ K = TypeVar("K", bound="Hashable")
 _LOOK = 0.05
 
 
-class Preparation(Generic[K]):
-    """Runs rehearsals, each once a process and one at a time.
+class WarmUp(Generic[K]):
+    """Runs warm-ups, each once a process and one at a time.
 
     Parameters
     ----------
-    rehearse : callable
+    warm_up : callable
         Takes what kind of job is to come and returns a generator that does one; between what it
         yields it can be stopped.
     """
 
-    def __init__(self, rehearse: Callable[[K], Generator[object, None, object]]) -> None:
-        self._rehearse = rehearse
+    def __init__(self, warm_up: Callable[[K], Generator[object, None, object]]) -> None:
+        self._warm_up = warm_up
         self._lock = threading.Lock()
         self._done: set[K] = set()
         self._error: BaseException | None = None
@@ -44,9 +44,9 @@ class Preparation(Generic[K]):
         self._stop = threading.Event()
 
     def wait(self, kind: K) -> Generator[bool, None, None]:
-        """Rehearse a kind of job; yields, while it is to be waited for, whether kernels compile.
+        """Warm up for a kind of job; yields, while it is to be waited for, whether kernels compile.
 
-        Any number of threads may wait. Where this is closed before its end the rehearsal stops
+        Any number of threads may wait. Where this is closed before its end the warm-up stops
         soon, and whoever else waits for it has it go on from there.
         """
         before = kernels_compiled()
@@ -75,7 +75,7 @@ class Preparation(Generic[K]):
 
     def _run(self, kind: K, stop: threading.Event) -> None:
         try:
-            with closing(self._rehearse(kind)) as work:
+            with closing(self._warm_up(kind)) as work:
                 for _ in work:
                     if stop.is_set():
                         return

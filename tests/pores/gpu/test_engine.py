@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_np
 from scipy import ndimage as ndi
 
-from hushpore.pores.basins import find_basins
+from hushpore.pores.basins import watershed
 from hushpore.pores.distance import squared_distance
 from hushpore.pores.gpu import engine
 from hushpore.pores.gpu.engine import Gpu
@@ -27,7 +27,7 @@ from hushpore.pores.graph import BasinGraph, build_graph
 from hushpore.pores.void import CLOSED, OPEN
 
 if TYPE_CHECKING:
-    from hushpore.pores.parallel import Workers
+    from hushpore.pores.parallel import KernelThreads
 
 SHIM = Path(__file__).parents[2] / "cuda_shim" / "shim.py"
 KERNELS = sorted((Path(engine.__file__).parent / "kernels").glob("*.cu"))
@@ -54,24 +54,24 @@ def volumes() -> dict[str, np.ndarray]:
 def assert_equal(
     gpu: Gpu,
     void: np.ndarray,
-    workers: Workers,
+    threads: KernelThreads,
     spacing: tuple[float, ...] = ISOTROPIC,
     solid_outside: tuple[bool, ...] = NO_WALLS,
     *,
     faces_only: bool = False,
 ) -> None:
-    distance = squared_distance(void, spacing, solid_outside, workers)
+    distance = squared_distance(void, spacing, solid_outside, threads)
     there = gpu.squared_distance(gpu.put(void.view(np.uint8)), spacing, solid_outside)
     np.testing.assert_array_equal(gpu.get(there), distance)
-    basins, summits = find_basins(distance, workers, faces_only=faces_only)
-    climbed = gpu.climb(there, faces_only=faces_only)
-    np.testing.assert_array_equal(gpu.get(climbed.basins), basins)
-    np.testing.assert_array_equal(gpu.get(climbed.summits), summits)
+    basins, peaks = watershed(distance, threads, faces_only=faces_only)
+    found = gpu.watershed(there, faces_only=faces_only)
+    np.testing.assert_array_equal(gpu.get(found.basins), basins)
+    np.testing.assert_array_equal(gpu.get(found.peaks), peaks)
 
-    codes = np.where(np.arange(void.size) % 2, CLOSED, OPEN).astype(np.uint8)
-    is_open = codes[summits] == OPEN
-    graph = build_graph(basins, summits, distance, is_open, workers, faces_only=faces_only)
-    found, _ = gpu.build_graph(climbed, there, gpu.put(codes), faces_only=faces_only)
+    phase = np.where(np.arange(void.size) % 2, CLOSED, OPEN).astype(np.uint8)
+    is_open = phase[peaks] == OPEN
+    graph = build_graph(basins, peaks, distance, is_open, threads, faces_only=faces_only)
+    found, _ = gpu.build_graph(found, there, gpu.put(phase), faces_only=faces_only)
     for name in BasinGraph.__dataclass_fields__:
         expected, value = getattr(graph, name), getattr(found, name)
         assert value.dtype == expected.dtype, name
@@ -82,21 +82,21 @@ def assert_equal(
 @pytest.mark.parametrize("name", volumes())
 @pytest.mark.parametrize("order", ["forward", "reverse", "shuffled", "parallel"])
 def test_whatever_the_order_of_threads_all_is_as_on_the_cpu(
-    name: str, order: str, emulated: Any, workers: Workers
+    name: str, order: str, emulated: Any, threads: KernelThreads
 ) -> None:
     emulated.run_threads(order)
     for spacing in (ISOTROPIC, FLAT):
-        assert_equal(emulated, volumes()[name], workers, spacing)
-    assert_equal(emulated, volumes()[name], workers, faces_only=True)
+        assert_equal(emulated, volumes()[name], threads, spacing)
+    assert_equal(emulated, volumes()[name], threads, faces_only=True)
 
 
 @pytest.mark.parametrize("solid_outside", [(True, True, True), (True, False, False)])
 def test_solid_beyond_the_faces_counts_as_on_the_cpu(
-    solid_outside: tuple[bool, ...], emulated: Any, workers: Workers
+    solid_outside: tuple[bool, ...], emulated: Any, threads: KernelThreads
 ) -> None:
     emulated.run_threads("forward")
     for name in ("rock", "all void", "far from any solid"):
-        assert_equal(emulated, volumes()[name], workers, FLAT, solid_outside)
+        assert_equal(emulated, volumes()[name], threads, FLAT, solid_outside)
 
 
 @given(
@@ -112,19 +112,19 @@ def test_any_small_volume_is_as_on_the_cpu(
     solid_outside: tuple[bool, ...],
     faces_only: bool,
     emulated: Any,
-    workers: Workers,
+    threads: KernelThreads,
 ) -> None:
     emulated.run_threads("shuffled")
-    assert_equal(emulated, void, workers, spacing, solid_outside, faces_only=faces_only)
+    assert_equal(emulated, void, threads, spacing, solid_outside, faces_only=faces_only)
 
 
 def test_a_table_of_edges_that_is_too_small_grows(
-    emulated: Any, workers: Workers, monkeypatch: pytest.MonkeyPatch
+    emulated: Any, threads: KernelThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "_ROOM", 0)
     emulated.run_threads("parallel")
     void = np.random.default_rng(1).random((30, 30, 30)) < 0.9
-    assert_equal(emulated, void, workers)
+    assert_equal(emulated, void, threads)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="preloads the library of a Linux compiler")
@@ -135,7 +135,7 @@ spec = importlib.util.spec_from_file_location("cuda_shim", {str(SHIM)!r})
 shim = importlib.util.module_from_spec(spec); spec.loader.exec_module(shim)
 from hushpore import Volume
 from hushpore.pores.gpu.grey import GpuGrey
-from hushpore.pores.gpu.void import find_void, take_apart
+from hushpore.pores.gpu.void import find_void, classify_void
 from hushpore.pores.gpu.engine import Gpu
 from hushpore.pores.passes import Work
 from hushpore.pores.settings import PoreSettings
@@ -147,8 +147,8 @@ for shape in ((1, 1, 1), (1, 5, 60), (7, 8, 9)):
     void = rng.random(shape) < 0.7
     for faces_only in (False, True):
         distance = gpu.squared_distance(void.view(np.uint8), (1.0, 1.0, 1.0), (False, True, False))
-        climbed = gpu.climb(distance, faces_only=faces_only)
-        gpu.build_graph(climbed, distance, void.view(np.uint8), faces_only=faces_only)
+        found = gpu.watershed(distance, faces_only=faces_only)
+        gpu.build_graph(found, distance, void.view(np.uint8), faces_only=faces_only)
     for kind in ("u1", "i2", "f4"):
         if void.size == 1:
             continue
@@ -157,13 +157,13 @@ for shape in ((1, 1, 1), (1, 5, 60), (7, 8, 9)):
             settings, whole = PoreSettings(**how), Slabs(shape[0], shape[0])
             grey = GpuGrey(gpu, volume)
             work = Work(volume, settings, whole, None, None)
-            take_apart(gpu, work, find_void(gpu, grey, work, grey.threshold(settings)[0]))
+            classify_void(gpu, work, find_void(gpu, grey, work, grey.threshold(settings)[0]))
     if len(void) > 4:
-        climbed = gpu.climb(distance, 2, 5, 7)
-        settled = np.ascontiguousarray(np.abs(climbed.basins))
-        numbers = (0, int(settled.max()) + 1)
-        gpu.scan(settled, np.ascontiguousarray(distance[2:5]), shape, numbers, 2, 2)
-    gpu.relabel(np.abs(climbed.basins), np.zeros(void.size + 9, np.int32))
+        found = gpu.watershed(distance, 2, 5, 7)
+        labels = np.ascontiguousarray(np.abs(found.basins))
+        numbers = (0, int(labels.max()) + 1)
+        gpu.scan(labels, np.ascontiguousarray(distance[2:5]), shape, numbers, 2, 2)
+    gpu.relabel(np.abs(found.basins), np.zeros(void.size + 9, np.int32))
 print("clean")
 """
     library = subprocess.run(
@@ -192,11 +192,11 @@ def test_the_compiler_of_cuda_takes_the_kernels(
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", volumes())
-def test_on_a_gpu_all_is_as_on_the_cpu(name: str, workers: Workers) -> None:
+def test_on_a_gpu_all_is_as_on_the_cpu(name: str, threads: KernelThreads) -> None:
     pytest.importorskip("cupy")
     from hushpore.device.backend import choose_backend
 
     gpu = Gpu.of(choose_backend("cuda"))
     for spacing in (ISOTROPIC, FLAT):
-        assert_equal(gpu, volumes()[name], workers, spacing)
-    assert_equal(gpu, volumes()[name], workers, faces_only=True)
+        assert_equal(gpu, volumes()[name], threads, spacing)
+    assert_equal(gpu, volumes()[name], threads, faces_only=True)

@@ -97,14 +97,14 @@ def test_where_its_memory_runs_out_slabs_are_halved_and_it_is_said(
     monkeypatch: pytest.MonkeyPatch,
     assert_same_pores: Callable[..., None],
 ) -> None:
-    climb = Gpu.climb
+    watershed = Gpu.watershed
 
-    def climb_little(self: Gpu, distance: np.ndarray, *args: Any, **how: Any) -> Any:
+    def little_room(self: Gpu, distance: np.ndarray, *args: Any, **how: Any) -> Any:
         if len(distance) > 10:
             raise MemoryError
-        return climb(self, distance, *args, **how)
+        return watershed(self, distance, *args, **how)
 
-    monkeypatch.setattr(Gpu, "climb", climb_little)
+    monkeypatch.setattr(Gpu, "watershed", little_room)
     shape = (24, 28, 36)
     found = hushpore.run("pores", scan(shape), None, gpu_backend())
     assert found.notes == (
@@ -114,7 +114,7 @@ def test_where_its_memory_runs_out_slabs_are_halved_and_it_is_said(
     assert_same_pores(found, hushpore.run("pores", scan(shape), None, "cpu"))
 
 
-@pytest.mark.parametrize("lacking", ["squared_distance", "climb"])
+@pytest.mark.parametrize("lacking", ["squared_distance", "watershed"])
 def test_where_no_slab_is_thin_enough_the_job_goes_on_on_the_cpu(
     lacking: str,
     emulated: Any,
@@ -145,7 +145,7 @@ def test_a_gpu_that_is_too_small_for_a_slice_is_not_begun_with(gpu_backend: Any)
     )
 
 
-def test_a_rehearsal_comes_to_every_kernel(
+def test_the_warm_up_comes_to_every_kernel(
     emulated: Any, cuda_shim: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launched = set()
@@ -157,7 +157,7 @@ def test_a_rehearsal_comes_to_every_kernel(
             launch(name, *rest)
 
         monkeypatch.setattr(kernels, "launch", noted)
-    passes._rehearse(emulated)
+    passes._warm_up(emulated)
     sources = [path.read_text(encoding="utf-8") for path in engine.SOURCES]
     names = {name for text in sources for name in re.findall(r"__global__ void (\w+)", text)}
     assert launched == names
@@ -205,9 +205,9 @@ def test_what_is_moved_on_the_gpu_is_accounted_for(
     # what is not read or written once by what its parameter says: in all voxels, or in few
     times = {
         ("scan_z", "distance"): 3,
-        ("climb", "pointers"): 2,
+        ("compress_paths", "pointers"): 2,
         ("number", "pointers"): 2,
-        ("number", "is_summit"): 0,
+        ("number", "is_peak"): 0,
         # only at the faces; the marks were set to zero before
         ("mark_faces", "parts"): 0,
         **{("far_" + axis, name): 0 for axis in "yx" for name in ("values", "out")},

@@ -18,24 +18,24 @@ from hushpore.base.errors import InputError
 from hushpore.base.scaled import Scaled
 from hushpore.pores.gpu import engine as gpu_arrays
 from hushpore.pores.gpu.grey import GpuGrey
-from hushpore.pores.gpu.void import find_void as find_void_there
-from hushpore.pores.gpu.void import take_apart as take_apart_there
+from hushpore.pores.gpu.void import classify_void as classify_on_gpu
+from hushpore.pores.gpu.void import find_void as find_void_on_gpu
 from hushpore.pores.gpu.void import why_on_host
 from hushpore.pores.grey import GreyValues
 from hushpore.pores.passes import (
     Work,
+    classify_void,
     find_air,
     find_grey_value,
     find_void,
     finish,
-    take_apart,
 )
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Scratch, Slabs
 from hushpore.pores.threshold import survey
 
 if TYPE_CHECKING:
-    from hushpore.pores.parallel import Workers
+    from hushpore.pores.parallel import KernelThreads
 
 SHAPE = (9, 14, 40)
 
@@ -43,44 +43,44 @@ SHAPE = (9, 14, 40)
 class Void(NamedTuple):
     threshold: float | None
     problem: str
-    codes: np.ndarray
+    phase: np.ndarray
     parts: int
     opened: int
     closed: int
-    cuts: list[int]
+    border_crossings: list[int]
     sample: list[int]
 
 
-def work_on(volume: Volume, settings: PoreSettings, workers: Workers) -> Work:
+def work_on(volume: Volume, settings: PoreSettings, threads: KernelThreads) -> Work:
     depth = volume.shape[0] if volume.n_spatial == 3 else 1
-    return Work(volume, settings, Slabs(depth, depth), Scratch(on_disk=False), workers)
+    return Work(volume, settings, Slabs(depth, depth), Scratch(on_disk=False), threads)
 
 
-def on_host(volume: Volume, settings: PoreSettings, workers: Workers) -> Void:
-    work = work_on(volume, settings, workers)
+def on_host(volume: Volume, settings: PoreSettings, threads: KernelThreads) -> Void:
+    work = work_on(volume, settings, threads)
     grey = finish(find_grey_value(work))
-    codes = finish(find_void(work, grey))
-    space = finish(take_apart(work, codes, finish(find_air(work, codes))))
-    totals = (space.components, space.open_voxels, space.closed_voxels)
-    beside = (space.air_cuts.tolist(), space.sample.tolist())
-    return Void(grey.threshold, grey.problem, codes.array(), *totals, *beside)
+    phase = finish(find_void(work, grey))
+    void_phases = finish(classify_void(work, phase, finish(find_air(work, phase))))
+    totals = (void_phases.components, void_phases.open_voxels, void_phases.closed_voxels)
+    beside = (void_phases.air_crossings.tolist(), void_phases.sample.tolist())
+    return Void(grey.threshold, grey.problem, phase.array(), *totals, *beside)
 
 
-def on_gpu(gpu: Any, volume: Volume, settings: PoreSettings, workers: Workers) -> Void:
-    grey, work = GpuGrey(gpu, volume), work_on(volume, settings, workers)
+def on_gpu(gpu: Any, volume: Volume, settings: PoreSettings, threads: KernelThreads) -> Void:
+    grey, work = GpuGrey(gpu, volume), work_on(volume, settings, threads)
     threshold, problem = grey.threshold(settings)
-    found = take_apart_there(gpu, work, find_void_there(gpu, grey, work, threshold))
-    totals, cuts, air = gpu.get_all([found.totals, found.cuts, found.air])
+    found = classify_on_gpu(gpu, work, find_void_on_gpu(gpu, grey, work, threshold))
+    totals, border_crossings, air = gpu.get_all([found.totals, found.border_crossings, found.air])
     sample = math.prod(volume.shape[1:]) - air
-    beside = (cuts.tolist(), sample.tolist())
-    return Void(threshold, problem, gpu.get(found.codes), *totals.tolist(), *beside)
+    beside = (border_crossings.tolist(), sample.tolist())
+    return Void(threshold, problem, gpu.get(found.phase), *totals.tolist(), *beside)
 
 
-def assert_equal(gpu: Any, volume: Volume, workers: Workers, **how: Any) -> Void:
+def assert_equal(gpu: Any, volume: Volume, threads: KernelThreads, **how: Any) -> Void:
     settings = PoreSettings(**how)
-    found, expected = on_gpu(gpu, volume, settings, workers), on_host(volume, settings, workers)
-    np.testing.assert_array_equal(found.codes, expected.codes)
-    assert found._replace(codes=None) == expected._replace(codes=None)
+    found, expected = on_gpu(gpu, volume, settings, threads), on_host(volume, settings, threads)
+    np.testing.assert_array_equal(found.phase, expected.phase)
+    assert found._replace(phase=None) == expected._replace(phase=None)
     return found
 
 
@@ -117,28 +117,28 @@ def kinds() -> dict[str, Volume]:
 @pytest.mark.parametrize("kind", kinds())
 @pytest.mark.parametrize("order", ["forward", "reverse", "shuffled", "parallel"])
 def test_whatever_crosses_the_void_is_that_of_the_host(
-    kind: str, order: str, emulated: Any, workers: Workers, monkeypatch: pytest.MonkeyPatch
+    kind: str, order: str, emulated: Any, threads: KernelThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu_arrays, "_THREADS", 700)
     emulated.run_threads(order)
     volume = kinds()[kind]
     for how in ({}, {"threshold": "li", "pores_are": "bright", "mode": "open"}):
-        assert_equal(emulated, volume, workers, **how)
+        assert_equal(emulated, volume, threads, **how)
     if volume.dtype == np.bool_:
         return
     middle = float(np.median(np.asarray(volume.data)))
     low = middle - 0.5 * float(np.asarray(volume.data, float).std())
-    assert_equal(emulated, volume, workers, threshold=middle, hysteresis=low, mode="closed")
+    assert_equal(emulated, volume, threads, threshold=middle, hysteresis=low, mode="closed")
 
 
 @pytest.mark.parametrize("threshold", [-1e9, -0.5, 0.0, 99.5, 255.0, 1e9])
 def test_a_threshold_beyond_all_values_is_said_as_on_the_host(
-    threshold: float, emulated: Any, workers: Workers
+    threshold: float, emulated: Any, threads: KernelThreads
 ) -> None:
     emulated.run_threads("forward")
     for dtype in (np.uint8, np.float32):
         volume = Volume(np.clip(smooth() * 60 + 128, 0, 255).astype(dtype))
-        found = assert_equal(emulated, volume, workers, threshold=threshold)
+        found = assert_equal(emulated, volume, threads, threshold=threshold)
         assert ("nothing is separated" in found.problem) == (threshold not in (0.0, 99.5))
 
 
@@ -158,10 +158,12 @@ def voids() -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("name", voids())
 @pytest.mark.parametrize("order", ["forward", "reverse", "shuffled", "parallel"])
-def test_parts_are_those_of_scipy(name: str, order: str, emulated: Any, workers: Workers) -> None:
+def test_parts_are_those_of_scipy(
+    name: str, order: str, emulated: Any, threads: KernelThreads
+) -> None:
     emulated.run_threads(order)
     void = voids()[name]
-    found = assert_equal(emulated, Volume(void), workers)
+    found = assert_equal(emulated, Volume(void), threads)
     labels, count = ndi.label(void)
     inner = np.zeros_like(void)
     inner[1:-1, 1:-1, 1:-1] = True
@@ -174,10 +176,10 @@ def test_parts_are_those_of_scipy(name: str, order: str, emulated: Any, workers:
 @given(void=st_np.arrays(bool, st_np.array_shapes(min_dims=2, max_dims=3, max_side=7)))
 @how_often(max_examples=80, deadline=None)
 def test_any_small_void_is_taken_apart_as_on_the_host(
-    void: np.ndarray, emulated: Any, workers: Workers
+    void: np.ndarray, emulated: Any, threads: KernelThreads
 ) -> None:
     emulated.run_threads("shuffled")
-    assert_equal(emulated, Volume(void), workers)
+    assert_equal(emulated, Volume(void), threads)
 
 
 @given(
@@ -189,7 +191,7 @@ def test_any_small_void_is_taken_apart_as_on_the_host(
 )
 @how_often(max_examples=80, deadline=None)
 def test_any_floats_are_counted_as_on_the_host(
-    values: np.ndarray, emulated: Any, workers: Workers
+    values: np.ndarray, emulated: Any, threads: KernelThreads
 ) -> None:
     emulated.run_threads("parallel")
     volume = Volume(values)
@@ -198,7 +200,7 @@ def test_any_floats_are_counted_as_on_the_host(
             GpuGrey(emulated, volume).survey(with_histogram=True)
         return
     found, histogram = GpuGrey(emulated, volume).survey(with_histogram=True)
-    expected, counted = finish(survey(GreyValues(volume, Slabs(2, 2)), True, workers))
+    expected, counted = finish(survey(GreyValues(volume, Slabs(2, 2)), True, threads))
     assert found == expected
     assert histogram is not None
     assert counted is not None
@@ -225,7 +227,7 @@ def samples() -> dict[str, Volume]:
 @pytest.mark.parametrize("name", samples())
 @pytest.mark.parametrize("order", ["forward", "reverse", "shuffled", "parallel"])
 def test_the_air_outside_is_that_of_the_host(
-    name: str, order: str, emulated: Any, workers: Workers, monkeypatch: pytest.MonkeyPatch
+    name: str, order: str, emulated: Any, threads: KernelThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu_arrays, "_THREADS", 700)
     emulated.run_threads(order)
@@ -233,15 +235,15 @@ def test_the_air_outside_is_that_of_the_host(
     for outside in ("remove", "remove-slicewise"):
         for mode in ("all", "open", "closed"):
             how = {"outside": outside, "mode": mode, "outside_radius": 3.0}
-            found = assert_equal(emulated, volume, workers, **how)
+            found = assert_equal(emulated, volume, threads, **how)
         whole = math.prod(volume.shape)
         assert (sum(found.sample) < whole) == (name != "no air")
 
 
-def test_a_void_without_a_sample_is_refused(emulated: Any, workers: Workers) -> None:
+def test_a_void_without_a_sample_is_refused(emulated: Any, threads: KernelThreads) -> None:
     emulated.run_threads("forward")
     with pytest.raises(InputError, match="no sample that air could be around"):
-        on_gpu(emulated, Volume(np.ones(SHAPE, bool)), PoreSettings(outside="remove"), workers)
+        on_gpu(emulated, Volume(np.ones(SHAPE, bool)), PoreSettings(outside="remove"), threads)
 
 
 @pytest.mark.parametrize("threshold", ["otsu", 0.5])
@@ -249,14 +251,14 @@ def test_a_void_without_a_sample_is_refused(emulated: Any, workers: Workers) -> 
     "bad", [[np.nan], [np.inf, -np.inf], [], [np.nan] * math.prod(SHAPE)], ids=len
 )
 def test_what_cannot_be_used_is_refused_as_on_the_host(
-    bad: list[float], threshold: str | float, emulated: Any, workers: Workers
+    bad: list[float], threshold: str | float, emulated: Any, threads: KernelThreads
 ) -> None:
     emulated.run_threads("parallel")
     values = np.full(SHAPE, 3, np.float32)
     values.reshape(-1)[: len(bad)] = bad
     settings = PoreSettings(threshold=threshold)
     with pytest.raises(InputError) as said:
-        on_host(Volume(values), settings, workers)
+        on_host(Volume(values), settings, threads)
     with pytest.raises(InputError) as said_there:
         GpuGrey(emulated, Volume(values)).threshold(settings)
     assert str(said_there.value) == str(said.value)
@@ -287,33 +289,33 @@ def test_why_the_host_finds_the_void_is_said(how: dict[str, Any], dtype: Any, re
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", kinds())
-def test_on_a_gpu_the_void_is_that_of_the_host(kind: str, workers: Workers) -> None:
+def test_on_a_gpu_the_void_is_that_of_the_host(kind: str, threads: KernelThreads) -> None:
     pytest.importorskip("cupy")
     from hushpore.device.backend import choose_backend
     from hushpore.pores.gpu.engine import Gpu
 
     gpu, volume = Gpu.of(choose_backend("cuda")), kinds()[kind]
     for how in ({}, {"threshold": "li", "pores_are": "bright", "mode": "open"}):
-        assert_equal(gpu, volume, workers, **how)
+        assert_equal(gpu, volume, threads, **how)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", voids())
-def test_on_a_gpu_parts_are_those_of_the_host(name: str, workers: Workers) -> None:
+def test_on_a_gpu_parts_are_those_of_the_host(name: str, threads: KernelThreads) -> None:
     pytest.importorskip("cupy")
     from hushpore.device.backend import choose_backend
     from hushpore.pores.gpu.engine import Gpu
 
-    assert_equal(Gpu.of(choose_backend("cuda")), Volume(voids()[name]), workers)
+    assert_equal(Gpu.of(choose_backend("cuda")), Volume(voids()[name]), threads)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", samples())
-def test_on_a_gpu_the_air_outside_is_that_of_the_host(name: str, workers: Workers) -> None:
+def test_on_a_gpu_the_air_outside_is_that_of_the_host(name: str, threads: KernelThreads) -> None:
     pytest.importorskip("cupy")
     from hushpore.device.backend import choose_backend
     from hushpore.pores.gpu.engine import Gpu
 
     gpu = Gpu.of(choose_backend("cuda"))
     for outside in ("remove", "remove-slicewise"):
-        assert_equal(gpu, samples()[name], workers, outside=outside, outside_radius=3.0)
+        assert_equal(gpu, samples()[name], threads, outside=outside, outside_radius=3.0)

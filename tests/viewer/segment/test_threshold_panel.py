@@ -148,9 +148,9 @@ def test_another_layer_has_another_histogram_and_is_counted_once(
     counted = []
     survey = preview.survey_greys
 
-    def count(volume, workers):
+    def count(volume, threads):
         counted.append(volume.name)
-        return survey(volume, workers)
+        return survey(volume, threads)
 
     monkeypatch.setattr(preview, "survey_greys", count)
     first = panel.greys

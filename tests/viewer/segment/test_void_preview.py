@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from napari.components import ViewerModel
 
-from hushpore.pores.parallel import Workers
+from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import finish
 from hushpore.pores.preview import survey_greys
 from hushpore.pores.settings import PoreSettings
@@ -29,8 +29,8 @@ def preview(qtbot, viewer):
 
 def show(qtbot, preview, layer, **settings):
     target = capture(layer)
-    with Workers(1) as workers:
-        greys = finish(survey_greys(target.volume, workers))
+    with KernelThreads(1) as threads:
+        greys = finish(survey_greys(target.volume, threads))
     preview.show(target, PoreSettings(**settings), greys)
     wait(qtbot, preview)
 
@@ -141,8 +141,8 @@ def test_a_slice_that_cannot_be_read_is_said(qtbot, viewer, preview, scan):
     object.__setattr__(layer_broken.volume, "data", lazy.map_blocks(broken, meta=scan[:0]))
     said = []
     preview.said.connect(said.append)
-    with Workers(1) as workers:
-        greys = finish(survey_greys(capture(viewer.layers["scan"]).volume, workers))
+    with KernelThreads(1) as threads:
+        greys = finish(survey_greys(capture(viewer.layers["scan"]).volume, threads))
     preview.show(layer_broken, PoreSettings(threshold=0.0), greys)
     wait(qtbot, preview)
     assert "the disk is gone" in said[-1]

@@ -39,11 +39,11 @@ _ROOM = 32  # places in the table of edges for each basin, to begin with
 _NO_WAY = np.float32(-1).view(np.int32)  # as `BasinGraph.saddle` has it
 
 
-class Climbed(NamedTuple):
+class GpuWatershed(NamedTuple):
     """Arrays on the GPU: where the voxels of a slab lead."""
 
     basins: Any  # (z, y, x), int32: where a voxel leaves the slab by exit n, -1 - n
-    summits: Any  # int64, flat indices in the slab
+    peaks: Any  # int64, flat indices in the slab
     is_exit: Any  # uint8, two slices: which voxels beside the slab are led to
 
 
@@ -52,8 +52,8 @@ class Scan(NamedTuple):
 
     sums: Any
     bounds: Any
-    ends: Any
-    cuts: Any
+    crossings: Any
+    border_crossings: Any
     keys: Any
     saddle: Any
     place: Any
@@ -140,11 +140,11 @@ class Gpu:
         xp = self.xp
         flat = [xp.ascontiguousarray(each).reshape(-1).view(np.uint8) for each in arrays]
         whole = self.get(xp.concatenate(flat))
-        cuts = np.cumsum([part.size for part in flat])[:-1]
+        stops = np.cumsum([part.size for part in flat])[:-1]
         return [
             # a copy lies where values of its type may lie
             part.view(each.dtype).reshape(each.shape).copy()
-            for part, each in zip(np.split(whole, cuts), arrays, strict=True)
+            for part, each in zip(np.split(whole, stops), arrays, strict=True)
         ]
 
     def stride(self, kernels: Kernels, name: str, count: int, *arguments: Any) -> None:
@@ -162,23 +162,23 @@ class Gpu:
 
     def squared_distance(
         self,
-        codes: Any,
+        phase: Any,
         spacing: Sequence[float],
         solid_outside: Sequence[bool],
         highest: int = 1,
-        beside: tuple[Any, Any] | None = None,
+        carried: tuple[Any, Any] | None = None,
     ) -> Any:
         """Return the squared distance; see `hushpore.pores.distance.fill_distance`.
 
         Parameters
         ----------
-        codes : array on the GPU
+        phase : array on the GPU
             (z, y, x), uint8: 1 to `highest` is void, all else is solid.
         spacing, solid_outside
             In z, y, x order.
         highest : int
-            See `codes`.
-        beside : tuple of arrays on the GPU, optional
+            See `phase`.
+        carried : tuple of arrays on the GPU, optional
             Distance along z before and after a slab; by default there is nothing beside it.
 
         Returns
@@ -187,17 +187,17 @@ class Gpu:
             float32.
         """
         xp, launch = self.xp, self._distance.launch
-        depth, height, width = codes.shape
-        count, plane = codes.size, height * width
+        depth, height, width = phase.shape
+        count, plane = phase.size, height * width
         smallest = min(spacing)
         weights = [np.float64((step / smallest) ** 2) for step in spacing]
         edges = [np.float32(0.0 if solid else np.inf) for solid in solid_outside]
-        distance = xp.empty(codes.shape, np.float32)
-        if beside is None:
-            beside = (xp.full((height, width), edges[0], np.float32),) * 2
+        distance = xp.empty(phase.shape, np.float32)
+        if carried is None:
+            carried = (xp.full((height, width), edges[0], np.float32),) * 2
         size = (np.int64(plane), np.int64(depth), np.int32(highest))
-        launch("scan_z", plane, codes, distance, *beside, *size, np.float32(weights[0]))
-        in_zy = xp.empty(codes.shape, np.float32)
+        launch("scan_z", plane, phase, distance, *carried, *size, np.float32(weights[0]))
+        in_zy = xp.empty(phase.shape, np.float32)
         line = (np.int64(count), np.int32(height), np.int32(width), weights[1], edges[1])
         is_far = xp.zeros(depth, np.uint8)
         launch("near_y", count, distance, in_zy, is_far, *line)
@@ -208,7 +208,7 @@ class Gpu:
         launch("far_x", count, in_zy, distance, is_far, *row)
         return distance
 
-    def climb(
+    def watershed(
         self,
         distance: Any,
         first: int = 0,
@@ -216,8 +216,8 @@ class Gpu:
         before: int = 0,
         *,
         faces_only: bool = False,
-    ) -> Climbed:
-        """Return the basins of a slab; see `hushpore.pores.basins.climb_slab`.
+    ) -> GpuWatershed:
+        """Return the basins of a slab; see `hushpore.pores.basins.watershed_slab`.
 
         Parameters
         ----------
@@ -240,22 +240,22 @@ class Gpu:
         launch("make_keys", count, distance, keys, all_, *size)
         pointers = xp.empty(count, np.int32)
         how = (np.int64(depth), *size, np.int32(faces_only), begin, end)
-        launch("point", count, keys, pointers, all_, *how)
+        launch("steepest_ascent", count, keys, pointers, all_, *how)
         del keys
-        self.follow(pointers)
-        is_summit, is_exit = xp.empty(own, np.uint8), xp.zeros(2 * plane, np.uint8)
+        self.compress_paths(pointers)
+        is_peak, is_exit = xp.empty(own, np.uint8), xp.zeros(2 * plane, np.uint8)
         slab = (begin, end, np.int64(plane))
-        launch("mark_ends", own, pointers, is_summit, is_exit, *slab)
-        summits, exits = Flags(self, is_summit), Flags(self, is_exit)
-        ends = (summits.flags, summits.counts, exits.flags, exits.counts)
-        launch("number", own, pointers, *ends, *slab, np.int32(before))
+        launch("mark_peaks_and_exits", own, pointers, is_peak, is_exit, *slab)
+        peaks, exits = Flags(self, is_peak), Flags(self, is_exit)
+        flags = (peaks.flags, peaks.counts, exits.flags, exits.counts)
+        launch("number", own, pointers, *flags, *slab, np.int32(before))
         basins = pointers.reshape(distance.shape)[first:last]
-        (number,) = self.numbers(summits.total)
-        return Climbed(basins, summits.places(number), is_exit)
+        (number,) = self.numbers(peaks.total)
+        return GpuWatershed(basins, peaks.places(number), is_exit)
 
-    def follow(self, pointers: Any) -> None:
+    def compress_paths(self, pointers: Any) -> None:
         """Make every pointer of a volume lead straight to its end, in place; int32."""
-        self.basins.launch("climb", pointers.size, pointers, np.int64(pointers.size))
+        self.basins.launch("compress_paths", pointers.size, pointers, np.int64(pointers.size))
 
     def scan(
         self,
@@ -296,13 +296,13 @@ class Gpu:
         ways = np.int32(3 if faces_only else N_DIRECTIONS)
         room = 1 << (_ROOM * (high - low) + 1024).bit_length()
         while True:
-            ends = xp.zeros((high - low, N_DIRECTIONS), np.uint64)
-            cuts = xp.zeros(N_DIRECTIONS, np.uint64)
+            crossings = xp.zeros((high - low, N_DIRECTIONS), np.uint64)
+            border_crossings = xp.zeros(N_DIRECTIONS, np.uint64)
             keys = xp.full(room, _EMPTY, np.uint64)
             saddle = xp.full(room, _NO_WAY, np.int32)
             contacts = xp.zeros((room, N_DIRECTIONS), np.int32)
             is_full = xp.zeros(1, np.int32)
-            to_fill = (ends, cuts, keys, saddle, contacts, is_full, np.int64(room))
+            to_fill = (crossings, border_crossings, keys, saddle, contacts, is_full, np.int64(room))
             launch("find_edges", count, basins, distance, *to_fill, ways, np.int32(low), *size)
             edges = Flags(self, (keys != _EMPTY).view(np.uint8))
             no_room, number = self.numbers(is_full, edges.total)
@@ -316,13 +316,15 @@ class Gpu:
         used = used[xp.argsort(keys[used])]
         saddle, place = saddle[used], place[used]
         place[saddle == _NO_WAY] = 0
-        return Scan(sums, bounds, ends, cuts, keys[used], saddle, place, contacts[used])
+        return Scan(
+            sums, bounds, crossings, border_crossings, keys[used], saddle, place, contacts[used]
+        )
 
     def build_graph(
         self,
-        climbed: Climbed,
+        watershed: GpuWatershed,
         distance: Any,
-        codes: Any,
+        phase: Any,
         more: Sequence[Any] = (),
         *,
         faces_only: bool = False,
@@ -331,31 +333,31 @@ class Gpu:
 
         Parameters
         ----------
-        climbed, distance
-            As `climb` and `squared_distance` give them, of a stack in one piece.
-        codes : array on the GPU
-            (z, y, x), uint8: the void at a summit is open where it is `OPEN`.
+        watershed, distance
+            As `watershed` and `squared_distance` give them, of a stack in one piece.
+        phase : array on the GPU
+            (z, y, x), uint8: the void at a peak is open where it is `OPEN`.
         more : sequence of arrays on the GPU, optional
             What else comes to the host with the tables, and is returned beside the graph.
         """
-        summits = climbed.summits
-        numbers = (0, int(summits.size) + 1)
-        shape = climbed.basins.shape
-        found = self.scan(climbed.basins, distance, shape, numbers, faces_only=faces_only)
-        peaks = distance.reshape(-1)[summits]
-        is_open = (codes.reshape(-1)[summits] == OPEN).view(np.uint8)
-        small = [summits, peaks, is_open, *more]
-        here = self.get_all([*small, *found])
-        places, heights, opened, *others = here[: len(small)]
-        scan = Scan(*here[len(small) :])
+        peaks = watershed.peaks
+        numbers = (0, int(peaks.size) + 1)
+        shape = watershed.basins.shape
+        found = self.scan(watershed.basins, distance, shape, numbers, faces_only=faces_only)
+        peak_squared = distance.reshape(-1)[peaks]
+        is_open = (phase.reshape(-1)[peaks] == OPEN).view(np.uint8)
+        small = [peaks, peak_squared, is_open, *more]
+        on_host = self.get_all([*small, *found])
+        places, heights, opened, *others = on_host[: len(small)]
+        scan = Scan(*on_host[len(small) :])
         graph = BasinGraph(
-            summit=np.concatenate([[-1], places]),
-            peak=np.concatenate([np.zeros(1, np.float32), heights]),
+            peak=np.concatenate([[-1], places]),
+            peak_squared_distance=np.concatenate([np.zeros(1, np.float32), heights]),
             sums=scan.sums.view(np.int64),
-            ends=scan.ends.view(np.int64),
+            crossings=scan.crossings.view(np.int64),
             bounds=scan.bounds,
             is_open=np.concatenate([[False], opened.view(np.bool_)]),
-            cuts=scan.cuts.view(np.int64),
+            border_crossings=scan.border_crossings.view(np.int64),
             a=(scan.keys >> np.uint64(32)).astype(np.int32),
             b=(scan.keys & np.uint64(0xFFFFFFFF)).astype(np.int32),
             saddle=scan.saddle.view(np.float32),

@@ -55,8 +55,8 @@ class GpuGrey:
         self._count = math.prod(self.shape)
         kind = kind_of(volume)
         assert kind is not None, "it can be read on the GPU"
-        there = gpu.put(native.reshape(-1).view(np.uint8))
-        self._values = (there, np.int32(kind), *self._line())
+        on_gpu = gpu.put(native.reshape(-1).view(np.uint8))
+        self._values = (on_gpu, np.int32(kind), *self._line())
 
     def _line(self) -> tuple[Any, Any, np.int64]:
         """Return slopes and intercepts on the GPU, and of how many voxels each is."""
@@ -68,8 +68,8 @@ class GpuGrey:
             slope, intercept = (xp.full(1, float(x)) for x in (data.slope, data.intercept))
             return slope, intercept, np.int64(self._count)
         lines = np.broadcast_arrays(data.slope.reshape(-1), data.intercept.reshape(-1))
-        there = self._gpu.put(np.stack(lines))
-        return there[0], there[1], np.int64(self._count // lines[0].size)
+        on_gpu = self._gpu.put(np.stack(lines))
+        return on_gpu[0], on_gpu[1], np.int64(self._count // lines[0].size)
 
     def survey(self, *, with_histogram: bool) -> tuple[Range, Histogram | None]:
         """Do as `hushpore.pores.threshold.survey`; waits for the GPU once."""
@@ -107,15 +107,15 @@ class GpuGrey:
 
     def beyond(self, threshold: float | None, *, bright: bool) -> Any:
         """Return 1 where values are beyond a threshold, else 0; None: where they are above 0."""
-        codes = self._gpu.xp.empty(self.shape, np.uint8)
+        phase = self._gpu.xp.empty(self.shape, np.uint8)
         self._gpu.void.launch(
-            "find_void", self._count, *self._values, codes, *self._limit(threshold, bright)
+            "find_void", self._count, *self._values, phase, *self._limit(threshold, bright)
         )
-        return codes
+        return phase
 
     def mark_beyond(self, threshold: float, parts: GpuParts, *, bright: bool) -> None:
         """Mark the parts of a void that hold a value beyond a threshold."""
-        marks = (parts.ends, parts.is_marked)
+        marks = (parts.roots, parts.is_marked)
         self._gpu.void.launch(
             "mark_strict", self._count, *self._values, *marks, *self._limit(threshold, bright)
         )

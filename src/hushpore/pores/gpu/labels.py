@@ -63,10 +63,10 @@ class GpuBasins:
         depth = len(basins)
         tables: list[Any] = []
 
-        def here(first: int, last: int) -> None:
-            write_slices(basins, label_of, labels, work.workers, first, last)
+        def on_host(first: int, last: int) -> None:
+            write_slices(basins, label_of, labels, work.threads, first, last)
 
-        def there(first: int, last: int) -> None:
+        def on_gpu(first: int, last: int) -> None:
             # they take the place of the basins, of which each is needed once
             part = self._basins[first:last]
             tables[:] = tables or [self._gpu.put(label_of)]
@@ -77,21 +77,23 @@ class GpuBasins:
 
         asked, done = choices.asked("labels"), 0
         if asked is not None:
-            on_gpu = choices.say("labels", asked, "as asked")
+            is_faster = choices.say("labels", asked, "as asked")
         elif math.prod(basins.shape) < WORTH or depth < 2 * _PART:
             size = f"{4e-6 * math.prod(basins.shape):.3g} MB"
-            on_gpu = choices.say("labels", False, f"{size} are too little to win by it")
+            is_faster = choices.say("labels", False, f"{size} are too little to win by it")
         else:
             part = depth // _PART
-            taken = [_seconds(here, 0, part), _seconds(there, part, 2 * part)]
+            taken = [_seconds(on_host, 0, part), _seconds(on_gpu, part, 2 * part)]
             done = 2 * part
             yield done / depth
-            on_gpu = choices.say("labels", taken[0] >= WINS * taken[1], _rates(taken, part, basins))
+            is_faster = choices.say(
+                "labels", taken[0] >= WINS * taken[1], _rates(taken, part, basins)
+            )
         # what is copied in one piece is copied fastest
-        step = depth if on_gpu else work.slabs.thickness
+        step = depth if is_faster else work.slabs.thickness
         for first in range(done, depth, step):
             last = min(first + step, depth)
-            (there if on_gpu else here)(first, last)
+            (on_gpu if is_faster else on_host)(first, last)
             yield last / depth
 
 
@@ -103,5 +105,5 @@ def _seconds(write: Any, first: int, last: int) -> float:
 
 def _rates(taken: list[float], slices: int, basins: Stack) -> str:
     size = 4e-9 * slices * math.prod(basins.shape[1:])
-    here, there = (size / max(each, 1e-9) for each in taken)
-    return f"{there:.3g} GB/s made there and sent, where the host makes {here:.3g}"
+    host, gpu = (size / max(each, 1e-9) for each in taken)
+    return f"{gpu:.3g} GB/s made on the GPU and sent, where the host makes {host:.3g}"

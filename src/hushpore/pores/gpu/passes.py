@@ -35,18 +35,18 @@ from hushpore.pores.gpu.engine import Gpu
 from hushpore.pores.gpu.grey import GpuGrey
 from hushpore.pores.gpu.labels import GpuBasins
 from hushpore.pores.gpu.slabs import GpuSlabs
-from hushpore.pores.gpu.void import BYTES_OUTSIDE, bytes_outside, find_void, take_apart
-from hushpore.pores.parallel import Workers
+from hushpore.pores.gpu.void import BYTES_OUTSIDE, bytes_outside, classify_void, find_void
+from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import (
-    Space,
+    VoidPhases,
     Work,
-    climb,
+    find_basins,
     find_distance,
     finish,
     highest_void,
     measure_basins,
     solid_beyond,
-    space_of,
+    void_phases_of,
 )
 from hushpore.pores.plan import check_tables
 from hushpore.pores.settings import PoreSettings
@@ -76,7 +76,7 @@ MOVED = {"threshold": 4, "void": 27, "distance": 29, "basins": 47, "measuring": 
 
 _MOST = 2**31 - 1  # voxels of a slab, with the slices beside it, that int32 can index
 _BESIDE = 4  # slices beside a slab
-_WARM: set[str] = set()  # devices whose kernels are compiled and loaded
+_WARMED_UP: set[str] = set()  # devices whose kernels are compiled and loaded
 
 
 def open_gpu(backend: Backend, work: Work) -> tuple[Gpu, list[Slabs]]:
@@ -88,9 +88,9 @@ def open_gpu(backend: Backend, work: Work) -> tuple[Gpu, list[Slabs]]:
         If it cannot be used; says why.
     """
     gpu = Gpu.of(backend)
-    if backend.device not in _WARM:
-        _rehearse(gpu)
-        _WARM.add(backend.device)
+    if backend.device not in _WARMED_UP:
+        _warm_up(gpu)
+        _WARMED_UP.add(backend.device)
     slabs = list(_slabs(work, backend.free_memory()))
     if not slabs:
         needed = (1 + _BESIDE) * math.prod(work.shape[1:]) * BYTES_A_VOXEL
@@ -127,20 +127,20 @@ def holds_values(work: Work, slabs: Slabs, free: int) -> bool:
     return in_one_piece(work, slabs) and needed <= free and outside <= BYTES_OUTSIDE * _MOST
 
 
-class BasinsFound(NamedTuple):
+class FoundBasins(NamedTuple):
     """What was found in a void."""
 
     basins: Stack
     graph: BasinGraph
     distance: Stack
-    there: GpuBasins | None  # the basins once more, where the GPU holds all of them
+    on_gpu: GpuBasins | None  # the basins once more, where the GPU holds all of them
 
 
 class FromValues(NamedTuple):
     """What was found on a GPU in grey values."""
 
-    found: BasinsFound
-    space: Space
+    basins: FoundBasins
+    void_phases: VoidPhases
     threshold: float | None
     problem: str
 
@@ -154,21 +154,23 @@ def find_from_values(gpu: Gpu, work: Work, timer: StageTimer) -> Pass[FromValues
         threshold, problem = grey.threshold(work.settings)
     yield 0.1
     with timer.stage("void", voxels=voxels):
-        codes = find_void(gpu, grey, work, threshold)
+        phase = find_void(gpu, grey, work, threshold)
         del grey
     yield 0.15
     with timer.stage("void", syncs=int(work.has_air)):
-        codes, *about = take_apart(gpu, work, codes)
+        phase, *about = classify_void(gpu, work, phase)
     yield 0.2
-    found, here = yield from _find_whole(gpu, work, codes, about, timer)
-    components, opened, closed = here[0].tolist()
-    space = space_of(work, (opened, closed, components), here[1].view(np.int64), here[2])
-    return FromValues(found, space, threshold, problem)
+    found, others = yield from _find_whole(gpu, work, phase, about, timer)
+    components, opened, closed = others[0].tolist()
+    void_phases = void_phases_of(
+        work, (opened, closed, components), others[1].view(np.int64), others[2]
+    )
+    return FromValues(found, void_phases, threshold, problem)
 
 
 def find_from_void(
-    gpu: Gpu, work: Work, slabs: Slabs, codes: Stack, timer: StageTimer
-) -> Pass[BasinsFound]:
+    gpu: Gpu, work: Work, slabs: Slabs, phase: Stack, timer: StageTimer
+) -> Pass[FoundBasins]:
     """Find the basins and their graph in a void that was found on the host.
 
     Parameters
@@ -179,28 +181,28 @@ def find_from_void(
         What to.
     slabs : Slabs
         In what pieces, one of `open_gpu`.
-    codes : Stack
+    phase : Stack
         The void.
     timer : StageTimer
         Times the stages.
     """
     if not in_one_piece(work, slabs):
-        return (yield from _in_slabs(gpu, dataclasses.replace(work, slabs=slabs), codes, timer))
-    with timer.stage("upload", nbytes=codes.nbytes):
-        there = gpu.put(codes.array())
-    found, _ = yield from _find_whole(gpu, work, there, [], timer)
+        return (yield from _in_slabs(gpu, dataclasses.replace(work, slabs=slabs), phase, timer))
+    with timer.stage("upload", nbytes=phase.nbytes):
+        on_gpu = gpu.put(phase.array())
+    found, _ = yield from _find_whole(gpu, work, on_gpu, [], timer)
     return found
 
 
-def _in_slabs(gpu: Gpu, work: Work, codes: Stack, timer: StageTimer) -> Pass[BasinsFound]:
+def _in_slabs(gpu: Gpu, work: Work, phase: Stack, timer: StageTimer) -> Pass[FoundBasins]:
     slabs = GpuSlabs(gpu, timer)
-    finding = find_distance(work, codes, slabs)
-    distance = yield from _timed(timer, "distance", finding, 0.0, 0.4)
-    climbing = climb(work, codes, distance, slabs)
-    climbed = yield from _timed(timer, "basins", climbing, 0.4, 0.7)
-    measuring = measure_basins(work, climbed, distance, slabs)
-    graph = yield from _timed(timer, "measuring", measuring, 0.7, 1.0)
-    return BasinsFound(climbed.stack, graph, distance, None)
+    measuring = find_distance(work, phase, slabs)
+    distance = yield from _timed(timer, "distance", measuring, 0.0, 0.4)
+    ascending = find_basins(work, phase, distance, slabs)
+    unstitched = yield from _timed(timer, "basins", ascending, 0.4, 0.7)
+    measuring_basins = measure_basins(work, unstitched, distance, slabs)
+    graph = yield from _timed(timer, "measuring", measuring_basins, 0.7, 1.0)
+    return FoundBasins(unstitched.stack, graph, distance, None)
 
 
 def _timed(timer: StageTimer, stage: str, work: Pass[T], begin: float, end: float) -> Pass[T]:
@@ -216,34 +218,34 @@ def _timed(timer: StageTimer, stage: str, work: Pass[T], begin: float, end: floa
 
 
 def _find_whole(
-    gpu: Gpu, work: Work, codes: Any, more: list[Any], timer: StageTimer
-) -> Pass[tuple[BasinsFound, list[npt.NDArray[Any]]]]:
+    gpu: Gpu, work: Work, phase: Any, more: list[Any], timer: StageTimer
+) -> Pass[tuple[FoundBasins, list[npt.NDArray[Any]]]]:
     """Find all in a void on the GPU; small arrays that lie there come down with the tables."""
     voxels = math.prod(work.shape)
     with timer.stage("distance", voxels=voxels):
-        distance = gpu.squared_distance(codes, work.spacing, solid_beyond(work), highest_void(work))
+        distance = gpu.squared_distance(phase, work.spacing, solid_beyond(work), highest_void(work))
         if work.has_air:
-            distance[codes == AIR] = 0
+            distance[phase == AIR] = 0
     yield 0.4
     with timer.stage("basins", voxels=voxels, syncs=1):
-        climbed = gpu.climb(distance, faces_only=work.faces_only)
-    check_tables(work.volume, work.settings, work.slabs, int(climbed.summits.size))
+        watershed = gpu.watershed(distance, faces_only=work.faces_only)
+    check_tables(work.volume, work.settings, work.slabs, int(watershed.peaks.size))
     yield 0.6
     with timer.stage("measuring", voxels=voxels, syncs=2):
         how = {"faces_only": work.faces_only}
-        graph, others = gpu.build_graph(climbed, distance, codes, more, **how)
-    del codes
+        graph, others = gpu.build_graph(watershed, distance, phase, more, **how)
+    del phase
     yield 0.9
-    found = work.scratch.stack("basins", work.shape, np.int32)
+    basins = work.scratch.stack("basins", work.shape, np.int32)
     heights = work.scratch.stack("distance", work.shape, np.float32)
     with timer.stage("download", nbytes=4 * voxels, syncs=1):
-        gpu.get(climbed.basins, found.array())
+        gpu.get(watershed.basins, basins.array())
         if work.settings.merging == "snow":
             gpu.get(distance, heights.array())
-    return BasinsFound(found, graph, heights, GpuBasins(gpu, climbed.basins)), others
+    return FoundBasins(basins, graph, heights, GpuBasins(gpu, watershed.basins)), others
 
 
-def _rehearse(gpu: Gpu) -> None:
+def _warm_up(gpu: Gpu) -> None:
     """Do all that is done to a volume to tiny ones: CuPy compiles on first use."""
     grey = np.random.default_rng(0).integers(0, 256, (4, 6, 70))
     ways = [
@@ -252,11 +254,11 @@ def _rehearse(gpu: Gpu) -> None:
     ]
     whole, timer = Slabs(len(grey), len(grey)), StageTimer()
     for volume, settings in ways:
-        with Workers(1) as workers:
-            work = Work(volume, settings, whole, Scratch(on_disk=False), workers)
-            found = finish(find_from_values(gpu, work, timer)).found
+        with KernelThreads(1) as threads:
+            work = Work(volume, settings, whole, Scratch(on_disk=False), threads)
+            found = finish(find_from_values(gpu, work, timer)).basins
             label_of = np.arange(found.graph.count + 1, dtype=np.int32)
             choices = Choices(Switches(labels="on"))
-            assert found.there is not None, "it is in one piece"
+            assert found.on_gpu is not None, "it is in one piece"
             to = found.basins
-            finish(found.there.write_labels(work, to, label_of, to, timer, choices))
+            finish(found.on_gpu.write_labels(work, to, label_of, to, timer, choices))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.pores.basins import ClimbedSlab, require_numbers
+from hushpore.pores.basins import SlabWatershed, require_numbers
 from hushpore.pores.contacts import Edges, span
 from hushpore.pores.gpu.engine import Scan
 
@@ -42,40 +42,40 @@ class GpuSlabs:
 
     def fill_distance(
         self,
-        codes: npt.NDArray[np.uint8],
+        phase: npt.NDArray[np.uint8],
         distance: npt.NDArray[np.float32],
         before: npt.NDArray[np.float32],
         after: npt.NDArray[np.float32],
         spacing: Sequence[float],
         solid_outside: Sequence[bool],
-        workers: object,
+        threads: object,
         highest: int = 1,
     ) -> None:
         """Do as `hushpore.pores.distance.fill_distance`."""
-        there, *beside = self._put(codes, before, after)
-        how = (spacing, solid_outside, highest, (beside[0], beside[1]))
-        self._get(self._gpu.squared_distance(there, *how), distance)
+        on_gpu, *carried = self._put(phase, before, after)
+        how = (spacing, solid_outside, highest, (carried[0], carried[1]))
+        self._get(self._gpu.squared_distance(on_gpu, *how), distance)
 
-    def climb_slab(
+    def watershed_slab(
         self,
         distance: npt.NDArray[np.float32],
         pointers: npt.NDArray[np.int32],
-        workers: object,
+        threads: object,
         first: int,
         last: int,
         count: int = 0,
         *,
         faces_only: bool = False,
-    ) -> ClimbedSlab:
-        """Do as `hushpore.pores.basins.climb_slab`; raises `InputError` as that does."""
+    ) -> SlabWatershed:
+        """Do as `hushpore.pores.basins.watershed_slab`; raises `InputError` as that does."""
         (heights,) = self._put(distance)
-        found = self._gpu.climb(heights, first, last, count, faces_only=faces_only)
-        require_numbers(count + int(found.summits.size))
+        found = self._gpu.watershed(heights, first, last, count, faces_only=faces_only)
+        require_numbers(count + int(found.peaks.size))
         self._get(found.basins, pointers[first:last])
-        summits, is_exit = self._gpu.get_all([found.summits, found.is_exit])
+        peaks, is_exit = self._gpu.get_all([found.peaks, found.is_exit])
         plane = math.prod(distance.shape[1:])
         back, ahead = (np.flatnonzero(is_exit[part:][:plane]) for part in (0, plane))
-        return ClimbedSlab(summits, back, ahead)
+        return SlabWatershed(peaks, back, ahead)
 
     def scan_slices(
         self,
@@ -99,8 +99,10 @@ class GpuSlabs:
             scan.place,
             scan.contacts,
         )
-        sums, ends, cuts = (each.view(np.int64) for each in (scan.sums, scan.ends, scan.cuts))
-        return low, sums, scan.bounds, ends, cuts, edges
+        sums, crossings, border_crossings = (
+            each.view(np.int64) for each in (scan.sums, scan.crossings, scan.border_crossings)
+        )
+        return low, sums, scan.bounds, crossings, border_crossings, edges
 
     def _put(self, *arrays: npt.NDArray[Any]) -> list[Any]:
         with self._timer.stage("upload", nbytes=sum(each.nbytes for each in arrays)):

@@ -45,12 +45,12 @@ def why_on_host(volume: Volume, settings: PoreSettings) -> str:
     return ""
 
 
-class Found(NamedTuple):
+class GpuVoid(NamedTuple):
     """Arrays on the GPU: the void, and what is known of it."""
 
-    codes: Any  # (z, y, x), uint8
+    phase: Any  # (z, y, x), uint8
     totals: Any  # 3, uint64: parts, voxels of open ones, voxels of closed ones
-    cuts: Any  # 13, uint64: crossings between void and the air outside, by direction
+    border_crossings: Any  # 13, uint64: crossings between void and the air outside, by direction
     air: Any  # int64: voxels of air in each slice (row, in 2D)
 
 
@@ -61,90 +61,100 @@ class GpuParts:
     ----------
     gpu : Gpu
         Where to.
-    codes : array on the GPU
+    phase : array on the GPU
         (z, y, x), uint8: void is what is `OPEN`.
 
     Attributes
     ----------
-    ends : array on the GPU
+    roots : array on the GPU
         int32: the first voxel of the part of each, -1 where there is none.
     is_marked : array on the GPU
         uint8: which parts are marked, at their first voxels.
     """
 
-    def __init__(self, gpu: Gpu, codes: Any) -> None:
+    def __init__(self, gpu: Gpu, phase: Any) -> None:
         self._gpu = gpu
-        self._count = int(codes.size)
-        self._size = (np.int32(codes.shape[1]), np.int32(codes.shape[2]))
+        self._count = int(phase.size)
+        self._size = (np.int32(phase.shape[1]), np.int32(phase.shape[2]))
         where = (np.int64(self._count), *self._size)
-        self.ends = gpu.xp.empty(self._count, np.int32)
-        gpu.void.launch("hang", self._count, codes, self.ends, *where)
-        gpu.void.launch("join_parts", self._count, self.ends, *where)
-        gpu.follow(self.ends)
+        self.roots = gpu.xp.empty(self._count, np.int32)
+        gpu.void.launch("link_runs", self._count, phase, self.roots, *where)
+        gpu.void.launch("union_parts", self._count, self.roots, *where)
+        gpu.compress_paths(self.roots)
         self.is_marked = gpu.xp.zeros(self._count, np.uint8)
 
     def mark_faces(self, *, along_z: bool, along_y: bool) -> None:
         """Mark what reaches a face of the volume along x, and along other axes."""
         where = (np.int64(self._count), *self._size, np.int32(along_z), np.int32(along_y))
-        self._gpu.void.launch("mark_faces", self._count, self.ends, self.is_marked, *where)
+        self._gpu.void.launch("mark_faces", self._count, self.roots, self.is_marked, *where)
 
-    def mark_beside(self, codes: Any, code: int) -> None:
-        """Mark what shares a face with a voxel of a code."""
-        where = (np.int32(code), np.int64(self._count), *self._size)
-        self._gpu.void.launch("mark_beside", self._count, self.ends, codes, self.is_marked, *where)
+    def mark_neighbours(self, phase: Any, which: int) -> None:
+        """Mark what shares a face with a voxel of one phase."""
+        where = (np.int32(which), np.int64(self._count), *self._size)
+        self._gpu.void.launch(
+            "mark_neighbours", self._count, self.roots, phase, self.is_marked, *where
+        )
 
-    def tell(self, codes: Any, marked: int, unmarked: int) -> Any:
-        """Write a code for marked parts, and one for others; returns `Found.totals`."""
+    def classify(self, phase: Any, marked: int, unmarked: int) -> Any:
+        """Write a phase label for marked parts, and one for others; returns `GpuVoid.totals`."""
         totals = self._gpu.xp.zeros(3, np.uint64)
-        code_of = (np.int32(marked), np.int32(unmarked))
-        given = (self.ends, self.is_marked, codes, totals, *code_of)
-        self._gpu.stride(self._gpu.void, "tell_parts", self._count, *given)
+        phase_of = (np.int32(marked), np.int32(unmarked))
+        given = (self.roots, self.is_marked, phase, totals, *phase_of)
+        self._gpu.stride(self._gpu.void, "classify_parts", self._count, *given)
         return totals
 
 
 def find_void(gpu: Gpu, grey: GpuGrey, work: Work, threshold: float | None) -> Any:
-    """Do as `hushpore.pores.passes.find_void`; never waits. Returns codes on the GPU."""
+    """Do as `hushpore.pores.passes.find_void`; never waits. Returns phase labels on the GPU."""
     bright, strict = work.settings.pores_are == "bright", work.settings.hysteresis
-    codes = grey.beyond(threshold, bright=bright)
+    phase = grey.beyond(threshold, bright=bright)
     if threshold is not None and strict is not None:
-        parts = GpuParts(gpu, codes)
+        parts = GpuParts(gpu, phase)
         grey.mark_beyond(strict, parts, bright=bright)
-        parts.tell(codes, OPEN, SOLID)
-    return codes
+        parts.classify(phase, OPEN, SOLID)
+    return phase
 
 
-def take_apart(gpu: Gpu, work: Work, codes: Any) -> Found:
-    """Do as `find_air` and `take_apart` of `hushpore.pores.passes`, in place.
+def classify_void(gpu: Gpu, work: Work, phase: Any) -> GpuVoid:
+    """Do as `find_air` and `classify_void` of `hushpore.pores.passes`, in place.
 
     Waits once where air outside is looked for, for whether there is a sample.
     """
     if work.has_air:
-        (is_solid,) = gpu.numbers((codes == SOLID).any().astype(np.int32).reshape(1))
+        (is_solid,) = gpu.numbers((phase == SOLID).any().astype(np.int32).reshape(1))
         require_solid(work, bool(is_solid))
-        _mark_outside(gpu, work, codes)
-    parts = GpuParts(gpu, codes)
+        _mark_outside(gpu, work, phase)
+    parts = GpuParts(gpu, phase)
     parts.mark_faces(along_z=work.faces[0], along_y=True)
     if work.has_air:
-        parts.mark_beside(codes, AIR)
+        parts.mark_neighbours(phase, AIR)
     mode = work.settings.mode
     kept = (SOLID if mode == "closed" else OPEN, SOLID if mode == "open" else CLOSED)
-    totals = parts.tell(codes, *kept)
-    cuts = gpu.xp.zeros(N_DIRECTIONS, np.uint64)
-    lines = codes[0] if work.volume.n_spatial == 2 else codes.reshape(len(codes), -1)
+    totals = parts.classify(phase, *kept)
+    border_crossings = gpu.xp.zeros(N_DIRECTIONS, np.uint64)
+    lines = phase[0] if work.volume.n_spatial == 2 else phase.reshape(len(phase), -1)
     air = gpu.xp.zeros(len(lines), np.int64)
     if work.has_air:
-        size = tuple(np.int32(length) for length in codes.shape[1:])
-        gpu.stride(gpu.graph, "count_cuts", codes.size, codes, cuts, np.int32(AIR), *size)
+        size = tuple(np.int32(length) for length in phase.shape[1:])
+        gpu.stride(
+            gpu.graph,
+            "count_air_crossings",
+            phase.size,
+            phase,
+            border_crossings,
+            np.int32(AIR),
+            *size,
+        )
         air = (lines == AIR).sum(axis=1, dtype=np.int64)
-    return Found(codes, totals, cuts, air)
+    return GpuVoid(phase, totals, border_crossings, air)
 
 
-def _mark_outside(gpu: Gpu, work: Work, codes: Any) -> None:
+def _mark_outside(gpu: Gpu, work: Work, phase: Any) -> None:
     """Mark as `AIR` what `hushpore.pores.outside.find_outside` finds."""
-    ball = ball_of(work, codes.shape)
+    ball = ball_of(work, phase.shape)
     xp, no_walls, limit = gpu.xp, (False, False, False), np.float32(ball.limit)
     balls = xp.ones(ball.shape, np.uint8)
-    balls[ball.inner] = codes != SOLID
+    balls[ball.inner] = phase != SOLID
     # where the ball fits
     balls[...] = gpu.squared_distance(balls, ball.spacing, no_walls) > limit
     if ball.slicewise:
@@ -152,12 +162,12 @@ def _mark_outside(gpu: Gpu, work: Work, codes: Any) -> None:
         balls[:, -1] = 0
     parts = GpuParts(gpu, balls.reshape(1, -1, ball.shape[2]) if ball.slicewise else balls)
     parts.mark_faces(along_z=False, along_y=False)
-    parts.tell(balls, 1, 0)
+    parts.classify(balls, 1, 0)
     del parts
     # and where it does not get to
     balls ^= 1
     near = gpu.squared_distance(balls, ball.spacing, no_walls)[ball.inner] <= limit
-    codes[near & (codes != SOLID)] = AIR
+    phase[near & (phase != SOLID)] = AIR
 
 
 def ball_of(work: Work, shape: tuple[int, ...]) -> Ball:
@@ -167,7 +177,7 @@ def ball_of(work: Work, shape: tuple[int, ...]) -> Ball:
 
 
 def bytes_outside(work: Work) -> int:
-    """Return how much memory `take_apart` takes at most, beside grey values and void."""
+    """Return how much memory `classify_void` takes at most, beside grey values and void."""
     if not work.has_air:
         return 0
     return BYTES_OUTSIDE * math.prod(ball_of(work, work.shape).shape)

@@ -314,14 +314,14 @@ def _with(settings: PoreSettings, **changes: Any) -> PoreSettings:
 
 def _count(volume: Volume) -> Job:
     """Count grey values, as the job of a worker."""
-    from hushpore.pores.job import prepare, rehearsal_of
-    from hushpore.pores.parallel import Workers
+    from hushpore.pores.job import prepare, warm_up_kind
+    from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.preview import survey_greys
     from hushpore.pores.settings import PoreSettings
 
-    yield from prepare(rehearsal_of(PoreSettings()))
-    with Workers() as workers:
-        survey = survey_greys(volume, workers)
+    yield from prepare(warm_up_kind(PoreSettings()))
+    with KernelThreads() as threads:
+        survey = survey_greys(volume, threads)
         while True:
             try:
                 share = next(survey)

@@ -110,15 +110,15 @@ class VoidPreview(QObject):
             return
         self._newest.ask(partial(_find, self._wanted, index), (self._wanted.target, index))
 
-    def _returned(self, about: tuple[Target, tuple[int, ...]], codes: Any) -> None:
+    def _returned(self, about: tuple[Target, tuple[int, ...]], phase: Any) -> None:
         target, index = about
         if self._wanted is None or target is not self._wanted.target:
             return
         self.said.emit("")
-        if codes is None:
+        if phase is None:
             # no threshold, which is said elsewhere
-            codes = np.zeros(target.volume.shape[-2:], np.uint8)
-        image = codes.reshape((1,) * len(index) + codes.shape)
+            phase = np.zeros(target.volume.shape[-2:], np.uint8)
+        image = phase.reshape((1,) * len(index) + phase.shape)
         if self._layer is None:
             self._layer = self._add(target, index, image)
             return
@@ -157,7 +157,7 @@ class VoidPreview(QObject):
 
 def _find(wanted: _Wanted, index: tuple[int, ...]) -> Job:
     """Find the void of a slice, as the job of a worker."""
-    from hushpore.pores.job import prepare, rehearsal_of
+    from hushpore.pores.job import prepare, warm_up_kind
 
-    yield from prepare(rehearsal_of(wanted.settings))
-    return wanted.seen.codes(index, wanted.settings, wanted.greys)
+    yield from prepare(warm_up_kind(wanted.settings))
+    return wanted.seen.phase(index, wanted.settings, wanted.greys)

@@ -60,7 +60,7 @@ def _cancel(worker: JobWorker, *_: object) -> None:
 
 
 def _prepare() -> Job:
-    from hushpore.pores.job import prepare, rehearsal_of
+    from hushpore.pores.job import prepare, warm_up_kind
     from hushpore.pores.settings import PoreSettings
 
-    yield from prepare(rehearsal_of(PoreSettings()))
+    yield from prepare(warm_up_kind(PoreSettings()))

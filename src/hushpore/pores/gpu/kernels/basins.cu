@@ -59,7 +59,7 @@ __global__ void make_keys(
 // Point every void voxel to the highest of the 27 around it, or of the 7 that share a face with it,
 // of equals to the first; solid to -1. What lies beside the slab, before `begin` or from `end` on,
 // leads nowhere else.
-__global__ void point(
+__global__ void steepest_ascent(
     const long long *keys, int *pointers, long long count, long long depth, int height, int width,
     int faces_only, long long begin, long long end)
 {
@@ -81,10 +81,10 @@ __global__ void point(
                 if (faces_only && dz * dz + dy * dy + dx * dx > 1) continue;
                 if (z + dz < 0 || z + dz >= depth || y + dy < 0 || y + dy >= height ||
                     x + dx < 0 || x + dx >= width) continue;
-                long long there = i + ((long long)dz * height + dy) * width + dx;
-                if (keys[there] > best) {
-                    best = keys[there];
-                    target = there;
+                long long neighbour = i + ((long long)dz * height + dy) * width + dx;
+                if (keys[neighbour] > best) {
+                    best = keys[neighbour];
+                    target = neighbour;
                 }
             }
     pointers[i] = (int)target;
@@ -92,7 +92,7 @@ __global__ void point(
 
 // Make every pointer lead straight to its end. Another thread may change a pointer meanwhile: old
 // or new, it leads the same way.
-__global__ void climb(int *pointers, long long count)
+__global__ void compress_paths(int *pointers, long long count)
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
@@ -102,16 +102,16 @@ __global__ void climb(int *pointers, long long count)
     pointers[i] = at;
 }
 
-// Mark the summits of a slab, and its exits: the voxels beside it that are led to. Exits are counted
+// Mark the peaks of a slab, and its exits: the voxels beside it that are led to. Exits are counted
 // in the slice before the slab and then in the one after it.
-__global__ void mark_ends(
-    const int *pointers, unsigned char *is_summit, unsigned char *is_exit, long long begin,
+__global__ void mark_peaks_and_exits(
+    const int *pointers, unsigned char *is_peak, unsigned char *is_exit, long long begin,
     long long end, long long plane)
 {
     long long i = begin + (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= end) return;
     int target = pointers[i];
-    is_summit[i - begin] = target == i;
+    is_peak[i - begin] = target == i;
     if (target >= end)
         is_exit[plane + target - end] = 1;
     else if (target >= 0 && target < begin)
@@ -143,10 +143,10 @@ __global__ void compact(
         if (flags[k]) places[number++] = k;
 }
 
-// Replace pointers in place by the numbers of their summits, from `first` on, and by -1 - n where
+// Replace pointers in place by the numbers of their peaks, from `first` on, and by -1 - n where
 // they lead to exit n.
 __global__ void number(
-    int *pointers, const unsigned char *is_summit, const int *summits, const unsigned char *is_exit,
+    int *pointers, const unsigned char *is_peak, const int *peaks, const unsigned char *is_exit,
     const int *exits, long long begin, long long end, long long plane, int first)
 {
     long long i = begin + (long long)blockIdx.x * blockDim.x + threadIdx.x;
@@ -159,7 +159,7 @@ __global__ void number(
     else if (target < begin)
         pointers[i] = -count_up_to(is_exit, exits, target - begin + plane);
     else
-        pointers[i] = first + count_up_to(is_summit, summits, target - begin);
+        pointers[i] = first + count_up_to(is_peak, peaks, target - begin);
 }
 
 // Replace basins by the labels of their pores.

@@ -13,14 +13,14 @@ extern "C" {
 // Write the squared distance along z of every column; `before` and `after` hold the plain one beside
 // the slab.
 __global__ void scan_z(
-    const unsigned char *codes, float *distance, const float *before, const float *after,
+    const unsigned char *phase, float *distance, const float *before, const float *after,
     long long plane, long long depth, int highest, float scale)
 {
     long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (at >= plane) return;
     float carried = before[at];
     for (long long i = at; i < plane * depth; i += plane) {
-        carried = codes[i] >= 1 && codes[i] <= highest ? carried + 1.0f : 0.0f;
+        carried = phase[i] >= 1 && phase[i] <= highest ? carried + 1.0f : 0.0f;
         distance[i] = carried;
     }
     carried = after[at];

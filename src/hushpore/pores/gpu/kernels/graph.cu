@@ -72,8 +72,8 @@ __global__ void sum_runs(
 // Count where basins end, in every direction, and find the edges with their contacts, and with their
 // saddles in the first `ways` directions.
 __global__ void find_edges(
-    const int *basins, const float *distance, u64 *ends, u64 *cuts, u64 *keys, int *saddle,
-    int *contacts, int *is_full, long long size, int ways, int low, long long count,
+    const int *basins, const float *distance, u64 *crossings, u64 *border_crossings, u64 *keys,
+    int *saddle, int *contacts, int *is_full, long long size, int ways, int low, long long count,
     long long offset, long long depth, int height, int width)
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
@@ -87,12 +87,12 @@ __global__ void find_edges(
         bool back = z - dz >= 0 && y - dy >= 0 && y - dy < height && x - dx >= 0 && x - dx < width;
         bool ahead = z + dz < depth && y + dy >= 0 && y + dy < height && x + dx >= 0 &&
                      x + dx < width;
-        if (!back) atomicAdd(cuts + k, 1ull);
-        if (!ahead) atomicAdd(cuts + k, 1ull);
-        long long there = i + ((long long)dz * height + dy) * width + dx;
-        int other = ahead ? basins[there] : 0;
+        if (!back) atomicAdd(border_crossings + k, 1ull);
+        if (!ahead) atomicAdd(border_crossings + k, 1ull);
+        long long neighbour = i + ((long long)dz * height + dy) * width + dx;
+        int other = ahead ? basins[neighbour] : 0;
         if (other == own) continue;
-        atomicAdd(ends + (long long)(own - low) * N_DIRECTIONS + k, 1ull);
+        atomicAdd(crossings + (long long)(own - low) * N_DIRECTIONS + k, 1ull);
         if (other == 0) continue;
         long long slot = slot_of(keys, size, own, other);
         if (slot < 0) {
@@ -101,7 +101,7 @@ __global__ void find_edges(
         }
         atomicAdd(contacts + slot * N_DIRECTIONS + k, 1);
         if (k >= ways) continue;
-        float way = distance[i] < distance[there] ? distance[i] : distance[there];
+        float way = distance[i] < distance[neighbour] ? distance[i] : distance[neighbour];
         atomicMax(saddle + slot, as_bits(way));
     }
 }
@@ -122,36 +122,37 @@ __global__ void place_saddles(
         int dz = STEP[k][0], dy = STEP[k][1], dx = STEP[k][2];
         if (z + dz >= depth || y + dy < 0 || y + dy >= height || x + dx < 0 || x + dx >= width)
             continue;
-        long long there = i + ((long long)dz * height + dy) * width + dx;
-        int other = basins[there];
+        long long neighbour = i + ((long long)dz * height + dy) * width + dx;
+        int other = basins[neighbour];
         if (other == own || other == 0) continue;
         long long slot = slot_of(keys, size, own, other);
-        float way = distance[i] < distance[there] ? distance[i] : distance[there];
+        float way = distance[i] < distance[neighbour] ? distance[i] : distance[neighbour];
         if (as_bits(way) == saddle[slot])
-            atomicMin(place + slot, before + (distance[i] == way ? i : there));
+            atomicMin(place + slot, before + (distance[i] == way ? i : neighbour));
     }
 }
 
-// Count, in every direction, the neighbours of which one is void and one is air, of code `air`.
-__global__ void count_cuts(
-    const unsigned char *codes, u64 *cuts, int air, int height, int width, long long count,
-    long long threads)
+// Count, in every direction, the neighbours of which one is void and one is air, of phase `air`.
+__global__ void count_air_crossings(
+    const unsigned char *phase, u64 *border_crossings, int air, int height, int width,
+    long long count, long long threads)
 {
     long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (at >= threads) return;
     u64 found[N_DIRECTIONS] = {0};
     for (long long i = at; i < count; i += threads) {
-        if (codes[i] == 0) continue;
+        if (phase[i] == 0) continue;
         int x = (int)(i % width), y = (int)(i / width % height);
         for (int k = 0; k < N_DIRECTIONS; k++) {
             int dz = STEP[k][0], dy = STEP[k][1], dx = STEP[k][2];
-            long long there = i + ((long long)dz * height + dy) * width + dx;
-            if (there >= count || y + dy < 0 || y + dy >= height || x + dx < 0 || x + dx >= width)
+            long long neighbour = i + ((long long)dz * height + dy) * width + dx;
+            if (neighbour >= count || y + dy < 0 || y + dy >= height || x + dx < 0 ||
+                x + dx >= width)
                 continue;
-            found[k] += codes[there] != 0 && (codes[i] == air) != (codes[there] == air);
+            found[k] += phase[neighbour] != 0 && (phase[i] == air) != (phase[neighbour] == air);
         }
     }
     for (int k = 0; k < N_DIRECTIONS; k++)
-        if (found[k]) atomicAdd(cuts + k, found[k]);
+        if (found[k]) atomicAdd(border_crossings + k, found[k]);
 }
 }

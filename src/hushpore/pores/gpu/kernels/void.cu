@@ -42,7 +42,7 @@ __device__ inline float grey(
 
 // The void voxel at the end of a chain. Another thread may hang a part below another meanwhile: then
 // this is one that was the end, and is on the way to it.
-__device__ inline int end_of(const int *parts, int at)
+__device__ inline int root_of(const int *parts, int at)
 {
     for (int next = parts[at]; next != at; next = parts[at]) at = next;
     return at;
@@ -50,11 +50,11 @@ __device__ inline int end_of(const int *parts, int at)
 
 // Make one part of two: the end that comes later is hung below the other. Where it was no end any
 // more, what it hangs below has to be made one with the other as well.
-__device__ inline void unite(int *parts, int a, int b)
+__device__ inline void union_roots(int *parts, int a, int b)
 {
     for (;;) {
-        a = end_of(parts, a);
-        b = end_of(parts, b);
+        a = root_of(parts, a);
+        b = root_of(parts, b);
         if (a == b) return;
         int high = a > b ? a : b, low = a > b ? b : a;
         int found = atomicMin(parts + high, low);
@@ -126,37 +126,37 @@ __global__ void count_bins(
 // Mark the void: up to the threshold where the pores are dark, above it where they are bright.
 __global__ void find_void(
     const unsigned char *stored, int kind, const double *slope, const double *intercept,
-    long long on_line, unsigned char *codes, double threshold, int bright, long long count)
+    long long on_line, unsigned char *phase, double threshold, int bright, long long count)
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
     double value = grey(stored, kind, slope, intercept, on_line, i);
-    codes[i] = (value > threshold) == (bright != 0);
+    phase[i] = (value > threshold) == (bright != 0);
 }
 
-// Hang every void voxel, of code 1, below the first of its stretch along x, and that one below one
+// Hang every void voxel, of phase 1, below the first of its stretch along x, and that one below one
 // before it that it shares a face with, if there is any.
-__global__ void hang(
-    const unsigned char *codes, int *parts, long long count, int height, int width)
+__global__ void link_runs(
+    const unsigned char *phase, int *parts, long long count, int height, int width)
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
     long long plane = (long long)height * width, up = i;
-    if (codes[i] != 1) {
+    if (phase[i] != 1) {
         parts[i] = -1;
         return;
     }
-    for (int x = (int)(i % width); x > 0 && codes[up - 1] == 1; x--) up--;
-    if (up == i && i % plane >= width && codes[i - width] == 1)
+    for (int x = (int)(i % width); x > 0 && phase[up - 1] == 1; x--) up--;
+    if (up == i && i % plane >= width && phase[i - width] == 1)
         up = i - width;
-    else if (up == i && i >= plane && codes[i - plane] == 1)
+    else if (up == i && i >= plane && phase[i - plane] == 1)
         up = i - plane;
     parts[i] = (int)up;
 }
 
 // Make one of all parts that share a face along y or z. Where the voxels before these two along x are
 // void, they see to it.
-__global__ void join_parts(int *parts, long long count, int height, int width)
+__global__ void union_parts(int *parts, long long count, int height, int width)
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count || parts[i] < 0) return;
@@ -166,7 +166,7 @@ __global__ void join_parts(int *parts, long long count, int height, int width)
         if (along_z ? i < plane : i % plane < width) continue;
         long long other = i - (along_z ? plane : width);
         if (parts[other] < 0 || (follows && parts[other - 1] >= 0)) continue;
-        unite(parts, (int)i, (int)other);
+        union_roots(parts, (int)i, (int)other);
     }
 }
 
@@ -196,25 +196,25 @@ __global__ void mark_faces(
     if (at_face && parts[i] >= 0) is_marked[parts[i]] = 1;
 }
 
-// Mark the parts that share a face with a voxel of some code.
-__global__ void mark_beside(
-    const int *parts, const unsigned char *codes, unsigned char *is_marked, int code,
+// Mark the parts that share a face with a voxel of some phase.
+__global__ void mark_neighbours(
+    const int *parts, const unsigned char *phase, unsigned char *is_marked, int which,
     long long count, int height, int width)
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count || parts[i] < 0) return;
     long long plane = (long long)height * width;
     int x = (int)(i % width), y = (int)(i / width % height);
-    if ((x > 0 && codes[i - 1] == code) || (x < width - 1 && codes[i + 1] == code) ||
-        (y > 0 && codes[i - width] == code) || (y < height - 1 && codes[i + width] == code) ||
-        (i >= plane && codes[i - plane] == code) ||
-        (i < count - plane && codes[i + plane] == code))
+    if ((x > 0 && phase[i - 1] == which) || (x < width - 1 && phase[i + 1] == which) ||
+        (y > 0 && phase[i - width] == which) || (y < height - 1 && phase[i + width] == which) ||
+        (i >= plane && phase[i - plane] == which) ||
+        (i < count - plane && phase[i + plane] == which))
         is_marked[parts[i]] = 1;
 }
 
-// Write the code of every voxel of a part, and count parts, voxels of marked ones and of others.
-__global__ void tell_parts(
-    const int *parts, const unsigned char *is_marked, unsigned char *codes, u64 *totals, int marked,
+// Write the phase of every voxel of a part, and count parts, voxels of marked ones and of others.
+__global__ void classify_parts(
+    const int *parts, const unsigned char *is_marked, unsigned char *phase, u64 *totals, int marked,
     int unmarked, long long count, long long threads)
 {
     long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
@@ -223,7 +223,7 @@ __global__ void tell_parts(
     for (long long i = at; i < count; i += threads) {
         int part = parts[i];
         if (part < 0) continue;
-        codes[i] = (unsigned char)(is_marked[part] ? marked : unmarked);
+        phase[i] = (unsigned char)(is_marked[part] ? marked : unmarked);
         found[0] += part == i;
         found[is_marked[part] ? 1 : 2]++;
     }

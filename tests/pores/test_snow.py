@@ -23,11 +23,11 @@ def snow_peaks(void: np.ndarray) -> int:
     smooth = ndimage.gaussian_filter(distance, 0.4) * void
     ball = (np.indices((9,) * void.ndim) - 4).astype(float)
     ball = (ball**2).sum(axis=0) < 16
-    peaks = void & (smooth == ndimage.maximum_filter(smooth + 2 * ~void, footprint=ball))
+    snow_peaks = void & (smooth == ndimage.maximum_filter(smooth + 2 * ~void, footprint=ball))
     # not on a slope or saddle: part of a plateau that nothing beside it exceeds
-    peaks &= local_maxima(distance, connectivity=void.ndim, allow_borders=True)
-    parts, count = ndimage.label(peaks, np.ones((3,) * void.ndim))
-    places = np.array(ndimage.center_of_mass(peaks, parts, range(1, count + 1))).astype(int)
+    snow_peaks &= local_maxima(distance, connectivity=void.ndim, allow_borders=True)
+    parts, count = ndimage.label(snow_peaks, np.ones((3,) * void.ndim))
+    places = np.array(ndimage.center_of_mass(snow_peaks, parts, range(1, count + 1))).astype(int)
     radius = distance[tuple(places.T)]
     away = cdist(places, places)
     np.fill_diagonal(away, np.inf)

@@ -13,20 +13,20 @@ import numpy as np
 from hushpore.base.events import Progress, Span, StageTime, Timing
 from hushpore.cluster.blocks import Blocks, load_arrays, names_of, save_arrays
 from hushpore.cluster.finishing import finish, write_coarser, write_labels
-from hushpore.cluster.merging import unite
+from hushpore.cluster.merging import union_ranges
 from hushpore.cluster.task_runner import spread
 from hushpore.cluster.void import (
+    apply_hysteresis,
     count_levels,
     find_parts,
     find_void,
-    join_parts,
-    keep_parts,
     mark_air,
     paint,
     pass_along_z,
+    stitch_parts,
     survey,
 )
-from hushpore.cluster.watershed import climb, gather, meet
+from hushpore.cluster.watershed import reduce_basins, stitch, watershed
 from hushpore.device.memory import PeakMemory
 
 if TYPE_CHECKING:
@@ -36,24 +36,24 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Event
     from hushpore.cluster.blocks import Plan
-    from hushpore.cluster.void import Told
+    from hushpore.cluster.void import Report
 
 #: What tasks do, by names that their records have.
-TASKS: dict[str, Callable[..., Told]] = {
+TASKS: dict[str, Callable[..., Report]] = {
     "survey": survey,
     "levels": count_levels,
     "threshold": find_void,
-    "strict": keep_parts,
-    "strict-parts": join_parts,
+    "hysteresis": apply_hysteresis,
+    "hysteresis-parts": stitch_parts,
     "air": mark_air,
     "parts": find_parts,
-    "join": join_parts,
+    "join": stitch_parts,
     "paint": paint,
     "along": pass_along_z,
-    "climb": climb,
-    "meet": meet,
-    "gather": gather,
-    "unite": unite,
+    "basins": watershed,
+    "stitch": stitch,
+    "reduce": reduce_basins,
+    "union": union_ranges,
     "finish": finish,
     "labels": write_labels,
     "coarser": write_coarser,
@@ -61,14 +61,14 @@ TASKS: dict[str, Callable[..., Told]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Report:
+class FinishedTask:
     """What a finished task says.
 
     Attributes
     ----------
     number : int
         Which one of its stage.
-    told : dict
+    report : dict
         Its result, few numbers.
     seconds : float
         How long it took.
@@ -79,28 +79,28 @@ class Report:
     """
 
     number: int
-    told: Told
+    report: Report
     seconds: float
     moved: int
     memory: int
 
 
-def run_task(plan: Plan, stage: str, key: tuple[int, dict[str, Any]]) -> Report:
+def run_task(plan: Plan, stage: str, key: tuple[int, dict[str, Any]]) -> FinishedTask:
     """Do one task on a worker, and leave a record of it when all that it writes is there."""
     begun, memory = time.perf_counter(), PeakMemory()
     number, arguments = key
     with Blocks(plan) as blocks:
-        told = TASKS[stage.partition(" ")[0]](blocks, number, **arguments)
+        report = TASKS[stage.partition(" ")[0]](blocks, number, **arguments)
         moved = blocks.moved
     memory.look()
-    told = {name: np.asarray(value) for name, value in told.items()}
-    report = Report(number, told, time.perf_counter() - begun, moved, memory.host)
-    save_arrays(_record(plan, stage, number), told)
-    return report
+    report = {name: np.asarray(value) for name, value in report.items()}
+    task = FinishedTask(number, report, time.perf_counter() - begun, moved, memory.host)
+    save_arrays(_record(plan, stage, number), report)
+    return task
 
 
 @dataclass
-class Crew:
+class StageRunner:
     """The workers of a job, as its stages use them.
 
     Attributes
@@ -111,22 +111,22 @@ class Crew:
         Of the job.
     reused, computed : int
         Tasks that an earlier run has left, and those of this one.
-    reports : dict
-        Of each stage the reports of its tasks in this run.
+    finished : dict
+        Of each stage its tasks that this run has finished.
     """
 
     client: Client
     plan: Plan
     reused: int = 0
     computed: int = 0
-    reports: dict[str, list[Report]] = field(default_factory=lambda: defaultdict(list))
+    finished: dict[str, list[FinishedTask]] = field(default_factory=lambda: defaultdict(list))
     _begun: float = field(default_factory=time.perf_counter)
     _done: float = 0.0
     _spans: list[Span] = field(default_factory=list)
 
     def run(
         self, stage: str, shown: str, until: float, keys: Iterable[tuple[int, dict[str, Any]]]
-    ) -> Generator[Event, Any, list[Told]]:
+    ) -> Generator[Event, Any, list[Report]]:
         """Run the tasks of a stage that are not done, and return what all of them tell, in order.
 
         Parameters
@@ -145,17 +145,17 @@ class Crew:
         for number, _ in keys:
             record = _record(self.plan, stage, number)
             if record.is_file():
-                found[number] = _told(record)
+                found[number] = _read_report(record)
         missing = [key for key in keys if key[0] not in found]
         self.reused += len(found)
         start = self._done
-        for report in spread(self.client, run_task, missing, self.plan, stage):
-            if report is not None:
-                found[report.number] = report.told
+        for task in spread(self.client, run_task, missing, self.plan, stage):
+            if task is not None:
+                found[task.number] = task.report
                 self.computed += 1
-                self.reports[shown].append(report)
-                now = time.perf_counter() - report.seconds
-                self._spans.append(Span(shown, now, report.seconds))
+                self.finished[shown].append(task)
+                now = time.perf_counter() - task.seconds
+                self._spans.append(Span(shown, now, task.seconds))
                 self._done = start + (until - start) * len(found) / len(keys)
             yield Progress(shown, len(found), len(keys), "blocks", self._done)
         self._done = until
@@ -167,8 +167,8 @@ class Crew:
         """Return what the workers' time went into: of each stage the sum of all its tasks."""
         spans, self._spans = tuple(self._spans), []
         voxels = self.plan.shape[0] * self.plan.shape[1] * self.plan.shape[2]
-        stages = {shown: _stage_time(reports, voxels) for shown, reports in self.reports.items()}
-        memory = max((each.memory for every in self.reports.values() for each in every), default=0)
+        stages = {shown: _stage_time(tasks, voxels) for shown, tasks in self.finished.items()}
+        memory = max((each.memory for tasks in self.finished.values() for each in tasks), default=0)
         elapsed = time.perf_counter() - self._begun
         return Timing(stages, elapsed, spans, host_memory=memory)
 
@@ -182,18 +182,18 @@ def _record(plan: Plan, stage: str, number: int) -> Path:
     return Path(plan.scratch, f"done-{stage.replace(' ', '-')}-{number}.arrays")
 
 
-def _told(record: Path) -> Told:
+def _read_report(record: Path) -> Report:
     names = names_of(record)
     return dict(zip(names, load_arrays(record, *names), strict=True))
 
 
-def _stage_time(reports: list[Report], voxels: int) -> StageTime:
-    seconds = np.array([each.seconds for each in reports])
+def _stage_time(tasks: list[FinishedTask], voxels: int) -> StageTime:
+    seconds = np.array([each.seconds for each in tasks])
     p50, p95 = np.percentile(seconds, [50, 95])
-    moved = sum(each.moved for each in reports)
+    moved = sum(each.moved for each in tasks)
     total = float(seconds.sum())
     return StageTime(
-        count=len(reports),
+        count=len(tasks),
         seconds=total,
         worst=float(seconds.max()),
         first=float(seconds[0]),

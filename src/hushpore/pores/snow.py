@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.pores.graph import BasinGraph
-    from hushpore.pores.parallel import Workers
+    from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.slabs import Slabs, Stack
 
 #: Standard deviation of the smoothing and radius of the ball, in voxels: SNOW's defaults.
@@ -59,7 +59,7 @@ def find_peaks(
     slabs: Slabs,
     graph: BasinGraph,
     spacing: Sequence[float],
-    workers: Workers,
+    threads: KernelThreads,
 ) -> Generator[float, None, npt.NDArray[np.bool_]]:
     """Find the basins that hold a peak by the rule of SNOW.
 
@@ -76,7 +76,7 @@ def find_peaks(
     spacing : sequence of float
         Voxel size in z, y, x order; distances between peaks honour it, smoothing and ball are the
         same number of voxels along every axis.
-    workers : Workers
+    threads : KernelThreads
         Threads to run on.
 
     Yields
@@ -95,15 +95,15 @@ def find_peaks(
     """
     from scipy import ndimage
 
-    # basins merge at height 0 where a plateau leads from one summit up to another
-    level = graph.peak[merge_by_height(graph, 0.0)]
+    # basins merge at height 0 where a plateau leads from one peak up to another
+    level = graph.peak_squared_distance[merge_by_height(graph, 0.0)]
     level[0] = -1
     places, owners = [], []
     for first, last in slabs:
         low = max(first - _HALO, 0)
         heights = distance.read(low, last + _HALO)
         labels = basins.read(first, last)
-        place = _summit_plateaus(heights[first - low :], labels, level, workers)
+        place = _peak_plateaus(heights[first - low :], labels, level, threads)
         place[:, 0] += first - low
         smooth = np.sqrt(heights)
         ndimage.gaussian_filter(smooth, SIGMA, output=smooth)
@@ -129,18 +129,18 @@ def _values_at(stack: Stack, slabs: Slabs, place: npt.NDArray[np.int64]) -> npt.
     """Look up voxels (m, 3) of a stack."""
     values = np.empty(len(place), np.float32)
     for first, last in slabs:
-        here = (place[:, 0] >= first) & (place[:, 0] < last)
-        if here.any():
-            z, y, x = place[here].T
-            values[here] = stack.read(first, last)[z - first, y, x]
+        inside = (place[:, 0] >= first) & (place[:, 0] < last)
+        if inside.any():
+            z, y, x = place[inside].T
+            values[inside] = stack.read(first, last)[z - first, y, x]
     return values
 
 
-def _summit_plateaus(
+def _peak_plateaus(
     heights: npt.NDArray[np.float32],
     basins: npt.NDArray[np.int32],
     level: npt.NDArray[np.float32],
-    workers: Workers,
+    threads: KernelThreads,
 ) -> npt.NDArray[np.int64]:
     """Return the voxels (m, 3) of a slab that are as high as their basin leads, (n + 1,)."""
 
@@ -151,7 +151,7 @@ def _summit_plateaus(
             found.append(np.stack([np.full(y.size, z), y, x], axis=-1))
         return np.concatenate(found)
 
-    return np.concatenate(workers.over(len(basins), find))
+    return np.concatenate(threads.over(len(basins), find))
 
 
 def _highest_around(
