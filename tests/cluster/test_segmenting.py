@@ -16,7 +16,7 @@ import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.errors import DeviceError, MemoryLimitError, OutputError
 from hushpore.base.events import Note, Progress, Timing, result_of
-from hushpore.cluster import plan, running
+from hushpore.cluster import plan, stage_runner
 from hushpore.cluster.connection import connect
 from hushpore.cluster.segmenting import segment_pores
 from hushpore.io.zarr.reader import open_zarr, write_zarr
@@ -250,7 +250,7 @@ def test_what_a_task_cannot_do_is_said_and_leaves_nothing(
     def fails(*_: Any, **__: Any) -> Any:
         raise InputError("This cannot be.")
 
-    monkeypatch.setitem(running.TASKS, "basins", fails)
+    monkeypatch.setitem(stage_runner.TASKS, "basins", fails)
     with pytest.raises(InputError, match=r"This cannot be\."):
         run(path, client, 9)
     assert sorted(each.name for each in path.parent.iterdir()) == ["scan.ome.zarr"]
