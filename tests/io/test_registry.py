@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import hushpore
+import hushpore.cli.result_commands
 from hushpore import InputError, Volume
-from hushpore.base.errors import MissingPackageError
+from hushpore.base.errors import MissingPackageError, OutputError
+from hushpore.base.volume import as_volume
 from hushpore.cli.commands import hushpore as command
 from hushpore.io import describe, kind_of
-from hushpore.io.registry import READERS, Reader, resolved
+from hushpore.io.registry import EXPORTERS, READERS, Exporter, Reader, exporters_of, resolved
+from hushpore.io.results import write_image
+from hushpore.runs.result_folder import write_result
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
+
+    import click
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -28,6 +35,11 @@ def test_every_reader_can_be_imported(name: str) -> None:
     reader = READERS[name]
     assert callable(resolved(reader.read))
     assert not reader.slices_by or callable(resolved(reader.read_slices))
+
+
+@pytest.mark.parametrize("name", EXPORTERS)
+def test_every_exporter_can_be_imported(name: str) -> None:
+    assert callable(resolved(EXPORTERS[name].write))
 
 
 def row_of(reader: Reader) -> str:
@@ -40,6 +52,17 @@ def test_the_table_in_the_docs_is_that_of_the_readers() -> None:
     text = (DOCS / "formats.md").read_text(encoding="utf-8")
     table = text.partition("| format | what is understood")[2].partition("\n\n")[0]
     assert table.splitlines()[2:] == [row_of(reader) for reader in READERS.values()]
+
+
+def test_the_table_of_exports_in_the_docs_is_that_of_the_exporters() -> None:
+    text = (DOCS / "howto" / "export.md").read_text(encoding="utf-8")
+    table = text.partition("| `--to`")[2].partition("\n\n")[0]
+    rows = []
+    for name, each in exporters_of("pores").items():
+        install = f"; `pip install hushpore[{each.extra}]`" if each.extra else ""
+        endings = ", ".join(f"`{end}`" for end in each.endings)
+        rows.append(f"| `{name}` | {endings} | {each.content}{install} |")
+    assert table.splitlines()[2:] == rows
 
 
 def read_text_image(path: Path) -> Generator[float, None, Volume]:
@@ -127,3 +150,67 @@ def test_a_new_format_is_segmented_in_a_batch(tmp_path: Path, toy: Reader) -> No
     done = CliRunner().invoke(command, [*words, "--threshold", "50"])
     assert done.exit_code == 0, done.output
     assert (tmp_path / "out" / "foam" / "pores.csv").is_file()
+
+
+def write_count(path: Path, result: Any, *, overwrite: bool = False) -> Path:
+    """Write the toy format: how many pores there are."""
+    path.write_text(f"{len(result.pores)} pores\n")
+    return path
+
+
+@pytest.fixture
+def export_command(monkeypatch: pytest.MonkeyPatch) -> Iterator[click.Command]:
+    """The command as it is imported where the toy is declared."""
+    entry = Exporter(
+        title="Count",
+        of="pores",
+        endings=(".count",),
+        write=write_count,
+        content="how many pores there are",
+    )
+    with monkeypatch.context() as patch:
+        patch.setitem(EXPORTERS, "count", entry)
+        yield importlib.reload(hushpore.cli.result_commands).export_command
+    importlib.reload(hushpore.cli.result_commands)
+
+
+@pytest.mark.parametrize("words", [["foam.count"], ["foam", "--to", "count"]])
+def test_a_new_format_is_exported_to(
+    tmp_path: Path, export_command: click.Command, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    void = np.full((16, 16), 100)
+    void[4:8, 4:8] = 0
+    found = hushpore.segment_pores(void, threshold=50)
+    write_result(tmp_path / "result", [found], as_volume(void))
+    done = CliRunner().invoke(export_command, ["result", "-o", *words])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "foam.count").read_text() == "1 pores\n"
+
+
+def test_the_help_of_export_names_a_new_format(export_command: click.Command) -> None:
+    text = " ".join(CliRunner().invoke(export_command, ["--help"]).output.split())
+    assert "count: how many pores there are (.count)" in text
+    assert "|count]" in text
+
+
+def test_images_are_written_in_a_new_format(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_text(path: Path, volume: Volume, *, overwrite: bool = False) -> Path:
+        np.savetxt(path, volume.array(), fmt="%d")
+        return path
+
+    with pytest.raises(OutputError, match=r"must end in \.tif, \.tiff or \.zarr"):
+        write_image(tmp_path / "image.toy", Volume(np.eye(2)))
+    entry = Exporter(
+        title="Toy image", of="image", endings=(".toy",), write=write_text, content="numbers"
+    )
+    monkeypatch.setitem(EXPORTERS, "toy", entry)
+    write_image(tmp_path / "image.toy", Volume(np.eye(2)))
+    assert (tmp_path / "image.toy").read_text() == "1 0\n0 1\n"
+
+
+def test_the_help_of_info_names_the_formats_that_are_read() -> None:
+    text = " ".join(CliRunner().invoke(command, ["info", "--help"]).output.split())
+    assert "Reads DICOM, TIFF" in text

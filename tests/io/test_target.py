@@ -6,6 +6,8 @@ import pytest
 from hushpore.base.errors import OutputError
 from hushpore.io.target import check_target, new_directory, new_file
 
+IMAGES = (".tif", ".zarr")
+
 
 def result(folder, files=("pores.csv",)):
     folder.mkdir()
@@ -18,7 +20,7 @@ def result(folder, files=("pores.csv",)):
 
 def test_a_new_name_in_an_existing_folder_is_a_place_for_a_result(tmp_path):
     assert check_target(tmp_path / "out") == tmp_path / "out"
-    assert check_target(tmp_path / "out.tif", directory=False) == tmp_path / "out.tif"
+    assert check_target(tmp_path / "out.tif", suffixes=IMAGES) == tmp_path / "out.tif"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -55,7 +57,7 @@ def test_what_cannot_be_written_is_told_before_the_work(
     result(tmp_path / "result")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(OutputError, match=words):
-        check_target(tmp_path / name, directory=directory)
+        check_target(tmp_path / name, suffixes=() if directory else IMAGES)
 
 
 def test_a_folder_without_permission_is_told_before_the_work(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -53,11 +54,8 @@ def test_parquet_holds_both_tables(tmp_path: Path, found: Pores) -> None:
 def test_without_pyarrow_parquet_says_what_to_install(
     tmp_path: Path, found: Pores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def absent(*_: object, **__: object) -> None:
-        raise ImportError("pyarrow")
-
-    monkeypatch.setattr(pd.DataFrame, "to_parquet", absent)
-    with pytest.raises(MissingPackageError, match=r"pip install hushpore\[parquet\]"):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingPackageError, match=r"pip install 'hushpore\[parquet\]'"):
         hushpore.export(found, tmp_path / "foam", "parquet")
     assert list(tmp_path.iterdir()) == []
 
@@ -70,6 +68,12 @@ def test_nothing_is_overwritten_unless_asked_for(tmp_path: Path, found: Pores) -
     assert (tmp_path / "foam.vtp").read_text() == "mine"
     hushpore.export(found, tmp_path / "foam", "vtk", overwrite=True)
     assert (tmp_path / "foam.vtp").read_bytes().startswith(b"<?xml")
+
+
+def test_one_table_is_written_where_the_name_says_which(tmp_path: Path, found: Pores) -> None:
+    pytest.importorskip("pyarrow")
+    (file,) = hushpore.export(found, tmp_path / "a_throats.parquet")
+    pd.testing.assert_frame_equal(pd.read_parquet(file), found.throats)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from napari._app_model.constants._menus import is_menu_contributable
 from npe2 import PluginManager, PluginManifest
 
 import hushpore
-from hushpore.io.registry import READERS
+from hushpore.io.registry import EXPORTERS, READERS, exporters_of
 from hushpore.viewer.batch.widget import BATCH
 from hushpore.viewer.job_widget import PROVENANCE
 from hushpore.viewer.launch import WIDGETS
@@ -47,6 +47,13 @@ def test_the_patterns_of_files_are_those_of_the_readers(manifest):
     patterns = [pattern for reader in READERS.values() for pattern in reader.patterns]
     assert with_extension.filename_patterns == [each for each in patterns if each[:2] == "*."]
     assert without.filename_patterns == [each for each in patterns if each[:2] != "*."]
+
+
+def test_images_are_saved_by_the_endings_of_the_exporters(manifest):
+    image, labels, both = manifest.contributions.writers
+    endings = [end for each in exporters_of("image").values() for end in each.endings]
+    assert image.filename_extensions == labels.filename_extensions == endings
+    assert both.filename_extensions == list(EXPORTERS["ome-zarr"].endings)
 
 
 @pytest.mark.parametrize(

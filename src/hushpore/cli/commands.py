@@ -21,6 +21,7 @@ from hushpore.cli.progress_bar import drive
 from hushpore.cli.result_commands import compare_command, export_command, rerun_command
 from hushpore.cli.settings import preferences_command, settings_command
 from hushpore.cli.timings import Measured
+from hushpore.io.registry import READERS, titles
 from hushpore.jobs import CHAIN, JOBS
 
 if TYPE_CHECKING:
@@ -84,7 +85,10 @@ def hushpore() -> None:
     """Denoise X-ray CT stacks without clean data, and count their pores."""
 
 
-@hushpore.command(short_help="Say what is in a file or folder: stacks, sizes, oddities.")
+@hushpore.command(
+    short_help="Say what is in a file or folder: stacks, sizes, oddities.",
+    epilog=f"Reads {titles(READERS.values(), 'and')}.",
+)
 @click.argument("path", required=False)
 @click.option("--series", metavar="N|NAME", help="Tell of one image stack only.")
 @click.option("--device", is_flag=True, help="Say what jobs would run on, and why.")

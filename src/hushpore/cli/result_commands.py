@@ -10,7 +10,13 @@ from pathlib import Path
 import click
 
 from hushpore.cli.progress_bar import drive
-from hushpore.runs.export import FORMATS, export
+from hushpore.io.registry import exporters_of
+from hushpore.runs.export import export
+
+FORMATS = exporters_of("pores")
+EXPORT_HELP = "Write the pore result in the folder RESULT for another program.\n\n" + " ".join(
+    f"{name}: {each.content} ({', '.join(each.endings)})." for name, each in FORMATS.items()
+)
 
 
 @click.command("rerun", short_help="Make a result again, and say whether it is the same.")
@@ -63,7 +69,7 @@ def compare_command(
     from hushpore.runs.compare import compare, comparison_figure
 
     files = {
-        suffix: check_target(path, overwrite, directory=False, suffixes=(suffix,))
+        suffix: check_target(path, overwrite, suffixes=(suffix,))
         for suffix, path in ((".png", output), (".csv", csv))
         if path is not None
     }
@@ -84,7 +90,7 @@ def compare_command(
         click.echo(f"Written: {file}", err=True)
 
 
-@click.command("export", short_help="Write a pore result for another program.")
+@click.command("export", short_help="Write a pore result for another program.", help=EXPORT_HELP)
 @click.argument("result", metavar="RESULT")
 @click.option("-o", "--output", required=True, metavar="FILE", help="File to write.")
 @click.option(
@@ -106,11 +112,7 @@ def compare_command(
 def export_command(
     result: str, output: str, to: str | None, labels: tuple[int, ...], apart: bool, overwrite: bool
 ) -> None:
-    """Write the pore result in the folder RESULT for another program.
-
-    openpnm: the network (.csv, .npz). vtk: labels (.vti) and network (.vtp) for ParaView. stl, ply:
-    the surface of the pores. parquet: the tables.
-    """
+    """Write a pore result for another program."""
     for file in export(
         result, output, to or "", labels=labels or None, apart=apart, overwrite=overwrite
     ):

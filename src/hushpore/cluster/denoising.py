@@ -32,6 +32,7 @@ from hushpore.cluster.scan import as_zarr, stamp_of
 from hushpore.cluster.task_runner import loss_in_words, spread
 from hushpore.cluster.workers import in_words, memory_of
 from hushpore.device.timing import StageTimer
+from hushpore.io.registry import EXPORTERS
 from hushpore.io.results import check_provenance_target, write_json
 from hushpore.io.resumable import resumable_directory
 from hushpore.io.target import check_target, new_file, require_zarr
@@ -129,7 +130,7 @@ def denoise_on(
         If dask.distributed or zarr is not installed.
     """
     import_zarr()
-    target = check_target(path, overwrite, directory=False, suffixes=(".zarr",))
+    target = check_target(path, overwrite, suffixes=EXPORTERS["ome-zarr"].endings)
     check_provenance_target(target, overwrite)
     if settings.detail:
         raise InputError(_WHOLE)

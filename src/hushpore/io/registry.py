@@ -1,8 +1,9 @@
-"""The formats that hushpore reads: one entry each, from which all that knows of formats is made.
+"""The formats that are read and written: one entry each, from which all that knows of them is made.
 
-To add one, write a function that opens a file of it, and an entry in `READERS`. What is told of a
-file, how it is opened, messages, the help of the command line, napari's reader and the table in
-docs/formats.md follow; tests hold napari.yaml and that table equal to the entries.
+To read one more, write a function that opens a file of it, and an entry in `READERS`. What is told
+of a file, how it is opened, messages, the help of the command line, napari's reader and the table
+in docs/formats.md follow. To write one more, write a function that writes it, and an entry in
+`EXPORTERS`. Tests hold napari.yaml and the tables of the docs equal to the entries.
 """
 
 from __future__ import annotations
@@ -185,6 +186,133 @@ READERS: dict[str, Reader] = {
         voxel_size="the JSON file",
     ),
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exporter(Format):
+    """A format that can be written.
+
+    Attributes
+    ----------
+    of : {"image", "pores"}
+        What is written: a volume, or a pore result, which has ``labels``, ``pores`` and
+        ``throats``.
+    endings : tuple of str
+        How the names of its files end; the first, where nothing else is said.
+    write : callable or str
+        ``write(path, what, overwrite=False)``, with `options` as further keywords, writes one file,
+        complete or not there at all.
+    every : bool
+        Whether a name without ending means a file for each.
+    options : tuple of str
+        Which options of `hushpore.export` it takes.
+    content : str
+        What it holds and for whom, for the help and for docs/howto/export.md.
+    """
+
+    of: Literal["image", "pores"]
+    endings: tuple[str, ...]
+    write: Function
+    every: bool = False
+    options: tuple[str, ...] = ()
+    content: str
+
+    def load(self) -> Callable[..., Any]:
+        """Return the function that writes.
+
+        Raises
+        ------
+        MissingPackageError
+            If a package that it needs is not installed.
+        """
+        self.require()
+        return resolved(self.write)
+
+    def files(self, target: Path) -> list[Path]:
+        """Return the files that a name stands for."""
+        if target.name.lower().endswith(self.endings):
+            return [target]
+        stem = target.stem if target.suffix.lower() in self.suffixes else target.name
+        endings = self.endings if self.every else self.endings[:1]
+        return [target.with_name(stem + end) for end in endings]
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """What a file is told to be of this format by: ``".parquet"``."""
+        return tuple(dict.fromkeys(Path(f"a{end}").suffix for end in self.endings))
+
+
+#: The formats that are written, by name.
+EXPORTERS: dict[str, Exporter] = {
+    "openpnm": Exporter(
+        title="OpenPNM",
+        of="pores",
+        endings=(".csv", ".npz"),
+        write="hushpore.io.export.result:write_network_of",
+        content="the network for OpenPNM",
+    ),
+    "vtk": Exporter(
+        title="VTK",
+        of="pores",
+        endings=(".vti", ".vtp"),
+        every=True,
+        write="hushpore.io.export.result:write_vtk_of",
+        content="labels and network for ParaView",
+    ),
+    "stl": Exporter(
+        title="STL",
+        of="pores",
+        endings=(".stl",),
+        write="hushpore.io.export.result:write_surface_of",
+        options=("labels", "apart"),
+        content="the surface of the pores",
+    ),
+    "ply": Exporter(
+        title="PLY",
+        of="pores",
+        endings=(".ply",),
+        write="hushpore.io.export.result:write_surface_of",
+        options=("labels", "apart"),
+        content="the surface of the pores, with their labels",
+    ),
+    "parquet": Exporter(
+        title="Parquet",
+        of="pores",
+        endings=("_pores.parquet", "_throats.parquet"),
+        every=True,
+        write="hushpore.io.export.result:write_parquet_of",
+        package="pyarrow",
+        extra="parquet",
+        content="both tables",
+    ),
+    "ome-tiff": Exporter(
+        title="OME-TIFF",
+        of="image",
+        endings=(".tif", ".tiff"),
+        write="hushpore.io.tiff.writer:write_tiff",
+        content="an image with its voxel size",
+    ),
+    "ome-zarr": Exporter(
+        title="OME-Zarr",
+        of="image",
+        endings=(".zarr",),
+        write="hushpore.io.zarr.writer:write_zarr",
+        package="zarr",
+        extra="zarr",
+        content="an image with its voxel size, in blocks and with a pyramid",
+    ),
+}
+
+
+def exporters_of(what: str) -> dict[str, Exporter]:
+    """Return the formats that an image, or a pore result, can be written in."""
+    return {name: each for name, each in EXPORTERS.items() if each.of == what}
+
+
+def exporter_by_ending(path: Path, of: str) -> Exporter | None:
+    """Return the format that the end of a name means, or None."""
+    suffix = path.suffix.lower()
+    return next((each for each in exporters_of(of).values() if suffix in each.suffixes), None)
 
 
 def kind_of(path: str | os.PathLike[str]) -> str | None:

@@ -13,26 +13,21 @@ import numpy as np
 
 from hushpore.base.deprecation import renamed_keywords
 from hushpore.base.errors import InputError, OutputError
-from hushpore.io.slabs import slabs
+from hushpore.io.registry import exporter_by_ending, exporters_of
 from hushpore.io.target import PROVENANCE, check_target, new_directory, new_file
-from hushpore.io.units import METRES
+from hushpore.io.tiff.writer import encode_tiff
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
-    import numpy.typing as npt
     import pandas as pd
 
     from hushpore.base.volume import Volume
 
-__all__ = ["check_target", "write_image", "write_results"]
+__all__ = ["check_image_target", "check_target", "write_image", "write_results"]
 
 _NAME = re.compile(r"[^\W.][\w .+-]*")
-# lengths that OME knows by the names that a Volume uses
-_OME_UNITS = {**{unit: unit for unit in METRES}, "um": "µm", "pixel": "pixel"}
-_LABEL_TYPES = (np.uint8, np.int32, np.uint32)
-_LARGE = 2**32 - 2**25  # bytes from which a classic TIFF's offsets do not suffice
 
 
 @renamed_keywords(record="provenance")
@@ -89,7 +84,7 @@ def write_results(
             raise InputError(f"{name!r} cannot be the name of a file in a result.")
     with new_directory(target, overwrite) as part:
         for name, volume in images.items():
-            _write_tiff(part / f"{name}.tif", volume)
+            encode_tiff(part / f"{name}.tif", volume)
         for name, table in tables.items():
             table.to_csv(part / f"{name}.csv", index=False, lineterminator="\n", encoding="utf-8")
         for name, picture in figures.items():
@@ -117,7 +112,8 @@ def write_image(
     Parameters
     ----------
     path : str or path-like
-        Ends in ``.tif`` or ``.tiff``, or in ``.zarr`` (see `hushpore.io.zarr.reader.write_zarr`).
+        Ends in ``.tif`` or ``.tiff`` (see `hushpore.io.tiff.writer.write_tiff`), or in ``.zarr``
+        (see `hushpore.io.zarr.writer.write_zarr`).
     volume : Volume
         2D or 3D, with leading axes or without.
     provenance : mapping, optional
@@ -137,23 +133,27 @@ def write_image(
     InputError
         If the volume is empty or has a type that TIFF does not know.
     """
-    target = check_target(path, overwrite, directory=False)
-    beside = None if provenance is None else check_provenance_target(target, overwrite)
+    target = check_target(path, overwrite, suffixes=_endings())
+    exporter = exporter_by_ending(target, "image")
+    assert exporter is not None  # its ending was checked
     with ExitStack() as parts:
         # the record takes its place after the image, or not at all
-        if provenance is not None and beside is not None:
+        if provenance is not None:
+            beside = check_provenance_target(target, overwrite)
             write_json(parts.enter_context(new_file(beside, overwrite)), provenance)
-        if target.suffix.lower() == ".zarr":
-            from hushpore.io.zarr.reader import write_zarr
+        exporter.load()(target, volume, overwrite=overwrite)
+    return target
 
-            write_zarr(target, volume, overwrite=overwrite)
-        else:
-            _write_tiff(parts.enter_context(new_file(target, overwrite)), volume)
+
+def check_image_target(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
+    """Check that an image, with its provenance beside it, can be written; as `check_target`."""
+    target = check_target(path, overwrite, suffixes=_endings())
+    check_provenance_target(target, overwrite)
     return target
 
 
 def check_provenance_target(image: Path, overwrite: bool = False) -> Path:
-    """Return where the record of an image goes.
+    """Return where the provenance of an image goes.
 
     Raises
     ------
@@ -166,67 +166,14 @@ def check_provenance_target(image: Path, overwrite: bool = False) -> Path:
     return beside
 
 
+def _endings() -> tuple[str, ...]:
+    return tuple(end for each in exporters_of("image").values() for end in each.endings)
+
+
 def write_json(path: Path, provenance: Mapping[str, Any]) -> None:
     """Write a record as JSON; NaN and infinity become null."""
     text = json.dumps(_plain(provenance), indent=2, ensure_ascii=False, allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8")
-
-
-def _write_tiff(path: Path, volume: Volume) -> None:
-    import tifffile
-
-    dtype = _storable(volume)
-    unit = _OME_UNITS.get(volume.unit, "pixel")
-    # OME has no place for the order of axes of length one, nor for the position of the stack
-    description = {"hushpore": {"axes": volume.axes, "origin": list(volume.origin)}}
-    metadata: dict[str, Any] = {
-        "axes": volume.axes.upper(),
-        "Name": volume.name,
-        "Description": json.dumps(description),
-    }
-    for axis, step in zip(reversed("ZYX"), reversed(volume.spacing), strict=False):
-        metadata[f"PhysicalSize{axis}"] = step
-        metadata[f"PhysicalSize{axis}Unit"] = unit
-    tifffile.imwrite(
-        path,
-        _planes(volume, dtype),
-        shape=volume.shape,
-        dtype=dtype,
-        ome=True,
-        bigtiff=math.prod(volume.shape) * dtype.itemsize > _LARGE,
-        photometric="minisblack",
-        compression="zlib" if dtype in _LABEL_TYPES else None,
-        metadata=metadata,
-    )
-
-
-def _planes(volume: Volume, dtype: np.dtype[Any]) -> Iterator[npt.NDArray[Any]]:
-    """Yield the planes one by one; what lies on disk is read a slab at a time."""
-    for _, values in slabs(volume.data):
-        yield from values.reshape(-1, *volume.shape[-2:]).astype(dtype, copy=False)
-
-
-def _storable(volume: Volume) -> np.dtype[Any]:
-    """Return a type that OME-TIFF has, and that holds the values."""
-    if 0 in volume.shape:
-        raise InputError(f"{volume.name} is empty (shape {volume.shape}); nothing to write.")
-    dtype = volume.dtype.newbyteorder("=")
-    if dtype.kind == "b":
-        return np.dtype(np.uint8)
-    if dtype.kind in "ui" and dtype.itemsize == 8:
-        smaller = np.dtype(f"{dtype.kind}4")
-        limits = np.iinfo(smaller)
-        ends = [(values.min(), values.max()) for _, values in slabs(volume.data)]
-        lowest, highest = min(low for low, _ in ends), max(high for _, high in ends)
-        if lowest < limits.min or highest > limits.max:
-            raise InputError(
-                f"{volume.name} holds {dtype} values from {lowest} to {highest}; TIFF stores "
-                "integers of 32 bits. Rescale them first."
-            )
-        return smaller
-    if dtype.kind == "f" and dtype.itemsize not in (4, 8):
-        return np.dtype(np.float32 if dtype.itemsize < 4 else np.float64)
-    return dtype
 
 
 def _plain(value: Any) -> Any:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 PROVENANCE = "result.json"
-#: How the names of images end; the last one is a folder.
-IMAGES = (".tif", ".tiff", ".zarr")
 
 
 def require_result(folder: Path) -> None:
@@ -70,8 +68,7 @@ def check_target(
     path: str | os.PathLike[str],
     overwrite: bool = False,
     *,
-    directory: bool = True,
-    suffixes: tuple[str, ...] = IMAGES,
+    suffixes: tuple[str, ...] = (),
     replaceable: Callable[[Path], None] = require_result,
 ) -> Path:
     """Check that a result can be written to a place, before hours of work go into it.
@@ -79,13 +76,11 @@ def check_target(
     Parameters
     ----------
     path : str or path-like
-        The result's directory, or with ``directory=False`` its TIFF file or OME-Zarr folder.
+        The result's directory, or with `suffixes` its file or OME-Zarr folder.
     overwrite : bool, optional
         Whether an earlier result there may be replaced.
-    directory : bool, optional
-        What is to be written.
     suffixes : tuple of str, optional
-        How the name of a file may end, in lower case.
+        How the name of a file may end, in lower case; without them it is a directory.
     replaceable : callable, optional
         Called with an existing directory that is not empty; raises where it must be kept.
 
@@ -104,7 +99,8 @@ def check_target(
         exists = target.exists()
     except (OSError, RuntimeError, ValueError) as error:
         raise OutputError(f"{path} is not a place that can be written to: {error}.") from error
-    if not directory and target.suffix.lower() == ".zarr" and ".zarr" in suffixes:
+    directory = not suffixes
+    if target.suffix.lower() == ".zarr" and ".zarr" in suffixes:
         directory, replaceable = True, require_zarr  # an image, but a folder all the same
     parent = target.parent
     if not parent.is_dir():

@@ -15,6 +15,7 @@ from hushpore.base.volume import Volume, readable_bytes
 from hushpore.device.timing import StageTimer
 from hushpore.io.choosing import choose
 from hushpore.io.loading import free_memory, load
+from hushpore.io.registry import EXPORTERS
 from hushpore.io.resumable import resumable_directory
 from hushpore.io.target import check_target, require_zarr
 from hushpore.io.zarr.image import MEMORY, ZarrImage, import_zarr
@@ -147,7 +148,7 @@ def converting(
     Where it cannot be written is said at once, before the job begins.
     """
     import_zarr()
-    target = check_target(path, overwrite, directory=False, suffixes=(".zarr",))
+    target = check_target(path, overwrite, suffixes=EXPORTERS["ome-zarr"].endings)
     reading = Source("", "" if series is None else str(series), resample, tuple(at), voxel_size)
     return _converting(scan, target, reading, _memory(memory_budget), overwrite)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import InputError
 from hushpore.base.provenance import fingerprint
-from hushpore.io.results import check_provenance_target, write_image, write_results
+from hushpore.io.results import check_image_target, write_image, write_results
 from hushpore.io.target import PROVENANCE, check_target
 from hushpore.jobs import JOBS, check_chain, is_one_image, load
 
@@ -50,9 +50,7 @@ def check_result_target(
     check_chain(jobs)
     if not is_one_image(jobs):
         return check_target(path, overwrite)
-    target = check_target(path, overwrite, directory=False)
-    check_provenance_target(target, overwrite)
-    return target
+    return check_image_target(path, overwrite)
 
 
 def write_result(

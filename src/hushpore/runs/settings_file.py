@@ -82,7 +82,7 @@ def write_settings(
     OutputError
         If it cannot be written.
     """
-    target = check_target(path, overwrite, directory=False, suffixes=(SUFFIX,))
+    target = check_target(path, overwrite, suffixes=(SUFFIX,))
     given = settings or {job: kind.settings() for job, kind in JOBS.items()}
     with new_file(target, overwrite) as part:
         part.write_text(settings_text(given), encoding="utf-8")

@@ -132,7 +132,7 @@ def test_the_name_of_an_image_decides_its_format(tmp_path, ramp):
     path = write_image(tmp_path / "a.ome.zarr", volume)
     assert kind_of(path) == "zarr"
     with pytest.raises(OutputError, match="exists already"):
-        check_target(path, directory=False)
+        check_target(path, suffixes=(".zarr",))
     write_image(path, volume, provenance={"job": "denoise"}, overwrite=True)
     assert (tmp_path / "a.ome.json").is_file()
     (tmp_path / "b.zarr").mkdir()

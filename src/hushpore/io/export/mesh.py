@@ -128,7 +128,7 @@ def write_mesh(
     OutputError
         If it cannot be written.
     """
-    target = check_target(path, overwrite, directory=False, suffixes=SUFFIXES)
+    target = check_target(path, overwrite, suffixes=SUFFIXES)
     pieces = _stl(mesh, unit) if target.suffix.lower() == ".stl" else _ply(mesh, unit)
     with new_file(target, overwrite) as part, part.open("wb") as file:
         file.writelines(pieces)

@@ -120,7 +120,7 @@ def write_network(
     pathlib.Path
         The file.
     """
-    target = check_target(path, overwrite, directory=False, suffixes=SUFFIXES)
+    target = check_target(path, overwrite, suffixes=SUFFIXES)
     arrays = network_arrays(pores, throats, volume)
     with new_file(target, overwrite) as part, part.open("wb") as file:
         if target.suffix.lower() == ".npz":

@@ -59,7 +59,7 @@ def write_vti(
     OutputError
         If it cannot be written.
     """
-    target = check_target(path, overwrite, directory=False, suffixes=(".vti",))
+    target = check_target(path, overwrite, suffixes=(".vti",))
     first = next(iter(images.values()))
     for volume in images.values():
         if volume.leading_shape or volume.shape != first.shape:
@@ -115,7 +115,7 @@ def write_vtp(
     OutputError
         If it cannot be written.
     """
-    target = check_target(path, overwrite, directory=False, suffixes=(".vtp",))
+    target = check_target(path, overwrite, suffixes=(".vtp",))
     values = _Values()
     centre = pores[["centroid_x", "centroid_y", "centroid_z"]].to_numpy(np.float64)
     ends = throats[["pore_1", "pore_2"]].to_numpy(np.int64)

@@ -1,1 +1,1 @@
-"""TIFF stacks: read."""
+"""TIFF stacks: read and written."""

@@ -1,0 +1,107 @@
+"""Volumes to OME-TIFF."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.base.errors import InputError
+from hushpore.io.slabs import slabs
+from hushpore.io.target import new_file
+from hushpore.io.units import METRES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from hushpore.base.volume import Volume
+
+# lengths that OME knows by the names that a Volume uses
+_OME_UNITS = {**{unit: unit for unit in METRES}, "um": "µm", "pixel": "pixel"}
+_LABEL_TYPES = (np.uint8, np.int32, np.uint32)
+_LARGE = 2**32 - 2**25  # bytes from which a classic TIFF's offsets do not suffice
+
+
+def write_tiff(path: Path, volume: Volume, overwrite: bool = False) -> Path:
+    """Write a volume as an OME-TIFF file that is complete or not there at all.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    volume : Volume
+        As for `hushpore.io.results.write_image`.
+    overwrite : bool, optional
+        Replace an existing file.
+
+    Returns
+    -------
+    Path
+        The file.
+    """
+    with new_file(path, overwrite) as part:
+        encode_tiff(part, volume)
+    return path
+
+
+def encode_tiff(path: Path, volume: Volume) -> None:
+    """Write a volume right to where it is to be, as one of the files of a result."""
+    import tifffile
+
+    dtype = _storable(volume)
+    unit = _OME_UNITS.get(volume.unit, "pixel")
+    # OME has no place for the order of axes of length one, nor for the position of the stack
+    description = {"hushpore": {"axes": volume.axes, "origin": list(volume.origin)}}
+    metadata: dict[str, Any] = {
+        "axes": volume.axes.upper(),
+        "Name": volume.name,
+        "Description": json.dumps(description),
+    }
+    for axis, step in zip(reversed("ZYX"), reversed(volume.spacing), strict=False):
+        metadata[f"PhysicalSize{axis}"] = step
+        metadata[f"PhysicalSize{axis}Unit"] = unit
+    tifffile.imwrite(
+        path,
+        _planes(volume, dtype),
+        shape=volume.shape,
+        dtype=dtype,
+        ome=True,
+        bigtiff=math.prod(volume.shape) * dtype.itemsize > _LARGE,
+        photometric="minisblack",
+        compression="zlib" if dtype in _LABEL_TYPES else None,
+        metadata=metadata,
+    )
+
+
+def _planes(volume: Volume, dtype: np.dtype[Any]) -> Iterator[npt.NDArray[Any]]:
+    """Yield the planes one by one; what lies on disk is read a slab at a time."""
+    for _, values in slabs(volume.data):
+        yield from values.reshape(-1, *volume.shape[-2:]).astype(dtype, copy=False)
+
+
+def _storable(volume: Volume) -> np.dtype[Any]:
+    """Return a type that OME-TIFF has, and that holds the values."""
+    if 0 in volume.shape:
+        raise InputError(f"{volume.name} is empty (shape {volume.shape}); nothing to write.")
+    dtype = volume.dtype.newbyteorder("=")
+    if dtype.kind == "b":
+        return np.dtype(np.uint8)
+    if dtype.kind in "ui" and dtype.itemsize == 8:
+        smaller = np.dtype(f"{dtype.kind}4")
+        limits = np.iinfo(smaller)
+        ends = [(values.min(), values.max()) for _, values in slabs(volume.data)]
+        lowest, highest = min(low for low, _ in ends), max(high for _, high in ends)
+        if lowest < limits.min or highest > limits.max:
+            raise InputError(
+                f"{volume.name} holds {dtype} values from {lowest} to {highest}; TIFF stores "
+                "integers of 32 bits. Rescale them first."
+            )
+        return smaller
+    if dtype.kind == "f" and dtype.itemsize not in (4, 8):
+        return np.dtype(np.float32 if dtype.itemsize < 4 else np.float64)
+    return dtype
