@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from qtpy.QtCore import QObject, Qt, Signal
 from qtpy.QtWidgets import QComboBox, QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
 
-from hushpore.base.errors import DeviceError
+from hushpore.base.errors import DeviceError, InputError
 from hushpore.device.backend import Backend, choose_backend
 from hushpore.viewer.forms.rich_label import plain_line
 from hushpore.viewer.running.worker import JobWorker
@@ -86,6 +86,7 @@ class DeviceChoice(QWidget):
     """
 
     found = Signal()
+    changed = Signal()
 
     def __init__(self, kind: JobDescription | None = None) -> None:
         super().__init__()
@@ -97,6 +98,7 @@ class DeviceChoice(QWidget):
         self._box.addItem("Auto", "auto")
         self._box.addItem("CPU", "cpu")
         self._box.currentIndexChanged.connect(self._explain)
+        self._box.currentIndexChanged.connect(self.changed)
         self._line = QLabel("looking for a GPU …")
         self._line.setWordWrap(True)
         self._more = QToolButton()
@@ -139,8 +141,19 @@ class DeviceChoice(QWidget):
         return "cpu" if self._devices is None else self._auto(self._devices).device
 
     def set(self, device: str) -> None:
-        """Choose a device that is in the list."""
-        self._box.setCurrentIndex(max(0, self._box.findData(device)))
+        """Choose a device.
+
+        Raises
+        ------
+        InputError
+            If there is none of this name; while GPUs are still looked for it is taken as it is.
+        """
+        if self._box.findData(device) < 0:
+            if self._devices is not None:
+                known = ", ".join(repr(self._box.itemData(n)) for n in range(self._box.count()))
+                raise InputError(f"device must be one of {known}; got {device!r}.")
+            self._box.addItem(device.upper(), device)
+        self._box.setCurrentIndex(self._box.findData(device))
 
     def _auto(self, devices: Devices) -> Backend:
         if self._kind is None or self._kind.on_gpu:
@@ -182,7 +195,7 @@ class DeviceChoice(QWidget):
             self._box.removeItem(self._listed)
         for backend in devices.cuda:
             self._box.addItem(f"{backend.device.upper()} {backend.name}", backend.device)
-        self.set(chosen)
+        self._box.setCurrentIndex(max(0, self._box.findData(chosen)))
         self._explain()
         self.found.emit()
 

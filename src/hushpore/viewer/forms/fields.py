@@ -1,21 +1,18 @@
-"""The fields of a form: each shows one setting, and lets the user change it."""
+"""The fields of a form: each is a magicgui widget that shows one setting."""
 
 from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Union
 
-from qtpy.QtCore import QEvent, QLocale, QObject, Qt, Signal
-from qtpy.QtWidgets import (
-    QCheckBox,
-    QComboBox,
-    QDoubleSpinBox,
-    QLineEdit,
-    QSpinBox,
-    QVBoxLayout,
-    QWidget,
-)
+from magicgui.types import Undefined
+from magicgui.widgets import CheckBox, ComboBox, LineEdit
+from magicgui.widgets.bases import BaseValueWidget
+from qtpy.QtCore import QEvent, QLocale, QObject, Qt
+from qtpy.QtWidgets import QComboBox, QDoubleSpinBox, QSpinBox, QVBoxLayout, QWidget
+
+from hushpore.viewer.forms.native import shown_by
 
 if TYPE_CHECKING:
     from hushpore.base.settings import Option
@@ -28,87 +25,96 @@ _INT_FAR = 2**31 - 1
 VALUE = "value"
 
 
-class Field(QWidget):
-    """One setting: shows a value and lets the user change it.
+class Field(BaseValueWidget):
+    """A magicgui widget whose value is a setting.
 
     Parameters
     ----------
-    opt : Option
+    option : Option
         The setting.
+    value : optional
+        What to show first; the default of the setting where it is not given.
+    **given
+        As for any magicgui widget; name, label and tooltip are those of the setting.
     """
 
-    changed = Signal()
+    #: Whether it lists layers, and so is given the ``viewer`` that has them.
+    lists_layers: ClassVar[bool] = False
 
-    def __init__(self, opt: Option) -> None:
-        super().__init__()
-        self.opt = opt
-        self.setToolTip(opt.help)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(4)
-        self._build(column)
-        self.set(opt.default)
+    def __init__(self, option: Option, value: Any = Undefined, **given: Any) -> None:
+        self.option = option
+        words = {"name": option.name, "label": option.label, "tooltip": option.help}
+        given = words | {key: word for key, word in given.items() if word not in (None, "")}
+        given |= {"annotation": type_of(option), "nullable": option.optional}
+        super().__init__(value=option.default if value is Undefined else value, **given)
 
-    def _build(self, column: QVBoxLayout) -> None:
-        raise NotImplementedError
+    def set_value(self, value: Any) -> None:
+        """Show a value.
 
-    def value(self) -> Any:
-        """Return what is shown, as the setting's type."""
-        raise NotImplementedError
-
-    def set(self, value: Any) -> None:
-        """Show a value."""
-        raise NotImplementedError
+        Raises
+        ------
+        InputError
+            If the setting does not accept it.
+        """
+        super().set_value(self.option.check(value))
 
     @property
     def is_default(self) -> bool:
         """Whether the default is shown."""
-        return bool(self.value() == self.opt.default)
+        return bool(self.value == self.option.default)
+
+    def _tell(self, *_: object) -> None:
+        self.changed.emit(self.value)
 
 
-class CheckField(Field):
+class CheckField(Field, CheckBox):
     """Yes or no."""
 
-    def _build(self, column: QVBoxLayout) -> None:
-        self._box = QCheckBox()
-        self._box.setAccessibleName(self.opt.label)
-        self._box.toggled.connect(self.changed)
-        column.addWidget(self._box)
-
-    def value(self) -> bool:
-        """Whether it is ticked."""
-        return bool(self._box.isChecked())
-
-    def set(self, value: bool) -> None:
-        """Tick it or not."""
-        self._box.setChecked(value)
+    def _post_init(self) -> None:
+        super()._post_init()
+        self.native.setAccessibleName(self.option.label)
 
 
-class ChoiceField(Field):
+class ChoiceField(Field, ComboBox):
     """One of a few words or small whole numbers."""
 
-    def _build(self, column: QVBoxLayout) -> None:
-        self._box = combo_box(self.opt)
-        self._box.addItems([str(choice) for choice in _choices(self.opt)])
-        self._box.currentIndexChanged.connect(self.changed)
-        column.addWidget(self._box)
+    def __init__(self, option: Option, **given: Any) -> None:
+        super().__init__(option, **{**given, "choices": choices_of(option)})
 
-    def value(self) -> Any:
-        """Return what is chosen."""
-        return self.opt.parse(self._box.currentText())
+    def _post_init(self) -> None:
+        super()._post_init()
+        keep_narrow(self.native, self.option.label)
 
-    def set(self, value: Any) -> None:
-        """Choose."""
-        self._box.setCurrentText(str(value))
+
+class TextField(Field, LineEdit):
+    """Free text."""
+
+    def _post_init(self) -> None:
+        super()._post_init()
+        self.native.setAccessibleName(self.option.label)
 
 
 class NumberField(Field):
     """A number; where None is accepted it is shown in words below the smallest number."""
 
-    def _build(self, column: QVBoxLayout) -> None:
-        self._spin = _spin_box(self.opt)
-        self._spin.valueChanged.connect(self.changed)
-        column.addWidget(self._spin)
+    def __init__(self, option: Option, **given: Any) -> None:
+        super().__init__(option, **given, **shown_by(_kind_of_spin_box(option)))
+
+    def _post_init(self) -> None:
+        _set_up(self.native, self.option)
+        self.native.valueChanged.connect(self._tell)
+
+    def get_value(self) -> float | int | None:
+        """Return the number, or None."""
+        number: float = self.native.value()
+        if self.option.optional and number == self.native.minimum():
+            return None
+        return number
+
+    def set_value(self, value: float | int | None) -> None:
+        """Show a number, or None."""
+        value = self.option.check(value)
+        self.native.setValue(self.native.minimum() if value is None else value)
 
     def suit(self, step: float, unit: str, limits: tuple[float, float]) -> None:
         """Let the number go in other steps, between other limits and with another unit.
@@ -116,49 +122,47 @@ class NumberField(Field):
         Of a setting that is a grey value these are the layer's; limits that the setting has itself
         stay, and so does the value, even beyond them.
         """
-        value, (low, high) = self.value(), limits
-        blocked = self._spin.blockSignals(True)
-        _suit(self._spin, self.opt, step, unit)
-        if self.opt.optional and self.opt.minimum is None:
+        spin, value, (low, high) = self.native, self.value, limits
+        blocked = spin.blockSignals(True)
+        _suit(spin, self.option, step, unit)
+        if self.option.optional and self.option.minimum is None:
             if value is not None:
                 low, high = min(low, value), max(high, value)
             # what is below the lowest stands for None
-            self._spin.setRange(low - step, high)
-            self.set(value)
-        self._spin.blockSignals(blocked)
-
-    def value(self) -> float | int | None:
-        """Return the number, or None."""
-        number = self._spin.value()
-        if self.opt.optional and number == self._spin.minimum():
-            return None
-        return cast("float | int", number)
-
-    def set(self, value: float | int | None) -> None:
-        """Show a number, or None."""
-        self._spin.setValue(self._spin.minimum() if value is None else value)
+            spin.setRange(low - step, high)
+            self.value = value
+        spin.blockSignals(blocked)
 
 
 class WordOrNumberField(Field):
     """A method's name, or a number of one's own."""
 
-    def _build(self, column: QVBoxLayout) -> None:
-        self._box = combo_box(self.opt)
-        self._box.addItems([*self.opt.choices, VALUE])
-        self._spin = _spin_box(self.opt)
+    def __init__(self, option: Option, **given: Any) -> None:
+        super().__init__(option, **given, **shown_by(QWidget))
+
+    def _post_init(self) -> None:
+        self._box, self._spin = QComboBox(), _kind_of_spin_box(self.option)()
+        keep_narrow(self._box, self.option.label)
+        _set_up(self._spin, self.option)
+        self._box.addItems([*self.option.choices, VALUE])
         self._box.currentIndexChanged.connect(self._show_spin)
-        self._spin.valueChanged.connect(self.changed)
+        self._spin.valueChanged.connect(self._tell)
+        column = QVBoxLayout(self.native)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(4)
         column.addWidget(self._box)
         column.addWidget(self._spin)
         self._spin.hide()
 
-    def value(self) -> str | float:
+    def get_value(self) -> str | float:
         """Return the method's name, or the number."""
         word = str(self._box.currentText())
-        return cast("float", self._spin.value()) if word == VALUE else word
+        number: float = self._spin.value()
+        return number if word == VALUE else word
 
-    def set(self, value: str | float) -> None:
+    def set_value(self, value: str | float) -> None:
         """Show a method's name, or a number."""
+        value = self.option.check(value)
         if isinstance(value, str):
             self._box.setCurrentText(value)
             return
@@ -167,7 +171,7 @@ class WordOrNumberField(Field):
         self._spin.setValue(value)
         self._spin.blockSignals(before)
         if self._box.currentText() == VALUE:
-            self.changed.emit()
+            self._tell()
         else:
             self._box.setCurrentText(VALUE)
 
@@ -178,41 +182,17 @@ class WordOrNumberField(Field):
 
     def suit(self, step: float, unit: str) -> None:
         """Let the number go in other steps and have another unit."""
-        _suit(self._spin, self.opt, step, unit)
+        _suit(self._spin, self.option, step, unit)
 
     def _show_spin(self) -> None:
         self._spin.setVisible(self._box.currentText() == VALUE)
-        self.changed.emit()
+        self._tell()
 
 
-class TextField(Field):
-    """Free text."""
-
-    def _build(self, column: QVBoxLayout) -> None:
-        self._line = QLineEdit()
-        self._line.textChanged.connect(self.changed)
-        column.addWidget(self._line)
-
-    def value(self) -> str:
-        """Return the text."""
-        return str(self._line.text())
-
-    def set(self, value: str) -> None:
-        """Show a text."""
-        self._line.setText(value)
-
-
-def make_field(opt: Option) -> Field:
-    """Return the field that suits a setting."""
-    if bool in opt.types:
-        return CheckField(opt)
-    if str in opt.types and float in opt.types:
-        return WordOrNumberField(opt)
-    if _choices(opt):
-        return ChoiceField(opt)
-    if int in opt.types or float in opt.types:
-        return NumberField(opt)
-    return TextField(opt)
+def type_of(option: Option) -> Any:
+    """Return the plain type hint of a setting: ``float | None``."""
+    kinds = [*option.types, *([type(None)] if option.optional else [])]
+    return Union[tuple(kinds)]  # noqa: UP007 - their number is not known
 
 
 class ShortDoubleSpinBox(QDoubleSpinBox):
@@ -239,62 +219,70 @@ def _leave_the_wheel(widget: QWidget) -> None:
     widget.installEventFilter(_WheelLeaver(widget))
 
 
-def _choices(opt: Option) -> tuple[Any, ...]:
-    if opt.choices and float not in opt.types:
-        return opt.choices
-    low, high = opt.minimum, opt.maximum
-    whole = int in opt.types and not opt.optional
+def choices_of(option: Option) -> tuple[Any, ...]:
+    """Return the values of a setting, where they are words or a few whole numbers; else nothing."""
+    if option.choices and float not in option.types:
+        return option.choices
+    low, high = option.minimum, option.maximum
+    whole = int in option.types and not option.optional
     if whole and low is not None and high is not None and high - low < 4:
         return tuple(range(int(low), int(high) + 1))
     return ()
 
 
-def combo_box(opt: Option) -> QComboBox:
-    """Return an empty combo box for a setting."""
-    box = QComboBox()
-    box.setAccessibleName(opt.label)
-    # a long word must not make the whole dock wider
+def keep_narrow(box: QComboBox, name: str) -> None:
+    """Let no long word in a combo box make the whole dock wider, and the wheel pass by it.
+
+    Parameters
+    ----------
+    box : QComboBox
+        The combo box.
+    name : str
+        What a screen reader calls it.
+    """
+    box.setAccessibleName(name)
     box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
     box.setMinimumContentsLength(6)
     _leave_the_wheel(box)
-    return box
 
 
-def _spin_box(opt: Option) -> Any:
-    spin: Any = ShortDoubleSpinBox() if float in opt.types else QSpinBox()
-    far = _FAR if float in opt.types else _INT_FAR
-    low = -far if opt.minimum is None else opt.minimum
-    high = far if opt.maximum is None else opt.maximum
-    step = opt.step or 1
-    if float in opt.types:
-        spin.setDecimals(_decimals(opt, step))
-        spin.setRange(low - step if opt.optional else low, high)
+def _kind_of_spin_box(option: Option) -> type[Any]:
+    return ShortDoubleSpinBox if float in option.types else QSpinBox
+
+
+def _set_up(spin: Any, option: Option) -> None:
+    far = _FAR if float in option.types else _INT_FAR
+    low = -far if option.minimum is None else option.minimum
+    high = far if option.maximum is None else option.maximum
+    step = option.step or 1
+    if float in option.types:
+        spin.setDecimals(_decimals(option, step))
+        spin.setRange(low - step if option.optional else low, high)
         spin.setSingleStep(step)
     else:
-        spin.setRange(int(low) - 1 if opt.optional else int(low), int(high))
+        spin.setRange(int(low) - 1 if option.optional else int(low), int(high))
         spin.setSingleStep(int(step))
-    if opt.optional:
-        spin.setSpecialValueText(_none_in_words(opt))
-    if opt.unit:
-        spin.setSuffix(f" {opt.unit}")
+    if option.optional:
+        spin.setSpecialValueText(_none_in_words(option))
+    if option.unit:
+        spin.setSuffix(f" {option.unit}")
     # numbers look the same here, on the command line and in the record
     spin.setLocale(QLocale.c())
-    spin.setAccessibleName(opt.label)
+    spin.setAccessibleName(option.label)
     spin.setKeyboardTracking(False)
     _leave_the_wheel(spin)
-    return spin
 
 
-def _suit(spin: Any, opt: Option, step: float, unit: str) -> None:
-    spin.setDecimals(_decimals(opt, step))
+def _suit(spin: Any, option: Option, step: float, unit: str) -> None:
+    spin.setDecimals(_decimals(option, step))
     spin.setSingleStep(step)
     spin.setSuffix(f" {unit}" if unit else "")
 
 
-def _decimals(opt: Option, step: float) -> int:
+def _decimals(option: Option, step: float) -> int:
     """Enough for the default, the limits and one digit more than the step."""
     needed = [_places(step) + 1]
-    for number in (opt.default, opt.minimum):
+    for number in (option.default, option.minimum):
         if isinstance(number, float | int) and number:
             needed.append(_places(number))
     return max(needed)
@@ -306,14 +294,14 @@ def _places(number: float) -> int:
     return max(len(text.partition(".")[2]), -math.floor(math.log10(abs(number))))
 
 
-def _none_in_words(opt: Option) -> str:
+def _none_in_words(option: Option) -> str:
     """What None means, as the setting's own help says it: 'no limit'."""
-    found = re.search(r"None: ([^.;]+)", opt.help)
+    found = re.search(r"None: ([^.;]+)", option.help)
     return found.group(1) if found else "none"
 
 
-def default_in_words(opt: Option) -> str:
+def default_in_words(option: Option) -> str:
     """Return the default of a setting as its field shows it."""
-    if opt.default is None:
-        return _none_in_words(opt)
-    return f"{opt.default:g}" if isinstance(opt.default, float) else str(opt.default)
+    if option.default is None:
+        return _none_in_words(option)
+    return f"{option.default:g}" if isinstance(option.default, float) else str(option.default)

@@ -4,85 +4,104 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtCore import Signal
-from qtpy.QtWidgets import QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from magicgui import register_type
+from magicgui.types import Undefined
+from magicgui.widgets import create_widget
+from qtpy.QtWidgets import QGridLayout, QLabel, QPushButton, QWidget
 
 from hushpore.base.errors import InputError
-from hushpore.viewer.forms.fields import default_in_words, make_field
+from hushpore.base.settings import Settings
+from hushpore.viewer.forms.fields import CheckField, default_in_words
 from hushpore.viewer.forms.fold import Fold
+from hushpore.viewer.forms.native import PlacedContainer
 from hushpore.viewer.forms.rich_label import plain_line
+from hushpore.viewer.forms.type_map import annotation_of, field_class
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
 
-    from hushpore.base.settings import Option, Settings
+    from hushpore.base.settings import Option
     from hushpore.viewer.forms.fields import Field
 
 
-class SettingsForm(QWidget):
+class SettingsForm(PlacedContainer):
     """The settings of a job: the few that matter, the rest under 'More'.
+
+    A magicgui container with a field for each setting, by its name: ``form.threshold.value``. It is
+    also what magicgui makes of a class of `Settings` as a type hint, so that a function that is
+    decorated with ``@magicgui`` can take settings.
 
     Parameters
     ----------
-    settings : type of Settings
+    annotation : type of Settings
         The class to make a form of.
-    fields : callable, optional
-        Makes the field of a setting, where it is not `make_field`.
+    value : Settings, optional
+        What to show first; the defaults where it is not given.
+    viewer : napari.components.ViewerModel, optional
+        Whose layers settings can name; the current viewer where it is not given.
+    fields : mapping of str to type of Field, optional
+        The fields of settings, by their names, where they are not those of `annotation_of`.
+    **given
+        As for `magicgui.widgets.Container`.
     """
 
-    changed = Signal()
-
     def __init__(
-        self, settings: type[Settings], fields: Callable[[Option], Field] | None = None
+        self,
+        annotation: type[Settings],
+        value: Any = Undefined,
+        *,
+        viewer: Any = None,
+        fields: Mapping[str, type[Field]] | None = None,
+        **given: Any,
     ) -> None:
-        super().__init__()
-        self._class = settings
-        self._make_field = fields or make_field
-        self.fields: dict[str, Field] = {}
+        given.pop("nullable", None)
+        super().__init__(annotation=annotation, **given)
+        self._class, self._viewer, self._field_classes = annotation, viewer, fields or {}
         self._labels: dict[str, QLabel] = {}
         self._lines: dict[str, QLabel] = {}
         self._known: dict[str, Any] = {}
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
+        column = self.native.layout()
         column.setSpacing(4)
-        options = settings.options()
-        column.addWidget(self._grid([opt for opt in options if not opt.more]))
+        options = annotation.options()
+        column.addWidget(self._grid([option for option in options if not option.more]))
         self._reset = QPushButton("Reset")
         self._reset.setToolTip("Put every setting back to its default.")
         self._reset.clicked.connect(self.reset)
         self.more = Fold("More", self._reset)
-        folded = [opt for opt in options if opt.more]
+        folded = [option for option in options if option.more]
         self.more.set_empty(not folded)
         if folded:
             self.more.add(self._grid(folded))
         column.addWidget(self.more)
+        self.changed.connect(self._mark)
+        if value is not Undefined:
+            self.value = value
         self._mark()
 
-    def settings(self) -> Settings:
-        """Return the settings that the form shows.
+    @property
+    def value(self) -> Settings:
+        """The settings that the form shows.
 
         Raises
         ------
         InputError
             If a value is not accepted.
         """
-        return self._class.of({name: field.value() for name, field in self.fields.items()})
+        return self._class.of(self.asdict())
 
-    def set(self, settings: Settings) -> None:
-        """Show these settings."""
-        for name, value in settings.to_dict().items():
-            self.fields[name].set(value)
+    @value.setter
+    def value(self, settings: Settings) -> None:
+        self.update(settings.to_dict())
 
     def begin_with(self, settings: Settings | None) -> None:
         """Show what was last used, as far as it is not the default; None: the defaults."""
-        for opt in self._class.options() if settings is not None else ():
-            value = getattr(settings, opt.name)
-            if value != opt.default:
-                self.fields[opt.name].set(value)
+        if settings is not None:
+            values, default = settings.to_dict(), self._class().to_dict()
+            self.update({name: one for name, one in values.items() if one != default[name]})
 
     def reset(self) -> None:
         """Show the defaults."""
-        self.set(self._class())
+        self.value = self._class()
 
     def know(self, **known: Any) -> None:
         """Take in what is known of the volume, for what the settings have to say of it.
@@ -101,49 +120,59 @@ class SettingsForm(QWidget):
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setVerticalSpacing(4)
         grid.setColumnStretch(1, 1)
-        for row, opt in enumerate(options):
-            field = self._make_field(opt)
-            field.changed.connect(self._mark)
-            label = QLabel(opt.label)
+        for row, option in enumerate(options):
+            field = self._make_field(option)
+            label = QLabel(option.label)
             line = plain_line()
             line.setContentsMargins(8, 0, 0, 2)
             line.hide()
-            self.fields[opt.name] = field
-            self._labels[opt.name], self._lines[opt.name] = label, line
+            self._labels[option.name], self._lines[option.name] = label, line
             grid.addWidget(label, 2 * row, 0)
-            grid.addWidget(field, 2 * row, 1)
+            grid.addWidget(field.native, 2 * row, 1)
             grid.addWidget(line, 2 * row + 1, 0, 1, 2)
+            self.append(field)
         return widget
+
+    def _make_field(self, option: Option) -> Any:
+        """Return the field of a setting, as magicgui's map of types says."""
+        kind = self._field_classes.get(option.name) or field_class(option)
+        words = {"viewer": self._viewer} if kind.lists_layers else {}
+        field = create_widget(annotation=annotation_of(option, kind), options=words)
+        if isinstance(field, CheckField):
+            # its name stands beside it
+            field.text = ""
+        return field
 
     def _mark(self) -> None:
         """Show which settings differ from their defaults, also where they are folded away."""
-        folded = 0
-        for name, label in self._labels.items():
-            field = self.fields[name]
-            changed = not field.is_default
-            label.setText(f"{field.opt.label} •" if changed else field.opt.label)
-            folded += changed and field.opt.more
+        for field in self:
+            changed = "" if field.is_default else " •"
+            self._labels[field.name].setText(field.option.label + changed)
+        folded = sum(field.option.more and not field.is_default for field in self)
         self.more.set_title(f"More ({folded} changed)" if folded else "More")
-        self._reset.setVisible(any(not field.is_default for field in self.fields.values()))
+        self._reset.setVisible(any(not field.is_default for field in self))
         self._explain()
-        self.changed.emit()
 
     def _explain(self) -> None:
         """Say what values come to, and let be what has no effect beside the others, with why."""
         said: dict[str, str] = {}
         unused: dict[str, str] = {}
         try:
-            settings = self.settings()
+            settings = self.value
             said, unused = settings.explained(self._known), settings.unused(self._known)
         except InputError:
             # said when Run is pressed; till then everything can be changed
             pass
-        for name, field in self.fields.items():
+        for field in self:
+            name = field.name
             self._lines[name].setText(said.get(name, ""))
             self._lines[name].setVisible(name in said)
             tip = [unused[name]] if name in unused else []
-            tip += [field.opt.help]
-            tip += [] if field.is_default else [f"Default: {default_in_words(field.opt)}"]
-            field.setEnabled(name not in unused)
-            for widget in (field, self._labels[name]):
-                widget.setToolTip("\n".join(tip))
+            tip += [field.option.help]
+            tip += [] if field.is_default else [f"Default: {default_in_words(field.option)}"]
+            field.enabled = name not in unused
+            field.tooltip = "\n".join(tip)
+            self._labels[name].setToolTip(field.tooltip)
+
+
+register_type(Settings, widget_type=SettingsForm)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtCore import Signal
+from magicgui.widgets.bases import BaseValueWidget
+from napari.layers import Layer
 from qtpy.QtWidgets import QComboBox, QSizePolicy
 
+from hushpore.base.errors import InputError
+from hushpore.viewer.forms.native import shown_by
 from hushpore.viewer.layers.conversion import KEY
 
 if TYPE_CHECKING:
@@ -16,8 +19,10 @@ if TYPE_CHECKING:
 _SHOWN = ("name", "data", "scale", "units", "axis_labels", "translate")
 
 
-class LayerChoice(QComboBox):
+class LayerChoice(BaseValueWidget):
     """Lists the layers that suit, and follows layers that come, go and change their names.
+
+    Its value is the layer, or None where none suits; ``changed`` is told of what changes in it, too.
 
     It begins with the active layer, and moves to a new layer that the job prefers, a file just
     opened or the result of the step before, until the user chooses one; that choice then stays.
@@ -32,22 +37,15 @@ class LayerChoice(QComboBox):
         Whether a layer is taken without being asked for.
     """
 
-    changed = Signal()
-
     def __init__(
         self, viewer: Any, accepts: Callable[[Any], bool], prefers: Callable[[Any], bool]
     ) -> None:
-        super().__init__()
         self._all = viewer.layers
         self._accepts, self._prefers = accepts, prefers
         self._listed: list[Any] = []
         self._layer: Any = None
         self._chosen = False
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
-        self.setMinimumContentsLength(12)
-        self.setAccessibleName("Layer to work on")
-        self.activated.connect(self._choose)
+        super().__init__(name="layer", annotation=Layer, **shown_by(QComboBox))
         events = self._all.events
         events.inserted.connect(self._inserted)
         events.removed.connect(self._removed)
@@ -56,15 +54,31 @@ class LayerChoice(QComboBox):
             self._watch(layer)
         self._begin(viewer.layers.selection.active)
 
-    @property
-    def layer(self) -> Any:
-        """The layer chosen, or None where none suits."""
+    def get_value(self) -> Any:
+        """Return the layer chosen, or None where none suits."""
         return self._layer
 
-    def set_layer(self, layer: Any) -> None:
-        """Choose a layer, as the user does."""
+    def set_value(self, layer: Any) -> None:
+        """Choose a layer, as the user does.
+
+        Raises
+        ------
+        InputError
+            If it does not suit.
+        """
+        if layer not in self._listed:
+            names = ", ".join(repr(one.name) for one in self._listed) or "none"
+            raise InputError(f"layer must be one of these layers: {names}; got {layer!r}.")
         self._chosen = True
         self._take(layer)
+
+    def _post_init(self) -> None:
+        box = self.native
+        box.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        box.setMinimumContentsLength(12)
+        box.setAccessibleName("Layer to work on")
+        box.activated.connect(self._choose)
 
     def _begin(self, active: Any) -> None:
         suitable = [layer for layer in self._all if self._suits(layer)]
@@ -108,30 +122,30 @@ class LayerChoice(QComboBox):
         elif event.type == "name":
             self._refresh()
         elif layer == self._layer:
-            self.changed.emit()
+            self.changed.emit(layer)
 
     def _choose(self, position: int) -> None:
-        self.set_layer(self._listed[position])
+        self.set_value(self._listed[position])
 
     def _take(self, layer: Any) -> None:
         before, self._layer = self._layer, layer
         self._refresh()
         if layer is None or before is None or layer != before:
-            self.changed.emit()
+            self.changed.emit(layer)
 
     def _refresh(self, event: Any = None) -> None:
         # newest first, as in napari's own list
         self._listed = [layer for layer in reversed(self._all) if self._suits(layer)]
-        self.clear()
+        self.native.clear()
         for layer in self._listed:
-            self.addItem(layer.name)
+            self.native.addItem(layer.name)
         if self._layer in self._listed:
-            self.setCurrentIndex(self._listed.index(self._layer))
-            self.setToolTip(f"What to work on: {self._layer.name}")
+            self.native.setCurrentIndex(self._listed.index(self._layer))
+            self.native.setToolTip(f"What to work on: {self._layer.name}")
         else:
-            self.addItem("no suitable layer")
-            self.setToolTip("There is no layer that this can work on.")
-        self.setEnabled(bool(self._listed))
+            self.native.addItem("no suitable layer")
+            self.native.setToolTip("There is no layer that this can work on.")
+        self.native.setEnabled(bool(self._listed))
 
 
 def is_preview(layer: Any) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from napari.layers import Image, Labels, Points
+import napari
+from napari.layers import Image, Labels, Layer, Points
+from qtpy.QtWidgets import QComboBox
 
-from hushpore.viewer.forms.fields import Field, combo_box
+from hushpore.viewer.forms.fields import Field, keep_narrow
+from hushpore.viewer.forms.native import shown_by
 
 if TYPE_CHECKING:
-    from qtpy.QtWidgets import QComboBox, QVBoxLayout
-
     from hushpore.base.settings import Option
 
 KINDS = {"labels": Labels, "image": Image, "points": Points}
@@ -22,21 +23,28 @@ NOTHING = "none"
 class LayerField(Field):
     """Lists the layers that suit, and follows layers that come, go and change their names.
 
+    Its value is the name of the layer, as settings have it; it takes the layer itself, too.
+
     Parameters
     ----------
-    opt : Option
+    option : Option
         The setting.
-    viewer : napari.components.ViewerModel
-        Whose layers to list.
+    viewer : napari.components.ViewerModel, optional
+        Whose layers to list; the current viewer where it is not given.
+    **given
+        As for `Field`.
     """
 
-    def __init__(self, opt: Option, viewer: Any) -> None:
-        self._layers = viewer.layers
-        self._kinds = tuple(KINDS[kind] for kind in opt.auxiliary)
+    lists_layers = True
+
+    def __init__(self, option: Option, viewer: Any = None, **given: Any) -> None:
+        viewer = napari.current_viewer() if viewer is None else viewer
+        self._layers = [] if viewer is None else viewer.layers
+        self._kinds = tuple(KINDS[kind] for kind in option.auxiliary)
         self._chosen: Any = None
         self._listed: list[Any] = []
-        super().__init__(opt)
-        for event in ("inserted", "removed", "reordered"):
+        super().__init__(option, **given, **shown_by(QComboBox))
+        for event in ("inserted", "removed", "reordered") if viewer is not None else ():
             getattr(self._layers.events, event).connect(self._refresh)
 
     @property
@@ -44,25 +52,25 @@ class LayerField(Field):
         """The layer chosen, or None."""
         return self._chosen
 
-    def value(self) -> str:
+    def get_value(self) -> str:
         """Return the name of the layer chosen, or nothing."""
         return "" if self._chosen is None else str(self._chosen.name)
 
-    def set(self, value: str) -> None:
+    def set_value(self, value: str | Layer) -> None:
         """Choose the layer of this name; none where there is none."""
-        self._chosen = next((layer for layer in self._listed if layer.name == value), None)
+        name = getattr(value, "name", value)
+        self._chosen = next((layer for layer in self._listed if layer.name == name), None)
         self._refresh()
-        self.changed.emit()
+        self._tell()
 
-    def _build(self, column: QVBoxLayout) -> None:
-        self._box: QComboBox = combo_box(self.opt)
-        self._box.activated.connect(self._choose)
-        column.addWidget(self._box)
+    def _post_init(self) -> None:
+        keep_narrow(self.native, self.option.label)
+        self.native.activated.connect(self._choose)
         self._refresh()
 
     def _choose(self, position: int) -> None:
         self._chosen = self._listed[position - 1] if position else None
-        self.changed.emit()
+        self._tell()
 
     def _refresh(self, event: Any = None) -> None:
         for layer in self._listed:
@@ -73,8 +81,8 @@ class LayerField(Field):
         if self._chosen not in self._listed:
             gone, self._chosen = self._chosen is not None, None
             if gone:
-                self.changed.emit()
-        self._box.clear()
-        self._box.addItems([NOTHING, *(layer.name for layer in self._listed)])
+                self._tell()
+        self.native.clear()
+        self.native.addItems([NOTHING, *(layer.name for layer in self._listed)])
         if self._chosen is not None:
-            self._box.setCurrentIndex(self._listed.index(self._chosen) + 1)
+            self.native.setCurrentIndex(self._listed.index(self._chosen) + 1)

@@ -7,15 +7,15 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from qtpy.QtWidgets import QFileDialog
+import napari
+from qtpy.QtWidgets import QComboBox, QFileDialog
 
 from hushpore.device.scratch import new_folder
-from hushpore.viewer.forms.fields import Field, combo_box
+from hushpore.viewer.forms.fields import Field, keep_narrow
+from hushpore.viewer.forms.native import shown_by
 from hushpore.viewer.layers.conversion import KEY
 
 if TYPE_CHECKING:
-    from qtpy.QtWidgets import QComboBox, QVBoxLayout
-
     from hushpore.base.settings import Option
 
 #: The entries that are no layer.
@@ -29,24 +29,29 @@ class ModelField(Field):
 
     Parameters
     ----------
-    opt : Option
+    option : Option
         The setting; its value is the path of a file.
-    viewer : napari.components.ViewerModel
-        Whose layers to list.
+    viewer : napari.components.ViewerModel, optional
+        Whose layers to list; the current viewer where it is not given.
+    **given
+        As for `Field`.
     """
+
+    lists_layers = True
 
     #: Files of models of layers, written when they are needed: settings are plain JSON values.
     _written: ClassVar[dict[int, tuple[Any, Path]]] = {}
     _folder: ClassVar[Path | None] = None
 
-    def __init__(self, opt: Option, viewer: Any) -> None:
-        self._layers = viewer.layers
+    def __init__(self, option: Option, viewer: Any = None, **given: Any) -> None:
+        viewer = napari.current_viewer() if viewer is None else viewer
+        self._layers = [] if viewer is None else viewer.layers
         self._listed: list[Any] = []
         self._layer: Any = None
         self._path = ""
         self._touched = False
-        super().__init__(opt)
-        for event in ("inserted", "removed", "reordered"):
+        super().__init__(option, **given, **shown_by(QComboBox))
+        for event in ("inserted", "removed", "reordered") if viewer is not None else ():
             getattr(self._layers.events, event).connect(self._refresh)
         self._refresh()
 
@@ -55,13 +60,13 @@ class ModelField(Field):
         """The model of the layer chosen, or None."""
         return None if self._layer is None else self._layer.metadata[KEY]["model"]
 
-    def value(self) -> str:
+    def get_value(self) -> str:
         """Return the path of the model's file, or nothing."""
         return self._path if self._layer is None else str(self._file_of(self._layer))
 
-    def set(self, value: str) -> None:
+    def set_value(self, value: str) -> None:
         """Choose a file, or nothing."""
-        self._layer, self._path = None, value
+        self._layer, self._path = None, self.option.check(str(value))
         self._refresh()
 
     @property
@@ -69,19 +74,18 @@ class ModelField(Field):
         """Whether nothing is chosen."""
         return self._layer is None and not self._path
 
-    def _build(self, column: QVBoxLayout) -> None:
-        self._box: QComboBox = combo_box(self.opt)
-        self._box.activated.connect(self._choose)
-        column.addWidget(self._box)
+    def _post_init(self) -> None:
+        keep_narrow(self.native, self.option.label)
+        self.native.activated.connect(self._choose)
 
     def _choose(self, position: int) -> None:
         self._touched = True
         if position <= len(self._listed):
             self._layer = self._listed[position - 1] if position else None
             self._path = ""
-        elif self._box.itemText(position) == FILE:
+        elif self.native.itemText(position) == FILE:
             path, _ = QFileDialog.getOpenFileName(
-                self, "Trained model", "", "Models (*.safetensors)"
+                self.native, "Trained model", "", "Models (*.safetensors)"
             )
             if path:
                 self._layer, self._path = None, path
@@ -97,13 +101,13 @@ class ModelField(Field):
             self._layer = None
         names = [f"of {layer.name}" for layer in self._listed]
         own = [Path(self._path).name] if self._path else []
-        self._box.clear()
-        self._box.addItems([NOTHING, *names, *own, FILE])
+        self.native.clear()
+        self.native.addItems([NOTHING, *names, *own, FILE])
         if self._layer is not None:
-            self._box.setCurrentIndex(1 + self._listed.index(self._layer))
+            self.native.setCurrentIndex(1 + self._listed.index(self._layer))
         elif self._path:
-            self._box.setCurrentIndex(1 + len(names))
-        self.changed.emit()
+            self.native.setCurrentIndex(1 + len(names))
+        self._tell()
 
     @classmethod
     def _file_of(cls, layer: Any) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from hushpore.device.backend import cpu_threads
@@ -13,6 +14,8 @@ HERE = "This computer"
 
 class RunOn(QWidget):
     """A box with this computer, processes of it, or the address of a scheduler that is typed."""
+
+    changed = Signal()
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,6 +29,7 @@ class RunOn(QWidget):
         )
         self._box.addItems([HERE, f"local:{cpu_threads()}"])
         self._box.currentTextChanged.connect(self._explain)
+        self._box.currentTextChanged.connect(self.changed)
         self._line = plain_line()
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
