@@ -142,8 +142,8 @@ def dock(viewer: Any, name: str, settings: dict[str, Any]) -> Any:
     _, widget = viewer.window.add_plugin_dock_widget("hushpore", name)
     viewer.layers.selection.active = viewer.layers[0]
     for option, value in settings.items():
-        widget.form.fields[option].set(value)
-    until(lambda: "looking" not in widget.device.line(), 60)
+        widget.form[option].value = value
+    until(lambda: "looking" not in widget.device.native.line(), 60)
     return widget
 
 

@@ -158,9 +158,9 @@ def again(name: str) -> dict[str, object]:
     viewer = open_viewer(whole.shape)
     widget = dock(viewer, whole.widget, whole.settings)
     wait(GONE)
-    layer = widget.layers.layer
+    layer = widget.layer.value
     volume = capture(layer, widget._facts.labels_of_axes(layer.ndim)).volume
-    chosen = widget.form.settings()
+    chosen = widget.form.value
     without: list[float] = []
     shown: list[float] = []
     for turn in range(whole.turns + 1):

@@ -59,7 +59,7 @@ def measure() -> dict[str, object]:
                 values = file
             start = time.perf_counter()
             layer = viewer.add_image(values, name=name)
-            widget.layers.set_layer(layer)
+            widget.layer.value = layer
             wait(lambda: not widget.greys.is_busy)
             counted = 1000 * (time.perf_counter() - start)
             viewer.reset_view()

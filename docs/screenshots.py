@@ -42,8 +42,8 @@ def main(folder: Path, seconds: float) -> None:
     viewer.layers.selection.active = viewer.layers[0]
     viewer.reset_view()
     denoise, _ = widget(viewer, "Denoise")
-    denoise.form.fields["time_budget"].set(seconds)
-    wait(lambda: "looking" not in denoise.device.line(), 60)
+    denoise.time_budget.value = seconds
+    wait(lambda: "looking" not in denoise.device.native.line(), 60)
     press_run(denoise)
     steps = []
     for share in (0, 40, 450):

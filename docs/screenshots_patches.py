@@ -48,10 +48,10 @@ def picture(viewer: Any, seconds: float, name: str, live: str = "") -> None:
     dock, patches = viewer.window.add_plugin_dock_widget("hushpore", "Show patches", tabify=True)
     viewer.layers.selection.active = viewer.layers[0]
     viewer.reset_view()
-    denoise.form.fields["time_budget"].set(seconds)
+    denoise.time_budget.value = seconds
     # long enough to look at, and some more
-    denoise.form.fields["steps"].set(100_000)
-    wait(lambda: "looking" not in denoise.device.line(), 60)
+    denoise.steps.value = 100_000
+    wait(lambda: "looking" not in denoise.device.native.line(), 60)
     press_run(denoise)
     if live:
         dock.raise_()
@@ -64,8 +64,8 @@ def picture(viewer: Any, seconds: float, name: str, live: str = "") -> None:
         patches.live.setChecked(False)
     finish(denoise)
     dock.raise_()
-    patches.form.fields["n_patches"].set(400)
-    patches.form.fields["sampler"].set("stratified")
+    patches.n_patches.value = 400
+    patches.sampler.value = "stratified"
     press_run(patches)
     finish(patches)
     panel = patches.panel

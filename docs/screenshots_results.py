@@ -89,7 +89,7 @@ def picture_preferences(viewer: Any, path: Path) -> None:
         viewer.window.remove_dock_widget(dock)
     page, dock = widget(viewer, "Preferences")
     wait(lambda: "Looking" not in page._files.text() + page._device.text(), 60)
-    page.form.fields["memory"].set(8)
+    page.form.memory.value = 8
     save(viewer, path)
 
 

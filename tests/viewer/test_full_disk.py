@@ -89,7 +89,7 @@ def test_what_a_job_has_made_stays_and_the_widget_can_be_used_again(
 ):
     fake_job.gate.set()
     widget = DenoiseWidget(viewer)
-    qtbot.addWidget(widget)
+    qtbot.addWidget(widget.native)
     run(qtbot, widget)
     result = viewer.layers["scan denoised"]
     before = result.data.copy()
@@ -110,15 +110,15 @@ def test_what_a_job_has_made_stays_and_the_widget_can_be_used_again(
 
 def test_a_segmentation_whose_temporary_files_find_no_room_says_so(qtbot, viewer):
     widget = PoresWidget(viewer)
-    qtbot.addWidget(widget)
+    qtbot.addWidget(widget.native)
     qtbot.waitUntil(lambda: not widget._preparing._timer.isActive(), timeout=120_000)
     # so little memory that slabs lie on disk
-    widget.form.fields["memory_budget"].set(0.001)
+    widget.memory_budget.value = 0.001
     with Disk():
         run(qtbot, widget)
     assert len(said()) == 1
     assert "temporary files of the segmentation cannot be written" in said()[0]
     assert [layer.name for layer in viewer.layers] == ["scan"]
-    widget.form.fields["memory_budget"].set(None)
+    widget.memory_budget.value = None
     run(qtbot, widget)
     assert [layer.name for layer in viewer.layers] == ["scan", "scan pores"]

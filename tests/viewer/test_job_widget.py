@@ -41,7 +41,7 @@ def viewer(scan):
 @pytest.fixture
 def widget(qtbot, viewer, fake_job):
     widget = DenoiseWidget(viewer)
-    qtbot.addWidget(widget)
+    qtbot.addWidget(widget.native)
     return widget
 
 
@@ -117,14 +117,14 @@ def test_a_result_becomes_a_layer_in_the_same_place_with_its_record(
     assert result.contrast_limits == scan.contrast_limits
     assert result.metadata[KEY]["provenance"]["job"] == "denoise"
     assert viewer.layers.selection.active is result
-    assert widget.layers.layer is scan
+    assert widget.layer.value is scan
     assert widget._result.text().startswith("It is done")
     assert widget.timing.title() == "Timing: 4 s, 75 % of it training"
 
 
 def test_the_job_gets_the_volume_and_the_settings_of_the_form(qtbot, widget, fake_job, scan):
-    widget.form.fields["seed"].set(7)
-    widget.device.set("cpu")
+    widget.seed.value = 7
+    widget.device.value = "cpu"
     start(qtbot, widget)
     volume, settings, backend = fake_job.calls[0]
     assert volume.data is scan
@@ -163,7 +163,7 @@ def test_cancel_keeps_what_the_preview_shows_and_says_so(qtbot, viewer, widget, 
     assert names(viewer) == ["scan", "scan denoised (cancelled)"]
     assert "kept as scan denoised (cancelled); scan is unchanged" in widget._result.text()
     # it is no result: the next job does not take it for one, nor for its input
-    assert widget.layers.layer is viewer.layers["scan"]
+    assert widget.layer.value is viewer.layers["scan"]
     fake_job.gate.set()
     fake_job.script = fake_job.wait_at_gate
     widget.run()
@@ -287,7 +287,7 @@ def test_a_job_whose_end_is_not_known_shows_how_long_it_took_so_far(qtbot, widge
 
 def test_a_job_that_has_nothing_before_its_end_offers_cancel_alone(qtbot, viewer):
     widget = PoresWidget(viewer)
-    qtbot.addWidget(widget)
+    qtbot.addWidget(widget.native)
     widget._buttons.run.click()
     assert widget._buttons.finish.isHidden()
     widget.cancel()
@@ -370,7 +370,7 @@ def test_messages_can_be_read_in_every_theme(viewer, widget):
 
 
 def test_a_setting_that_is_not_accepted_is_said_and_nothing_runs(widget, fake_job):
-    widget.form.fields["time_budget"]._spin.setValue(0.5)
+    widget.time_budget.native.setValue(0.5)
     widget._buttons.run.click()
     assert not widget.is_running
     assert "time_budget must be" in widget._result.text()
@@ -419,7 +419,7 @@ def test_a_preview_refines_in_its_slice_and_gives_way_to_the_result(
     assert preview.data[0, 0, 0] == 7.0
     widget._now.show_preview(Preview("denoised", grey(9), (5,)))
     assert preview.data[0, 0, 0] == 9.0
-    assert widget.layers.layer.name == "scan"
+    assert widget.layer.value.name == "scan"
     fake_job.gate.set()
     until_done(qtbot, widget)
     assert names(viewer) == ["scan", "scan denoised"]
@@ -486,7 +486,7 @@ def test_what_refines_a_preview_is_drawn_together_with_the_progress(
 def test_a_preview_becomes_the_result_without_a_layer_being_removed(qtbot, viewer, fake_job):
     # napari hands its widgets proxies of the viewer and of all that it returns
     widget = DenoiseWidget(PublicOnlyProxy(viewer))
-    qtbot.addWidget(widget)
+    qtbot.addWidget(widget.native)
     fake_job.script = previews(fake_job, (7.0, 5))
     start(qtbot, widget)
     preview = viewer.layers["scan denoised (preview)"]
@@ -534,7 +534,7 @@ def test_a_preview_that_shows_nothing_yet_does_not_hide_the_slice(qtbot, viewer,
 def test_a_preview_does_not_take_the_selection_away(qtbot, viewer, fake_job, given):
     # napari hands its widgets proxies
     widget = DenoiseWidget(given(viewer))
-    qtbot.addWidget(widget)
+    qtbot.addWidget(widget.native)
     fake_job.script = previews(fake_job, (7.0, 5))
     start(qtbot, widget)
     assert "scan denoised (preview)" in viewer.layers
@@ -649,7 +649,7 @@ def test_closing_the_widget_cancels_and_waits(qtbot, window, fake_job):
     viewer, widget = window
     start(qtbot, widget)
     worker = widget._now.worker
-    viewer.window.remove_dock_widget(widget)
+    viewer.window.remove_dock_widget(widget.native)
     assert not worker.is_running
     assert fake_job.closed.is_set()
 
@@ -702,7 +702,7 @@ def test_a_widget_taken_away_in_a_long_step_leaves_no_layer_behind(qtbot, window
     fake_job.script = slow_step(fake_job)
     start(qtbot, widget)
     worker = widget._now.worker
-    viewer.window.remove_dock_widget(widget)
+    viewer.window.remove_dock_widget(widget.native)
     fake_job.gate.set()
     assert worker.wait(10)
     qtbot.wait(50)
@@ -711,7 +711,7 @@ def test_a_widget_taken_away_in_a_long_step_leaves_no_layer_behind(qtbot, window
 
 def test_a_second_job_waits_for_the_first_and_says_so(qtbot, viewer, widget, fake_job):
     second = DenoiseWidget(viewer)
-    qtbot.addWidget(second)
+    qtbot.addWidget(second.native)
     start(qtbot, widget)
     second._buttons.run.click()
     assert second._progress.stage.text() == "waits for Denoise scan to end"
@@ -728,7 +728,7 @@ def test_a_job_that_waits_can_be_cancelled_and_does_not_disturb_the_first(
     qtbot, viewer, widget, fake_job
 ):
     second = DenoiseWidget(viewer)
-    qtbot.addWidget(second)
+    qtbot.addWidget(second.native)
     start(qtbot, widget)
     second._buttons.run.click()
     second._buttons.run.click()
@@ -742,7 +742,7 @@ def test_a_job_that_waits_can_be_cancelled_and_does_not_disturb_the_first(
 
 def test_without_a_layer_it_says_how_to_begin(qtbot, fake_job):
     widget = DenoiseWidget(ViewerModel())
-    qtbot.addWidget(widget)
+    qtbot.addWidget(widget.native)
     assert "Drop a CT stack" in widget._facts.text()
     assert not widget._buttons.run.isEnabled()
     assert widget._buttons.run.toolTip() == widget._facts.text()
@@ -752,8 +752,8 @@ def test_a_colour_photograph_is_not_offered_and_the_reason_is_given(qtbot, fake_
     viewer = ViewerModel()
     viewer.add_image(np.zeros((20, 20, 3), np.uint8), rgb=True, name="photo")
     widget = DenoiseWidget(viewer)
-    qtbot.addWidget(widget)
-    assert widget.layers.layer is None
+    qtbot.addWidget(widget.native)
+    assert widget.layer.value is None
     assert "photo is a colour image" in widget._facts.text()
 
 
@@ -805,18 +805,18 @@ def test_the_window_never_waits_for_a_busy_job(qtbot, viewer, widget, fake_job):
 
 
 def test_a_widget_opens_with_what_was_last_run(qtbot, viewer, widget, fake_job):
-    widget.form.fields["time_budget"].set(90)
-    widget.form.fields["checkpoint"].set("/scans/of a patient.safetensors")
+    widget.time_budget.value = 90
+    widget.checkpoint.value = "/scans/of a patient.safetensors"
     start(qtbot, widget)
     fake_job.gate.set()
     until_done(qtbot, widget)
-    widget.form.fields["time_budget"].set(10)  # not run with
+    widget.time_budget.value = 10  # not run with
     again = DenoiseWidget(viewer)
-    qtbot.addWidget(again)
-    assert again.form.settings() == type(again.form.settings())(time_budget=90)
+    qtbot.addWidget(again.native)
+    assert again.form.value == type(again.form.value)(time_budget=90)
     assert again.presets._box.currentText() == "Last used"
     again.form.reset()
-    assert again.form.settings().time_budget is None
+    assert again.form.value.time_budget is None
 
 
 def test_a_panel_that_opens_elsewhere_leaves_the_widget_in_front(qtbot, widget):
@@ -824,14 +824,14 @@ def test_a_panel_that_opens_elsewhere_leaves_the_widget_in_front(qtbot, widget):
     qtbot.addWidget(window)
     right, bottom = Qt.DockWidgetArea.RightDockWidgetArea, Qt.DockWidgetArea.BottomDockWidgetArea
     own, neighbour, table = (QDockWidget(window) for _ in range(3))
-    own.setWidget(widget)
+    own.setWidget(widget.native)
     window.addDockWidget(right, own)
     window.addDockWidget(bottom, table)
     window.tabifyDockWidget(own, neighbour)
     raised = []
     own.raise_ = lambda: raised.append(own)
-    stay_in_front(widget, neighbour)
+    stay_in_front(widget.native, neighbour)
     assert raised == []
-    stay_in_front(widget, table)
+    stay_in_front(widget.native, table)
     assert raised == [own]
-    widget.setParent(None)
+    widget.native.setParent(None)

@@ -31,7 +31,7 @@ def test_files_are_opened_with_every_widget_at_hand(opened, tmp_path):
     assert set(viewer.window.dock_widgets) == {f"{name} (hushpore)" for name in launch.WIDGETS}
     assert viewer.canvas.overlays.scale_bar.visible
     for widget in viewer.window.dock_widgets.values():
-        assert widget.layers.layer == viewer.layers["scan"]
+        assert widget.layer.value == viewer.layers["scan"]
 
 
 def test_the_sample_can_be_opened(opened):

@@ -31,9 +31,9 @@ def widget(qtbot, place):
 
 def test_what_is_preferred_is_kept_and_shown_again(qtbot, widget, tmp_path):
     assert not widget._save.isEnabled()
-    widget.form.fields["device"].set("cuda")
-    widget.form.fields["memory"].set(4)
-    widget.form.fields["temporary_folder"].set(str(tmp_path))
+    widget.form.device.value = "cuda"
+    widget.form.memory.value = 4
+    widget.form.temporary_folder.value = str(tmp_path)
     assert widget._save.isEnabled()
     widget._save.click()
     assert load_preferences() == Preferences("cuda", 4, str(tmp_path))
@@ -41,11 +41,11 @@ def test_what_is_preferred_is_kept_and_shown_again(qtbot, widget, tmp_path):
     assert not widget._save.isEnabled()
     again = PreferencesWidget(ViewerModel())
     qtbot.addWidget(again)
-    assert again.form.settings() == load_preferences()
+    assert again.form.value == load_preferences()
 
 
 def test_what_cannot_be_preferred_is_said_and_not_kept(widget, tmp_path):
-    widget.form.fields["temporary_folder"].set(str(tmp_path / "none"))
+    widget.form.temporary_folder.value = str(tmp_path / "none")
     widget.save()
     assert "cannot be" in widget._said.text()
     assert load_preferences() == Preferences()

@@ -27,7 +27,7 @@ def everything(layer):
 
 
 def run(qtbot, widget):
-    qtbot.addWidget(widget)
+    qtbot.addWidget(widget.native)
     widget._buttons.run.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
 
@@ -38,7 +38,7 @@ def test_nothing_of_the_patient_enters_the_layers_that_jobs_make(
     with caplog.at_level(logging.DEBUG):
         denoise = DenoiseWidget(viewer)
         for name, value in {"steps": 2, "patch_size": 16, "batch_size": 2}.items():
-            denoise.form.fields[name].set(value)
+            denoise.form[name].value = value
         run(qtbot, denoise)
         pores = PoresWidget(viewer)
         run(qtbot, pores)

@@ -6,23 +6,26 @@ import html
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from qtpy.QtCore import QEvent
-from qtpy.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from napari.layers import Image
+from psygnal import Signal
+from qtpy.QtCore import QEventLoop, QTimer
+from qtpy.QtWidgets import QHBoxLayout, QLabel
 
 from hushpore import jobs
-from hushpore.base.errors import HushporeError
+from hushpore.base.errors import HushporeError, InputError
 from hushpore.runs.last_used import remember, remembered
 from hushpore.viewer.forms.device_choice import DeviceChoice
 from hushpore.viewer.forms.docking import SharesSide, open_beside
-from hushpore.viewer.forms.fields import Field, make_field
 from hushpore.viewer.forms.form import SettingsForm
 from hushpore.viewer.forms.layer_choice import LayerChoice
 from hushpore.viewer.forms.layer_facts import LayerFacts
 from hushpore.viewer.forms.layer_field import LayerField
+from hushpore.viewer.forms.native import PlacedContainer, ValueOf
 from hushpore.viewer.forms.presets import PresetRow
 from hushpore.viewer.forms.rich_label import link, plain_line
 from hushpore.viewer.forms.run_on import RunOn
 from hushpore.viewer.forms.scrolled import ScrolledColumn, rule
+from hushpore.viewer.layers.conversion import is_result, layer_data
 from hushpore.viewer.running.cluster_task import work_on_cluster
 from hushpore.viewer.running.drawing import draw_together
 from hushpore.viewer.running.job_progress import JobProgress
@@ -35,7 +38,7 @@ from hushpore.viewer.running.status_line import FontWarmup
 from hushpore.viewer.running.target import Target, capture
 from hushpore.viewer.running.task import Outcome, import_libraries, work_for
 from hushpore.viewer.running.timing_panel import TimingPanel
-from hushpore.viewer.running.worker import JobWorker, stop, stop_with
+from hushpore.viewer.running.worker import JobWorker, WorkerEnds, stop, stop_with
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,8 +46,9 @@ if TYPE_CHECKING:
     from napari.layers import Layer
 
     from hushpore.base.events import Job
-    from hushpore.base.settings import Option, Settings
+    from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
+    from hushpore.viewer.forms.fields import Field
     from hushpore.viewer.running.previews import Previews
 
 #: Seconds to wait for a job to stop when its widget goes away. One that is in a long step ends
@@ -57,17 +61,34 @@ PROVENANCE = "How it was made"
 LayerData = tuple[Any, dict[str, Any], str]
 
 
-class JobWidget(QWidget):
+class JobWidget(PlacedContainer):
     """Runs one kind of job on a layer and shows its result as layers.
 
-    A subclass names the job and says which layers suit and how a result becomes layers. What it
+    It is a magicgui container of the layer, each setting by its name, and the device::
+
+        widget.layer.value = viewer.layers["scan"]
+        widget.threshold.value = "li"
+        widget.run()
+        pores = widget.wait()
+
+    A subclass names the job, and may say which layers suit and how a result becomes layers. What it
     overrides as a class method may run in the worker's thread, and so has no access to the widget.
 
     Parameters
     ----------
     napari_viewer : napari.Viewer
         Given by napari.
+
+    Attributes
+    ----------
+    result : object or None
+        What the last run returned: None before its end, and once its layers are removed.
     """
+
+    #: The job has ended: its result.
+    called = Signal(object)
+    #: It has ended without one: a `Problem`, or None where it was cancelled.
+    failed = Signal(object)
 
     #: Key of `hushpore.jobs.JOBS`.
     job: ClassVar[str]
@@ -79,23 +100,33 @@ class JobWidget(QWidget):
     ends_early_in: ClassVar[str] = ""
     #: Whether it can run on a cluster: then `on_cluster` says how.
     knows_clusters: ClassVar[bool] = False
+    #: Fields of settings, by their names, where they are not those that suit any setting.
+    fields: ClassVar[dict[str, type[Field]]] = {}
 
     def __init__(self, napari_viewer: Any) -> None:
-        super().__init__()
+        super().__init__(name=self.job)
         self._viewer = napari_viewer
         self._now: Running | None = None
+        self.result: Any = None
+        self._made: list[Layer] = []
         self._running: list[JobWorker] = []
         self._title = jobs.JOBS[self.job].title
         self._build()
         self._make_ready()
-        self.layers.changed.connect(self._show_facts)
+        self.layer.changed.connect(self._show_facts)
         self._show_facts()
-        stop_with(self, self._running, PATIENCE)
+        self._ends = WorkerEnds(self.native)
+        self._ends.returned.connect(self._returned)
+        self._ends.failed.connect(self._failed)
+        self._ends.cancelled.connect(self._cancelled)
+        napari_viewer.layers.events.removed.connect(self._forget)
+        self.native_parent_changed.connect(self._stop_outside)
+        stop_with(self.native, self._running, PATIENCE)
 
     def _make_ready(self) -> None:
         """Do now what would take seconds when Run is pressed."""
-        FontWarmup(self, self._viewer)
-        SharesSide(self)
+        FontWarmup(self.native, self._viewer)
+        SharesSide(self.native)
         self._importing = JobWorker(
             partial(import_libraries, jobs.JOBS[self.job]), "hushpore imports"
         )
@@ -105,13 +136,13 @@ class JobWidget(QWidget):
 
     @classmethod
     def accepts(cls, layer: Any) -> bool:
-        """Whether the job can work on a layer."""
-        raise NotImplementedError
+        """Whether the job can work on a layer: any greyscale image."""
+        return isinstance(layer, Image) and not layer.rgb
 
     @classmethod
     def prefers(cls, layer: Any) -> bool:
-        """Whether a layer is taken without being asked for."""
-        return cls.accepts(layer)
+        """Whether a layer is taken without being asked for: not what is a result of it already."""
+        return cls.accepts(layer) and not is_result(layer, cls.job)
 
     @classmethod
     def prepare(cls, target: Target) -> Volume:
@@ -120,8 +151,10 @@ class JobWidget(QWidget):
 
     @classmethod
     def result_layers(cls, result: Any, target: Target) -> list[LayerData]:
-        """Return the layers of a result; runs in the worker's thread."""
-        raise NotImplementedError
+        """Return the layers of a result: its volume as an image; runs in the worker's thread."""
+        name = f"{target.volume.name} {jobs.JOBS[cls.job].title.lower()}"
+        words = {"placement": target.placement, "record": result.provenance}
+        return [layer_data(result.volume, **words, **{**target.look, "name": name})]
 
     @classmethod
     def on_cluster(
@@ -151,7 +184,7 @@ class JobWidget(QWidget):
         InputError
             If one of them cannot be used.
         """
-        return self.form.settings()
+        return self.form.value
 
     def after_cancel(self) -> str:
         """Return what to offer once a job was cancelled, as HTML; empty where there is nothing."""
@@ -164,40 +197,92 @@ class JobWidget(QWidget):
         """Whether a job of this widget runs."""
         return self._now is not None
 
-    def run(self) -> None:
-        """Start the job on the chosen layer; does nothing while one runs."""
-        layer = self.layers.layer
-        if self.is_running or layer is None:
-            return
+    @property
+    def worker(self) -> JobWorker | None:
+        """The worker of the running job, or None."""
+        return None if self._now is None else self._now.worker
+
+    def run(self) -> JobWorker:
+        """Start the job on the chosen layer, unless one runs; return its worker.
+
+        Raises
+        ------
+        InputError
+            If there is no layer, or a setting cannot be used.
+        """
+        if self._now is not None:
+            return self._now.worker
+        layer = self.layer.value
+        if layer is None:
+            raise InputError(str(self._facts.text()))
         self._result.say("")
         self._notes.say("")
-        try:
-            settings = self.settings()
-            target = capture(
-                layer, self._facts.labels_of_axes(layer.ndim), self._auxiliary_layers()
-            )
-        except HushporeError as error:
-            self._show_problem(explain(error))
-            return
-        remember(self.job, self.form.settings())
+        settings = self.settings()
+        target = capture(layer, self._facts.labels_of_axes(layer.ndim), self._auxiliary_layers())
+        remember(self.job, self.form.value)
         # jobs on one device run one after another
-        line = self.device.resolved()
-        work = partial(self.work, target, settings, self.device.value())
-        where = self.run_on.value()
+        device, line = self.device.value, self.device.native.resolved()
+        work = partial(self.work, target, settings, device)
+        where = self.run_on.value
         if where:
             line = where
-            work = partial(
-                work_on_cluster, type(self), target, settings, self.device.value(), where
-            )
+            work = partial(work_on_cluster, type(self), target, settings, device, where)
         worker = JobWorker(work, f"{self._title} {target.volume.name}")
-        worker.returned.connect(self._returned)
-        worker.failed.connect(self._failed)
-        worker.cancelled.connect(self._cancelled)
+        self._ends.follow(worker)
+        self.result, self._made = None, []
         self._now = Running(self._viewer, worker, target, self.cancel)
         self._running.append(worker)
         worker.start(line)
         self._showing.begin(self._now)
         self._scroll.bring_into_view(self._progress)
+        return worker
+
+    def wait(self, seconds: float | None = None) -> Any:
+        """Wait for the job to end while the window lives on; for scripts and notebooks.
+
+        Parameters
+        ----------
+        seconds : float, optional
+            The longest to wait; the job runs on after that.
+
+        Returns
+        -------
+        object or None
+            Its result; None where it was cancelled.
+
+        Raises
+        ------
+        HushporeError
+            If the job cannot be done with this layer and these settings.
+        RuntimeError
+            If it failed in another way.
+        TimeoutError
+            If it has not ended by then.
+        """
+        loop, problems = QEventLoop(), list[Problem | None]()
+
+        def end(_: Any) -> None:
+            loop.quit()
+
+        self.failed.connect(problems.append)
+        self.failed.connect(end)
+        self.called.connect(end)
+        if seconds is not None:
+            QTimer.singleShot(round(1000 * seconds), loop.quit)
+        try:
+            if self._now is not None:
+                loop.exec()
+        finally:
+            self.failed.disconnect(problems.append)
+            self.failed.disconnect(end)
+            self.called.disconnect(end)
+        if self._now is not None:
+            raise TimeoutError(f"{self._now.worker.name} has not ended in {seconds} s.")
+        problem = next(iter(problems), None)
+        if problem is not None:
+            kind = HushporeError if problem.expected else RuntimeError
+            raise kind(problem.message if problem.expected else problem.details)
+        return self.result
 
     def cancel(self) -> None:
         """Ask the running job to stop."""
@@ -220,8 +305,7 @@ class JobWidget(QWidget):
 
     def _auxiliary_layers(self) -> list[Any]:
         """Return the layers that settings name, each once."""
-        fields = self.form.fields.values()
-        chosen = [field.layer for field in fields if isinstance(field, LayerField)]
+        chosen = [field.layer for field in self.form if isinstance(field, LayerField)]
         return list({id(layer): layer for layer in chosen if layer is not None}.values())
 
     # ---- while it runs
@@ -235,13 +319,14 @@ class JobWidget(QWidget):
     def _returned(self, outcome: Outcome) -> None:
         assert self._now is not None
         previews, early = self._now.previews, self._now.worker.finished_early
-        draw_together(self)
+        draw_together(self.native)
         try:
             made = [self._place(layer, previews) for layer in outcome.layers]
         except Exception as error:
             self._failed(explain(error))
             return
         self._finish()
+        self.result, self._made = outcome.result, made
         if made:
             self._viewer.layers.selection.active = made[0]
         self.timing.show_totals(outcome.timings)
@@ -250,6 +335,7 @@ class JobWidget(QWidget):
             text += ". " + link("next", self.next_step[1])
         text += " · " + link("record", PROVENANCE)
         self._show_result(text)
+        self.called.emit(outcome.result)
 
     def _place(self, layer: Layer, previews: Previews) -> Layer:
         """Show a layer of a result: in place of its preview, where there is one."""
@@ -261,6 +347,7 @@ class JobWidget(QWidget):
     def _failed(self, problem: Problem) -> None:
         self._finish()
         self._show_problem(problem)
+        self.failed.emit(problem)
 
     def _cancelled(self) -> None:
         assert self._now is not None
@@ -270,6 +357,7 @@ class JobWidget(QWidget):
         became = f"What was done is kept as {kept}" if kept else "There was nothing to keep yet"
         text = f"Cancelled. {became}; {name} is unchanged."
         self._show_result(f"{text} {self.after_cancel()}".rstrip())
+        self.failed.emit(None)
 
     def _finish(self) -> None:
         """Take down what belongs to the running job."""
@@ -279,25 +367,30 @@ class JobWidget(QWidget):
         self._showing.end()
         self._show_facts()
 
-    def changeEvent(self, event: Any) -> None:  # noqa: N802
+    def _forget(self, event: Any) -> None:
+        """Let go of a result whose layers are all gone: it may hold gigabytes."""
+        if event.value in self._made:
+            self._made.remove(event.value)
+            if not self._made:
+                self.result = None
+
+    def _stop_outside(self, parent: Any) -> None:
         """Stop the job when napari takes the widget out of its dock."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.ParentChange and self.parent() is None:
+        if parent is None:
             stop(self._running, PATIENCE)
 
     # ---- what is shown
 
-    def _make_field(self, opt: Option) -> Field:
-        return LayerField(opt, self._viewer) if opt.auxiliary else make_field(opt)
-
     def _build(self) -> None:
-        self.layers = LayerChoice(self._viewer, self.accepts, self.prefers)
+        job = jobs.JOBS[self.job]
+        self.layer = LayerChoice(self._viewer, self.accepts, self.prefers)
         self._facts = LayerFacts(self._viewer, self.facts)
-        self.form = SettingsForm(jobs.JOBS[self.job].settings, self._make_field)
-        self.form.begin_with(remembered(self.job, jobs.JOBS[self.job].settings))
+        self.form = SettingsForm(job.settings, viewer=self._viewer, fields=self.fields)
+        self.form.begin_with(remembered(self.job, job.settings))
         self.presets = PresetRow(self.job, self.form)
-        self.device, self.run_on = DeviceChoice(jobs.JOBS[self.job]), RunOn()
-        self.run_on.setVisible(self.knows_clusters)
+        self.device = ValueOf(lambda: DeviceChoice(job), "device")
+        self.run_on = ValueOf(RunOn, "run_on")
+        self.run_on.native.setVisible(self.knows_clusters)
         self._buttons = RunButtons(self._title, self.ends_early_in)
         self._buttons.run.clicked.connect(self._press)
         self._buttons.finish.clicked.connect(self.finish)
@@ -307,10 +400,10 @@ class JobWidget(QWidget):
         self._result.linkActivated.connect(self._follow)
         self.timing = TimingPanel(self._viewer)
         shown = self._buttons, self._progress, self._notes, self.timing
-        self._showing = Showing(self, *shown)
+        self._showing = Showing(self.native, *shown)
         choice = QHBoxLayout()
         choice.addWidget(QLabel("Layer"))
-        choice.addWidget(self.layers, 1)
+        choice.addWidget(self.layer.native, 1)
 
         self._scroll = ScrolledColumn()
         column = self._scroll.column
@@ -318,26 +411,28 @@ class JobWidget(QWidget):
         column.addLayout(choice)
         column.addWidget(self._facts)
         column.addWidget(rule())
-        column.addWidget(self.form)
+        column.addWidget(self.form.native)
         column.addWidget(self.presets)
         column.addWidget(rule())
-        column.addWidget(self.device)
-        column.addWidget(self.run_on)
+        column.addWidget(self.device.native)
+        column.addWidget(self.run_on.native)
         column.addWidget(self._buttons)
         column.addWidget(self._progress)
         column.addWidget(self._result)
         column.addWidget(self._notes)
         column.addWidget(self.timing)
         column.addStretch(1)
-        outer = QVBoxLayout(self)
-        outer.setContentsMargins(0, 0, 0, 0)
-        outer.addWidget(self._scroll)
+        self.native.layout().addWidget(self._scroll)
         # what is inside must fit beside a scroll bar: there is none for the width
-        self.setMinimumWidth(342)
+        self.native.setMinimumWidth(342)
+        # what has its place can be an item, and is by its name an attribute
+        self.extend([self.layer, *self.form, self.device])
+        if self.knows_clusters:
+            self.append(self.run_on)
 
     def _show_facts(self) -> None:
         """Say what the chosen layer is, and whether Run can be pressed."""
-        reason = self._facts.show_layer(self.layers.layer)
+        reason = self._facts.show_layer(self.layer.value)
         self.form.know(volume=self._facts.volume)
         if not self.is_running:
             self._buttons.show_idle(reason)
@@ -353,11 +448,18 @@ class JobWidget(QWidget):
     def _press(self) -> None:
         if self.is_running:
             self.cancel()
-        else:
+        elif self.layer.value is not None:
+            self._try_to_run()
+
+    def _try_to_run(self) -> None:
+        """Start, or say in the widget why that cannot be."""
+        try:
             self.run()
+        except HushporeError as error:
+            self._show_problem(explain(error))
 
     def _follow(self, target: str) -> None:
         if target == "record":
-            open_beside(self, self._viewer, PROVENANCE)
+            open_beside(self.native, self._viewer, PROVENANCE)
         elif target == "next" and self.next_step is not None:
-            open_beside(self, self._viewer, self.next_step[0])
+            open_beside(self.native, self._viewer, self.next_step[0])

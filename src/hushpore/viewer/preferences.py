@@ -5,7 +5,15 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from qtpy.QtWidgets import (
+    QComboBox,
+    QFileDialog,
+    QHBoxLayout,
+    QLineEdit,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from hushpore.base.errors import HushporeError
 from hushpore.base.preferences import Preferences, load_preferences, preferences_file
@@ -14,8 +22,9 @@ from hushpore.runs.last_used import forget, remembered_file
 from hushpore.runs.preferences import in_force, save_preferences
 from hushpore.viewer.forms.device_choice import find_devices, look_again
 from hushpore.viewer.forms.docking import SharesSide
-from hushpore.viewer.forms.fields import Field, TextField, combo_box, make_field
+from hushpore.viewer.forms.fields import Field, keep_narrow
 from hushpore.viewer.forms.form import SettingsForm
+from hushpore.viewer.forms.native import shown_by
 from hushpore.viewer.forms.rich_label import Sentence, plain_line, sign
 from hushpore.viewer.forms.scrolled import ScrolledColumn, rule
 from hushpore.viewer.running.worker import JobWorker
@@ -50,7 +59,7 @@ class PreferencesWidget(QWidget):
         self._viewer = napari_viewer
         self._worker: JobWorker | None = None
         self._build()
-        self.form.set(load_preferences())
+        self.form.value = load_preferences()
         self.form.changed.connect(self._show_ready)
         self._show_ready()
         self._show_reasons()
@@ -59,7 +68,7 @@ class PreferencesWidget(QWidget):
     def save(self) -> None:
         """Keep what the form shows, and have all widgets follow."""
         try:
-            save_preferences(self.form.settings())  # type: ignore[arg-type]
+            save_preferences(self.form.value)  # type: ignore[arg-type]
         except HushporeError as error:
             self._said.say(f"{sign(False)} {html.escape(str(error))}")
             return
@@ -104,9 +113,7 @@ class PreferencesWidget(QWidget):
         )
 
     def _show_devices(self, devices: Devices) -> None:
-        field = self.form.fields["device"]
-        assert isinstance(field, _DeviceField)
-        field.offer([backend.device for backend in devices.cuda])
+        self.form.device.offer([backend.device for backend in devices.cuda])
         self._device.setText(f"Denoising would run on: {devices.auto.description}")
 
     def _show_reasons(self) -> None:
@@ -118,13 +125,13 @@ class PreferencesWidget(QWidget):
             known, lines = {}, [str(error)]
         for name, entry in known.items():
             if entry["variable"] in entry["reason"]:
-                label = self.form.fields[name].opt.label
+                label = self.form[name].label
                 lines.append(f"{label} is {entry['value']}, {entry['reason']}: it wins.")
         self._reasons.say("<br>".join(f"{sign(False)} {html.escape(line)}" for line in lines))
 
     def _show_ready(self) -> None:
         try:
-            is_new, why = self.form.settings() != load_preferences(), ""
+            is_new, why = self.form.value != load_preferences(), ""
         except HushporeError as error:
             is_new, why = False, str(error)
         self._save.setEnabled(is_new)
@@ -137,12 +144,9 @@ class PreferencesWidget(QWidget):
         forget()
         self._said.say("Widgets that are opened from now on begin with the defaults.")
 
-    def _make_field(self, opt: Option) -> Field:
-        made = {"device": _DeviceField, "temporary_folder": _FolderField}
-        return made[opt.name](opt) if opt.name in made else make_field(opt)
-
     def _build(self) -> None:
-        self.form = SettingsForm(Preferences, self._make_field)
+        fields = {"device": _DeviceField, "temporary_folder": _FolderField}
+        self.form = SettingsForm(Preferences, fields=fields)
         self._device = plain_line()
         self._save, self._clean = QPushButton("&Save"), QPushButton("&Remove left-overs")
         self._save.clicked.connect(self.save)
@@ -158,7 +162,7 @@ class PreferencesWidget(QWidget):
         scroll = ScrolledColumn()
         column = scroll.column
         column.addWidget(plain_line(PURPOSE))
-        column.addWidget(self.form)
+        column.addWidget(self.form.native)
         for widget in (self._device, self._reasons, self._save, self._said, rule(), self._files,
                        self._clean, rule(), self._forget_button):  # fmt: skip
             column.addWidget(widget)
@@ -172,48 +176,62 @@ class PreferencesWidget(QWidget):
 class _DeviceField(Field):
     """One of the devices that there are, or may be on another day."""
 
-    def _build(self, column: QVBoxLayout) -> None:
-        self._box = combo_box(self.opt)
-        self._box.addItems(_DEVICES)
-        self._box.currentIndexChanged.connect(self.changed)
-        column.addWidget(self._box)
+    def __init__(self, option: Option, **given: Any) -> None:
+        super().__init__(option, **given, **shown_by(QComboBox))
+
+    def _post_init(self) -> None:
+        keep_narrow(self.native, self.option.label)
+        self.native.addItems(_DEVICES)
+        self.native.currentIndexChanged.connect(self._tell)
 
     def offer(self, devices: list[str]) -> None:
         """List further devices."""
         for device in devices:
-            if self._box.findText(device) < 0:
-                self._box.addItem(device)
+            if self.native.findText(device) < 0:
+                self.native.addItem(device)
 
-    def value(self) -> str:
+    def get_value(self) -> str:
         """Return the device that is chosen."""
-        return str(self._box.currentText())
+        return str(self.native.currentText())
 
-    def set(self, value: str) -> None:
+    def set_value(self, value: str) -> None:
         """Choose a device, whether it is there or not."""
-        self.offer([value])
-        self._box.setCurrentText(value)
+        self.offer([self.option.check(value)])
+        self.native.setCurrentText(value)
 
 
-class _FolderField(TextField):
+class _FolderField(Field):
     """A folder, by its path; a dialog finds it."""
 
-    def _build(self, column: QVBoxLayout) -> None:
-        super()._build(column)
+    def __init__(self, option: Option, **given: Any) -> None:
+        super().__init__(option, **given, **shown_by(QWidget))
+
+    def _post_init(self) -> None:
+        self._line = QLineEdit()
         self._line.setPlaceholderText(str(scratch_folder()))
-        self._line.setAccessibleName(self.opt.label)
+        self._line.setAccessibleName(self.option.label)
+        self._line.textChanged.connect(self._tell)
         button = QPushButton("…")
         button.setToolTip("Choose the folder.")
         button.setFixedWidth(30)
         button.clicked.connect(self._ask)
-        row = QHBoxLayout()
+        row = QHBoxLayout(self.native)
+        row.setContentsMargins(0, 0, 0, 0)
         row.addWidget(self._line, 1)
         row.addWidget(button)
-        column.addLayout(row)
+
+    def get_value(self) -> str:
+        """Return the path."""
+        return str(self._line.text())
+
+    def set_value(self, value: str) -> None:
+        """Show a path."""
+        self._line.setText(self.option.check(value))
 
     def _ask(self) -> None:
-        folder = QFileDialog.getExistingDirectory(self, self.opt.label, self.value())
+        folder = QFileDialog.getExistingDirectory(self.native, self.option.label, self.value)
         if folder:
-            self.set(folder)
+            self.set_value(folder)
 
 
 def _find() -> Job:

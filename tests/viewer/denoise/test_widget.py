@@ -34,14 +34,14 @@ def widget(qtbot, scan):
     viewer = ViewerModel()
     viewer.add_image(scan, name="scan", scale=(2, 0.5, 0.5), units=("mm",) * 3)
     widget = DenoiseWidget(viewer)
-    qtbot.addWidget(widget)
+    qtbot.addWidget(widget.native)
     for name, value in {"patch_size": 16, "batch_size": 2, "precision": "float32"}.items():
-        widget.form.fields[name].set(value)
+        widget.form[name].value = value
     return widget
 
 
 def test_the_real_denoiser_can_be_finished_early(qtbot, widget):
-    widget.form.fields["steps"].set(100_000)
+    widget.steps.value = 100_000
     widget._buttons.run.click()
     qtbot.waitUntil(widget._buttons.finish.isEnabled, timeout=60_000)
     widget._buttons.finish.click()
@@ -53,7 +53,7 @@ def test_the_real_denoiser_can_be_finished_early(qtbot, widget):
 
 
 def test_the_real_denoiser_runs_behind_the_widget(qtbot, widget, scan):
-    widget.form.fields["steps"].set(3)
+    widget.steps.value = 3
     widget._buttons.run.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
     assert "Denoised" in widget._result.text()
@@ -68,7 +68,7 @@ def test_the_real_denoiser_runs_behind_the_widget(qtbot, widget, scan):
 
 
 def test_a_cancelled_training_can_be_used_and_gone_on_with(qtbot, widget):
-    widget.form.fields["steps"].set(100_000)
+    widget.steps.value = 100_000
     widget._buttons.run.click()
     qtbot.waitUntil(widget._buttons.finish.isEnabled, timeout=60_000)
     widget.cancel()
@@ -89,14 +89,14 @@ def test_a_run_cancelled_before_it_learnt_anything_offers_nothing(widget):
 
 
 def test_what_was_removed_is_a_hidden_layer_that_no_job_takes(qtbot, widget, scan):
-    widget.form.fields["steps"].set(3)
+    widget.steps.value = 3
     widget._buttons.run.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
     removed = widget._viewer.layers["scan removed"]
     assert not removed.visible
     expected = scan - widget._viewer.layers["scan denoised"].data
     np.testing.assert_allclose(np.asarray(removed.data), expected, rtol=1e-4, atol=1e-3)
-    assert removed not in widget.layers._listed
+    assert removed not in widget.layer._listed
     assert tuple(removed.scale) == (2, 0.5, 0.5)
 
 
@@ -105,7 +105,7 @@ def test_the_facts_say_what_the_noise_is_like(qtbot):
     viewer = ViewerModel()
     viewer.add_image(rng.normal(100, 20, (4, 64, 64)), name="white")
     widget = DenoiseWidget(viewer)
-    qtbot.addWidget(widget)
+    qtbot.addWidget(widget.native)
     qtbot.waitUntil(lambda: "noise: independent from pixel to pixel\xa0✓" in widget._facts.text())
     lines = rng.normal(100, 20, (4, 64, 1)) + rng.normal(0, 10, (4, 64, 64))
     viewer.add_image(lines, name="lines")
@@ -117,6 +117,6 @@ def test_an_image_whose_noise_cannot_be_told_has_its_facts_all_the_same(qtbot):
     viewer = ViewerModel()
     viewer.add_image(np.eye(5), name="tiny")
     widget = DenoiseWidget(viewer)
-    qtbot.addWidget(widget)
+    qtbot.addWidget(widget.native)
     qtbot.wait(200)
     assert widget._facts.text().startswith("5 x 5")

@@ -27,6 +27,10 @@ class Example(Settings):
     name: str = option("", "Any text.", more=True)
 
 
+def labels_of(form):
+    return [label.text() for label in form.native.findChildren(QLabel)]
+
+
 VALUES = st.fixed_dictionaries(
     {
         "rate": st.integers(1, 10_000).map(lambda n: n * 1e-4),
@@ -45,7 +49,7 @@ VALUES = st.fixed_dictionaries(
 @pytest.fixture
 def form(qtbot):
     form = SettingsForm(Example)
-    qtbot.addWidget(form)
+    qtbot.addWidget(form.native)
     return form
 
 
@@ -53,10 +57,10 @@ def form(qtbot):
 def test_a_new_form_shows_the_defaults(qtbot, job):
     kind = jobs.JOBS[job].settings
     form = SettingsForm(kind)
-    qtbot.addWidget(form)
-    assert form.settings() == kind()
-    shown_first = sorted(kind.options(), key=lambda opt: opt.more)
-    assert list(form.fields) == [opt.name for opt in shown_first]
+    qtbot.addWidget(form.native)
+    assert form.value == kind()
+    shown_first = sorted(kind.options(), key=lambda option: option.more)
+    assert [field.name for field in form] == [option.name for option in shown_first]
 
 
 @settings(
@@ -65,75 +69,76 @@ def test_a_new_form_shows_the_defaults(qtbot, job):
 @given(values=VALUES)
 def test_what_is_set_is_what_is_read(form, values):
     wanted = Example(**values)
-    form.set(wanted)
-    read = form.settings().to_dict()
+    form.value = wanted
+    read = form.value.to_dict()
     assert read.pop("rate") == pytest.approx(wanted.rate)
     assert read == {name: value for name, value in wanted.to_dict().items() if name != "rate"}
 
 
 def test_a_small_number_is_not_shown_as_zero(form):
-    spin = form.fields["rate"].findChild(QAbstractSpinBox)
+    spin = form.rate.native
     assert spin.text() == "0.0004"
     spin.stepUp()
-    assert form.settings().rate == pytest.approx(5e-4)
+    assert form.value.rate == pytest.approx(5e-4)
 
 
 def test_none_is_shown_in_the_words_of_the_setting(form):
-    spin = form.fields["limit"].findChild(QAbstractSpinBox)
+    spin = form.limit.native
     assert spin.text() == "no limit"
     spin.stepUp()
-    assert form.settings().limit == 1.0
+    assert form.value.limit == 1.0
     assert spin.text() == "1 s"
 
 
 def test_every_setting_explains_itself(form):
-    for name, field in form.fields.items():
-        assert field.toolTip() == field.opt.help, name
-    assert "Closed border" in [label.text() for label in form.findChildren(QLabel)]
+    for field in form:
+        assert field.tooltip == field.option.help, field.name
+        assert field.native.toolTip() == field.option.help, field.name
+    assert "Closed border" in labels_of(form)
 
 
 def test_a_threshold_of_ones_own_has_a_number_to_set(form):
-    field = form.fields["threshold"]
-    box, spin = field.findChild(QComboBox), field.findChild(QAbstractSpinBox)
+    field = form.threshold
+    box, spin = field.native.findChild(QComboBox), field.native.findChild(QAbstractSpinBox)
     assert spin.isHidden()
     field.suggest(120.5)
     box.setCurrentText("value")
     assert not spin.isHidden()
-    assert form.settings().threshold == 120.5
+    assert form.value.threshold == 120.5
     field.suggest(7.0)
-    assert form.settings().threshold == 120.5
+    assert form.value.threshold == 120.5
     box.setCurrentText("li")
-    assert form.settings().threshold == "li"
+    assert form.value.threshold == "li"
 
 
 def test_rarely_needed_settings_are_folded_away_and_changed_ones_marked(form):
     assert not form.more.is_open
     assert form.more.title() == "More"
-    form.fields["closed"].set(True)
+    form.closed.value = True
     assert form.more.title() == "More (1 changed)"
-    assert "Closed border •" in [label.text() for label in form.findChildren(QLabel)]
+    assert "Closed border •" in labels_of(form)
     form.more.set_open(True)
     assert form.more.is_open
 
 
 def test_reset_brings_the_defaults_back(form):
     assert form._reset.isHidden()
-    form.fields["count"].set(9)
-    form.fields["closed"].set(True)
+    form["count"].value = 9
+    form.closed.value = True
     assert not form._reset.isHidden()
     form._reset.click()
-    assert form.settings() == Example()
+    assert form.value == Example()
     assert form._reset.isHidden()
 
 
 def test_a_number_outside_its_limits_is_refused_in_words(form):
-    form.fields["limit"]._spin.setValue(0.5)
+    form.limit.native.setValue(0.5)
     with pytest.raises(InputError, match="limit must be a number of at least 1"):
-        form.settings()
+        _ = form.value
 
 
 def test_the_wheel_scrolls_past_a_number_that_has_no_focus(qtbot, form):
-    spin = form.fields["count"].findChild(QAbstractSpinBox)
+    spin = form["count"].native
     event = QWheelEvent(
         QPointF(5, 5),
         QPointF(5, 5),
@@ -145,7 +150,7 @@ def test_the_wheel_scrolls_past_a_number_that_has_no_focus(qtbot, form):
         False,
     )
     QApplication.sendEvent(spin, event)
-    assert form.settings().count == 3
+    assert form.value.count == 3
 
 
 @dataclass(frozen=True)
@@ -155,8 +160,8 @@ class Short(Settings):
 
 def test_a_form_with_nothing_to_fold_still_can_be_reset(qtbot):
     form = SettingsForm(Short)
-    qtbot.addWidget(form)
-    form.fields["seed"].set(3)
+    qtbot.addWidget(form.native)
+    form.seed.value = 3
     assert form.more._button.isHidden()
     assert not form._reset.isHidden()
 
@@ -179,7 +184,7 @@ class Telling(Settings):
 @pytest.fixture
 def telling(qtbot):
     form = SettingsForm(Telling)
-    qtbot.addWidget(form)
+    qtbot.addWidget(form.native)
     return form
 
 
@@ -188,60 +193,60 @@ def test_a_line_under_a_control_says_what_its_value_comes_to(telling):
     assert line.text() == "Twice is 2 ."
     telling.know(unit="mm")
     assert line.text() == "Twice is 2 mm."
-    telling.fields["length"].set(4.0)
+    telling.length.value = 4.0
     assert line.text() == "Twice is 8 mm."
-    telling.fields["length"].set(0.0)
+    telling.length.value = 0.0
     assert line.isHidden()
     assert telling._lines["name"].isHidden()
 
 
 def test_a_control_without_effect_cannot_be_used_and_says_why(telling):
-    field = telling.fields["name"]
-    assert field.isEnabled()
-    telling.fields["length"].set(0.0)
-    assert not field.isEnabled()
-    assert field.toolTip() == "Not used: there is no length.\nAny text."
-    assert telling._labels["name"].toolTip() == field.toolTip()
-    telling.fields["length"].set(1.0)
-    assert field.isEnabled()
-    assert field.toolTip() == "Any text."
+    field = telling["name"]
+    assert field.enabled
+    telling.length.value = 0.0
+    assert not field.enabled
+    assert field.tooltip == "Not used: there is no length.\nAny text."
+    assert telling._labels["name"].toolTip() == field.tooltip
+    telling.length.value = 1.0
+    assert field.enabled
+    assert field.tooltip == "Any text."
 
 
 def test_the_default_is_said_of_what_is_changed(telling):
-    telling.fields["length"].set(4.0)
-    assert telling.fields["length"].toolTip() == "How long.\nDefault: 1"
+    telling.length.value = 4.0
+    assert telling.length.tooltip == "How long.\nDefault: 1"
 
 
 def test_numbers_suit_the_values_of_a_layer(telling):
-    level, end = telling.fields["level"], telling.fields["end"]
+    level, end = telling.level, telling.end
     level.suit(0.001, "a.u.", (0.0, 0.05))
     end.suit(0.001, "a.u.")
-    assert level.value() is None
-    spin = level.findChild(QAbstractSpinBox)
+    assert level.value is None
+    spin = level.native
     assert spin.text() == "any"
     spin.stepUp()
-    assert level.value() == 0.0
-    level.set(0.0123)
+    assert level.value == 0.0
+    level.value = 0.0123
     assert spin.text() == "0.0123 a.u."
-    end.set(0.0042)
-    assert telling.settings().end == 0.0042
+    end.value = 0.0042
+    assert telling.value.end == 0.0042
 
 
 def test_what_suits_another_layer_changes_no_value(telling):
-    level = telling.fields["level"]
+    level = telling.level
     level.suit(1, "a.u.", (7000, 37000))
     level.suit(0.1, "a.u.", (20, 180))
-    assert level.value() is None
-    level.set(150)
+    assert level.value is None
+    level.value = 150
     level.suit(1, "a.u.", (7000, 37000))
-    assert level.value() == 150
+    assert level.value == 150
     level.suit(0.1, "a.u.", (20, 100))
-    assert level.value() == 150
+    assert level.value == 150
 
 
 def test_what_cannot_be_read_leaves_all_controls_to_be_set_right(telling):
-    telling.fields["length"].set(0.0)
-    assert not telling.fields["name"].isEnabled()
-    telling.fields["length"]._spin.setMinimum(-5)
-    telling.fields["length"].set(-1.0)
-    assert telling.fields["name"].isEnabled()
+    telling.length.value = 0.0
+    assert not telling["name"].enabled
+    telling.length.native.setMinimum(-5)
+    telling.length.native.setValue(-1.0)
+    assert telling["name"].enabled

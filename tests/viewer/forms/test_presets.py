@@ -14,7 +14,7 @@ PORES = JOBS["pores"].settings
 def row(qtbot):
     form = SettingsForm(PORES)
     row = PresetRow("pores", form)
-    qtbot.addWidget(form)
+    qtbot.addWidget(form.native)
     qtbot.addWidget(row)
     return row
 
@@ -35,14 +35,14 @@ def test_at_first_there_are_the_defaults(row):
 
 
 def test_saved_settings_are_chosen_again_by_name(row):
-    row._form.set(PORES(h=2.5, mode="closed"))
+    row._form.value = PORES(h=2.5, mode="closed")
     assert row._box.currentText() == "as above"
     row.save("bread")
     assert row._box.currentText() == "bread"
     choose(row, "Default")
-    assert row._form.settings() == PORES()
+    assert row._form.value == PORES()
     choose(row, "bread")
-    assert row._form.settings() == PORES(h=2.5, mode="closed")
+    assert row._form.value == PORES(h=2.5, mode="closed")
     assert presets.load_preset("bread", "pores") == PORES(h=2.5, mode="closed")
 
 
@@ -51,7 +51,7 @@ def test_settings_put_into_the_form_show_the_preset_that_they_are(row):
     presets.save_preset("noise", "denoise", JOBS["denoise"].settings(steps=5))
     row.refresh()
     assert entries(row) == ["Default", "bread", "as above"]
-    row._form.set(PORES(h=2.5))
+    row._form.value = PORES(h=2.5)
     assert row._box.currentText() == "bread"
     row._form.reset()
     assert row._box.currentText() == "Default"
@@ -66,13 +66,13 @@ def test_one_of_two_with_the_same_values_stays_chosen(row):
 
 
 def test_a_preset_is_deleted(row):
-    row._form.set(PORES(h=2.5))
+    row._form.value = PORES(h=2.5)
     row.save("bread")
     row._delete.click()
     assert entries(row) == ["Default", "as above"]
     assert presets.list_presets() == []
     # what the form holds is not touched
-    assert row._form.settings() == PORES(h=2.5)
+    assert row._form.value == PORES(h=2.5)
 
 
 def test_a_name_is_asked_for(row, monkeypatch):
@@ -83,7 +83,7 @@ def test_a_name_is_asked_for(row, monkeypatch):
         return " bread ", True
 
     monkeypatch.setattr(row_module.QInputDialog, "getText", answer)
-    row._form.set(PORES(h=2.5))
+    row._form.value = PORES(h=2.5)
     row._save.click()
     row._save.click()
     assert asked == ["", "bread"]
@@ -102,5 +102,5 @@ def test_what_was_last_used_can_be_chosen_and_not_deleted(row):
     row.refresh()
     assert entries(row) == ["Default", "Last used", "as above"]
     choose(row, "Last used")
-    assert row._form.settings() == PORES(h=1.75)
+    assert row._form.value == PORES(h=1.75)
     assert not row._delete.isEnabled()

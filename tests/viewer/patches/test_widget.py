@@ -18,11 +18,11 @@ def shown(qtbot, scan):
     viewer = ViewerModel()
     viewer.add_image(scan, name="scan", scale=(2, 0.5, 0.5), units=("mm",) * 3)
     widget = PatchesWidget(viewer)
-    qtbot.addWidget(widget)
-    widget.form.fields["n_patches"].set(12)
-    widget.form.fields["patch_size"].set(8)
-    widget.form.fields["group_size"].set(3)
-    widget.form.fields["n_neighbours"].set(4)
+    qtbot.addWidget(widget.native)
+    widget.n_patches.value = 12
+    widget.patch_size.value = 8
+    widget.group_size.value = 3
+    widget.n_neighbours.value = 4
     widget._buttons.run.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
     assert "12 patches of 8 x 8" in widget._result.text(), widget._result.text()
@@ -71,7 +71,7 @@ def test_points_and_a_mask_of_chosen_patches_are_made_for_the_denoiser(shown):
 
 def test_a_contact_sheet_is_not_taken_as_what_to_work_on(shown):
     _, widget = shown
-    assert widget.layers.layer.name == "scan"
+    assert widget.layer.value.name == "scan"
 
 
 def test_the_model_of_a_denoised_layer_is_taken(qtbot, scan):
@@ -83,16 +83,16 @@ def test_the_model_of_a_denoised_layer_is_taken(qtbot, scan):
     viewer = ViewerModel()
     viewer.add_image(scan, name="scan")
     widget = PatchesWidget(viewer)
-    qtbot.addWidget(widget)
+    qtbot.addWidget(widget.native)
     network = build_network(Architecture(2), torch.Generator().manual_seed(0)).eval()
     model = Model(network, (0.0,), (500.0,))
     viewer.add_image(
         scan, name="scan denoised",
         metadata={KEY: {"model": model, "provenance": {"job": "denoise"}}},
     )  # fmt: skip
-    assert widget.form.fields["model"]._box.currentText() == "of scan denoised"
-    widget.form.fields["patch_size"].set(16)
-    widget.form.fields["n_patches"].set(4)
+    assert widget.model.native.currentText() == "of scan denoised"
+    widget.patch_size.value = 16
+    widget.n_patches.value = 4
     widget._buttons.run.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
     result = widget.panel.result
@@ -100,4 +100,4 @@ def test_the_model_of_a_denoised_layer_is_taken(qtbot, scan):
     assert (result.features["loss"] > 0).all()
     assert viewer.layers["scan contact sheet"].metadata[KEY]["sheet"].rows[-1] == "residual"
     viewer.layers.remove("scan denoised")
-    assert widget.form.fields["model"].value() == ""
+    assert widget.form.model.value == ""

@@ -53,16 +53,16 @@ def test_this_computer_is_the_default_and_an_address_is_typed(qtbot):
 def test_only_jobs_that_know_clusters_offer_them(qtbot):
     for kind in (DenoiseWidget, PoresWidget, PatchesWidget):
         widget = kind(ViewerModel())
-        qtbot.addWidget(widget)
-        assert widget.run_on.isHidden() != widget.knows_clusters
+        qtbot.addWidget(widget.native)
+        assert widget.run_on.native.isHidden() != widget.knows_clusters
 
 
 def test_denoised_on_a_cluster_the_result_is_a_layer_from_disk(qtbot, viewer, address, tmp_path):
     widget = DenoiseWidget(viewer)
-    qtbot.addWidget(widget)
+    qtbot.addWidget(widget.native)
     for name, value in {"patch_size": 16, "batch_size": 2, "steps": 3}.items():
-        widget.form.fields[name].set(value)
-    widget.run_on.set(address)
+        widget.form[name].value = value
+    widget.run_on.value = address
     widget._buttons.run.click()
     assert widget._buttons.run.text() == "Cancel"
     qtbot.waitUntil(lambda: not widget.is_running, timeout=PATIENCE)
@@ -80,8 +80,8 @@ def test_denoised_on_a_cluster_the_result_is_a_layer_from_disk(qtbot, viewer, ad
 
 def test_pores_segmented_on_a_cluster_come_with_their_tables(qtbot, viewer, address, tmp_path):
     widget = PoresWidget(viewer)
-    qtbot.addWidget(widget)
-    widget.run_on.set(address)
+    qtbot.addWidget(widget.native)
+    widget.run_on.value = address
     widget._buttons.run.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=PATIENCE)
     layer = viewer.layers["scan pores"]
@@ -98,8 +98,8 @@ def test_pores_segmented_on_a_cluster_come_with_their_tables(qtbot, viewer, addr
 
 def test_a_cluster_that_is_not_there_is_a_problem_in_words(qtbot, viewer, tmp_path):
     widget = DenoiseWidget(viewer)
-    qtbot.addWidget(widget)
-    widget.run_on.set("nowhere.json")
+    qtbot.addWidget(widget.native)
+    widget.run_on.value = "nowhere.json"
     widget._buttons.run.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=PATIENCE)
     assert "no place to run" in widget._result.text()
@@ -108,10 +108,10 @@ def test_a_cluster_that_is_not_there_is_a_problem_in_words(qtbot, viewer, tmp_pa
 
 def test_a_cancel_leaves_nothing_behind(qtbot, viewer, address, tmp_path):
     widget = DenoiseWidget(viewer)
-    qtbot.addWidget(widget)
+    qtbot.addWidget(widget.native)
     for name, value in {"patch_size": 16, "batch_size": 2, "steps": 100_000}.items():
-        widget.form.fields[name].set(value)
-    widget.run_on.set(address)
+        widget.form[name].value = value
+    widget.run_on.value = address
     widget._buttons.run.click()
     qtbot.waitUntil(widget._buttons.finish.isEnabled, timeout=PATIENCE)
     widget._buttons.run.click()

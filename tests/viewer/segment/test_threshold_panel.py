@@ -23,7 +23,7 @@ def viewer(scan):
 @pytest.fixture
 def widget(qtbot, viewer):
     widget = PoresWidget(viewer)
-    qtbot.addWidget(widget)
+    qtbot.addWidget(widget.native)
     wait(qtbot, widget)
     return widget
 
@@ -38,7 +38,7 @@ def wait(qtbot, widget):
 
 
 def threshold(widget):
-    return widget.form.settings().threshold
+    return widget.form.value.threshold
 
 
 def explained(widget, name="threshold"):
@@ -62,8 +62,8 @@ def test_moving_the_line_sets_the_threshold_and_shows_the_void(qtbot, widget, pa
     panel.histogram.moved.emit(THRESHOLD, -120.4)
     wait(qtbot, widget)
     assert threshold(widget) == -120.0
-    assert widget.form.fields["threshold"]._box.currentText() == "value"
-    assert "HU" in widget.form.fields["threshold"]._spin.text()
+    assert widget.form.threshold._box.currentText() == "value"
+    assert "HU" in widget.form.threshold._spin.text()
     assert panel.histogram.lines == {THRESHOLD: -120.0}
     assert panel._void.isChecked()
     z = viewer.dims.current_step[0]
@@ -73,7 +73,7 @@ def test_moving_the_line_sets_the_threshold_and_shows_the_void(qtbot, widget, pa
 
 def test_typing_moves_the_line_and_a_method_moves_it_back(qtbot, widget, panel):
     automatic = panel.histogram.lines[THRESHOLD]
-    field = widget.form.fields["threshold"]
+    field = widget.form.threshold
     field._box.setCurrentText("value")
     assert threshold(widget) == automatic
     field._spin.setValue(33.0)
@@ -88,25 +88,25 @@ def test_typing_moves_the_line_and_a_method_moves_it_back(qtbot, widget, panel):
 def test_a_second_line_is_the_hysteresis(qtbot, widget, panel):
     automatic = panel.histogram.lines[THRESHOLD]
     panel._two.setChecked(True)
-    strict = widget.form.settings().hysteresis
+    strict = widget.form.value.hysteresis
     assert strict < automatic
     assert panel.histogram.lines[STRICT] == strict
     assert "other void counts where it touches these" in explained(widget, "hysteresis")
-    widget.form.fields["hysteresis"].set(None)
+    widget.hysteresis.value = None
     assert not panel._two.isChecked()
     assert STRICT not in panel.histogram.lines
 
 
 def test_for_bright_pores_stricter_is_brighter(qtbot, widget, panel):
-    widget.form.fields["pores_are"].set("bright")
+    widget.pores_are.value = "bright"
     panel._two.setChecked(True)
-    assert widget.form.settings().hysteresis > panel.histogram.lines[THRESHOLD]
+    assert widget.form.value.hysteresis > panel.histogram.lines[THRESHOLD]
     qtbot.waitUntil(lambda: "brighter" in explained(widget))
 
 
 def test_a_local_threshold_has_no_line_and_says_why_but_a_void(qtbot, widget, panel, viewer):
     panel.show_void(True)
-    widget.form.fields["threshold"].set("sauvola")
+    widget.threshold.value = "sauvola"
     wait(qtbot, widget)
     assert not panel.histogram.lines
     assert "each voxel has its own threshold" in panel.histogram.toolTip()
@@ -117,7 +117,7 @@ def test_a_local_threshold_has_no_line_and_says_why_but_a_void(qtbot, widget, pa
 
 def test_a_method_that_finds_nothing_is_said(qtbot, widget, panel, viewer, scan):
     viewer.add_image((scan > 0).astype(np.uint8), name="two greys")
-    widget.form.fields["threshold"].set("minimum")
+    widget.threshold.value = "minimum"
     wait(qtbot, widget)
     assert not panel.histogram.lines
     assert "finds no threshold" in explained(widget)
@@ -157,11 +157,11 @@ def test_another_layer_has_another_histogram_and_is_counted_once(
     viewer.add_image((scan / 1e5).astype(np.float32), name="small numbers")
     wait(qtbot, widget)
     assert panel.greys is not first
-    field = widget.form.fields["threshold"]
+    field = widget.form.threshold
     panel.histogram.moved.emit(THRESHOLD, 0.00123)
     assert threshold(widget) == pytest.approx(0.00123, abs=2e-5)
     assert "HU" not in field._spin.text()
-    widget.layers.set_layer(viewer.layers["scan"])
+    widget.layer.value = viewer.layers["scan"]
     wait(qtbot, widget)
     assert panel.greys is first
     assert counted == ["small numbers"]
@@ -169,15 +169,15 @@ def test_another_layer_has_another_histogram_and_is_counted_once(
 
 def test_labels_have_no_histogram_and_no_threshold(qtbot, widget, panel, viewer, scan):
     labels = viewer.add_labels((scan < 0).astype(np.uint8), name="void")
-    widget.layers.set_layer(labels)
+    widget.layer.value = labels
     assert panel.isHidden()
-    field = widget.form.fields["threshold"]
-    assert not field.isEnabled()
-    assert "without grey values" in field.toolTip()
-    widget.layers.set_layer(viewer.layers["scan"])
+    field = widget.form.threshold
+    assert not field.enabled
+    assert "without grey values" in field.tooltip
+    widget.layer.value = viewer.layers["scan"]
     wait(qtbot, widget)
     assert not panel.isHidden()
-    assert field.isEnabled()
+    assert field.enabled
 
 
 def test_a_large_volume_is_sampled_and_that_is_said(qtbot, widget, panel, viewer, scan):
@@ -199,12 +199,12 @@ def test_an_image_that_cannot_be_counted_says_why(qtbot, widget, panel, viewer):
 
 
 def test_the_tab_key_comes_to_the_histogram_before_the_form(widget, panel):
-    chain, at = [], widget.layers
-    while at is not widget.form.fields["pores_are"]._box:
+    chain, at = [], widget.layer.native
+    while at is not widget.pores_are.native:
         chain.append(at)
         at = at.nextInFocusChain()
     wanted = [panel.histogram, panel._void, panel._two, panel._log]
-    wanted.append(widget.form.fields["threshold"]._box)
+    wanted.append(widget.form.threshold._box)
     assert [each for each in chain if each in wanted] == wanted
 
 

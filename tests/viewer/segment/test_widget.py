@@ -19,7 +19,7 @@ def viewer(scan):
 @pytest.fixture
 def widget(qtbot, viewer):
     widget = PoresWidget(viewer)
-    qtbot.addWidget(widget)
+    qtbot.addWidget(widget.native)
     return widget
 
 
@@ -31,22 +31,22 @@ def run(qtbot, widget):
 def test_the_result_of_the_denoiser_is_taken_as_soon_as_it_is_there(viewer, widget, scan):
     metadata = {KEY: {"provenance": {"job": "denoise"}}}
     denoised = viewer.add_image(scan, name="scan denoised", metadata=metadata)
-    assert widget.layers.layer is denoised
+    assert widget.layer.value is denoised
 
 
 def test_labels_can_be_chosen_but_are_not_taken_unasked(viewer, widget, scan):
     labels = viewer.add_labels((scan < 0).astype(np.uint8), name="void")
     assert PoresWidget.accepts(labels)
-    assert widget.layers.layer is viewer.layers["scan"]
-    widget.layers.set_layer(labels)
+    assert widget.layer.value is viewer.layers["scan"]
+    widget.layer.value = labels
     assert "taken as pore space" in widget._facts.text()
 
 
 def test_a_threshold_of_ones_own_begins_where_the_method_found_one(qtbot, viewer, widget, scan):
     qtbot.waitUntil(lambda: not widget.greys.is_busy, timeout=60_000)
-    widget.form.fields["threshold"]._box.setCurrentText("value")
+    widget.form.threshold._box.setCurrentText("value")
     found = hushpore.segment_pores(scan).threshold
-    assert widget.form.settings().threshold == pytest.approx(found, abs=0.5)
+    assert widget.form.value.threshold == pytest.approx(found, abs=0.5)
 
 
 def test_the_real_segmentation_runs_behind_the_widget(qtbot, viewer, widget, scan):
@@ -59,7 +59,7 @@ def test_the_real_segmentation_runs_behind_the_widget(qtbot, viewer, widget, sca
     assert labels.data.max() == len(labels.features) == 4
     assert np.mean((labels.data > 0) == (scan < 0)) > 0.99
     assert labels.metadata[KEY]["provenance"]["job"] == "pores"
-    assert widget.layers.layer is viewer.layers["scan"]
+    assert widget.layer.value is viewer.layers["scan"]
 
 
 def test_labels_are_given_to_the_job_as_the_void(qtbot, viewer, widget, scan, monkeypatch):
@@ -72,7 +72,7 @@ def test_labels_are_given_to_the_job_as_the_void(qtbot, viewer, widget, scan, mo
 
     monkeypatch.setattr(jobs.JobDescription, "load", lambda kind: stop)
     labels = viewer.add_labels((scan < 0) * 7, name="void")
-    widget.layers.set_layer(labels)
+    widget.layer.value = labels
     run(qtbot, widget)
     assert given[0].dtype == np.bool_
     np.testing.assert_array_equal(given[0].data, scan < 0)
@@ -92,20 +92,20 @@ def test_a_boolean_image_can_be_chosen():
 
 
 def test_the_result_can_be_merged_anew_at_once(qtbot, viewer, widget, scan):
-    assert widget.merging.isHidden()
+    assert widget.remerging.isHidden()
     run(qtbot, widget)
     labels = viewer.layers["scan pores"]
-    assert widget.merging.layer is labels
-    assert not widget.merging.isHidden()
-    widget.merging.set_height(50.0)
-    qtbot.waitUntil(lambda: not widget.merging.is_busy, timeout=20_000)
+    assert widget.remerging.layer is labels
+    assert not widget.remerging.isHidden()
+    widget.remerging.set_height(50.0)
+    qtbot.waitUntil(lambda: not widget.remerging.is_busy, timeout=20_000)
     provenance = labels.metadata[KEY]["provenance"]
     assert provenance["settings"]["h"] == 50.0
     assert f"{provenance['result']['count']} pores" in widget._result.text()
-    assert widget.form.settings().h == 50.0
-    widget.merging.undo()
-    qtbot.waitUntil(lambda: not widget.merging.is_busy, timeout=20_000)
-    assert widget.form.settings().h == 0.5
+    assert widget.form.value.h == 50.0
+    widget.remerging.undo()
+    qtbot.waitUntil(lambda: not widget.remerging.is_busy, timeout=20_000)
+    assert widget.form.value.h == 0.5
 
 
 def test_a_mask_and_markers_are_layers(qtbot, viewer, widget, scan):
@@ -113,16 +113,16 @@ def test_a_mask_and_markers_are_layers(qtbot, viewer, widget, scan):
     mask[:, :, :16] = 1
     viewer.add_labels(mask, name="left")
     viewer.add_points([[4, 8.2, 8.3]], scale=(2, 0.5, 0.5), units=("mm",) * 3, name="seed")
-    widget.form.fields["sample_mask"].set("left")
-    widget.form.fields["markers"].set("seed")
+    widget.sample_mask.value = "left"
+    widget.markers.value = "seed"
     run(qtbot, widget)
     labels = viewer.layers["scan pores"]
     assert labels.data.max() == 1
     assert labels.data[4, 8, 8] == 1
     assert not labels.data[:, :, 16:].any()
-    assert "Parted by markers" in widget.merging._word.text()
-    widget.merging.set_height(2.0)
-    qtbot.waitUntil(lambda: not widget.merging.is_busy, timeout=20_000)
-    assert (widget.form.settings().h, widget.form.settings().markers) == (2.0, "")
-    widget.merging.undo()
-    assert widget.form.settings().markers == "seed"
+    assert "Parted by markers" in widget.remerging._word.text()
+    widget.remerging.set_height(2.0)
+    qtbot.waitUntil(lambda: not widget.remerging.is_busy, timeout=20_000)
+    assert (widget.form.value.h, widget.form.value.markers) == (2.0, "")
+    widget.remerging.undo()
+    assert widget.form.value.markers == "seed"

@@ -14,7 +14,7 @@ from hushpore.device.scratch import new_folder
 from hushpore.viewer.denoise.noise_line import NoiseLine
 from hushpore.viewer.forms.rich_label import link
 from hushpore.viewer.job_widget import JobWidget, LayerData
-from hushpore.viewer.layers.conversion import KEY, is_result, layer_data
+from hushpore.viewer.layers.conversion import KEY, layer_data
 from hushpore.viewer.patches.live_patches import NewestBatch
 from hushpore.viewer.running.cluster_task import new_name
 from hushpore.viewer.running.task import Outcome
@@ -52,11 +52,6 @@ class DenoiseWidget(JobWidget):
     def accepts(cls, layer: Any) -> bool:
         """Any greyscale image."""
         return isinstance(layer, Image) and not layer.rgb and layer.dtype != bool
-
-    @classmethod
-    def prefers(cls, layer: Any) -> bool:
-        """Not what is already denoised."""
-        return cls.accepts(layer) and not is_result(layer, cls.job)
 
     @classmethod
     def result_layers(cls, result: Denoised, target: Target) -> list[LayerData]:
@@ -100,11 +95,11 @@ class DenoiseWidget(JobWidget):
         path = new_name(folder, f"{volume.name}_denoised", ".ome.zarr")
         result = yield from denoise_on(client, volume, path, there, device=device)
         made: Any = cls.result_layers(result, target)
-        return Outcome(f"{result.summary}. Written: {path}", made, result.timings)
+        return Outcome(f"{result.summary}. Written: {path}", made, result.timings, result)
 
     def facts(self, volume: Volume) -> str:
         """Say what the noise is like, too."""
-        found = self._noise.text(self.layers.layer, volume)
+        found = self._noise.text(self.layer.value, volume)
         return f"{volume.facts} · {found}" if found else volume.facts
 
     def settings(self) -> Settings:
@@ -143,7 +138,7 @@ class DenoiseWidget(JobWidget):
             return
         self._again = self._kept
         try:
-            self.run()
+            self._try_to_run()
         finally:
             self._again = None
         if target == _APPLY:

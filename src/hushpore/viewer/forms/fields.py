@@ -130,7 +130,7 @@ class NumberField(Field):
                 low, high = min(low, value), max(high, value)
             # what is below the lowest stands for None
             spin.setRange(low - step, high)
-            self.value = value
+            self.set_value(value)
         spin.blockSignals(blocked)
 
 

@@ -172,7 +172,7 @@ class SettingsForm(PlacedContainer):
             tip += [] if field.is_default else [f"Default: {default_in_words(field.option)}"]
             field.enabled = name not in unused
             field.tooltip = "\n".join(tip)
-            self._labels[name].setToolTip(field.tooltip)
+            self._labels[name].setToolTip(field.native.toolTip())
 
 
 register_type(Settings, widget_type=SettingsForm)

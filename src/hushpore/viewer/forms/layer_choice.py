@@ -22,7 +22,7 @@ _SHOWN = ("name", "data", "scale", "units", "axis_labels", "translate")
 class LayerChoice(BaseValueWidget):
     """Lists the layers that suit, and follows layers that come, go and change their names.
 
-    Its value is the layer, or None where none suits; ``changed`` is told of what changes in it, too.
+    Its value is the layer, or None where none suits. ``changed`` tells of changes in it, too.
 
     It begins with the active layer, and moves to a new layer that the job prefers, a file just
     opened or the result of the step before, until the user chooses one; that choice then stays.

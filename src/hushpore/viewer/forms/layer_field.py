@@ -45,7 +45,7 @@ class LayerField(Field):
         self._listed: list[Any] = []
         super().__init__(option, **given, **shown_by(QComboBox))
         for event in ("inserted", "removed", "reordered") if viewer is not None else ():
-            getattr(self._layers.events, event).connect(self._refresh)
+            getattr(viewer.layers.events, event).connect(self._refresh)
 
     @property
     def layer(self) -> Any:

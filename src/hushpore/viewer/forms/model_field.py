@@ -52,7 +52,7 @@ class ModelField(Field):
         self._touched = False
         super().__init__(option, **given, **shown_by(QComboBox))
         for event in ("inserted", "removed", "reordered") if viewer is not None else ():
-            getattr(self._layers.events, event).connect(self._refresh)
+            getattr(viewer.layers.events, event).connect(self._refresh)
         self._refresh()
 
     @property

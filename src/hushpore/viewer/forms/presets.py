@@ -103,7 +103,7 @@ class PresetRow(QWidget):
     def save(self, name: str) -> None:
         """Keep what the form holds under a name; what was kept under it is replaced."""
         try:
-            save_preset(name, self._job, self._form.settings())
+            save_preset(name, self._job, self._form.value)
         except HushporeError as error:
             show_warning(str(error))
         self.refresh()
@@ -111,13 +111,13 @@ class PresetRow(QWidget):
     def _choose(self, index: int) -> None:
         name = self._box.itemText(index)
         if name in self._known:
-            self._form.set(self._known[name])
+            self._form.value = self._known[name]
         self._show_which()
 
     def _show_which(self) -> None:
         """Name the preset that the form holds, whoever put its values there."""
         try:
-            now: Any = self._form.settings()
+            now: Any = self._form.value
         except HushporeError:
             now = None
         chosen = self._box.currentText()

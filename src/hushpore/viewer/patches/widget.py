@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from napari.layers import Image
 from napari.utils.notifications import show_warning
 
-from hushpore.viewer.forms.fields import Field, make_field
-from hushpore.viewer.forms.layer_field import LayerField
 from hushpore.viewer.forms.model_field import ModelField
 from hushpore.viewer.job_widget import JobWidget, LayerData
 from hushpore.viewer.layers.conversion import is_result
@@ -18,7 +15,6 @@ from hushpore.viewer.patches.live_patches import LivePatches
 from hushpore.viewer.patches.panel import PatchesPanel
 
 if TYPE_CHECKING:
-    from hushpore.base.settings import Option
     from hushpore.patches.result import Patches
     from hushpore.viewer.running.target import Target
 
@@ -31,6 +27,7 @@ class PatchesWidget(JobWidget):
 
     job = "patches"
     purpose = "Shows what the network sees: where patches lie, what is hidden, which are hard."
+    fields: ClassVar = {"model": ModelField}
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__(napari_viewer)
@@ -41,12 +38,7 @@ class PatchesWidget(JobWidget):
         column.insertWidget(column.indexOf(self.timing), self.panel)
         column.insertWidget(column.indexOf(self.panel), self.live)
         self.form.changed.connect(self._follow_model)
-        self.destroyed.connect(self.panel.forget)
-
-    @classmethod
-    def accepts(cls, layer: Any) -> bool:
-        """Any greyscale image."""
-        return isinstance(layer, Image) and not layer.rgb
+        self.native.destroyed.connect(self.panel.forget)
 
     @classmethod
     def prefers(cls, layer: Any) -> bool:
@@ -60,17 +52,11 @@ class PatchesWidget(JobWidget):
         """Return boxes, hidden pixels, groups and the contact sheet."""
         return patch_layers(result, target)
 
-    def _make_field(self, opt: Option) -> Field:
-        if opt.name == "model":
-            return ModelField(opt, self._viewer)
-        return LayerField(opt, self._viewer) if opt.auxiliary else make_field(opt)
-
     def _follow_model(self) -> None:
         """Take patches of as many axes as the model sees."""
-        model = self.form.fields["model"].model
-        dimensions = self.form.fields["dimensions"]
-        if model is not None and dimensions.value() != model.network.dimensions:
-            dimensions.set(model.network.dimensions)
+        model = self.form.model.model
+        if model is not None and self.form.dimensions.value != model.network.dimensions:
+            self.form.dimensions.value = model.network.dimensions
 
     def _feed_denoiser(self, only_these: bool) -> None:
         """Lay points or a mask where the denoiser is to train, or not, and open it with them."""
@@ -93,7 +79,7 @@ class PatchesWidget(JobWidget):
             dock.show()
             dock.raise_()
             name = "train_at" if only_these else "leave_out"
-            widget.form.fields[name].set(layer.name)
+            widget[name].value = layer
             widget.form.more.set_open(True)
 
     def _training_points(self, result: Patches, boxes: Any) -> Any:

@@ -52,7 +52,7 @@ def work_on_cluster(
         folder = place_for(volume, where)
         made = yield from widget.on_cluster(client, volume, settings, device, folder, target)
     layers: list[Any] = [Layer.create(*data) for data in made.layers]
-    return Outcome(made.summary, layers, made.timings)
+    return Outcome(made.summary, layers, made.timings, made.result)
 
 
 def place_for(volume: Volume, where: str) -> Path:

@@ -34,11 +34,14 @@ class Outcome:
         The result as layers, which no viewer has yet.
     timings : mapping of str to float
         Seconds by stage.
+    result : object
+        What the job returned.
     """
 
     summary: str
     layers: list[Layer]
     timings: Mapping[str, float]
+    result: Any
 
 
 def work_for(widget: type[JobWidget], target: Target, settings: Settings, device: str) -> Job:
@@ -65,7 +68,7 @@ def work_for(widget: type[JobWidget], target: Target, settings: Settings, device
     result = yield from jobs.start(widget.job, volume, settings, device)
     # made here, for napari looks for contrast, thumbnail and colours when a layer is made
     layers: list[Any] = [Layer.create(*data) for data in widget.result_layers(result, target)]
-    return Outcome(result.summary, layers, result.timings)
+    return Outcome(result.summary, layers, result.timings, result)
 
 
 def import_libraries(kind: jobs.JobDescription) -> Job:

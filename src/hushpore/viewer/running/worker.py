@@ -251,6 +251,26 @@ class JobWorker(QObject):
                 self._line[0]._thread.start()
 
 
+class WorkerEnds(QObject):
+    """Passes on how workers end for as long as the widget that it belongs to is there.
+
+    Parameters
+    ----------
+    parent : QWidget
+        The widget.
+    """
+
+    returned = Signal(object)
+    failed = Signal(object)
+    cancelled = Signal()
+
+    def follow(self, worker: JobWorker) -> None:
+        """Pass on how this worker ends, too."""
+        worker.returned.connect(self.returned)
+        worker.failed.connect(self.failed)
+        worker.cancelled.connect(self.cancelled)
+
+
 def stop_with(widget: QWidget, workers: list[JobWorker], seconds: float) -> None:
     """Have workers end when a widget does: whichever way it goes, its job must not outlive it."""
     # nothing of the widget can be asked by then, so this holds the list alone

@@ -87,7 +87,7 @@ class ThresholdPanel(QWidget):
 
     def follow(self) -> None:
         """Count the grey values of the layer that is chosen now."""
-        layer = self._layers.layer
+        layer = self._layers.value
         is_grey = isinstance(layer, Image) and layer.dtype != np.bool_
         self.setVisible(is_grey)
         self._form.know(is_void=layer is not None and not is_grey)
@@ -215,7 +215,7 @@ class ThresholdPanel(QWidget):
         """Take over where the user moves a line to."""
         if not self._void.isChecked():
             self._void.setChecked(True)
-        self._form.fields[name].set(self.histogram.rounded(value))
+        self._form[name].value = self.histogram.rounded(value)
 
     def _choose_two(self, are_two: bool) -> None:
         """Begin with a stricter threshold, or drop it."""
@@ -225,21 +225,21 @@ class ThresholdPanel(QWidget):
         low, high = self.histogram.limits
         way = 1 if settings.pores_are == "bright" else -1
         strict = min(max(lines[THRESHOLD] + way * _APART * (high - low), low), high)
-        self._form.fields[STRICT].set(self.histogram.rounded(strict) if are_two else None)
+        self._form[STRICT].value = self.histogram.rounded(strict) if are_two else None
 
     def _settings(self) -> PoreSettings | None:
         try:
-            return cast("PoreSettings", self._form.settings())
+            return cast("PoreSettings", self._form.value)
         except InputError:
             return None
 
     @property
     def _threshold_field(self) -> WordOrNumberField:
-        return cast("WordOrNumberField", self._form.fields[THRESHOLD])
+        return cast("WordOrNumberField", self._form[THRESHOLD])
 
     @property
     def _strict_field(self) -> NumberField:
-        return cast("NumberField", self._form.fields[STRICT])
+        return cast("NumberField", self._form[STRICT])
 
     # ---- how it looks
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hushpore.pores.result import Pores
     from hushpore.pores.settings import PoreSettings
     from hushpore.viewer.running.target import Target
+    from hushpore.viewer.running.worker import JobWorker
 
 
 #: What the images of a series differ in, by the letter of the axis.
@@ -45,22 +46,23 @@ class PoresWidget(JobWidget):
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__(napari_viewer)
-        self.greys = ThresholdPanel(napari_viewer, self.layers, self.form)
-        self.merging = MergeHeight(napari_viewer)
-        self.merging.merged.connect(self._show_merged)
-        self.merging.settled.connect(self._take_over)
+        self.greys = ThresholdPanel(napari_viewer, self.layer, self.form)
+        self.remerging = MergeHeight(napari_viewer)
+        self.remerging.merged.connect(self._show_merged)
+        self.remerging.settled.connect(self._take_over)
         self._preparing = Preparing()
         column = self._scroll.column
-        column.insertWidget(column.indexOf(self.form), self.greys)
-        self.greys.place_after(self.layers)
-        column.insertWidget(column.indexOf(self._result) + 1, self.merging)
+        column.insertWidget(column.indexOf(self.form.native), self.greys)
+        self.greys.place_after(self.layer.native)
+        column.insertWidget(column.indexOf(self._result) + 1, self.remerging)
         column.insertWidget(column.indexOf(self._result), self._preparing)
 
-    def run(self) -> None:
+    def run(self) -> JobWorker:
         """Start, and take the void of the preview away: the pores come in its place."""
-        super().run()
+        worker = super().run()
         # while a job runs old objects are not searched for garbage, and a layer goes faster
         self.greys.show_void(False)
+        return worker
 
     @classmethod
     def accepts(cls, layer: Any) -> bool:
@@ -102,7 +104,7 @@ class PoresWidget(JobWidget):
         written = yield from segment_pores(volume, path, found, where=client)
         made: Any = [layer_of_result(written.folder, f"{volume.name} pores", target.placement)]
         summary = f"{written.summary}. Written: {written.folder}"
-        return Outcome(summary, made, written.provenance["timings"])
+        return Outcome(summary, made, written.provenance["timings"], written)
 
     def facts(self, volume: Volume) -> str:
         """Say how labels are understood, and that of a series one image is to be chosen."""
@@ -112,19 +114,19 @@ class PoresWidget(JobWidget):
                 f"{volume.facts} · Pores are segmented in one image at a time, but {volume.name} "
                 f"has {series}. Right-click the layer, choose 'Split Stack', and take one of them."
             )
-        if isinstance(self.layers.layer, Labels):
+        if isinstance(self.layer.value, Labels):
             return f"{volume.facts} · every label is taken as pore space"
         return super().facts(volume)
 
     def _show_result(self, text: str) -> None:
         super()._show_result(text)
-        if not self.merging.isHidden():
-            self._scroll.bring_into_view(self.merging)
+        if not self.remerging.isHidden():
+            self._scroll.bring_into_view(self.remerging)
 
     def _show_merged(self, result: Pores) -> None:
         self._show_result(f"{html.escape(result.summary)} · {link('record', PROVENANCE)}")
 
     def _take_over(self, result: Pores) -> None:
         """Let the next run part pores as those on the screen are."""
-        for name in ("markers", "merging", "h"):
-            self.form.fields[name].set(result.provenance["settings"][name])
+        used = result.provenance["settings"]
+        self.form.update({name: used[name] for name in ("markers", "merging", "h")})
