@@ -153,7 +153,7 @@ class JobWidget(PlacedContainer):
     def result_layers(cls, result: Any, target: Target) -> list[LayerData]:
         """Return the layers of a result: its volume as an image; runs in the worker's thread."""
         name = f"{target.volume.name} {jobs.JOBS[cls.job].title.lower()}"
-        words = {"placement": target.placement, "record": result.provenance}
+        words = {"placement": target.placement, "provenance": result.provenance}
         return [layer_data(result.volume, **words, **{**target.look, "name": name})]
 
     @classmethod
