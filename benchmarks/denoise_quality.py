@@ -1,8 +1,9 @@
 """How good the denoiser is after a given time of training on noisy photographs alone.
 
 Trained by the job itself, as anybody would, on the noisy Train400; tested on Set12. The time is
-that of the training; ``symmetries`` and ``detail`` are settings of the job. The curve is that of
-the longer training: its checkpoints, which are models too, each tested by itself.
+that of the training; "symmetries" and "detail" are the job's ``test_time_augmentation`` and
+``restore_detail``. The curve is that of the longer training: its checkpoints, which are models too,
+each tested by itself.
 
 What was trained is kept in a temporary folder and taken from there the next time, so that
 trainings can have a machine to themselves: ``python -c "from benchmarks.denoise_quality import
@@ -36,8 +37,8 @@ APART = 15.0
 #: What can be added to the plain prediction.
 VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
-    "symmetries": {"symmetries": True},
-    "symmetries and detail": {"symmetries": True, "detail": True},
+    "symmetries": {"test_time_augmentation": True},
+    "symmetries and detail": {"test_time_augmentation": True, "restore_detail": True},
 }
 
 

@@ -227,7 +227,9 @@ def test_it_refuses_what_cannot_work(client: Client, scan: Path, tmp_path: Path)
     with pytest.raises(OutputError, match=r"\.zarr"):
         denoise_on(client, scan, tmp_path / "clean.tif", QUICK)
     with pytest.raises(InputError, match="detail"):
-        denoise_on(client, scan, tmp_path / "a.zarr", dataclasses.replace(QUICK, detail=True))
+        denoise_on(
+            client, scan, tmp_path / "a.zarr", dataclasses.replace(QUICK, restore_detail=True)
+        )
     bad = np.ones((4, 40, 40), np.float32)
     flat = write_zarr(tmp_path / "flat.zarr", Volume(bad))
     bad[1, 2, 3] = np.nan

@@ -58,10 +58,10 @@ def test_a_job_gives_detail_back_where_the_noise_allows(rng: np.random.Generator
     quick = {"steps": 3, "patch_size": 16, "batch_size": 2, "device": "cpu"}
     image = 100 * (gaussian_filter(rng.normal(size=(2, 64, 64)), (0, 3, 3)) > 0)
     noisy = image + rng.normal(0, 20, image.shape)
-    plain, detailed = (hushpore.denoise(noisy, detail=on, **quick) for on in (False, True))
+    plain, detailed = (hushpore.denoise(noisy, restore_detail=on, **quick) for on in (False, True))
     before, after = (np.mean((r.volume.data - image) ** 2) for r in (plain, detailed))
     assert after < before
     removed = [r.provenance["result"]["noise_removed"] for r in (plain, detailed)]
     assert removed[1] < removed[0]
-    smooth = hushpore.denoise(gaussian_filter(noisy, (0, 0, 1.0)), detail=True, **quick)
+    smooth = hushpore.denoise(gaussian_filter(noisy, (0, 0, 1.0)), restore_detail=True, **quick)
     assert any("No detail is restored" in note for note in smooth.provenance["notes"])

@@ -37,6 +37,14 @@ def test_a_model_denoises_other_volumes_of_its_kind(trained: Denoised) -> None:
     )
 
 
+def test_the_average_over_copies_goes_by_its_name_of_before_too(trained: Denoised) -> None:
+    values = np.random.default_rng(1).normal(100, 20, (41, 23))
+    augmented = trained.model.predict(values, test_time_augmentation=True)
+    with pytest.warns(DeprecationWarning, match="test_time_augmentation"):
+        before = trained.model.predict(values, symmetries=True)
+    np.testing.assert_array_equal(before.data, augmented.data)
+
+
 def test_channels_must_be_as_many_as_were_trained_on(trained: Denoised) -> None:
     two = Volume(np.random.default_rng(1).normal(size=(2, 3, 8, 8)), axes="czyx")
     with pytest.raises(InputError, match="trained on 1 channels; volume has 2"):

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from hushpore.n2v2.masking import draw_positions
-from hushpore.patches.hints import explain_share, hidden_pixels
+from hushpore.patches.hints import explain_share, masked_pixels
 from hushpore.patches.settings import PatchSettings
 
 
@@ -11,12 +11,12 @@ from hushpore.patches.settings import PatchSettings
 def test_as_many_pixels_are_said_to_be_hidden_as_are(share, size):
     generator = torch.Generator().manual_seed(0)
     positions = draw_positions(size, share, 1, generator, "cpu")
-    assert hidden_pixels(share, size) == positions.shape[1]
+    assert masked_pixels(share, size) == positions.shape[1]
 
 
 def test_a_small_share_is_called_one():
     assert "learns from few" in explain_share(0.00198, (64, 64))
-    assert explain_share(0.08, (64, 64)).startswith("Hides 324 of the 4,096 pixels of a patch;")
+    assert explain_share(0.08, (64, 64)).startswith("Masks 324 of the 4,096 pixels of a patch;")
 
 
 def test_settings_of_other_samplers_say_that_they_are_not_used():

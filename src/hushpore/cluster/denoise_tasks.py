@@ -92,14 +92,14 @@ class PredictionOptions:
         Arithmetic of the network.
     core : tuple of int
         Largest core of a tile.
-    symmetries : bool
+    augment : bool
         Whether to average over mirrored and turned copies.
     """
 
     device: str
     dtype: torch.dtype
     core: tuple[int, ...]
-    symmetries: bool
+    augment: bool
 
 
 def arithmetic(device: str, precision: str, dimensions: int) -> tuple[str, torch.dtype]:
@@ -146,7 +146,7 @@ def _predicted(
     core: tuple[int, ...] | None = options.core
     while core is not None:
         predictor = BlockPredictor(
-            model, paths.volume(), backend, timer, core, options.dtype, options.symmetries
+            model, paths.volume(), backend, timer, core, options.dtype, options.augment
         )
         try:
             return predictor.predict(block)

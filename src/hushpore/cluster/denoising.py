@@ -68,7 +68,7 @@ _CONVERTED, _MEASURED, _LEARNT, _PREDICTED, _COARSER = 0.05, 0.1, 0.4, 0.9, 0.97
 
 #: What of the settings has no meaning where only blocks are in memory.
 _WHOLE = (
-    "detail cannot be given back on a cluster, where no machine has whole slices: leave it off, or "
+    "detail cannot be restored on a cluster, where no machine has whole slices: leave it off, or "
     "run on one machine."
 )
 
@@ -100,7 +100,7 @@ def denoise_on(
         Where to write, a name that ends in ``.zarr``, on a disk that all workers see. The record of
         the job is written beside it as JSON.
     settings : DenoiseSettings
-        How to denoise; without ``detail``.
+        How to denoise; without ``restore_detail``.
     device : str, optional
         As for `hushpore.denoise`, on each worker.
     series : int or str, optional
@@ -132,7 +132,7 @@ def denoise_on(
     import_zarr()
     target = check_target(path, overwrite, suffixes=EXPORTERS["ome-zarr"].endings)
     check_provenance_target(target, overwrite)
-    if settings.detail:
+    if settings.restore_detail:
         raise InputError(_WHOLE)
     return _denoise_on(where, scan, target, settings, device, series, memory, overwrite)
 
@@ -285,7 +285,7 @@ class _Denoising:
                 f"Tiles are {' x '.join(map(str, core[1:]))}, for the memory of the workers: "
                 "values may differ from those of one machine in the last digits."
             )
-        options = PredictionOptions(self.device, self.dtype, core, self.settings.symmetries)
+        options = PredictionOptions(self.device, self.dtype, core, self.settings.test_time_augmentation)
         self.progress = Progress("denoising", written, len(blocks), "blocks", _LEARNT)
         with loss_in_words():
             # by its file, so that it can be read again; each worker gets it once

@@ -57,7 +57,7 @@ def restore_detail_in_place(
 def restore_detail(
     noisy: npt.NDArray[np.float32], denoised: npt.NDArray[np.float32], noise: NoiseDiagnosis
 ) -> npt.NDArray[np.float32]:
-    """Return slices (..., y, x) with the detail that was removed restored."""
+    """Return slices (..., y, x) with the detail restored that was removed."""
     from scipy.ndimage import gaussian_filter
 
     residual = noisy - denoised

@@ -98,7 +98,7 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
         if run.trained is None:
             yield from run.train()
         yield from run.predict()
-        if settings.detail:
+        if settings.restore_detail:
             yield from run.restore_detail()
         yield from run.examine()
         yield run.timer.timing()
@@ -370,7 +370,7 @@ class DenoisingRun:
             memory -= 0 if self.backend.is_cuda else self.denoised.nbytes
         predictor = VolumePredictor(
             self.model.network, self.arrangement, self.scale, memory, self.dtype,
-            self.settings.symmetries, TRAINING_SHARE if self.steps else 0.0, self.timer,
+            self.settings.test_time_augmentation, TRAINING_SHARE if self.steps else 0.0, self.timer,
         )  # fmt: skip
         prediction = predictor.predict(self.source, self.denoised, self.backend, self.images)
         self.backend = yield from self._noted(prediction)
@@ -394,8 +394,8 @@ class DenoisingRun:
                 "told from detail."
             )
             return
-        detail = restore_detail_in_place(self.source, self.denoised, self.noise)
-        yield from self._in_parts("detail restoration", detail, fraction=1.0)
+        restoring = restore_detail_in_place(self.source, self.denoised, self.noise)
+        yield from self._in_parts("detail restoration", restoring, fraction=1.0)
 
     def examine(self) -> Job:
         """Look at what was removed and at what is left, and say so where it is not noise."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-#: Share of hidden pixels in the papers on N2V and N2V2.
+#: Fraction of masked pixels in the papers on N2V and N2V2.
 PAPER_SHARE = 0.00198
 
 
@@ -30,6 +30,7 @@ class DenoiseSettings(Settings):
     steps: int = option(
         1000,
         "Training steps; more give a cleaner image, with less and less to gain.",
+        label="Training steps",
         minimum=1,
         step=100,
     )
@@ -42,37 +43,40 @@ class DenoiseSettings(Settings):
     )
     seed: int = option(
         0,
-        "Start of the random numbers: the same seed gives the same result.",
+        "Seed of the random numbers: the same seed gives the same result.",
+        label="Random seed",
         minimum=0,
     )
     correlated_along: str = option(
         "none",
-        "Axis along which neighbouring noise is alike (lines, rings, streaks): hides a whole piece "
-        "of that line from the network.",
-        label="Noise runs along",
+        "Axis along which the noise of neighbours is correlated (lines, rings, streaks): a whole "
+        "piece of that line is masked (structN2V).",
+        label="Correlated noise along",
         choices=("none", "x", "y", "z"),
         more=True,
     )
     correlated_reach: int = option(
         4,
-        "How far noise is alike along that axis, to either side.",
+        "How far the noise is correlated along that axis, to either side.",
+        label="Correlation length",
         unit="px",
         minimum=1,
         maximum=32,
         more=True,
     )
-    symmetries: bool = option(
+    test_time_augmentation: bool = option(
         False,
-        "Average the result over mirrored and turned copies: a little cleaner, and 8 times as long "
-        "once the training is over.",
-        label="Average copies",
+        "Average the result over 8 flipped and rotated copies: a little cleaner, and 8 times as "
+        "long once the training is over.",
+        label="Test-time augmentation",
+        formerly=("symmetries",),
         more=True,
     )
-    detail: bool = option(
+    restore_detail: bool = option(
         False,
-        "Give back what was removed beyond the noise: edges and texture are sharper, with a little "
+        "Restore what was removed beyond the noise: edges and texture are sharper, with a little "
         "grain on them. Needs noise that is independent from pixel to pixel.",
-        label="Give back detail",
+        formerly=("detail",),
     )
     model: str = option(
         "",
@@ -101,9 +105,9 @@ class DenoiseSettings(Settings):
     )
     context: int = option(
         0,
-        "Neighbouring slices to either side that the network sees beside each slice, where "
+        "Neighbouring slices to either side that the network sees with each slice, where "
         "dimensions is 2 (2.5D).",
-        label="Slices beside",
+        label="Neighbouring slices",
         unit="slices",
         minimum=0,
         maximum=8,
@@ -118,8 +122,9 @@ class DenoiseSettings(Settings):
     )
     replacement: str = option(
         "auto",
-        "What a hidden pixel is replaced by: the median or mean of its neighbours, or any one of "
+        "What a masked pixel is replaced by: the median or mean of its neighbours, or any one of "
         "them (uniform). auto: median for n2v2, uniform for n2v.",
+        label="Replace masked pixels by",
         choices=("auto", "median", "mean", "uniform"),
         more=True,
     )
@@ -134,7 +139,8 @@ class DenoiseSettings(Settings):
     )
     masked_share: float | str = option(
         0.08,
-        "Share of the pixels of a patch that are hidden from the network; paper: 0.00198.",
+        "Fraction of the pixels of a patch that are masked (blind spots); paper: 0.00198.",
+        label="Masked pixels",
         choices=("paper",),
         minimum=0.0005,
         maximum=0.2,
@@ -178,15 +184,15 @@ class DenoiseSettings(Settings):
         "",
         "Points about which training patches lie, and nowhere else; or labels, by whose area "
         "inside a patch it is drawn.",
-        label="Train only at",
+        label="Training regions",
         auxiliary=("points", "labels"),
         more=True,
     )
     leave_out: str = option(
         "",
-        "Labels or mask of regions to leave out of the training: no patch reaches into them. They "
+        "Labels or mask of regions to exclude from the training: no patch reaches into them. They "
         "are denoised all the same.",
-        label="Leave out",
+        label="Exclude from training",
         auxiliary=("labels",),
         more=True,
     )
@@ -200,7 +206,7 @@ class DenoiseSettings(Settings):
         None,
         "Memory for images and, in the prediction, what the network needs; what does not fit is "
         "read block by block, and the result is kept in a file. None: 0.9 of what is free.",
-        label="Memory",
+        label="Memory limit",
         unit="GB",
         minimum=0.001,
         step=1,
@@ -218,9 +224,9 @@ class DenoiseSettings(Settings):
             )
 
     def explained(self, known: Mapping[str, Any]) -> dict[str, str]:
-        """Return what the share of hidden pixels comes to."""
+        """Return what the fraction of masked pixels comes to."""
         if self.model or self.correlated_along != "none":
-            # a trained model hides none; beside a line others are hidden too
+            # a trained model masks none; beside a line others are masked too
             return {}
         share = PAPER_SHARE if isinstance(self.masked_share, str) else self.masked_share
         plane = (self.patch_size, self.patch_size)
@@ -231,7 +237,7 @@ class DenoiseSettings(Settings):
         """Return why settings change nothing beside the others."""
         reasons = {}
         if self.correlated_along == "none":
-            reasons["correlated_reach"] = "Not used: noise runs along no axis (Noise runs along)."
+            reasons["correlated_reach"] = "Not used: no axis is chosen (Correlated noise along)."
         if self.dimensions == 2:
             reasons["patch_depth"] = "Not used: patches lie in one slice (Dimensions)."
         if self.model:

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,8 +87,9 @@ class Model:
         device: str = "auto",
         *,
         out: Any = None,
-        symmetries: bool = False,
+        test_time_augmentation: bool = False,
         memory: float | None = None,
+        symmetries: bool | None = None,
     ) -> Volume:
         """Denoise another volume of the same kind.
 
@@ -101,17 +103,24 @@ class Model:
         out : array_like, optional
             Where to write: of the shape of the volume, assignable by slices, such as a memory map
             or a Zarr array. By default an array in memory.
-        symmetries : bool, optional
-            Average over 8 mirrored and turned copies.
+        test_time_augmentation : bool, optional
+            Average over 8 flipped and rotated copies.
         memory : float, optional
             Bytes that it may take, beside the result; by default nine tenths of what is free. Where
             the smallest tiles take more, it takes that.
+        symmetries : bool, optional
+            The former name of `test_time_augmentation`.
 
         Returns
         -------
         Volume
             float32 (or of the type of `out`), same geometry.
         """
+        if symmetries is not None:
+            warnings.warn(
+                "symmetries is now called test_time_augmentation.", DeprecationWarning, stacklevel=2
+            )
+            test_time_augmentation = symmetries
         noisy = as_volume(volume)
         backend = choose_backend(device)
         arrangement = self.arrange(noisy)
@@ -121,7 +130,7 @@ class Model:
         out = np.empty(noisy.shape, np.float32) if out is None else out
         budget = memory or FREE_SHARE * backend.free_memory()
         predictor = VolumePredictor(
-            self.network, arrangement, self.scale, budget, symmetries=symmetries
+            self.network, arrangement, self.scale, budget, augment=test_time_augmentation
         )
         result_of(predictor.predict(source, out, backend))
         return noisy.replace(out, name=f"{noisy.name} denoised")

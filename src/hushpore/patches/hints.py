@@ -1,4 +1,4 @@
-"""What the share of hidden pixels comes to, in a sentence for a form."""
+"""What the fraction of masked pixels comes to, in a sentence for a form."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 FEW = 0.03
 
 
-def hidden_pixels(share: float, size: Sequence[int]) -> int:
-    """Return how many pixels of a patch are hidden: one in each cell of a grid.
+def masked_pixels(share: float, size: Sequence[int]) -> int:
+    """Return how many pixels of a patch are masked: one in each cell of a grid.
 
     Parameters
     ----------
@@ -26,14 +26,14 @@ def hidden_pixels(share: float, size: Sequence[int]) -> int:
 
 
 def explain_share(share: float, size: Sequence[int]) -> str:
-    """Say how many pixels of a patch are hidden, and whether that is few.
+    """Say how many pixels of a patch are masked, and whether that is few.
 
     Examples
     --------
     >>> explain_share(0.08, (64, 64))
-    'Hides 324 of the 4,096 pixels of a patch; from 3 to 20 % it hardly matters how many.'
+    'Masks 324 of the 4,096 pixels of a patch; from 3 to 20 % it hardly matters how many.'
     """
-    text = f"Hides {hidden_pixels(share, size):,} of the {math.prod(size):,} pixels of a patch"
+    text = f"Masks {masked_pixels(share, size):,} of the {math.prod(size):,} pixels of a patch"
     if share < FEW:
         return f"{text}: a step learns from few, and training takes longer."
     return f"{text}; from 3 to 20 % it hardly matters how many."

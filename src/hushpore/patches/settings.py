@@ -22,13 +22,13 @@ class PatchSettings(Settings):
         "Where patches lie. uniform: anywhere, as the denoiser draws them. stratified: anywhere, "
         "spread evenly. grid: side by side. foreground, gradient: more where it is bright, or "
         "where values change. weights: in proportion to a mask or image. points: about points.",
-        label="Patches lie",
+        label="Sampling",
         choices=("uniform", "stratified", "grid", "foreground", "gradient", "weights", "points"),
     )
     n_patches: int = option(
         64,
         "How many patches to draw; a grid and points have as many as they have.",
-        label="Patches",
+        label="Number of patches",
         minimum=1,
         maximum=100_000,
     )
@@ -64,7 +64,7 @@ class PatchSettings(Settings):
     )
     overlap: int = option(
         0,
-        "What neighbours on a grid share.",
+        "Overlap of neighbouring patches on a grid.",
         unit="px",
         minimum=0,
         maximum=4095,
@@ -86,7 +86,8 @@ class PatchSettings(Settings):
     )
     masked_share: float = option(
         0.08,
-        "Share of the pixels of a patch that are hidden, as in the training.",
+        "Fraction of the pixels of a patch that are masked, as in the training.",
+        label="Masked pixels",
         minimum=0.0005,
         maximum=0.2,
         step=0.005,
@@ -102,7 +103,7 @@ class PatchSettings(Settings):
     n_groups: int = option(
         8,
         "How many groups to draw.",
-        label="Groups",
+        label="Number of groups",
         minimum=1,
         maximum=100_000,
         more=True,
@@ -110,12 +111,12 @@ class PatchSettings(Settings):
     n_neighbours: int = option(
         7,
         "Nearest patches that a group is drawn from, its centre among them.",
-        label="Out of nearest",
+        label="Nearest neighbours",
         minimum=1,
         maximum=1024,
         more=True,
     )
-    seed: int = option(0, "Start of the random numbers.", minimum=0, more=True)
+    seed: int = option(0, "Seed of the random numbers.", label="Random seed", minimum=0, more=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -129,7 +130,7 @@ class PatchSettings(Settings):
             )
 
     def explained(self, known: Mapping[str, Any]) -> dict[str, str]:
-        """Return what the share of hidden pixels comes to."""
+        """Return what the fraction of masked pixels comes to."""
         return {"masked_share": explain_share(self.masked_share, self.size)}
 
     def unused(self, known: Mapping[str, Any]) -> dict[str, str]:
@@ -137,9 +138,9 @@ class PatchSettings(Settings):
         reasons = {}
         for name in ("weights", "points"):
             if self.sampler != name:
-                reasons[name] = f"Not used: for the sampler {name} (Patches lie)."
+                reasons[name] = f"Not used: for the sampler {name} (Sampling)."
         if self.sampler != "grid":
-            reasons["overlap"] = "Not used: for patches on a grid (Patches lie)."
+            reasons["overlap"] = "Not used: for patches on a grid (Sampling)."
         if self.sampler in ("grid", "points"):
             which = "the grid" if self.sampler == "grid" else "the points"
             reasons["n_patches"] = f"Not used: {which} say how many there are."

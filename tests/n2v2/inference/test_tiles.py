@@ -109,14 +109,14 @@ def test_a_tile_takes_no_margin_where_the_image_ends() -> None:
     assert core_within(memory, network, torch.float32) != CORES[3]
 
 
-def test_with_symmetries_a_turned_image_gives_the_turned_result() -> None:
+def test_with_augmentation_a_turned_image_gives_the_turned_result() -> None:
     network = UNet(Architecture(2, features=4)).eval()
     network.initialise(torch.Generator().manual_seed(0))
     image = torch.rand(1, 24, 16, generator=torch.Generator().manual_seed(1))
 
     def result(image: torch.Tensor) -> torch.Tensor:
         tile = plan_tiles(image.shape, (1, 64, 64))[0]
-        return predict_tile(network, Images.of(image), tile, symmetries=True)[:, 0]
+        return predict_tile(network, Images.of(image), tile, augment=True)[:, 0]
 
     expected = result(image)
     turned = result(image.transpose(1, 2).flip(2)).flip(2).transpose(1, 2)
@@ -124,8 +124,8 @@ def test_with_symmetries_a_turned_image_gives_the_turned_result() -> None:
 
 
 @pytest.mark.parametrize("shape", [(2, 24, 16), (1, 8, 12, 16)])
-def test_symmetries_leave_an_identity_as_it_is(shape: tuple[int, ...]) -> None:
+def test_augmentation_leaves_an_identity_as_it_is(shape: tuple[int, ...]) -> None:
     images = torch.rand(shape)
     tile = plan_tiles(shape, (2, *[64] * (len(shape) - 1)))[0]
-    found = predict_tile(lambda x: x, Images.of(images), tile, symmetries=True)
+    found = predict_tile(lambda x: x, Images.of(images), tile, augment=True)
     torch.testing.assert_close(found[:, 0], images)

@@ -54,7 +54,7 @@ class BlockPredictor:
         cores give other roundings.
     dtype : torch.dtype, optional
         Arithmetic of the network.
-    symmetries : bool, optional
+    augment : bool, optional
         Average over 8 mirrored and turned copies.
     """
 
@@ -64,7 +64,7 @@ class BlockPredictor:
     timer: StageTimer
     core: tuple[int, ...] | None = None
     dtype: torch.dtype = torch.float32
-    symmetries: bool = False
+    augment: bool = False
 
     def predict(
         self, block: Sequence[int | slice]
@@ -199,7 +199,7 @@ class BlockPredictor:
             with self.timer.stage("denoising") as run:
                 run.voxels = len(numbers) * math.prod(t.stop - t.start for t in targets)
                 place = (every, slice(None), *tile.target[1:])
-                result[place] = predict_tile(network, images, tile, self.dtype, self.symmetries)
+                result[place] = predict_tile(network, images, tile, self.dtype, self.augment)
         with self.timer.stage("download", nbytes=4 * result.numel(), syncs=1):
             predicted = planes[part.predicted[numbers].ravel()]
             host = self.backend.get(result.flatten(0, 1))

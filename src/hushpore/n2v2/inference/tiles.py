@@ -38,7 +38,7 @@ _BESIDE, _PLANE = 1.6, 64
 #: No edge of a tile is smaller where memory is short: most of it would be its margins.
 _SHORTEST = 32
 
-#: Axes along which a tile is mirrored for its symmetries.
+#: Axes along which a tile is mirrored for test-time augmentation.
 _MIRRORS: tuple[tuple[int, ...], ...] = ((), (-1,), (-2,), (-2, -1))
 
 
@@ -179,7 +179,7 @@ def predict_tile(
     padded: Images,
     tile: Tile,
     dtype: torch.dtype = torch.float32,
-    symmetries: bool = False,
+    augment: bool = False,
 ) -> torch.Tensor:
     """Return the network's output for the core of one tile, (images, outputs, *core).
 
@@ -193,13 +193,13 @@ def predict_tile(
         One of `plan_tiles` for the images before padding.
     dtype : torch.dtype, optional
         float32, or bfloat16 for mixed precision.
-    symmetries : bool, optional
+    augment : bool, optional
         Average over the tile mirrored and turned in y and x, 8 times in all.
     """
     region = padded.region(tile.source)
     shape = (len(region), padded.outputs, *region.shape[2:])
     total = torch.zeros(shape, device=region.device)
-    turns = list(itertools.product(_MIRRORS, (False, True))) if symmetries else [((), False)]
+    turns = list(itertools.product(_MIRRORS, (False, True))) if augment else [((), False)]
     for mirrored, exchanged in turns:
         turned = region.flip(mirrored)
         turned = turned.transpose(-1, -2) if exchanged else turned

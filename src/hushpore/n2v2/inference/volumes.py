@@ -92,7 +92,7 @@ class VolumePredictor:
         Bytes that images and tiles may take together; on a GPU the images alone.
     dtype : torch.dtype
         Arithmetic of the network.
-    symmetries : bool
+    augment : bool
         Whether to average over mirrored and turned copies.
     progress_start : float
         Share of the whole job that is over before, for progress.
@@ -105,7 +105,7 @@ class VolumePredictor:
     scale: Scale
     budget: float
     dtype: torch.dtype = torch.float32
-    symmetries: bool = False
+    augment: bool = False
     progress_start: float = 0.0
     timer: StageTimer = field(default_factory=StageTimer)
     _replays: GraphReplays | None = field(default=None, init=False)
@@ -288,7 +288,7 @@ class VolumePredictor:
                 run.voxels = math.prod(part.stop - part.start for part in tile.target)
                 place = (_moved(which, slab.images.start), slice(None), _moved(first, rows.start))
                 result[(*place, *within)] = predict_tile(
-                    self._compute, padded, tile, self.dtype, self.symmetries
+                    self._compute, padded, tile, self.dtype, self.augment
                 )
         with self.timer.stage("download", nbytes=4 * result.numel(), syncs=1):
             planes = self.arrangement.predicted[slab.images].ravel()

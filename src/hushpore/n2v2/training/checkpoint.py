@@ -36,7 +36,7 @@ SAVE_INTERVAL = 30.0
 _ENTRY = "training"
 
 #: Settings that change neither weights nor schedule.
-_FREE = ("checkpoint", "model", "symmetries", "detail", "denoise_memory")
+_FREE = ("checkpoint", "model", "test_time_augmentation", "restore_detail", "denoise_memory")
 
 
 @dataclass

@@ -74,4 +74,4 @@ def words(noise: NoiseDiagnosis) -> str:
         return "noise: alike along circles about the middle, as rings are ⚠"
     axes = noise.correlated_axes
     text = f"noise: alike along {' and '.join(axes)} ⚠"
-    return f"{text} (choose 'Noise runs along' {axes} under More)" if len(axes) == 1 else text
+    return f"{text} (choose 'Correlated noise along' {axes} under More)" if len(axes) == 1 else text
