@@ -21,12 +21,11 @@ import torch
 
 from benchmarks._plain import plain_step
 from benchmarks.denoise_step import training_step
-from hushpore.device.allocation import freed_memory_kept
 from hushpore.device.backend import choose_backend
+from hushpore.device.memory import freed_memory_kept
 from hushpore.n2v2.images import Images
-from hushpore.n2v2.inference.batch_norm_fusion import fuse_batch_norm
 from hushpore.n2v2.inference.tiles import predict_images
-from hushpore.n2v2.model import build_network
+from hushpore.n2v2.model import build_network, fuse_batch_norm
 from hushpore.n2v2.training.step import choose_precision
 
 if TYPE_CHECKING:

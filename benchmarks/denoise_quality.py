@@ -22,7 +22,8 @@ import numpy as np
 
 import hushpore
 from benchmarks._photos import psnr, test_photos, training_photos
-from hushpore.n2v2.trained import load_model, read_tensors
+from hushpore.n2v2.tensor_file import read_tensors
+from hushpore.n2v2.trained import load_model
 from hushpore.n2v2.training import checkpoint
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import numpy as np
 import hushpore
 from benchmarks._photos import psnr, test_photos, training_photos
 from hushpore.n2v2.training import loop
-from hushpore.n2v2.training.step import WARM_UP, learning_rate
+from hushpore.n2v2.training.schedule import WARM_UP, learning_rate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

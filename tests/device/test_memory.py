@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -10,8 +12,17 @@ import psutil
 import pytest
 import torch
 
+from hushpore.device import allocation
+from hushpore.device.backend import Backend
 from hushpore.device.clocks import HostClock
-from hushpore.device.memory import PeakMemory, free_pools, lift_limits, limit_pools
+from hushpore.device.memory import (
+    LEAST_PINNED,
+    PeakMemory,
+    free_pools,
+    freed_memory_kept,
+    lift_limits,
+    limit_pools,
+)
 from hushpore.device.timing import StageTimer
 
 
@@ -115,3 +126,115 @@ def test_work_that_moves_to_a_device_has_its_memory_followed(
     timer.run_on(HostClock())
     pool.held = 0
     assert timer.timing().device_memory == 11 * GB
+
+
+SHAPE = (LEAST_PINNED // 200 + 1, 100)
+
+
+class Runtime:
+    """Stands for the CUDA runtime: keeps which memory is pinned."""
+
+    def __init__(self, refuses):
+        self.refuses, self.pinned = refuses, {}
+
+    def cudaHostRegister(self, address, nbytes, flags):  # noqa: N802
+        if self.refuses:
+            return 2  # out of memory
+        self.pinned[address] = nbytes
+        return 0
+
+    def cudaHostUnregister(self, address):  # noqa: N802
+        del self.pinned[address]
+        return 0
+
+
+@pytest.fixture
+def runtime(monkeypatch, request):
+    runtime = Runtime(getattr(request, "param", False))
+    monkeypatch.setattr(torch.cuda, "cudart", lambda: runtime)
+    return runtime
+
+
+def test_for_the_cpu_it_is_plain_memory(runtime):
+    assert Backend().empty(SHAPE, np.dtype(np.int16)).shape == SHAPE
+    assert runtime.pinned == {}
+
+
+def test_for_a_gpu_memory_is_pinned_as_long_as_any_part_of_it_is_used(runtime):
+    values = Backend("cuda:0").empty(SHAPE, np.dtype(np.int16))
+    assert (values.shape, values.dtype) == (SHAPE, np.int16)
+    assert runtime.pinned == {values.ctypes.data: values.nbytes}
+    part = values[3:5]
+    del values
+    gc.collect()
+    assert len(runtime.pinned) == 1
+    del part
+    gc.collect()
+    assert runtime.pinned == {}
+
+
+@pytest.mark.parametrize("runtime", [True], indirect=True)
+def test_where_the_system_refuses_memory_is_plain_and_nobody_else_hears_of_it(runtime, monkeypatch):
+    def next_kernel(size, device):
+        assert device == "cuda:0"
+        asked.append(size)
+        raise RuntimeError("CUDA error: out of memory")
+
+    asked = []
+    monkeypatch.setattr(torch, "ones", next_kernel)
+    assert Backend("cuda:0").empty(SHAPE, np.dtype(np.int16)).shape == SHAPE
+    assert asked == [1]
+
+
+def test_little_memory_is_not_pinned(runtime):
+    Backend("cuda:0").empty((3, 4), np.dtype(np.int16))
+    assert runtime.pinned == {}
+
+
+_FAULTS = """
+import resource, numpy as np
+from hushpore.device.memory import freed_memory_kept
+
+def pages():
+    start = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    np.full(5_000_000, 1.0)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - start
+
+def held():
+    lines = open("/proc/self/status").read().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+
+before = held()
+plain = [pages() for _ in range(3)][-1]
+with freed_memory_kept():
+    kept = [pages() for _ in range(3)][-1]
+print(plain, kept, held() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="of GNU's C library")
+def test_freed_memory_is_taken_again_and_given_back_at_the_end() -> None:
+    if allocation._library() is None:
+        pytest.skip("another C library")
+    command = [sys.executable, "-c", _FAULTS]
+    found = subprocess.run(command, check=True, capture_output=True, text=True)
+    plain, kept, more = map(int, found.stdout.split())
+    # 40 MB are some 10,000 pages, or 20 huge ones
+    assert kept <= plain / 10
+    assert more < 20e6
+
+
+def test_what_one_ends_another_may_still_use() -> None:
+    with freed_memory_kept():
+        with freed_memory_kept():
+            pass
+        assert len(allocation._users) == 1
+        assert np.ones(10).sum() == 10
+    assert not allocation._users
+
+
+def test_without_such_a_library_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocation, "_library", lambda: None)
+    with freed_memory_kept():
+        assert len(allocation._users) == 1
+    assert not allocation._users

@@ -23,7 +23,8 @@ from hushpore.device.graphs import WARM_UP
 from hushpore.device.switches import Switches
 from hushpore.n2v2.images import Images
 from hushpore.n2v2.model import Architecture, build_network
-from hushpore.n2v2.training.step import BatchSampler, Learner, learning_rate
+from hushpore.n2v2.training.schedule import learning_rate
+from hushpore.n2v2.training.step import BatchSampler, Learner
 
 if TYPE_CHECKING:
     from collections.abc import Callable

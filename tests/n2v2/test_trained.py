@@ -12,7 +12,7 @@ from safetensors import safe_open
 import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.errors import OutputError
-from hushpore.n2v2.trained import read_tensors, write_tensors
+from hushpore.n2v2.tensor_file import read_tensors, write_tensors
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,13 @@ from hushpore.base.errors import DeviceError
 from hushpore.base.preferences import memory_limit, preferred
 from hushpore.base.scaled import Scaled
 from hushpore.device.clocks import Clock, CudaClock, HostClock
-from hushpore.device.memory import PeakMemory, free_pools, lift_limits, limit_pools
+from hushpore.device.memory import (
+    PeakMemory,
+    free_pools,
+    lift_limits,
+    limit_pools,
+    pinned_array,
+)
 from hushpore.device.switches import Choices, Switches
 from hushpore.device.timing import StageTimer
 
@@ -159,7 +165,7 @@ class Backend:
         Of scaled integers the integers cross, and are scaled there.
         """
         if isinstance(values, Scaled):
-            from hushpore.device.rescaling import grey_values
+            from hushpore.device.transfers import grey_values
 
             return grey_values(self.transfers.upload(values.stored), values)
         return self.transfers.upload(values)
@@ -167,8 +173,7 @@ class Backend:
     def put_ahead(self, values: npt.NDArray[Any] | Scaled) -> PendingUpload:
         """Begin to copy an array to the device, as `put`, beside the computing if that pays."""
         if isinstance(values, Scaled):
-            from hushpore.device.rescaling import grey_values
-            from hushpore.device.transfers import PendingUpload
+            from hushpore.device.transfers import PendingUpload, grey_values
 
             pending = self.transfers.upload_ahead(values.stored)
             return PendingUpload(pending.nbytes, lambda: grey_values(pending.result(), values))
@@ -177,6 +182,15 @@ class Backend:
     def get(self, values: torch.Tensor) -> npt.NDArray[np.float32]:
         """Copy a tensor back to the host as float32; waits for the device."""
         return self.transfers.download(values.float())
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        """Return an array of the host, not filled, of which copies to this device are fastest.
+
+        For a GPU its memory is pinned, where the system allows it, until the array is let go.
+        """
+        import numpy as np
+
+        return pinned_array(self.device, shape, dtype) if self.is_cuda else np.empty(shape, dtype)
 
     def free_memory(self) -> int:
         """Bytes that can still be taken on the device; on the host what is preferred at most."""

@@ -1,9 +1,20 @@
-"""Memory of the host and of devices: when it ran out, and the most that was in use."""
+"""Memory of the host and of devices: what was in use, when it ran out, what is kept or pinned."""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import sys
-from typing import Any
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
 
 #: Share of a device's memory, as far as others leave it free, that the pools may hold together.
 _POOLED = 0.9
@@ -14,6 +25,23 @@ _SAID = (
     "can't allocate memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED",
     "CUDNN_STATUS_ALLOC_FAILED", "cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY",
 )  # fmt: skip
+
+#: Bytes below which pinning costs more than the copy saves.
+LEAST_PINNED = 16 << 20
+
+#: The C library's numbers for: free memory at the end that is given back, what is asked for beyond
+#: what is needed, and arrays that are taken from the system each by itself.
+_TRIM, _PAD, _ALONE = -1, -2, -3
+
+#: Bytes of each while memory is kept. Arrays of whole volumes are larger, and go when they are
+#: freed. The padding is a whole heap of a thread, which so is not given back when it is empty.
+_KEPT = {_TRIM: 2**30, _PAD: 2**26, _ALONE: 2**28}
+
+#: And else: the most that the library comes to by itself, and its default padding.
+_USUAL = {_TRIM: 2**26, _PAD: 2**17, _ALONE: 2**25}
+
+_lock = threading.Lock()
+_users: list[object] = []
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -123,6 +151,56 @@ def free_pools() -> None:
         cupy.get_default_pinned_memory_pool().free_all_blocks()
 
 
+def pinned_array(device: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return an array of the host that a GPU reads by itself, until the array is let go.
+
+    Where the system refuses it, or the array is smaller than `LEAST_PINNED`, it is a plain one.
+    """
+    import torch
+
+    values = np.empty(shape, dtype)
+    if values.nbytes < LEAST_PINNED:
+        return values
+    # not PyTorch's own pinned memory, which takes up to twice as much, in powers of two, and keeps
+    # it for the rest of the process
+    runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+    address = values.ctypes.data
+    if int(runtime.cudaHostRegister(address, values.nbytes, 0)) == 0:
+        weakref.finalize(values, runtime.cudaHostUnregister, address)
+        return values
+    # CUDA remembers its last error until somebody asks, and who asks next would take it for his
+    with contextlib.suppress(RuntimeError):
+        torch.ones(1, device=device)
+    return values
+
+
+@contextlib.contextmanager
+def freed_memory_kept() -> Iterator[None]:
+    """Keep freed memory for the next arrays; what is left of it is given back at the end.
+
+    Linux' C library gives freed memory back to the system, arrays of more than 32 MB at once and
+    others when enough is free, and takes it anew page by page. The arrays of a tile are of the same
+    sizes as those of the one before: kept, they are there at once.
+
+    It is of the whole process, and may be used by several threads at once. With another C library
+    than GNU's nothing happens.
+    """
+    library, user = _c_library(), object()
+    with _lock:
+        _users.append(user)
+        if len(_users) == 1:
+            _set_sizes(library, _KEPT)
+    try:
+        yield
+    finally:
+        with _lock:
+            _users.remove(user)
+            if not _users:
+                _set_sizes(library, _USUAL)
+                if library is not None:
+                    library.malloc_trim(0)
+
+
 def _cupy_pool() -> Any:
     """Return CuPy's pool for its current device; None where CuPy is not in use."""
     cupy = sys.modules.get("cupy")
@@ -138,3 +216,18 @@ def _device_bytes(device: str) -> int:
         with cupy.cuda.Device(torch.device(device).index):
             held += int(cupy.get_default_memory_pool().total_bytes())
     return held
+
+
+def _c_library() -> Any:
+    try:
+        library = ctypes.CDLL(None)
+        _ = library.mallopt, library.malloc_trim
+    except (OSError, AttributeError, TypeError):
+        return None
+    return library
+
+
+def _set_sizes(library: Any, sizes: dict[int, int]) -> None:
+    if library is not None:
+        for name, size in sizes.items():
+            library.mallopt(name, size)

@@ -11,6 +11,7 @@ in one is looked at before.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -28,10 +29,14 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from hushpore.base.scaled import Scaled
     from hushpore.device.switches import Choices
 
 #: Bytes of a pinned buffer, and how many there are for each direction.
 CHUNK, SLOTS = 16 << 20, 3
+
+#: Values that are scaled at once: 128 MB in float64.
+_SCALED = 1 << 24
 
 #: Chunks that are copied in one way before the other has its turn, and turns of each.
 _TURN, _TURNS = 2, 2
@@ -380,6 +385,33 @@ class Transfers:
         return bool(self._streams)
 
 
+def grey_values(stored: torch.Tensor, scaled: Scaled) -> torch.Tensor:
+    """Return what `numpy.asarray` gives of scaled integers, to the bit, from a copy of them.
+
+    Parameters
+    ----------
+    stored : torch.Tensor
+        The integers, on any device.
+    scaled : Scaled
+        Whose they are.
+
+    Returns
+    -------
+    torch.Tensor
+        float32, on the same device.
+    """
+    values = torch.empty(stored.shape, dtype=torch.float32, device=stored.device)
+    # in float64, so that it is rounded once, as on the host; in pieces, since that is much larger
+    step = max(1, _SCALED // max(1, math.prod(stored.shape[1:])))
+    for first in range(0, stored.shape[0], step):
+        rows = slice(first, first + step)
+        part = stored[rows].to(torch.float64)
+        part *= _factor(scaled.slope, rows, stored.device)
+        part += _factor(scaled.intercept, rows, stored.device)
+        values[rows] = part
+    return values
+
+
 def _cuts(first: int, last: int, step: int) -> list[tuple[int, int]]:
     return [(start, min(start + step, last)) for start in range(first, last, step)]
 
@@ -404,3 +436,9 @@ def _bytes_of(values: torch.Tensor) -> torch.Tensor:
 
 def _numpy_dtype(values: torch.Tensor) -> np.dtype[Any]:
     return np.dtype(str(values.dtype).removeprefix("torch."))
+
+
+def _factor(
+    numbers: npt.NDArray[np.float64], rows: slice, device: torch.device
+) -> torch.Tensor | float:
+    return torch.from_numpy(numbers[rows]).to(device) if numbers.ndim else float(numbers)

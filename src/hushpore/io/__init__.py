@@ -45,7 +45,7 @@ def read(path: Paths, *, series: int | str | None = None, empty: Empty | None = 
         or its name, or a part that only its name has.
     empty : callable, optional
         Makes the array that is filled, given shape and dtype: `numpy.empty`, or what
-        `hushpore.device.pinned.empty_for` returns for a device that all of it will go to.
+        `hushpore.device.backend.Backend.empty` of the device that all of it will go to.
 
     Returns
     -------

@@ -44,7 +44,7 @@ def load(path: Paths, *, lazy: bool | None = None, empty: Empty | None = None) -
         As for `hushpore.io.read_all`.
     empty : callable, optional
         Makes the array, given shape and dtype; by default `numpy.empty`. See
-        `hushpore.device.pinned.empty_for`.
+        `hushpore.device.backend.Backend.empty`.
 
     Yields
     ------

@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -18,14 +18,16 @@ from hushpore._version import __version__
 from hushpore.base.errors import InputError, MissingPackageError
 from hushpore.base.volume import VolumeLike, as_volume
 from hushpore.n2v2.source import Source
-from hushpore.n2v2.trained import check_file_target
+from hushpore.n2v2.tensor_file import check_file_target
 
 if TYPE_CHECKING:
     import os
 
     import numpy.typing as npt
 
-    from hushpore.n2v2.trained import Model
+    from hushpore.base.volume import Volume
+    from hushpore.n2v2.images import Arrangement
+    from hushpore.n2v2.model import UNet
 
 #: Edge of the test image, in pixels, where the sample has so many.
 _EDGE = 96
@@ -36,8 +38,31 @@ _CITE = (
 )
 
 
+class TrainedNetwork(Protocol):
+    """What is exported of a `hushpore.n2v2.trained.Model`, which can export itself."""
+
+    @property
+    def network(self) -> UNet:
+        """Averaged weights, in evaluation mode."""
+
+    @property
+    def mean(self) -> tuple[float, ...]:
+        """Of the values trained on, one a channel."""
+
+    @property
+    def std(self) -> tuple[float, ...]:
+        """Of the same."""
+
+    @property
+    def context(self) -> int:
+        """Neighbouring slices to either side that it sees with each."""
+
+    def arrange(self, volume: Volume) -> Arrangement:
+        """Say how the planes of a volume make up images."""
+
+
 def export_model(
-    model: Model,
+    model: TrainedNetwork,
     path: str | os.PathLike[str],
     sample: VolumeLike,
     *,
@@ -50,7 +75,7 @@ def export_model(
 
     Parameters
     ----------
-    model : Model
+    model : TrainedNetwork
         What to export.
     path : str or path-like
         The package, ending in ``.zip``.
@@ -120,7 +145,7 @@ def _import() -> tuple[Any, Any]:
     return bioimageio.core, bioimageio.spec.model.v0_5
 
 
-def _crop(model: Model, source: Source) -> npt.NDArray[np.float32]:
+def _crop(model: TrainedNetwork, source: Source) -> npt.NDArray[np.float32]:
     """Return the middle of the first image, (1, channels, *size), as the package's test input."""
     values = source.read(model.arrange(source.volume).members[0])
     for axis, (least, step, _) in enumerate(_sizes(model), start=1):
@@ -133,7 +158,7 @@ def _crop(model: Model, source: Source) -> npt.NDArray[np.float32]:
     return values[None].astype(np.float32)
 
 
-def _sizes(model: Model) -> list[tuple[int, int, int]]:
+def _sizes(model: TrainedNetwork) -> list[tuple[int, int, int]]:
     """Return for each spatial axis its least length, its step, and the margin that tiles need."""
     architecture = model.network.architecture
     found = []
@@ -144,7 +169,7 @@ def _sizes(model: Model) -> list[tuple[int, int, int]]:
     return found
 
 
-def _write_weights(model: Model, folder: Path) -> None:
+def _write_weights(model: TrainedNetwork, folder: Path) -> None:
     network = model.network.cpu().eval()
     architecture = network.architecture
     size = [2 * multiple * 4 for multiple in architecture.multiples]
@@ -156,7 +181,7 @@ def _write_weights(model: Model, folder: Path) -> None:
         traced.save(str(folder / "weights.pt"))
 
 
-def _write_tests(model: Model, noisy: npt.NDArray[np.float32], folder: Path) -> None:
+def _write_tests(model: TrainedNetwork, noisy: npt.NDArray[np.float32], folder: Path) -> None:
     shape = (1, -1, *[1] * (noisy.ndim - 2))
     mean, std = (np.array(v, np.float32).reshape(shape) for v in (model.mean, model.std))
     # as the zoo's library does it, so that its test compares like with like
@@ -166,7 +191,7 @@ def _write_tests(model: Model, noisy: npt.NDArray[np.float32], folder: Path) -> 
     np.save(folder / "denoised.npy", output * std + mean)
 
 
-def _write_documentation(model: Model, folder: Path) -> None:
+def _write_documentation(model: TrainedNetwork, folder: Path) -> None:
     method = model.network.architecture.method.upper()
     (folder / "README.md").write_text(
         f"# {method} denoiser\n\nTrained with hushpore {__version__} on the noisy images alone.\n\n"
@@ -177,7 +202,12 @@ def _write_documentation(model: Model, folder: Path) -> None:
 
 
 def _describe(
-    spec: Any, model: Model, folder: Path, name: str, authors: tuple[str, ...], license: str
+    spec: Any,
+    model: TrainedNetwork,
+    folder: Path,
+    name: str,
+    authors: tuple[str, ...],
+    license: str,
 ) -> Any:
     architecture = model.network.architecture
     channels = [spec.Identifier(f"channel{k}") for k in range(architecture.outputs)]

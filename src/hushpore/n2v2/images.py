@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from hushpore.base.errors import InputError
-from hushpore.patches.extraction import read_windows
+from hushpore.patches.sampling import read_windows
 
 if TYPE_CHECKING:
     import numpy.typing as npt

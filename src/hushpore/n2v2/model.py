@@ -8,6 +8,7 @@ connection, no skip connection at the top level, and max-blur-pooling
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
 from typing import cast
@@ -15,6 +16,7 @@ from typing import cast
 import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
 from torch import nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from hushpore.base.errors import InputError
 from hushpore.n2v2.masking import flat_index
@@ -223,6 +225,24 @@ def build_network(architecture: Architecture | int, generator: torch.Generator) 
     return network
 
 
+def fuse_batch_norm(network: UNet) -> UNet:
+    """Return a network that computes the same with fewer operations, for prediction alone.
+
+    In evaluation mode a normalisation multiplies each channel by a number and adds another, which
+    the convolution before it can do at once. The weights are put together in float64.
+
+    Parameters
+    ----------
+    network : UNet
+        In evaluation mode; stays as it is.
+    """
+    result = copy.deepcopy(network)
+    for block in result.children():
+        if isinstance(block, nn.Sequential):
+            _fuse(block)
+    return result
+
+
 def _two_convolutions(dimensions: int, inputs: int, hidden: int, outputs: int) -> nn.Sequential:
     norm = nn.BatchNorm2d if dimensions == 2 else nn.BatchNorm3d
     return nn.Sequential(
@@ -240,3 +260,12 @@ def _convolution(
 ) -> nn.Conv2d | nn.Conv3d:
     convolution = nn.Conv2d if dimensions == 2 else nn.Conv3d
     return convolution(inputs, outputs, kernel, padding=kernel // 2)
+
+
+def _fuse(block: nn.Sequential) -> None:
+    for number, normalisation in enumerate(block):
+        if isinstance(normalisation, nn.BatchNorm2d | nn.BatchNorm3d):
+            before = block[number - 1]
+            assert isinstance(before, nn.Conv2d | nn.Conv3d)
+            block[number - 1] = fuse_conv_bn_eval(before.double(), normalisation.double()).float()
+            block[number] = nn.Identity()

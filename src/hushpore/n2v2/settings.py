@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import InputError
 from hushpore.base.settings import Settings, option
-from hushpore.patches.hints import explain_share
+from hushpore.patches.settings import explain_share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import json
-import os
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hushpore._version import __version__
-from hushpore.base.errors import InputError, OutputError
+from hushpore.base.errors import InputError
 from hushpore.base.events import result_of
 from hushpore.base.volume import Volume, VolumeLike, as_volume
 from hushpore.device.backend import choose_backend
@@ -22,11 +18,16 @@ from hushpore.n2v2.images import arrange
 from hushpore.n2v2.inference.volumes import FREE_SHARE, VolumePredictor
 from hushpore.n2v2.model import Architecture, UNet
 from hushpore.n2v2.source import Scale, Source, measure_scale
+from hushpore.n2v2.tensor_file import (
+    check_file_target,
+    not_whole,
+    read_tensors,
+    write_tensors,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import torch
+    import os
+    from pathlib import Path
 
     from hushpore.n2v2.images import Arrangement
 
@@ -183,56 +184,6 @@ class Model:
         }
 
 
-def write_tensors(
-    target: Path, tensors: dict[str, torch.Tensor], facts: dict[str, dict[str, Any]]
-) -> None:
-    """Write tensors and JSON facts to one safetensors file, which appears when it is complete.
-
-    Raises
-    ------
-    OutputError
-        If it cannot be written; an older file is then still there.
-    """
-    from safetensors.torch import save
-
-    header = {name: json.dumps(each) for name, each in facts.items()}
-    part = target.with_name(f".{target.name}.part")
-    try:
-        with part.open("wb") as file:
-            file.write(save(tensors, header))
-            # a file that has its name has its content, even where the power fails
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, target)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        raise OutputError(f"Cannot write {target}: {error.strerror or error}.") from error
-
-
-def check_file_target(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
-    """Check that a file can be written to a place, before hours of work go into it.
-
-    Parameters
-    ----------
-    path : str or path-like
-        Where it will go.
-    overwrite : bool, optional
-        Whether an existing file may be replaced.
-
-    Raises
-    ------
-    OutputError
-        If it cannot be written there, or something is there already.
-    """
-    target = Path(path).expanduser()
-    if not target.parent.is_dir():
-        raise OutputError(f"Cannot write {target}: there is no folder {target.parent}.")
-    if target.is_dir() or (target.exists() and not overwrite):
-        raise OutputError(f"{target} is there already; choose another name, or overwrite it.")
-    return target
-
-
 def load_model(path: str | os.PathLike[str]) -> Model:
     """Read a model that `Model.save` wrote, or that a checkpoint holds.
 
@@ -260,58 +211,8 @@ def load_model(path: str | os.PathLike[str]) -> Model:
         if not np.isfinite([*mean, *std]).all() or len(mean) != len(std) or min(std) <= 0:
             raise ValueError("no scale")
     except (KeyError, ValueError, TypeError, RuntimeError) as error:
-        raise _not_whole(path, error) from error
+        raise not_whole(path, error) from error
     return Model(network.eval(), mean, std, channels, context)
-
-
-def read_tensors(
-    path: str | os.PathLike[str], entry: str, wanted: Callable[[str], bool] = lambda name: True
-) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    """Read tensors and the facts of one entry of a safetensors file.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The file.
-    entry : str
-        Name of the facts in its header.
-    wanted : callable, optional
-        Says by its name whether a tensor is read.
-
-    Raises
-    ------
-    InputError
-        If there is no such file, it is a pickle, or it is damaged or without these facts.
-    """
-    from safetensors import SafetensorError, safe_open
-
-    source = Path(path).expanduser()
-    if source.is_dir():
-        raise InputError(f"{source.resolve()} is a folder; expected a .safetensors file.")
-    if not source.is_file():
-        raise InputError(f"There is no model file {source}.")
-    with source.open("rb") as file:
-        start = file.read(9)
-    # a safetensors file begins with the length of its header, which may look like any of these
-    if start[8:] != b"{" and (start[:2] == b"PK" or start[:1] == b"\x80"):
-        raise InputError(
-            f"{source.name} is a pickled PyTorch file, which can run code when it is read. "
-            "Expected a .safetensors file written by hushpore."
-        )
-    try:
-        with safe_open(source, framework="pt") as opened:
-            facts = json.loads((opened.metadata() or {})[entry])
-            names = [name for name in opened.keys() if wanted(name)]  # noqa: SIM118
-            return dict(facts), {name: opened.get_tensor(name) for name in names}
-    except (SafetensorError, KeyError, ValueError, TypeError) as error:
-        raise _not_whole(source, error) from error
-
-
-def _not_whole(path: str | os.PathLike[str], error: Exception) -> InputError:
-    return InputError(
-        f"{Path(path).name} is no model of hushpore, or is damaged ({type(error).__name__}). "
-        "Copy it anew from where it was saved, or train another."
-    )
 
 
 def require_dimensions(volume: Volume, dimensions: int) -> None:

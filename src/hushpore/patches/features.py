@@ -1,4 +1,4 @@
-"""Numbers that describe a patch, to colour, sort and choose it by."""
+"""What patches are described and weighted by: how bright they are, and where values change."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from hushpore.patches.weights import gradient_magnitude
-
 if TYPE_CHECKING:
     import numpy.typing as npt
 
 #: Voxels that are worked on at once.
 _PIECE = 1 << 21
+
+#: Bins of the histogram in which the threshold is sought.
+_BINS = 512
 
 
 def patch_features(patches: npt.NDArray[Any]) -> dict[str, npt.NDArray[np.float64]]:
@@ -44,3 +45,72 @@ def patch_features(patches: npt.NDArray[Any]) -> dict[str, npt.NDArray[np.float6
         found["gradient"][part] = gradient_magnitude(values, n_spatial).flatten(1).mean(1)
     # whole numbers would be taken for classes where patches are coloured by them
     return {"order": np.arange(1.0, count + 1), **found}
+
+
+def foreground(images: torch.Tensor) -> torch.Tensor:
+    """Return where an image is brighter than Otsu's threshold.
+
+    Parameters
+    ----------
+    images : torch.Tensor
+        Any shape; real values.
+
+    Returns
+    -------
+    torch.Tensor
+        bool, same shape.
+
+    References
+    ----------
+    Otsu, https://doi.org/10.1109/TSMC.1979.4310076
+    """
+    values = images.float()
+    low, high = values.min(), values.max()
+    # the number of the bin, not histc: that one is not deterministic on a GPU
+    bins = ((values - low) / (high - low) * _BINS).long().clamp_(0, _BINS - 1).flatten()
+    counts = torch.bincount(bins, minlength=_BINS).double()
+    centres = torch.arange(_BINS, device=images.device).double()
+    below = counts.cumsum(0)[:-1]
+    above = counts.sum() - below
+    sums = (counts * centres).cumsum(0)
+    apart = sums[:-1] / below.clamp_min(1) - (sums[-1] - sums[:-1]) / above.clamp_min(1)
+    best = (below * above * apart**2).argmax()
+    return (bins > best).view(images.shape)
+
+
+def gradient_magnitude(images: torch.Tensor, n_spatial: int) -> torch.Tensor:
+    """Return how steeply values change: the length of Sobel's gradient, in values a voxel.
+
+    Parameters
+    ----------
+    images : torch.Tensor
+        Shape (..., *spatial); real values. The border voxel is repeated outside.
+    n_spatial : int
+        How many of the last axes are spatial, 2 or 3. Axes of one voxel have no gradient.
+
+    Returns
+    -------
+    torch.Tensor
+        float32, same shape.
+    """
+    values = images.float()
+    axes = range(-n_spatial, 0)
+    total = torch.zeros_like(values)
+    for axis in axes:
+        before, _, after = _shifted(values, axis)
+        slope = (after - before) / 2
+        for other in axes:
+            if other != axis:
+                before, middle, after = _shifted(slope, other)
+                slope = (before + 2 * middle + after) / 4
+        total += slope**2
+    return total.sqrt_()
+
+
+def _shifted(values: torch.Tensor, axis: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return the values one voxel before, here, and one after; the border is repeated."""
+    length = values.shape[axis]
+    first, last = values.narrow(axis, 0, 1), values.narrow(axis, length - 1, 1)
+    before = torch.cat([first, values.narrow(axis, 0, length - 1)], axis)
+    after = torch.cat([values.narrow(axis, 1, length - 1), last], axis)
+    return before, values, after

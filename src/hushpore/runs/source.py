@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Self
 from hushpore.base.errors import InputError
 from hushpore.base.volume import readable_unit
 from hushpore.device.backend import choose_backend
-from hushpore.device.pinned import empty_for
 from hushpore.io import is_on_disk, is_uneven, read, resample_evenly
 from hushpore.io.resample import resampled
 from hushpore.io.units import METRES, unit_of
@@ -112,7 +111,7 @@ class Source:
         InputError, MissingPackageError
             As for `hushpore.read`; if a position is not one of the volume.
         """
-        empty = None if device is None else empty_for(choose_backend(device))
+        empty = None if device is None else choose_backend(device).empty
         return self.arrange(read(self.path, series=self.series or None, empty=empty))
 
     def arrange(self, volume: Volume) -> Volume:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +12,8 @@ from hushpore.device.backend import Backend
 from hushpore.n2v2.images import Images
 from hushpore.n2v2.masking import Line, Replacement
 from hushpore.n2v2.model import UNet, build_network
-from hushpore.n2v2.training.step import BatchSampler, Learner, choose_precision, learning_rate
+from hushpore.n2v2.training.schedule import learning_rate
+from hushpore.n2v2.training.step import Adam, BatchSampler, Learner, choose_precision
 
 
 @pytest.mark.parametrize(
@@ -114,3 +118,44 @@ def test_in_3d_the_cpu_computes_in_float32() -> None:
     assert choose_precision("auto", Backend(), 3) == torch.float32
     with pytest.raises(InputError, match="precision='bfloat16' is not reliable"):
         choose_precision("bfloat16", Backend(), 3)
+
+
+def weights() -> list[torch.nn.Parameter]:
+    generator = torch.Generator().manual_seed(0)
+    return [torch.nn.Parameter(torch.randn(shape, generator=generator)) for shape in ((3, 4), (5,))]
+
+
+@pytest.mark.parametrize("as_tensor", [False, True])
+def test_it_is_pytorchs_adam(as_tensor: bool) -> None:
+    ours, theirs = weights(), weights()
+    adam, expected = Adam(ours), torch.optim.Adam(theirs)
+    for rate in (1e-2, 3e-3, 1e-3):
+        for each in (ours, theirs):
+            loss = sum((w**3).sum() for w in each)
+            for w in each:
+                w.grad = None
+            loss.backward()
+        adam.step(torch.tensor(rate) if as_tensor else rate)
+        expected.param_groups[0]["lr"] = rate
+        expected.step()
+    for w, reference, moments in zip(ours, theirs, adam.moments, strict=True):
+        torch.testing.assert_close(w, reference)
+        for name, value in expected.state[reference].items():
+            torch.testing.assert_close(moments[name], value)
+
+
+def test_gradients_are_let_go_of() -> None:
+    ours = weights()
+    adam = Adam(ours)
+    ours[0].sum().backward()
+    adam.zero_grad()
+    assert all(w.grad is None for w in ours)
+
+
+def test_a_training_step_imports_no_compiler() -> None:
+    code = """
+import sys, numpy as np, hushpore
+hushpore.denoise(np.random.rand(2, 32, 32).astype("f4"), steps=1, patch_size=16, batch_size=1)
+sys.exit("torch._dynamo" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import torch
 
-from hushpore.device.allocation import freed_memory_kept
+from hushpore.device.memory import freed_memory_kept
 from hushpore.n2v2.images import Arrangement, Images
-from hushpore.n2v2.inference.batch_norm_fusion import fuse_batch_norm
 from hushpore.n2v2.inference.tiles import CORES, Tile, cut_axis, pad, predict_tile
+from hushpore.n2v2.model import fuse_batch_norm
 from hushpore.n2v2.source import Source
 
 if TYPE_CHECKING:

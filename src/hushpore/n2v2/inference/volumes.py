@@ -12,13 +12,11 @@ import torch
 
 from hushpore.base.errors import MemoryLimitError
 from hushpore.base.events import Job, Note, Progress
-from hushpore.device.allocation import freed_memory_kept
 from hushpore.device.backend import Backend
-from hushpore.device.memory import is_out_of_memory
+from hushpore.device.memory import freed_memory_kept, is_out_of_memory
 from hushpore.device.prefetch import read_ahead
 from hushpore.device.timing import StageTimer
 from hushpore.n2v2.images import Images
-from hushpore.n2v2.inference.batch_norm_fusion import fuse_batch_norm
 from hushpore.n2v2.inference.tiles import (
     Tile,
     core_within,
@@ -28,6 +26,7 @@ from hushpore.n2v2.inference.tiles import (
     predict_tile,
     tile_bytes,
 )
+from hushpore.n2v2.model import fuse_batch_norm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

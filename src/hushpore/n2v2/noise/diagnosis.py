@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hushpore.n2v2.noise.rings import correlation as _correlation
-from hushpore.n2v2.noise.rings import ring_correlation
-from hushpore.n2v2.noise.sampling import move_into_chunks, read_boxes
+from hushpore.n2v2.noise.boxes import move_into_chunks, read_boxes
 
 if TYPE_CHECKING:
     from typing import Any
@@ -47,6 +45,12 @@ _BINS_WELL = 0.7
 
 #: Share of the values that are the highest of all from which on it is worth a word.
 _SATURATED = 0.01
+
+#: A circle runs along an axis where the way from the middle is so much longer across it.
+_ACROSS = 3.0
+
+#: Blocks where it does that are needed for either axis, and how far from the middle, in pixels.
+_LEAST_BLOCKS, _LEAST_RADIUS = 10, 12.0
 
 
 @dataclass(frozen=True)
@@ -169,11 +173,11 @@ def diagnose_noise(volume: Volume, seed: int = 0) -> NoiseDiagnosis:
     if noise == 0:
         return NoiseDiagnosis(dict.fromkeys("zyx"[-volume.n_spatial :], 0.0), 0.0, 0.0)
     correlation = {
-        "y": _correlation(across_x[:, :, 1:], across_x[:, :, :-1]),
-        "x": _correlation(across_y[..., 1:], across_y[..., :-1]),
+        "y": correlation_coefficient(across_x[:, :, 1:], across_x[:, :, :-1]),
+        "x": correlation_coefficient(across_y[..., 1:], across_y[..., :-1]),
     }
     if depth == 2:
-        correlation = {"z": _correlation(across_x[:, 1], across_x[:, 0]), **correlation}
+        correlation = {"z": correlation_coefficient(across_x[:, 1], across_x[:, 0]), **correlation}
     slope, offset = _variance_line(across_y, across_x, flat, noise)
     from_middle = corners[flattest, -2:] + (BLOCK - np.array(volume.shape[-2:])) / 2
     rings = ring_correlation(across_y, across_x, from_middle, NOTABLE)
@@ -183,6 +187,54 @@ def diagnose_noise(volume: Volume, seed: int = 0) -> NoiseDiagnosis:
     if len(found.correlated_axes) > 1 and min(volume.shape[-2:]) >= 2 * BLOCK:
         found = replace(found, binned=_when_binned(volume, rng))
     return found
+
+
+def ring_correlation(
+    across_y: npt.NDArray[np.float64],
+    across_x: npt.NDArray[np.float64],
+    from_middle: npt.NDArray[np.float64],
+    margin: float,
+) -> float:
+    """Return the correlation of noise along circles about the middle of the slices: of rings.
+
+    A detector pixel that is off by a little in every view makes a ring. Along x and y such noise is
+    correlated only where a circle happens to run along them, so that no axis can be named.
+
+    Parameters
+    ----------
+    across_y, across_x : ndarray
+        Second differences of blocks, (n_blocks, depth, y, x).
+    from_middle : ndarray
+        Where the blocks lie, (n_blocks, 2): y and x from the middle of the slice, in pixels.
+    margin : float
+        By how much noise must be more correlated along circles than across them.
+
+    Returns
+    -------
+    float
+        Zero where it is not, both where circles run along x and where they run along y.
+    """
+    away = np.abs(from_middle)
+    far = np.hypot(*away.T) >= _LEAST_RADIUS
+    along_x = far & (away[:, 0] > _ACROSS * away[:, 1])
+    along_y = far & (away[:, 1] > _ACROSS * away[:, 0])
+    if min(along_x.sum(), along_y.sum()) < _LEAST_BLOCKS:
+        return 0.0
+    found = []
+    for blocks, is_along_x in ((along_x, True), (along_y, False)):
+        x = correlation_coefficient(across_y[blocks][..., 1:], across_y[blocks][..., :-1])
+        y = correlation_coefficient(across_x[blocks][:, :, 1:], across_x[blocks][:, :, :-1])
+        along, across = (x, y) if is_along_x else (y, x)
+        if along - max(across, 0) < margin:
+            return 0.0
+        found.append(along)
+    return min(found)
+
+
+def correlation_coefficient(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
+    """Return the correlation of two sets of values whose means are zero."""
+    power = np.sqrt(np.mean(a**2) * np.mean(b**2))
+    return float(np.mean(a * b) / power) if power else 0.0
 
 
 def _draw_blocks(
@@ -229,8 +281,8 @@ def _when_binned(volume: Volume, rng: np.random.Generator) -> float:
     blocks = large.reshape(len(large), 1, BLOCK, 2, BLOCK, 2).mean((3, 5))
     flat = blocks[_flattest(blocks)]
     across_y, across_x = np.diff(flat, 2, axis=2), np.diff(flat, 2, axis=3)
-    along_x = _correlation(across_y[..., 1:], across_y[..., :-1])
-    return max(along_x, _correlation(across_x[:, :, 1:], across_x[:, :, :-1]), 0.0)
+    along_x = correlation_coefficient(across_y[..., 1:], across_y[..., :-1])
+    return max(along_x, correlation_coefficient(across_x[:, :, 1:], across_x[:, :, :-1]), 0.0)
 
 
 def _growth(differences: npt.NDArray[np.float64], flat: npt.NDArray[np.float64]) -> float:

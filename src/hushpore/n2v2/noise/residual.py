@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.events import result_of
-from hushpore.n2v2.noise.sampling import move_into_chunks, read_boxes
+from hushpore.n2v2.noise.boxes import move_into_chunks, read_boxes
+from hushpore.n2v2.noise.diagnosis import correlation_coefficient
 from hushpore.n2v2.source import pieces
 
 if TYPE_CHECKING:
@@ -85,11 +86,11 @@ def examine_residual(
     residual = noisy_blocks - blocks - mean
     depth = residual.shape[1]
     correlation = {
-        "y": _correlation(residual[:, :, 1:], residual[:, :, :-1]),
-        "x": _correlation(residual[..., 1:], residual[..., :-1]),
+        "y": correlation_coefficient(residual[:, :, 1:], residual[:, :, :-1]),
+        "x": correlation_coefficient(residual[..., 1:], residual[..., :-1]),
     }
     if depth == 2 and source.volume.n_spatial == 3:
-        correlation = {"z": _correlation(residual[:, 1], residual[:, 0]), **correlation}
+        correlation = {"z": correlation_coefficient(residual[:, 1], residual[:, 0]), **correlation}
     nyquist = nyquist_energy(blocks[:, 0])
     found = Residual(mean, deviation, correlation, nyquist)
     return Residual(mean, deviation, correlation, nyquist, tuple(_problems(found, noise)))
@@ -181,8 +182,3 @@ def _draw_pairs(
         read_boxes(data, corners, size).reshape(-1, depth, edge, edge) for data in (noisy, denoised)
     )
     return first, second
-
-
-def _correlation(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
-    power = np.sqrt(np.mean(a**2) * np.mean(b**2))
-    return float(np.mean(a * b) / power) if power else 0.0

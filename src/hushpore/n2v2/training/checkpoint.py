@@ -13,14 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hushpore.base.errors import InputError
-from hushpore.n2v2.trained import (
-    HEADER,
-    TRAINING,
-    Model,
-    check_file_target,
-    read_tensors,
-    write_tensors,
-)
+from hushpore.n2v2.tensor_file import check_file_target, read_tensors, write_tensors
+from hushpore.n2v2.trained import HEADER, TRAINING, Model
 from hushpore.n2v2.training.schedule import pack, unpack
 
 if TYPE_CHECKING:

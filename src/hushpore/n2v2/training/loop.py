@@ -24,8 +24,8 @@ from hushpore.n2v2.inference.tiles import predict_images
 from hushpore.n2v2.model import Architecture, build_network
 from hushpore.n2v2.training.checkpoint import TrainingState
 from hushpore.n2v2.training.preview import PreviewPace
-from hushpore.n2v2.training.schedule import Schedule, to_parts
-from hushpore.n2v2.training.step import BatchSampler, Learner, learning_rate
+from hushpore.n2v2.training.schedule import Schedule, learning_rate, to_parts
+from hushpore.n2v2.training.step import BatchSampler, Learner
 
 if TYPE_CHECKING:
     from collections.abc import Callable

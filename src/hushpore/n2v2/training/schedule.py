@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 #: Shares are kept in whole parts of one, so that they are the same when they are read again.
 PARTS = 10**6
+
+#: Shares of a training in which the learning rate goes up, and comes down.
+WARM_UP, COOL_DOWN = 0.1, 0.3
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,31 @@ class Schedule:
         if not timed and len(taken) == self.steps:
             return None
         return {"steps": len(taken), "shares": pack(taken) if timed else ""}
+
+
+def learning_rate(fraction: float, peak: float) -> float:
+    """Learning rate that is held for most of the training, and then goes down to nothing.
+
+    After Haegele et al., Scaling Laws and Compute-Optimal Training Beyond Fixed Training Durations,
+    https://doi.org/10.48550/arXiv.2405.18392: better here than one cycle, at its peak for a moment
+    only (``benchmarks/denoise_schedule.py``).
+
+    Parameters
+    ----------
+    fraction : float
+        How much of the training is over, 0 to 1.
+    peak : float
+        Highest rate, held from `WARM_UP` on until `COOL_DOWN` of the training is left.
+
+    Returns
+    -------
+    float
+        From peak / 25 by a half cosine up to the peak, at the end by a line down to 0.
+    """
+    if fraction < WARM_UP:
+        start = peak / 25
+        return peak + (start - peak) * (1 + math.cos(math.pi * fraction / WARM_UP)) / 2
+    return peak * min(1.0, max(0.0, (1 - fraction) / COOL_DOWN))
 
 
 def to_parts(share: float) -> int:

@@ -19,10 +19,11 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from hushpore.base.errors import InputError
 from hushpore.n2v2.masking import Replacement, draw_positions, mask_pixels, values_at
-from hushpore.n2v2.training.adam import Adam
 from hushpore.patches.sampling import draw_corners, draw_orientations
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hushpore.device.backend import Backend
     from hushpore.n2v2.images import Images
     from hushpore.n2v2.model import UNet
@@ -32,9 +33,6 @@ _LARGE = 2**25 - 2**16
 
 #: Decay of the running average of the weights, once it has warmed up.
 AVERAGE_DECAY = 0.995
-
-#: Shares of a training in which the learning rate goes up, and comes down.
-WARM_UP, COOL_DOWN = 0.1, 0.3
 
 
 @dataclass(frozen=True)
@@ -77,6 +75,63 @@ class BatchSampler:
     def halved(self) -> BatchSampler | None:
         """Return a sampler of half as many patches, or None where it is one already."""
         return replace(self, count=self.count // 2) if self.count > 1 else None
+
+
+class Adam:
+    """Adam (https://arxiv.org/abs/1412.6980), as one operation over all weights.
+
+    PyTorch's own class comes to the same operation. On its first use it imports PyTorch's compiler,
+    which takes as long as PyTorch itself, before the first step of a training.
+
+    Parameters
+    ----------
+    parameters : iterable of torch.nn.Parameter
+        On one device.
+
+    Attributes
+    ----------
+    parameters : list of torch.nn.Parameter
+        The weights.
+    moments : list of dict of str to torch.Tensor
+        For each of them what is kept: "step", "exp_avg" and "exp_avg_sq", as PyTorch names them.
+    """
+
+    def __init__(self, parameters: Iterable[torch.nn.Parameter]) -> None:
+        self.parameters = list(parameters)
+        self.moments = [
+            {
+                "step": torch.zeros((), device=each.device),
+                "exp_avg": torch.zeros_like(each),
+                "exp_avg_sq": torch.zeros_like(each),
+            }
+            for each in self.parameters
+        ]
+
+    def zero_grad(self) -> None:
+        """Let go of the gradients of the step before."""
+        for each in self.parameters:
+            each.grad = None
+
+    @torch.no_grad()
+    def step(self, rate: float | torch.Tensor) -> None:
+        """Change the weights by their gradients, all of which there must be.
+
+        Parameters
+        ----------
+        rate : float or torch.Tensor
+            Learning rate; on the device it can change while the step is replayed.
+        """
+        counts, first, second = (
+            [each[name] for each in self.moments] for name in ("step", "exp_avg", "exp_avg_sq")
+        )
+        weights: list[torch.Tensor] = list(self.parameters)
+        gradients = [each.grad for each in self.parameters if each.grad is not None]
+        update: Any = torch._fused_adam_  # two signatures, of which one is described
+        torch._foreach_add_(counts, 1)
+        update(
+            weights, gradients, first, second, [], counts, lr=rate, beta1=0.9, beta2=0.999,
+            weight_decay=0.0, eps=1e-8, amsgrad=False, maximize=False,
+        )  # fmt: skip
 
 
 class Learner:
@@ -207,31 +262,6 @@ class Learner:
         update(list(self.average.parameters()), list(self.network.parameters()), None)
         # the fixed blur kernels are buffers too, and the same in both
         update(_statistics(self.average), _statistics(self.network), None)
-
-
-def learning_rate(fraction: float, peak: float) -> float:
-    """Learning rate that is held for most of the training, and then goes down to nothing.
-
-    After Haegele et al., Scaling Laws and Compute-Optimal Training Beyond Fixed Training Durations,
-    https://doi.org/10.48550/arXiv.2405.18392: better here than one cycle, at its peak for a moment
-    only (``benchmarks/denoise_schedule.py``).
-
-    Parameters
-    ----------
-    fraction : float
-        How much of the training is over, 0 to 1.
-    peak : float
-        Highest rate, held from `WARM_UP` on until `COOL_DOWN` of the training is left.
-
-    Returns
-    -------
-    float
-        From peak / 25 by a half cosine up to the peak, at the end by a line down to 0.
-    """
-    if fraction < WARM_UP:
-        start = peak / 25
-        return peak + (start - peak) * (1 + math.cos(math.pi * fraction / WARM_UP)) / 2
-    return peak * min(1.0, max(0.0, (1 - fraction) / COOL_DOWN))
 
 
 def choose_precision(wanted: str, backend: Backend, dimensions: int = 2) -> torch.dtype:

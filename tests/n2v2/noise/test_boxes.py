@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hushpore.n2v2.noise.sampling import move_into_chunks, read_boxes
+from hushpore.n2v2.noise.boxes import move_into_chunks, read_boxes
 
 
 class Chunked:

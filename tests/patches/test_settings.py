@@ -2,8 +2,7 @@ import pytest
 import torch
 
 from hushpore.n2v2.masking import draw_positions
-from hushpore.patches.hints import explain_share, masked_pixels
-from hushpore.patches.settings import PatchSettings
+from hushpore.patches.settings import PatchSettings, explain_share, masked_pixels
 
 
 @pytest.mark.parametrize("size", [(64, 64), (48, 96), (16, 32, 32)])

@@ -1,0 +1,117 @@
+"""Tensors and JSON facts in one safetensors file, which runs no code when it is read."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hushpore.base.errors import InputError, OutputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+
+
+def write_tensors(
+    target: Path, tensors: dict[str, torch.Tensor], facts: dict[str, dict[str, Any]]
+) -> None:
+    """Write tensors and JSON facts to one safetensors file, which appears when it is complete.
+
+    Raises
+    ------
+    OutputError
+        If it cannot be written; an older file is then still there.
+    """
+    from safetensors.torch import save
+
+    header = {name: json.dumps(each) for name, each in facts.items()}
+    part = target.with_name(f".{target.name}.part")
+    try:
+        with part.open("wb") as file:
+            file.write(save(tensors, header))
+            # a file that has its name has its content, even where the power fails
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, target)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise OutputError(f"Cannot write {target}: {error.strerror or error}.") from error
+
+
+def check_file_target(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
+    """Check that a file can be written to a place, before hours of work go into it.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Where it will go.
+    overwrite : bool, optional
+        Whether an existing file may be replaced.
+
+    Raises
+    ------
+    OutputError
+        If it cannot be written there, or something is there already.
+    """
+    target = Path(path).expanduser()
+    if not target.parent.is_dir():
+        raise OutputError(f"Cannot write {target}: there is no folder {target.parent}.")
+    if target.is_dir() or (target.exists() and not overwrite):
+        raise OutputError(f"{target} is there already; choose another name, or overwrite it.")
+    return target
+
+
+def read_tensors(
+    path: str | os.PathLike[str], entry: str, wanted: Callable[[str], bool] = lambda name: True
+) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    """Read tensors and the facts of one entry of a safetensors file.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+    entry : str
+        Name of the facts in its header.
+    wanted : callable, optional
+        Says by its name whether a tensor is read.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, it is a pickle, or it is damaged or without these facts.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    source = Path(path).expanduser()
+    if source.is_dir():
+        raise InputError(f"{source.resolve()} is a folder; expected a .safetensors file.")
+    if not source.is_file():
+        raise InputError(f"There is no model file {source}.")
+    with source.open("rb") as file:
+        start = file.read(9)
+    # a safetensors file begins with the length of its header, which may look like any of these
+    if start[8:] != b"{" and (start[:2] == b"PK" or start[:1] == b"\x80"):
+        raise InputError(
+            f"{source.name} is a pickled PyTorch file, which can run code when it is read. "
+            "Expected a .safetensors file written by hushpore."
+        )
+    try:
+        with safe_open(source, framework="pt") as opened:
+            facts = json.loads((opened.metadata() or {})[entry])
+            names = [name for name in opened.keys() if wanted(name)]  # noqa: SIM118
+            return dict(facts), {name: opened.get_tensor(name) for name in names}
+    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        raise not_whole(source, error) from error
+
+
+def not_whole(path: str | os.PathLike[str], error: Exception) -> InputError:
+    """Return the error that a file is damaged, or of something else."""
+    return InputError(
+        f"{Path(path).name} is no model of hushpore, or is damaged ({type(error).__name__}). "
+        "Copy it anew from where it was saved, or train another."
+    )
