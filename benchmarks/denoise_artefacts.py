@@ -17,7 +17,7 @@ from scipy.ndimage import map_coordinates
 
 import hushpore
 from benchmarks._photos import psnr, test_photos, training_photos
-from hushpore.samples import foam_phantom
+from hushpore.sample_data import foam_phantom
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -116,7 +116,7 @@ def tiled_foam(shape: tuple[int, int, int]) -> Volume:
     """Return a foam of this many voxels along the axes."""
     import numpy as np
 
-    from hushpore.samples import foam_phantom
+    from hushpore.sample_data import foam_phantom
 
     block = foam_phantom((64, 128, 128)).volume
     times = [n // m for n, m in zip(shape, block.data.shape, strict=True)]

@@ -19,7 +19,7 @@ def main(folder: Path) -> None:
     own_settings()
     import napari
 
-    from hushpore.samples.phantom import foam_phantom
+    from hushpore.sample_data.phantom import foam_phantom
     from hushpore.viewer.layers.conversion import layer_data
 
     viewer = napari.Viewer(title="hushpore")

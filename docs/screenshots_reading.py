@@ -56,7 +56,7 @@ def scanner_folder(folder: Path) -> Path:
 
     from hushpore.base.volume import Volume
     from hushpore.io.dicom.reader import write_series
-    from hushpore.samples import foam_phantom
+    from hushpore.sample_data import foam_phantom
 
     folder.mkdir()
     fine = foam_phantom((40, 200, 200), seed=1, noise=0.3).volume

@@ -35,7 +35,7 @@ def picture_compare(viewer: Any, path: Path, seconds: float) -> None:
     from napari.layers import Layer
 
     import hushpore
-    from hushpore.samples import foam_phantom
+    from hushpore.sample_data import foam_phantom
     from hushpore.viewer.layers.conversion import layer_data
     from hushpore.viewer.results.pore_layer import pore_layer
 
@@ -57,7 +57,7 @@ def picture_compare(viewer: Any, path: Path, seconds: float) -> None:
 def picture_batch(viewer: Any, path: Path, scratch: Path) -> None:
     """Run a batch, and picture it while it is at work."""
     from hushpore.io.results import write_image
-    from hushpore.samples import foam_phantom
+    from hushpore.sample_data import foam_phantom
 
     scans = scratch / "scans"
     scans.mkdir()

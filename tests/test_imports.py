@@ -19,7 +19,7 @@ ALLOWED = {
     "n2v2": {"base", "device", "patches"},
     "pores": {"base", "device"},
     "io": {"base", "device"},
-    "samples": {"base", "io"},
+    "sample_data": {"base", "io"},
     "jobs": {"base", "device", "patches", "n2v2", "pores"},
     "runs": {"base", "device", "patches", "n2v2", "pores", "io", "jobs"},
     "cluster": {"base", "device", "patches", "n2v2", "pores", "io", "jobs", "runs"},

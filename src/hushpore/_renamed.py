@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 RENAMED = {
     "hushpore.cluster.connecting": "hushpore.cluster.connection",
     "hushpore.runs.workers": "hushpore.runs.batch_workers",
+    "hushpore.samples": "hushpore.sample_data",
 }
 
 

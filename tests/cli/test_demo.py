@@ -11,7 +11,7 @@ from skimage.metrics import peak_signal_noise_ratio
 from hushpore import Volume
 from hushpore.cli.commands import hushpore as command
 from hushpore.io.results import write_image
-from hushpore.samples import foam_phantom
+from hushpore.sample_data import foam_phantom
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ from hushpore.cli.commands import hushpore as command
 from hushpore.io.dicom.writer import write_series
 from hushpore.io.results import write_image
 from hushpore.runs.result_folder import write_result
-from hushpore.samples import foam_phantom
+from hushpore.sample_data import foam_phantom
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,11 +19,11 @@ from hushpore.io.dicom.writer import write_series
 from hushpore.io.results import check_target
 from hushpore.jobs import start
 from hushpore.runs.result_folder import write_result
-from hushpore.samples import foam_phantom
+from hushpore.sample_data import foam_phantom
 
 if TYPE_CHECKING:
     from hushpore.base.volume import Volume
-    from hushpore.samples.phantom import Phantom
+    from hushpore.sample_data.phantom import Phantom
 
 
 def run_demo(

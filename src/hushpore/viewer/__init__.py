@@ -1,1 +1,1 @@
-"""The napari plugin: readers, samples and widgets. The only place that imports napari or Qt."""
+"""The napari plugin: readers, sample data and widgets. The only place that imports napari or Qt."""

@@ -7,7 +7,7 @@ from scipy.ndimage import uniform_filter1d
 
 from hushpore import Volume
 from hushpore.n2v2.noise.diagnosis import _ranks, _theil_sen, diagnose_noise
-from hushpore.samples import foam_phantom
+from hushpore.sample_data import foam_phantom
 
 
 @pytest.fixture(scope="module")

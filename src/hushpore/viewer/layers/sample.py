@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hushpore import samples
+from hushpore import sample_data
 from hushpore.viewer.layers.conversion import layer_data
 
 LayerData = tuple[Any, dict[str, Any], str]
@@ -12,7 +12,7 @@ LayerData = tuple[Any, dict[str, Any], str]
 
 def foam() -> list[LayerData]:
     """Return a noisy CT of foam, and over it its true pores, hidden."""
-    phantom = samples.foam_phantom()
+    phantom = sample_data.foam_phantom()
     truth = phantom.volume.replace(phantom.void.astype("uint8"), name="true pores")
     return [
         layer_data(phantom.volume),
@@ -22,4 +22,4 @@ def foam() -> list[LayerData]:
 
 def slice_of_ct() -> list[LayerData]:
     """Return one real CT slice that comes with pydicom."""
-    return [layer_data(samples.ct_slice())]
+    return [layer_data(sample_data.ct_slice())]

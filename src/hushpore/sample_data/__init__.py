@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hushpore.samples.ct import ct_slice
-from hushpore.samples.phantom import Phantom, foam_phantom
+from hushpore.sample_data.ct import ct_slice
+from hushpore.sample_data.phantom import Phantom, foam_phantom
 
 __all__ = ["Phantom", "ct_slice", "foam_phantom"]

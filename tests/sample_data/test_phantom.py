@@ -7,8 +7,8 @@ from skimage.filters import threshold_otsu
 from skimage.morphology import h_maxima
 
 from hushpore.base.errors import InputError
-from hushpore.samples import foam_phantom
-from hushpore.samples.phantom import AIR, WALL
+from hushpore.sample_data import foam_phantom
+from hushpore.sample_data.phantom import AIR, WALL
 
 
 @pytest.fixture(scope="module")

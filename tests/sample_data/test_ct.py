@@ -6,7 +6,7 @@ import pytest
 from pydicom.data import get_testdata_file
 
 from hushpore.base.errors import MissingPackageError
-from hushpore.samples import ct_slice
+from hushpore.sample_data import ct_slice
 
 
 def test_the_real_slice_is_in_hu_and_millimetres():
