@@ -12,7 +12,7 @@ import psutil
 import pytest
 import torch
 
-from hushpore.device import allocation
+from hushpore.device import memory
 from hushpore.device.backend import Backend
 from hushpore.device.clocks import HostClock
 from hushpore.device.memory import (
@@ -214,7 +214,7 @@ print(plain, kept, held() - before)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="of GNU's C library")
 def test_freed_memory_is_taken_again_and_given_back_at_the_end() -> None:
-    if allocation._library() is None:
+    if memory._c_library() is None:
         pytest.skip("another C library")
     command = [sys.executable, "-c", _FAULTS]
     found = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -228,13 +228,13 @@ def test_what_one_ends_another_may_still_use() -> None:
     with freed_memory_kept():
         with freed_memory_kept():
             pass
-        assert len(allocation._users) == 1
+        assert len(memory._users) == 1
         assert np.ones(10).sum() == 10
-    assert not allocation._users
+    assert not memory._users
 
 
 def test_without_such_a_library_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allocation, "_library", lambda: None)
+    monkeypatch.setattr(memory, "_c_library", lambda: None)
     with freed_memory_kept():
-        assert len(allocation._users) == 1
-    assert not allocation._users
+        assert len(memory._users) == 1
+    assert not memory._users

@@ -161,7 +161,7 @@ _IN_MEMORY = (
     "needs the whole scan in memory, and cannot go with --cluster. Keep the model with "
     "--save-model, and use that on a part of the scan."
 )
-_MODEL_CHECK = "hushpore.n2v2.trained:check_file_target"
+_MODEL_CHECK = "hushpore.n2v2.tensor_file:check_file_target"
 
 JOBS: dict[str, JobDescription] = {
     "denoise": JobDescription(
