@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,22 @@ def measure() -> dict[str, Any]:
     mutations = _mutations()
     figures = {}
     for kind in mutations.KINDS:
-        with tempfile.TemporaryDirectory() as folder:
-            found = mutations.search(kind, Path(folder), COUNT)
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (folder / "whole").mkdir()
+            for path in mutations.originals(kind, folder / "whole"):
+                mutations.is_read(path)
+            before, read, longest = mutations.peak(), 0, 0.0
+            for path in mutations.damaged(kind, folder, COUNT):
+                start = time.perf_counter()
+                read += mutations.is_read(path)
+                longest = max(longest, time.perf_counter() - start)
         figures[kind] = {
-            "files": found["files"],
-            "read": found["read"],
-            "refused with a clear error": found["refused"],
-            "longest_seconds": round(found["longest"], 3),
-            "memory_beyond_undamaged_mb": round(found["memory"] / 1e6, 1),
+            "files": COUNT,
+            "read": read,
+            "refused with a clear error": COUNT - read,
+            "longest_seconds": round(longest, 3),
+            "memory_beyond_undamaged_mb": round((mutations.peak() - before) / 1e6, 1),
         }
     return figures
 

@@ -44,8 +44,8 @@ def test_local_starts_processes_of_one_thread_that_only_this_machine_reaches() -
         processes = [psutil.Process(pid) for pid in client.run(os.getpid).values()]
         assert all(each.is_running() for each in processes)
         # busy until long after the end
-        client.map(time.sleep, [60, 61])
-    psutil.wait_procs(processes, timeout=1)
+        client.map(time.sleep, [600, 601])
+    psutil.wait_procs(processes, timeout=60)
     assert not any(each.is_running() for each in processes)
 
 

@@ -212,7 +212,7 @@ def test_a_worker_that_is_killed_changes_nothing(path: Path) -> None:
         for event in job:
             if isinstance(event, Progress) and event.stage == "basins" and victim.is_running():
                 victim.kill()
-                victim.wait(timeout=10)
+                victim.wait(timeout=60)
         assert not victim.is_running()
     assert_same(folder, hushpore.segment_pores(hushpore.read(path)))
 

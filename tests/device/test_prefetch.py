@@ -3,10 +3,13 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections import defaultdict
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from hushpore.device import prefetch
 from hushpore.device.prefetch import ReadAhead
 
 if TYPE_CHECKING:
@@ -33,7 +36,7 @@ def test_the_next_pieces_are_read_while_one_is_worked_on() -> None:
 
     with ReadAhead(reader, range(3)) as pieces:
         assert next(pieces) == 0
-        assert read.wait(10), "piece 1 is read although nobody has asked for it"
+        assert read.wait(60), "piece 1 is read although nobody has asked for it"
 
 
 @pytest.mark.parametrize("most", [1, 2, 5])
@@ -58,15 +61,26 @@ def test_no_more_pieces_wait_than_allowed(most: int) -> None:
     assert worst <= most + 1
 
 
-def test_a_slow_reader_is_given_more_pieces_ahead_than_a_quick_one() -> None:
+def test_a_slow_reader_is_given_more_pieces_ahead_than_a_quick_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # each thread has its own clock, which only what it does moves on
+    clocks: defaultdict[int, float] = defaultdict(lambda: 1.0)
+
+    def spend(seconds: float) -> None:
+        clocks[threading.get_ident()] += seconds
+
     def depth(reading: float, working: float) -> int:
-        with ReadAhead(lambda _: time.sleep(reading), range(12), most=6) as pieces:
+        with ReadAhead(lambda _: spend(reading), range(12), most=6) as pieces:
             for _ in pieces:
-                time.sleep(working)
+                spend(working)
             return pieces.depth
 
-    assert depth(0.0, 0.01) == 1
-    assert depth(0.01, 0.0) == 6
+    clock = SimpleNamespace(perf_counter=lambda: clocks[threading.get_ident()])
+    monkeypatch.setattr(prefetch, "time", clock)
+    assert depth(0.001, 0.01) == 1
+    assert depth(0.02, 0.01) == 3
+    assert depth(0.01, 0.001) == 6
 
 
 def test_what_reading_raises_comes_after_the_pieces_before_it() -> None:
@@ -150,13 +164,13 @@ def test_a_cancel_from_another_thread_ends_whoever_waits_for_a_piece() -> None:
         pieces = ReadAhead(reader, range(9), most=1 + trial % 3)
 
         def cancel(ahead: ReadAhead[int] = pieces, asked: threading.Event = asked) -> None:
-            asked.wait(10)
+            asked.wait(60)
             ahead.close()
 
         other = threading.Thread(target=cancel)
         other.start()
         seen = list(pieces)
-        other.join(10)
+        other.join(60)
         assert not other.is_alive()
         assert seen == list(range(len(seen)))
     assert not is_reading()

@@ -1,5 +1,5 @@
 import threading
-import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.events import Progress
 from hushpore.base.scaled import held
 from hushpore.base.volume import Volume
-from hushpore.io import describe, is_on_disk, load, loading, read, read_all
+from hushpore.io import describe, is_on_disk, load, loading, planes, read, read_all
 from hushpore.io.dicom.reader import write_series
 
 
@@ -77,14 +77,16 @@ def test_progress_runs_from_nothing_to_everything(series):
 def test_closing_stops_at_once_and_leaves_no_thread(series, monkeypatch):
     from hushpore.io.dicom import pixels
 
-    original, seen = pixels.read_stored, []
+    original, seen, stopped = pixels.read_stored, [], threading.Event()
 
     def slow(*arguments):
         seen.append(1)
-        time.sleep(0.005)
+        # no further than this until it is stopped
+        assert len(seen) < 10 or stopped.wait(60)
         original(*arguments)
 
     monkeypatch.setattr(pixels, "read_stored", slow)
+    monkeypatch.setattr(planes, "threading", SimpleNamespace(Event=lambda: stopped))
     work = load(series[0])
     for event in work:
         if event.stage == "reading":

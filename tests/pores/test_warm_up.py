@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -34,7 +33,7 @@ class Steps:
         self.begun += 1
         try:
             for step in range(len(self.done), self.count):
-                self.gate.wait(5)
+                self.gate.wait(60)
                 self.done.append(step)
                 yield step
         finally:
@@ -68,11 +67,10 @@ def test_who_gives_up_does_not_wait_and_who_still_waits_gets_it_done() -> None:
     next(leaving)
     with ThreadPoolExecutor(1) as pool:
         staying = pool.submit(lambda: list(preparation.wait("a")))
-        start = time.monotonic()
         leaving.close()
-        assert time.monotonic() - start < 1
+        assert steps.done == []
         steps.gate.set()
-        staying.result(timeout=10)
+        staying.result(timeout=60)
     assert steps.done == [0, 1, 2]
     assert steps.begun == steps.closed
 

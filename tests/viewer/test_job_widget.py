@@ -1,8 +1,8 @@
 import gc
 import html
+import itertools
 import re
 import threading
-import time
 import weakref
 
 import numpy as np
@@ -254,21 +254,26 @@ def test_the_canvas_says_how_far_the_job_is_and_is_left_as_it_was(qtbot, viewer,
 
 def test_the_bar_and_the_canvas_say_the_same_at_every_moment(qtbot, viewer, widget, fake_job):
     def script(volume):
-        for step in range(1, 101):
-            yield Progress("training", step, 100, "steps", step / 100)
-            time.sleep(0.01)
-        return fake_job.result(volume)
+        for step in itertools.count(1):
+            yield Progress("training", step, 1000, "steps", step / (step + 100))
+            if fake_job.gate.wait(0.01):
+                return fake_job.result(volume)
 
     fake_job.script = script
     overlay, said = viewer.canvas.overlays.text, []
-    overlay.events.text.connect(lambda: said.append((overlay.text, widget._progress.bar.format())))
+
+    def note():
+        # others write there too: the line is made ready blank, and given back in the end
+        if overlay.text.startswith("Denoise scan: training"):
+            said.append((overlay.text, widget._progress.bar.format()))
+
+    overlay.events.text.connect(note)
     widget._buttons.run.click()
+    qtbot.waitUntil(lambda: len(said) > 3)
+    fake_job.gate.set()
     until_done(qtbot, widget)
-    # others write there too: the line is made ready blank, and given back in the end
-    said = [(line, bar) for line, bar in said if line.startswith("Denoise scan: training")]
-    shares = [(re.findall(r"\d+ %", line), re.findall(r"\d+ %", bar)) for line, bar in said]
-    assert len(shares) > 2
-    assert [line for line, _ in shares] == [bar for _, bar in shares]
+    shares = [[re.findall(r"\d+ %", words) for words in each] for each in said]
+    assert all(line and line == bar for line, bar in shares)
 
 
 def test_a_job_whose_end_is_not_known_shows_how_long_it_took_so_far(qtbot, widget, fake_job):
@@ -280,7 +285,9 @@ def test_a_job_whose_end_is_not_known_shows_how_long_it_took_so_far(qtbot, widge
     fake_job.script = script
     widget._buttons.run.click()
     bar = widget._progress.bar
-    qtbot.waitUntil(lambda: bar.format() == "0:01 so far", timeout=SOON)
+    qtbot.waitUntil(lambda: re.fullmatch(r"\d+:\d\d so far", bar.format()) is not None)
+    first = bar.format()
+    qtbot.waitUntil(lambda: bar.format() not in (first, "0:00 so far"))
     # a bar without an end would be drawn all the time
     assert (bar.minimum(), bar.maximum(), bar.value()) == (0, 1000, 0)
 
@@ -295,11 +302,19 @@ def test_a_job_that_has_nothing_before_its_end_offers_cancel_alone(qtbot, viewer
 
 
 def test_cancel_is_prompt(qtbot, widget, fake_job):
+    steps = []
+
+    def script(volume):
+        while True:
+            steps.append(widget._now.worker.is_cancelling)
+            yield Progress("training", 1, 4, "steps", 0.25)
+
+    fake_job.script = script
     start(qtbot, widget)
-    asked = time.monotonic()
     widget.cancel()
     until_done(qtbot, widget)
-    assert time.monotonic() - asked < 1.0
+    # one may be at work when it is asked for
+    assert sum(steps) <= 1
 
 
 def test_cancel_in_the_activity_dock_stops_the_job(qtbot, widget, fake_job):
@@ -450,7 +465,7 @@ def test_what_refines_a_preview_is_drawn_together_with_the_progress(
         yield Preview("denoised", grey(7), (5,))
         told = [(8, 5, 0.2), (9, 5, 0.3), (3, 6, 0.4)]
         for gate, (value, place, done) in zip(gates, told, strict=True):
-            assert gate.wait(10)
+            assert gate.wait(60)
             yield Preview("denoised", grey(value), (place,))
             yield Progress("training", 1, 2, "steps", done)
         return (yield from fake_job.wait_at_gate(volume))
@@ -614,8 +629,12 @@ def test_memory_of_a_layer_deleted_meanwhile_can_be_had_again(qtbot, viewer, wid
     del held
     start(qtbot, widget)
     viewer.layers.remove("other")
-    gc.collect()
-    assert gone() is None
+
+    def is_gone():
+        gc.collect()
+        return gone() is None
+
+    qtbot.waitUntil(is_gone)
 
 
 def test_renaming_the_layer_meanwhile_breaks_nothing(qtbot, viewer, widget, fake_job):
@@ -692,7 +711,7 @@ def test_closing_the_viewer_does_not_wait_for_a_long_step(qtbot, window, fake_jo
     assert worker.is_running
     # the thread ends by itself after its step, and its result lands nowhere
     fake_job.gate.set()
-    assert worker.wait(10)
+    assert worker.wait(60)
     qtbot.wait(50)
     assert fake_job.closed.is_set()
 
@@ -704,7 +723,7 @@ def test_a_widget_taken_away_in_a_long_step_leaves_no_layer_behind(qtbot, window
     worker = widget._now.worker
     viewer.window.remove_dock_widget(widget.native)
     fake_job.gate.set()
-    assert worker.wait(10)
+    assert worker.wait(60)
     qtbot.wait(50)
     assert names(viewer) == ["scan"]
 
@@ -782,26 +801,25 @@ def test_the_record_of_the_result_is_one_click_away(qtbot, window, fake_job):
 
 def test_the_window_never_waits_for_a_busy_job(qtbot, viewer, widget, fake_job):
     def busy(volume):
+        image = np.random.default_rng(0).normal(size=(512, 512)).astype(np.float32)
         for number in range(150):
-            image = np.random.default_rng(number).normal(size=(512, 512)).astype(np.float32)
-            yield Preview("denoised", image, (4,))
+            yield Preview("denoised", image + number, (4,))
             yield Progress("training", number, 150, "steps", number / 150)
         return (yield from fake_job.wait_at_gate(volume))
 
     fake_job.script = busy
     fake_job.gate.set()
-    beats = []
+    # how long its turns take is a figure of `benchmarks live`
+    turns, shown = [], []
     heart = QTimer()
-    heart.setInterval(5)
-    heart.timeout.connect(lambda: beats.append(time.perf_counter()))
+    heart.timeout.connect(lambda: turns.append(len(turns)))
     heart.start()
-    qtbot.wait(50)
+    widget._progress.bar.valueChanged.connect(shown.append)
     widget._buttons.run.click()
     until_done(qtbot, widget)
     heart.stop()
-    gaps = np.diff(beats)
-    assert len(gaps) > 50
-    assert gaps.max() < 0.2
+    # of all that comes meanwhile it takes in the newest, and turns in between
+    assert len(turns) > len(shown) > 1
 
 
 def test_a_widget_opens_with_what_was_last_run(qtbot, viewer, widget, fake_job):

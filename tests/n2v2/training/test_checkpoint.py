@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import os
 import pickle
-import signal
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,17 +36,27 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoints, "SAVE_INTERVAL", 0.0)
 
 
-#: A program that trains, a checkpoint after every step, slowly enough to be killed on the way.
+#: A program that trains, a checkpoint after every step, and is killed while it writes the tenth.
 PROGRAM = """
-import sys, time
+import os, signal, sys
 import numpy as np
 import hushpore
 from hushpore.n2v2.training import checkpoint
 checkpoint.SAVE_INTERVAL = 0.0
 settings = dict(steps=40, patch_size=16, batch_size=2, seed=3, checkpoint=sys.argv[1])
 scan = np.random.default_rng(0).normal(100, 20, (4, 30, 35)).astype(np.float32)
+written, replace = [], os.replace
+
+def killed_in(part, target):
+    written.append(str(target) == sys.argv[1])
+    if sum(written) == 10:
+        os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
+    replace(part, target)
+
+os.replace = killed_in
 for event in hushpore.start("denoise", scan, settings, "cpu"):
-    time.sleep(0.1)
+    pass
+print("not killed")
 """
 
 
@@ -57,16 +65,8 @@ def test_a_killed_run_goes_on_to_the_result_of_an_unbroken_one(
 ) -> None:
     unbroken = hushpore.denoise(scan, **QUICK)
     path = tmp_path / "training.safetensors"
-    process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(path)])
-    try:
-        for _ in range(2400):
-            if path.exists() or process.poll() is not None:
-                break
-            time.sleep(0.05)
-        time.sleep(0.3)
-    finally:
-        process.send_signal(signal.SIGKILL if os.name == "posix" else signal.SIGTERM)
-        process.wait()
+    command = [sys.executable, "-c", PROGRAM, str(path)]
+    assert b"not killed" not in subprocess.run(command, check=False, stdout=subprocess.PIPE).stdout
     resumed = hushpore.denoise(scan, checkpoint=str(path), **QUICK)
     note = next(note for note in resumed.provenance["notes"] if note.startswith("Went on from"))
     assert 0 < int(note.split()[-2]) < 40

@@ -26,7 +26,7 @@ def test_the_result_of_a_job_arrives(qtbot):
     with qtbot.waitSignal(worker.returned, timeout=SOON) as heard:
         worker.start()
     assert heard.args == ["pores"]
-    assert worker.wait(1)
+    assert worker.wait(60)
 
 
 @pytest.mark.parametrize(
@@ -163,12 +163,12 @@ def test_a_job_cancelled_in_its_last_step_has_no_result(qtbot):
     def job():
         yield step()
         begun.set()
-        gate.wait(5)
+        gate.wait(60)
         return "unwanted"
 
     worker = JobWorker(job)
     worker.start()
-    assert begun.wait(5)
+    assert begun.wait(60)
     with qtbot.waitSignal(worker.cancelled, timeout=SOON):
         worker.cancel()
         gate.set()
@@ -251,7 +251,7 @@ def test_a_flood_of_events_is_taken_in_by_a_living_window_and_fills_no_memory(qt
     gc.collect()
     tracemalloc.start()
     worker.start()
-    end = time.monotonic() + 60
+    end = time.monotonic() + 600
     while not worker.wait(0.02) and time.monotonic() < end:
         qtbot.wait(1)
         metrics += len(worker.take().metrics)
@@ -280,7 +280,7 @@ def test_nothing_is_left_of_cancelled_jobs(qtbot):
         qtbot.wait(10)
         with qtbot.waitSignal(worker.cancelled, timeout=SOON):
             worker.cancel()
-        assert worker.wait(5)
+        assert worker.wait(60)
         del worker
         gc.collect()
         sizes.append(tracemalloc.get_traced_memory()[0])
@@ -339,7 +339,7 @@ def test_a_worker_that_waits_can_be_cancelled_without_its_turn_being_missed(qtbo
         worker.start("cpu")
     with qtbot.waitSignal(second.cancelled, timeout=SOON):
         second.cancel()
-    assert second.wait(5)
+    assert second.wait(60)
     assert first.is_running
     with qtbot.waitSignal(third.returned, timeout=SOON):
         gate.set()

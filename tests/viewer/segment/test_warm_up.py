@@ -55,7 +55,7 @@ def test_it_stops_with_the_widget_and_nobody_waits(qtbot, compiling):
     worker = label._worker
     label.deleteLater()
     qtbot.waitUntil(lambda: worker.is_cancelling, timeout=10_000)
-    assert closed.wait(10)
+    assert closed.wait(60)
 
 
 def test_the_real_one_comes_to_its_end(qtbot):
