@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib.util
+import os
+import shutil
+import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +20,58 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hushpore.base.volume import Volume
+
+#: What some tests need beside what `make test` installs, and how to get it.
+NEEDS = {
+    "asan": "the address sanitizer of g++",
+    "bioimageio": "BioImage.IO: pip install 'hushpore[bioimage]'",
+    "cuda": "a CUDA device",
+    "cupy": "CuPy: pip install 'hushpore[cuda12]' or 'hushpore[cuda13]'",
+    "g++": "the compiler g++",
+    "nvrtc": "NVRTC: pip install nvidia-cuda-nvrtc-cu12",
+    "ome_zarr": "ome-zarr: pip install --group peers",
+    "openpnm": "OpenPNM: pip install --group peers",
+    "SimpleITK": "SimpleITK: pip install --group peers",
+    "vtk": "VTK: pip install --group peers",
+}
+
+
+@functools.cache
+def is_there(name: str) -> bool:
+    """Whether something of that list is there."""
+    if name == "cuda":
+        import torch
+
+        return torch.cuda.is_available()
+    if name == "g++":
+        return shutil.which(name) is not None
+    if name == "asan":
+        command = ["g++", "-print-file-name=libasan.so"]
+        return is_there("g++") and os.path.isabs(subprocess.check_output(command, text=True))
+    names = ("nvidia", "nvidia.cuda_nvrtc") if name == "nvrtc" else (name,)
+    return all(importlib.util.find_spec(each) is not None for each in names)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what needs something that is not there."""
+    names = ["cuda"] if item.get_closest_marker("gpu") else []
+    names += [name for mark in item.iter_markers("needs") for name in mark.args]
+    names += ["g++"] if "emulated" in getattr(item, "fixturenames", ()) else []
+    for name in names:
+        if not is_there(name):
+            pytest.skip(f"needs {NEEDS[name]}")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many tests were skipped for each reason, not where each is."""
+    reports = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in reports)
+    if reasons:
+        terminalreporter.section(f"{len(reports)} skipped")
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"{count:4}  {reason}")
+
 
 # how long an example takes says what else runs
 settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -66,8 +66,6 @@ def test_an_unknown_device_is_refused(device: str) -> None:
 
 @pytest.mark.gpu
 def test_a_gpu_is_chosen_where_there_is_one() -> None:
-    if not torch.cuda.is_available():
-        pytest.skip("needs a CUDA device")
     backend = choose_backend("auto")
     assert backend.is_cuda
     values = np.arange(6, dtype=np.uint16).reshape(2, 3)
@@ -102,8 +100,6 @@ def test_readback_hands_copies_out_in_order_and_once() -> None:
 
 @pytest.mark.gpu
 def test_readback_from_a_gpu_never_reads_early() -> None:
-    if not torch.cuda.is_available():
-        pytest.skip("needs a CUDA device")
     backend = choose_backend("cuda")
     readback = Readback(backend, depth=2)
     value = torch.zeros((), device=backend.device)
@@ -164,8 +160,6 @@ def test_switches_that_are_preferred_hold_where_none_are_given(
 
 @pytest.mark.gpu
 def test_a_gpu_says_with_what_it_is_used() -> None:
-    if not torch.cuda.is_available():
-        pytest.skip("needs a CUDA device")
     backend = choose_backend("cuda")
     assert backend.details()[0].startswith(f"PyTorch {torch.__version__} for CUDA")
     backend.put(np.zeros(10))

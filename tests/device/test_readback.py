@@ -58,8 +58,6 @@ def test_waiting_for_the_rest_is_counted_once() -> None:
 
 @pytest.mark.gpu
 def test_a_training_epoch_with_timing_and_losses_makes_no_host_wait_on_a_gpu() -> None:
-    if not torch.cuda.is_available():
-        pytest.skip("needs a CUDA device")
     backend = choose_backend("cuda")
     network = build_network(Architecture(), torch.Generator().manual_seed(0))
     learner = Learner(network.to(backend.device))

@@ -268,8 +268,6 @@ def test_buffers_are_let_go_once_the_device_has_done_with_them() -> None:
 @pytest.mark.parametrize("pinned", ["auto", "on", "off"])
 @pytest.mark.parametrize("dtype", ["u2", "f4"])
 def test_arrays_cross_to_a_gpu_and_back_whole(pinned: str, dtype: str) -> None:
-    if not torch.cuda.is_available():
-        pytest.skip("needs a CUDA device")
     device = choose_backend("cuda").device
     choices = Choices(Switches(pinned=pinned, stream="on"))
     moved = Transfers(device, CudaBus(device), choices, 1 << 20)

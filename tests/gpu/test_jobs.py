@@ -30,8 +30,6 @@ LOG_INTERVAL = 25
 @pytest.fixture(scope="module")
 def model(scan: Volume, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that was trained on the CPU for a little while."""
-    if not torch.cuda.is_available():
-        pytest.skip("needs a CUDA device")
     trained = hushpore.run("denoise", scan, {**QUICK, "steps": 30}, "cpu")
     path: Path = trained.model.save(tmp_path_factory.mktemp("model") / "little.safetensors")
     return path
@@ -137,8 +135,8 @@ def test_a_cancelled_job_leaves_nothing_on_the_gpu(steps: int, scan: Volume, gpu
     assert torch.cuda.memory_allocated() - before < 1e6
 
 
+@pytest.mark.needs("cupy")
 def test_cupy_sees_what_pytorch_has_queued_before_it(gpu: Backend) -> None:
-    pytest.importorskip("cupy")
     cupy = gpu.cupy()
     torch.cuda._sleep(50_000_000)
     there = torch.full((1 << 20,), 7.0, device=gpu.device)

@@ -103,14 +103,16 @@ WRONG = {
 }
 
 
+@pytest.mark.needs("SimpleITK")
 @pytest.mark.parametrize("case", [case for case in SERIES if case not in WRONG])
 def test_simpleitk_agrees_where_it_is_right(data_folder, case):
-    sitk = pytest.importorskip("SimpleITK")
-    reader = sitk.ImageSeriesReader()
+    import SimpleITK
+
+    reader = SimpleITK.ImageSeriesReader()
     reader.SetFileNames(reader.GetGDCMSeriesFileNames(str(data_folder / "dicom" / case)))
     image = reader.Execute()
     volume = read(data_folder / "dicom" / case)
     # SimpleITK rounds rescaled values to the type of the first slice
     tolerance = 1.0 if case == "per_slice_slope" else 1e-3
-    np.testing.assert_allclose(volume.data, sitk.GetArrayFromImage(image), atol=tolerance)
+    np.testing.assert_allclose(volume.data, SimpleITK.GetArrayFromImage(image), atol=tolerance)
     assert volume.spacing == pytest.approx(image.GetSpacing()[::-1])

@@ -46,13 +46,15 @@ def test_voxels_in_the_header_file_and_compressed_ones_are_read(tmp_path, ramp):
     np.testing.assert_array_equal(read(path).data, ramp)
 
 
+@pytest.mark.needs("SimpleITK")
 def test_simpleitk_writes_what_is_read(tmp_path, ramp):
-    sitk = pytest.importorskip("SimpleITK")
-    image = sitk.GetImageFromArray(ramp)
+    import SimpleITK
+
+    image = SimpleITK.GetImageFromArray(ramp)
     image.SetSpacing((0.5, 0.7, 2.0))
     image.SetOrigin((1, 2, 3))
     for name, compressed in (("a.mhd", False), ("b.mhd", True), ("c.mha", True)):
-        sitk.WriteImage(image, str(tmp_path / name), compressed)
+        SimpleITK.WriteImage(image, str(tmp_path / name), compressed)
         volume = read(tmp_path / name)
         np.testing.assert_array_equal(volume.data, ramp)
         assert (volume.spacing, volume.origin) == ((2, 0.7, 0.5), (3, 2, 1))

@@ -172,8 +172,6 @@ def test_on_the_cpu_the_record_says_that_there_is_nothing_to_record_with() -> No
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_on_a_gpu_recorded_steps_train_as_steps_do(dtype: torch.dtype) -> None:
-    if not torch.cuda.is_available():
-        pytest.skip("needs a CUDA device")
     gpu = choose_backend("cuda")
     losses: dict[str, list[float]] = {}
     for state in ("off", "on"):
@@ -193,8 +191,6 @@ def test_on_a_gpu_recorded_steps_train_as_steps_do(dtype: torch.dtype) -> None:
 
 @pytest.mark.gpu
 def test_on_a_gpu_a_recording_that_fails_leaves_the_training_as_it_was() -> None:
-    if not torch.cuda.is_available():
-        pytest.skip("needs a CUDA device")
     gpu = replace(choose_backend("cuda"), switches=Switches(graphs="on"))
     draws = torch.Generator(gpu.device).manual_seed(0)
     replays = gpu.graph_replays("what waits")
@@ -213,8 +209,6 @@ def test_on_a_gpu_a_recording_that_fails_leaves_the_training_as_it_was() -> None
 
 @pytest.mark.gpu
 def test_on_a_gpu_tiles_are_the_same_replayed() -> None:
-    if not torch.cuda.is_available():
-        pytest.skip("needs a CUDA device")
     gpu = replace(choose_backend("cuda"), switches=Switches(graphs="on"))
     replays = gpu.graph_replays("tiles")
     assert replays is not None

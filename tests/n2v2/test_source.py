@@ -10,13 +10,14 @@ from hushpore.n2v2.source import Source
 SHAPES = [(7, 6, 5), (6, 5), (2, 4, 6, 5)]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("dimensions", [2, 3])
+@pytest.mark.parametrize(
+    ("shape", "dimensions"),
+    # an image has no third axis
+    [(shape, each) for shape in SHAPES for each in (2, 3) if each <= len(shape)],
+)
 @pytest.mark.parametrize("line", ["one", "a slice"])
 @pytest.mark.parametrize("rows", [slice(None), slice(1, 4)])
 def test_integers_of_a_scanner_give_on_the_device_what_is_read(rng, shape, dimensions, line, rows):
-    if len(shape) < dimensions:
-        pytest.skip("an image has no third axis")
     stored = rng.integers(-1000, 3000, shape).astype(np.int16)
     slope = 1.0 if line == "one" else np.linspace(0.5, 2, shape[0])
     source = Source(Volume(Scaled(stored, slope, -1024.3)), dimensions)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,8 +98,6 @@ class Emulated(Gpu):
 
 @pytest.fixture(scope="session")
 def emulated(cuda_shim: Any, tmp_path_factory: pytest.TempPathFactory) -> Emulated:
-    if shutil.which("g++") is None:
-        pytest.skip("needs g++")
     folder = tmp_path_factory.mktemp("kernels")
     with ThreadPoolExecutor() as pool:
         built = pool.map(lambda source: cuda_shim.ShimKernels(source, folder), SOURCES)

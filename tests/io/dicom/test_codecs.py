@@ -45,11 +45,12 @@ def file(tmp_path, ramp):
     return next(iter(write_series(volume, tmp_path / "s", seed=1).iterdir()))
 
 
-@pytest.mark.parametrize("dtype", [np.int16, np.uint16])
-@pytest.mark.parametrize("name", SYNTAXES)
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    # the encoders at hand know no signed values of the other two
+    [*((name, np.uint16) for name in SYNTAXES), ("rle", np.int16), ("jpeg 2000", np.int16)],
+)
 def test_compressed_values_are_those_that_were_compressed(file, rng, name, dtype):
-    if dtype == np.int16 and name in ("jpeg lossless", "jpeg-ls"):
-        pytest.skip("the encoders at hand know no signed values")
     low = -2000 if dtype == np.int16 else 0
     values = rng.integers(low, 4000, (32, 40)).astype(dtype)
     np.testing.assert_array_equal(read(compressed(file, name, values)).data, values)

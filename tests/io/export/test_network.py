@@ -94,9 +94,9 @@ def test_an_npz_file_holds_the_very_arrays(
             np.testing.assert_array_equal(kept[name], values)
 
 
+@pytest.mark.needs("openpnm")
 @pytest.mark.parametrize("suffix", [".csv", ".npz"])
 def test_openpnm_loads_the_network(tmp_path: Path, suffix: str, net: dict, found: Pores) -> None:
-    pytest.importorskip("openpnm")
     loaded = load(write_network(tmp_path / f"a{suffix}", found.pores, found.throats, found.volume))
     assert (loaded.Np, loaded.Nt) == (2, 1)
     np.testing.assert_array_equal(loaded.conns, net["throat.conns"])

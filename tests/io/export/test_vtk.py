@@ -82,8 +82,9 @@ def test_the_network_is_points_and_lines_with_the_tables(tmp_path: Path, found: 
     np.testing.assert_array_equal(arrays["area"], found.throats["area"])
 
 
+@pytest.mark.needs("vtk")
 def test_vtk_reads_both(tmp_path: Path, found: Pores) -> None:
-    vtk = pytest.importorskip("vtk")
+    import vtk
     from vtk.util.numpy_support import vtk_to_numpy
 
     def read(reader: object, path: Path) -> object:

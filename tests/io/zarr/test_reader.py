@@ -189,8 +189,8 @@ def test_labels_beside_an_image_are_read_as_labels(tmp_path, stack):
         write_zarr(tmp_path / "b.zarr", stack, labels={"bad": stack})
 
 
+@pytest.mark.needs("ome_zarr")
 def test_the_ome_zarr_library_finds_image_pyramid_and_labels(tmp_path, stack):
-    pytest.importorskip("ome_zarr", reason="needs the reference implementation of OME-Zarr")
     from ome_zarr.io import parse_url
     from ome_zarr.reader import Reader
 

@@ -269,6 +269,7 @@ def test_without_cupy_pores_are_segmented_on_the_cpu_and_it_is_said(
 
 
 @pytest.mark.gpu
+@pytest.mark.needs("cupy")
 @pytest.mark.parametrize("settings", HOW, ids=str)
 @pytest.mark.parametrize("slices", [0, 9])
 @pytest.mark.parametrize("scan", [floats, scanned])
@@ -279,7 +280,6 @@ def test_on_a_gpu_a_job_gives_what_it_gives_on_the_cpu(
     monkeypatch: pytest.MonkeyPatch,
     assert_same_pores: Callable[..., None],
 ) -> None:
-    pytest.importorskip("cupy")
     from hushpore.device.backend import choose_backend
 
     backend, volume = choose_backend("cuda"), scan((60, 70, 80))

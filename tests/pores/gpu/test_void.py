@@ -288,9 +288,9 @@ def test_why_the_host_finds_the_void_is_said(how: dict[str, Any], dtype: Any, re
 
 
 @pytest.mark.gpu
+@pytest.mark.needs("cupy")
 @pytest.mark.parametrize("kind", kinds())
 def test_on_a_gpu_the_void_is_that_of_the_host(kind: str, threads: KernelThreads) -> None:
-    pytest.importorskip("cupy")
     from hushpore.device.backend import choose_backend
     from hushpore.pores.gpu.engine import Gpu
 
@@ -300,9 +300,9 @@ def test_on_a_gpu_the_void_is_that_of_the_host(kind: str, threads: KernelThreads
 
 
 @pytest.mark.gpu
+@pytest.mark.needs("cupy")
 @pytest.mark.parametrize("name", voids())
 def test_on_a_gpu_parts_are_those_of_the_host(name: str, threads: KernelThreads) -> None:
-    pytest.importorskip("cupy")
     from hushpore.device.backend import choose_backend
     from hushpore.pores.gpu.engine import Gpu
 
@@ -310,9 +310,9 @@ def test_on_a_gpu_parts_are_those_of_the_host(name: str, threads: KernelThreads)
 
 
 @pytest.mark.gpu
+@pytest.mark.needs("cupy")
 @pytest.mark.parametrize("name", samples())
 def test_on_a_gpu_the_air_outside_is_that_of_the_host(name: str, threads: KernelThreads) -> None:
-    pytest.importorskip("cupy")
     from hushpore.device.backend import choose_backend
     from hushpore.pores.gpu.engine import Gpu
 
