@@ -35,8 +35,8 @@ from hushpore.viewer.results.pore_layer import pore_layer  # noqa: E402
 from hushpore.viewer.running import priority, progress_presenter  # noqa: E402
 from hushpore.viewer.running.worker import JobWorker, stop_all  # noqa: E402
 
-#: Milliseconds after which a test hangs; on a busy computer all takes long.
-HANGING = 120_000
+#: Milliseconds after which a test hangs: on a busy computer kernels alone take minutes to compile.
+HANGING = 600_000
 
 
 def pytest_collection_modifyitems(items):
