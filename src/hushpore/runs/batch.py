@@ -16,7 +16,7 @@ from hushpore._version import __version__
 from hushpore.base.errors import InputError, OutputError
 from hushpore.base.events import Note, Progress, StopEarly
 from hushpore.io.target import new_file
-from hushpore.jobs import JOBS, is_one_image
+from hushpore.jobs import JOBS, check_chain, is_one_image
 from hushpore.runs.batch_scans import plan
 from hushpore.runs.batch_workers import State, at_once, in_turn
 from hushpore.runs.source import Source
@@ -148,6 +148,7 @@ def run_batch(
     if steps is None:
         steps = {"denoise": denoise, "pores": pores or JOBS["pores"].settings()}
     wanted = {job: settings for job, settings in steps.items() if settings is not None}
+    check_chain(list(wanted))
     if not wanted or is_one_image(list(wanted)):
         raise InputError("A batch makes a result folder of each scan: end it with another job.")
     known = {job: settings and settings.to_dict() for job, settings in steps.items()}
