@@ -114,7 +114,7 @@ def notification() -> Any:
 
 def preferences(viewer: Any, path: Path) -> None:
     """Picture the page where the readers of extensions are listed, as it is after a while."""
-    from hushpore.viewer.preferring import prefer_hushpore
+    from hushpore.viewer.layers.reader import prefer_hushpore
 
     prefer_hushpore()
     from qtpy.QtWidgets import QApplication

@@ -92,7 +92,7 @@ def no_worker_left(qapp):
     for _ in range(3):
         qapp.processEvents()
     JobWorker.running.clear()
-    JobWorker.lines.clear()
+    JobWorker.queues.clear()
 
 
 class FakeResult:

@@ -28,10 +28,9 @@ from hushpore.viewer.forms.scrolled import ScrolledColumn, rule
 from hushpore.viewer.layers.conversion import is_result, layer_data
 from hushpore.viewer.running.cluster_task import work_on_cluster
 from hushpore.viewer.running.drawing import draw_together
-from hushpore.viewer.running.job_progress import JobProgress
 from hushpore.viewer.running.messages import NoteLines, ResultLine
 from hushpore.viewer.running.problem import Problem, explain
-from hushpore.viewer.running.progress_presenter import Showing
+from hushpore.viewer.running.progress_presenter import JobProgress, Showing
 from hushpore.viewer.running.run_buttons import RunButtons
 from hushpore.viewer.running.run_state import Running
 from hushpore.viewer.running.status_line import FontWarmup

@@ -14,7 +14,7 @@ from hushpore.base.volume import Volume
 from hushpore.io.dicom.reader import write_series
 from hushpore.io.registry import READERS, Reader
 from hushpore.viewer.layers import reader
-from hushpore.viewer.layers.reader import NOTHING, get_reader
+from hushpore.viewer.layers.reader import NO_LAYERS, get_reader
 
 STACK = np.arange(6 * 8 * 10, dtype=np.uint16).reshape(6, 8, 10)
 
@@ -48,7 +48,7 @@ def viewer(monkeypatch):
 def read(viewer, path):
     """Do as napari does with what a reader returns."""
     found = get_reader(path)(path)
-    for data in [] if found is NOTHING else found:
+    for data in [] if found is NO_LAYERS else found:
         viewer.add_layer(Layer.create(*data))
 
 
@@ -233,7 +233,7 @@ def test_the_size_of_a_folder_is_found_without_walking_it_all(tmp_path):
 
 
 def test_nothing_is_what_napari_takes_for_no_layer():
-    assert NOTHING == [(None,)]
+    assert NO_LAYERS == [(None,)]
 
 
 def test_a_format_that_is_declared_in_the_registry_is_read(tmp_path, monkeypatch):

@@ -5,15 +5,15 @@ from napari.layers import Image, Layer
 from napari.utils.notifications import notification_manager
 
 from hushpore import Volume
-from hushpore.viewer.layers import resampling
+from hushpore.viewer.layers import reader
 from hushpore.viewer.layers.conversion import layer_data
-from hushpore.viewer.layers.resampling import can_resample, resample_selected
+from hushpore.viewer.layers.reader import can_resample, resample_selected
 
 
 @pytest.fixture
 def viewer(monkeypatch):
     viewer = ViewerModel()
-    monkeypatch.setattr(resampling, "current_viewer", lambda: viewer)
+    monkeypatch.setattr(reader, "current_viewer", lambda: viewer)
     notification_manager.records.clear()
     return viewer
 

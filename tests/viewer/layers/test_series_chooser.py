@@ -5,7 +5,7 @@ from qtpy.QtCore import Qt
 from hushpore import InputError, Volume
 from hushpore.io.planes import Planes
 from hushpore.viewer.layers import series_chooser
-from hushpore.viewer.layers.series_chooser import EDGE, SeriesChooser, picture
+from hushpore.viewer.layers.series_chooser import THUMBNAIL, SeriesChooser, thumbnail
 
 
 def stack(name, depth, notes=()):
@@ -64,13 +64,13 @@ def test_where_memory_is_short_the_largest_is_proposed(qtbot, monkeypatch):
 
 def test_each_series_gets_its_picture(qtbot, chooser):
     qtbot.waitUntil(lambda: not chooser._timer.isActive(), timeout=10_000)
-    assert all(not row.picture.pixmap().isNull() for row in chooser._rows)
+    assert all(not row.thumbnail.pixmap().isNull() for row in chooser._rows)
 
 
 def test_a_picture_is_small_and_keeps_the_proportions():
-    drawn = picture(stack("thorax", 40))
+    drawn = thumbnail(stack("thorax", 40))
     assert drawn.shape == (45, 30)
-    assert max(drawn.shape) <= EDGE
+    assert max(drawn.shape) <= THUMBNAIL
     assert (drawn[:15] == 255).all()
     assert (drawn[15:] == 0).all()
 
@@ -80,7 +80,7 @@ def test_only_the_middle_slice_is_read_for_a_picture():
     planes = Planes(
         np.arange(9), (4, 4), np.dtype(int), lambda n, out: (seen.append(n), out.fill(n))
     )
-    picture(Volume(planes))
+    thumbnail(Volume(planes))
     assert seen == [4]
 
 
@@ -89,5 +89,5 @@ def test_a_damaged_series_has_no_picture_and_the_others_have(qtbot, monkeypatch)
         raise InputError("damaged")
 
     damaged = Volume(Planes(np.arange(9), (4, 4), np.dtype(int), refuse))
-    drawn = list(series_chooser._pictures([damaged, stack("head", 3)]))
+    drawn = list(series_chooser._thumbnails([damaged, stack("head", 3)]))
     assert [preview.name for preview in drawn] == ["1"]

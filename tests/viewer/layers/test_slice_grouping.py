@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tifffile
 
-from hushpore.viewer.layers.slice_grouping import FEW, is_slice, parted
+from hushpore.viewer.layers.slice_grouping import MIN_NUMBERED, grouped, is_slice
 
 
 @pytest.fixture
@@ -26,9 +26,9 @@ def test_a_numbered_file_among_its_like_is_a_slice(slices, tmp_path):
 def test_files_are_one_stack_where_they_are_many_and_named_alike(slices, tmp_path):
     other = str(tmp_path / "before.tif")
     tifffile.imwrite(other, np.zeros((8, 10), np.uint8))
-    assert parted([*slices, other]) == [slices, [other]]
-    few = slices[: FEW - 1]
-    assert parted(few) == [[path] for path in few]
+    assert grouped([*slices, other]) == [slices, [other]]
+    few = slices[: MIN_NUMBERED - 1]
+    assert grouped(few) == [[path] for path in few]
 
 
 @pytest.mark.parametrize("count", [12, 3])

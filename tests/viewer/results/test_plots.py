@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from hushpore.viewer.results.plots import (
-    AGAINST,
     BY_VOLUME,
     PROFILE,
+    SCATTER,
     PlotsWidget,
     size_distribution,
 )
@@ -85,14 +85,14 @@ def test_an_unknown_profile_is_said(plots, layer):
 
 
 def test_the_axes_span_the_pores_and_no_more(plots):
-    choose(plots, AGAINST)
+    choose(plots, SCATTER)
     sizes = plots.view.tables.pores["equivalent_diameter"]
     assert plots.axes.get_xlim()[0] > 0.8 * sizes.min()
     assert plots.axes.get_xlim()[1] < 1.2 * sizes.max()
 
 
 def test_a_brush_selects_pores_and_a_selection_marks_points(plots):
-    choose(plots, AGAINST)
+    choose(plots, SCATTER)
     sizes = plots.view.tables.pores["equivalent_diameter"]
     press = SimpleNamespace(xdata=sizes[0] - 0.1, ydata=0)
     release = SimpleNamespace(xdata=sizes[1] + 0.1, ydata=1)

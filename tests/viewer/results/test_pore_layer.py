@@ -5,9 +5,9 @@ from napari.layers import Image, Labels, Layer
 
 from hushpore.viewer.layers.conversion import KEY
 from hushpore.viewer.results.pore_layer import (
-    described,
     features_of,
     pore_layer,
+    summary_lines,
     tables_of,
     update_pore_layer,
 )
@@ -65,7 +65,7 @@ def test_other_layers_have_no_tables_of_pores(layer):
 
 def test_the_summary_says_porosity_counts_and_sizes_with_their_units(made_of_cubes):
     result = made_of_cubes([2, 3, 5])
-    lines = described(tables_of(layer_of(result)))
+    lines = summary_lines(tables_of(layer_of(result)))
     mean = result.pores["equivalent_diameter"].mean()
     median = result.pores["equivalent_diameter"].median()
     porosity = 100 * result.provenance["result"]["porosity"]
@@ -78,5 +78,5 @@ def test_the_summary_says_porosity_counts_and_sizes_with_their_units(made_of_cub
 
 def test_the_summary_of_a_part_says_how_much_it_is(made_of_cubes):
     tables = tables_of(layer_of(made_of_cubes([2, 3, 5])))
-    line = described(tables, np.array([True, False, True]))[-1]
+    line = summary_lines(tables, np.array([True, False, True]))[-1]
     assert line.startswith("Shown: 2 pores, 83.1 % of pore volume · diameter: mean")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushpore import InputError
-from hushpore.viewer.results.row_filter import rows_passing
+from hushpore.viewer.results.row_filter import filter_rows
 
 RNG = np.random.default_rng(0)
 TABLE = pd.DataFrame(
@@ -34,25 +34,25 @@ TABLE = pd.DataFrame(
     ],
 )
 def test_rows_are_those_of_pandas(text):
-    np.testing.assert_array_equal(rows_passing(text, TABLE), TABLE.eval(text).to_numpy())
+    np.testing.assert_array_equal(filter_rows(text, TABLE), TABLE.eval(text).to_numpy())
 
 
 def test_signs_bind_as_loosely_as_words():
-    loose = rows_passing("volume > 20 & sphericity < 0.5 | is_open", TABLE)
+    loose = filter_rows("volume > 20 & sphericity < 0.5 | is_open", TABLE)
     np.testing.assert_array_equal(
-        loose, rows_passing("(volume > 20 and sphericity < 0.5) or is_open", TABLE)
+        loose, filter_rows("(volume > 20 and sphericity < 0.5) or is_open", TABLE)
     )
 
 
 def test_nothing_lets_all_pass_and_a_constant_counts_for_every_row():
-    assert rows_passing("  ", TABLE).all()
-    assert rows_passing("1 > 0", TABLE).sum() == len(TABLE)
-    assert rows_passing("True and is_open", TABLE).sum() == TABLE["is_open"].sum()
+    assert filter_rows("  ", TABLE).all()
+    assert filter_rows("1 > 0", TABLE).sum() == len(TABLE)
+    assert filter_rows("True and is_open", TABLE).sum() == TABLE["is_open"].sum()
 
 
 def test_a_missing_number_passes_no_comparison():
     table = pd.DataFrame({"a": [1.0, np.nan, np.inf]})
-    assert rows_passing("a > 0", table).tolist() == [True, False, True]
+    assert filter_rows("a > 0", table).tolist() == [True, False, True]
 
 
 @pytest.mark.parametrize(
@@ -79,19 +79,19 @@ def test_a_missing_number_passes_no_comparison():
 )
 def test_what_is_no_filter_is_refused_in_words(text, message):
     with pytest.raises(InputError, match=message.replace("(", r"\(")):
-        rows_passing(text, TABLE)
+        filter_rows(text, TABLE)
 
 
 def test_a_column_of_words_is_refused():
     with pytest.raises(InputError, match="holds words"):
-        rows_passing("kind == 1", pd.DataFrame({"kind": ["a", "b"]}))
+        filter_rows("kind == 1", pd.DataFrame({"kind": ["a", "b"]}))
 
 
 def test_no_power_takes_for_ever():
-    assert not rows_passing("volume > 9 ** 9 ** 9 ** 9", TABLE).any()
+    assert not filter_rows("volume > 9 ** 9 ** 9 ** 9", TABLE).any()
 
 
 @given(st.text(max_size=60))
 def test_any_text_gives_rows_or_a_sentence(text):
     with contextlib.suppress(InputError):
-        assert rows_passing(text, TABLE).shape == (100,)
+        assert filter_rows(text, TABLE).shape == (100,)

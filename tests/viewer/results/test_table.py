@@ -4,7 +4,7 @@ import pytest
 from qtpy.QtCore import QItemSelectionModel, Qt
 from qtpy.QtWidgets import QApplication
 
-from hushpore.viewer.results.table import TableView, in_cell
+from hushpore.viewer.results.table import TableView, cell_text
 
 TABLE = pd.DataFrame(
     {
@@ -93,7 +93,8 @@ def test_rows_are_copied_as_a_spreadsheet_takes_them(view):
 
 
 def test_cells_are_short():
-    assert [in_cell(v) for v in (np.float64(1234567), np.nan, np.bool_(True), np.int32(12345))] == [
+    values = (np.float64(1234567), np.nan, np.bool_(True), np.int32(12345))
+    assert [cell_text(value) for value in values] == [
         "1.235e+06",
         "",
         "yes",

@@ -15,7 +15,7 @@ from hushpore.viewer.layers.conversion import KEY
 from hushpore.viewer.layers.reader import _layer
 from hushpore.viewer.patches.widget import PatchesWidget
 from hushpore.viewer.results.pore_layer import PROFILE, THROATS
-from hushpore.viewer.running.cluster_task import new_name, place_for
+from hushpore.viewer.running.cluster_task import new_name, result_folder_for
 from hushpore.viewer.segment.widget import PoresWidget
 
 distributed = pytest.importorskip("distributed")
@@ -124,11 +124,11 @@ def test_the_result_goes_where_the_scan_is(tmp_path):
     values = np.zeros((2, 3))
     known = Volume(values, source=str(tmp_path / "scan"))
     (tmp_path / "scan").mkdir()
-    assert place_for(known, "tcp://there:1") == tmp_path
+    assert result_folder_for(known, "tcp://there:1") == tmp_path
     unknown = Volume(values, name="made here")
     with pytest.raises(InputError, match=r"made here.*Save it there"):
-        place_for(unknown, "tcp://there:1")
-    assert place_for(unknown, "local:2").is_dir()
+        result_folder_for(unknown, "tcp://there:1")
+    assert result_folder_for(unknown, "local:2").is_dir()
 
 
 def test_an_earlier_result_is_left_as_it_is(tmp_path):

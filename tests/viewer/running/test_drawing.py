@@ -2,7 +2,12 @@ import pytest
 from qtpy.QtCore import QEvent, QObject, Qt, QTimer
 from qtpy.QtWidgets import QApplication, QProgressBar, QVBoxLayout, QWidget
 
-from hushpore.viewer.running.drawing import LONGEST, DrawingPace, draw_together, not_drawn
+from hushpore.viewer.running.drawing import (
+    MAX_DELAY,
+    RedrawThrottle,
+    draw_together,
+    redraws_suspended,
+)
 
 
 class Clock:
@@ -16,7 +21,7 @@ class Clock:
 def changes(seconds, drawing):
     """Count the changes in a time in which each takes `drawing` seconds to be drawn."""
     clock = Clock()
-    pace, count = DrawingPace(clock), 0
+    pace, count = RedrawThrottle(clock), 0
     while clock.now < 100.0 + seconds:
         if pace.is_due():
             count += 1
@@ -36,11 +41,11 @@ def test_drawing_takes_a_hundredth_of_the_time():
 
 
 def test_however_slow_drawing_is_something_is_seen_every_few_seconds():
-    assert changes(100, drawing=0.5) == pytest.approx(100 / (LONGEST + 0.5), rel=0.1)
+    assert changes(100, drawing=0.5) == pytest.approx(100 / (MAX_DELAY + 0.5), rel=0.1)
 
 
 def test_nothing_is_changed_before_the_last_change_is_drawn():
-    pace = DrawingPace(Clock())
+    pace = RedrawThrottle(Clock())
     pace.begin()
     assert not pace.is_due()
     pace.end()
@@ -48,7 +53,7 @@ def test_nothing_is_changed_before_the_last_change_is_drawn():
 
 
 def test_an_end_without_a_beginning_changes_nothing():
-    pace = DrawingPace(Clock())
+    pace = RedrawThrottle(Clock())
     pace.end()
     assert pace.is_due()
 
@@ -119,7 +124,7 @@ def test_the_window_may_be_gone_before_it_is_drawn(qtbot):
 
 def test_nothing_is_drawn_while_events_are_handled_in_between(qtbot, window):
     drawings = Count(window, QEvent.Type.Paint)
-    with not_drawn(window.bars[0]):
+    with redraws_suspended(window.bars[0]):
         # draws itself in an event of its own
         window.bars[1].setValue(60)
         window.bars[1].update()
@@ -133,7 +138,7 @@ def test_nothing_is_drawn_while_events_are_handled_in_between(qtbot, window):
 
 def test_nothing_is_drawn_for_a_part_that_asks_by_itself_either(qtbot, window):
     drawings = Count(window, QEvent.Type.Paint)
-    with not_drawn(window.bars[0]):
+    with redraws_suspended(window.bars[0]):
         window.update()
         # as one does that was a window of its own until now
         QApplication.postEvent(window.bars[1], QEvent(QEvent.Type.UpdateRequest))
@@ -150,7 +155,7 @@ def test_another_window_is_drawn_meanwhile(qtbot, window):
     qtbot.waitExposed(other)
     qtbot.wait(50)
     drawings = Count(other, QEvent.Type.Paint)
-    with not_drawn(window.bars[0]):
+    with redraws_suspended(window.bars[0]):
         other.update()
         qtbot.waitUntil(lambda: drawings.count > 0)
 
@@ -159,5 +164,5 @@ def test_the_window_may_end_in_one_of_the_events(qtbot):
     window = QWidget()
     window.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     window.show()
-    with not_drawn(window), qtbot.waitSignal(window.destroyed):
+    with redraws_suspended(window), qtbot.waitSignal(window.destroyed):
         window.close()

@@ -4,7 +4,7 @@ from functools import partial
 import pytest
 
 from hushpore.base.events import Progress
-from hushpore.viewer.running.latest_only import Newest
+from hushpore.viewer.running.latest_only import LatestOnlyWorker
 
 #: Milliseconds within which anything here happens.
 SOON = 10_000
@@ -12,7 +12,7 @@ SOON = 10_000
 
 @pytest.fixture
 def newest(qtbot):
-    newest = Newest("counting")
+    newest = LatestOnlyWorker("counting")
     newest.came = []
     newest.returned.connect(lambda about, result: newest.came.append((about, result)))
     newest.failed.connect(lambda about, problem: newest.came.append((about, problem.message)))

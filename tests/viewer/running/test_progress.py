@@ -3,11 +3,11 @@ import pytest
 from hushpore.base.events import Progress
 from hushpore.viewer.running.progress import (
     Eta,
-    Pace,
+    RateMeter,
     bar_text,
     canvas_text,
     duration,
-    stage_in_words,
+    stage_text,
 )
 
 
@@ -20,10 +20,10 @@ def test_durations_read_as_a_clock(seconds, text):
 
 
 def test_a_stage_says_how_much_is_done():
-    assert stage_in_words(Progress("training", 300, 1500, "steps", 0.2)) == (
+    assert stage_text(Progress("training", 300, 1500, "steps", 0.2)) == (
         "training, 300 of 1,500 steps"
     )
-    assert stage_in_words(Progress("preparing", 0, 0, "", 0.0)) == "preparing"
+    assert stage_text(Progress("preparing", 0, 0, "", 0.0)) == "preparing"
 
 
 def test_the_bar_says_percent_and_time_left():
@@ -82,7 +82,7 @@ def test_no_time_is_given_while_the_work_starts_over():
 
 def test_the_rate_is_that_of_the_last_seconds_of_the_stage():
     now = [0.0]
-    pace = Pace(lambda: now[0])
+    pace = RateMeter(lambda: now[0])
 
     def at(seconds, stage, done):
         now[0] = seconds
@@ -99,7 +99,7 @@ def test_the_rate_is_that_of_the_last_seconds_of_the_stage():
 
 def test_a_stage_that_is_told_of_at_its_end_only_has_no_rate():
     now = [0.0]
-    pace = Pace(lambda: now[0])
+    pace = RateMeter(lambda: now[0])
     for now[0] in (0.0, 5.0, 9.0):
         assert pace.rate(Progress("basins", 48, 48, "slices", 0.6)) is None
 

@@ -6,7 +6,7 @@ from qtpy.QtWidgets import QApplication, QFileDialog, QLabel, QProgressBar
 
 from hushpore.base.events import Metric, StageTime, Timing
 from hushpore.device.trace import Trace
-from hushpore.viewer.running.timing_panel import TimingPanel, in_words
+from hushpore.viewer.running.timing_panel import TimingPanel, readable_seconds
 
 
 @pytest.fixture
@@ -48,11 +48,11 @@ def test_a_second_look_updates_the_rows(qtbot, panel):
     [(0.00237, "2.4 ms"), (0.05, "50 ms"), (0.486, "0.49 s"), (3.14, "3.1 s"), (41.2, "41 s")],
 )
 def test_times_can_be_read_at_a_glance(seconds, words):
-    assert in_words(seconds) == words
+    assert readable_seconds(seconds) == words
 
 
 def test_long_times_are_in_minutes():
-    assert in_words(744) == "12.4 min"
+    assert readable_seconds(744) == "12.4 min"
 
 
 RUNNING = Timing(

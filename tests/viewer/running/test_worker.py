@@ -356,7 +356,7 @@ def test_a_failure_lets_the_next_in_line_begin(qtbot):
     with qtbot.waitSignal(second.returned, timeout=SOON):
         JobWorker(fails).start("cpu")
         second.start("cpu")
-    assert JobWorker.lines["cpu"] == []
+    assert JobWorker.queues["cpu"] == []
 
 
 def test_all_workers_can_be_stopped_at_once():

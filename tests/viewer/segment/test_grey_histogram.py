@@ -141,17 +141,17 @@ def colours_in(histogram):
 
 @pytest.mark.parametrize("bright", [False, True])
 def test_bars_of_the_void_have_its_colour(histogram, bright):
-    from hushpore.viewer.segment.grey_histogram import PERHAPS_COLOUR, VOID_COLOUR
+    from hushpore.viewer.segment.grey_histogram import VOID_COLOUR, WEAK_COLOUR
 
     histogram.set_log(True)
     histogram.show_lines({})
-    assert not {VOID_COLOUR, PERHAPS_COLOUR} & colours_in(histogram)
+    assert not {VOID_COLOUR, WEAK_COLOUR} & colours_in(histogram)
     histogram.show_lines({THRESHOLD: 0.0}, bright=bright, mark=("otsu", 20.0))
     assert VOID_COLOUR in colours_in(histogram)
-    assert PERHAPS_COLOUR not in colours_in(histogram)
+    assert WEAK_COLOUR not in colours_in(histogram)
     strict = 400.0 if bright else -600.0
     histogram.show_lines({THRESHOLD: 0.0, STRICT: strict}, bright=bright)
-    assert {VOID_COLOUR, PERHAPS_COLOUR} <= colours_in(histogram)
+    assert {VOID_COLOUR, WEAK_COLOUR} <= colours_in(histogram)
 
 
 def test_it_follows_the_theme(histogram):

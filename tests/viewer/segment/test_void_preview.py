@@ -97,15 +97,15 @@ def test_deleting_the_layer_refuses_it(qtbot, viewer, preview):
 
 def test_in_3d_it_waits_for_slices_to_come_back(qtbot, viewer, preview):
     show(qtbot, preview, viewer.layers["scan"])
-    said = []
-    preview.said.connect(said.append)
+    messages = []
+    preview.message_changed.connect(messages.append)
     viewer.dims.ndisplay = 3
     assert not preview.layer.visible
-    assert "switch 3D off" in said[-1]
+    assert "switch 3D off" in messages[-1]
     viewer.dims.ndisplay = 2
     wait(qtbot, preview)
     assert preview.layer.visible
-    assert said[-1] == ""
+    assert messages[-1] == ""
 
 
 def test_hidden_by_the_user_it_stays_hidden(qtbot, viewer, preview):
@@ -139,11 +139,11 @@ def test_a_slice_that_cannot_be_read_is_said(qtbot, viewer, preview, scan):
     preview.hide()
     layer_broken = capture(layer)
     object.__setattr__(layer_broken.volume, "data", lazy.map_blocks(broken, meta=scan[:0]))
-    said = []
-    preview.said.connect(said.append)
+    messages = []
+    preview.message_changed.connect(messages.append)
     with KernelThreads(1) as threads:
         greys = finish(survey_greys(capture(viewer.layers["scan"]).volume, threads))
     preview.show(layer_broken, PoreSettings(threshold=0.0), greys)
     wait(qtbot, preview)
-    assert "the disk is gone" in said[-1]
+    assert "the disk is gone" in messages[-1]
     assert preview.layer is None

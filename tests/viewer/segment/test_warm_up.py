@@ -44,7 +44,7 @@ def test_loading_from_the_disk_says_nothing(qtbot, monkeypatch):
     monkeypatch.setattr(warm_up, "_prepare", prepare)
     label = Preparing()
     qtbot.addWidget(label)
-    qtbot.wait(2 * warm_up.LOOK)
+    qtbot.wait(2 * warm_up.POLL_INTERVAL)
     assert label.isHidden()
     gate.set()
 

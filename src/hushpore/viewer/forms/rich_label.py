@@ -25,7 +25,7 @@ class Sentence(QLabel):
     def __init__(self, viewer: Any) -> None:
         super().__init__()
         self._viewer = viewer
-        self._said = ""
+        self._html = ""
         self.setWordWrap(True)
         self.setTextFormat(Qt.TextFormat.RichText)
         self.setTextInteractionFlags(Qt.TextInteractionFlag.TextBrowserInteraction)
@@ -34,7 +34,7 @@ class Sentence(QLabel):
 
     def say(self, text: str) -> None:
         """Show a sentence in HTML; `link` and `sign` make parts of it."""
-        self._said = text
+        self._html = text
         self._paint()
         self.setVisible(bool(text))
 
@@ -47,7 +47,7 @@ class Sentence(QLabel):
             _WARNING: theme.warning.as_hex(),
             _ERROR: (error.lighter(170) if theme.type == "dark" else error).name(),
         }
-        text = self._said
+        text = self._html
         for name, colour in colours.items():
             text = text.replace(name, colour)
         self.setText(text)

@@ -217,7 +217,7 @@ def _sample(data: Any) -> npt.NDArray[Any]:
     return np.stack([np.asarray(data[(*map(int, index), every, every)]) for index in indices])
 
 
-def itself(layer: Any) -> Any:
+def unwrapped(layer: Any) -> Any:
     """Return the layer behind the proxy that napari gives to plugins, a new one at each access."""
     return getattr(layer, "__wrapped__", layer)
 

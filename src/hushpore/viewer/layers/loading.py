@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hushpore.viewer.running.problem import Problem
 
 #: Milliseconds between two looks at work that runs.
-LOOK = 125
+POLL_INTERVAL = 125
 
 
 class Loading:
@@ -48,7 +48,7 @@ class Loading:
         self._worker.cancelled.connect(self._close)
         self._activity = Activity(title, self._worker.cancel)
         self._timer = QTimer()
-        self._timer.setInterval(LOOK)
+        self._timer.setInterval(POLL_INTERVAL)
         self._timer.timeout.connect(self._look)
 
     def start(self) -> None:
@@ -68,7 +68,7 @@ class Loading:
 
     def _failed(self, problem: Problem) -> None:
         self._close()
-        say(problem)
+        notify_problem(problem)
 
     def _close(self) -> None:
         Loading.running.discard(self)
@@ -101,6 +101,6 @@ def add_one_by_one(
     add(0)
 
 
-def say(problem: Problem) -> None:
+def notify_problem(problem: Problem) -> None:
     """Say in a notification what went wrong."""
     (show_warning if problem.expected else show_error)(problem.message)

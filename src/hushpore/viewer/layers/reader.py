@@ -1,4 +1,7 @@
-"""napari's way to hushpore's readers: refuses fast, and reads large files in a thread."""
+"""napari's way to hushpore's readers: refuses fast, and reads large files in a thread.
+
+Also what the user may ask of what was read, or will be: an even spacing, and to be asked no more.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +13,28 @@ from typing import TYPE_CHECKING, Any
 
 from napari import current_viewer
 from napari.layers import Layer
+from napari.settings import get_settings
 from napari.utils.notifications import (
     Notification,
     NotificationSeverity,
     notification_manager,
+    show_info,
+    show_warning,
 )
 
 import hushpore
+from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
 from hushpore.io import kind_of, load
 from hushpore.io.choosing import part_notes
 from hushpore.io.loading import into_memory
-from hushpore.viewer.layers.conversion import KEY, layer_data
-from hushpore.viewer.layers.loading import Loading, add_one_by_one, say
-from hushpore.viewer.layers.resampling import resample
+from hushpore.io.registry import READERS
+from hushpore.io.resample import is_uneven, resampling
+from hushpore.viewer.layers.conversion import KEY, layer_data, volume_of
+from hushpore.viewer.layers.loading import Loading, add_one_by_one, notify_problem
 from hushpore.viewer.layers.result_folder import labels_from_result
 from hushpore.viewer.layers.series_chooser import offer_series
-from hushpore.viewer.layers.slice_grouping import gather, is_one_of_slices, is_slice
+from hushpore.viewer.layers.slice_grouping import can_be_slice, collect_slice, is_slice
 from hushpore.viewer.running.problem import explain
 
 if TYPE_CHECKING:
@@ -40,10 +48,14 @@ LARGE = 16_000_000
 #: Files looked at where several are opened as one.
 _PEEK = 8
 
+#: Patterns as napari's preferences have them: every folder, and DICOM files. napari's own dialog
+#: remembers a folder by its full name alone, and its preferences take no pattern for all of them.
+PATTERNS = ("*/", *READERS["dicom"].extensions)
+
 LayerData = tuple[Any, dict[str, Any], str]
 
 #: What a reader returns when there is nothing to add, or not yet.
-NOTHING: list[Any] = [(None,)]
+NO_LAYERS: list[Any] = [(None,)]
 
 
 def get_reader(path: str | list[str]) -> Callable[[str | list[str]], list[Any]] | None:
@@ -55,7 +67,7 @@ def get_reader(path: str | list[str]) -> Callable[[str | list[str]], list[Any]] 
     if isinstance(path, str):
         return None if kind_of(path) is None else read_layers
     files = [Path(each) for each in itertools.islice(path, _PEEK)]
-    return read_layers if files and all(map(is_one_of_slices, files)) else None
+    return read_layers if files and all(map(can_be_slice, files)) else None
 
 
 def read_layers(path: str | list[str]) -> list[Any]:
@@ -69,22 +81,22 @@ def read_layers(path: str | list[str]) -> list[Any]:
     viewer = current_viewer()
     several = getattr(viewer, "window", None) is not None
     if several and isinstance(path, str) and is_slice(viewer, path):
-        gather(viewer, path, _read_in_thread)
-        return NOTHING
+        collect_slice(viewer, path, _read_in_thread)
+        return NO_LAYERS
     if viewer is not None and size_of(path, LARGE) >= LARGE:
         _read_in_thread(viewer, path)
-        return NOTHING
+        return NO_LAYERS
     try:
         volumes = hushpore.read_all(path)
         if several and _are_several(volumes):
             _found(viewer, _name(path), volumes)
-            return NOTHING
+            return NO_LAYERS
         found = [_layer(volume) for volume in volumes]
     except Exception as error:
         if viewer is None:
             raise
-        say(explain(error))
-        return NOTHING
+        notify_problem(explain(error))
+        return NO_LAYERS
     _mention_notes(viewer, ((each["name"], each["metadata"]) for _, each, _ in found))
     return found
 
@@ -195,3 +207,61 @@ def _resample(viewer: Any, uneven: Sequence[dict[str, Any]], *_: Any) -> None:
     for layer in list(viewer.layers):
         if any(layer.metadata.get(KEY) is known for known in uneven):
             resample(viewer, layer)
+
+
+# ---- what the user asks for
+
+
+def resample_selected() -> None:
+    """Resample the selected layer; the command of the menu Layers > Data."""
+    viewer = current_viewer()
+    if viewer is None:
+        return
+    layer = viewer.layers.selection.active
+    if layer is None:
+        show_warning("Select the layer whose slices are to be resampled.")
+    else:
+        resample(viewer, layer)
+
+
+def can_resample(layer: Any) -> bool:
+    """Whether a layer knows that its slices are unevenly spaced or missing."""
+    try:
+        return is_uneven(volume_of(layer))
+    except InputError:
+        return False
+
+
+def resample(viewer: Any, layer: Any) -> None:
+    """Add a layer beside one of uneven slices that has an even spacing, made in a thread."""
+    if not can_resample(layer):
+        show_warning(
+            f"{layer.name}: nothing to resample. Only stacks of DICOM files whose slices are "
+            "unevenly spaced or missing know the places of their slices."
+        )
+        return
+    limits = tuple(layer.contrast_limits)
+    Loading(
+        f"Resampling {layer.name}",
+        partial(_resampled, volume_of(layer), limits),
+        viewer.add_layer,
+    ).start()
+
+
+def _resampled(volume: Volume, limits: tuple[float, float]) -> Job:
+    even = yield from resampling(volume)
+    data, keywords, kind = layer_data(even, contrast_limits=limits)
+    return Layer.create(data, {**keywords, "name": f"{volume.name} even"}, kind)
+
+
+def prefer_hushpore() -> None:
+    """Open folders and DICOM files with hushpore from now on, without napari's question."""
+    plugins = get_settings().plugins
+    plugins.extension2reader = {
+        **plugins.extension2reader,
+        **dict.fromkeys(PATTERNS, "hushpore"),
+    }
+    show_info(
+        "Folders and DICOM files are opened with hushpore from now on. "
+        "Preferences > Plugins lists this choice, and there it can be taken back."
+    )

@@ -27,7 +27,7 @@ from hushpore.io.loading import SHARE, free_memory
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.rich_label import plain_line
 from hushpore.viewer.layers.conversion import contrast_limits
-from hushpore.viewer.layers.loading import LOOK
+from hushpore.viewer.layers.loading import POLL_INTERVAL
 from hushpore.viewer.running.worker import JobWorker
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
 
 #: Edge of a picture, in pixels.
-EDGE = 64
+THUMBNAIL = 64
 
 
 class SeriesChooser(QWidget):
@@ -90,13 +90,13 @@ class SeriesChooser(QWidget):
         column.addWidget(self._total)
         column.addLayout(line)
         self._count()
-        self._pictures = JobWorker(partial(_pictures, self._volumes), "hushpore draws series")
+        self._thumbnails = JobWorker(partial(_thumbnails, self._volumes), "hushpore draws series")
         self._timer = QTimer(self)
-        self._timer.setInterval(LOOK)
+        self._timer.setInterval(POLL_INTERVAL)
         self._timer.timeout.connect(self._look)
-        for end in (self._pictures.returned, self._pictures.failed, self._pictures.cancelled):
+        for end in (self._thumbnails.returned, self._thumbnails.failed, self._thumbnails.cancelled):
             end.connect(self._drawn)
-        self._pictures.start()
+        self._thumbnails.start()
         self._timer.start()
 
     def sizeHint(self) -> QSize:  # noqa: N802 - Qt's name
@@ -133,11 +133,11 @@ class SeriesChooser(QWidget):
 
     def _stop(self) -> None:
         self._timer.stop()
-        self._pictures.cancel()
+        self._thumbnails.cancel()
 
     def _look(self) -> None:
-        for number, preview in self._pictures.take().previews.items():
-            self._rows[int(number)].show_picture(preview.image)
+        for number, preview in self._thumbnails.take().previews.items():
+            self._rows[int(number)].show_thumbnail(preview.image)
 
     def _drawn(self, *_: Any) -> None:
         self._look()
@@ -150,9 +150,9 @@ class _Row(QFrame):
     def __init__(self, volume: Volume, notes: Sequence[str]) -> None:
         super().__init__()
         self.box = QCheckBox()
-        self.picture = QLabel()
-        self.picture.setFixedSize(EDGE, EDGE)
-        self.picture.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.thumbnail = QLabel()
+        self.thumbnail.setFixedSize(THUMBNAIL, THUMBNAIL)
+        self.thumbnail.setAlignment(Qt.AlignmentFlag.AlignCenter)
         shape, spacing, *stored = volume.facts.split(" · ")
         modality = volume.metadata.get("modality")
         lines = [volume.name, f"{f'{modality} · ' * bool(modality)}{shape}"]
@@ -161,7 +161,7 @@ class _Row(QFrame):
         line = QHBoxLayout(self)
         line.setContentsMargins(0, 4, 0, 4)
         line.addWidget(self.box)
-        line.addWidget(self.picture)
+        line.addWidget(self.thumbnail)
         line.addWidget(self.text, 1)
 
     def mousePressEvent(self, event: Any) -> None:  # noqa: N802 - Qt's name
@@ -169,12 +169,14 @@ class _Row(QFrame):
         self.box.toggle()
         event.accept()
 
-    def show_picture(self, grey: npt.NDArray[np.uint8]) -> None:
+    def show_thumbnail(self, grey: npt.NDArray[np.uint8]) -> None:
         """Show grey values where the picture goes."""
         height, width = grey.shape
         image = QImage(grey.data, width, height, width, QImage.Format.Format_Grayscale8)
         drawn = QPixmap.fromImage(image)
-        self.picture.setPixmap(drawn.scaled(EDGE, EDGE, Qt.AspectRatioMode.KeepAspectRatio))
+        self.thumbnail.setPixmap(
+            drawn.scaled(THUMBNAIL, THUMBNAIL, Qt.AspectRatioMode.KeepAspectRatio)
+        )
 
 
 def offer_series(
@@ -205,13 +207,13 @@ def offer_series(
     return chooser
 
 
-def picture(volume: Volume) -> npt.NDArray[np.uint8]:
-    """Return the middle slice of a volume as grey values, no larger than `EDGE`.
+def thumbnail(volume: Volume) -> npt.NDArray[np.uint8]:
+    """Return the middle slice of a volume as grey values, no larger than `THUMBNAIL`.
 
     One slice is read. Steps of the slice are as wide as needed, so that proportions are kept.
     """
     middle = tuple(n // 2 for n in volume.shape[:-2])
-    step = max(1, -(-max(volume.shape[-2:]) // EDGE))
+    step = max(1, -(-max(volume.shape[-2:]) // THUMBNAIL))
     values = np.asarray(volume.data[(*middle, slice(None, None, step), slice(None, None, step))])
     low, high = volume.metadata.get("contrast_limits") or contrast_limits(values)
     share = (values.astype(np.float32) - low) / max(high - low, 1e-30)
@@ -219,10 +221,10 @@ def picture(volume: Volume) -> npt.NDArray[np.uint8]:
     return np.ascontiguousarray(grey)
 
 
-def _pictures(volumes: Sequence[Volume]) -> Job:
+def _thumbnails(volumes: Sequence[Volume]) -> Job:
     for number, volume in enumerate(volumes):
         try:
-            drawn = picture(volume)
+            drawn = thumbnail(volume)
         except (HushporeError, OSError):
             continue  # what is damaged has no picture; opening it says why
         yield Preview(str(number), drawn, ())

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     Read = Callable[[Any, str | list[str]], None]
 
 #: Milliseconds after which no further slice of a drop is waited for.
-PAUSE = 250
+DROP_PAUSE = 250
 
 #: TIFF files that are named alike but for a number, from which they are taken for one stack.
-FEW = 8
+MIN_NUMBERED = 8
 
 _LOOKED_AT = 200  # names of a folder, in search of those
 
 #: What was opened one by one, and the timer that waits for the last, by viewer.
-_gathered: dict[Any, tuple[QTimer, list[str]]] = {}
+_pending: dict[Any, tuple[QTimer, list[str]]] = {}
 
 
 def is_slice(viewer: Any, path: str) -> bool:
@@ -38,29 +38,29 @@ def is_slice(viewer: Any, path: str) -> bool:
     DICOM files are; TIFF files are where others in their folder are named alike but for a number.
     """
     by = _slices_by(path)
-    return by == "header" or (by == "name" and (viewer in _gathered or _has_alike(path)))
+    return by == "header" or (by == "name" and (viewer in _pending or _has_alike(path)))
 
 
-def is_one_of_slices(path: str | Path) -> bool:
+def can_be_slice(path: str | Path) -> bool:
     """Whether a file is of a format of which several files can be slices of one volume."""
     return bool(_slices_by(path))
 
 
-def gather(viewer: Any, path: str, read: Read) -> None:
+def collect_slice(viewer: Any, path: str, read: Read) -> None:
     """Wait for further slices of the same drop, then read them together."""
-    if viewer not in _gathered:
+    if viewer not in _pending:
         timer = QTimer()
         timer.setSingleShot(True)
-        timer.setInterval(PAUSE)
+        timer.setInterval(DROP_PAUSE)
         timer.timeout.connect(partial(_read_all, viewer, read))
-        _gathered[viewer] = timer, []
-    timer, paths = _gathered[viewer]
+        _pending[viewer] = timer, []
+    timer, paths = _pending[viewer]
     paths.append(path)
     # anew with each, because napari lets the window live between two files
     timer.start()
 
 
-def parted(paths: Sequence[str]) -> list[list[str]]:
+def grouped(paths: Sequence[str]) -> list[list[str]]:
     """Part files into what belongs together: all with a header, and those that are numbered."""
     by_pattern: dict[str, list[str]] = {}
     for path in paths:
@@ -68,14 +68,14 @@ def parted(paths: Sequence[str]) -> list[list[str]]:
         by_pattern.setdefault(pattern, []).append(path)
     groups = []
     for pattern, alike in by_pattern.items():
-        together = not pattern or len(alike) >= FEW
+        together = not pattern or len(alike) >= MIN_NUMBERED
         groups += [alike] if together else [[path] for path in alike]
     return groups
 
 
 def _read_all(viewer: Any, read: Read) -> None:
-    _, paths = _gathered.pop(viewer)
-    for group in parted(paths):
+    _, paths = _pending.pop(viewer)
+    for group in grouped(paths):
         read(viewer, group[0] if len(group) == 1 else group)
 
 
@@ -93,7 +93,7 @@ def _has_alike(path: str) -> bool:
     with os.scandir(folder or ".") as entries:
         names = (entry.name for entry in itertools.islice(entries, _LOOKED_AT))
         alike = (other for other in names if _pattern(other) == pattern)
-        return len(list(itertools.islice(alike, FEW))) == FEW
+        return len(list(itertools.islice(alike, MIN_NUMBERED))) == MIN_NUMBERED
 
 
 def _pattern(path: str) -> str:

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from hushpore.viewer.running.target import Target
 
 #: Milliseconds between two looks at the running denoiser.
-LOOK = 200
+POLL_INTERVAL = 200
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class LiveBatch:
     """The newest batch of a running job, and the layer that it works on."""
 
     batch: Batch
@@ -34,7 +34,7 @@ class Seen:
 class NewestBatch:
     """Where a job's thread leaves its newest batch; older ones are dropped."""
 
-    seen: ClassVar[Seen | None] = None
+    seen: ClassVar[LiveBatch | None] = None
 
     @classmethod
     def watch(cls, job: Job, target: Target) -> Job:
@@ -43,7 +43,7 @@ class NewestBatch:
             event = next(job)
             while True:
                 if isinstance(event, Batch):
-                    cls.seen = Seen(event, target)
+                    cls.seen = LiveBatch(event, target)
                 try:
                     sent = yield event
                 except GeneratorExit:
@@ -75,9 +75,9 @@ class LivePatches(QCheckBox):
         )
         self._viewer = viewer
         self._layer: Any = None
-        self._shown: Seen | None = None
+        self._shown: LiveBatch | None = None
         self._timer = QTimer(self)
-        self._timer.setInterval(LOOK)
+        self._timer.setInterval(POLL_INTERVAL)
         self._timer.timeout.connect(self.look)
         self.toggled.connect(self._toggle)
 
@@ -105,7 +105,7 @@ class LivePatches(QCheckBox):
             self._timer.stop()
             self.clear()
 
-    def _show(self, seen: Seen) -> None:
+    def _show(self, seen: LiveBatch) -> None:
         batch = seen.batch
         lines = boxes(batch.corners, batch.patch_shape)
         each = len(lines) // max(len(batch.losses), 1)
@@ -122,7 +122,7 @@ class LivePatches(QCheckBox):
             low, high = float(loss.min()), float(loss.max())
             self._layer.edge_contrast_limits = (low, high if high > low else low + 1)
 
-    def _add(self, lines: Any, features: pd.DataFrame, seen: Seen) -> Any:
+    def _add(self, lines: Any, features: pd.DataFrame, seen: LiveBatch) -> Any:
         layer = Vectors(
             lines,
             **seen.target.placement.kwargs(),

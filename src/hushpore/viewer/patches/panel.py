@@ -60,8 +60,8 @@ class PatchesPanel(QWidget):
         self.feature.currentTextChanged.connect(self._show_feature)
         self.histogram = Histogram(viewer)
         self.histogram.chosen.connect(self._choose_range)
-        self.said = Sentence(viewer)
-        self.said.linkActivated.connect(self._follow)
+        self.message = Sentence(viewer)
+        self.message.linkActivated.connect(self._follow)
         self.table = PatchTable()
         self.table.picked.connect(self._picked)
         line = QHBoxLayout()
@@ -71,7 +71,7 @@ class PatchesPanel(QWidget):
         column.setContentsMargins(0, 0, 0, 0)
         column.addLayout(line)
         column.addWidget(self.histogram)
-        column.addWidget(self.said)
+        column.addWidget(self.message)
         column.addWidget(self.table)
         self.hide()
         viewer.layers.events.inserted.connect(self._follow_layers)
@@ -298,7 +298,7 @@ class PatchesPanel(QWidget):
                 f"{link('train', 'Train on')} the {count} of {every} patches chosen only, or "
                 f"{link('leave', 'leave them out')}."
             )
-        self.said.say("<br>".join(parts))
+        self.message.say("<br>".join(parts))
 
     def _words_for(self, patch: int, row: str) -> str:
         assert self.result is not None

@@ -15,7 +15,7 @@ from hushpore.pores.measures import measure_of
 from hushpore.viewer.forms.rich_label import Sentence, link
 from hushpore.viewer.results.categories import is_categorical
 from hushpore.viewer.results.pore_view import COLORMAPS
-from hushpore.viewer.results.table import in_cell
+from hushpore.viewer.results.table import cell_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hushpore.viewer.results.pore_view import PoreView
 
 #: The entry of the combo box that gives colours at random.
-BY_CHANCE = "random"
+RANDOM = "random"
 
 #: What the choice of a colour map says while none is used.
 _FIRST = "Choose a column to colour by first."
@@ -50,7 +50,7 @@ class ColourChoice(QWidget):
     def __init__(self, viewer: Any) -> None:
         super().__init__()
         self._view: PoreView | None = None
-        self.by, self.map = narrow_box(), narrow_box()
+        self.by, self.map = compact_combo_box(), compact_combo_box()
         self.by.setToolTip("Colour the labels by a column of the table.")
         self.by.currentIndexChanged.connect(self._colour)
         self.map.setAccessibleName("Colour map")
@@ -87,7 +87,7 @@ class ColourChoice(QWidget):
         assert self._view is not None
         table = self._view.tables.pores
         names = columns_of(table, is_numeric) + columns_of(table, is_categorical)
-        fill_box(self.by, [BY_CHANCE, *names], self._view.column or BY_CHANCE)
+        fill_columns(self.by, [RANDOM, *names], self._view.column or RANDOM)
         self._show()
 
     def _show(self) -> None:
@@ -95,7 +95,7 @@ class ColourChoice(QWidget):
         view = self._view
         assert view is not None
         kinds, column = view.categories(), view.column
-        for box, text in ((self.by, column or BY_CHANCE), (self.map, view.colormap)):
+        for box, text in ((self.by, column or RANDOM), (self.map, view.colormap)):
             before = box.blockSignals(True)
             box.setCurrentText(text)
             box.blockSignals(before)
@@ -121,7 +121,7 @@ class ColourChoice(QWidget):
     def _colour(self) -> None:
         if self._view is not None:
             column = self.by.currentText()
-            self._view.colour_by("" if column == BY_CHANCE else column, self.map.currentText())
+            self._view.colour_by("" if column == RANDOM else column, self.map.currentText())
 
     def _select(self, number: str) -> None:
         """Select the pores of a kind that pass the filter."""
@@ -129,7 +129,7 @@ class ColourChoice(QWidget):
             self._view.select(self._view.categories()[int(number)].rows & self._view.shown, self)
 
 
-def narrow_box() -> QComboBox:
+def compact_combo_box() -> QComboBox:
     """Return a combo box that does not ask for the width of its longest entry."""
     box = QComboBox()
     box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
@@ -137,7 +137,7 @@ def narrow_box() -> QComboBox:
     return box
 
 
-def fill_box(box: QComboBox, names: Iterable[str], chosen: str) -> None:
+def fill_columns(box: QComboBox, names: Iterable[str], chosen: str) -> None:
     """List columns, with what they mean, without telling so."""
     before = box.blockSignals(True)
     box.clear()
@@ -175,7 +175,7 @@ class ColourBar(QWidget):
             (float(at), QColor.fromRgbF(*(float(part) for part in colour)))
             for at, colour in zip(shares, colours, strict=True)
         ]
-        low, high = (in_cell(limit) for limit in limits)
+        low, high = (cell_text(limit) for limit in limits)
         self._ends = (f"≤ {low} {unit}".strip(), f"≥ {high} {unit}".strip())
         self.setToolTip(f"From {low} to {high} {unit}: 98 % of the pores lie between.")
         self.update()

@@ -32,12 +32,12 @@ from hushpore.runs.compare import columns_compared, compare, distributions
 from hushpore.runs.pore_result import PoreResult, open_result
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.rich_label import Sentence, plain_line, sign
-from hushpore.viewer.layers.conversion import itself, volume_of
+from hushpore.viewer.layers.conversion import unwrapped, volume_of
 from hushpore.viewer.results.difference_table import DifferenceTable
 from hushpore.viewer.results.panel import save_table
 from hushpore.viewer.results.pore_layer import tables_of
 from hushpore.viewer.results.result_choice import ResultChoice
-from hushpore.viewer.results.saving import save_by
+from hushpore.viewer.results.saving import save_with
 from hushpore.viewer.running.worker import JobWorker
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 #: Name of this widget, as the manifest has it.
 COMPARE = "Compare results"
 
-NOTHING = (
+NO_RESULT = (
     "Choose two pore results: layers of 'Segment pores', or result folders. For example the same "
     "scan before and after denoising, or two samples."
 )
@@ -221,7 +221,7 @@ class CompareWidget(QWidget):
         self.figure.savefig(buffer, format=kind, dpi=200)
         self._dress()
         self.canvas.draw_idle()
-        save_by(path.with_suffix(f".{kind}"), partial(_write, buffer.getvalue()))
+        save_with(path.with_suffix(f".{kind}"), partial(_write, buffer.getvalue()))
 
     def changeEvent(self, event: Any) -> None:  # noqa: N802
         """Follow layers no longer when napari takes the widget out of its dock."""
@@ -234,7 +234,7 @@ class CompareWidget(QWidget):
 
     def _build(self) -> None:
         self.choices = [ResultChoice(self._viewer, name, age) for name, age in (("A", 1), ("B", 0))]
-        self._nothing, self._problem = plain_line(NOTHING), Sentence(self._viewer)
+        self._nothing, self._problem = plain_line(NO_RESULT), Sentence(self._viewer)
         self.figure = Figure(figsize=(3.4, 2.6), layout="constrained")
         self.canvas: Any = FigureCanvasQTAgg(self.figure)  # type: ignore[no-untyped-call]
         self.canvas.setMinimumHeight(100)
@@ -313,7 +313,7 @@ def _result_of(layer: Any) -> PoreResult:
         throats = pd.DataFrame({"inscribed_diameter": [], "area": []}, dtype=np.float64)
     # a copy of the tables' columns is not needed: a layer gets new tables, never changed ones
     return PoreResult(
-        itself(layer).name, volume_of(layer), tables.pores, throats, {"result": tables.totals}
+        unwrapped(layer).name, volume_of(layer), tables.pores, throats, {"result": tables.totals}
     )
 
 

@@ -28,19 +28,19 @@ from hushpore.base.errors import InputError
 from hushpore.pores.measures import THROATS, measure_of
 from hushpore.viewer.forms.docking import dock_of
 from hushpore.viewer.forms.rich_label import Sentence, plain_line, sign
-from hushpore.viewer.layers.layer_tracking import FollowsPores
 from hushpore.viewer.results.colour_choice import (
     ColourChoice,
     columns_of,
-    fill_box,
+    compact_combo_box,
+    fill_columns,
     is_numeric,
-    narrow_box,
 )
-from hushpore.viewer.results.pore_layer import described
+from hushpore.viewer.results.layer_tracking import LayerTrackingWidget
+from hushpore.viewer.results.pore_layer import summary_lines
 from hushpore.viewer.results.pore_view import MOST_COLOURS
-from hushpore.viewer.results.row_filter import rows_passing
-from hushpore.viewer.results.saving import save_by
-from hushpore.viewer.results.table import TableView, in_cell
+from hushpore.viewer.results.row_filter import filter_rows
+from hushpore.viewer.results.saving import save_with
+from hushpore.viewer.results.table import TableView, cell_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,13 +60,13 @@ NARROW, _ANY = 360, 2**24 - 1
 #: Pixels that the panel takes under the canvas at first.
 HEIGHT = 230
 
-NOTHING = (
+NO_RESULT = (
     "No pore result is chosen. Run 'Segment pores', or drop a result folder on the window and "
     "select its labels."
 )
 
 
-class ResultsWidget(FollowsPores):
+class ResultsWidget(LayerTrackingWidget):
     """Shows the numbers of the pore layer that is selected, linked with the layer.
 
     Parameters
@@ -89,7 +89,7 @@ class ResultsWidget(FollowsPores):
             widget.setEnabled(self.view is not None)
         if self.view is None:
             self._title.setText("")
-            self._summary.setText(NOTHING)
+            self._summary.setText(NO_RESULT)
             return
         tables = self.view.tables
         self._title.setText(f"<b>{self.view.layer.name}</b>")
@@ -113,7 +113,7 @@ class ResultsWidget(FollowsPores):
 
     def _show_shown(self) -> None:
         assert self.view is not None
-        self._summary.setText("\n".join(described(self.view.tables, self.view.shown)))
+        self._summary.setText("\n".join(summary_lines(self.view.tables, self.view.shown)))
         self.pores.rows.show_only(self.view.shown)
 
     def _show_selected(self, by: object = None) -> None:
@@ -148,7 +148,7 @@ class ResultsWidget(FollowsPores):
             return
         table = self.view.tables.pores
         try:
-            passing = rows_passing(self._filter.text(), table)
+            passing = filter_rows(self._filter.text(), table)
         except InputError as error:
             self._problem.say(f"{sign(False)} {error}")
             return
@@ -167,7 +167,7 @@ class ResultsWidget(FollowsPores):
         names = columns_of(table, is_numeric)
         before = self._range_of.currentText()
         wanted = before if before in names else "equivalent_diameter"
-        fill_box(self._range_of, names, wanted)
+        fill_columns(self._range_of, names, wanted)
         self._choose_range()
 
     def _choose_range(self) -> None:
@@ -193,7 +193,7 @@ class ResultsWidget(FollowsPores):
         low, high = self._range.value()
         column, tables = self._range_of.currentText(), self.view.tables
         unit = measure_of(column).unit(tables.unit, tables.n_spatial)
-        text = f"{in_cell(float(low))} to {in_cell(float(high))} {unit}".strip()
+        text = f"{cell_text(float(low))} to {cell_text(float(high))} {unit}".strip()
         self._range_text.setText(text)
 
     def _other_range(self) -> None:
@@ -292,7 +292,7 @@ class ResultsWidget(FollowsPores):
         self._pause.timeout.connect(self.apply_filter)
         self._filter.textChanged.connect(self._pause.start)
         self._filter.returnPressed.connect(self.apply_filter)
-        self._range_of = narrow_box()
+        self._range_of = compact_combo_box()
         self._range_of.setToolTip("Column of the slider.")
         self._range_of.currentIndexChanged.connect(self._other_range)
         self._range = QDoubleRangeSlider(Qt.Orientation.Horizontal)
@@ -370,4 +370,4 @@ class ResultsWidget(FollowsPores):
 def save_table(path: Path, table: pd.DataFrame) -> None:
     """Write a table as CSV in a thread, numbers in full precision; says where, or why not."""
     path = path if path.suffix else path.with_suffix(".csv")
-    save_by(path, lambda part: table.to_csv(part, index=False, lineterminator="\n"))
+    save_with(path, lambda part: table.to_csv(part, index=False, lineterminator="\n"))

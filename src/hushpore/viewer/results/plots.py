@@ -31,9 +31,9 @@ from qtpy.QtWidgets import (
 from hushpore.pores.measures import measure_of
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.rich_label import plain_line
-from hushpore.viewer.layers.layer_tracking import FollowsPores
-from hushpore.viewer.results.panel import NOTHING, save_table
-from hushpore.viewer.results.saving import save_by
+from hushpore.viewer.results.layer_tracking import LayerTrackingWidget
+from hushpore.viewer.results.panel import NO_RESULT, save_table
+from hushpore.viewer.results.saving import save_with
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 PLOTS = "Plots"
 
 #: What is plotted, by its name in the combo box.
-BY_NUMBER, BY_VOLUME, PROFILE, AGAINST = (
+BY_NUMBER, BY_VOLUME, PROFILE, SCATTER = (
     "Sizes by number", "Sizes by volume", "Porosity by slice", "One against another",
 )  # fmt: skip
 
@@ -90,7 +90,7 @@ def size_distribution(
     return pd.DataFrame(table)
 
 
-class PlotsWidget(FollowsPores):
+class PlotsWidget(LayerTrackingWidget):
     """Plots the result of the pore layer that is selected; linked with layer and table.
 
     Parameters
@@ -154,7 +154,7 @@ class PlotsWidget(FollowsPores):
         kind = self._kind.currentText()
         has_view = self.view is not None
         self._x.setEnabled(has_view and kind != PROFILE)
-        self._y.setVisible(kind == AGAINST)
+        self._y.setVisible(kind == SCATTER)
         self._log.setEnabled(has_view and kind != PROFILE)
         self._cumulative.setEnabled(has_view and kind in (BY_NUMBER, BY_VOLUME))
         self._data = pd.DataFrame()
@@ -162,8 +162,8 @@ class PlotsWidget(FollowsPores):
             self.axes = self.figure.add_subplot()
             if kind == PROFILE:
                 self._draw_profile()
-            elif kind == AGAINST:
-                self._draw_against()
+            elif kind == SCATTER:
+                self._draw_scatter()
             else:
                 self._draw_sizes(kind == BY_VOLUME)
         self._dress()
@@ -207,7 +207,7 @@ class PlotsWidget(FollowsPores):
         if self.view.tables.n_spatial == 3:
             self._mark = self.axes.axvline(self._slice(), color=_MARK, linewidth=1.5)
 
-    def _draw_against(self) -> None:
+    def _draw_scatter(self) -> None:
         assert self.view is not None
         view, x, y = self.view, self._x.currentText(), self._y.currentText()
         pores = view.tables.pores
@@ -292,7 +292,7 @@ class PlotsWidget(FollowsPores):
         picture = _rendered(self.figure, kind)
         self._dress()
         self.canvas.draw_idle()
-        save_by(path.with_suffix(f".{kind}"), partial(_write, picture))
+        save_with(path.with_suffix(f".{kind}"), partial(_write, picture))
 
     # ---- how it looks
 
@@ -323,9 +323,9 @@ class PlotsWidget(FollowsPores):
         self.canvas: Any = FigureCanvasQTAgg(self.figure)  # type: ignore[no-untyped-call]
         self.canvas.setMinimumHeight(150)
         self.canvas.mpl_connect("button_press_event", self._clicked)
-        self._nothing = plain_line(NOTHING)
+        self._nothing = plain_line(NO_RESULT)
         self._kind, self._x, self._y = QComboBox(), QComboBox(), QComboBox()
-        self._kind.addItems([BY_NUMBER, BY_VOLUME, PROFILE, AGAINST])
+        self._kind.addItems([BY_NUMBER, BY_VOLUME, PROFILE, SCATTER])
         self._kind.setToolTip("What to plot. Drag in 'One against another' to select pores.")
         names = ("What to plot", "Horizontal axis", "Vertical axis")
         for box, name in zip((self._kind, self._x, self._y), names, strict=True):

@@ -80,13 +80,13 @@ def pore_layer(
         name=name,
         features=features_of(result.pores),
     )
-    keywords["metadata"][KEY].update(_beside_the_labels(result))
+    keywords["metadata"][KEY].update(_tables_metadata(result))
     return data, keywords, kind
 
 
 def update_pore_layer(layer: Any, result: Pores) -> None:
     """Show another result of the same volume, for example merged anew, in a layer."""
-    known = {**layer.metadata[KEY], "provenance": result.provenance, **_beside_the_labels(result)}
+    known = {**layer.metadata[KEY], "provenance": result.provenance, **_tables_metadata(result)}
     layer.metadata = {**layer.metadata, KEY: known}
     layer.data = result.labels
     layer.features = features_of(result.pores)
@@ -114,7 +114,7 @@ def tables_of(layer: Any) -> PoreTables | None:
     return PoreTables(pores, throats, totals, profile, unit, volume.n_spatial)
 
 
-def described(tables: PoreTables, shown: npt.NDArray[np.bool_] | None = None) -> list[str]:
+def summary_lines(tables: PoreTables, shown: npt.NDArray[np.bool_] | None = None) -> list[str]:
     """Return the summary of a result, a sentence a line.
 
     Parameters
@@ -131,7 +131,7 @@ def described(tables: PoreTables, shown: npt.NDArray[np.bool_] | None = None) ->
     return lines
 
 
-def _beside_the_labels(result: Pores) -> dict[str, Any]:
+def _tables_metadata(result: Pores) -> dict[str, Any]:
     return {RESULT: result, THROATS: result.throats, PROFILE: result.porosity_profile}
 
 

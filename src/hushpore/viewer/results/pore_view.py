@@ -12,7 +12,7 @@ from napari.utils.colormaps import AVAILABLE_COLORMAPS, CyclicLabelColormap, lab
 from napari.utils.colormaps.standardize_color import transform_color
 from qtpy.QtCore import QObject, QTimer, Signal
 
-from hushpore.viewer.layers.conversion import itself
+from hushpore.viewer.layers.conversion import unwrapped
 from hushpore.viewer.results.categories import categories_of, is_categorical
 from hushpore.viewer.results.pore_layer import tables_of
 
@@ -68,7 +68,7 @@ class PoreView(QObject):
     @classmethod
     def of(cls, viewer: Any, layer: Any) -> PoreView:
         """Return the one view of a layer, made where there is none yet."""
-        layer = itself(layer)
+        layer = unwrapped(layer)
         view = cls._of_layer.get(id(layer))
         if view is None or view.layer is not layer:
             view = cls._of_layer[id(layer)] = PoreView(viewer, layer)
@@ -286,7 +286,7 @@ class PoreView(QObject):
             self.paint()
 
     def _removed(self, event: Any) -> None:
-        if itself(event.value) is self.layer:
+        if unwrapped(event.value) is self.layer:
             self.close()
 
     # ---- the canvas

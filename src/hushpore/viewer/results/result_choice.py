@@ -9,7 +9,7 @@ from napari.layers import Labels
 from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QComboBox, QFileDialog, QSizePolicy
 
-from hushpore.viewer.layers.conversion import itself
+from hushpore.viewer.layers.conversion import unwrapped
 from hushpore.viewer.results.pore_layer import tables_of
 
 #: The entry that asks for a folder.
@@ -89,9 +89,9 @@ class ResultChoice(QComboBox):
             self.choose(entries[position])
 
     def _refresh(self, event: Any = None) -> None:
-        known = [itself(layer) for layer in reversed(self._all) if tables_of(layer) is not None]
+        known = [unwrapped(layer) for layer in reversed(self._all) if tables_of(layer) is not None]
         self._listed = known
-        self._watch([itself(layer) for layer in self._all])
+        self._watch([unwrapped(layer) for layer in self._all])
         gone = not isinstance(self.chosen, Path) and not any(self.chosen is one for one in known)
         before = self.chosen
         if not self._touched or gone:
@@ -124,5 +124,5 @@ class ResultChoice(QComboBox):
     def _altered(self, event: Any) -> None:
         """List anew; a preview becomes a result, a result is merged anew."""
         self._refresh(event)
-        if itself(event.source) is self.chosen:
+        if unwrapped(event.source) is self.chosen:
             self.changed.emit()

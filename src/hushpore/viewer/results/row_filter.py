@@ -45,7 +45,7 @@ _WORDS = {"&": " and ", "&&": " and ", "|": " or ", "||": " or ", "~": " not "}
 _HOW = "Write, for example: equivalent_diameter > 20 and not is_open"
 
 
-def rows_passing(text: str, table: pd.DataFrame) -> npt.NDArray[np.bool_]:
+def filter_rows(text: str, table: pd.DataFrame) -> npt.NDArray[np.bool_]:
     """Return which rows of a table pass a filter.
 
     Parameters
@@ -70,7 +70,7 @@ def rows_passing(text: str, table: pd.DataFrame) -> npt.NDArray[np.bool_]:
     --------
     >>> import pandas as pd
     >>> pores = pd.DataFrame({"volume": [1.0, 8.0, 27.0], "is_open": [True, True, False]})
-    >>> rows_passing("volume > 2 & is_open", pores)
+    >>> filter_rows("volume > 2 & is_open", pores)
     array([False,  True, False])
     """
     if not text.strip():

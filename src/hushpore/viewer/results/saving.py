@@ -44,10 +44,10 @@ def ask_and_save(parent: QWidget, title: str, name: str, make: Callable[[], Any]
 
 def save(path: Path, make: Callable[[], Any]) -> JobWorker:
     """Write JSON values to a file, which is complete or not there; an existing one is replaced."""
-    return save_by(path, lambda part: _write_json(part, make()))
+    return save_with(path, lambda part: _write_json(part, make()))
 
 
-def save_by(path: Path, write: Callable[[Path], None]) -> JobWorker:
+def save_with(path: Path, write: Callable[[Path], None]) -> JobWorker:
     """Write a file in a thread, complete or not at all; says where, or why not.
 
     Parameters

@@ -114,7 +114,7 @@ class TableModel(QAbstractTableModel):
     def data(self, index: QModelIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         """Return the text of a cell, or where it stands in it."""
         if role == Qt.ItemDataRole.DisplayRole:
-            return in_cell(self._columns[index.column()][self._rows[index.row()]])
+            return cell_text(self._columns[index.column()][self._rows[index.row()]])
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
         return None
@@ -151,7 +151,7 @@ def _descending(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     return order
 
 
-def in_cell(value: Any) -> str:
+def cell_text(value: Any) -> str:
     """Write a value as a cell shows it: four digits, yes or no, nothing where it is missing."""
     if isinstance(value, np.bool_ | bool):
         return "yes" if value else "no"

@@ -10,7 +10,7 @@ from napari.utils.progress import cancelable_progress
 from qtpy.QtGui import QMovie
 from qtpy.QtWidgets import QLabel
 
-from hushpore.viewer.running.progress import PARTS
+from hushpore.viewer.running.progress import BAR_STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ class Activity(cancelable_progress):
         self._at = 0
         # of the format napari shows what follows the last bar
         text = "{l_bar}{bar}|{remaining} left"
-        super().__init__(desc=title, total=PARTS, cancel_callback=cancel, bar_format=text)
+        super().__init__(desc=title, total=BAR_STEPS, cancel_callback=cancel, bar_format=text)
         self._wheels = _wheels()
         for movie in self._wheels:
             movie.setPaused(True)
@@ -47,7 +47,7 @@ class Activity(cancelable_progress):
 
     def show(self, progress: Progress) -> None:
         """Move the bar and the wheel; napari lets other events through meanwhile."""
-        at = round(PARTS * progress.fraction)
+        at = round(BAR_STEPS * progress.fraction)
         if self not in Activity._all_instances:
             return
         if at != self._at:

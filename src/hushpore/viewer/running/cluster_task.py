@@ -49,13 +49,13 @@ def work_on_cluster(
     volume = widget.prepare(target)
     with connect(where) as client:
         yield Note(f"Workers and tasks are shown at {client.dashboard_link}")
-        folder = place_for(volume, where)
+        folder = result_folder_for(volume, where)
         made = yield from widget.on_cluster(client, volume, settings, device, folder, target)
     layers: list[Any] = [Layer.create(*data) for data in made.layers]
     return Outcome(made.summary, layers, made.timings, made.result)
 
 
-def place_for(volume: Volume, where: str) -> Path:
+def result_folder_for(volume: Volume, where: str) -> Path:
     """Return the folder for the result: that of the scan, if one can write there.
 
     Raises

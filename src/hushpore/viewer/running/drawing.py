@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 #: Share of its time that the window draws what a job says.
-SHARE = 0.01
+MAX_SHARE = 0.01
 
 #: Seconds after which it is drawn whatever that takes.
-LONGEST = 3.0
+MAX_DELAY = 3.0
 
 #: Milliseconds in which layouts have followed a change.
-LAYOUTS = 20
+LAYOUT_DELAY = 20
 
 
-class DrawingPace:
+class RedrawThrottle:
     """Lets what a job says be drawn as often as drawing allows.
 
     Whatever changes in a window with a canvas, Qt puts the whole window together anew: without a
     graphics card that takes 20 to 60 ms, which the job is slower by. So what is said waits until
-    the change before it has been drawn, and then as long as keeps to `SHARE`. Without it the 99th
-    percentile of gaps in the window's life is 53 to 74 ms, not 10, and jobs take 23 to 59 % longer
-    (`benchmarks live_ablation`: Xvfb, two cores, 256 x 256 x 256 voxels).
+    the change before it has been drawn, and then as long as keeps to `MAX_SHARE`. Without it the
+    99th percentile of gaps in the window's life is 53 to 74 ms, not 10, and jobs take 23 to 59 %
+    longer (`benchmarks live_ablation`: Xvfb, two cores, 256 x 256 x 256 voxels).
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class DrawingPace:
         if self._begun is None:
             return
         now, begun, self._begun = self._clock(), self._begun, None
-        self._next = now + min((now - begun) / SHARE, LONGEST)
+        self._next = now + min((now - begun) / MAX_SHARE, MAX_DELAY)
 
 
 def draw_together(widget: QWidget, then: Callable[[], object] = lambda: None) -> None:
@@ -73,11 +73,11 @@ def draw_together(widget: QWidget, then: Callable[[], object] = lambda: None) ->
     then : callable, optional
         Called right before it is drawn.
     """
-    _Together(widget.window(), then)
+    _CoalescedRedraw(widget.window(), then)
 
 
 @contextmanager
-def not_drawn(widget: QWidget) -> Iterator[None]:
+def redraws_suspended(widget: QWidget) -> Iterator[None]:
     """Have nothing drawn within the block, in which events may be handled.
 
     Without it the worst gap while segmenting is 109 to 172 ms, not 54 to 73
@@ -89,7 +89,7 @@ def not_drawn(widget: QWidget) -> Iterator[None]:
         In the window.
     """
     # of the whole application: a part that was a window of its own until now asks by itself
-    undrawn = _Undrawn(widget.window(), QApplication.instance())
+    undrawn = _RedrawBlocker(widget.window(), QApplication.instance())
     try:
         yield
     finally:
@@ -98,7 +98,7 @@ def not_drawn(widget: QWidget) -> Iterator[None]:
             undrawn.end()
 
 
-class _Undrawn(QObject):
+class _RedrawBlocker(QObject):
     """Keeps from a window that it has to be drawn; goes with it.
 
     Parameters
@@ -126,7 +126,7 @@ class _Undrawn(QObject):
         self.deleteLater()
 
 
-class _Together(_Undrawn):
+class _CoalescedRedraw(_RedrawBlocker):
     """Keeps it from a window until layouts have followed."""
 
     def __init__(self, window: QWidget, then: Callable[[], object]) -> None:
@@ -135,7 +135,7 @@ class _Together(_Undrawn):
         timer = QTimer(self)
         timer.setSingleShot(True)
         timer.timeout.connect(self._draw)
-        timer.start(LAYOUTS)
+        timer.start(LAYOUT_DELAY)
 
     def _draw(self) -> None:
         self._then()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hushpore.viewer.running.problem import Problem
 
 
-class Newest(QObject):
+class LatestOnlyWorker(QObject):
     """Does one thing at a time, and of what is asked for meanwhile only the last.
 
     Parameters

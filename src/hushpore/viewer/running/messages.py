@@ -60,7 +60,7 @@ class NoteLines(Sentence):
         super().__init__(viewer)
         self.setOpenExternalLinks(True)
 
-    def say_notes(self, notes: Iterable[Note]) -> None:
+    def show_notes(self, notes: Iterable[Note]) -> None:
         """Show notes; warnings have a sign."""
         lines = [
             f"{sign(False)} {html.escape(note.message)}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from napari.layers import Layer
 from qtpy.QtCore import QTimer
 
-from hushpore.viewer.layers.conversion import KEY, itself
+from hushpore.viewer.layers.conversion import KEY, unwrapped
 
 if TYPE_CHECKING:
     from hushpore.base.events import Preview
@@ -158,7 +158,7 @@ class Previews:
 
     def _select(self, selected: set[Any], instead: Any) -> None:
         """Select what was selected before a layer was added, unless another is by now."""
-        if itself(self._viewer.layers.selection.active) is itself(instead):
+        if unwrapped(self._viewer.layers.selection.active) is unwrapped(instead):
             self._viewer.layers.selection = {
                 layer for layer in selected if layer in self._viewer.layers
             }

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from hushpore.base.events import Progress
 
 #: Parts that a whole job is shown in.
-PARTS = 1000
+BAR_STEPS = 1000
 
 #: Looks at a job that are kept for an estimate.
-LOOKS = 64
+MAX_SAMPLES = 64
 
 #: Seconds over which a rate is taken.
-WINDOW = 10.0
+RATE_WINDOW = 10.0
 
 
 class Eta:
@@ -46,10 +46,10 @@ class Eta:
             return None
         if not seen or now - seen[-1][0] >= self._apart:
             seen.append((now, fraction))
-        if len(seen) > LOOKS:
+        if len(seen) > MAX_SAMPLES:
             # twice as far apart from now on, so that a long job takes no more memory
             del seen[1::2]
-            self._apart = 2 * (seen[-1][0] - seen[0][0]) / LOOKS
+            self._apart = 2 * (seen[-1][0] - seen[0][0]) / MAX_SAMPLES
         start, before = seen[0]
         if now - start < 1 or fraction - before < 0.005:
             return None
@@ -62,8 +62,8 @@ class Eta:
         return (1 - fraction) / rate
 
 
-class Pace:
-    """Tells how much is done a second, over the last `WINDOW` seconds of a stage.
+class RateMeter:
+    """Tells how much is done a second, over the last `RATE_WINDOW` seconds of a stage.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class Pace:
             self._stage = progress.stage
             seen.clear()
         seen.append((now, progress.done))
-        while now - seen[0][0] > WINDOW and len(seen) > 2:
+        while now - seen[0][0] > RATE_WINDOW and len(seen) > 2:
             seen.popleft()
         start, before = seen[0]
         if now - start < 1 or progress.done <= before:
@@ -105,7 +105,7 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def stage_in_words(progress: Progress) -> str:
+def stage_text(progress: Progress) -> str:
     """Write what is being done: 'training, 300 of 1,500 steps'."""
     if not progress.total or not progress.unit:
         return progress.stage

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import html
+from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QObject, QTimer
+from qtpy.QtWidgets import QProgressBar, QVBoxLayout, QWidget
 
 from hushpore.base.events import Progress
-from hushpore.viewer.running.drawing import DrawingPace, draw_together, not_drawn
+from hushpore.viewer.forms.rich_label import Sentence, link
+from hushpore.viewer.running.drawing import RedrawThrottle, draw_together, redraws_suspended
+from hushpore.viewer.running.progress import BAR_STEPS, bar_text, duration, stage_text
 from hushpore.viewer.running.worker import Update
 
 if TYPE_CHECKING:
-    from qtpy.QtWidgets import QWidget
-
-    from hushpore.viewer.running.job_progress import JobProgress
     from hushpore.viewer.running.messages import NoteLines
     from hushpore.viewer.running.run_buttons import RunButtons
     from hushpore.viewer.running.run_state import Running
     from hushpore.viewer.running.timing_panel import TimingPanel
 
 #: Milliseconds between two looks at the running job.
-LOOK = 125
+POLL_INTERVAL = 125
 
 #: Seconds that a job must still take for a preview to begin: its layer takes napari, and the job
 #: beside it, up to a third of a second, and the result itself is there soon.
@@ -30,13 +31,78 @@ WORTH = 2.0
 _BEGUN = Progress("preparing", 0, 0, "", 0.0)
 
 
+class JobProgress(QWidget):
+    """A bar with percent and time left, and the stage in words; hidden while no job runs.
+
+    Parameters
+    ----------
+    viewer : napari.components.ViewerModel
+        Whose theme to follow.
+
+    Attributes
+    ----------
+    bar : QProgressBar
+        Its parts are `BAR_STEPS`.
+    stage : Sentence
+        Its link leads to the preview.
+    """
+
+    def __init__(self, viewer: Any) -> None:
+        super().__init__()
+        self.bar = QProgressBar()
+        # never a bar that only moves to and fro: it draws the window anew all the time
+        self.bar.setRange(0, BAR_STEPS)
+        self.stage = Sentence(viewer)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(2)
+        column.addWidget(self.bar)
+        column.addWidget(self.stage)
+        self.hide()
+
+    def begin(self) -> None:
+        """Show that a job has begun, of which nothing is known yet."""
+        self.bar.setValue(0)
+        self.bar.setFormat("")
+        self.stage.say("preparing")
+        self.show()
+
+    def wait_for(self, name: str) -> None:
+        """Say which job must end before this one begins."""
+        self.stage.say(html.escape(f"waits for {name} to end"))
+
+    def show_progress(
+        self, progress: Progress, left: float | None, elapsed: float, previewed: int | None
+    ) -> None:
+        """Show how far the job is; while that is not known, how long it has taken so far.
+
+        Parameters
+        ----------
+        progress : Progress
+            The newest.
+        left : float or None
+            Seconds left, where they are known.
+        elapsed : float
+            Seconds since the job began.
+        previewed : int or None
+            The slice that is previewed.
+        """
+        is_known = progress.fraction > 0
+        self.bar.setValue(round(BAR_STEPS * progress.fraction))
+        self.bar.setFormat(bar_text(progress, left) if is_known else f"{duration(elapsed)} so far")
+        text = html.escape(stage_text(progress))
+        if previewed is not None:
+            text += " · " + link("preview", f"preview in slice {previewed}")
+        self.stage.say(text)
+
+
 class Showing(QObject):
     """Looks at the running job eight times a second and shows what is new.
 
     Notes are shown at once, and so are previews of a slice that none is shown of. What refines a
     preview, progress, times and curves are shown together, on the canvas too, as often as drawing
-    them allows (`DrawingPace`): Qt puts the whole window together anew for whatever changes in it,
-    once for all that changes in one turn.
+    them allows (`RedrawThrottle`): Qt puts the whole window together anew for whatever changes in
+    it, once for all that changes in one turn.
 
     Parameters
     ----------
@@ -61,9 +127,9 @@ class Showing(QObject):
         self._latest = Update(_BEGUN)
         self._is_new = False
         self._seconds = 0
-        self._pace = DrawingPace()
+        self._pace = RedrawThrottle()
         self._timer = QTimer(self)
-        self._timer.setInterval(LOOK)
+        self._timer.setInterval(POLL_INTERVAL)
         self._timer.timeout.connect(self.look)
         # a turn of its own: a new preview is laid out and drawn before
         self._next_turn = self._once(self._show)
@@ -124,7 +190,7 @@ class Showing(QObject):
         # a preview that could not be shown leaves a note, too
         if len(now.notes) > now.said:
             now.said = len(now.notes)
-            self._notes.say_notes(now.notes)
+            self._notes.show_notes(now.notes)
 
     def _keep(self, update: Update) -> None:
         """Keep what is shown later."""
@@ -155,7 +221,7 @@ class Showing(QObject):
             return
         self._pace.begin()
         # first, for napari handles other events in it, the end of this very job among them
-        with not_drawn(self._progress):
+        with redraws_suspended(self._progress):
             now.show_activity(progress)
         if self._now is not now:
             self._pace.end()

@@ -12,7 +12,7 @@ from hushpore.base.events import Note, Preview
 from hushpore.viewer.running.activity import Activity
 from hushpore.viewer.running.previews import Previews
 from hushpore.viewer.running.priority import freeze_again, thaw
-from hushpore.viewer.running.progress import Eta, Pace, canvas_text
+from hushpore.viewer.running.progress import Eta, RateMeter, canvas_text
 from hushpore.viewer.running.status_line import StatusLine
 from hushpore.viewer.running.target import slice_on_screen
 
@@ -59,7 +59,7 @@ class Running:
     notes: list[Note] = field(default_factory=list)
     said: int = 0
     eta: Eta = field(default_factory=Eta)
-    pace: Pace = field(default_factory=Pace)
+    pace: RateMeter = field(default_factory=RateMeter)
 
     def __post_init__(self) -> None:
         self.previews = Previews(self.viewer, self.target)

@@ -98,7 +98,7 @@ class TimingPanel(Fold):
         self._used.setToolTip(choices_line(timing).replace("; ", "\n"))
         longest = max(timing.stages, key=lambda name: timing.stages[name].seconds)
         share = round(100 * timing.stages[longest].seconds / total)
-        self.set_title(f"Timing: {in_words(total)}, {share} % of it {longest}")
+        self.set_title(f"Timing: {readable_seconds(total)}, {share} % of it {longest}")
 
     def show_totals(self, seconds: Mapping[str, float]) -> None:
         """Show the seconds by stage of a finished job, beside what is known of its stages."""
@@ -120,18 +120,19 @@ class TimingPanel(Fold):
 
     def _show_stage(self, name: str, stage: StageTime, share: float) -> None:
         total, rate, bar = self._rows.get(name) or self._add(name)
-        total.setText(in_words(stage.seconds))
-        each = f"{in_words(stage.p50)} each" if stage.count > 1 else ""
+        total.setText(readable_seconds(stage.seconds))
+        each = f"{readable_seconds(stage.p50)} each" if stage.count > 1 else ""
         rate.setText(throughput(stage) or each)
         bar.setValue(round(100 * share))
         if stage.count > 1:
             text = (
-                f"{name}: {stage.count:,} runs, the first {in_words(stage.first)}, then "
-                f"{in_words(stage.p50)} (median), {in_words(stage.p95)} (95th percentile); "
-                f"longest {in_words(stage.worst)}"
+                f"{name}: {stage.count:,} runs, the first {readable_seconds(stage.first)}, then "
+                f"{readable_seconds(stage.p50)} (median), "
+                f"{readable_seconds(stage.p95)} (95th percentile); "
+                f"longest {readable_seconds(stage.worst)}"
             )
         else:
-            text = f"{name}: {in_words(stage.seconds)}"
+            text = f"{name}: {readable_seconds(stage.seconds)}"
         for widget in (total, rate, bar):
             widget.setToolTip(text)
 
@@ -186,7 +187,7 @@ class TimingPanel(Fold):
             ask_and_save(self, "Save trace", "trace", self._trace.to_dict)
 
 
-def in_words(seconds: float) -> str:
+def readable_seconds(seconds: float) -> str:
     """Write a time so that it can be read at a glance: 2.4 ms, 3.1 s, 12 min."""
     if seconds < 0.0995:
         return f"{1000 * seconds:.2g} ms"

@@ -95,14 +95,14 @@ class JobWorker(QObject):
     #: Workers whose thread runs: Qt objects must not be collected in another thread than theirs.
     running: ClassVar[set[JobWorker]] = set()
 
-    #: Workers that run one after another, by the name of their line; the first one runs.
-    lines: ClassVar[dict[str, list[JobWorker]]] = {}
+    #: Workers that run one after another, by the name of their queue; the first one runs.
+    queues: ClassVar[dict[str, list[JobWorker]]] = {}
 
     def __init__(self, make_job: Callable[[], Job], name: str = "hushpore job") -> None:
         super().__init__()
         self.name = name
         self._make_job = make_job
-        self._line: list[JobWorker] = []
+        self._queue: list[JobWorker] = []
         self.trace = Trace(name)
         self.prepare: Callable[[Event], None] | None = None
         self._lock = threading.Lock()
@@ -113,28 +113,28 @@ class JobWorker(QObject):
         self._finished_early = False
         self._thread = threading.Thread(target=self._run, name=name)
         for end in (self.returned, self.failed, self.cancelled):
-            end.connect(self._forget)
+            end.connect(self._leave_queue)
 
-    def start(self, line: str = "") -> None:
+    def start(self, queue: str = "") -> None:
         """Start the thread.
 
         Parameters
         ----------
-        line : str, optional
-            Wait until all that were started before in the line of this name have ended, for
+        queue : str, optional
+            Wait until all that were started before in the queue of this name have ended, for
             example because they use the same device.
         """
         JobWorker.running.add(self)
-        if line:
-            self._line = JobWorker.lines.setdefault(line, [])
-            self._line.append(self)
+        if queue:
+            self._queue = JobWorker.queues.setdefault(queue, [])
+            self._queue.append(self)
         if self.waits_for is None:
             self._thread.start()
 
     @property
     def waits_for(self) -> JobWorker | None:
-        """The worker that runs now in the line in which this one waits."""
-        first = next(iter(self._line), self)
+        """The worker that runs now in the queue in which this one waits."""
+        first = next(iter(self._queue), self)
         return None if first is self else first
 
     def cancel(self) -> None:
@@ -142,8 +142,8 @@ class JobWorker(QObject):
         self._cancel.set()
         if self.waits_for is not None:
             # its turn is over: the thread finds the job cancelled and says so
-            self._line.remove(self)
-            self._line = []
+            self._queue.remove(self)
+            self._queue = []
             self._thread.start()
 
     def attend(self, index: tuple[int, ...]) -> None:
@@ -218,7 +218,8 @@ class JobWorker(QObject):
         with closing(self._make_job()) as job:
             while not self._cancel.is_set():
                 try:
-                    event = job.throw(StopEarly()) if self._cuts(event) else self._next(job, event)
+                    cut = self._stops_early(event)
+                    event = job.throw(StopEarly()) if cut else self._next(job, event)
                 except StopIteration as end:
                     # a cancel that came in the last step counts too: its result is not wanted
                     return not self._cancel.is_set(), end.value
@@ -236,19 +237,19 @@ class JobWorker(QObject):
         """Let the job go on, and answer its progress with what is being looked at."""
         return job.send(self._attention if isinstance(event, Progress) else None)
 
-    def _cuts(self, event: Event | None) -> bool:
+    def _stops_early(self, event: Event | None) -> bool:
         """Whether to cut the job short after this event."""
         if self._finished_early or not isinstance(event, Progress):
             return False
         self._finished_early = event.stage == self._finish_in
         return self._finished_early
 
-    def _forget(self, *_: Any) -> None:
+    def _leave_queue(self, *_: Any) -> None:
         JobWorker.running.discard(self)
-        if self in self._line:
-            self._line.remove(self)
-            if self._line:
-                self._line[0]._thread.start()
+        if self in self._queue:
+            self._queue.remove(self)
+            if self._queue:
+                self._queue[0]._thread.start()
 
 
 class WorkerEnds(QObject):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 THRESHOLD, STRICT = "threshold", "hysteresis"
 
 #: Colours of void, and of void that needs to touch stricter void; the same in the preview.
-VOID_COLOUR, PERHAPS_COLOUR = "#f5a623", "#4c9be8"
+VOID_COLOUR, WEAK_COLOUR = "#f5a623", "#4c9be8"
 
 #: Pixels of the widget, and of the margin around its bars.
 HEIGHT, MARGIN = 116, 8.0
@@ -249,7 +249,7 @@ class GreyHistogram(QWidget):
         heights = np.where(counts > 0, np.maximum(heights, 1.0), 0.0)
         pale = QColor(text)
         pale.setAlphaF(0.45)
-        void, perhaps = QColor(VOID_COLOUR), QColor(PERHAPS_COLOUR)
+        void, perhaps = QColor(VOID_COLOUR), QColor(WEAK_COLOUR)
         middles = (edges[:-1] + edges[1:]) / 2
         is_void = self._beyond(middles, THRESHOLD)
         is_strict = self._beyond(middles, STRICT) if STRICT in self._lines else is_void
@@ -282,7 +282,7 @@ class GreyHistogram(QWidget):
     def _end(self, number: int) -> str:
         """Write the grey value at an end of what is shown."""
         value = self._limits[number]
-        return in_numbers(round(value) if self._step >= 1 else value)
+        return readable_grey(round(value) if self._step >= 1 else value)
 
     def _paint_line(self, painter: QPainter, text: QColor, name: str, value: float) -> None:
         area, x = self._area(), float(self._x(value))
@@ -294,7 +294,7 @@ class GreyHistogram(QWidget):
         painter.drawLine(QPointF(x, area.top() - 3), QPointF(x, area.bottom()))
         word = self._mark[0] if self._mark is not None and self._is_on_mark else ""
         label = (
-            f"{word if name == THRESHOLD else ''} {in_numbers(value)} {self._shown_unit}".strip()
+            f"{word if name == THRESHOLD else ''} {readable_grey(value)} {self._shown_unit}".strip()
         )
         self._paint_over(painter, text, x, label, name == THRESHOLD)
 
@@ -310,7 +310,7 @@ class GreyHistogram(QWidget):
         painter.drawPolygon(QPolygonF(ends))
         painter.setPen(text)
         metrics = painter.fontMetrics()
-        label = f"{word} {in_numbers(value)} {self._shown_unit}".rstrip()
+        label = f"{word} {readable_grey(value)} {self._shown_unit}".rstrip()
         width = metrics.horizontalAdvance(label)
         left = x + 6 if x + 6 + width < area.right() else x - 6 - width
         back = QColor(get_theme(self._viewer.theme).foreground.as_hex())
@@ -362,7 +362,7 @@ class GreyHistogram(QWidget):
         """Say in words what is shown and how it is used, for tooltip and screen reader."""
         names = {THRESHOLD: "threshold", STRICT: "stricter threshold"}
         values = [
-            f"{names[name]} {in_numbers(at)} {self._shown_unit}".rstrip()
+            f"{names[name]} {readable_grey(at)} {self._shown_unit}".rstrip()
             for name, at in self._lines.items()
         ]
         at_hand = f"; the arrow keys move the {names[self._at_hand]}" if len(values) > 1 else ""
@@ -378,6 +378,6 @@ class GreyHistogram(QWidget):
         self.update()
 
 
-def in_numbers(value: float) -> str:
+def readable_grey(value: float) -> str:
     """Write a grey value with four digits, and large whole ones in full."""
     return f"{value:.0f}" if abs(value) >= 1000 or value == round(value) else f"{value:.4g}"

@@ -17,7 +17,7 @@ from qtpy.QtWidgets import (
 
 from hushpore.viewer.forms.rich_label import plain_line
 from hushpore.viewer.results.pore_layer import result_of, update_pore_layer
-from hushpore.viewer.running.latest_only import Newest
+from hushpore.viewer.running.latest_only import LatestOnlyWorker
 
 if TYPE_CHECKING:
     from hushpore.base.events import Job
@@ -60,9 +60,9 @@ class MergeHeight(QWidget):
         self._past: list[float | None] = []  # heights; None is the first result
         self._at = 0
         self._wanted: float | None = None
-        self._newest = Newest("merging pores")
-        self._newest.returned.connect(self._returned)
-        self._newest.failed.connect(self._failed)
+        self._worker = LatestOnlyWorker("merging pores")
+        self._worker.returned.connect(self._returned)
+        self._worker.failed.connect(self._failed)
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.setInterval(PAUSE)
@@ -81,7 +81,7 @@ class MergeHeight(QWidget):
     @property
     def is_busy(self) -> bool:
         """Whether a height that was asked for is not shown yet."""
-        return self._newest.is_busy or self._wanted is not None
+        return self._worker.is_busy or self._wanted is not None
 
     def set_height(self, h: float) -> None:
         """Ask for a height, in voxels, as a move of the slider does."""
@@ -191,7 +191,7 @@ class MergeHeight(QWidget):
         if self._wanted is None or self._result is None:
             return
         h, self._wanted = self._wanted, None
-        self._newest.ask(partial(_remerge, self._result, h), self._layer)
+        self._worker.ask(partial(_remerge, self._result, h), self._layer)
 
     def _returned(self, layer: Any, result: Pores) -> None:
         if layer is self._layer:

@@ -15,7 +15,7 @@ from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QVBoxLayout, QWidget
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.events import Progress
 from hushpore.viewer.forms.rich_label import plain_line
-from hushpore.viewer.running.latest_only import Newest
+from hushpore.viewer.running.latest_only import LatestOnlyWorker
 from hushpore.viewer.running.target import capture
 from hushpore.viewer.segment.grey_histogram import STRICT, THRESHOLD, GreyHistogram
 from hushpore.viewer.segment.void_preview import VoidPreview
@@ -64,13 +64,14 @@ class ThresholdPanel(QWidget):
         # by layer: the values that were counted, and what was found
         self._known: WeakKeyDictionary[Any, tuple[Any, GreySurvey]] = WeakKeyDictionary()
         self.preview = VoidPreview(viewer)
-        self._counting, self._finding = Newest("grey values"), Newest("threshold")
+        self._counting = LatestOnlyWorker("grey values")
+        self._finding = LatestOnlyWorker("threshold")
         self._build()
         self._counting.returned.connect(self._counted)
         self._counting.failed.connect(self._failed)
         self._finding.returned.connect(self._found)
         self.preview.refused.connect(partial(self.show_void, False))
-        self.preview.said.connect(self._say)
+        self.preview.message_changed.connect(self._say)
         layers.changed.connect(self.follow)
         form.changed.connect(self._show)
         self.follow()

@@ -10,10 +10,10 @@ from napari.layers import Labels
 from napari.utils.colormaps import DirectLabelColormap
 from qtpy.QtCore import QObject, Signal
 
-from hushpore.viewer.layers.conversion import KEY, itself
-from hushpore.viewer.running.latest_only import Newest
+from hushpore.viewer.layers.conversion import KEY, unwrapped
+from hushpore.viewer.running.latest_only import LatestOnlyWorker
 from hushpore.viewer.running.target import slice_on_screen
-from hushpore.viewer.segment.grey_histogram import PERHAPS_COLOUR, VOID_COLOUR
+from hushpore.viewer.segment.grey_histogram import VOID_COLOUR, WEAK_COLOUR
 
 if TYPE_CHECKING:
     from hushpore.base.events import Job
@@ -50,7 +50,7 @@ class VoidPreview(QObject):
     #: The user has deleted the layer, and so does not want it.
     refused = Signal()
     #: Why there is nothing to see; empty where there is.
-    said = Signal(str)
+    message_changed = Signal(str)
 
     def __init__(self, viewer: Any) -> None:
         super().__init__()
@@ -58,9 +58,9 @@ class VoidPreview(QObject):
         self._layer: Any = None
         self._wanted: _Wanted | None = None
         self._is_away = False
-        self._newest = Newest("void of a slice")
-        self._newest.returned.connect(self._returned)
-        self._newest.failed.connect(self._failed)
+        self._worker = LatestOnlyWorker("void of a slice")
+        self._worker.returned.connect(self._returned)
+        self._worker.failed.connect(self._failed)
         viewer.dims.events.point.connect(self._ask)
         viewer.dims.events.ndisplay.connect(self._ask)
         viewer.dims.events.order.connect(self._ask)
@@ -74,7 +74,7 @@ class VoidPreview(QObject):
     @property
     def is_busy(self) -> bool:
         """Whether a slice that is wanted is not shown yet."""
-        return self._newest.is_busy
+        return self._worker.is_busy
 
     def show(self, target: Target, settings: PoreSettings, greys: GreySurvey) -> None:
         """Show the void of a volume, from now on, in the slice on the screen."""
@@ -93,7 +93,7 @@ class VoidPreview(QObject):
         """Show none."""
         self._wanted = None
         self._is_away = False
-        self._newest.drop()
+        self._worker.drop()
         layer, self._layer = self._layer, None
         if layer is not None:
             self._viewer.layers.remove(layer)
@@ -103,18 +103,18 @@ class VoidPreview(QObject):
             return
         index = slice_on_screen(self._viewer, self._wanted.target)
         if index is None:
-            self._newest.drop()
-            self.said.emit("The void is shown on slices: switch 3D off to see it.")
+            self._worker.drop()
+            self.message_changed.emit("The void is shown on slices: switch 3D off to see it.")
             if self._layer is not None and self._layer.visible:
                 self._layer.visible, self._is_away = False, True
             return
-        self._newest.ask(partial(_find, self._wanted, index), (self._wanted.target, index))
+        self._worker.ask(partial(_find, self._wanted, index), (self._wanted.target, index))
 
     def _returned(self, about: tuple[Target, tuple[int, ...]], phase: Any) -> None:
         target, index = about
         if self._wanted is None or target is not self._wanted.target:
             return
-        self.said.emit("")
+        self.message_changed.emit("")
         if phase is None:
             # no threshold, which is said elsewhere
             phase = np.zeros(target.volume.shape[-2:], np.uint8)
@@ -130,10 +130,10 @@ class VoidPreview(QObject):
             self._layer.visible, self._is_away = True, False
 
     def _failed(self, about: object, problem: Problem) -> None:
-        self.said.emit(problem.message)
+        self.message_changed.emit(problem.message)
 
     def _add(self, target: Target, index: tuple[int, ...], image: Any) -> Any:
-        colours = {None: np.zeros(4), 0: np.zeros(4), 1: VOID_COLOUR, 2: PERHAPS_COLOUR}
+        colours = {None: np.zeros(4), 0: np.zeros(4), 1: VOID_COLOUR, 2: WEAK_COLOUR}
         layer = Labels(
             image,
             **target.placement.at((*index, 0, 0)).kwargs(),
@@ -149,7 +149,7 @@ class VoidPreview(QObject):
         return layer
 
     def _removed(self, event: Any) -> None:
-        if self._layer is not None and itself(event.value) is self._layer:
+        if self._layer is not None and unwrapped(event.value) is self._layer:
             self._layer = None
             self.hide()
             self.refused.emit()

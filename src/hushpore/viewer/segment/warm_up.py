@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hushpore.base.events import Job
 
 #: Milliseconds between two looks.
-LOOK = 250
+POLL_INTERVAL = 250
 
 
 class Preparing(QLabel):
@@ -34,7 +34,7 @@ class Preparing(QLabel):
         self.hide()
         self._worker = worker = JobWorker(_prepare, "preparing pores")
         self._timer = QTimer(self)
-        self._timer.setInterval(LOOK)
+        self._timer.setInterval(POLL_INTERVAL)
         self._timer.timeout.connect(self._look)
         for end in (worker.returned, worker.failed, worker.cancelled):
             end.connect(self._end)

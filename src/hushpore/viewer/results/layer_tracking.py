@@ -7,12 +7,12 @@ from typing import Any
 from qtpy.QtCore import QEvent
 from qtpy.QtWidgets import QWidget
 
-from hushpore.viewer.layers.conversion import itself
+from hushpore.viewer.layers.conversion import unwrapped
 from hushpore.viewer.results.pore_layer import tables_of
 from hushpore.viewer.results.pore_view import PoreView
 
 
-class FollowsPores(QWidget):
+class LayerTrackingWidget(QWidget):
     """Shows the pore layer that is selected; the last one while another layer is, until it goes.
 
     Parameters
@@ -52,10 +52,10 @@ class FollowsPores(QWidget):
         layer = layers.selection.active
         if layer is None or tables_of(layer) is None:
             layer = None if self.view is None else self.view.layer
-        if layer is None or not any(itself(each) is itself(layer) for each in layers):
+        if layer is None or not any(unwrapped(each) is unwrapped(layer) for each in layers):
             known = [each for each in layers if tables_of(each) is not None]
             layer = known[-1] if known else None
-        if self.view is not None and itself(layer) is self.view.layer:
+        if self.view is not None and unwrapped(layer) is self.view.layer:
             return
         self._let_go()
         if layer is not None:

@@ -1,7 +1,7 @@
 from napari.plugins.utils import get_preferred_reader
 from napari.settings import get_settings
 
-from hushpore.viewer.preferring import prefer_hushpore
+from hushpore.viewer.layers.reader import prefer_hushpore
 
 
 def test_folders_and_dicom_files_go_to_hushpore_and_other_choices_stay(tmp_path, monkeypatch):
