@@ -23,7 +23,7 @@ pytest.importorskip("zarr")
 
 from hushpore.io.zarr.reader import write_zarr  # noqa: E402
 
-PATIENCE = 60_000
+PATIENCE = 300_000
 
 
 @pytest.fixture
