@@ -25,7 +25,7 @@ from hushpore.viewer.forms.presets import PresetRow
 from hushpore.viewer.forms.rich_label import link, plain_line
 from hushpore.viewer.forms.run_on import RunOn
 from hushpore.viewer.forms.scrolled import ScrolledColumn, rule
-from hushpore.viewer.layers.conversion import is_result, layer_data
+from hushpore.viewer.layers.conversion import LayerData, is_result, layer_data
 from hushpore.viewer.running.cluster_task import work_on_cluster
 from hushpore.viewer.running.drawing import draw_together
 from hushpore.viewer.running.messages import NoteLines, ResultLine
@@ -56,8 +56,6 @@ PATIENCE = 0.5
 
 #: Name of the widget that shows the record of a layer.
 PROVENANCE = "How it was made"
-
-LayerData = tuple[Any, dict[str, Any], str]
 
 
 class JobWidget(PlacedContainer):
@@ -91,14 +89,8 @@ class JobWidget(PlacedContainer):
 
     #: Key of `hushpore.jobs.JOBS`.
     job: ClassVar[str]
-    #: One sentence on what the job does, at the top of the widget.
-    purpose: ClassVar[str]
     #: Name of the widget for the next step, and the link that opens it.
     next_step: ClassVar[tuple[str, str] | None] = None
-    #: Stage that can be cut short with a result; empty for a job that has none before its end.
-    ends_early_in: ClassVar[str] = ""
-    #: Whether it can run on a cluster: then `on_cluster` says how.
-    knows_clusters: ClassVar[bool] = False
     #: Fields of settings, by their names, where they are not those that suit any setting.
     fields: ClassVar[dict[str, type[Field]]] = {}
 
@@ -109,7 +101,7 @@ class JobWidget(PlacedContainer):
         self.result: Any = None
         self._made: list[Layer] = []
         self._running: list[JobWorker] = []
-        self._title = jobs.JOBS[self.job].title
+        self._description = jobs.JOBS[self.job]
         self._build()
         self._make_ready()
         self.layer.changed.connect(self._show_facts)
@@ -126,9 +118,8 @@ class JobWidget(PlacedContainer):
         """Do now what would take seconds when Run is pressed."""
         FontWarmup(self.native, self._viewer)
         SharesSide(self.native)
-        self._importing = JobWorker(
-            partial(import_libraries, jobs.JOBS[self.job]), "hushpore imports"
-        )
+        work = partial(import_libraries, self._description)
+        self._importing = JobWorker(work, "hushpore imports")
         self._importing.start()
 
     # ---- what a subclass says
@@ -226,7 +217,7 @@ class JobWidget(PlacedContainer):
         if where:
             line = where
             work = partial(work_on_cluster, type(self), target, settings, device, where)
-        worker = JobWorker(work, f"{self._title} {target.volume.name}")
+        worker = JobWorker(work, f"{self._description.title} {target.volume.name}")
         self._ends.follow(worker)
         self.result, self._made = None, []
         self._now = Running(self._viewer, worker, target, self.cancel)
@@ -292,10 +283,10 @@ class JobWidget(PlacedContainer):
 
     def finish(self) -> None:
         """Ask the running job to end now with what it has."""
-        if self._now is None or not self.ends_early_in:
-            return
-        self._now.worker.finish(self.ends_early_in)
-        self._buttons.show_finishing()
+        stage = self._description.ends_early_in
+        if self._now is not None and stage:
+            self._now.worker.finish(stage)
+            self._buttons.show_finishing()
 
     @classmethod
     def work(cls, target: Target, settings: Settings, device: str) -> Job:
@@ -381,7 +372,7 @@ class JobWidget(PlacedContainer):
     # ---- what is shown
 
     def _build(self) -> None:
-        job = jobs.JOBS[self.job]
+        job = self._description
         self.layer = LayerChoice(self._viewer, self.accepts, self.prefers)
         self._facts = LayerFacts(self._viewer, self.facts)
         self.form = SettingsForm(job.settings, viewer=self._viewer, fields=self.fields)
@@ -389,8 +380,8 @@ class JobWidget(PlacedContainer):
         self.presets = PresetRow(self.job, self.form)
         self.device = ValueOf(lambda: DeviceChoice(job), "device")
         self.run_on = ValueOf(RunOn, "run_on")
-        self.run_on.native.setVisible(self.knows_clusters)
-        self._buttons = RunButtons(self._title, self.ends_early_in)
+        self.run_on.native.setVisible(bool(job.cluster))
+        self._buttons = RunButtons(job.title, job.ends_early_in)
         self._buttons.run.clicked.connect(self._press)
         self._buttons.finish.clicked.connect(self.finish)
         self._progress = JobProgress(self._viewer)
@@ -406,7 +397,7 @@ class JobWidget(PlacedContainer):
 
         self._scroll = ScrolledColumn()
         column = self._scroll.column
-        column.addWidget(plain_line(self.purpose))
+        column.addWidget(plain_line(job.purpose))
         column.addLayout(choice)
         column.addWidget(self._facts)
         column.addWidget(rule())
@@ -426,7 +417,7 @@ class JobWidget(PlacedContainer):
         self.native.setMinimumWidth(342)
         # what has its place can be an item, and is by its name an attribute
         self.extend([self.layer, *self.form, self.device])
-        if self.knows_clusters:
+        if job.cluster:
             self.append(self.run_on)
 
     def _show_facts(self) -> None:

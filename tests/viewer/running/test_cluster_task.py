@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from napari.components import ViewerModel
 
+from hushpore import jobs
 from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
 from hushpore.io import read, read_all
@@ -54,7 +55,7 @@ def test_only_jobs_that_know_clusters_offer_them(qtbot):
     for kind in (DenoiseWidget, PoresWidget, PatchesWidget):
         widget = kind(ViewerModel())
         qtbot.addWidget(widget.native)
-        assert widget.run_on.native.isHidden() != widget.knows_clusters
+        assert widget.run_on.native.isHidden() != bool(jobs.JOBS[widget.job].cluster)
 
 
 def test_denoised_on_a_cluster_the_result_is_a_layer_from_disk(qtbot, viewer, address, tmp_path):

@@ -13,8 +13,8 @@ from napari.layers import Image
 from hushpore.device.scratch import new_folder
 from hushpore.viewer.denoise.noise_line import NoiseLine
 from hushpore.viewer.forms.rich_label import link
-from hushpore.viewer.job_widget import JobWidget, LayerData
-from hushpore.viewer.layers.conversion import KEY, layer_data
+from hushpore.viewer.job_widget import JobWidget
+from hushpore.viewer.layers.conversion import KEY, LayerData, layer_data
 from hushpore.viewer.patches.live_patches import NewestBatch
 from hushpore.viewer.running.cluster_task import new_name
 from hushpore.viewer.running.task import Outcome
@@ -35,10 +35,7 @@ class DenoiseWidget(JobWidget):
     """Denoises an image layer with N2V2; the results are image layers."""
 
     job = "denoise"
-    purpose = "Removes noise. Learns from the noisy image alone; no clean image is needed."
-    ends_early_in = "training"
     next_step = ("Segment pores", "Segment its pores")
-    knows_clusters = True
 
     def __init__(self, napari_viewer: Any) -> None:
         self._noise = NoiseLine()

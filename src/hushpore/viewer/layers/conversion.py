@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+#: A layer as napari's (data, keywords, type of layer).
+LayerData = tuple[Any, dict[str, Any], str]
+
 #: Where hushpore keeps its record in a layer's metadata.
 KEY = "hushpore"
 
@@ -152,7 +155,7 @@ def layer_data(
     placement: Placement | None = None,
     provenance: dict[str, Any] | None = None,
     **more: Any,
-) -> tuple[Any, dict[str, Any], str]:
+) -> LayerData:
     """Return a volume as napari's (data, keywords, type of layer).
 
     Parameters

@@ -30,7 +30,7 @@ from hushpore.io.choosing import part_notes
 from hushpore.io.loading import into_memory
 from hushpore.io.registry import READERS
 from hushpore.io.resample import is_uneven, resampling
-from hushpore.viewer.layers.conversion import KEY, layer_data, volume_of
+from hushpore.viewer.layers.conversion import KEY, LayerData, layer_data, volume_of
 from hushpore.viewer.layers.loading import Loading, add_one_by_one, notify_problem
 from hushpore.viewer.layers.result_folder import labels_from_result
 from hushpore.viewer.layers.series_chooser import offer_series
@@ -51,8 +51,6 @@ _PEEK = 8
 #: Patterns as napari's preferences have them: every folder, and DICOM files. napari's own dialog
 #: remembers a folder by its full name alone, and its preferences take no pattern for all of them.
 PATTERNS = ("*/", *READERS["dicom"].extensions)
-
-LayerData = tuple[Any, dict[str, Any], str]
 
 #: What a reader returns when there is nothing to add, or not yet.
 NO_LAYERS: list[Any] = [(None,)]

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hushpore import sample_data
-from hushpore.viewer.layers.conversion import layer_data
-
-LayerData = tuple[Any, dict[str, Any], str]
+from hushpore.viewer.layers.conversion import LayerData, layer_data
 
 
 def foam() -> list[LayerData]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hushpore.patches.result import Patches
     from hushpore.patches.sheet import Sheet
-    from hushpore.viewer.job_widget import LayerData
+    from hushpore.viewer.layers.conversion import LayerData
     from hushpore.viewer.running.target import Target
 
 #: Patches in the contact sheet: as many as can be told apart beside the image.

@@ -8,8 +8,8 @@ import numpy as np
 from napari.utils.notifications import show_warning
 
 from hushpore.viewer.forms.model_field import ModelField
-from hushpore.viewer.job_widget import JobWidget, LayerData
-from hushpore.viewer.layers.conversion import is_result
+from hushpore.viewer.job_widget import JobWidget
+from hushpore.viewer.layers.conversion import LayerData, is_result
 from hushpore.viewer.patches.layers import patch_layers
 from hushpore.viewer.patches.live_patches import LivePatches
 from hushpore.viewer.patches.panel import PatchesPanel
@@ -26,7 +26,6 @@ class PatchesWidget(JobWidget):
     """Samples patches and shows them: boxes, hidden pixels, a contact sheet, their numbers."""
 
     job = "patches"
-    purpose = "Shows what the network sees: where patches lie, what is hidden, which are hard."
     fields: ClassVar = {"model": ModelField}
 
     def __init__(self, napari_viewer: Any) -> None:

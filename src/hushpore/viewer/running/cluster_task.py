@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from hushpore.base.events import Job
     from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
-    from hushpore.viewer.job_widget import JobWidget
     from hushpore.viewer.running.target import Target
+    from hushpore.viewer.running.task import LayerJob
 
 
 def work_on_cluster(
-    widget: type[JobWidget], target: Target, settings: Settings, device: str, where: str
+    widget: LayerJob, target: Target, settings: Settings, device: str, where: str
 ) -> Job:
     """Do on a cluster what `hushpore.viewer.running.task.work_for` does here; parameters as there.
 

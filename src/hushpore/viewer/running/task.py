@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from napari.layers import Labels, Layer
@@ -15,10 +15,12 @@ from hushpore.base.events import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from hushpore.base.events import Job
     from hushpore.base.settings import Settings
-    from hushpore.viewer.job_widget import JobWidget
+    from hushpore.base.volume import Volume
+    from hushpore.viewer.layers.conversion import LayerData
     from hushpore.viewer.running.target import Target
 
 
@@ -44,13 +46,31 @@ class Outcome:
     result: Any
 
 
-def work_for(widget: type[JobWidget], target: Target, settings: Settings, device: str) -> Job:
+class LayerJob(Protocol):
+    """How a job goes from a layer to layers; what a widget says of it, without the widget."""
+
+    job: str
+
+    def prepare(self, target: Target) -> Volume:
+        """Return the volume to give to the job."""
+
+    def result_layers(self, result: Any, target: Target) -> list[LayerData]:
+        """Return the layers of a result."""
+
+    def on_cluster(
+        self, client: Any, volume: Volume, settings: Settings, device: str, folder: Path,
+        target: Target,
+    ) -> Job:  # fmt: skip
+        """Run the job on a cluster and return an `Outcome` whose layers are `LayerData`."""
+
+
+def work_for(widget: LayerJob, target: Target, settings: Settings, device: str) -> Job:
     """Prepare the volume, run the job and make the layers of its result.
 
     Parameters
     ----------
-    widget : subclass of JobWidget
-        Says how; no widget itself is touched.
+    widget : LayerJob
+        A class of widgets; no widget itself is touched.
     target : Target
         What the job works on.
     settings : Settings

@@ -10,7 +10,7 @@ from napari.layers import Image, Labels
 
 from hushpore.base.errors import InputError
 from hushpore.viewer.forms.rich_label import link
-from hushpore.viewer.job_widget import PROVENANCE, JobWidget, LayerData
+from hushpore.viewer.job_widget import PROVENANCE, JobWidget
 from hushpore.viewer.layers.result_folder import layer_of_result
 from hushpore.viewer.results.panel import RESULTS
 from hushpore.viewer.results.pore_layer import pore_layer
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.pores.result import Pores
     from hushpore.pores.settings import PoreSettings
+    from hushpore.viewer.layers.conversion import LayerData
     from hushpore.viewer.running.target import Target
     from hushpore.viewer.running.worker import JobWorker
 
@@ -40,9 +41,7 @@ class PoresWidget(JobWidget):
     """Segments the pores of an image; the result is a labels layer with a table."""
 
     job = "pores"
-    purpose = "Finds the pores, parts them where they are narrow, and measures each."
     next_step = (RESULTS, "See them in tables")
-    knows_clusters = True
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__(napari_viewer)
