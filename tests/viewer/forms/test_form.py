@@ -97,6 +97,19 @@ def test_every_setting_explains_itself(form):
     assert "Closed border" in labels_of(form)
 
 
+def test_every_field_stands_beside_its_name(form):
+    form.more.set_open(True)
+    form.native.show()
+    for field in form:
+        (title,) = [
+            label
+            for label in form.native.findChildren(QLabel)
+            if label.text() == field.option.label and label.parent() is field.native.parent()
+        ]
+        assert title.geometry().right() < field.native.geometry().left(), field.name
+        assert abs(title.geometry().center().y() - field.native.geometry().center().y()) < 3
+
+
 def test_a_threshold_of_ones_own_has_a_number_to_set(form):
     field = form.threshold
     box, spin = field.native.findChild(QComboBox), field.native.findChild(QAbstractSpinBox)
@@ -206,7 +219,7 @@ def test_a_control_without_effect_cannot_be_used_and_says_why(telling):
     telling.length.value = 0.0
     assert not field.enabled
     assert field.tooltip == "Not used: there is no length.\nAny text."
-    assert telling._labels["name"].toolTip() == field.tooltip
+    assert telling._titles["name"].toolTip() == field.tooltip
     telling.length.value = 1.0
     assert field.enabled
     assert field.tooltip == "Any text."

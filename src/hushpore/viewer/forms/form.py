@@ -57,7 +57,7 @@ class SettingsForm(PlacedContainer):
         given.pop("nullable", None)
         super().__init__(annotation=annotation, **given)
         self._class, self._viewer, self._field_classes = annotation, viewer, fields or {}
-        self._labels: dict[str, QLabel] = {}
+        self._titles: dict[str, QLabel] = {}
         self._lines: dict[str, QLabel] = {}
         self._known: dict[str, Any] = {}
         column = self.native.layout()
@@ -126,7 +126,7 @@ class SettingsForm(PlacedContainer):
             line = plain_line()
             line.setContentsMargins(8, 0, 0, 2)
             line.hide()
-            self._labels[option.name], self._lines[option.name] = label, line
+            self._titles[option.name], self._lines[option.name] = label, line
             grid.addWidget(label, 2 * row, 0)
             grid.addWidget(field.native, 2 * row, 1)
             grid.addWidget(line, 2 * row + 1, 0, 1, 2)
@@ -147,7 +147,7 @@ class SettingsForm(PlacedContainer):
         """Show which settings differ from their defaults, also where they are folded away."""
         for field in self:
             changed = "" if field.is_default else " •"
-            self._labels[field.name].setText(field.option.label + changed)
+            self._titles[field.name].setText(field.option.label + changed)
         folded = sum(field.option.more and not field.is_default for field in self)
         self.more.set_title(f"More ({folded} changed)" if folded else "More")
         self._reset.setVisible(any(not field.is_default for field in self))
@@ -172,7 +172,7 @@ class SettingsForm(PlacedContainer):
             tip += [] if field.is_default else [f"Default: {default_in_words(field.option)}"]
             field.enabled = name not in unused
             field.tooltip = "\n".join(tip)
-            self._labels[name].setToolTip(field.native.toolTip())
+            self._titles[name].setToolTip(field.native.toolTip())
 
 
 register_type(Settings, widget_type=SettingsForm)
