@@ -56,7 +56,7 @@ def test_a_batch_gives_a_result_a_scan_and_a_table_across(tmp_path: Path) -> Non
     assert batch.summary == "2 of 4 scans have a result, 2 failed"
     table = pd.read_csv(tmp_path / "out" / "summary.csv")
     assert table["name"].tolist() == ["scan0", "scan1", "scan2", "scan3"]
-    assert "not one" in table["message"][1]
+    assert "named like TIFF but is not" in table["message"][1]
     assert "constant" in table["message"][2]
     for row in (0, 3):
         provenance = json.loads((tmp_path / "out" / table["name"][row] / "result.json").read_text())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -27,7 +28,12 @@ def settings_sources(*jobs: str) -> Callable[[Any], Any]:
 
     def take(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
         if value is not None:
-            _stand_in(ctx, jobs, _read(str(param.name), value))
+            with warnings.catch_warnings(record=True) as renamed:
+                warnings.simplefilter("always", DeprecationWarning)
+                found = _read(str(param.name), value)
+            for warning in renamed:
+                click.echo(f"Note: {warning.message}", err=True)
+            _stand_in(ctx, jobs, found)
         return value
 
     def decorate(command: Any) -> Any:
