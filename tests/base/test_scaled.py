@@ -106,7 +106,7 @@ def test_it_cannot_be_written_to_but_its_copy_can():
     scaled = Scaled(STORED, 2, 1)
     with pytest.raises(TypeError, match="item assignment"):
         scaled[0] = 5
-    for name in ("fill", "sort", "loading", "levels", "flags"):
+    for name in ("fill", "sort", "read_into", "levels", "flags"):
         assert not hasattr(scaled, name)
     np.array(scaled)[0] = 5
     with pytest.raises(ValueError, match="copy"):

@@ -30,7 +30,7 @@ def drained(work):
 
 def test_a_description_has_all_facts_and_no_values(series, monkeypatch):
     folder, values = series
-    monkeypatch.setattr("hushpore.io.dicom.pixels.read_stored", None)
+    monkeypatch.setattr("hushpore.io.dicom.pixels.read_uncompressed", None)
     (volume,) = describe(folder)
     assert is_on_disk(volume)
     assert (volume.shape, volume.spacing, volume.unit) == ((60, 16, 12), (3, 1, 1), "mm")
@@ -77,7 +77,7 @@ def test_progress_runs_from_nothing_to_everything(series):
 def test_closing_stops_at_once_and_leaves_no_thread(series, monkeypatch):
     from hushpore.io.dicom import pixels
 
-    original, seen, stopped = pixels.read_stored, [], threading.Event()
+    original, seen, stopped = pixels.read_uncompressed, [], threading.Event()
 
     def slow(*arguments):
         seen.append(1)
@@ -85,7 +85,7 @@ def test_closing_stops_at_once_and_leaves_no_thread(series, monkeypatch):
         assert len(seen) < 10 or stopped.wait(60)
         original(*arguments)
 
-    monkeypatch.setattr(pixels, "read_stored", slow)
+    monkeypatch.setattr(pixels, "read_uncompressed", slow)
     monkeypatch.setattr(planes, "threading", SimpleNamespace(Event=lambda: stopped))
     work = load(series[0])
     for event in work:
@@ -161,7 +161,7 @@ def test_values_are_decoded_into_the_memory_that_is_given(series):
 def test_what_goes_to_a_gpu_is_decoded_into_pinned_memory(series, monkeypatch):
     import torch
 
-    from hushpore.device import pinned
+    from hushpore.device import memory
     from hushpore.device.backend import Backend
     from hushpore.runs import source
 
@@ -177,7 +177,7 @@ def test_what_goes_to_a_gpu_is_decoded_into_pinned_memory(series, monkeypatch):
 
     runtime = Runtime()
     monkeypatch.setattr(torch.cuda, "cudart", lambda: runtime)
-    monkeypatch.setattr(pinned, "LEAST", 1)
+    monkeypatch.setattr(memory, "LEAST_PINNED", 1)
     monkeypatch.setattr(source, "choose_backend", lambda device: Backend("cuda:0"))
     scan = source.Source(str(series[0]))
     stored = held(scan.read("cuda").data)

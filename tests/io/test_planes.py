@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from hushpore.base.volume import Volume
-from hushpore.io.planes import Planes
+from hushpore.io.planes import PlaneStack
 
 VALUES = np.arange(3 * 4 * 5 * 6).reshape(3, 4, 5, 6)
 
@@ -16,7 +16,7 @@ VALUES = np.arange(3 * 4 * 5 * 6).reshape(3, 4, 5, 6)
 @pytest.fixture
 def planes():
     flat = VALUES.reshape(-1, 5, 6)
-    return Planes(
+    return PlaneStack(
         np.arange(12).reshape(3, 4), (5, 6), VALUES.dtype, lambda n, out: np.copyto(out, flat[n])
     )
 
@@ -24,7 +24,7 @@ def planes():
 @given(arrays.basic_indices(VALUES.shape))
 def test_an_index_gives_what_it_gives_of_an_array(index):
     flat = VALUES.reshape(-1, 5, 6)
-    stack = Planes(
+    stack = PlaneStack(
         np.arange(12).reshape(3, 4), (5, 6), VALUES.dtype, lambda n, out: np.copyto(out, flat[n])
     )
     np.testing.assert_array_equal(stack[index], VALUES[index])
@@ -39,7 +39,7 @@ def test_the_whole_is_an_array(planes):
 
 def test_positions_of_leading_axes_are_taken_without_reading():
     read = []
-    stack = Planes(
+    stack = PlaneStack(
         np.arange(12).reshape(3, 4), (5, 6), VALUES.dtype,
         lambda n, out: (read.append(n), np.copyto(out, VALUES.reshape(-1, 5, 6)[n])),
     )  # fmt: skip
@@ -60,7 +60,7 @@ def test_what_it_does_not_know_is_refused(planes):
 
 def test_only_the_planes_that_are_asked_for_are_read():
     seen = []
-    stack = Planes(np.arange(9), (2, 2), np.dtype(int), lambda n, out: seen.append(n))
+    stack = PlaneStack(np.arange(9), (2, 2), np.dtype(int), lambda n, out: seen.append(n))
     _ = stack[2:8:3, 0]
     assert sorted(seen) == [2, 5]
 
@@ -72,7 +72,7 @@ def test_an_error_in_one_plane_is_raised_and_the_rest_not_read():
         seen.append(number)
         raise OSError("damaged")
 
-    stack = Planes(np.arange(1000), (2, 2), np.dtype(int), read)
+    stack = PlaneStack(np.arange(1000), (2, 2), np.dtype(int), read)
     with pytest.raises(OSError, match="damaged"):
         np.asarray(stack)
     assert len(seen) < 100
@@ -80,8 +80,8 @@ def test_an_error_in_one_plane_is_raised_and_the_rest_not_read():
 
 def test_closing_stops_the_threads():
     seen = []
-    stack = Planes(np.arange(1000), (2, 2), np.dtype(int), lambda n, out: seen.append(n))
-    work = stack.loading(np.empty(stack.shape, int))
+    stack = PlaneStack(np.arange(1000), (2, 2), np.dtype(int), lambda n, out: seen.append(n))
+    work = stack.read_into(np.empty(stack.shape, int))
     assert next(work) == 1
     work.close()
     assert not [each for each in threading.enumerate() if "hushpore reads" in each.name]
@@ -89,7 +89,7 @@ def test_closing_stops_the_threads():
 
 @given(st.integers(1, 40))
 def test_progress_counts_every_plane(count):
-    stack = Planes(np.arange(count), (1, 1), np.dtype(int), lambda n, out: out.fill(n))
+    stack = PlaneStack(np.arange(count), (1, 1), np.dtype(int), lambda n, out: out.fill(n))
     values = np.empty(stack.shape, int)
-    assert list(stack.loading(values)) == list(range(1, count + 1))
+    assert list(stack.read_into(values)) == list(range(1, count + 1))
     np.testing.assert_array_equal(values[:, 0, 0], np.arange(count))

@@ -8,7 +8,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
 from hushpore.io import read
 from hushpore.io import slabs as module
-from hushpore.io.planes import Planes
+from hushpore.io.planes import PlaneStack
 from hushpore.io.results import write_image
 from hushpore.io.slabs import slabs
 
@@ -35,15 +35,15 @@ class Counted:
     def __init__(self, count):
         self.values = np.random.default_rng(0).normal(0, 9, (count, 64, 50)).astype(np.float32)
         self.decoded = np.zeros(count, int)
-        self.planes = Planes(np.arange(count), (64, 50), np.dtype(np.float32), self.read)
+        self.planes = PlaneStack(np.arange(count), (64, 50), np.dtype(np.float32), self.read)
         self.most = 0
-        original = self.planes._filling
+        original = self.planes._fill
 
         def filling(numbers, values, within):
             self.most = max(self.most, len(numbers))
             return original(numbers, values, within)
 
-        self.planes._filling = filling
+        self.planes._fill = filling
 
     def read(self, number, out):
         self.decoded[number] += 1
@@ -83,7 +83,7 @@ def test_an_error_on_the_way_leaves_nothing_behind(tmp_path):
             raise OSError(5, "the disk is gone")
         out[...] = 0
 
-    planes = Planes(np.arange(40), (8, 8), np.dtype(np.uint16), read_or_fail)
+    planes = PlaneStack(np.arange(40), (8, 8), np.dtype(np.uint16), read_or_fail)
     with pytest.raises(OSError, match=r"a\.tif"):
         write_image(tmp_path / "a.tif", Volume(planes))
     with pytest.raises(InputError, match=r"The volume cannot be read: the disk is gone\."):

@@ -218,8 +218,8 @@ class Volume:
             key[leading.index(axis)] = position
         axes = "".join(axis for axis in self.axes if axis not in index)
         # what lies on disk stays there where it can tell of its positions
-        positions = getattr(self.data, "positions", self.data.__getitem__)
-        return self.replace(positions(tuple(key)), axes=axes)
+        select = getattr(self.data, "at_positions", self.data.__getitem__)
+        return self.replace(select(tuple(key)), axes=axes)
 
     @property
     def facts(self) -> str:

@@ -198,9 +198,9 @@ for _command in (
 
 def _list(volumes: list[dict[str, Any]]) -> None:
     """Print a line for each image stack with its notes, and last the notes of them all."""
-    from hushpore.io.choosing import part_notes
+    from hushpore.io.series import split_notes
 
-    shared, own = part_notes([volume["notes"] for volume in volumes])
+    shared, own = split_notes([volume["notes"] for volume in volumes])
     for number, (volume, notes) in enumerate(zip(volumes, own, strict=True), start=1):
         click.echo(f"{f'{number} ' * (len(volumes) > 1)}{volume['name']}: {volume['facts']}")
         for note in notes:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from hushpore.base.errors import DeviceError, InputError, MissingPackageError
+from hushpore.base.errors import DeviceError, InputError, import_optional
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -80,14 +80,7 @@ def require_distributed() -> ModuleType:
     MissingPackageError
         If it is not installed.
     """
-    try:
-        import distributed
-    except ImportError as error:
-        raise MissingPackageError(
-            'Work on a cluster needs further packages: pip install "hushpore[cluster]"'
-        ) from error
-    module: ModuleType = distributed
-    return module
+    return import_optional("distributed", "Work on a cluster", "cluster")
 
 
 def _processes(where: str, memory: float | None) -> tuple[int, int]:

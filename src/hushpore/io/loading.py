@@ -15,7 +15,7 @@ from hushpore.base.events import Progress
 from hushpore.base.scaled import Scaled, held
 from hushpore.device.backend import Backend
 from hushpore.io.opening import opening, opening_files
-from hushpore.io.planes import LEFT_OUT
+from hushpore.io.planes import LEFT_OUT, DiskArray
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Empty: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], np.ndarray]
 
 #: Share of the free memory above which a stack stays on disk.
-SHARE = 0.5
+MEMORY_SHARE = 0.5
 _HEADERS = 0.1  # share of the time that headers take
 
 
@@ -58,13 +58,13 @@ def load(path: Paths, *, lazy: bool | None = None, empty: Empty | None = None) -
     """
     given = [path] if isinstance(path, str | os.PathLike) else path
     files = [Path(each).expanduser() for each in given]
-    place = _common(files)
+    place = _common_folder(files)
     try:
-        volumes = yield from _opened(
+        volumes = yield from _with_progress(
             opening_files(files, place) if len(files) > 1 else opening(place)
         )
     except OSError as error:
-        raise _explain(place, error) from error
+        raise _reading_error(place, error) from error
     volumes = [dataclasses.replace(volume, source=str(place)) for volume in volumes]
     return volumes if lazy is True else (yield from into_memory(volumes, lazy=lazy, empty=empty))
 
@@ -91,32 +91,32 @@ def into_memory(
     InputError, MissingPackageError, MemoryLimitError
         As for `load`, if none could be read.
     """
-    free = np.inf if lazy is False else free_memory() * SHARE
-    total = sum(_planes(volume) for volume in volumes)
+    free = np.inf if lazy is False else free_memory() * MEMORY_SHARE
+    total = sum(_n_planes(volume) for volume in volumes)
     before = 0
     loaded: list[Volume] = []
     failures: list[HushporeError] = []
     for volume in volumes:
         if is_on_disk(volume) and (lazy is True or volume.nbytes > free):
-            loaded.append(volume if lazy else _kept_on_disk(volume))
+            loaded.append(volume if lazy else _with_note_of_size(volume))
             continue
         free -= volume.nbytes
         try:
-            loaded.append((yield from _values(volume, before, total, empty)))
+            loaded.append((yield from _read_values(volume, before, total, empty)))
         except MemoryLimitError:
             raise
         except HushporeError as error:
             failures.append(error)
         except OSError as error:
-            failures.append(_explain(Path(volume.source), error))
-        before += _planes(volume)
+            failures.append(_reading_error(Path(volume.source), error))
+        before += _n_planes(volume)
     if not loaded:
         raise failures[0]
     notes = [LEFT_OUT.format(failure) for failure in failures]
     return [dataclasses.replace(each, notes=[*notes, *each.notes]) for each in loaded]
 
 
-def _values(
+def _read_values(
     volume: Volume, before: int, total: int, empty: Empty | None
 ) -> Generator[Progress, None, Volume]:
     if not is_on_disk(volume):
@@ -130,8 +130,8 @@ def _values(
             f"{volume.name} ({volume.facts}) does not fit into memory. Close other programs, or "
             "read it with lazy=True and work on a part of it."
         ) from error
-    if hasattr(stored, "loading"):
-        for count in stored.loading(values):
+    if isinstance(stored, DiskArray):
+        for count in stored.read_into(values):
             fraction = _HEADERS + (1 - _HEADERS) * (before + count) / total
             yield Progress("reading", before + count, total, "slices", fraction)
     else:
@@ -142,10 +142,10 @@ def _values(
 def is_on_disk(volume: Volume) -> bool:
     """Whether the values of a volume are read only when they are asked for."""
     stored = held(volume.data)
-    return isinstance(stored, np.memmap) or hasattr(stored, "loading")
+    return isinstance(stored, np.memmap | DiskArray)
 
 
-def _common(files: Sequence[Path]) -> Path:
+def _common_folder(files: Sequence[Path]) -> Path:
     """Return a file itself, and of several the folder in which they all are."""
     if len(files) == 1:
         return files[0]
@@ -157,7 +157,7 @@ def _common(files: Sequence[Path]) -> Path:
         return files[0].absolute().parent
 
 
-def _opened(work: Opening) -> Loading:
+def _with_progress(work: Opening) -> Loading:
     while True:
         try:
             share = next(work)
@@ -167,11 +167,11 @@ def _opened(work: Opening) -> Loading:
         yield Progress("reading headers", round(100 * share), 100, "%", _HEADERS * share)
 
 
-def _planes(volume: Volume) -> int:
+def _n_planes(volume: Volume) -> int:
     return int(np.prod(volume.shape[:-2]))
 
 
-def _kept_on_disk(volume: Volume) -> Volume:
+def _with_note_of_size(volume: Volume) -> Volume:
     note = (
         f"At {volume.nbytes / 1e9:.3g} GB it is larger than half of the free memory: slices are "
         "read from disk when they are shown."
@@ -184,7 +184,7 @@ def free_memory() -> float:
     return float(Backend().free_memory())
 
 
-def _explain(path: Path, error: OSError) -> InputError:
+def _reading_error(path: Path, error: OSError) -> InputError:
     where: Any = error.filename or path
     if isinstance(error, FileNotFoundError):
         return InputError(f"There is no file or folder {where}.")

@@ -9,7 +9,7 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
-from hushpore.io.messages import captured
+from hushpore.io.log_capture import captured_warnings
 from hushpore.io.units import unit_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def read_nifti(path: Path) -> Volume:
     import nibabel
 
     try:
-        with captured("nibabel"):
+        with captured_warnings("nibabel"):
             image: Any = nibabel.load(path)
             _require_plausible(image, path)
             values = np.asarray(image.dataobj)

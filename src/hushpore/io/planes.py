@@ -6,7 +6,7 @@ import math
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -23,11 +23,79 @@ LEFT_OUT = "A series was left out. {}"
 _THREADS = min(8, os.cpu_count() or 1)
 
 
-class Planes:
-    """An array on disk: has a shape and a type, and reads the planes that an index touches.
+class DiskArray:
+    """An array on disk: has a shape and a type, and reads what an index touches.
 
     It can stand wherever napari, dask or `hushpore.Volume` take an array; ``numpy.asarray`` reads
     it whole.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Length of each axis.
+    dtype : numpy.dtype
+        Type of the values.
+
+    Attributes
+    ----------
+    coarser : tuple of DiskArray
+        Of a pyramid the further levels.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self.shape = shape
+        self.dtype = np.dtype(dtype)
+        self.ndim = len(shape)
+        self.size = math.prod(shape)
+        self.nbytes = self.size * self.dtype.itemsize
+        self.coarser: tuple[Self, ...] = ()
+
+    @property
+    def levels(self) -> tuple[Self, ...]:
+        """Of a pyramid all levels, the finest one first; else itself alone."""
+        return (self, *self.coarser)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype})"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self  # nothing of it changes
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError("The values lie on disk: an array of them is always a copy.")
+        values = self[...]
+        return values if dtype is None else values.astype(dtype, copy=False)
+
+    def __getitem__(self, key: Any) -> npt.NDArray[Any]:
+        keys = list(key) if isinstance(key, tuple) else [key]
+        if any(each is None or isinstance(each, list | np.ndarray) for each in keys):
+            raise IndexError("An array on disk takes numbers and slices only, one for each axis.")
+        if Ellipsis not in keys:
+            keys.append(Ellipsis)
+        place = keys.index(Ellipsis)
+        keys[place : place + 1] = [slice(None)] * (self.ndim - len(keys) + 1)
+        if len(keys) != self.ndim:
+            raise IndexError(f"Too many indices for {self.ndim} axes: {key!r}.")
+        return self._read_part(keys)
+
+    def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
+        """Return the values at an index of each axis."""
+        raise NotImplementedError
+
+    def read_into(self, values: npt.NDArray[Any]) -> Iterator[int]:
+        """Fill an array of this shape, and yield the number of planes read so far.
+
+        Closing the iterator stops the reading after the planes at hand.
+        """
+        raise NotImplementedError
+
+
+class PlaneStack(DiskArray):
+    """Planes on disk, read by several threads.
 
     Parameters
     ----------
@@ -40,14 +108,9 @@ class Planes:
     read : callable
         ``read(number, out)`` fills the array `out` with a plane; called from several threads.
 
-    Attributes
-    ----------
-    coarser : tuple of Planes
-        Of a pyramid the further levels.
-
     Examples
     --------
-    >>> stack = Planes(np.arange(3), (2, 2), np.dtype(int), lambda number, out: out.fill(number))
+    >>> stack = PlaneStack(np.arange(3), (2, 2), np.dtype(int), lambda n, out: out.fill(n))
     >>> stack.shape, stack[1:, 0, :].tolist()
     ((3, 2, 2), [[1, 1], [2, 2]])
     """
@@ -59,55 +122,27 @@ class Planes:
         dtype: np.dtype[Any],
         read: Callable[[int, npt.NDArray[Any]], None],
     ) -> None:
+        super().__init__((*numbers.shape, *plane_shape), dtype)
         self._numbers = numbers
         self._plane_shape = plane_shape
         self._read = read
-        self.dtype = np.dtype(dtype)
-        self.shape: tuple[int, ...] = (*numbers.shape, *plane_shape)
-        self.ndim = len(self.shape)
-        self.size = math.prod(self.shape)
-        self.nbytes = self.size * self.dtype.itemsize
-        self.coarser: tuple[Planes, ...] = ()
 
-    @property
-    def levels(self) -> tuple[Planes, ...]:
-        """Of a pyramid all levels, the finest one first; else itself alone."""
-        return (self, *self.coarser)
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __repr__(self) -> str:
-        return f"Planes(shape={self.shape}, dtype={self.dtype})"
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Planes:
-        return self  # nothing of it changes
-
-    def __getitem__(self, key: Any) -> npt.NDArray[Any]:
-        leading, within = self._parted(key)
+    def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
+        leading, within = tuple(keys[: self._numbers.ndim]), tuple(keys[self._numbers.ndim :])
         numbers = self._numbers[leading]
         flat = np.atleast_1d(numbers).ravel()
         sample = np.empty(self._plane_shape, np.bool_)[within]
         values = np.empty((len(flat), *sample.shape), self.dtype)
-        for _ in self._filling(flat, values, within):
+        for _ in self._fill(flat, values, within):
             pass
         return values.reshape(np.shape(numbers) + sample.shape)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        if copy is False:
-            raise ValueError("The planes lie on disk: an array of them is always a copy.")
-        values = self[...]
-        return values if dtype is None else values.astype(dtype, copy=False)
-
-    def loading(self, values: npt.NDArray[Any]) -> Iterator[int]:
-        """Fill an array of this shape, and yield the number of planes read so far.
-
-        Closing the iterator stops the threads after the planes at hand.
-        """
+    def read_into(self, values: npt.NDArray[Any]) -> Iterator[int]:
+        """Fill an array of this shape; see `DiskArray`."""
         flat = values.reshape(self._numbers.size, *self._plane_shape)
-        return self._filling(self._numbers.ravel(), flat, ...)
+        return self._fill(self._numbers.ravel(), flat, ...)
 
-    def positions(self, key: tuple[int | slice, ...]) -> Planes:
+    def at_positions(self, key: tuple[int | slice, ...]) -> PlaneStack:
         """Return the planes at positions of leading axes; nothing is read.
 
         Parameters
@@ -116,23 +151,9 @@ class Planes:
             One for each axis; those within a plane are whole.
         """
         numbers = np.asarray(self._numbers[key[: self._numbers.ndim]])
-        return Planes(numbers, self._plane_shape, self.dtype, self._read)
+        return PlaneStack(numbers, self._plane_shape, self.dtype, self._read)
 
-    def _parted(self, key: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """Part an index into that of the leading axes and that within a plane."""
-        keys = list(key) if isinstance(key, tuple) else [key]
-        if any(each is None or isinstance(each, list | np.ndarray) for each in keys):
-            raise IndexError("Planes on disk take numbers and slices only, one for each axis.")
-        if Ellipsis not in keys:
-            keys.append(Ellipsis)
-        place = keys.index(Ellipsis)
-        keys[place : place + 1] = [slice(None)] * (self.ndim - len(keys) + 1)
-        if len(keys) != self.ndim:
-            raise IndexError(f"Too many indices for {self.ndim} axes: {key!r}.")
-        count = self._numbers.ndim
-        return tuple(keys[:count]), tuple(keys[count:])
-
-    def _filling(
+    def _fill(
         self, numbers: npt.NDArray[Any], values: npt.NDArray[Any], within: Any
     ) -> Iterator[int]:
         stopped = threading.Event()
@@ -166,7 +187,7 @@ class Planes:
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def read_stored(path: Path, offset: int, dtype: np.dtype[Any], out: npt.NDArray[Any]) -> None:
+def read_uncompressed(path: Path, offset: int, dtype: np.dtype[Any], out: npt.NDArray[Any]) -> None:
     """Fill an array with values as they lie in a file, without a copy where nothing is swapped.
 
     Parameters
@@ -199,25 +220,25 @@ def read_stored(path: Path, offset: int, dtype: np.dtype[Any], out: npt.NDArray[
         out[...] = values
 
 
-def stored_planes(
+def uncompressed_planes(
     path: Path,
     offset: int,
     dtype: np.dtype[Any],
     numbers: npt.NDArray[np.integer[Any]],
     plane_shape: tuple[int, ...],
-) -> Planes:
+) -> PlaneStack:
     """Return planes that lie in a file one behind the other, uncompressed.
 
     Parameters
     ----------
     path, offset, dtype
-        As for `read_stored`.
+        As for `read_uncompressed`.
     numbers, plane_shape
-        As for `Planes`.
+        As for `PlaneStack`.
     """
     step = math.prod(plane_shape) * dtype.itemsize
 
     def read(number: int, out: npt.NDArray[Any]) -> None:
-        read_stored(path, offset + number * step, dtype, out)
+        read_uncompressed(path, offset + number * step, dtype, out)
 
-    return Planes(numbers, plane_shape, dtype.newbyteorder("="), read)
+    return PlaneStack(numbers, plane_shape, dtype.newbyteorder("="), read)

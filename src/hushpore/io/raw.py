@@ -14,7 +14,7 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
 from hushpore.io.marks import sidecar_of
-from hushpore.io.planes import stored_planes
+from hushpore.io.planes import uncompressed_planes
 from hushpore.io.units import unit_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _LARGEST_RATIO = 1032  # of zlib
 
 
 @dataclass(frozen=True)
-class _Raw:
+class _Layout:
     """Where the voxels of a file begin, and what they are; shape in the order of the axes."""
 
     path: Path
@@ -64,15 +64,15 @@ def open_raw(path: Path) -> Volume:
     """
     sidecar = sidecar_of(path)
     assert sidecar is not None  # what marks a raw file
-    with _understood(sidecar):
-        raw, known = _json(path, sidecar)
+    with _explain_header(sidecar):
+        raw, known = _read_sidecar(path, sidecar)
     return Volume(_values(raw), name=path.stem, **known)
 
 
 def open_meta_image(path: Path) -> Volume:
     """Open a MetaImage, its values on disk unless they are compressed; as `open_raw`."""
-    with _understood(path):
-        raw, known = _meta_image(path)
+    with _explain_header(path):
+        raw, known = _read_header(path)
     return Volume(_values(raw), name=path.stem, **known)
 
 
@@ -86,7 +86,7 @@ def open_npy(path: Path) -> Volume:
 
 
 @contextmanager
-def _understood(header: Path) -> Iterator[None]:
+def _explain_header(header: Path) -> Iterator[None]:
     """Explain what goes wrong while a header is read."""
     try:
         yield
@@ -99,9 +99,9 @@ def _understood(header: Path) -> Iterator[None]:
         ) from error
 
 
-def _json(path: Path, sidecar: Path) -> tuple[_Raw, dict[str, Any]]:
+def _read_sidecar(path: Path, sidecar: Path) -> tuple[_Layout, dict[str, Any]]:
     stated = json.loads(sidecar.read_text(encoding="utf-8"))
-    raw = _Raw(
+    raw = _Layout(
         path,
         int(stated.get("offset", 0)),
         np.dtype(stated["dtype"]),
@@ -113,7 +113,7 @@ def _json(path: Path, sidecar: Path) -> tuple[_Raw, dict[str, Any]]:
     return raw, known
 
 
-def _meta_image(path: Path) -> tuple[_Raw, dict[str, Any]]:
+def _read_header(path: Path) -> tuple[_Layout, dict[str, Any]]:
     with path.open("rb") as file:
         start = file.read(_LONGEST_HEADER)
     stated: dict[str, str] = {}
@@ -136,7 +136,7 @@ def _meta_image(path: Path) -> tuple[_Raw, dict[str, Any]]:
     skipped = int(stated.get("HeaderSize", 0))
     if skipped < 0:
         offset = data.stat().st_size - math.prod(shape) * dtype.itemsize
-    raw = _Raw(
+    raw = _Layout(
         data, offset + max(skipped, 0), dtype, shape,
         stated.get("CompressedData", "False").lower() == "true",
     )  # fmt: skip
@@ -172,7 +172,7 @@ def _data_file(path: Path, name: str, after_header: int) -> tuple[Path, int]:
     return data, 0
 
 
-def _values(raw: _Raw) -> Any:
+def _values(raw: _Layout) -> Any:
     size = raw.path.stat().st_size
     needed = math.prod(raw.shape) * raw.dtype.itemsize
     if raw.dtype.kind not in "buif" or len(raw.shape) < 2 or min(raw.shape) < 1 or raw.offset < 0:
@@ -196,4 +196,4 @@ def _values(raw: _Raw) -> Any:
         values = np.frombuffer(content, raw.dtype).reshape(raw.shape)
         return values.astype(raw.dtype.newbyteorder("="))
     numbers = np.arange(math.prod(raw.shape[:-2])).reshape(raw.shape[:-2])
-    return stored_planes(raw.path, raw.offset, raw.dtype, numbers, raw.shape[-2:])
+    return uncompressed_planes(raw.path, raw.offset, raw.dtype, numbers, raw.shape[-2:])

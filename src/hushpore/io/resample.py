@@ -9,7 +9,7 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.base.events import Progress, result_of
 from hushpore.base.volume import readable_unit
-from hushpore.io.planes import Planes
+from hushpore.io.planes import PlaneStack
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -58,7 +58,7 @@ def resampling(volume: Volume, spacing: float | None = None) -> Generator[Progre
     """Do what `resample_evenly` does as a job, slice by slice."""
     even = resampled(volume, spacing)
     values, count = np.empty(even.shape, np.float32), even.shape[0]
-    for done in even.data.loading(values):
+    for done in even.data.read_into(values):
         yield Progress("resampling", done, count, "slices", done / count)
     return even.replace(values)
 
@@ -97,7 +97,7 @@ def resampled(volume: Volume, spacing: float | None = None) -> Volume:
         f"{np.count_nonzero(~is_there)} of {count} slices were interpolated."
     )
     return volume.replace(
-        Planes(np.arange(count), volume.shape[1:], np.dtype(np.float32), read),
+        PlaneStack(np.arange(count), volume.shape[1:], np.dtype(np.float32), read),
         spacing=(step, *volume.spacing[1:]),
         notes=[*volume.notes, note],
         metadata=metadata,

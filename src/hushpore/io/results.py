@@ -172,20 +172,20 @@ def _endings() -> tuple[str, ...]:
 
 def write_json(path: Path, provenance: Mapping[str, Any]) -> None:
     """Write a record as JSON; NaN and infinity become null."""
-    text = json.dumps(_plain(provenance), indent=2, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(_as_json(provenance), indent=2, ensure_ascii=False, allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8")
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     """Return a value as JSON has it."""
     if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): _as_json(each) for key, each in value.items()}
     if isinstance(value, (list, tuple, set)):
-        return [_plain(each) for each in value]
+        return [_as_json(each) for each in value]
     if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
+        return _as_json(value.tolist())
     if isinstance(value, np.generic):
-        return _plain(value.item())
+        return _as_json(value.item())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return str(value) if isinstance(value, Path) else value

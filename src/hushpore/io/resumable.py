@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import DeviceError, HushporeError, OutputError
-from hushpore.io.target import check_target, explain_writing, require_result, take_place
+from hushpore.io.target import check_target, move_into_place, require_result, writing_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -78,9 +78,9 @@ def resumable_directory(
     lost = False
     try:
         work.mkdir(exist_ok=True)
-        _own(work, target)
+        _lock(work, target)
     except OSError as error:
-        raise explain_writing(target, error) from error
+        raise writing_error(target, error) from error
     try:
         resumed = _key_of(work) == wanted
         if not resumed:
@@ -94,7 +94,7 @@ def resumable_directory(
         # what a writer that was killed has left: zarr's files have such names until they are whole
         for part in (work / "content").rglob("*.partial"):
             part.unlink(missing_ok=True)
-        take_place(work / "content", target)
+        move_into_place(work / "content", target)
     except DeviceError:
         # a cluster that was never there has left nothing to go on with
         lost = any(any((work / name).iterdir()) for name in ("content", "scratch"))
@@ -102,7 +102,7 @@ def resumable_directory(
     except HushporeError:
         raise
     except OSError as error:
-        raise explain_writing(target, error) from error
+        raise writing_error(target, error) from error
     finally:
         if lost:
             (work / _OWNER).unlink(missing_ok=True)
@@ -110,7 +110,7 @@ def resumable_directory(
             shutil.rmtree(work, ignore_errors=True)
 
 
-def _own(work: Path, target: Path) -> None:
+def _lock(work: Path, target: Path) -> None:
     """Take possession of the work, unless a process that lives has it."""
     import psutil
 

@@ -160,16 +160,16 @@ def new_directory(
     OutputError
         If writing fails.
     """
-    part = _beside(target)
+    part = _partial_path(target)
     try:
         part.mkdir()
         yield part
         check_target(target, overwrite, replaceable=replaceable)
-        take_place(part, target)
+        move_into_place(part, target)
     except HushporeError:
         raise
     except OSError as error:
-        raise explain_writing(target, error) from error
+        raise writing_error(target, error) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
@@ -177,7 +177,7 @@ def new_directory(
 @contextmanager
 def new_file(target: Path, overwrite: bool) -> Iterator[Path]:
     """Write a file that takes its place only when it is complete; as `new_directory`."""
-    part = _beside(target)
+    part = _partial_path(target)
     try:
         yield part
         if not overwrite and target.exists():
@@ -186,22 +186,22 @@ def new_file(target: Path, overwrite: bool) -> Iterator[Path]:
     except HushporeError:
         raise
     except OSError as error:
-        raise explain_writing(target, error) from error
+        raise writing_error(target, error) from error
     finally:
         part.unlink(missing_ok=True)
 
 
-def _beside(target: Path) -> Path:
+def _partial_path(target: Path) -> Path:
     # beside and not in /tmp: renaming is only atomic within one file system
     return target.with_name(f".{target.name[:40]}.{uuid.uuid4().hex[:8]}.part")
 
 
-def take_place(part: Path, target: Path) -> None:
+def move_into_place(part: Path, target: Path) -> None:
     """Give a finished directory its name; an earlier one of that name goes after that."""
     if not target.exists():
         part.rename(target)
         return
-    old = _beside(target)
+    old = _partial_path(target)
     target.rename(old)
     try:
         part.rename(target)
@@ -211,7 +211,7 @@ def take_place(part: Path, target: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def explain_writing(target: Path, error: OSError) -> OutputError:
+def writing_error(target: Path, error: OSError) -> OutputError:
     """Return why a result cannot be written, in the user's words."""
     reasons = {
         errno.ENOSPC: "the disk is full",

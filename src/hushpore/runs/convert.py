@@ -13,13 +13,13 @@ from hushpore.base.errors import InputError
 from hushpore.base.events import Note, Progress, result_of
 from hushpore.base.volume import Volume, readable_bytes
 from hushpore.device.timing import StageTimer
-from hushpore.io.choosing import choose
 from hushpore.io.loading import free_memory, load
 from hushpore.io.registry import EXPORTERS
 from hushpore.io.resumable import resumable_directory
+from hushpore.io.series import choose
 from hushpore.io.target import check_target, require_zarr
 from hushpore.io.zarr.image import MEMORY, ZarrImage, import_zarr
-from hushpore.io.zarr.writer import filling, look_like_labels, require_content
+from hushpore.io.zarr.writer import looks_like_labels, require_content, write_blocks
 from hushpore.runs.source import Source
 
 if TYPE_CHECKING:
@@ -174,12 +174,12 @@ def _converting(
             image = ZarrImage.open(work.content)
         else:
             group = zarr.open_group(str(work.content), mode="w", zarr_format=3)
-            labels = look_like_labels(volume)
+            labels = looks_like_labels(volume)
             image = ZarrImage.create(group, volume, volume.name, are_labels=labels, memory=memory)
-        there = yield from filling(image, volume.data, timer)
+        n_present = yield from write_blocks(image, volume.data, timer)
         stored = sum(file.stat().st_size for file in work.content.rglob("*") if file.is_file())
     levels = tuple(tuple(map(int, level.shape)) for level in image.levels)
-    return Converted(target, volume.facts, levels, stored, there, timer.timing().elapsed)
+    return Converted(target, volume.facts, levels, stored, n_present, timer.timing().elapsed)
 
 
 def _memory(budget: float | None) -> float:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.base.errors import InputError, MissingPackageError, OutputError
+from hushpore.base.errors import InputError, OutputError, import_optional
 from hushpore.io.target import new_file
 
 if TYPE_CHECKING:
@@ -50,12 +50,7 @@ def check_data_set(path: str, overwrite: bool = False) -> Path:
     if target.suffix not in (".npz", ".zarr"):
         raise InputError(f"{target.name}: expected a name that ends in .npz or .zarr.")
     if target.suffix == ".zarr":
-        try:
-            import zarr  # noqa: F401
-        except ImportError as error:
-            raise MissingPackageError(
-                "Zarr is not installed: pip install 'hushpore[zarr]', or write an .npz file."
-            ) from error
+        import_optional("zarr", "A data set that ends in .zarr", "zarr")
     if not target.parent.is_dir():
         raise OutputError(f"Cannot write {target}: there is no folder {target.parent}.")
     if target.is_dir() or (target.exists() and not overwrite):

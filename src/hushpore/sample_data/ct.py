@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from hushpore.base.errors import InputError, MissingPackageError
+from hushpore.base.errors import InputError, import_optional
 from hushpore.io import read
 
 if TYPE_CHECKING:
@@ -31,12 +31,9 @@ def ct_slice() -> Volume:
     InputError
         If this installation of pydicom left its test data out.
     """
-    try:
-        from pydicom.data import get_testdata_file
-    except ImportError as error:
-        raise MissingPackageError(
-            "The CT slice comes with a further package: pip install pydicom"
-        ) from error
+    import_optional("pydicom", "The CT slice")
+    from pydicom.data import get_testdata_file
+
     path = get_testdata_file(_NAME, download=False)
     if path is None:
         raise InputError(f"This installation of pydicom does not hold its test file {_NAME}.")

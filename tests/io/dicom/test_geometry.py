@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hushpore.io.dicom.geometry import Slice, arrange, group
+from hushpore.io.dicom.geometry import Slice, arrange, group_by_series
 
 
 def slices(places, normal=(0.0, 0.0, 1.0), **known):
@@ -174,9 +174,9 @@ def test_series_orientation_and_shape_part_slices():
     b = slices([0, 2], series="other")
     c = slices([0, 2], orientation=(0, 1, 0, 0, 0, -1))
     d = [Slice(**{**vars(item), "shape": (9, 9)}) for item in a]
-    assert [len(each) for each in group([*a, *b, *c, *d])] == [2, 2, 2, 2]
+    assert [len(each) for each in group_by_series([*a, *b, *c, *d])] == [2, 2, 2, 2]
     tiny = slices([4], orientation=(1, 1e-7, 0, -1e-7, 1, -0.0))
-    assert len(group([*a, *tiny])) == 1
+    assert len(group_by_series([*a, *tiny])) == 1
 
 
 def test_an_orientation_of_zeros_does_not_divide_by_zero():

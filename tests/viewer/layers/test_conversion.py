@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from napari.layers import Image, Labels, Layer, Points
 
 from hushpore import InputError, Volume
-from hushpore.io.planes import Planes
+from hushpore.io.planes import PlaneStack
 from hushpore.viewer.layers.conversion import (
     CONTRAST_SLICES,
     KEY,
@@ -169,7 +169,7 @@ def test_contrast_of_a_large_image_on_disk_reads_a_few_slices_only():
         seen.append(number)
         out[...] = number
 
-    low, high = contrast_limits(Planes(np.arange(6000), (400, 300), np.dtype("f4"), read))
+    low, high = contrast_limits(PlaneStack(np.arange(6000), (400, 300), np.dtype("f4"), read))
     assert len(seen) <= CONTRAST_SLICES
     # from all over the stack
     assert low < 500

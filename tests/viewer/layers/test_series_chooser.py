@@ -3,7 +3,7 @@ import pytest
 from qtpy.QtCore import Qt
 
 from hushpore import InputError, Volume
-from hushpore.io.planes import Planes
+from hushpore.io.planes import PlaneStack
 from hushpore.viewer.layers import series_chooser
 from hushpore.viewer.layers.series_chooser import THUMBNAIL, SeriesChooser, thumbnail
 
@@ -77,7 +77,7 @@ def test_a_picture_is_small_and_keeps_the_proportions():
 
 def test_only_the_middle_slice_is_read_for_a_picture():
     seen = []
-    planes = Planes(
+    planes = PlaneStack(
         np.arange(9), (4, 4), np.dtype(int), lambda n, out: (seen.append(n), out.fill(n))
     )
     thumbnail(Volume(planes))
@@ -88,6 +88,6 @@ def test_a_damaged_series_has_no_picture_and_the_others_have(qtbot, monkeypatch)
     def refuse(number, out):
         raise InputError("damaged")
 
-    damaged = Volume(Planes(np.arange(9), (4, 4), np.dtype(int), refuse))
+    damaged = Volume(PlaneStack(np.arange(9), (4, 4), np.dtype(int), refuse))
     drawn = list(series_chooser._thumbnails([damaged, stack("head", 3)]))
     assert [preview.name for preview in drawn] == ["1"]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from hushpore.io.dicom.header import is_dicomdir
 from hushpore.io.dicom.reader import open_dicom
 from hushpore.io.folders import files_below, shortened
+from hushpore.io.log_capture import captured_warnings
 from hushpore.io.marks import START, is_dicom
-from hushpore.io.messages import captured
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -86,7 +86,7 @@ def _names(directory: Path) -> list[list[str]]:
     import pydicom
 
     names = []
-    with captured("pydicom"):
+    with captured_warnings("pydicom"):
         try:
             records = pydicom.dcmread(directory, force=True).get("DirectoryRecordSequence") or []
             for record in records:

@@ -102,7 +102,7 @@ class Arrangement:
     metadata: dict[str, Any]
 
 
-def group(slices: Iterable[Slice]) -> list[list[Slice]]:
+def group_by_series(slices: Iterable[Slice]) -> list[list[Slice]]:
     """Part slices into series of the same orientation, shape and pixel spacing.
 
     A file of several frames without positions stands alone.
@@ -127,7 +127,7 @@ def arrange(slices: Sequence[Slice]) -> list[Arrangement]:
     Parameters
     ----------
     slices : sequence of Slice
-        One of those that `group` returns.
+        One of those that `group_by_series` returns.
 
     Returns
     -------
@@ -137,11 +137,11 @@ def arrange(slices: Sequence[Slice]) -> list[Arrangement]:
     slices, notes = _without_copies(slices)
     if any(item.position is None for item in slices):
         return [_by_number(slices, notes)]
-    places = _places(slices)
-    order = sorted(range(len(slices)), key=lambda i: (places[i], *_number_key(slices[i])))
+    positions = _positions_along(slices)
+    order = sorted(range(len(slices)), key=lambda i: (positions[i], *_number_key(slices[i])))
     layers: list[list[int]] = []
     for i in order:
-        if layers and places[i] - places[layers[-1][0]] < _SAME_PLACE:
+        if layers and positions[i] - positions[layers[-1][0]] < _SAME_PLACE:
             layers[-1].append(i)
         else:
             layers.append([i])
@@ -157,26 +157,26 @@ def arrange(slices: Sequence[Slice]) -> list[Arrangement]:
         if len(layer) > 1:
             names = ", ".join(_label(slices[i]) for i in layer)
             notes.append(
-                f"{len(layer)} images lie at {places[layer[0]]:.4g} mm ({names}): a duplicate "
+                f"{len(layer)} images lie at {positions[layer[0]]:.4g} mm ({names}): a duplicate "
                 f"position; {_label(slices[layer[0]])} was kept."
             )
     return [_by_position([slices[layer[0]] for layer in layers], notes)]
 
 
 def _by_position(slices: Sequence[Slice], notes: list[str]) -> Arrangement:
-    places = _places(slices)
-    gaps = np.diff(places)
+    positions = _positions_along(slices)
+    gaps = np.diff(positions)
     notes = list(notes)
     if len(gaps):
-        z, numbers = _even_steps(places)
-        said = _gap_notes(places, z, numbers)
+        z, numbers = _even_steps(positions)
+        said = _gap_notes(positions, z, numbers)
         notes += said
     else:
         z, said = slices[0].distance or 1.0, []
     notes += _direction_notes(slices)
     metadata: dict[str, Any] = {"directions": _directions(slices[0]).round(6).tolist()}
     if said:
-        metadata["slice_positions"] = [round(float(place), 6) for place in places]
+        metadata["slice_positions"] = [round(float(place), 6) for place in positions]
     return _finish(slices, z, notes, metadata)
 
 
@@ -218,32 +218,32 @@ def _finish(
     return Arrangement(tuple(slices), spacing, "mm", origin, tuple(notes), metadata)
 
 
-def _even_steps(places: npt.NDArray[Any]) -> tuple[float, npt.NDArray[Any] | None]:
+def _even_steps(positions: npt.NDArray[Any]) -> tuple[float, npt.NDArray[Any] | None]:
     """Return the spacing of slices, and the number of each on an even grid, from 0.
 
     None stands for the numbers where the slices lie on no even grid; the spacing is their median
     distance then. Else it is the mean, since positions are rounded decimals, which it evens out.
     """
-    gaps = np.diff(places)
+    gaps = np.diff(positions)
     median = float(np.median(gaps))
     steps = np.rint(gaps / median)
     numbers = np.concatenate([[0.0], np.cumsum(steps)])
     # beyond this a position is wrong, and slices are not missing
-    if (steps < 1).any() or numbers[-1] > _MOST_MISSING * len(places):
-        return _shortest(median, places), None
-    step = float((places[-1] - places[0]) / numbers[-1])
-    off = float(np.abs(places - places[0] - step * numbers).max())
-    if off > max(_UNEVEN * step, _rounding(places, step)) + _SAME_PLACE:
-        return _shortest(median, places), None
-    return _shortest(step, places), numbers.astype(int)
+    if (steps < 1).any() or numbers[-1] > _MOST_MISSING * len(positions):
+        return _shortest(median, positions), None
+    step = float((positions[-1] - positions[0]) / numbers[-1])
+    off = float(np.abs(positions - positions[0] - step * numbers).max())
+    if off > max(_UNEVEN * step, _rounding(positions, step)) + _SAME_PLACE:
+        return _shortest(median, positions), None
+    return _shortest(step, positions), numbers.astype(int)
 
 
-def _shortest(step: float, places: npt.NDArray[Any]) -> float:
+def _shortest(step: float, positions: npt.NDArray[Any]) -> float:
     """Return the shortest decimal that floating-point numbers do not tell from the spacing.
 
     0.05 is meant, not 0.05000000000004.
     """
-    noise = 8 * np.finfo(float).eps * float(np.abs(places).max())
+    noise = 8 * np.finfo(float).eps * float(np.abs(positions).max())
     for digits in range(1, 16):
         short = float(f"{step:.{digits}g}")
         if abs(short - step) <= noise:
@@ -251,17 +251,19 @@ def _shortest(step: float, places: npt.NDArray[Any]) -> float:
     return step
 
 
-def _rounding(places: npt.NDArray[Any], step: float) -> float:
+def _rounding(positions: npt.NDArray[Any], step: float) -> float:
     """Return the unit of the last decimal in which positions are written, where it is small."""
     for digits in range(7):
         unit = 10.0**-digits
-        if unit < step / 10 and np.allclose(places, places.round(digits), rtol=0, atol=1e-9):
+        if unit < step / 10 and np.allclose(positions, positions.round(digits), rtol=0, atol=1e-9):
             return unit
     return 0.0
 
 
-def _gap_notes(places: npt.NDArray[Any], z: float, numbers: npt.NDArray[Any] | None) -> list[str]:
-    gaps = np.diff(places)
+def _gap_notes(
+    positions: npt.NDArray[Any], z: float, numbers: npt.NDArray[Any] | None
+) -> list[str]:
+    gaps = np.diff(positions)
     if numbers is None:
         return [
             f"The slices are unevenly spaced, {gaps.min():.4g} to {gaps.max():.4g} mm apart; "
@@ -276,7 +278,8 @@ def _gap_notes(places: npt.NDArray[Any], z: float, numbers: npt.NDArray[Any] | N
     what = f"Slice {shown} is" if len(missing) == 1 else f"Slices {shown} are"
     first = int(np.argmax(steps > 1))
     return [
-        f"{what} missing: nothing between {places[first]:.4g} and {places[first + 1]:.4g} mm; "
+        f"{what} missing: nothing between {positions[first]:.4g} and "
+        f"{positions[first + 1]:.4g} mm; "
         f"spacing {z:.4g} mm elsewhere. The volume closes up there; resampling fills it in."
     ]
 
@@ -317,7 +320,7 @@ def _without_copies(slices: Sequence[Slice]) -> tuple[list[Slice], list[str]]:
     return list(seen.values()), notes if dropped else []
 
 
-def _places(slices: Sequence[Slice]) -> npt.NDArray[Any]:
+def _positions_along(slices: Sequence[Slice]) -> npt.NDArray[Any]:
     """Return positions along the slice normal, in mm."""
     normal = _directions(slices[0])[2]
     return np.array([np.asarray(item.position) @ normal for item in slices])

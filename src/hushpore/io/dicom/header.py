@@ -12,8 +12,8 @@ import numpy as np
 
 from hushpore.io.dicom.geometry import Slice
 from hushpore.io.dicom.pixels import Encoding
-from hushpore.io.dicom.values import Header, first, number, numbers, whole
-from hushpore.io.messages import captured
+from hushpore.io.dicom.values import Header, first, integer, number, numbers
+from hushpore.io.log_capture import captured_warnings
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -51,7 +51,7 @@ def is_dicomdir(path: Path) -> bool:
     import pydicom
 
     try:
-        with captured("pydicom"):
+        with captured_warnings("pydicom"):
             meta = pydicom.filereader.read_file_meta_info(path)
             return str(meta.get("MediaStorageSOPClassUID", "")) == _DICOMDIR
     except OSError:
@@ -79,7 +79,7 @@ def read_headers(files: Sequence[Path]) -> Generator[float, None, Headers]:
     left_out: list[tuple[str, str]] = []
     for start in range(0, len(files), _BATCH):
         # nothing is yielded while messages are captured, which concerns the whole process
-        with captured("pydicom"):
+        with captured_warnings("pydicom"):
             for path in files[start : start + _BATCH]:
                 found, reason = _read_header(path)
                 slices += found
@@ -129,7 +129,7 @@ def _unusable(header: Header) -> str:
 
 
 def _frames(header: Header) -> int:
-    stated = whole(header.get("NumberOfFrames"))
+    stated = integer(header.get("NumberOfFrames"))
     return 1 if stated is None else stated
 
 
@@ -146,10 +146,10 @@ def _encoding(dataset: Any, header: Header, path: Path, file: BinaryIO) -> Encod
     bits = header.get("BitsAllocated")
     signed = header.get("PixelRepresentation", 0) == 1
     kind = _FLOATS.get(which, f"{'i' if signed else 'u'}{max(bits // 8, 1)}")
-    stored = whole(header.get("BitsStored")) or bits
+    stored = integer(header.get("BitsStored")) or bits
     if not 0 < stored <= bits:
         stored = bits
-    high = whole(header.get("HighBit"))
+    high = integer(header.get("HighBit"))
     if high is None or not stored - 1 <= high < bits:
         high = stored - 1
     # a stated syntax and the file may disagree; a value representation is a capital letter
@@ -205,7 +205,7 @@ def _slices(header: Header, encoding: Encoding) -> list[Slice]:
                 shape=encoding.shape,
                 series=str(header.get("SeriesInstanceUID", "")),
                 instance=str(header.get("SOPInstanceUID", "")),
-                number=whole(header.get("InstanceNumber")),
+                number=integer(header.get("InstanceNumber")),
                 position=position,
                 orientation=orientation,
                 pixel_spacing=_pixel_spacing(value),
@@ -245,10 +245,10 @@ def _facts(header: Header) -> dict[str, Any]:
     return {
         "modality": str(header.get("Modality", "")),
         "description": str(header.get("SeriesDescription", "")),
-        "series_number": whole(header.get("SeriesNumber")),
+        "series_number": integer(header.get("SeriesNumber")),
         "localiser": "LOCALIZER" in image_type,
         "inverted": str(header.get("PhotometricInterpretation", "")) == "MONOCHROME1",
-        "padding": whole(header.get("PixelPaddingValue")),
+        "padding": integer(header.get("PixelPaddingValue")),
     }
 
 

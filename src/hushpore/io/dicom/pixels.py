@@ -12,8 +12,8 @@ import numpy as np
 from hushpore.base.errors import HushporeError, InputError, MissingPackageError
 from hushpore.io.codestream import stated_size
 from hushpore.io.dicom.codecs import decoder_of
-from hushpore.io.messages import captured
-from hushpore.io.planes import read_stored
+from hushpore.io.log_capture import captured_warnings
+from hushpore.io.planes import read_uncompressed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -189,7 +189,7 @@ class SeriesReader:
 
     def _by_pydicom(self, item: Slice) -> npt.NDArray[Any]:
         """Decode a file with pydicom's own decoders, all frames at once."""
-        with self._lock, captured("pydicom"):
+        with self._lock, captured_warnings("pydicom"):
             if self._decoded is None or self._decoded[0] != item.path:
                 self._decoded = None
                 self._decoded = (item.path, _pixel_array(item.encoding))
@@ -202,7 +202,7 @@ def _native(encoding: Encoding, frame: int, out: npt.NDArray[Any]) -> npt.NDArra
     dtype = encoding.dtype.newbyteorder("=")
     values = out if out.dtype == dtype else np.empty(encoding.shape, dtype)
     offset = encoding.offset + frame * encoding.frame_bytes
-    read_stored(encoding.path, offset, encoding.dtype, values)
+    read_uncompressed(encoding.path, offset, encoding.dtype, values)
     return _without_unused_bits(values, encoding)
 
 

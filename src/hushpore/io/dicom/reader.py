@@ -9,12 +9,12 @@ import numpy as np
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.scaled import Scaled
 from hushpore.base.volume import Volume
-from hushpore.io.dicom.geometry import Arrangement, Slice, arrange, group
+from hushpore.io.dicom.geometry import Arrangement, Slice, arrange, group_by_series
 from hushpore.io.dicom.header import read_headers
 from hushpore.io.dicom.pixels import SeriesReader
 from hushpore.io.dicom.writer import write_series
 from hushpore.io.folders import shortened
-from hushpore.io.planes import LEFT_OUT, Planes
+from hushpore.io.planes import LEFT_OUT, PlaneStack
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -51,8 +51,8 @@ def open_dicom(
     list of Volume
         One for each series, orientation and shape; localisers, colour images and reports are left
         out, which a note says. float32 HU where the files rescale, as `Scaled`, else the stored
-        integers. The values lie on disk still, as `Planes`. Nothing that identifies the patient is
-        kept.
+        integers. The values lie on disk still, as `PlaneStack`. Nothing that identifies the patient
+        is kept.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def open_dicom(
         If no file holds a greyscale image.
     """
     slices, left_out = yield from read_headers(files)
-    groups, localisers = _without_localisers(group(slices))
+    groups, localisers = _without_localisers(group_by_series(slices))
     left_out += localisers
     if not groups:
         reasons = "; ".join(f"{name}: {why}" for name, why in left_out[:3])
@@ -157,7 +157,7 @@ def _volume(part: Arrangement, name: str) -> Volume:
     numbers = np.arange(len(part.slices)) if len(part.slices) > 1 else np.array(0)
     axes = "zyx" if numbers.ndim else "yx"
     return Volume(
-        _values(Planes(numbers, first.shape, reader.dtype, reader), part.slices),
+        _values(PlaneStack(numbers, first.shape, reader.dtype, reader), part.slices),
         spacing=part.spacing[-len(axes) :],
         unit=part.unit,
         axes=axes,
@@ -168,7 +168,7 @@ def _volume(part: Arrangement, name: str) -> Volume:
     )
 
 
-def _values(stored: Planes, slices: Sequence[Slice]) -> Planes | Scaled:
+def _values(stored: PlaneStack, slices: Sequence[Slice]) -> PlaneStack | Scaled:
     """Return grey values: what is stored, with slope and intercept where they change anything."""
     lines = [(item.slope, item.intercept) for item in slices]
     if all(line == (1.0, 0.0) for line in lines):

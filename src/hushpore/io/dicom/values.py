@@ -78,7 +78,7 @@ def number(value: Any, default: Any) -> float:
     return found[0] if found else 1.0
 
 
-def whole(value: Any) -> int | None:
+def integer(value: Any) -> int | None:
     """Return the first number of an element without its decimals, or None."""
     found = numbers(value)
     return int(found[0]) if found else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError, OutputError, import_optional
-from hushpore.io.messages import captured
+from hushpore.io.log_capture import captured_warnings
 from hushpore.io.target import check_target, new_directory
 from hushpore.io.units import METRES
 
@@ -70,7 +70,10 @@ def write_series(
     target = check_target(folder, overwrite, replaceable=_require_series)
     stored, slope, intercept = _stored(values)
     common = _Common(seed, description or volume.name, spacing, slope, intercept)
-    with new_directory(target, overwrite, replaceable=_require_series) as part, captured("pydicom"):
+    with (
+        new_directory(target, overwrite, replaceable=_require_series) as part,
+        captured_warnings("pydicom"),
+    ):
         for index, plane in enumerate(stored):
             position = (origin[2], origin[1], origin[0] + index * spacing[0])
             dataset = common.slice(index, plane, position)

@@ -99,7 +99,7 @@ def pore_surface(labels: Volume, only: Sequence[int] | None = None, apart: bool 
         parts = [_contour(wanted, box, 0, labels)]
     else:
         parts = []
-    return _joined(parts)
+    return _concatenated(parts)
 
 
 def write_mesh(
@@ -168,7 +168,7 @@ def _contour(
     return Mesh(places[:, ::-1], faces.astype(np.int32), np.full(len(faces), label, np.int32))
 
 
-def _joined(parts: list[Mesh]) -> Mesh:
+def _concatenated(parts: list[Mesh]) -> Mesh:
     if not parts:
         return Mesh(np.empty((0, 3)), np.empty((0, 3), np.int32), np.empty(0, np.int32))
     before = np.cumsum([0, *(len(part.vertices) for part in parts[:-1])])

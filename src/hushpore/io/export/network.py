@@ -67,8 +67,8 @@ def network_arrays(
             "The tables hold them all the same."
         )
     metre = METRES[volume.unit]
-    centre = _places(pores, "centroid") * metre
-    neck = _places(throats, "position") * metre
+    centre = _coordinates(pores, "centroid") * metre
+    neck = _coordinates(throats, "position") * metre
     ends = throats[["pore_1", "pore_2"]].to_numpy(np.int64)
     # labels are numbered from 1 without a gap, but need not be if the table was filtered
     conns = np.searchsorted(pores["label"].to_numpy(np.int64), ends)
@@ -150,7 +150,7 @@ def _columns(arrays: dict[str, npt.NDArray[Any]]) -> pd.DataFrame:
     return pd.DataFrame(typed)
 
 
-def _places(table: pd.DataFrame, what: str) -> npt.NDArray[np.float64]:
+def _coordinates(table: pd.DataFrame, what: str) -> npt.NDArray[np.float64]:
     places: npt.NDArray[np.float64] = table[[f"{what}_{axis}" for axis in "xyz"]].to_numpy(float)
     return places
 

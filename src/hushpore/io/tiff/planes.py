@@ -7,8 +7,8 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from hushpore.io.codestream import stated_size
-from hushpore.io.messages import logged
-from hushpore.io.planes import Planes, stored_planes
+from hushpore.io.log_capture import captured_log
+from hushpore.io.planes import PlaneStack, uncompressed_planes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ def planes_of(
     plane_shape: tuple[int, ...],
     path: Path,
     explain: Callable[[Path, Exception], HushporeError],
-) -> Planes | None:
+) -> PlaneStack | None:
     """Return the planes of a series, or None where a page is not a plane.
 
     Parameters
@@ -50,13 +50,13 @@ def planes_of(
     native = level.dtype.newbyteorder("=")
     if level.dataoffset is not None:
         stored = level.dtype.newbyteorder(level.keyframe.parent.byteorder)
-        return stored_planes(path, level.dataoffset, stored, leading, plane_shape)
+        return uncompressed_planes(path, level.dataoffset, stored, leading, plane_shape)
     pages = list(level.pages)
     if level.is_multifile or len(pages) != leading.size:
         return None
     if any(page is None or math.prod(page.shape) != math.prod(plane_shape) for page in pages):
         return None
-    return Planes(leading, plane_shape, native, _Pages(pages, path, explain))
+    return PlaneStack(leading, plane_shape, native, _Pages(pages, path, explain))
 
 
 class _Pages:
@@ -76,7 +76,7 @@ class _Pages:
 
     def __call__(self, number: int, out: npt.NDArray[Any]) -> None:
         try:
-            with logged("tifffile"):
+            with captured_log("tifffile"):
                 with self._handle.lock:
                     if self._handle.closed:
                         self._handle.open()

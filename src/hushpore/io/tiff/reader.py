@@ -14,8 +14,8 @@ import tifffile
 
 from hushpore.base.errors import HushporeError, InputError, MissingPackageError
 from hushpore.base.volume import Volume
-from hushpore.io.messages import captured, logged
-from hushpore.io.planes import Planes
+from hushpore.io.log_capture import captured_log, captured_warnings
+from hushpore.io.planes import PlaneStack
 from hushpore.io.tiff.planes import planes_of
 from hushpore.io.tiff.voxel_size import VoxelSize, voxel_size
 
@@ -59,7 +59,7 @@ def read_tiff(path: Path) -> list[Volume]:
     MissingPackageError
         If its compression needs imagecodecs.
     """
-    with captured("tifffile") as messages, _opened(path) as tif:
+    with captured_warnings("tifffile") as messages, _opened(path) as tif:
         return _read_series(tif, path, messages)
 
 
@@ -120,7 +120,7 @@ def _opened(path: Path) -> Iterator[tifffile.TiffFile]:
 
 def _slice_key(path: Path) -> tuple[Any, ...] | None:
     """Return the shape and type of a file with one page, or None if it holds more."""
-    with captured("tifffile"), _opened(path) as tif:
+    with captured_warnings("tifffile"), _opened(path) as tif:
         page: Any = tif.pages.first
         _refuse_colour(page, path)
         _require_plausible(page.shape, page.dtype, tif, path)
@@ -131,22 +131,24 @@ def _stack(files: Sequence[Path], key: tuple[Any, ...], name: str) -> Volume:
     *shape, dtype = key
     if len(shape) != 2:
         raise InputError(f"{files[0].name} has shape {tuple(shape)}; a slice has two axes, y x.")
-    with captured("tifffile") as messages, _opened(files[0]) as tif:
+    with captured_warnings("tifffile") as messages, _opened(files[0]) as tif:
         size, notes = voxel_size(tif, 0, 1), _photometric_notes(tif.pages.first)
 
     def read(number: int, out: npt.NDArray[Any]) -> None:
         path = files[number]
-        with logged("tifffile"), _opened(path) as tif:
+        with captured_log("tifffile"), _opened(path) as tif:
             page: Any = tif.pages.first
             _require_bytes(tif, [page], path)
             out[...] = page.asarray(maxworkers=1).reshape(out.shape)
 
     native = np.dtype(dtype).newbyteorder("=")
     if len(files) == 1:
-        return _volume(Planes(np.array(0), tuple(shape), native, read), "yx", size,
+        return _volume(PlaneStack(np.array(0), tuple(shape), native, read), "yx", size,
                        files[0].stem, notes)  # fmt: skip
-    planes = Planes(np.arange(len(files)), tuple(shape), native, read)
-    return _volume(planes, "zyx", size, name, [*notes, *_gaps(files), *_said(messages)])
+    planes = PlaneStack(np.arange(len(files)), tuple(shape), native, read)
+    return _volume(
+        planes, "zyx", size, name, [*notes, *_missing_numbers(files), *_log_notes(messages)]
+    )
 
 
 def _read_series(tif: tifffile.TiffFile, path: Path, messages: list[str]) -> list[Volume]:
@@ -171,7 +173,7 @@ def _read_series(tif: tifffile.TiffFile, path: Path, messages: list[str]) -> lis
         name = name if len(all_series) == 1 else f"{name} [{index + 1}]"
         volumes.append(volume.replace(volume.data, name=name, notes=[*notes, *volume.notes]))
     _require_complete(messages, path)
-    said = _said(messages)
+    said = _log_notes(messages)
     return [v.replace(v.data, notes=[*v.notes, *said]) for v in volumes]
 
 
@@ -186,10 +188,10 @@ def _read_one(tif: tifffile.TiffFile, index: int, series: Any, path: Path) -> Vo
         raise InputError(
             f"{path.name} is damaged: it states an image of {' x '.join(map(str, shape))} pixels."
         )
-    kept = _kept(letters, shape, size)
-    values, axes = _ordered(level, letters, shape, kept, path)
-    if isinstance(values, Planes):
-        values.coarser = tuple(_coarser(series, kept, path))
+    kept = _named_axes(letters, shape, size)
+    values, axes = _in_axis_order(level, letters, shape, kept, path)
+    if isinstance(values, PlaneStack):
+        values.coarser = tuple(_coarser_levels(series, kept, path))
     notes = _photometric_notes(level.keyframe)
     if "z" not in axes and "c" in axes and values.shape[axes.index("c")] > _MOST_CHANNELS:
         notes.append(
@@ -200,7 +202,7 @@ def _read_one(tif: tifffile.TiffFile, index: int, series: Any, path: Path) -> Vo
     return _volume(values, axes, size, path.stem, notes)
 
 
-def _coarser(series: Any, kept: list[_Axis], path: Path) -> Iterator[Planes]:
+def _coarser_levels(series: Any, kept: list[_Axis], path: Path) -> Iterator[PlaneStack]:
     """Yield the further levels of a pyramid, as far as they are whole and their pages planes."""
     for level in series.levels[1:]:
         shape, letters = level.get_shape(squeeze=False), level.get_axes(squeeze=False)
@@ -208,10 +210,10 @@ def _coarser(series: Any, kept: list[_Axis], path: Path) -> Iterator[Planes]:
             return
         try:
             _require_bytes(level.keyframe.parent, level.pages, path, level)
-            values, _ = _ordered(level, letters, shape, kept, path)
+            values, _ = _in_axis_order(level, letters, shape, kept, path)
         except HushporeError:
             return
-        if not isinstance(values, Planes):
+        if not isinstance(values, PlaneStack):
             return
         yield values
 
@@ -237,7 +239,7 @@ class _Axis:
     position: int
 
 
-def _kept(letters: str, shape: Sequence[int], size: VoxelSize) -> list[_Axis]:
+def _named_axes(letters: str, shape: Sequence[int], size: VoxelSize) -> list[_Axis]:
     """Name the axes of a series with ours; an axis of length one is kept only if it is stated."""
     stated = size.axes
     found: list[_Axis] = []
@@ -261,7 +263,7 @@ def _kept(letters: str, shape: Sequence[int], size: VoxelSize) -> list[_Axis]:
     return sorted(found, key=lambda axis: _ORDER.index(axis.letter))
 
 
-def _ordered(
+def _in_axis_order(
     level: Any, letters: str, shape: Sequence[int], kept: list[_Axis], path: Path
 ) -> tuple[Any, str]:
     """Return the values of a series in the order of our axes, on disk where that is possible."""
@@ -275,15 +277,15 @@ def _ordered(
             [n if axis < order[-2] else 1 for axis, n in enumerate(shape)]
         )
         plane_shape = (shape[order[-2]], shape[order[-1]])
-        leading = _turned(numbers, order).reshape([shape[axis] for axis in order[:-2]])
+        leading = _transposed(numbers, order).reshape([shape[axis] for axis in order[:-2]])
         planes = planes_of(level, leading, plane_shape, path, _explain)
         if planes is not None:
             return planes, axes
-    values = _turned(level.asarray().reshape(shape), order)
+    values = _transposed(level.asarray().reshape(shape), order)
     return np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("=")), axes
 
 
-def _turned(values: npt.NDArray[Any], order: list[int]) -> npt.NDArray[Any]:
+def _transposed(values: npt.NDArray[Any], order: list[int]) -> npt.NDArray[Any]:
     """Bring axes into an order; those that are not in it have length one and are dropped."""
     dropped = [axis for axis in range(values.ndim) if axis not in order]
     turned = values.transpose(*dropped, *order)
@@ -361,13 +363,13 @@ def _incomplete(path: Path) -> InputError:
     )
 
 
-def _said(messages: list[str]) -> list[str]:
+def _log_notes(messages: list[str]) -> list[str]:
     """Turn what tifffile logged into a note, without its object names."""
     plain = {re.sub(r"<tifffile[^>]*>\s*", "", message) for message in messages}
     return [f"TIFF: {message}" for message in sorted(plain)]
 
 
-def _gaps(files: Sequence[Path]) -> list[str]:
+def _missing_numbers(files: Sequence[Path]) -> list[str]:
     numbers = [re.findall(r"\d+", path.stem)[-1:] for path in files]
     values = [int(found[0]) for found in numbers if found]
     if len(values) != len(files) or values != sorted(set(values)):

@@ -11,6 +11,7 @@ import numpy as np
 
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.volume import Volume
+from hushpore.io.planes import DiskArray
 from hushpore.io.units import METRES, unit_of
 from hushpore.io.zarr.image import import_zarr
 from hushpore.io.zarr.writer import write_zarr
@@ -27,7 +28,7 @@ _ORDER = "tczyx"
 _KEPT = 256_000_000
 
 
-class ZarrStack:
+class ZarrStack(DiskArray):
     """A Zarr array as a volume's values: read when indexed, or by whole chunks.
 
     Parameters
@@ -41,27 +42,15 @@ class ZarrStack:
     ----------
     chunks : tuple of int
         Shape of a chunk, on the axes that are kept.
-    coarser : tuple of ZarrStack
-        Of a pyramid the further levels.
     """
 
     def __init__(self, array: Any, index: tuple[int | slice, ...]) -> None:
-        self._array, self._index = array, index
         kept = [axis for axis, each in enumerate(index) if isinstance(each, slice)]
+        super().__init__(tuple(int(array.shape[axis]) for axis in kept), array.dtype)
+        self._array, self._index = array, index
         self.chunks: tuple[int, ...] = tuple(int(array.chunks[axis]) for axis in kept)
-        self.shape: tuple[int, ...] = tuple(int(array.shape[axis]) for axis in kept)
-        self.dtype = np.dtype(array.dtype)
-        self.ndim = len(self.shape)
-        self.size = int(np.prod(self.shape))
-        self.nbytes = self.size * self.dtype.itemsize
-        self.coarser: tuple[ZarrStack, ...] = ()
         self._lock = threading.Lock()
-        self._newest: tuple[Any, npt.NDArray[Any]] | None = None
-
-    @property
-    def levels(self) -> tuple[ZarrStack, ...]:
-        """Of a pyramid all levels, the finest one first; else itself alone."""
-        return (self, *self.coarser)
+        self._kept_layer: tuple[Any, npt.NDArray[Any]] | None = None
 
     @property
     def folder(self) -> Path | None:
@@ -76,29 +65,19 @@ class ZarrStack:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a worker of dask is sent: where the array lies, not what was read of it."""
-        return {**self.__dict__, "_lock": None, "_newest": None}
+        return {**self.__dict__, "_lock": None, "_kept_layer": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.Lock())
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> ZarrStack:
-        return self  # nothing of it changes
-
-    def __getitem__(self, key: Any) -> npt.NDArray[Any]:
-        keys = list(key) if isinstance(key, tuple) else [key]
-        if Ellipsis not in keys:
-            keys.append(Ellipsis)
-        place = keys.index(Ellipsis)
-        keys[place : place + 1] = [slice(None)] * (self.ndim - len(keys) + 1)
-        if len(keys) != self.ndim:
-            raise IndexError(f"Too many indices for {self.ndim} axes: {key!r}.")
+    def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
         axis = max(self.ndim - 3, 0)
-        return self._of_layer(keys, axis) if self.ndim > 2 else self._read(keys)
+        return self._from_kept_layer(keys, axis) if self.ndim > 2 else self._read(keys)
 
-    def _of_layer(self, keys: list[Any], axis: int) -> npt.NDArray[Any]:
+    def _from_kept_layer(self, keys: list[Any], axis: int) -> npt.NDArray[Any]:
         """Read slices out of the layer of chunks that holds them, which is kept for the next."""
         own, depth, length = keys[axis], self.chunks[axis], self.shape[axis]
-        first, last = _ends(own, length)
+        first, last = _first_and_last(own, length)
         if depth == 1 or first is None or last is None or first // depth != last // depth:
             return self._read(keys)
         start = first // depth * depth
@@ -111,14 +90,14 @@ class ZarrStack:
             return self._read(keys)
         wanted = [*keys[:axis], slice(start, start + depth), *keys[axis + 1 :]]
         with self._lock:
-            if self._newest is None or self._newest[0] != wanted:
-                self._newest = None
-                self._newest = wanted, self._read(wanted)
-            layer = self._newest[1]
-        moved = _moved(own, start, length) if isinstance(own, slice) else first - start
+            if self._kept_layer is None or self._kept_layer[0] != wanted:
+                self._kept_layer = None
+                self._kept_layer = wanted, self._read(wanted)
+            layer = self._kept_layer[1]
+        shifted = _shifted(own, start, length) if isinstance(own, slice) else first - start
         # axes before this one that are numbers are gone
         before = sum(isinstance(each, slice) for each in keys[:axis])
-        values: npt.NDArray[Any] = layer[(slice(None),) * before + (moved,)].copy()
+        values: npt.NDArray[Any] = layer[(slice(None),) * before + (shifted,)].copy()
         return values
 
     def _read(self, keys: list[Any]) -> npt.NDArray[Any]:
@@ -135,14 +114,8 @@ class ZarrStack:
                 f"({type(error).__name__}). Copy or export it again."
             ) from error
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        if copy is False:
-            raise ValueError("The values lie on disk: an array of them is always a copy.")
-        values = self[...]
-        return values if dtype is None else values.astype(dtype, copy=False)
-
-    def loading(self, values: npt.NDArray[Any]) -> Iterator[int]:
-        """Fill an array of this shape, and yield the number of planes read so far."""
+    def read_into(self, values: npt.NDArray[Any]) -> Iterator[int]:
+        """Fill an array of this shape; see `DiskArray`."""
         planes = int(np.prod(self.shape[1:-2]))
         rest = [slice(None)] * (self.ndim - 1)
         for start in range(0, self.shape[0], self.chunks[0]):
@@ -222,7 +195,7 @@ def _labels(group: Any) -> dict[str, Any]:
     return {str(name): inner[name] for name in listed if name in inner}
 
 
-def _ends(key: Any, length: int) -> tuple[int | None, int | None]:
+def _first_and_last(key: Any, length: int) -> tuple[int | None, int | None]:
     """Return the first and last place that an index takes from an axis, both from 0."""
     if not isinstance(key, slice):
         place = range(length)[key]
@@ -231,7 +204,7 @@ def _ends(key: Any, length: int) -> tuple[int | None, int | None]:
     return (min(places[0], places[-1]), max(places[0], places[-1])) if places else (None, None)
 
 
-def _moved(key: slice, start: int, length: int) -> slice:
+def _shifted(key: slice, start: int, length: int) -> slice:
     """Return a slice of an axis as one of the layer that begins at `start`."""
     places = range(length)[key]
     end = places[-1] - start + (1 if places.step > 0 else -1)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hushpore.io.zarr.image import Block
 
     #: A job that yields `Progress` and `Timing`, and returns a number of blocks.
-    Filling: TypeAlias = Generator[Progress | Timing, None, int]
+    Writing: TypeAlias = Generator[Progress | Timing, None, int]
 
 #: Bytes that are read at once of what lies on disk, so that it can be cancelled meanwhile.
 _PIECE = 32_000_000
@@ -89,9 +89,9 @@ def write_zarr(
     with new_directory(target, overwrite, replaceable=require_zarr) as part:
         group = zarr.open_group(str(part), mode="w", zarr_format=3)
         image = ZarrImage.create(
-            group, volume, volume.name, are_labels=look_like_labels(volume), memory=memory
+            group, volume, volume.name, are_labels=looks_like_labels(volume), memory=memory
         )
-        result_of(filling(image, volume.data))
+        result_of(write_blocks(image, volume.data))
         if labels:
             inner = group.create_group("labels")
             inner.attrs["ome"] = {"version": VERSION, "labels": list(labels)}
@@ -103,7 +103,7 @@ def write_zarr(
                 known = inner[name].attrs["ome"]
                 known["image-label"] = {"source": {"image": "../../"}}
                 inner[name].attrs["ome"] = known
-                result_of(filling(own, whole.data))
+                result_of(write_blocks(own, whole.data))
     return target
 
 
@@ -119,12 +119,12 @@ def require_content(volume: Volume) -> None:
         raise InputError(f"{volume.name} is empty (shape {volume.shape}); nothing to write.")
 
 
-def look_like_labels(volume: Volume) -> bool:
+def looks_like_labels(volume: Volume) -> bool:
     """Whether values are classes or numbers of pores, which have no mean."""
     return volume.dtype.kind == "b" or (volume.dtype.kind in "iu" and volume.dtype.itemsize > 2)
 
 
-def filling(image: ZarrImage, data: Any, timer: StageTimer | None = None) -> Filling:
+def write_blocks(image: ZarrImage, data: Any, timer: StageTimer | None = None) -> Writing:
     """Write the values of an image and its coarser levels, as a job; blocks that are there stay.
 
     Parameters
@@ -146,7 +146,7 @@ def filling(image: ZarrImage, data: Any, timer: StageTimer | None = None) -> Fil
         How many blocks of the finest level were there already.
     """
     timer = timer or StageTimer()
-    there = yield from _fill_finest(image, data, timer)
+    n_present = yield from _write_finest(image, data, timer)
     done, total = 0, sum(math.prod(level.shape) for level in image.levels[1:])
     for level in range(1, len(image.levels)):
         for block in image.blocks(level):
@@ -157,42 +157,42 @@ def filling(image: ZarrImage, data: Any, timer: StageTimer | None = None) -> Fil
             fraction = _FINEST + (1 - _FINEST) * done / total
             yield Progress("coarser levels", round(100 * done / total), 100, "%", fraction)
         yield timer.timing()
-    return there
+    return n_present
 
 
-def _fill_finest(image: ZarrImage, data: Any, timer: StageTimer) -> Filling:
-    finest, there = image.levels[0], 0
+def _write_finest(image: ZarrImage, data: Any, timer: StageTimer) -> Writing:
+    finest, n_present = image.levels[0], 0
     done, total = 0, math.prod(finest.shape[:-2])
     for where, members in itertools.groupby(image.blocks(), lambda block: block[:-2]):
         blocks = list(members)
         missing = [block for block in blocks if not image.is_written(block)]
-        there += len(blocks) - len(missing)
+        n_present += len(blocks) - len(missing)
         if missing:
-            layer = yield from _reading(data, where, timer, done, total)
+            layer = yield from _read_layer(data, where, timer, done, total)
             for number, block in enumerate(missing, start=1):
                 with timer.stage("writing") as run:
                     part = in_native_order(layer[(..., *block[-2:])])
                     run.nbytes = part.nbytes
                     finest[block] = part
                 # reading counts as much as writing
-                yield _converting(done + _length(where) * (1 + number / len(missing)) / 2, total)
+                yield _progress(done + _length(where) * (1 + number / len(missing)) / 2, total)
             del layer  # its memory is needed for the next
         done += _length(where)
         yield timer.timing()
-    return there
+    return n_present
 
 
-def _converting(done: float, total: int) -> Progress:
+def _progress(done: float, total: int) -> Progress:
     return Progress("converting", round(done), total, "slices", _FINEST * done / total)
 
 
-def _reading(
+def _read_layer(
     data: Any, where: Block, timer: StageTimer, done: int, total: int
 ) -> Generator[Progress, None, Any]:
     """Return a layer of blocks; of what lies on disk some slices are read at a time."""
     last = where[-1] if where else 0
     if isinstance(data, np.ndarray) or not isinstance(last, slice):
-        with timer.stage("reading") as run, _explained():
+        with timer.stage("reading") as run, _explain_reading():
             layer = data[where]
             run.nbytes = layer.nbytes
         return layer
@@ -202,14 +202,14 @@ def _reading(
     layer = np.empty((last.stop - last.start, *data.shape[-2:]), data.dtype)
     for start in range(last.start, last.stop, step):
         stop = min(start + step, last.stop)
-        with timer.stage("reading", nbytes=(stop - start) * plane), _explained():
+        with timer.stage("reading", nbytes=(stop - start) * plane), _explain_reading():
             layer[start - last.start : stop - last.start] = data[(*where[:-1], slice(start, stop))]
-        yield _converting(done + (stop - last.start) / 2, total)
+        yield _progress(done + (stop - last.start) / 2, total)
     return layer
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def _explain_reading() -> Iterator[None]:
     """Say of an error that it is one of reading: others here are of writing."""
     try:
         yield

@@ -26,10 +26,10 @@ import hushpore
 from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
 from hushpore.io import kind_of, load
-from hushpore.io.choosing import part_notes
 from hushpore.io.loading import into_memory
 from hushpore.io.registry import READERS
 from hushpore.io.resample import is_uneven, resampling
+from hushpore.io.series import split_notes
 from hushpore.viewer.layers.conversion import KEY, LayerData, layer_data, volume_of
 from hushpore.viewer.layers.loading import Loading, add_one_by_one, notify_problem
 from hushpore.viewer.layers.result_folder import labels_from_result
@@ -184,7 +184,7 @@ def _mention_notes(viewer: Any, found: Iterable[tuple[str, dict[str, Any]]]) -> 
     Each layer is given as its name and its metadata; the notes also stay in those.
     """
     layers = [(name, metadata[KEY]) for name, metadata in found]
-    shared, own = part_notes([known["notes"] for _, known in layers])
+    shared, own = split_notes([known["notes"] for _, known in layers])
     lines = []
     uneven = [known for _, known in layers if "slice_positions" in known["metadata"]]
     for (name, _), notes in zip(layers, own, strict=True):

@@ -22,8 +22,8 @@ from qtpy.QtWidgets import (
 from hushpore.base.errors import HushporeError
 from hushpore.base.events import Preview
 from hushpore.base.volume import readable_bytes
-from hushpore.io.choosing import part_notes, proposed
-from hushpore.io.loading import SHARE, free_memory
+from hushpore.io.loading import MEMORY_SHARE, free_memory
+from hushpore.io.series import preselected, split_notes
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.rich_label import plain_line
 from hushpore.viewer.layers.conversion import contrast_limits
@@ -58,8 +58,8 @@ class SeriesChooser(QWidget):
         super().__init__()
         SharesSide(self)
         self._volumes = list(volumes)
-        ticked = proposed(self._volumes, SHARE * free_memory())
-        shared, own = part_notes([volume.notes for volume in self._volumes])
+        ticked = preselected(self._volumes, MEMORY_SHARE * free_memory())
+        shared, own = split_notes([volume.notes for volume in self._volumes])
         self._rows = [_Row(volume, notes) for volume, notes in zip(self._volumes, own, strict=True)]
         self.tick(ticked)
         listed = QWidget()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.volume import Volume
 
-#: Stacks that are proposed at most; a study of thirty would fill the screen with layers.
+#: Stacks that are preselected at most; a study of thirty would fill the screen with layers.
 MOST = 6
 
 
@@ -58,7 +58,7 @@ def choose(volumes: Sequence[Volume], series: int | str) -> Volume:
     raise InputError(f"{what} {text!r}. Give a number or a name that only one has: {listed}.")
 
 
-def proposed(volumes: Sequence[Volume], room: float) -> list[int]:
+def preselected(volumes: Sequence[Volume], room: float) -> list[int]:
     """Return the image stacks that a user is likely to want, as their places in the sequence.
 
     The largest, and of the others as many as memory has room for, largest first, up to `MOST`.
@@ -79,10 +79,10 @@ def proposed(volumes: Sequence[Volume], room: float) -> list[int]:
     return sorted(kept)
 
 
-def part_notes(notes: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
+def split_notes(notes: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
     """Part notes into those that all image stacks have, and those of each alone.
 
-    >>> part_notes([["a", "b"], ["a"]])
+    >>> split_notes([["a", "b"], ["a"]])
     (['a'], [['b'], []])
     """
     if len(notes) < 2:

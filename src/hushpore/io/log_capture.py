@@ -28,7 +28,7 @@ class _Collector(logging.Filter):
 
 
 @contextmanager
-def logged(logger: str) -> Iterator[list[str]]:
+def captured_log(logger: str) -> Iterator[list[str]]:
     """Collect what this thread logs as a warning or worse within; nothing of it is shown.
 
     Parameters
@@ -51,13 +51,13 @@ def logged(logger: str) -> Iterator[list[str]]:
 
 
 @contextmanager
-def captured(logger: str) -> Iterator[list[str]]:
-    """Collect the warnings raised and logged within, as `logged`.
+def captured_warnings(logger: str) -> Iterator[list[str]]:
+    """Collect the warnings raised and logged within, as `captured_log`.
 
     Those of the `warnings` module are added at the end of the block. Its filters belong to the
     whole process, so this is not for several threads at once.
     """
-    with warnings.catch_warnings(record=True) as caught, logged(logger) as messages:
+    with warnings.catch_warnings(record=True) as caught, captured_log(logger) as messages:
         warnings.simplefilter("always")
         yield messages
     messages.extend(str(warning.message) for warning in caught)

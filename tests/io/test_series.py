@@ -3,7 +3,7 @@ import pytest
 
 from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
-from hushpore.io.choosing import MOST, choose, part_notes, proposed
+from hushpore.io.series import MOST, choose, preselected, split_notes
 
 
 def stack(name, depth=2):
@@ -29,20 +29,20 @@ def test_what_does_not_name_exactly_one_is_refused_with_the_list(series):
 
 
 def test_all_are_proposed_where_there_are_few_and_memory_has_room():
-    assert proposed(SERIES, room=1e9) == [0, 1, 2]
+    assert preselected(SERIES, room=1e9) == [0, 1, 2]
 
 
 def test_the_largest_is_proposed_first_and_always():
     series = [stack("a"), stack("b", 50), stack("c", 9)]
-    assert proposed(series, room=0) == [1]
-    assert proposed(series, room=59 * 20) == [1, 2]
+    assert preselected(series, room=0) == [1]
+    assert preselected(series, room=59 * 20) == [1, 2]
 
 
 def test_of_very_many_a_few_are_proposed():
-    assert len(proposed([stack(str(i), 1 + i) for i in range(40)], room=1e9)) == MOST
+    assert len(preselected([stack(str(i), 1 + i) for i in range(40)], room=1e9)) == MOST
 
 
 def test_a_note_of_all_series_is_said_once():
-    shared, own = part_notes([["stray", "odd"], ["stray"], ["stray", "tilted"]])
+    shared, own = split_notes([["stray", "odd"], ["stray"], ["stray", "tilted"]])
     assert (shared, own) == (["stray"], [["odd"], [], ["tilted"]])
-    assert part_notes([["alone"]]) == ([], [["alone"]])
+    assert split_notes([["alone"]]) == ([], [["alone"]])
