@@ -84,7 +84,7 @@ def _value(kind: str, given: Any) -> Any:
     return _TYPES[kind](given)
 
 
-def nvrtc_problem(source: Path, architecture: str) -> str | None:
+def nvrtc_problem(source: Path, architecture: str, definitions: tuple[str, ...] = ()) -> str | None:
     """Compile a file as CuPy does, which takes neither GPU nor driver.
 
     Returns what the compiler complains of, nothing where it does not, and None where there is no
@@ -100,7 +100,7 @@ def nvrtc_problem(source: Path, architecture: str) -> str | None:
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
     text = source.read_bytes()
     nvrtc.nvrtcCreateProgram(ctypes.byref(program), text, source.name.encode(), 0, None, None)
-    words = [f"--gpu-architecture={architecture}", *OPTIONS]
+    words = [f"--gpu-architecture={architecture}", *OPTIONS, *definitions]
     options = (ctypes.c_char_p * len(words))(*[word.encode() for word in words])
     failed = nvrtc.nvrtcCompileProgram(program, len(words), options)
     nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))

@@ -14,7 +14,7 @@ from hushpore.device.backend import Backend
 from hushpore.device.clocks import HostClock
 from hushpore.device.timing import StageTimer
 from hushpore.pores.gpu import passes
-from hushpore.pores.gpu.engine import SOURCES, Gpu
+from hushpore.pores.gpu.engine import SOURCES, Gpu, definitions
 from hushpore.pores.parallel import KernelThreads
 
 if TYPE_CHECKING:
@@ -98,11 +98,16 @@ class Emulated(Gpu):
 
 @pytest.fixture(scope="session")
 def emulated(cuda_shim: Any, tmp_path_factory: pytest.TempPathFactory) -> Emulated:
-    folder = tmp_path_factory.mktemp("kernels")
+    return emulate(cuda_shim, tmp_path_factory.mktemp("kernels"))
+
+
+def emulate(cuda_shim: Any, folder: Path) -> Emulated:
+    """Build the kernels, with the tables as they are now."""
     with ThreadPoolExecutor() as pool:
-        built = pool.map(lambda source: cuda_shim.ShimKernels(source, folder), SOURCES)
+        macros = definitions()
+        built = pool.map(lambda source: cuda_shim.ShimKernels(source, folder, macros), SOURCES)
         kernels = dict(zip(SOURCES, built, strict=True))
-    return Emulated(np, kernels.__getitem__)
+    return Emulated(np, lambda source, _: kernels[source])
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,9 @@ def benchmark(emulated: Any, gpu_backend: type[Backend], monkeypatch: pytest.Mon
             self.held.append(0)
 
     kernels = dict(zip(SOURCES, emulated.sources(), strict=True))
-    monkeypatch.setattr(Gpu, "of", lambda backend: Gpu(np, kernels.__getitem__, backend))
+    monkeypatch.setattr(
+        Gpu, "of", lambda backend: Gpu(np, lambda source, _: kernels[source], backend)
+    )
     monkeypatch.setattr(module, "Watched", Watched)
     monkeypatch.setattr(module, "choose_backend", lambda device: gpu_backend())
     monkeypatch.setattr(module, "_copy_rate", lambda: 1e10)

@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from hushpore.pores.contacts import DIRECTIONS, SUMS
 from hushpore.pores.graph import build_graph
+from hushpore.pores.measures import SUMS
 from hushpore.pores.parallel import KernelThreads
+from hushpore.pores.surface import DIRECTIONS
 
 maps = hnp.arrays(
     np.int32, hnp.array_shapes(min_dims=3, max_dims=3, max_side=6), elements=st.integers(0, 4)
@@ -82,10 +83,8 @@ def test_sums_bounds_and_ends_are_those_of_each_basin(
     padded = np.pad(labels, 1)
     for basin in range(1, graph.count + 1):
         place = np.argwhere(labels == basin)
-        columns = {"n": np.ones(len(place))} | {c: place[:, i] for i, c in enumerate("zyx")}
-        for i, name in enumerate(SUMS):
-            product = columns[name[0]] * (columns[name[1]] if len(name) == 2 else 1)
-            assert graph.sums[basin, i] == product.sum()
+        for i, each in enumerate(SUMS):
+            assert graph.sums[basin, i] == (place ** each.powers[:3]).prod(axis=1).sum()
         np.testing.assert_array_equal(graph.bounds[basin, :3], place.min(axis=0))
         np.testing.assert_array_equal(graph.bounds[basin, 3:], place.max(axis=0) + 1)
         for k, step in enumerate(DIRECTIONS):

@@ -6,6 +6,7 @@ the client puts together what all slabs have to know of each other, which are fe
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import shutil
@@ -33,9 +34,10 @@ from hushpore.io.results import write_json
 from hushpore.io.resumable import resumable_directory
 from hushpore.io.target import PROVENANCE, check_target
 from hushpore.io.zarr.reader import open_zarr
+from hushpore.pores.grey import step_of
 from hushpore.pores.job import void_totals
 from hushpore.pores.local_threshold import LOCAL_METHODS
-from hushpore.pores.measures import pore_columns, surface_of, throat_columns
+from hushpore.pores.measures import SUMS, pore_columns, surface_of, throat_columns
 from hushpore.pores.numbering import number_pores
 from hushpore.pores.passes import check_hysteresis, local_threshold, threshold_of
 from hushpore.pores.result import basins_left_out, summary_of, totals_of
@@ -124,7 +126,12 @@ def segment_pores(
     target = check_target(folder, overwrite)
     # as it is now: files that change while they are worked on are then known to have changed
     origin = _origin(scan, series)
-    key = {"hushpore": __version__, "settings": settings.to_dict(), "scan": origin}
+    key = {
+        "hushpore": __version__,
+        "settings": settings.to_dict(),
+        "scan": origin,
+        "sums": [list(each.powers) for each in SUMS],
+    }
     with resumable_directory(target, key, overwrite) as work, connect(where, memory) as client:
         image, number = yield from part_of(as_zarr(scan, work.scratch, series), 0.0, 0.02)
         job = _Segmentation(client, work, image, number, settings, threads, thickness)
@@ -196,6 +203,7 @@ class _Segmentation:
         self.runner = StageRunner(client, self.plan)
         self.slabs = len(self.plan.slabs)
         self.notes: list[str] = []
+        self.grey_range = (0.0, 1.0)
 
     def run(self, origin: dict[str, Any], where: str) -> Generator[Event, Any, tuple[Any, str]]:
         """Do all of it; returns the record of the job and the result in a sentence."""
@@ -211,6 +219,8 @@ class _Segmentation:
         sample, parts = yield from self._classify_void(phase)
         crossings, border_crossings = yield from self._find_basins()
         graph, root = yield from self._merge(border_crossings)
+        grey_step = step_of(self.volume.dtype, *self.grey_range)
+        graph = dataclasses.replace(graph, grey_step=grey_step)
         numbering = number_pores(
             graph,
             np.arange(graph.count + 1, dtype=np.int32),
@@ -263,6 +273,7 @@ class _Segmentation:
         if not is_void:
             found, histogram = range_of(reports, dtype)
             require_range(self.volume, found.low, found.high, found.bad)
+            self.grey_range = float(found.low), float(found.high)
             if wants and histogram is None:
                 reports = yield from self._slabs(
                     "levels", "threshold", 0.12, low=found.low, high=found.high
@@ -327,7 +338,10 @@ class _Segmentation:
         bands: list[Any] = [(band, {}) for band in range(self.plan.bands)]
         yield from self.runner.run("along", "distance", 0.32, bands)
         self._remove_planes("along", self.slabs)
-        found = yield from self._slabs("basins", "basins", 0.68, most_basins=self.most_basins)
+        grey: dict[str, Any] = {"grey_range": self.grey_range}
+        found = yield from self._slabs(
+            "basins", "basins", 0.68, most_basins=self.most_basins, **grey
+        )
         self._remove("void")
         self._remove_planes("carried", self.plan.bands)
         basins = np.cumsum([0, *(int(each["count"]) for each in found)])
@@ -341,7 +355,9 @@ class _Segmentation:
         if any(each["through"].size for each in met):
             through = np.unique(np.concatenate([each["through"] for each in met]))
             follow_through(self.scratch, through, int(basins[-1]), exits, back)
-        reduced = yield from self._slabs("reduce", "merging", 0.74, basins_before=basins.tolist())
+        reduced = yield from self._slabs(
+            "reduce", "merging", 0.74, basins_before=basins.tolist(), **grey
+        )
         crossings, border_crossings = np.zeros((2, 13), np.int64)
         for each in [*found, *reduced]:
             if "border_crossings" in each:

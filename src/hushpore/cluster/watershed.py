@@ -20,6 +20,7 @@ from hushpore.cluster.void import carried, own_air_crossings
 from hushpore.pores.basins import watershed_slab
 from hushpore.pores.distance import fill_distance
 from hushpore.pores.graph import Tables
+from hushpore.pores.grey import GreyValues, rounded_grey
 from hushpore.pores.passes import highest_void, solid_beyond
 from hushpore.pores.plan import BYTES_A_BASIN
 from hushpore.pores.void import AIR, OPEN
@@ -35,8 +36,18 @@ if TYPE_CHECKING:
     from hushpore.pores.graph import BasinGraph
 
 
-def watershed(blocks: Blocks, slab: int, most_basins: int) -> Report:
-    """Find the distance and the basins of a slab, and measure them but for its last slice."""
+def watershed(
+    blocks: Blocks, slab: int, most_basins: int, grey_range: tuple[float, float]
+) -> Report:
+    """Find the distance and the basins of a slab, and measure them but for its last slice.
+
+    Parameters
+    ----------
+    most_basins : int
+        More are refused.
+    grey_range : tuple of float
+        The lowest and the highest of all grey values.
+    """
     plan, work = blocks.plan, blocks.work
     first, last = plan.slabs[slab]
     low, high = max(first - 2, 0), min(last + 2, plan.shape[0])
@@ -75,6 +86,7 @@ def watershed(blocks: Blocks, slab: int, most_basins: int) -> Report:
         np.concatenate([found.peaks + first * phase[0].size, np.full(exits, ELSEWHERE)]),
         np.concatenate([is_open, np.zeros(exits, np.bool_)]),
         (first, last if last == plan.shape[0] else last - 1),
+        grey_range,
     )
     graph.peak_squared_distance[1 : count + 1] = peak_squared_distance
     columns = {name: getattr(graph, name) for name in (*BASINS, *EDGES)}
@@ -173,7 +185,9 @@ def numbers_in_volume(
     return numbers
 
 
-def reduce_basins(blocks: Blocks, slab: int, basins_before: Sequence[int]) -> Report:
+def reduce_basins(
+    blocks: Blocks, slab: int, basins_before: Sequence[int], grey_range: tuple[float, float]
+) -> Report:
     """Put together the measures of a slab, its last slice included, by basins of the volume.
 
     Stores the table ``slab``, of basins sorted by number, and ``numbers``, of what has one in the
@@ -204,6 +218,7 @@ def reduce_basins(blocks: Blocks, slab: int, basins_before: Sequence[int]) -> Re
             np.full(met.size - 1, ELSEWHERE),
             np.zeros(met.size - 1, np.bool_),
             (last - 1, last),
+            grey_range,
         )
         pieces.append((met, {name: getattr(graph, name) for name in (*BASINS, *EDGES)}))
         report = _sums_of(graph, graph.border_crossings)
@@ -243,10 +258,14 @@ def _measure(
     peaks: npt.NDArray[np.int64],
     is_open: npt.NDArray[np.bool_],
     cut: tuple[int, int],
+    grey_range: tuple[float, float],
 ) -> BasinGraph:
     tables = Tables(blocks.plan.shape, peaks, is_open, faces_only=blocks.work.faces_only)
     if cut[1] > cut[0]:
-        tables.add(basins, distance, blocks.threads, *cut)
+        values = GreyValues(blocks.work.volume, blocks.plan.slabs)
+        rounded = rounded_grey(values, *grey_range)
+        grey = None if rounded is None else rounded.read(*cut)
+        tables.add(basins, distance, blocks.threads, *cut, grey)
     return tables.graph()
 
 

@@ -35,11 +35,11 @@ class Kernels(Protocol):
 class CudaKernels:
     """Kernels on the current CUDA device; see `load_kernels`."""
 
-    def __init__(self, source: Path) -> None:
+    def __init__(self, source: Path, definitions: tuple[str, ...] = ()) -> None:
         import cupy
 
         text = source.read_text(encoding="utf-8")
-        self._module = cupy.RawModule(code=text, options=OPTIONS)
+        self._module = cupy.RawModule(code=text, options=OPTIONS + definitions)
         # now, and not when a kernel is first timed
         self._module.compile()
 
@@ -50,7 +50,7 @@ class CudaKernels:
 
 
 @lru_cache
-def load_kernels(source: Path, device: str) -> Kernels:
+def load_kernels(source: Path, device: str, definitions: tuple[str, ...] = ()) -> Kernels:
     """Return the kernels of a file on the current CUDA device, loaded once a device.
 
     CuPy keeps what it has compiled on the disk, so that later processes load it.
@@ -61,5 +61,7 @@ def load_kernels(source: Path, device: str) -> Kernels:
         A ``.cu`` file.
     device : str
         Name of the current device.
+    definitions : tuple of str, optional
+        Options of the compiler that define macros, ``-DNAME=VALUE``.
     """
-    return CudaKernels(source)
+    return CudaKernels(source, definitions)

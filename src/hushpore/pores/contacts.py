@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
+from hushpore.pores.measures import SUMS
 from hushpore.pores.parallel import kernel
 from hushpore.pores.surface import DIRECTIONS
 
@@ -25,10 +26,41 @@ _ALONG_X_ONLY = np.array([0, 0, -1, -1, _ALONG_X], np.int64)
 _WAYS = np.array([1, 1, 1, 1, 1], np.int64)
 _WAYS_OVER_FACES = np.array([0, 0, -1, -1, 1], np.int64)
 
-#: Columns of `BasinGraph.sums`: voxels, coordinates, their products.
-SUMS = ("n", "z", "y", "x", "zz", "yy", "xx", "zy", "zx", "yx")
-N_SUMS = len(SUMS)
 N_DIRECTIONS = len(DIRECTIONS)
+
+
+class Sums(NamedTuple):
+    """The sums of `hushpore.pores.measures.SUMS` over some basins, as they are added up.
+
+    What a stretch of voxels along x adds to a sum is a product: of powers of z and y, which are
+    those of its row, and of a sum along it. Sums share these, so that each is worked out once.
+    """
+
+    totals: npt.NDArray[np.int64]  # (basins, sums)
+    bounds: npt.NDArray[np.int32]  # (basins, 6)
+    grey: npt.NDArray[np.int32]  # of all voxels, as whole numbers; empty where no sum takes any
+    in_row: npt.NDArray[np.int64]  # (sums, 2): powers of z and y
+    along: npt.NDArray[np.int64]  # (sums along x, 2): powers of x and grey; first 1, x and x**2
+    which: npt.NDArray[np.int64]  # (sums,): which of the sums along x
+    row_factor: npt.NDArray[np.int64]  # (sums,): room for what is of the row
+    run_factor: npt.NDArray[np.int64]  # (sums along x,): room for what is of the stretch
+
+
+def _no_sums(count: int, grey: npt.NDArray[np.int32] | None) -> Sums:
+    """Return the sums over some basins before any voxel is added, for one thread."""
+    bounds = np.zeros((count, 6), np.int32)
+    bounds[:, :3] = np.iinfo(np.int32).max
+    along = list(dict.fromkeys([(0, 0), (1, 0), (2, 0), *((each.x, each.grey) for each in SUMS)]))
+    return Sums(
+        np.zeros((count, len(SUMS)), np.int64),
+        bounds,
+        np.zeros(0, np.int32) if grey is None else grey.reshape(-1),
+        np.array([(each.z, each.y) for each in SUMS], np.int64),
+        np.array(along, np.int64),
+        np.array([along.index((each.x, each.grey)) for each in SUMS], np.int64),
+        np.zeros(len(SUMS), np.int64),
+        np.zeros(len(along), np.int64),
+    )
 
 
 class Edges(NamedTuple):
@@ -65,6 +97,7 @@ Piece: TypeAlias = tuple[
 def scan_slices(
     basins: npt.NDArray[np.int32],
     distance: npt.NDArray[np.float32],
+    grey: npt.NDArray[np.int32] | None,
     shape: tuple[int, int, int],
     faces_only: bool,
     offset: int,
@@ -73,16 +106,15 @@ def scan_slices(
 ) -> Piece:
     """Sum up the basins in a range of slices, and find the contacts of its voxels.
 
-    The slices are those from `offset` on of a stack of the given shape. Returns the lowest basin
+    The slices are those from `offset` on of a stack of the given shape. `grey` are grey values as
+    whole numbers, where there is a sum that takes them. Returns the lowest basin
     met; sums, bounds and ends of the basins from there on; and the cuts and edges.
     """
     low, high = span(basins, first, last)
-    sums = np.zeros((high - low, N_SUMS), np.int64)
-    bounds = np.zeros((high - low, 6), np.int32)
-    bounds[:, :3] = np.iinfo(np.int32).max
+    sums = _no_sums(high - low, grey)
     crossings = np.zeros((high - low, N_DIRECTIONS), np.int64)
     border_crossings = np.zeros(N_DIRECTIONS, np.int64)
-    tables = (sums, bounds, crossings, border_crossings)
+    tables = (sums, crossings, border_crossings)
     ways = _WAYS_OVER_FACES if faces_only else _WAYS
     flat, heights = basins.reshape(-1), distance.reshape(-1)
     edges, used = _no_edges(1 << 10), 0
@@ -95,7 +127,7 @@ def scan_slices(
             edges = _with_more_room(edges, used)
     edges = edges.first(used)
     edges.place[:] += offset * shape[1] * shape[2]
-    return low, sums, bounds, crossings, border_crossings, edges
+    return low, sums.totals, sums.bounds, crossings, border_crossings, edges
 
 
 @kernel
@@ -106,8 +138,7 @@ def _scan_rows(
     ways: npt.NDArray[np.int64],
     offset: int,
     low: int,
-    sums: npt.NDArray[np.int64],
-    bounds: npt.NDArray[np.int32],
+    sums: Sums,
     crossings: npt.NDArray[np.int64],
     border_crossings: npt.NDArray[np.int64],
     edges: Edges,
@@ -134,7 +165,6 @@ def _scan_rows(
             offset,
             low,
             sums,
-            bounds,
             crossings,
             border_crossings,
             edges,
@@ -154,8 +184,7 @@ def _scan_row(
     y: int,
     offset: int,
     low: int,
-    sums: npt.NDArray[np.int64],
-    bounds: npt.NDArray[np.int32],
+    sums: Sums,
     crossings: npt.NDArray[np.int64],
     border_crossings: npt.NDArray[np.int64],
     edges: Edges,
@@ -170,6 +199,8 @@ def _scan_row(
     depth, height, width = shape
     start = (z * height + y) * width
     stop = start + width
+    for k in range(sums.row_factor.size):
+        sums.row_factor[k] = _power(z + offset, sums.in_row[k, 0]) * _power(y, sums.in_row[k, 1])
     i = start
     while i < stop:
         a = flat[i]
@@ -180,7 +211,7 @@ def _scan_row(
             continue
         own = a - low
         length = i - begin
-        _add_run(sums, bounds, own, z + offset, y, begin - start, i - start)
+        _add_run(sums, own, z + offset, y, begin - start, i - start, start)
         _add_border_crossings(border_crossings, shape, z + offset, y, begin - start, i - start)
         crossings[own, _ALONG_X] += 1
         if i < stop and flat[i] != 0:
@@ -377,41 +408,50 @@ def _add_border_crossings(
 @kernel
 def span(basins: npt.NDArray[np.int32], first: int, last: int) -> tuple[int, int]:
     """Return the lowest basin in a range of slices, and one more than the highest."""
-    low = 2147483647
-    high = 0
-    for basin in basins[first:last].reshape(-1):
-        high = max(high, int(basin))
-        if basin > 0:
-            low = min(low, int(basin))
+    # without a sign one less than 0 is above all, so that no voxel has to be asked what it is
+    flat = basins[first:last].reshape(-1).view(np.uint32)
+    low, high = np.uint32(0xFFFFFFFF), np.uint32(0)
+    for basin in flat:
+        high = max(high, basin)
+        low = min(low, np.uint32(basin - np.uint32(1)))
     if high == 0:
         return 1, 1
-    return low, high + 1
+    return int(low) + 1, int(high) + 1
+
+
+@kernel
+def _power(base: int, exponent: int) -> int:
+    value = 1
+    for _ in range(exponent):
+        value *= base
+    return value
 
 
 @kernel
 def _add_run(
-    sums: npt.NDArray[np.int64],
-    bounds: npt.NDArray[np.int32],
+    sums: Sums,
     own: int,
     z: int,
     y: int,
     begin: int,
     end: int,
+    start: int,
 ) -> None:
-    """Add the voxels ``begin`` to ``end`` of a row to the sums of their basin."""
+    """Add the voxels ``begin`` to ``end`` of the row from ``start`` to the sums of their basin."""
     n = end - begin
-    sum_x = (begin + end - 1) * n // 2
-    sum_xx = ((end - 1) * end * (2 * end - 1) - (begin - 1) * begin * (2 * begin - 1)) // 6
-    sums[own, 0] += n
-    sums[own, 1] += n * z
-    sums[own, 2] += n * y
-    sums[own, 3] += sum_x
-    sums[own, 4] += n * z * z
-    sums[own, 5] += n * y * y
-    sums[own, 6] += sum_xx
-    sums[own, 7] += n * z * y
-    sums[own, 8] += z * sum_x
-    sums[own, 9] += y * sum_x
+    factor = sums.run_factor
+    factor[0] = n
+    factor[1] = (begin + end - 1) * n // 2
+    factor[2] = ((end - 1) * end * (2 * end - 1) - (begin - 1) * begin * (2 * begin - 1)) // 6
+    for i in range(3, factor.size):
+        total = 0
+        for x in range(begin, end):
+            value = int(sums.grey[start + x])
+            total += _power(x, sums.along[i, 0]) * _power(value, sums.along[i, 1])
+        factor[i] = total
+    for k in range(sums.which.size):
+        sums.totals[own, k] += sums.row_factor[k] * factor[sums.which[k]]
+    bounds = sums.bounds
     bounds[own, 0] = min(bounds[own, 0], z)
     bounds[own, 1] = min(bounds[own, 1], y)
     bounds[own, 2] = min(bounds[own, 2], begin)

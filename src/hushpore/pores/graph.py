@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hushpore.pores.contacts import N_DIRECTIONS, N_SUMS, scan_slices
+from hushpore.pores.contacts import N_DIRECTIONS, scan_slices
+from hushpore.pores.measures import SUMS, index_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,7 +36,7 @@ class BasinGraph:
     peak_squared_distance : numpy.ndarray
         (n + 1,), float32: squared distance there.
     sums : numpy.ndarray
-        (n + 1, 10), int64: see `contacts.SUMS`; coordinates in voxels.
+        (n + 1, sums), int64: `hushpore.pores.measures.SUMS`; coordinates in voxels.
     crossings : numpy.ndarray
         (n + 1, 13), int64: voxels whose neighbour in a direction (`surface.DIRECTIONS`) is not of
         the same basin; in that direction the basin's surface is crossed twice as often.
@@ -56,6 +57,8 @@ class BasinGraph:
     contacts : numpy.ndarray
         (edges, 13), int32: pairs of neighbouring voxels across, by direction; the first three are
         shared faces.
+    grey_step : float
+        The grey value that 1 stands for in sums of grey values.
     """
 
     peak: npt.NDArray[np.int64]
@@ -70,11 +73,18 @@ class BasinGraph:
     saddle: npt.NDArray[np.float32]
     saddle_at: npt.NDArray[np.int64]
     contacts: npt.NDArray[np.int32]
+    grey_step: float = 1.0
 
     @property
     def count(self) -> int:
         """Number of basins."""
         return int(self.peak_squared_distance.size) - 1
+
+    @property
+    def voxels(self) -> npt.NDArray[np.int64]:
+        """Voxels of each basin (n + 1,)."""
+        voxels: npt.NDArray[np.int64] = self.sums[:, index_of("voxels")]
+        return voxels
 
     @cached_property
     def by_neck(self) -> npt.NDArray[np.int64]:
@@ -149,7 +159,7 @@ class Tables:
         self._peaks = peaks
         self._is_open = np.concatenate([[False], peak_is_open])
         self._peak_squared_distance = np.zeros(count + 1, np.float32)
-        self._sums = np.zeros((count + 1, N_SUMS), np.int64)
+        self._sums = np.zeros((count + 1, len(SUMS)), np.int64)
         self._crossings = np.zeros((count + 1, N_DIRECTIONS), np.int64)
         self._bounds = np.zeros((count + 1, 6), np.int32)
         self._bounds[:, :3] = np.iinfo(np.int32).max
@@ -163,6 +173,7 @@ class Tables:
         threads: KernelThreads,
         first: int = 0,
         last: int | None = None,
+        grey: npt.NDArray[np.int32] | None = None,
     ) -> None:
         """Add the slices `first` to `last` of the stack, by default all.
 
@@ -170,10 +181,13 @@ class Tables:
         ----------
         basins, distance
             As for `build_graph`, of these slices, and of the one after them where there is one.
+        grey : numpy.ndarray, optional
+            (z, y, x), int32: grey values of these slices as whole numbers (`RoundedGrey`), where
+            there are sums of them.
         """
         slices, height, width = basins.shape
         own = slices if last is None else last - first
-        where = (basins, distance, self._shape, self._faces_only, first)
+        where = (basins, distance, grey, self._shape, self._faces_only, first)
         if self._scan is None:
             pieces = threads.over(own, scan_slices, *where, smallest=8)
         else:
@@ -192,7 +206,7 @@ class Tables:
             self._peaks[own_peaks] - start
         ]
 
-    def graph(self) -> BasinGraph:
+    def graph(self, grey_step: float = 1.0) -> BasinGraph:
         """Return all of it, once the last slab is added."""
         edges = _join_edges(self._edges)
         peak = np.concatenate([[-1], self._peaks])
@@ -204,7 +218,7 @@ class Tables:
             self._is_open,
             self._border_crossings,
         )
-        return BasinGraph(peak, *tables, *edges)
+        return BasinGraph(peak, *tables, *edges, grey_step)
 
 
 def _join_edges(

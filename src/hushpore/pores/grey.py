@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from hushpore.base.volume import require_range
 from hushpore.device.prefetch import read_ahead
 from hushpore.device.switches import Choices, Switches
 from hushpore.device.timing import StageTimer
+from hushpore.pores.measures import grey_power
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,6 +20,55 @@ if TYPE_CHECKING:
 
     from hushpore.base.volume import Volume
     from hushpore.pores.slabs import Slabs
+
+
+class RoundedGrey:
+    """Grey values as whole numbers, of which sums are exact in any order.
+
+    Parameters
+    ----------
+    values : GreyValues
+        What is rounded.
+    low, high : float
+        The lowest and the highest of them.
+
+    Attributes
+    ----------
+    step : float
+        The grey value that 1 stands for: 1 for integers, else a power of two, such that 24 bits
+        (fewer where squares are summed) hold all values.
+    """
+
+    def __init__(self, values: GreyValues, low: float, high: float) -> None:
+        self._values = values
+        self.step = step_of(values.dtype, low, high)
+
+    def read(self, first: int, last: int) -> npt.NDArray[np.int32]:
+        """Return some slices (z, y, x)."""
+        values = self._values.read(first, last)
+        if self.step == 1:
+            return values.astype(np.int32)
+        rounded = np.empty(values.shape, np.int32)
+        for plane, own in zip(values, rounded, strict=True):
+            own[...] = np.rint(plane.astype(np.float64) / self.step)
+        return rounded
+
+
+def rounded_grey(values: GreyValues, low: float, high: float) -> RoundedGrey | None:
+    """Return what sums take for grey values; None where none takes any."""
+    return RoundedGrey(values, low, high) if grey_power() else None
+
+
+def step_of(dtype: np.dtype[Any], low: float, high: float) -> float:
+    """Return the step of `RoundedGrey`, such that sums over 2**31 voxels fit into int64."""
+    # frexp: the largest is less than two to the power of this
+    bits, largest = (
+        31 // max(grey_power(), 1),
+        math.frexp(max(abs(float(low)), abs(float(high))))[1],
+    )
+    if dtype.kind in "biu" and largest <= bits:
+        return 1.0
+    return 2.0 ** (largest - min(24, bits))
 
 
 class GreyValues:

@@ -200,6 +200,7 @@ class PoreSums:
             is_open[1:],
             _count_throats(graph, numbering),
             volume,
+            graph.grey_step,
         )
 
     def sum(self, name: str) -> npt.NDArray[Any]:
@@ -235,9 +236,8 @@ class PoreSums:
     @cached_property
     def surface(self) -> npt.NDArray[np.float64]:
         """(pores,): surface, in 2D perimeter, as `hushpore.pores.surface` estimates it."""
-        surface: npt.NDArray[np.float64] = (
-            self.crossings @ area_per_crossing(self.volume.spacing) * 2
-        )
+        weights = area_per_crossing(self.volume.spacing)
+        surface: npt.NDArray[np.float64] = self.crossings @ weights * 2
         return surface
 
     @cached_property

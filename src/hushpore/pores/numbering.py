@@ -49,7 +49,7 @@ def number_pores(
         (n + 1,), bool: pores that hold one of these basins get label 0.
     """
     voxels = np.zeros(graph.count + 1, np.int64)
-    np.add.at(voxels, root_of, graph.sums[:, 0])
+    np.add.at(voxels, root_of, graph.voxels)
     is_pore = (root_of == np.arange(graph.count + 1)) & (voxels >= minimum_voxels)
     is_pore[0] = False
     if left_out is not None:
@@ -79,7 +79,7 @@ def number_groups(
     left_out : numpy.ndarray, optional
         (n + 1,), bool: pores that hold one of these basins get label 0.
     """
-    voxels = np.bincount(group_of, graph.sums[:, 0])
+    voxels = np.bincount(group_of, graph.voxels)
     voxels[0] = -1
     if left_out is not None:
         voxels[group_of[left_out]] = -1

@@ -16,7 +16,7 @@ from hushpore.base.errors import InputError
 from hushpore.pores.basins import Watershed, apply_labels
 from hushpore.pores.distance import distances
 from hushpore.pores.graph import Tables
-from hushpore.pores.grey import GreyValues
+from hushpore.pores.grey import GreyValues, rounded_grey
 from hushpore.pores.local_threshold import LOCAL_METHODS, LocalThreshold, window_in_voxels
 from hushpore.pores.outside import count_crossings, face_neighbours, mark_outside
 from hushpore.pores.snow import find_peaks
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from hushpore.device.timing import StageTimer
     from hushpore.pores.gpu.slabs import GpuSlabs
     from hushpore.pores.graph import BasinGraph
+    from hushpore.pores.grey import RoundedGrey
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.slabs import Scratch, Slabs, Stack
@@ -116,6 +117,7 @@ class Grey(NamedTuple):
     threshold: float | None  # None where the values are the void itself, or it is a local one
     problem: str
     local: LocalThreshold | None = None
+    rounded: RoundedGrey | None = None  # where sums take them
 
 
 def read_values(volume: Volume, slabs: Slabs) -> Pass[Volume]:
@@ -137,14 +139,15 @@ def find_grey_value(work: Work) -> Pass[Grey]:
     settings = work.settings
     values = GreyValues(work.volume, work.slabs, work.choices, work.timer)
     if values.dtype == np.bool_:
-        return Grey(values, None, "")
+        return Grey(values, None, "", rounded=rounded_grey(values, 0, 1))
     method = settings.threshold
     if method in LOCAL_METHODS:
         found, _ = yield from survey(values, False, work.threads)
         local = local_threshold(work.volume, settings, work.slabs.depth, found)
-        return Grey(values, None, "", local)
+        return Grey(values, None, "", local, rounded_grey(values, found.low, found.high))
     (low, high, _), histogram = yield from survey(values, isinstance(method, str), work.threads)
-    return Grey(values, *threshold_of(settings, low, high, histogram))
+    threshold, problem = threshold_of(settings, low, high, histogram)
+    return Grey(values, threshold, problem, rounded=rounded_grey(values, low, high))
 
 
 def threshold_of(
@@ -447,7 +450,11 @@ def find_basins(
 
 
 def measure_basins(
-    work: Work, unstitched: UnstitchedBasins, distance: Stack, gpu: GpuSlabs | None = None
+    work: Work,
+    unstitched: UnstitchedBasins,
+    distance: Stack,
+    grey: RoundedGrey | None,
+    gpu: GpuSlabs | None = None,
 ) -> Pass[BasinGraph]:
     """Measure all basins and find where they touch; stitches their stack."""
     scan = None if gpu is None else gpu.scan_slices
@@ -461,9 +468,10 @@ def measure_basins(
         basins.write(first, own)
         if last < work.slabs.depth:
             found.relabel_exits(slab + 1, part[last - first :], work.threads)
-        tables.add(part, distance.read(first, last + 1), work.threads, first, last)
+        values = None if grey is None else grey.read(first, last)
+        tables.add(part, distance.read(first, last + 1), work.threads, first, last, values)
         yield last / work.slabs.depth
-    return tables.graph()
+    return tables.graph(1.0 if grey is None else grey.step)
 
 
 def find_snow_peaks(

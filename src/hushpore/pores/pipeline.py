@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from hushpore.pores.gpu.engine import Gpu
     from hushpore.pores.gpu.labels import GpuBasins
     from hushpore.pores.graph import BasinGraph
+    from hushpore.pores.grey import RoundedGrey
     from hushpore.pores.passes import Work
     from hushpore.pores.slabs import Slabs, Stack
     from hushpore.pores.stages import Stages
@@ -75,6 +76,7 @@ class _Void(NamedTuple):
     phase: Stack
     void_phases: VoidPhases
     threshold: float | None
+    grey: RoundedGrey | None  # what sums take of the grey values
 
 
 class Pipeline:
@@ -146,8 +148,8 @@ class Pipeline:
             yield from self._warn(problem)
             return self._segmented(found, void_phases, threshold)
         assert self._void is not None, "it was found first of all"
-        phase, void_phases, threshold = self._void
-        from_void = find_from_void(gpu, work, slabs, phase, timer)
+        phase, void_phases, threshold, grey = self._void
+        from_void = find_from_void(gpu, work, slabs, phase, grey, timer)
         found = yield from self._stages.run("", from_void, 0.85)
         phase.close()
         return self._segmented(found, void_phases, threshold)
@@ -155,13 +157,13 @@ class Pipeline:
     def _on_cpu(self) -> Generator[Event, None, Segmented]:
         if self._void is None:
             self._void = yield from self._find_void()
-        phase, void_phases, threshold = self._void
+        phase, void_phases, threshold, grey = self._void
         work, run = self._work, self._stages.run
         distance = yield from run("distance", find_distance(work, phase), 0.4)
         unstitched = yield from run("basins", find_basins(work, phase, distance), 0.6)
         phase.close()
         check_tables(work.volume, work.settings, work.slabs, unstitched.found.count)
-        measuring = measure_basins(work, unstitched, distance)
+        measuring = measure_basins(work, unstitched, distance, grey)
         graph = yield from run("measuring", measuring, 0.85, unstitched.stack)
         return self._segmented(
             FoundBasins(unstitched.stack, graph, distance, None), void_phases, threshold
@@ -176,14 +178,14 @@ class Pipeline:
             self._work = dataclasses.replace(self._work, volume=values)
         work = self._work
         grey = yield from run("threshold", find_grey_value(work), 0.15)
-        threshold, problem = grey.threshold, grey.problem
+        threshold, problem, rounded = grey.threshold, grey.problem, grey.rounded
         phase = yield from run("void", find_void(work, grey), 0.17)
         del grey
         air = yield from run("void", find_air(work, phase), 0.19)
         void_phases = yield from run("void", classify_void(work, phase, air), 0.2)
         yield from self._warn(problem)
         yield from self._warn(void_phases.problem)
-        return _Void(phase, void_phases, threshold)
+        return _Void(phase, void_phases, threshold, rounded)
 
     def _begins_on_gpu(self, slabs: Slabs) -> bool:
         """Whether the void is found on the GPU, too; told with its reason."""

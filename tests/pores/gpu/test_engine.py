@@ -73,7 +73,7 @@ def assert_equal(
     graph = build_graph(basins, peaks, distance, is_open, threads, faces_only=faces_only)
     found, _ = gpu.build_graph(found, there, gpu.put(phase), faces_only=faces_only)
     for name in BasinGraph.__dataclass_fields__:
-        expected, value = getattr(graph, name), getattr(found, name)
+        expected, value = (np.asarray(getattr(each, name)) for each in (graph, found))
         assert value.dtype == expected.dtype, name
         assert value.flags.aligned, name
         np.testing.assert_array_equal(value, expected, err_msg=name)
@@ -142,7 +142,7 @@ from hushpore.pores.passes import Work
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Slabs
 folder, flags = pathlib.Path({str(tmp_path)!r}), ("-fsanitize=address", "-O1")
-gpu = Gpu(np, lambda source: shim.ShimKernels(source, folder, flags))
+gpu = Gpu(np, lambda source, macros: shim.ShimKernels(source, folder, flags + macros))
 rng = np.random.default_rng(0)
 for shape in ((1, 1, 1), (1, 5, 60), (7, 8, 9)):
     void = rng.random(shape) < 0.7
@@ -159,6 +159,7 @@ for shape in ((1, 1, 1), (1, 5, 60), (7, 8, 9)):
             grey = GpuGrey(gpu, volume)
             work = Work(volume, settings, whole, None, None)
             classify_void(gpu, work, find_void(gpu, grey, work, grey.threshold(settings)[0]))
+            grey.rounded()
     if len(void) > 4:
         found = gpu.watershed(distance, 2, 5, 7)
         labels = np.ascontiguousarray(np.abs(found.basins))
@@ -184,7 +185,8 @@ print("clean")
 def test_the_compiler_of_cuda_takes_the_kernels(
     source: Path, architecture: str, cuda_shim: Any
 ) -> None:
-    assert cuda_shim.nvrtc_problem(source, architecture) == ""
+    problem = cuda_shim.nvrtc_problem(source, architecture, engine.definitions())
+    assert problem == ""
 
 
 @pytest.mark.gpu

@@ -16,8 +16,10 @@ import numpy as np
 
 from hushpore.device.backend import Backend
 from hushpore.device.kernels import load_kernels
-from hushpore.pores.contacts import N_DIRECTIONS, N_SUMS
+from hushpore.pores.contacts import N_DIRECTIONS
 from hushpore.pores.graph import BasinGraph
+from hushpore.pores.measures import SUMS
+from hushpore.pores.surface import DIRECTIONS
 from hushpore.pores.void import OPEN
 
 if TYPE_CHECKING:
@@ -32,6 +34,19 @@ SOURCES = [
     Path(__file__).parent / "kernels" / f"{name}.cu"
     for name in ("void", "distance", "basins", "graph")
 ]
+
+
+def definitions() -> tuple[str, ...]:
+    """Return the options that kernels are compiled with: the tables that they share, as macros."""
+    tables = {"POWERS": [each.powers for each in SUMS], "STEPS": DIRECTIONS.tolist()}
+    in_c = {
+        name: "{" + ",".join("{" + ",".join(map(str, row)) + "}" for row in rows) + "}"
+        for name, rows in tables.items()
+    }
+    counts = {"N_SUMS": len(SUMS), "N_DIRECTIONS": N_DIRECTIONS}
+    return tuple(f"-D{name}={value}" for name, value in {**counts, **in_c}.items())
+
+
 _EMPTY = np.uint64(2**64 - 1)
 _THREADS = 1 << 18  # as many as a large GPU runs at a time
 _STRETCH = 32  # as in basins.cu
@@ -101,17 +116,22 @@ class Gpu:
     xp : module
         The array library: ``cupy``.
     load : callable
-        Returns the kernels of a source file.
+        Returns the kernels of a source file, compiled with some `definitions`.
     backend : Backend, optional
         How arrays cross.
     """
 
     def __init__(
-        self, xp: Any, load: Callable[[Path], Kernels], backend: Backend | None = None
+        self,
+        xp: Any,
+        load: Callable[[Path, tuple[str, ...]], Kernels],
+        backend: Backend | None = None,
     ) -> None:
         self.xp = xp
         self._transfers = (backend or Backend()).transfers
-        self.void, self._distance, self.basins, self.graph = map(load, SOURCES)
+        self.void, self._distance, self.basins, self.graph = (
+            load(source, definitions()) for source in SOURCES
+        )
 
     @classmethod
     def of(cls, backend: Backend) -> Gpu:
@@ -123,7 +143,9 @@ class Gpu:
             If CuPy is not installed, or cannot use the GPU.
         """
         cupy = backend.cupy()
-        return cls(cupy, lambda source: load_kernels(source, backend.device), backend)
+        return cls(
+            cupy, lambda source, macros: load_kernels(source, backend.device, macros), backend
+        )
 
     def put(self, values: npt.NDArray[Any]) -> Any:
         """Copy an array to the GPU; PyTorch hands it to the array library without a copy."""
@@ -265,6 +287,7 @@ class Gpu:
         numbers: tuple[int, int],
         offset: int = 0,
         own: int | None = None,
+        grey: Any = None,
         *,
         faces_only: bool = False,
     ) -> Scan:
@@ -280,6 +303,8 @@ class Gpu:
             The lowest basin that the tables begin with, and the one after their last.
         offset, own : int, optional
             First slice of the slab, and how many it has.
+        grey : array on the GPU, optional
+            (z, y, x), int32: grey values of the slab, where there are sums of them.
         faces_only : bool, optional
             Whether one crosses between basins over the faces of voxels only.
         """
@@ -289,10 +314,11 @@ class Gpu:
         count = (depth if own is None else own) * height * width
         where = (np.int64(count), np.int64(offset), np.int64(depth))
         size = (*where, np.int32(height), np.int32(width))
-        sums = xp.zeros((high - low, N_SUMS), np.uint64)
+        sums = xp.zeros((high - low, len(SUMS)), np.uint64)
         bounds = xp.zeros((high - low, 6), np.int32)
         bounds[:, :3] = np.iinfo(np.int32).max
-        launch("sum_runs", count, basins, sums, bounds, np.int32(low), *size)
+        grey = xp.zeros(1, np.int32) if grey is None else grey
+        launch("sum_runs", count, basins, grey, sums, bounds, np.int32(low), *size)
         ways = np.int32(3 if faces_only else N_DIRECTIONS)
         room = 1 << (_ROOM * (high - low) + 1024).bit_length()
         while True:
@@ -326,6 +352,7 @@ class Gpu:
         distance: Any,
         phase: Any,
         more: Sequence[Any] = (),
+        grey: Any = None,
         *,
         faces_only: bool = False,
     ) -> tuple[BasinGraph, list[npt.NDArray[Any]]]:
@@ -339,11 +366,14 @@ class Gpu:
             (z, y, x), uint8: the void at a peak is open where it is `OPEN`.
         more : sequence of arrays on the GPU, optional
             What else comes to the host with the tables, and is returned beside the graph.
+        grey : array on the GPU, optional
+            As for `scan`.
         """
         peaks = watershed.peaks
         numbers = (0, int(peaks.size) + 1)
         shape = watershed.basins.shape
-        found = self.scan(watershed.basins, distance, shape, numbers, faces_only=faces_only)
+        where = (shape, numbers, 0, None, grey)
+        found = self.scan(watershed.basins, distance, *where, faces_only=faces_only)
         peak_squared = distance.reshape(-1)[peaks]
         is_open = (phase.reshape(-1)[peaks] == OPEN).view(np.uint8)
         small = [peaks, peak_squared, is_open, *more]

@@ -13,6 +13,7 @@ import numpy as np
 
 from hushpore.base.scaled import Scaled, held
 from hushpore.base.volume import require_range
+from hushpore.pores.grey import step_of
 from hushpore.pores.passes import check_hysteresis, threshold_of
 from hushpore.pores.threshold import Histogram, Range, bins_of, counted_once
 
@@ -56,6 +57,7 @@ class GpuGrey:
         kind = kind_of(volume)
         assert kind is not None, "it can be read on the GPU"
         on_gpu = gpu.put(native.reshape(-1).view(np.uint8))
+        self._ends = (0.0, 1.0)  # of all values
         self._values = (on_gpu, np.int32(kind), *self._line())
 
     def _line(self) -> tuple[Any, Any, np.int64]:
@@ -101,9 +103,21 @@ class GpuGrey:
             return None, ""
         with_histogram = isinstance(settings.threshold, str)
         (low, high, _), histogram = self.survey(with_histogram=with_histogram)
+        self._ends = (float(low), float(high))
         threshold, problem = threshold_of(settings, low, high, histogram)
         check_hysteresis(settings, threshold)
         return threshold, problem
+
+    def rounded(self) -> tuple[Any, float]:
+        """Return whole numbers (z, y, x), int32, and their step; do as `RoundedGrey`.
+
+        Once `threshold` has found the ends of the values.
+        """
+        step = step_of(self._volume.dtype, *self._ends)
+        rounded = self._gpu.xp.empty(self.shape, np.int32)
+        size = (np.float64(1 / step), np.int64(self._count))
+        self._gpu.void.launch("round_grey", self._count, *self._values, rounded, *size)
+        return rounded, step
 
     def beyond(self, threshold: float | None, *, bright: bool) -> Any:
         """Return 1 where values are beyond a threshold, else 0; None: where they are above 0."""

@@ -36,6 +36,7 @@ from hushpore.pores.gpu.grey import GpuGrey
 from hushpore.pores.gpu.labels import GpuBasins
 from hushpore.pores.gpu.slabs import GpuSlabs
 from hushpore.pores.gpu.void import BYTES_OUTSIDE, bytes_outside, classify_void, find_void
+from hushpore.pores.measures import grey_power
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import (
     VoidPhases,
@@ -54,13 +55,14 @@ from hushpore.pores.slabs import Scratch, Slabs
 from hushpore.pores.void import AIR
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import TypeVar
 
     import numpy.typing as npt
 
     from hushpore.device.backend import Backend
     from hushpore.pores.graph import BasinGraph
+    from hushpore.pores.grey import RoundedGrey
     from hushpore.pores.passes import Pass
     from hushpore.pores.slabs import Stack
 
@@ -155,12 +157,13 @@ def find_from_values(gpu: Gpu, work: Work, timer: StageTimer) -> Pass[FromValues
     yield 0.1
     with timer.stage("void", voxels=voxels):
         phase = find_void(gpu, grey, work, threshold)
+        rounded = grey.rounded if grey_power() else None
         del grey
     yield 0.15
     with timer.stage("void", syncs=int(work.has_air)):
         phase, *about = classify_void(gpu, work, phase)
     yield 0.2
-    found, others = yield from _find_whole(gpu, work, phase, about, timer)
+    found, others = yield from _find_whole(gpu, work, phase, about, timer, rounded)
     components, opened, closed = others[0].tolist()
     void_phases = void_phases_of(
         work, (opened, closed, components), others[1].view(np.int64), others[2]
@@ -169,7 +172,12 @@ def find_from_values(gpu: Gpu, work: Work, timer: StageTimer) -> Pass[FromValues
 
 
 def find_from_void(
-    gpu: Gpu, work: Work, slabs: Slabs, phase: Stack, timer: StageTimer
+    gpu: Gpu,
+    work: Work,
+    slabs: Slabs,
+    phase: Stack,
+    grey: RoundedGrey | None,
+    timer: StageTimer,
 ) -> Pass[FoundBasins]:
     """Find the basins and their graph in a void that was found on the host.
 
@@ -183,24 +191,36 @@ def find_from_void(
         In what pieces, one of `open_gpu`.
     phase : Stack
         The void.
+    grey : RoundedGrey or None
+        Grey values, where there are sums of them.
     timer : StageTimer
         Times the stages.
     """
     if not in_one_piece(work, slabs):
-        return (yield from _in_slabs(gpu, dataclasses.replace(work, slabs=slabs), phase, timer))
+        in_slabs = dataclasses.replace(work, slabs=slabs)
+        return (yield from _in_slabs(gpu, in_slabs, phase, grey, timer))
     with timer.stage("upload", nbytes=phase.nbytes):
         on_gpu = gpu.put(phase.array())
-    found, _ = yield from _find_whole(gpu, work, on_gpu, [], timer)
+
+    def rounded() -> tuple[Any, float]:
+        assert grey is not None, "there are sums of them"
+        values = grey.read(0, slabs.depth)
+        with timer.stage("upload", nbytes=values.nbytes):
+            return gpu.put(values), grey.step
+
+    found, _ = yield from _find_whole(gpu, work, on_gpu, [], timer, rounded if grey else None)
     return found
 
 
-def _in_slabs(gpu: Gpu, work: Work, phase: Stack, timer: StageTimer) -> Pass[FoundBasins]:
+def _in_slabs(
+    gpu: Gpu, work: Work, phase: Stack, grey: RoundedGrey | None, timer: StageTimer
+) -> Pass[FoundBasins]:
     slabs = GpuSlabs(gpu, timer)
     measuring = find_distance(work, phase, slabs)
     distance = yield from _timed(timer, "distance", measuring, 0.0, 0.4)
     ascending = find_basins(work, phase, distance, slabs)
     unstitched = yield from _timed(timer, "basins", ascending, 0.4, 0.7)
-    measuring_basins = measure_basins(work, unstitched, distance, slabs)
+    measuring_basins = measure_basins(work, unstitched, distance, grey, slabs)
     graph = yield from _timed(timer, "measuring", measuring_basins, 0.7, 1.0)
     return FoundBasins(unstitched.stack, graph, distance, None)
 
@@ -218,9 +238,17 @@ def _timed(timer: StageTimer, stage: str, work: Pass[T], begin: float, end: floa
 
 
 def _find_whole(
-    gpu: Gpu, work: Work, phase: Any, more: list[Any], timer: StageTimer
+    gpu: Gpu,
+    work: Work,
+    phase: Any,
+    more: list[Any],
+    timer: StageTimer,
+    rounded: Callable[[], tuple[Any, float]] | None,
 ) -> Pass[tuple[FoundBasins, list[npt.NDArray[Any]]]]:
-    """Find all in a void on the GPU; small arrays that lie there come down with the tables."""
+    """Find all in a void on the GPU; small arrays that lie there come down with the tables.
+
+    Where there are sums of grey values, these are made at last, when there is room for them.
+    """
     voxels = math.prod(work.shape)
     with timer.stage("distance", voxels=voxels):
         distance = gpu.squared_distance(phase, work.spacing, solid_beyond(work), highest_void(work))
@@ -232,9 +260,11 @@ def _find_whole(
     check_tables(work.volume, work.settings, work.slabs, int(watershed.peaks.size))
     yield 0.6
     with timer.stage("measuring", voxels=voxels, syncs=2):
+        grey, step = rounded() if rounded else (None, 1.0)
         how = {"faces_only": work.faces_only}
-        graph, others = gpu.build_graph(watershed, distance, phase, more, **how)
-    del phase
+        graph, others = gpu.build_graph(watershed, distance, phase, more, grey, **how)
+        graph = dataclasses.replace(graph, grey_step=step)
+    del phase, grey, rounded
     yield 0.9
     basins = work.scratch.stack("basins", work.shape, np.int32)
     heights = work.scratch.stack("distance", work.shape, np.float32)
@@ -256,6 +286,9 @@ def _warm_up(gpu: Gpu) -> None:
     for volume, settings in ways:
         with KernelThreads(1) as threads:
             work = Work(volume, settings, whole, Scratch(on_disk=False), threads)
+            values = GpuGrey(gpu, volume)
+            values.threshold(settings)
+            values.rounded()
             found = finish(find_from_values(gpu, work, timer)).basins
             label_of = np.arange(found.graph.count + 1, dtype=np.int32)
             choices = Choices(Switches(labels="on"))

@@ -81,6 +81,7 @@ class GpuSlabs:
         self,
         basins: npt.NDArray[np.int32],
         distance: npt.NDArray[np.float32],
+        grey: npt.NDArray[np.int32] | None,
         shape: tuple[int, int, int],
         faces_only: bool,
         offset: int,
@@ -88,9 +89,9 @@ class GpuSlabs:
     ) -> Piece:
         """Do as `hushpore.pores.contacts.scan_slices` of the `own` first slices."""
         low, high = span(basins, 0, own)
-        labels, heights = self._put(basins, distance)
+        labels, heights, *values = self._put(basins, distance, *([] if grey is None else [grey]))
         where = (shape, (low, high), offset, own)
-        found = self._gpu.scan(labels, heights, *where, faces_only=faces_only)
+        found = self._gpu.scan(labels, heights, *where, *values, faces_only=faces_only)
         scan = Scan(*self._gpu.get_all(found))
         edges = Edges(
             np.zeros(0, np.int32),

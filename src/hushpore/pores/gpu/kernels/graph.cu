@@ -5,14 +5,20 @@
 
 typedef unsigned long long u64;
 
-#define N_DIRECTIONS 13
-#define N_SUMS 10
+// N_SUMS, POWERS, N_DIRECTIONS and STEPS are defined when this is compiled, from the tables of the
+// package (hushpore/pores/gpu/engine.py).
 #define EMPTY 0xFFFFFFFFFFFFFFFFull
 
-// Steps to the half of the 26 neighbours that come later; the order of surface.DIRECTIONS.
-__device__ const signed char STEP[N_DIRECTIONS][3] = {
-    {1, 0, 0}, {0, 1, 0}, {0, 0, 1}, {0, 1, 1}, {0, 1, -1}, {1, 0, 1}, {1, 0, -1},
-    {1, 1, 0}, {1, -1, 0}, {1, 1, 1}, {1, 1, -1}, {1, -1, 1}, {1, -1, -1}};
+// Of each sum the powers of z, y, x and the grey value.
+__device__ constexpr signed char POWER[N_SUMS][4] = POWERS;
+
+// Steps (z, y, x) to the half of the 26 neighbours that come later.
+__device__ constexpr signed char STEP[N_DIRECTIONS][3] = STEPS;
+
+__device__ inline long long to_power(long long base, int exponent)
+{
+    return exponent == 0 ? 1 : exponent == 1 ? base : base * base;
+}
 
 __device__ inline int as_bits(float value)
 {
@@ -37,13 +43,14 @@ __device__ inline long long slot_of(u64 *keys, long long size, int a, int b)
 
 extern "C" {
 
-// Add up voxels, coordinates, their products and bounds, one stretch of a basin along x at a time.
+// Add up the sums over basins and their bounds, one stretch of a basin along x at a time.
 //
 // The `count` voxels are those of a slab that begins with slice `offset` of a volume of `depth`; one
-// more slice lies behind it, where there is one. Tables of basins begin with basin `low`.
+// more slice lies behind it, where there is one. Tables of basins begin with basin `low`. `grey` is
+// not looked at where no sum takes it.
 __global__ void sum_runs(
-    const int *basins, u64 *sums, int *bounds, int low, long long count, long long offset,
-    long long depth, int height, int width)
+    const int *basins, const int *grey, u64 *sums, int *bounds, int low, long long count,
+    long long offset, long long depth, int height, int width)
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
@@ -57,9 +64,17 @@ __global__ void sum_runs(
     long long upto = (end - 1ll) * end * (2ll * end - 1);
     long long before = (begin - 1ll) * begin * (2ll * begin - 1);
     long long xx = (upto - before) / 6;
-    long long values[N_SUMS] = {
-        n, n * z, n * y, x, n * z * z, n * y * y, xx, n * z * y, z * x, y * x};
-    for (int k = 0; k < N_SUMS; k++) atomicAdd(sums + (long long)own * N_SUMS + k, (u64)values[k]);
+#pragma unroll
+    for (int k = 0; k < N_SUMS; k++) {
+        long long sum = POWER[k][2] == 0 ? n : POWER[k][2] == 1 ? x : xx;
+        if (POWER[k][3]) {
+            sum = 0;
+            for (int at = begin; at < end; at++)
+                sum += to_power(at, POWER[k][2]) * to_power(grey[i + at - begin], POWER[k][3]);
+        }
+        sum *= to_power(z, POWER[k][0]) * to_power(y, POWER[k][1]);
+        atomicAdd(sums + (long long)own * N_SUMS + k, (u64)sum);
+    }
     int *own_bounds = bounds + (long long)own * 6;
     atomicMin(own_bounds, (int)z);
     atomicMin(own_bounds + 1, (int)y);
