@@ -1,0 +1,226 @@
+"""A measure that is declared here, in one place, is known wherever measures are."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import ndimage
+
+import hushpore
+from hushpore import Volume
+from hushpore.base.events import result_of
+from hushpore.base.scaled import Scaled
+from hushpore.io.zarr.reader import write_zarr
+from hushpore.pores.gpu import passes
+from hushpore.pores.gpu.engine import SOURCES, Gpu, definitions
+from hushpore.pores.measures import PORES, SUMS, Measure, PoreSums, Sum
+from hushpore.pores.settings import PoreSettings
+from hushpore.runs.compare import compare, distributions
+from hushpore.runs.result_folder import write_result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hushpore.pores.result import Pores
+
+SHAPE = (24, 30, 34)
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def mean_of(pores: PoreSums) -> np.ndarray:
+    return pores.sum("grey") / pores.sum("voxels")
+
+
+@pytest.fixture
+def mean_grey() -> Iterator[None]:
+    """The mean grey value of a pore."""
+    SUMS.append(Sum("grey", grey=1))
+    PORES.append(Measure("mean_grey", 0, "Mean grey value of its voxels.", mean_of))
+    yield
+    SUMS.pop()
+    PORES.pop()
+
+
+def grey_values(shape: tuple[int, ...]) -> np.ndarray:
+    """Whole numbers from some below zero on, dark in pores."""
+    noise = np.random.default_rng(5).normal(size=shape)
+    return (ndimage.gaussian_filter(noise, 2) * -4000 + noise).round().astype(np.int16)
+
+
+def scan(kind: str = "int16", shape: tuple[int, ...] = SHAPE) -> Volume:
+    values: Any = grey_values(shape)
+    if kind == "scaled":
+        values = Scaled((values + 5000).astype(np.uint16), 0.7, -3500.25)
+    elif kind == "bool":
+        values = values < 0
+    elif kind == "uint8":
+        values = (values // 16 + 128).clip(0, 255).astype(np.uint8)
+    elif kind == "uint32":
+        values = (values.astype(np.int64) + 2**31).astype(np.uint32)
+    elif kind.startswith("float"):
+        values = (values / 7).astype(kind)
+    return Volume(values, spacing=(2, 1, 1.5), unit="um", name="scan")
+
+
+def assert_means(found: Pores) -> None:
+    """Of the table those that SciPy finds in grey values and labels."""
+    values = np.asarray(found.volume.data, np.float64)
+    expected = ndimage.mean(values, found.labels, found.pores["label"])
+    assert len(expected) > 3
+    # of fractions 24 bits are summed
+    half_a_step = np.abs(values).max() * 2.0**-24
+    np.testing.assert_allclose(found.pores["mean_grey"], expected, rtol=1e-12, atol=half_a_step)
+
+
+@pytest.mark.parametrize(
+    "kind", ["int16", "uint8", "uint32", "float32", "float64", "scaled", "bool"]
+)
+def test_it_is_that_of_scipy_in_memory_and_in_slabs(kind: str, mean_grey: None) -> None:
+    # of 14 bytes a voxel, more than the least that can be allowed
+    large = scan(kind, (24, 60, 54))
+    whole = hushpore.segment_pores(large, device="cpu")
+    assert whole.pores.columns[-1] == "mean_grey"
+    assert_means(whole)
+    assert_means(whole.remerge(3.0))
+    slabs = hushpore.segment_pores(large, device="cpu", memory_budget=0.001)
+    assert isinstance(slabs.labels, np.memmap)
+    pd.testing.assert_frame_equal(slabs.pores, whole.pores)
+
+
+def test_it_is_that_of_scipy_in_an_image(mean_grey: None) -> None:
+    assert_means(hushpore.segment_pores(Volume(grey_values((60, 70))), device="cpu"))
+
+
+@pytest.mark.parametrize("kind", ["int16", "float32", "scaled", "bool"])
+def test_it_is_the_same_on_a_gpu(
+    kind: str,
+    emulated: Any,
+    emulated_backend: Any,
+    cuda_shim: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mean_grey: None,
+) -> None:
+    kernels = dict(zip(SOURCES, emulated.sources(), strict=True))
+    # the one of the graph sums, and is compiled for the sums that there are
+    kernels[SOURCES[-1]] = cuda_shim.ShimKernels(SOURCES[-1], tmp_path, definitions())
+    gpu = type(emulated)(np, lambda source, _: kernels[source])
+    gpu.run_threads("shuffled")
+    monkeypatch.setattr(Gpu, "of", lambda backend: gpu)
+    monkeypatch.setattr(passes, "_WARMED_UP", {"cuda:0"})
+    expected = hushpore.segment_pores(scan(kind), device="cpu")
+    voxels = expected.labels.size
+    # with its grey values, without them, and in slabs
+    for free in (10**12, 19 * voxels, 12 * voxels):
+        found = hushpore.run("pores", scan(kind), None, emulated_backend(free=free))
+        assert found.provenance["device"].startswith("a GPU")
+        pd.testing.assert_frame_equal(found.pores, expected.pores)
+
+
+@pytest.mark.parametrize("kind", ["int16", "float32"])
+def test_it_is_the_same_on_a_cluster(
+    kind: str, address: str, tmp_path: Path, mean_grey: None
+) -> None:
+    from hushpore.cluster.segmenting import segment_pores
+
+    stored = write_zarr(tmp_path / "scan.ome.zarr", scan(kind))
+    expected = hushpore.segment_pores(hushpore.read(stored), device="cpu")
+    job = segment_pores(stored, tmp_path / "result", PoreSettings(), where=address, thickness=7)
+    folder = result_of(job).folder
+    table = expected.pores.to_csv(index=False, lineterminator="\n")
+    assert (folder / "pores.csv").read_text(encoding="utf-8") == table
+
+
+def test_any_powers_are_summed_alike(mean_grey: None) -> None:
+    more = [Sum("squares", grey=2), Sum("weighted", z=1, x=2, grey=1), Sum("of_y", y=2, x=1)]
+    shown = [
+        Measure(each.name, 0, "", lambda pores, name=each.name: pores.sum(name)) for each in more
+    ]
+    SUMS.extend(more)
+    PORES.extend(shown)
+    try:
+        found = hushpore.segment_pores(scan("uint8"), device="cpu")
+    finally:
+        del SUMS[-len(more) :], PORES[-len(more) :]
+    grey = np.asarray(found.volume.data, np.int64)
+    z, y, x = np.indices(grey.shape)
+    for name, values in (("squares", grey**2), ("weighted", z * x**2 * grey), ("of_y", y**2 * x)):
+        expected = ndimage.sum_labels(values, found.labels, found.pores["label"])
+        np.testing.assert_array_equal(found.pores[name], expected)
+
+
+def test_it_is_in_files_reports_and_comparisons(tmp_path: Path, mean_grey: None) -> None:
+    found = hushpore.segment_pores(scan(), device="cpu")
+    other = hushpore.segment_pores(scan(), device="cpu", h=2.0)
+    folder = write_result(tmp_path / "result", [found], found.volume)
+    stored = pd.read_csv(folder / "pores.csv")
+    np.testing.assert_allclose(stored["mean_grey"], found.pores["mean_grey"])
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    # of the spread, and of the largest
+    assert page.count("Mean grey<") == 2
+    table = compare(folder, other).set_index("quantity")
+    row = table.loc["median mean_grey of pores"]
+    assert row["a"] == pytest.approx(np.median(found.pores["mean_grey"]))
+    assert row["b"] == pytest.approx(np.median(other.pores["mean_grey"]))
+    assert distributions(folder, other, "mean_grey")["a"].sum() == pytest.approx(1)
+    # a result that was made without it can be compared in all else
+    stored.drop(columns="mean_grey").to_csv(folder / "pores.csv", index=False)
+    assert "median mean_grey of pores" not in set(compare(folder, other)["quantity"])
+
+
+def test_it_is_in_the_viewer(mean_grey: None) -> None:
+    pytest.importorskip("napari")
+    from qtpy.QtCore import Qt
+
+    from hushpore.viewer.results.pore_layer import pore_layer
+    from hushpore.viewer.results.row_filter import filter_rows
+    from hushpore.viewer.results.table import TableModel
+
+    found = hushpore.segment_pores(scan(), device="cpu")
+    features = pore_layer(found, "pores")[1]["features"]
+    np.testing.assert_array_equal(features["mean_grey"], found.pores["mean_grey"])
+    model = TableModel(PORES)
+    model.show_table(found.pores, "um")
+    across, last = Qt.Orientation.Horizontal, model.columnCount() - 1
+    assert model.headerData(last, across) == "mean_grey\n"
+    meaning = model.headerData(last, across, Qt.ItemDataRole.ToolTipRole)
+    assert meaning == "Mean grey value of its voxels."
+    middle = float(np.median(found.pores["mean_grey"]))
+    passing = filter_rows(f"mean_grey > {middle}", found.pores)
+    np.testing.assert_array_equal(passing, found.pores["mean_grey"] > middle)
+
+
+def test_it_is_in_the_documentation(mean_grey: None) -> None:
+    page = runpy.run_path(str(DOCS / "measures.py"))["science_page"]()
+    assert "| `mean_grey` |  | Mean grey value of its voxels. |" in page
+
+
+def test_grey_values_are_read_for_it_and_for_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    from hushpore.pores.grey import GreyValues
+
+    read: list[tuple[int, int]] = []
+    plainly: Callable[..., Any] = GreyValues.read
+
+    def noted(self: GreyValues, first: int, last: int) -> Any:
+        read.append((first, last))
+        return plainly(self, first, last)
+
+    monkeypatch.setattr(GreyValues, "read", noted)
+    hushpore.segment_pores(scan(), device="cpu")
+    without = len(read)
+    request.getfixturevalue("mean_grey")
+    read.clear()
+    hushpore.segment_pores(scan(), device="cpu")
+    assert len(read) > without
+
+
+def test_a_power_that_no_kernel_knows_is_refused() -> None:
+    with pytest.raises(ValueError, match="0, 1 or 2"):
+        Sum("cubes", x=3)
