@@ -98,7 +98,7 @@ def test_the_first_slices_are_made_in_both_ways_and_the_rest_in_the_faster(
     found = hushpore.run("pores", scan, None, gpu_backend())
     assert sum(count for name, count in launched if name == "relabel") == slices * 20 * 24
     line = found.provenance["optimisations"]["labels"]
-    assert line.startswith(f"{state}, 3.84e-06 GB/s made there and sent, where the host makes")
+    assert line.startswith(f"{state}, 3.84e-06 GB/s made on the GPU and sent, where the host makes")
     expected = hushpore.run("pores", scan, None, "cpu")
     assert_same_pores(found, expected)
     # the basins of the host are still what they were
