@@ -98,12 +98,12 @@ def test_no_weighted_patch_lies_outside(axes, seed: int) -> None:
     size = [edge for edge, _ in axes]
     shape = [edge + room for edge, room in axes]
     weights = torch.from_numpy(np.random.default_rng(seed).random(shape)) + 0.01
-    assert fits(Places.weighted(weights, size).draw(100, generator(seed)), shape, size)
+    assert fits(Places.from_weights(weights, size).draw(100, generator(seed)), shape, size)
 
 
 def test_patches_are_drawn_in_proportion_to_the_weight_inside(rng: np.random.Generator) -> None:
     weights = rng.random((9, 11)) * (rng.random((9, 11)) < 0.3)
-    places = Places.weighted(torch.from_numpy(weights), (3, 4))
+    places = Places.from_weights(torch.from_numpy(weights), (3, 4))
     corners = places.draw(20_000, generator(1)).numpy()
     # SciPy's own sums, whose windows are centred
     expected = ndimage.uniform_filter(weights, (3, 4), mode="constant")[1:8, 2:10] * 12
@@ -118,7 +118,7 @@ def test_patches_are_drawn_in_proportion_to_the_weight_inside(rng: np.random.Gen
 def test_a_patch_without_weight_is_never_drawn() -> None:
     weights = torch.zeros(50, 50, dtype=torch.bool)
     weights[40, 10] = True
-    corners = Places.weighted(weights, (5, 5)).draw(500, generator())
+    corners = Places.from_weights(weights, (5, 5)).draw(500, generator())
     assert ((corners <= torch.tensor([40, 10])) & (corners > torch.tensor([35, 5]))).all()
     assert len(torch.unique(corners, dim=0)) == 25
 
@@ -126,28 +126,28 @@ def test_a_patch_without_weight_is_never_drawn() -> None:
 def test_a_patch_that_holds_a_forbidden_voxel_is_never_drawn() -> None:
     forbidden = torch.zeros(20, 20, dtype=torch.bool)
     forbidden[:, 12] = True
-    places = Places.weighted(torch.ones(20, 20, dtype=torch.bool), (4, 4), forbidden)
+    places = Places.from_weights(torch.ones(20, 20, dtype=torch.bool), (4, 4), forbidden)
     x = places.draw(1000, generator())[:, 1]
     assert set(x.tolist()) == {*range(9), *range(13, 17)}
 
 
 def test_given_places_are_drawn_equally_often() -> None:
     corners = torch.tensor([[0, 3], [2, 1], [5, 5]])
-    drawn = Places.of(corners, (9, 9)).draw(3000, generator())
+    drawn = Places.from_corners(corners, (9, 9)).draw(3000, generator())
     counts = [int((drawn == corner).all(1).sum()) for corner in corners]
     assert sum(counts) == 3000
     assert stats.chisquare(counts).pvalue > 0.01
 
 
 def test_a_seed_gives_the_same_places() -> None:
-    places = Places.weighted(torch.ones(40, 40), (4, 4))
+    places = Places.from_weights(torch.ones(40, 40), (4, 4))
     assert torch.equal(places.draw(30, generator(5)), places.draw(30, generator(5)))
     assert not torch.equal(places.draw(30, generator(5)), places.draw(30, generator(6)))
 
 
 def test_a_draw_reads_no_value_on_the_host() -> None:
     # every value of a tensor on this device is unknown: to read one is an error
-    places = Places.weighted(torch.ones(40, 40), (4, 4)).to("meta")
+    places = Places.from_weights(torch.ones(40, 40), (4, 4)).to("meta")
     assert places.draw(16).shape == (16, 2)
 
 
@@ -161,4 +161,4 @@ def test_a_draw_reads_no_value_on_the_host() -> None:
 )
 def test_weights_that_cannot_be_used_are_refused(weights: torch.Tensor, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Places.weighted(weights, (3, 3))
+        Places.from_weights(weights, (3, 3))

@@ -124,10 +124,10 @@ def _with_neighbours(
             f"context={context} needs at least {2 * context + 1} slices, one behind the other; "
             f"{volume.name} has {length}. Choose a smaller context."
         )
-    here = np.arange(length)[:, None]
+    own = np.arange(length)[:, None]
     shifts = np.arange(-context, context + 1)
-    beside = here + shifts
-    beside = np.where((beside >= 0) & (beside < length), beside, here - shifts)
+    beside = own + shifts
+    beside = np.where((beside >= 0) & (beside < length), beside, own - shifts)
     members = numbers.reshape(-1, length)[:, beside]
     return Arrangement(members.reshape(-1, 2 * context + 1), context, 1)
 

@@ -54,14 +54,14 @@ def inspect_patches(volume: Volume, settings: PatchSettings, backend: Backend) -
     if model is not None:
         _require_fitting(model, volume, settings)
     try:
-        result = yield from sample_patches(volume, settings, backend, _Look(model))
+        result = yield from sample_patches(volume, settings, backend, _BlindSpotInspector(model))
     finally:
         backend.release()
     return result
 
 
-class _Look:
-    """Looks at patches as the network does."""
+class _BlindSpotInspector:
+    """Masks pixels of patches and predicts them, as the network does in its training."""
 
     def __init__(self, model: Model | None) -> None:
         self._model = model
@@ -88,14 +88,13 @@ class _Look:
             fraction = 0.2 + 0.75 * start / count
             yield Progress("looking at patches", start, count, "patches", fraction)
             with timer.stage("prediction" if self._model is not None else "masking"):
-                here = len(patches[part])
                 positions = draw_positions(
-                    size, settings.masked_share, here, generator, backend.device
+                    size, settings.masked_share, len(patches[part]), generator, backend.device
                 )
-                parts.append(self._seen(volume, backend, drawn[part], patches[part], positions))
+                parts.append(self._masked(volume, backend, drawn[part], patches[part], positions))
         return BlindSpots(*(_joined(each) for each in zip(*parts, strict=True)))
 
-    def _seen(
+    def _masked(
         self,
         volume: Volume,
         backend: Backend,

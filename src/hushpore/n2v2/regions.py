@@ -14,7 +14,7 @@ import torch
 
 from hushpore.base.errors import InputError
 from hushpore.base.provenance import fingerprint
-from hushpore.patches.places import Places, corners_at, no_place, sums_without
+from hushpore.patches.places import Places, corners_at, no_place, window_sums
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -128,7 +128,7 @@ class Regions:
         sums = self._sums(images, rows)
         if shares is not None:
             sums = sums * torch.from_numpy(shares.reshape(*shares.shape, *[1] * (sums.ndim - 2)))
-        return Places.by(sums, shape)
+        return Places.from_sums(sums, shape)
 
     def row_weights(self) -> Generator[float, None, npt.NDArray[np.float64]]:
         """Find how much weight there is where, reading masks piece by piece.
@@ -186,7 +186,7 @@ class Regions:
         else:
             shape = (len(images), rows.stop - rows.start, *self._plane[1:])
             wanted = torch.ones(shape, dtype=torch.bool)
-        return sums_without(wanted, (1, *self._size), forbidden)
+        return window_sums(wanted, (1, *self._size), forbidden)
 
     def _mask(self, data: Any, images: npt.NDArray[np.int64], rows: slice) -> torch.Tensor:
         """Read the mask of some images, (image, *size)."""
@@ -208,7 +208,7 @@ class Regions:
         found[:, 0] = np.searchsorted(images, found[:, 0])
         found[:, 1] -= rows.start
         weights = None if shares is None else torch.from_numpy(shares[found[:, 0], found[:, 1]])
-        return Places.of(torch.from_numpy(found), shape, weights)
+        return Places.from_corners(torch.from_numpy(found), shape, weights)
 
     def _allowed(self, corners: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return which patches do not reach into what is left out."""

@@ -103,10 +103,10 @@ class _Maximum(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         (x,) = ctx.saved_tensors
-        here, following = _neighbours(x, ctx.axis)
+        first, following = _neighbours(x, ctx.axis)
         # where both are alike, it is the first: as in PyTorch's own pooling. ReLU's gradient is
         # what takes the one where something is above zero in the fewest passes over memory
-        to_following = torch.ops.aten.threshold_backward(gradient, following - here, 0)
+        to_following = torch.ops.aten.threshold_backward(gradient, following - first, 0)
         result = torch.empty_like(x)
         first, second = _neighbours(result, ctx.axis)
         torch.sub(gradient, to_following, out=first)

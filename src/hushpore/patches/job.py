@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hushpore.patches.settings import PatchSettings
 
 #: Most patches that a grid or points may make.
-MOST = 100_000
+MAX_PATCHES = 100_000
 
 #: Neighbours in time and in other channels are no neighbours: they are so many voxels away.
 _FAR = 1e9
@@ -38,7 +38,7 @@ def sample_patches(
     volume: Volume,
     settings: PatchSettings,
     backend: Backend,
-    look: Callable[..., Job] | None = None,
+    inspect: Callable[..., Job] | None = None,
 ) -> Job:
     """Draw patches from a volume, read and describe them.
 
@@ -49,10 +49,10 @@ def sample_patches(
     ----------
     volume, settings, backend
         As for any job.
-    look : callable, optional
-        A generator function that looks closer: called with volume, settings, backend, the planes
-        and first voxels of the patches as `draw_patches` gives them, the patches, the random
-        generator and the timer. It yields events and returns `BlindSpots`.
+    inspect : callable, optional
+        A generator function that masks pixels and predicts them: called with volume, settings,
+        backend, the planes and first voxels of the patches as `draw_patches` gives them, the
+        patches, the random generator and the timer. It yields events and returns `BlindSpots`.
 
     Yields
     ------
@@ -90,8 +90,8 @@ def sample_patches(
     with timer.stage("features"):
         features = patch_features(patches)
     blind = None
-    if look is not None:
-        blind = yield from look(volume, settings, backend, drawn, patches, generator, timer)
+    if inspect is not None:
+        blind = yield from inspect(volume, settings, backend, drawn, patches, generator, timer)
         if blind.losses is not None:
             features["loss"] = blind.losses.astype(np.float64)
     with timer.stage("grouping"):
@@ -138,7 +138,7 @@ def draw_patches(
             return _at_points(volume, settings, notes)
         case _:
             weights = _weights(volume, settings, backend).reshape(shape)
-            corners = Places.weighted(weights, size).draw(count, generator)
+            corners = Places.from_weights(weights, size).draw(count, generator)
     return corners.cpu().numpy()
 
 
@@ -229,8 +229,8 @@ def _grid_count(shape: Sequence[int], size: Sequence[int], overlap: int) -> int:
 
 
 def _require_few(count: int) -> None:
-    if count > MOST:
+    if count > MAX_PATCHES:
         raise InputError(
-            f"These would be {count:,} patches; at most {MOST:,} can be shown. Choose larger "
-            "patches, less overlap or fewer points."
+            f"These would be {count:,} patches; at most {MAX_PATCHES:,} can be shown. Choose "
+            "larger patches, less overlap or fewer points."
         )

@@ -29,11 +29,11 @@ class Places:
 
     def __init__(self, flat: torch.Tensor, weights: torch.Tensor, shape: Sequence[int]) -> None:
         self._flat = flat
-        self._reach = weights.cumsum(0)
+        self._cumulative = weights.cumsum(0)
         self._shape = tuple(shape)
 
     @classmethod
-    def weighted(
+    def from_weights(
         cls, weights: torch.Tensor, size: Sequence[int], forbidden: torch.Tensor | None = None
     ) -> Self:
         """Return every place where a patch fits, weighted by the sum of the weights inside it.
@@ -56,10 +56,10 @@ class Places:
             raise InputError("A weight is not a finite number; weights must be zero or above.")
         if weights.dtype != torch.bool and bool((weights < 0).any()):
             raise InputError("A weight is below zero; weights must be zero or above.")
-        return cls.by(sums_without(weights, size, forbidden), weights.shape)
+        return cls.from_sums(window_sums(weights, size, forbidden), weights.shape)
 
     @classmethod
-    def by(cls, sums: torch.Tensor, shape: Sequence[int]) -> Self:
+    def from_sums(cls, sums: torch.Tensor, shape: Sequence[int]) -> Self:
         """Return the places where patches fit, each with a weight of its own.
 
         Parameters
@@ -88,7 +88,7 @@ class Places:
         return cls(flat, weights, shape)
 
     @classmethod
-    def of(
+    def from_corners(
         cls, corners: torch.Tensor, shape: Sequence[int], weights: torch.Tensor | None = None
     ) -> Self:
         """Return these places, by default each as likely as any other.
@@ -112,7 +112,7 @@ class Places:
     def to(self, device: str | torch.device) -> Self:
         """Return the same places on another device."""
         moved = type(self).__new__(type(self))
-        moved._flat, moved._reach = self._flat.to(device), self._reach.to(device)
+        moved._flat, moved._cumulative = self._flat.to(device), self._cumulative.to(device)
         moved._shape = self._shape
         return moved
 
@@ -126,13 +126,15 @@ class Places:
         """
         device = self._flat.device
         draw = torch.rand(count, generator=generator, dtype=torch.float64, device=device)
-        number = torch.searchsorted(self._reach, draw * self._reach[-1], right=True)
+        number = torch.searchsorted(self._cumulative, draw * self._cumulative[-1], right=True)
         # a draw just below 1 can be rounded up to the whole reach
         flat = self._flat[number.clamp_max(len(self._flat) - 1)]
         return torch.stack(torch.unravel_index(flat, self._shape), 1)
 
 
-def window_sums(values: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
+def window_sums(
+    values: torch.Tensor, size: Sequence[int], forbidden: torch.Tensor | None = None
+) -> torch.Tensor:
     """Return the sum of the values in each window of one size, as running sums along each axis.
 
     Parameters
@@ -141,6 +143,8 @@ def window_sums(values: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
         Any shape; boolean, integer or floating point.
     size : sequence of int
         Shape of a window.
+    forbidden : torch.Tensor, optional
+        Boolean, of the same shape: the sum is zero in windows that hold one of these.
 
     Returns
     -------
@@ -157,27 +161,8 @@ def window_sums(values: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
         sums = reach.narrow(axis, edge - 1, length - edge + 1).clone()
         sums.narrow(axis, 1, length - edge).sub_(reach.narrow(axis, 0, length - edge))
     # a difference of sums can fall below zero by its rounding
-    return sums.clamp_min(0) if sums.is_floating_point() else sums
-
-
-def sums_without(
-    weights: torch.Tensor, size: Sequence[int], forbidden: torch.Tensor | None = None
-) -> torch.Tensor:
-    """Return the sum of the weights in each window; zero where it holds what is forbidden.
-
-    Parameters
-    ----------
-    weights : torch.Tensor
-        Any shape.
-    size : sequence of int
-        Shape of a window.
-    forbidden : torch.Tensor, optional
-        Boolean, of the same shape.
-    """
-    sums = window_sums(weights, size)
-    if forbidden is not None:
-        sums.mul_(window_sums(forbidden, size) == 0)
-    return sums
+    sums = sums.clamp_min(0) if sums.is_floating_point() else sums
+    return sums if forbidden is None else sums.mul_(window_sums(forbidden, size) == 0)
 
 
 def grid_corners(

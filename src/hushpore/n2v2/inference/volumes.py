@@ -262,8 +262,8 @@ class VolumePredictor:
         numbers = np.arange(slab.images.start, slab.images.stop)
         arrangement = self.arrangement.part(numbers)[1]
         with self.timer.stage("upload", nbytes=pending.nbytes):
-            there = pending.result().reshape(len(planes), -1, *source.size[1:])
-            values = self.scale.normalise(there, source.channels[planes])
+            stored = pending.result().reshape(len(planes), -1, *source.size[1:])
+            values = self.scale.normalise(stored, source.channels[planes])
             return Images.of(values, arrangement)
 
     def _predict_slab(

@@ -113,8 +113,8 @@ class BlockSampler:
             raw = self.source.stored(planes, rows)
             run.nbytes = raw.nbytes
         with self.timer.stage("upload", nbytes=raw.nbytes):
-            there = self.source.put(raw, planes, self.backend)
-            values = self.scale.normalise(there, self.source.channels[planes])
+            stored = self.source.put(raw, planes, self.backend)
+            values = self.scale.normalise(stored, self.source.channels[planes])
             return Images.of(values, part)
 
 
@@ -151,7 +151,9 @@ def draw_weighted_block(
     in_run = sliding_window_view(weight / held_by, fitting, axis=1).sum(2)  # (n_images, runs)
     total = in_run.sum(0)
     start = int(rng.choice(runs, p=total / total.sum()))
-    here = in_run[:, start]
-    chosen, times = np.unique(rng.choice(n_images, count, p=here / here.sum()), return_counts=True)
-    shares = (times / here[chosen])[:, None] / held_by[start : start + fitting]
+    of_images = in_run[:, start]
+    chosen, times = np.unique(
+        rng.choice(n_images, count, p=of_images / of_images.sum()), return_counts=True
+    )
+    shares = (times / of_images[chosen])[:, None] / held_by[start : start + fitting]
     return chosen, start, shares
