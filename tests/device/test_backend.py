@@ -95,7 +95,7 @@ def test_readback_hands_copies_out_in_order_and_once() -> None:
         readback.push(step, value)
     assert [(tag, float(x)) for tag, x in readback.arrived()] == [(0, 1.0), (1, 2.0), (2, 3.0)]
     assert readback.arrived() == []
-    assert readback.rest() == []
+    assert readback.drain() == []
 
 
 @pytest.mark.gpu
@@ -109,7 +109,7 @@ def test_readback_from_a_gpu_never_reads_early() -> None:
         value += 1
         readback.push(step, value)
         seen += readback.arrived()
-    seen += readback.rest()
+    seen += readback.drain()
     assert [(tag, float(x)) for tag, x in seen] == [(k, k + 1.0) for k in range(20)]
 
 

@@ -34,8 +34,8 @@ def test_the_most_memory_is_kept_after_it_was_given_back(monkeypatch: pytest.Mon
     # the system's own record is of all that ran in this process before
     monkeypatch.setattr(PeakMemory, "_highest", lambda peak: 0)
     peak = PeakMemory()
-    peak.look()
-    peak.look()
+    peak.update()
+    peak.update()
     assert (peak.host, peak.device) == (3 * GB, 0)
 
 
@@ -43,7 +43,7 @@ def test_memory_that_this_process_takes_is_seen() -> None:
     peak = PeakMemory()
     before = peak.host
     taken = np.ones(1 << 25)
-    peak.look()
+    peak.update()
     assert taken.nbytes == 1 << 28
     # half of it: others may have given memory back meanwhile
     assert peak.host >= before + (1 << 27)

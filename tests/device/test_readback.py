@@ -50,9 +50,9 @@ def test_waiting_for_the_rest_is_counted_once() -> None:
     readback = Readback(Backend(), timer)
     for name in "ab":
         readback._under_way.append((name, torch.ones(()), Event(False)))
-    assert [tag for tag, _ in readback.rest()] == ["a", "b"]
+    assert [tag for tag, _ in readback.drain()] == ["a", "b"]
     assert timer.timing().stages["waiting"].syncs == 1
-    assert readback.rest() == []
+    assert readback.drain() == []
     assert timer.timing().stages["waiting"].syncs == 1
 
 
@@ -78,4 +78,4 @@ def test_a_training_epoch_with_timing_and_losses_makes_no_host_wait_on_a_gpu() -
         torch.cuda.set_sync_debug_mode("default")
     torch.cuda.synchronize()
     assert timer.timing().stages["training"].count == 25
-    assert len(readback.rest()) + len(readback._arrived) >= 1
+    assert len(readback.drain()) + len(readback._arrived) >= 1

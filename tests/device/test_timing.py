@@ -311,8 +311,8 @@ def test_what_was_timed_on_another_machine_is_added() -> None:
     with there.stage("reading", nbytes=60):
         pass
     told = there.timing()
-    here.take(told)
-    here.take(told)
+    here.merge(told)
+    here.merge(told)
     found = here.timing()
     assert found.stages["denoising"].count == 6
     assert found.stages["denoising"].voxels == 600

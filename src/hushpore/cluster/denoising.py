@@ -324,7 +324,7 @@ class _Denoising:
             if finished_task is not None:
                 result, timing = finished_task
                 found.append(result)
-                self.timer.take(timing)
+                self.timer.merge(timing)
                 yield self.timer.timing()
                 done = begin.done + len(found)
                 share = len(found) / max(begin.total - begin.done, 1)
@@ -343,7 +343,7 @@ class _Denoising:
                 if isinstance(event, Note):
                     self.notes.append(event.message)
                 elif isinstance(event, Timing):
-                    self.timer.take(event)
+                    self.timer.merge(event)
                     event = self.timer.timing()
                 try:
                     answer = yield event

@@ -92,7 +92,7 @@ def run_task(plan: Plan, stage: str, key: tuple[int, dict[str, Any]]) -> Finishe
     with Blocks(plan) as blocks:
         report = TASKS[stage.partition(" ")[0]](blocks, number, **arguments)
         moved = blocks.moved
-    memory.look()
+    memory.update()
     report = {name: np.asarray(value) for name, value in report.items()}
     task = FinishedTask(number, report, time.perf_counter() - begun, moved, memory.host)
     save_arrays(_record(plan, stage, number), report)

@@ -66,12 +66,12 @@ class PeakMemory:
     ----------
     host, device : int
         Bytes: of the whole process on the host, the window included, and of what PyTorch and CuPy
-        hold on the device. As of the last `look`.
+        hold on the device. As of the last `update`.
 
     Notes
     -----
     The host's is exact where the process has grown beyond all that it had been; else it is the
-    most that was seen in a look. The device's counts from the last reset of PyTorch's own record,
+    most that an update saw. The device's counts from the last reset of PyTorch's own record,
     which this does.
     """
 
@@ -86,15 +86,15 @@ class PeakMemory:
 
     def follow(self, device: str) -> None:
         """Look, and from now on at that device too; what was seen of one before stays."""
-        self.look()
+        self.update()
         if device not in ("cpu", self._cuda):
             import torch
 
             self._cuda = device
             torch.cuda.reset_peak_memory_stats(device)
-            self.look()
+            self.update()
 
-    def look(self) -> None:
+    def update(self) -> None:
         """See how much is in use now."""
         self.host = max(self.host, int(self._process.memory_info().rss))
         highest = self._highest()

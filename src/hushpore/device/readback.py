@@ -59,7 +59,7 @@ class Readback:
         taken, self._arrived = self._arrived, []
         return taken
 
-    def rest(self) -> list[tuple[Any, npt.NDArray[Any]]]:
+    def drain(self) -> list[tuple[Any, npt.NDArray[Any]]]:
         """Wait for what is under way, and return it."""
         self._wait([event for _, _, event in self._under_way if event is not None])
         return self.arrived()

@@ -114,7 +114,7 @@ class StageTimer:
         self._clock = clock
         self._memory.follow(clock.device)
 
-    def take(self, timing: Timing) -> None:
+    def merge(self, timing: Timing) -> None:
         """Add what was timed elsewhere, by a timer of which it is all that is known.
 
         Clocks of other machines tell another time: its newest run is taken to end now. Bytes and
@@ -152,7 +152,7 @@ class StageTimer:
             spans = tuple(self._spans)
             self._spans.clear()
             stages = {name: stage.snapshot() for name, stage in self._stages.items()}
-            self._memory.look()
+            self._memory.update()
         elapsed = time.perf_counter() - self._start
         memory = self._memory
         choices = {} if self._choices is None else self._choices.lines()
@@ -176,7 +176,7 @@ class StageTimer:
         with self._lock:
             if now >= self._next_look:
                 self._next_look = now + _LOOK
-                self._memory.look()
+                self._memory.update()
             if run.start is None or run.end is None:
                 self._drop(run)
                 return

@@ -40,7 +40,6 @@ def restore_detail_in_place(
     noise : NoiseDiagnosis
         How much noise there is at which grey value; it must be independent from pixel to pixel.
     """
-    leading = source.volume.shape[: -len(source.size)]
     if len(source.size) == 2:
         # whole slices, so that no neighbourhood is cut
         parts = [(np.array([plane]), slice(0, source.size[0])) for plane in range(source.count)]
@@ -49,7 +48,7 @@ def restore_detail_in_place(
     for number, (planes, rows) in enumerate(parts, start=1):
         noisy = source.read(planes, rows).astype(np.float32)
         for plane, values in zip(planes, noisy, strict=True):
-            where = (*(int(k) for k in np.unravel_index(int(plane), (1, *leading))[1:]), rows)
+            where = source.index(int(plane), rows)
             denoised[where] = restore_detail(values, np.asarray(denoised[where]), noise)
         yield number / len(parts)
 

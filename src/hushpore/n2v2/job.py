@@ -21,9 +21,9 @@ from hushpore.n2v2.noise.diagnosis import diagnose_noise
 from hushpore.n2v2.noise.residual import examine_residual, residual_moments
 from hushpore.n2v2.plan import (
     architecture_for,
+    batch_size_for,
     masked_share,
     patch_size_for,
-    patches_in_a_batch,
     replacement_for,
     require_dimensions_of,
 )
@@ -149,7 +149,7 @@ def train(volume: Volume, settings: DenoiseSettings, backend: Backend, scale: Sc
         run.backend.release()
     run.model.network.cpu()
     return TrainingResult(
-        run.model, run.noise, run.curves, run.steps, run.spent, run.taken_schedule,
+        run.model, run.noise, run.curves, run.steps, run.elapsed, run.taken_schedule,
         tuple(run.notes), run.backend.description,
     )  # fmt: skip
 
@@ -169,7 +169,7 @@ class DenoisingRun:
     ) -> None:
         require_dimensions(volume, settings.dimensions)
         self.volume, self.settings, self.backend = volume, settings, backend
-        self._known = scale
+        self._known_scale = scale
         self.source = Source(volume, settings.dimensions)
         self.trained = load_model(settings.model) if settings.model else None
         if self.trained is None:
@@ -190,22 +190,22 @@ class DenoisingRun:
         self.timer: StageTimer = backend.timer()
         self.notes: list[str] = []
         self.curves: dict[str, list[tuple[int, float]]] = {}
-        self.steps, self.spent = 0, 0.0
+        self.steps, self.elapsed = 0, 0.0
         self.taken_schedule: dict[str, Any] | None = None
         self.blocks: BlockSampler | None = None
 
     def upload(self) -> Job:
         """Move the volume to the device, or leave it on the CPU where the device is too small."""
-        if self._known is not None:
-            self.scale = self._known
+        if self._known_scale is not None:
+            self.scale = self._known_scale
         else:
             # every value is looked at, also for NaN, before anything is made of them
             measuring = measure_scale_in_pieces(self.source)
-            self.scale = yield from self._in_parts("reading", measuring, self.volume.nbytes)
+            self.scale = yield from self._run_stage("reading", measuring, self.volume.nbytes)
         if self.trained is not None:
             self.scale, self.model = self.trained.scale, self.trained
         try:
-            self._use(self.backend)
+            self._move_to(self.backend)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
@@ -218,7 +218,7 @@ class DenoisingRun:
             )
         yield _PREPARING
 
-    def _in_parts(
+    def _run_stage(
         self, stage: str, work: Generator[float, None, T], nbytes: int = 0, fraction: float = 0.0
     ) -> Generator[Progress, Any, T]:
         """Do work that yields how much of it is done as a stage, and tell how far it is."""
@@ -233,7 +233,7 @@ class DenoisingRun:
                 run.nbytes = round((share - before) * nbytes)
             yield Progress(stage, round(100 * share), 100, "%", fraction)
 
-    def _use(self, backend: Backend) -> None:
+    def _move_to(self, backend: Backend) -> None:
         """Move to a device: upload once, in the dtype of the file, and normalise there."""
         self.backend = backend
         self.dtype = choose_precision(self.settings.precision, backend, self.settings.dimensions)
@@ -265,7 +265,7 @@ class DenoisingRun:
 
     def train(self) -> Job:
         """Train, in smaller batches and then on the CPU where memory runs out."""
-        count = patches_in_a_batch(self.settings)
+        count = batch_size_for(self.settings)
         while True:
             batches = BatchSampler(
                 self.size,
@@ -289,7 +289,7 @@ class DenoisingRun:
 
     def _train(self, batches: BatchSampler) -> Job:
         notes: list[str] = []
-        images = yield from self._images_at()
+        images = yield from self._training_images()
         loop = TrainingLoop(
             self.settings, self.backend, self.timer, images, batches, self.dtype,
             self._preview_slice(), self._to_model, TRAINING_SHARE, notes, self._preview_slice,
@@ -304,7 +304,7 @@ class DenoisingRun:
         yield from loop.run(state, checkpoint)
         self.notes += notes
         self.model = self._to_model(state.learner.average)
-        self.curves, self.steps, self.spent = state.curves, state.step, state.spent
+        self.curves, self.steps, self.elapsed = state.curves, state.step, state.elapsed
         # what a checkpoint of an older version has left out cannot be repeated
         is_whole = len(state.shares) == state.step
         self.taken_schedule = loop.schedule.record(state.shares) if is_whole else None
@@ -318,7 +318,7 @@ class DenoisingRun:
         corners = self.arrangement.in_volume(corners, leading)
         return Batch(step, corners, self.size, patch_losses[:, -1])
 
-    def _images_at(self) -> Generator[Progress, Any, Callable[[int], Images]]:
+    def _training_images(self) -> Generator[Progress, Any, Callable[[int], Images]]:
         """Return what gives the images to learn from in a step, and where patches may lie."""
         self.blocks, regions, weight = None, None, None
         if has_regions(self.settings):
@@ -331,7 +331,7 @@ class DenoisingRun:
                     whole = whole.with_places(regions.places(*every).to(self.backend.device))
             return lambda step: whole
         if regions is not None:
-            weight = yield from self._in_parts("regions", regions.row_weights())
+            weight = yield from self._run_stage("regions", regions.row_weights())
         self.blocks = BlockSampler(
             self.source, self.arrangement, self.scale, self.backend, self.timer, self.budget,
             self.size[0], self.settings.seed, regions, weight,
@@ -373,9 +373,9 @@ class DenoisingRun:
             self.settings.test_time_augmentation, TRAINING_SHARE if self.steps else 0.0, self.timer,
         )  # fmt: skip
         prediction = predictor.predict(self.source, self.denoised, self.backend, self.images)
-        self.backend = yield from self._noted(prediction)
+        self.backend = yield from self._keep_notes(prediction)
 
-    def _noted(self, job: Job) -> Job:
+    def _keep_notes(self, job: Job) -> Job:
         """Keep the notes that a part of the job gives."""
         while True:
             try:
@@ -395,12 +395,12 @@ class DenoisingRun:
             )
             return
         restoring = restore_detail_in_place(self.source, self.denoised, self.noise)
-        yield from self._in_parts("detail restoration", restoring, fraction=1.0)
+        yield from self._run_stage("detail restoration", restoring, fraction=1.0)
 
     def examine(self) -> Job:
         """Look at what was removed and at what is left, and say so where it is not noise."""
         measuring = residual_moments(self.source, self.denoised)
-        moments = yield from self._in_parts("examination", measuring, fraction=1.0)
+        moments = yield from self._run_stage("examination", measuring, fraction=1.0)
         with self.timer.stage("examination"):
             self.residual = examine_residual(
                 self.source, self.denoised, self.noise, self.settings.seed, moments
@@ -418,7 +418,7 @@ class DenoisingRun:
         gpu = self.backend
         host = Backend(reason="the GPU's memory ran out")
         self.timer.run_on(host.clock())
-        self._use(host)
+        self._move_to(host)
         gpu.release()
         return self._note("The GPU's memory ran out: continuing on the CPU.")
 
@@ -441,6 +441,6 @@ class DenoisingRun:
         name = f"{self.volume.name} denoised"
         return make_result(
             self.volume.replace(self.denoised, name=name), self.model, self.curves, provenance,
-            noise=self.noise, residual=self.residual, steps=self.steps, seconds=self.spent,
+            noise=self.noise, residual=self.residual, steps=self.steps, seconds=self.elapsed,
             precision=self.dtype, schedule=self.taken_schedule,
         )  # fmt: skip

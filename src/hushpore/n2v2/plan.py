@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BATCH = {2: 16, 3: 4}
 
 #: Share of a patch that is hidden at most where lines are.
-MOST_HIDDEN = 0.3
+MAX_MASKED = 0.3
 
 #: In 3D there is no down-sampling along z where slices lie so much further apart than pixels, or
 #: where there are fewer of them than this.
@@ -55,7 +55,7 @@ def patch_size_for(
     return (depth, *plane)
 
 
-def patches_in_a_batch(settings: DenoiseSettings) -> int:
+def batch_size_for(settings: DenoiseSettings) -> int:
     """Return how many patches a training step takes."""
     return settings.batch_size or BATCH[settings.dimensions]
 
@@ -64,14 +64,14 @@ def masked_share(settings: DenoiseSettings) -> float:
     """Return the share of pixels that are predicted.
 
     With a line, others are hidden beside each; so many are predicted then that no more than
-    `MOST_HIDDEN` of a patch is hidden in all, for one of which little is left would teach nothing.
+    `MAX_MASKED` of a patch is hidden in all, for one of which little is left would teach nothing.
     """
     share = settings.masked_share
     if isinstance(share, str):
         return PAPER_SHARE
     if settings.correlated_along == "none":
         return share
-    return max(min(share, MOST_HIDDEN / (2 * settings.correlated_reach + 1)), PAPER_SHARE)
+    return max(min(share, MAX_MASKED / (2 * settings.correlated_reach + 1)), PAPER_SHARE)
 
 
 def replacement_for(settings: DenoiseSettings) -> Replacement:

@@ -80,16 +80,16 @@ class Regions:
     ) -> None:
         self._size = size
         self._plane = volume.shape[-len(size) :]
-        self._at = volume.auxiliary_of(settings, "train_at")
-        self._without = volume.auxiliary_of(settings, "leave_out")
+        self._included = volume.auxiliary_of(settings, "train_at")
+        self._excluded = volume.auxiliary_of(settings, "leave_out")
         # masks have an axis more than patches where slices are looked at one by one
         self._is_stack = volume.n_spatial > len(size)
         n_masks = volume.spatial_shape[0] if self._is_stack else 1
         # planes that are predicted in one image differ in nothing but their channel
         self._mask_of = arrangement.predicted[:, 0] % n_masks
         self._corners: npt.NDArray[np.int64] | None = None
-        if self._at is not None and self._at.shape != volume.spatial_shape:
-            corners = _about_points(self._at, volume, arrangement, size)
+        if self._included is not None and self._included.shape != volume.spatial_shape:
+            corners = _patches_around(self._included, volume, arrangement, size)
             self._corners = corners[self._allowed(corners)]
             if not len(self._corners):
                 raise InputError(_NONE_LEFT)
@@ -124,7 +124,7 @@ class Regions:
         """
         shape = (len(images), rows.stop - rows.start, *self._plane[1:])
         if self._corners is not None:
-            return self._about(self._corners, images, rows, shape, shares)
+            return self._around_points(self._corners, images, rows, shape, shares)
         sums = self._sums(images, rows)
         if shares is not None:
             sums = sums * torch.from_numpy(shares.reshape(*shares.shape, *[1] * (sums.ndim - 2)))
@@ -180,9 +180,9 @@ class Regions:
 
     def _sums(self, images: npt.NDArray[np.int64], rows: slice) -> torch.Tensor:
         """Return the weight of every place in a part, (image, *places along each axis)."""
-        forbidden = None if self._without is None else self._mask(self._without, images, rows)
-        if self._at is not None:
-            wanted = self._mask(self._at, images, rows)
+        forbidden = None if self._excluded is None else self._mask(self._excluded, images, rows)
+        if self._included is not None:
+            wanted = self._mask(self._included, images, rows)
         else:
             shape = (len(images), rows.stop - rows.start, *self._plane[1:])
             wanted = torch.ones(shape, dtype=torch.bool)
@@ -194,7 +194,7 @@ class Regions:
         found = [data[int(k), rows] if self._is_stack else data[rows] for k in numbers]
         return torch.from_numpy((np.stack([np.asarray(each) for each in found]) != 0)[back])
 
-    def _about(
+    def _around_points(
         self,
         corners: npt.NDArray[np.int64],
         images: npt.NDArray[np.int64],
@@ -212,17 +212,17 @@ class Regions:
 
     def _allowed(self, corners: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return which patches do not reach into what is left out."""
-        if self._without is None:
+        if self._excluded is None:
             return np.ones(len(corners), bool)
         where = corners[:, 1:]
         if self._is_stack:
             where = np.column_stack([self._mask_of[corners[:, 0]], where])
         size = (1, *self._size)[-where.shape[1] :]
         boxes = (tuple(map(slice, at, at + np.array(size))) for at in where)
-        return np.array([not np.asarray(self._without[box]).any() for box in boxes], bool)
+        return np.array([not np.asarray(self._excluded[box]).any() for box in boxes], bool)
 
 
-def _about_points(
+def _patches_around(
     points: npt.NDArray[Any], volume: Volume, arrangement: Arrangement, size: tuple[int, ...]
 ) -> npt.NDArray[np.int64]:
     """Return the patches about points: image, and first voxel in it."""

@@ -85,10 +85,14 @@ class Source:
             return self._native(self._data[first : last + 1, rows])
         if in_a_row and len(planes) == self.count and rows == slice(None):
             return self._native(self._data[...]).reshape(-1, *self.size)
-        # a 2D image has no leading axes to find the plane on
-        places = [np.unravel_index(int(k), (1, *self._leading))[1:] for k in planes]
-        found = [self._data[(*place, rows)] for place in places]
+        found = [self._data[self.index(int(k), rows)] for k in planes]
         return self._native(np.stack([np.asarray(plane) for plane in found]))
+
+    def index(self, plane: int, rows: slice = slice(None)) -> tuple[int | slice, ...]:
+        """Return where some rows of a plane lie in an array of the volume's shape."""
+        # a 2D image has no leading axes to find the plane on
+        leading = np.unravel_index(plane, (1, *self._leading))[1:]
+        return (*(int(k) for k in leading), rows)
 
     def stored(
         self, planes: Sequence[int] | npt.NDArray[np.int64], rows: slice = slice(None)

@@ -15,28 +15,28 @@ if TYPE_CHECKING:
 
 def test_without_a_budget_the_steps_alone_decide() -> None:
     schedule = Schedule.of(DenoiseSettings(steps=3))
-    assert [schedule.share(step, 1e9) for step in range(4)] == [0, 1 / 3, 2 / 3, 1]
+    assert [schedule.fraction_done(step, 1e9) for step in range(4)] == [0, 1 / 3, 2 / 3, 1]
     assert schedule.record([0, 333_333, 666_667]) is None
 
 
 def test_with_a_budget_whichever_is_further_decides() -> None:
     schedule = Schedule.of(DenoiseSettings(steps=10, time_budget=100))
-    assert schedule.share(5, 10) == 0.5
-    assert schedule.share(5, 70) == 0.7
-    assert schedule.share(6, 99.99999) == 1.0
+    assert schedule.fraction_done(5, 10) == 0.5
+    assert schedule.fraction_done(5, 70) == 0.7
+    assert schedule.fraction_done(6, 99.99999) == 1.0
 
 
 def test_a_course_that_time_has_cut_is_taken_again(tmp_path: Path) -> None:
     first = Schedule.of(DenoiseSettings(steps=1000, time_budget=7))
     spent = [0, 1.1, 2.5, 3.0, 6.9]
-    taken = [first.share(step, seconds) for step, seconds in enumerate(spent)]
+    taken = [first.fraction_done(step, seconds) for step, seconds in enumerate(spent)]
     kept = first.record([round(PARTS * share) for share in taken])
     record = {"jobs": [{"job": "denoise", "training": kept}, {"job": "pores"}]}
     (tmp_path / "result.json").write_text(json.dumps(record))
     path = str(tmp_path / "result.json")
     again = Schedule.of(DenoiseSettings(steps=1000, time_budget=2, repeat=path))
-    assert [again.share(step, 50.0 * step) for step in range(5)] == taken
-    assert again.share(5, 0) == 1.0
+    assert [again.fraction_done(step, 50.0 * step) for step in range(5)] == taken
+    assert again.fraction_done(5, 0) == 1.0
     assert again.record([round(PARTS * share) for share in taken]) == kept
 
 
@@ -45,7 +45,7 @@ def test_a_training_that_was_stopped_keeps_only_how_far_it_went(tmp_path: Path) 
     assert kept == {"steps": 3, "shares": ""}
     (tmp_path / "a.json").write_text(json.dumps({"job": "denoise", "training": kept}))
     again = Schedule.of(DenoiseSettings(steps=1000, repeat=str(tmp_path / "a.json")))
-    assert [again.share(step, 9) for step in range(4)] == [0, 0.001, 0.002, 1.0]
+    assert [again.fraction_done(step, 9) for step in range(4)] == [0, 0.001, 0.002, 1.0]
 
 
 def test_numbers_are_packed_small_and_come_back() -> None:

@@ -314,13 +314,11 @@ def write_planes(
     values: npt.NDArray[np.float32],
 ) -> None:
     """Write rows of some planes into an array of the shape of the volume."""
-    leading = source.volume.shape[: -len(source.size)]
-    if len(leading) == 1 and (np.diff(planes) == 1).all():
+    if source.volume.ndim == len(source.size) + 1 and (np.diff(planes) == 1).all():
         out[int(planes[0]) : int(planes[-1]) + 1, rows] = values
         return
     for plane, value in zip(planes, values, strict=True):
-        place = tuple(int(k) for k in np.unravel_index(int(plane), (1, *leading))[1:])
-        out[(*place, rows)] = value
+        out[source.index(int(plane), rows)] = value
 
 
 def _grouped(tiles: list[Tile], axis: int, chunks: int) -> list[Slab]:

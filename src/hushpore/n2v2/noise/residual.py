@@ -152,14 +152,12 @@ def _problems(found: Residual, noise: NoiseDiagnosis) -> list[str]:
 
 def residual_moments(source: Source, denoised: Any) -> Generator[float, None, tuple[float, float]]:
     """Find mean and standard deviation of noisy minus denoised; yields the share that is read."""
-    leading = source.volume.shape[: -len(source.size)]
     total = square = 0.0
     parts = pieces(source)
     for done, (planes, rows) in enumerate(parts, start=1):
         values = source.read(planes, rows).astype(np.float64)
         for plane, noisy in zip(planes, values, strict=True):
-            place = np.unravel_index(int(plane), (1, *leading))[1:]
-            difference = noisy - np.asarray(denoised[(*place, rows)])
+            difference = noisy - np.asarray(denoised[source.index(int(plane), rows)])
             total += float(difference.sum())
             square += float(np.vdot(difference, difference))
         yield done / len(parts)

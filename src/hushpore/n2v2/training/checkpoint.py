@@ -44,10 +44,10 @@ class TrainingState:
     generator : torch.Generator
         Source of the random numbers of the steps.
     total : torch.Tensor
-        Sum of the losses since step `summed_from`, on the device.
-    step, summed_from : int
+        Sum of the losses since step `logged_steps`, on the device.
+    step, logged_steps : int
         Steps done; and steps whose loss has been handed out.
-    spent : float
+    elapsed : float
         Seconds of training so far.
     curves : dict of str to list
         Step and value of each metric.
@@ -59,8 +59,8 @@ class TrainingState:
     generator: torch.Generator
     total: torch.Tensor
     step: int = 0
-    summed_from: int = 0
-    spent: float = 0.0
+    logged_steps: int = 0
+    elapsed: float = 0.0
     curves: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
     shares: list[int] = field(default_factory=list)
 
@@ -134,8 +134,8 @@ class Checkpoint:
         facts = {
             "key": self._key,
             "step": state.step,
-            "summed_from": state.summed_from,
-            "spent": state.spent,
+            "summed_from": state.logged_steps,
+            "spent": state.elapsed,
             "curves": state.curves,
             "shares": pack(state.shares),
         }
@@ -164,8 +164,8 @@ class Checkpoint:
                 k.removeprefix(TRAINING): v for k, v in tensors.items() if k.startswith(TRAINING)
             }
             state.load(own, {k: v for k, v in tensors.items() if not k.startswith(TRAINING)})
-            state.step, state.summed_from = int(facts["step"]), int(facts["summed_from"])
-            state.spent = float(facts["spent"])
+            state.step, state.logged_steps = int(facts["step"]), int(facts["summed_from"])
+            state.elapsed = float(facts["spent"])
             state.shares = list(unpack(facts.get("shares", "")))
             state.curves = {
                 name: [(int(step), float(value)) for step, value in curve]

@@ -136,11 +136,11 @@ class TrainingLoop:
         settings, learner = self.settings, state.learner
         readback = Readback(self.backend, self.timer)
         pace = PreviewPace(self.preview_slice, self.batch_sampler.voxels)
-        start = time.monotonic() - state.spent
-        fraction, batch_due = self.schedule.share(state.step, state.spent), start
+        start = time.monotonic() - state.elapsed
+        fraction, batch_due = self.schedule.fraction_done(state.step, state.elapsed), start
         while fraction < 1:
             learner.keeps_patch_losses = (
-                self.to_batch is not None and start + state.spent >= batch_due
+                self.to_batch is not None and start + state.elapsed >= batch_due
             )
             rate = learning_rate(fraction, settings.learning_rate)
             with self.timer.stage("training", voxels=self.batch_sampler.voxels):
@@ -149,42 +149,42 @@ class TrainingLoop:
                 )
             state.step += 1
             state.shares.append(to_parts(fraction))
-            state.spent = spent = time.monotonic() - start
-            fraction = self.schedule.share(state.step, spent)
+            state.elapsed = elapsed = time.monotonic() - start
+            fraction = self.schedule.fraction_done(state.step, elapsed)
             if learner.keeps_patch_losses and learner.patch_losses is not None:
                 readback.push(("batch", state.step), learner.patch_losses)
-                learner.keeps_patch_losses, batch_due = False, start + spent + BATCH_INTERVAL
+                learner.keeps_patch_losses, batch_due = False, start + elapsed + BATCH_INTERVAL
             if state.step % LOG_INTERVAL == 0:
                 self._log_losses(state, readback)
             try:
-                if state.summed_from == state.step:
+                if state.logged_steps == state.step:
                     yield self.timer.timing()
                 yield from self._report(readback.arrived(), state)
                 if checkpoint is not None and checkpoint.due:
-                    yield from self._report(readback.rest(), state)
+                    yield from self._report(readback.drain(), state)
                     self._keep(state, checkpoint)
                 sent = yield self._progress(state, fraction)
                 if isinstance(sent, Attention):
                     self._wanted = sent.index
                 # after the progress of the step, so that a cancel need not wait for both
-                if pace.due(spent / state.step, spent):
+                if pace.due(elapsed / state.step, elapsed):
                     before = time.monotonic()
                     with self.timer.stage("preview"):
                         self._follow_attention()
                         readback.push(("preview", self.preview_slice), self._preview(learner))
-                    pace.done(time.monotonic() - before, spent)
+                    pace.done(time.monotonic() - before, elapsed)
                     yield from self._report(readback.arrived(), state)
             except StopEarly:
                 self.notes.append(f"Stopped early, after {state.step} of {settings.steps} steps.")
                 break
         # a last mean over a few steps alone would jump
-        if state.step - state.summed_from > LOG_INTERVAL // 2 or not state.summed_from:
+        if state.step - state.logged_steps > LOG_INTERVAL // 2 or not state.logged_steps:
             self._log_losses(state, readback)
         yield self.timer.timing()
-        yield from self._report(readback.rest(), state)
+        yield from self._report(readback.drain(), state)
 
     def _log_losses(self, state: TrainingState, readback: Readback) -> None:
-        count = state.step - state.summed_from
+        count = state.step - state.logged_steps
         if not count:
             return
         # the same patches and blind spots each time, so that the curve is smooth
@@ -194,7 +194,7 @@ class TrainingLoop:
             validation = state.learner.validate(self.images(state.step - 1), fixed)
         # both in one copy
         readback.push(("losses", state.step), torch.stack([state.total / count, validation]))
-        state.summed_from = state.step
+        state.logged_steps = state.step
         state.total.zero_()
 
     def _report(self, arrived: list[tuple[Any, npt.NDArray[Any]]], state: TrainingState) -> Job:

@@ -64,7 +64,7 @@ class Schedule:
             return _read(Path(settings.repeat).expanduser(), settings.steps)
         return cls(settings.steps, settings.time_budget)
 
-    def share(self, step: int, spent: float) -> float:
+    def fraction_done(self, step: int, elapsed: float) -> float:
         """Return which share is over after some steps, and some seconds; 1 ends the training."""
         if self.ends_after is not None and step >= self.ends_after:
             return 1.0
@@ -73,7 +73,7 @@ class Schedule:
         share = step / self.steps
         if self.time_budget is None:
             return share
-        return to_parts(max(share, spent / self.time_budget)) / PARTS
+        return to_parts(max(share, elapsed / self.time_budget)) / PARTS
 
     def record(self, taken: Sequence[int]) -> dict[str, Any] | None:
         """Return what is needed to repeat a training, as JSON values.
