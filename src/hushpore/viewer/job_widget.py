@@ -40,8 +40,6 @@ from hushpore.viewer.running.timing_panel import TimingPanel
 from hushpore.viewer.running.worker import JobWorker, WorkerEnds, stop, stop_with
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from napari.layers import Layer
 
     from hushpore.base.events import Job
@@ -147,20 +145,9 @@ class JobWidget(PlacedContainer):
         return [layer_data(result.volume, **words, **{**target.look, "name": name})]
 
     @classmethod
-    def on_cluster(
-        cls,
-        client: Any,
-        volume: Volume,
-        settings: Settings,
-        device: str,
-        folder: Path,
-        target: Target,
-    ) -> Job:
-        """Run the job on a cluster and return an `Outcome` whose layers are `LayerData`.
-
-        Driven in the worker's thread; `client` is connected, and the result goes into `folder`.
-        """
-        raise NotImplementedError
+    def cluster_layers(cls, result: Any, target: Target) -> list[LayerData]:
+        """Return the layers of a result that a cluster has written to disk; runs in the thread."""
+        return cls.result_layers(result, target)
 
     def facts(self, volume: Volume) -> str:
         """Return the line about the chosen layer."""

@@ -16,8 +16,6 @@ from hushpore.viewer.forms.rich_label import link
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import KEY, LayerData, layer_data
 from hushpore.viewer.patches.live_patches import NewestBatch
-from hushpore.viewer.running.cluster_task import new_name
-from hushpore.viewer.running.task import Outcome
 
 if TYPE_CHECKING:
     from hushpore.base.events import Job
@@ -74,26 +72,6 @@ class DenoiseWidget(JobWidget):
         """Let the widget of patches look at the batches that are trained on."""
         return NewestBatch.watch(super().work(target, settings, device), target)
 
-    @classmethod
-    def on_cluster(
-        cls,
-        client: Any,
-        volume: Volume,
-        settings: Settings,
-        device: str,
-        folder: Path,
-        target: Target,
-    ) -> Job:
-        """Denoise block by block; the result lies on disk."""
-        from hushpore.cluster.denoising import denoise_on
-
-        # that is for going on after a cancel, and on this computer
-        there = dataclasses.replace(cast("DenoiseSettings", settings), checkpoint="")
-        path = new_name(folder, f"{volume.name}_denoised", ".ome.zarr")
-        result = yield from denoise_on(client, volume, path, there, device=device)
-        made: Any = cls.result_layers(result, target)
-        return Outcome(f"{result.summary}. Written: {path}", made, result.timings, result)
-
     def facts(self, volume: Volume) -> str:
         """Say what the noise is like, too."""
         found = self._noise.text(self.layer.value, volume)
@@ -105,7 +83,8 @@ class DenoiseWidget(JobWidget):
             return self._again
         settings = cast("DenoiseSettings", super().settings())
         self._kept = None
-        if not settings.model:
+        # which is for going on after a cancel, on this computer
+        if not settings.model and not self.run_on.value:
             if not settings.checkpoint:
                 settings = dataclasses.replace(settings, checkpoint=self._new_file())
             self._kept = settings

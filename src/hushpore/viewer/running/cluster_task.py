@@ -12,6 +12,7 @@ from napari.layers import Layer
 from hushpore.base.errors import InputError
 from hushpore.base.events import Note, Progress
 from hushpore.device.scratch import new_folder
+from hushpore.jobs import JOBS, load
 from hushpore.viewer.running.task import Outcome
 
 if TYPE_CHECKING:
@@ -50,9 +51,13 @@ def work_on_cluster(
     with connect(where) as client:
         yield Note(f"Workers and tasks are shown at {client.dashboard_link}")
         folder = result_folder_for(volume, where)
-        made = yield from widget.on_cluster(client, volume, settings, device, folder, target)
-    layers: list[Any] = [Layer.create(*data) for data in made.layers]
-    return Outcome(made.summary, layers, made.timings, made.result)
+        kind = JOBS[widget.job]
+        end = ".ome.zarr" if kind.gives else ""
+        path = new_name(folder, f"{volume.name}_{kind.gives or widget.job}", end)
+        result = yield from load(kind.cluster)(client, volume, path, settings, device=device)
+    layers: list[Any] = [Layer.create(*data) for data in widget.cluster_layers(result, target)]
+    summary = f"{result.summary}. Written: {path}"
+    return Outcome(summary, layers, result.provenance["timings"], result)
 
 
 def result_folder_for(volume: Volume, where: str) -> Path:

@@ -15,7 +15,6 @@ from hushpore.base.events import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from hushpore.base.events import Job
     from hushpore.base.settings import Settings
@@ -57,11 +56,8 @@ class LayerJob(Protocol):
     def result_layers(self, result: Any, target: Target) -> list[LayerData]:
         """Return the layers of a result."""
 
-    def on_cluster(
-        self, client: Any, volume: Volume, settings: Settings, device: str, folder: Path,
-        target: Target,
-    ) -> Job:  # fmt: skip
-        """Run the job on a cluster and return an `Outcome` whose layers are `LayerData`."""
+    def cluster_layers(self, result: Any, target: Target) -> list[LayerData]:
+        """Return the layers of a result that a cluster has written to disk."""
 
 
 def work_for(widget: LayerJob, target: Target, settings: Settings, device: str) -> Job:

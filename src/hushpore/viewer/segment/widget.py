@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from napari.layers import Image, Labels
@@ -14,20 +14,14 @@ from hushpore.viewer.job_widget import PROVENANCE, JobWidget
 from hushpore.viewer.layers.result_folder import layer_of_result
 from hushpore.viewer.results.panel import RESULTS
 from hushpore.viewer.results.pore_layer import pore_layer
-from hushpore.viewer.running.cluster_task import new_name
-from hushpore.viewer.running.task import Outcome
 from hushpore.viewer.segment.merge_height import MergeHeight
 from hushpore.viewer.segment.threshold_panel import ThresholdPanel
 from hushpore.viewer.segment.warm_up import Preparing
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from hushpore.base.events import Job
-    from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
     from hushpore.pores.result import Pores
-    from hushpore.pores.settings import PoreSettings
+    from hushpore.runs.pipeline import Written
     from hushpore.viewer.layers.conversion import LayerData
     from hushpore.viewer.running.target import Target
     from hushpore.viewer.running.worker import JobWorker
@@ -86,24 +80,9 @@ class PoresWidget(JobWidget):
         return [pore_layer(result, f"{target.volume.name} pores", target.placement)]
 
     @classmethod
-    def on_cluster(
-        cls,
-        client: Any,
-        volume: Volume,
-        settings: Settings,
-        device: str,
-        folder: Path,
-        target: Target,
-    ) -> Job:
-        """Segment block by block; labels and tables lie on disk."""
-        from hushpore.cluster.segmenting import segment_pores
-
-        path = new_name(folder, f"{volume.name}_pores")
-        found = cast("PoreSettings", settings)
-        written = yield from segment_pores(volume, path, found, where=client)
-        made: Any = [layer_of_result(written.folder, f"{volume.name} pores", target.placement)]
-        summary = f"{written.summary}. Written: {written.folder}"
-        return Outcome(summary, made, written.provenance["timings"], written)
+    def cluster_layers(cls, result: Written, target: Target) -> list[LayerData]:
+        """Return the labels, which stay on disk, with the tables of the result folder."""
+        return [layer_of_result(result.folder, f"{target.volume.name} pores", target.placement)]
 
     def facts(self, volume: Volume) -> str:
         """Say how labels are understood, and that of a series one image is to be chosen."""
