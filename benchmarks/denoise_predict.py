@@ -1,7 +1,7 @@
-"""What folding the normalisation and keeping freed memory do to a prediction.
+"""What fusing the batch normalisation and keeping freed memory do to a prediction.
 
-The variants are run in turn in one process: the network as it was trained, folded, and folded while
-the C library keeps what is freed, which is how a job predicts.
+The variants are run in turn in one process: the network as it was trained, with its batch norm
+fused ("folded"), and so while the C library keeps what is freed, which is how a job predicts.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ def trained_like(architecture: Architecture) -> UNet:
     ],
     ids=["2D", "N2V", "3D", "flat"],
 )
-def test_a_folded_network_computes_the_same(architecture: Architecture) -> None:
+def test_a_network_with_fused_batch_norm_computes_the_same(architecture: Architecture) -> None:
     network = trained_like(architecture)
     size = (8, 16, 12)[-architecture.dimensions :]
     x = torch.randn(2, architecture.inputs, *size, generator=torch.Generator().manual_seed(1))

@@ -1,7 +1,7 @@
-"""Steps and tiles that are recorded and replayed: the same as if they were done anew.
+"""Steps and tiles that are captured and replayed: the same as if they were done anew.
 
-On a GPU a recording is a CUDA graph. Here it is a tape of PyTorch's operations, played back into
-the same memory: whatever a step takes from the host stays as it was when it was recorded, and
+On a GPU it is a CUDA graph. Here it is a tape of PyTorch's operations, played back into the same
+memory: whatever a step takes from the host stays as it was when it was captured, and
 shows.
 """
 
@@ -51,7 +51,7 @@ class Tape(TorchDispatchMode):
         return out
 
     def undo(self) -> None:
-        """Leave all as it was: a CUDA graph is recorded without doing anything."""
+        """Leave all as it was: a CUDA graph is captured without doing anything."""
         for there, value in reversed(self.before):
             there.copy_(value)
         self.before.clear()
@@ -95,7 +95,7 @@ class GraphCapture:
 
 @dataclass(frozen=True)
 class RecordingBackend(Backend):
-    """A CPU on which work is recorded."""
+    """A CPU on which work is captured."""
 
     tapes: GraphCapture = field(default_factory=GraphCapture)
 
@@ -135,7 +135,7 @@ def test_replayed_steps_train_as_steps_do() -> None:
     assert backend.choices.lines()["graphs of training steps"] == "on, as asked"
 
 
-def test_other_images_are_another_recording() -> None:
+def test_other_images_are_another_graph() -> None:
     backend = backend_with("on")
     network = build_network(Architecture(2, features=4), torch.Generator().manual_seed(0))
     learner = Learner(network, backend=backend)
@@ -171,7 +171,7 @@ def test_on_the_cpu_the_record_says_that_there_is_nothing_to_record_with() -> No
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_on_a_gpu_recorded_steps_train_as_steps_do(dtype: torch.dtype) -> None:
+def test_on_a_gpu_captured_steps_train_as_steps_do(dtype: torch.dtype) -> None:
     gpu = choose_backend("cuda")
     losses: dict[str, list[float]] = {}
     for state in ("off", "on"):
@@ -190,7 +190,7 @@ def test_on_a_gpu_recorded_steps_train_as_steps_do(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.gpu
-def test_on_a_gpu_a_recording_that_fails_leaves_the_training_as_it_was() -> None:
+def test_on_a_gpu_a_capture_that_fails_leaves_the_training_as_it_was() -> None:
     gpu = replace(choose_backend("cuda"), switches=Switches(graphs="on"))
     draws = torch.Generator(gpu.device).manual_seed(0)
     replays = gpu.graph_replays("what waits")
@@ -198,7 +198,7 @@ def test_on_a_gpu_a_recording_that_fails_leaves_the_training_as_it_was() -> None
 
     def work() -> torch.Tensor:
         values = torch.rand(3, device=gpu.device, generator=draws)
-        assert float(values.sum()) > 0  # waits, which cannot be recorded
+        assert float(values.sum()) > 0  # waits, which cannot be captured
         return values
 
     for _ in range(WARM_UP + 3):

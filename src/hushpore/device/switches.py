@@ -48,7 +48,7 @@ class Switches:
         Copying the next piece to a GPU while the present one is computed. auto: where copying was
         measured to take a tenth of the time.
     graphs : str
-        Training steps and tiles recorded once as CUDA graphs, and replayed. auto: measured against
+        Training steps and tiles captured once as CUDA graphs, and replayed. auto: measured against
         plain steps of the same job.
     compile : str
         The network compiled by ``torch.compile`` for the training. auto: off, for no GPU is on

@@ -107,7 +107,7 @@ def tile_bytes(
     dtype: torch.dtype,
     size: Sequence[int] | None = None,
 ) -> float:
-    """Return how much memory a tile takes on its way through a folded network, at most.
+    """Return how much memory a tile takes on its way through a fused network, at most.
 
     Parameters
     ----------
