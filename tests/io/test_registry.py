@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     import click
 
+    from hushpore.io.export import PoreTables
+
 DOCS = Path(__file__).parents[2] / "docs"
 
 
@@ -39,7 +41,7 @@ def test_every_reader_can_be_imported(name: str) -> None:
 
 @pytest.mark.parametrize("name", EXPORTERS)
 def test_every_exporter_can_be_imported(name: str) -> None:
-    assert callable(resolved(EXPORTERS[name].write))
+    assert all(callable(resolved(each)) for each in EXPORTERS[name].writers.values())
 
 
 def row_of(reader: Reader) -> str:
@@ -152,10 +154,9 @@ def test_a_new_format_is_segmented_in_a_batch(tmp_path: Path, toy: Reader) -> No
     assert (tmp_path / "out" / "foam" / "pores.csv").is_file()
 
 
-def write_count(path: Path, result: Any, *, overwrite: bool = False) -> Path:
+def write_count(path: Path, result: PoreTables) -> None:
     """Write the toy format: how many pores there are."""
     path.write_text(f"{len(result.pores)} pores\n")
-    return path
 
 
 @pytest.fixture
@@ -164,8 +165,7 @@ def export_command(monkeypatch: pytest.MonkeyPatch) -> Iterator[click.Command]:
     entry = Exporter(
         title="Count",
         of="pores",
-        endings=(".count",),
-        write=write_count,
+        writers={".count": write_count},
         content="how many pores there are",
     )
     with monkeypatch.context() as patch:
@@ -197,15 +197,12 @@ def test_the_help_of_export_names_a_new_format(export_command: click.Command) ->
 def test_images_are_written_in_a_new_format(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def write_text(path: Path, volume: Volume, *, overwrite: bool = False) -> Path:
+    def write_text(path: Path, volume: Volume) -> None:
         np.savetxt(path, volume.array(), fmt="%d")
-        return path
 
     with pytest.raises(OutputError, match=r"must end in \.tif, \.tiff or \.zarr"):
         write_image(tmp_path / "image.toy", Volume(np.eye(2)))
-    entry = Exporter(
-        title="Toy image", of="image", endings=(".toy",), write=write_text, content="numbers"
-    )
+    entry = Exporter(title="Toy image", of="image", writers={".toy": write_text}, content="numbers")
     monkeypatch.setitem(EXPORTERS, "toy", entry)
     write_image(tmp_path / "image.toy", Volume(np.eye(2)))
     assert (tmp_path / "image.toy").read_text() == "1 0\n0 1\n"

@@ -12,7 +12,7 @@ import fnmatch
 import itertools
 import os
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hushpore.base.errors import import_optional
 from hushpore.io import marks
 from hushpore.io.folders import PEEK, first_files
+from hushpore.io.target import new_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -197,11 +198,13 @@ class Exporter(Format):
     of : {"image", "pores"}
         What is written: a volume, or a pore result, which has ``labels``, ``pores`` and
         ``throats``.
-    endings : tuple of str
-        How the names of its files end; the first, where nothing else is said.
-    write : callable or str
-        ``write(path, what, overwrite=False)``, with `options` as further keywords, writes one file,
-        complete or not there at all.
+    writers : mapping of str to callable or str
+        For each ending of a name what writes such a file, ``write(path, what)`` with `options` as
+        further keywords: to a path that takes its place when it is complete. The first ending is
+        taken where nothing else is said.
+    is_folder : bool
+        Whether it is a folder. Its writer has the keyword ``overwrite``, and sees to it itself that
+        it is complete or not there.
     every : bool
         Whether a name without ending means a file for each.
     options : tuple of str
@@ -211,22 +214,36 @@ class Exporter(Format):
     """
 
     of: Literal["image", "pores"]
-    endings: tuple[str, ...]
-    write: Function
+    writers: Mapping[str, Function]
+    is_folder: bool = False
     every: bool = False
     options: tuple[str, ...] = ()
     content: str
 
-    def load(self) -> Callable[..., Any]:
-        """Return the function that writes.
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """How the names of its files end."""
+        return tuple(self.writers)
+
+    def write(self, path: Path, what: Any, overwrite: bool = False, **options: Any) -> Path:
+        """Write a file that has one of the endings, complete or not there at all.
 
         Raises
         ------
         MissingPackageError
             If a package that it needs is not installed.
+        OutputError
+            If it cannot be written.
         """
         self.require()
-        return resolved(self.write)
+        name = path.name.lower()
+        write = resolved(next(each for end, each in self.writers.items() if name.endswith(end)))
+        if self.is_folder:
+            write(path, what, overwrite=overwrite, **options)
+        else:
+            with new_file(path, overwrite) as part:
+                write(part, what, **options)
+        return path
 
     def files(self, target: Path) -> list[Path]:
         """Return the files that a name stands for."""
@@ -247,40 +264,44 @@ EXPORTERS: dict[str, Exporter] = {
     "openpnm": Exporter(
         title="OpenPNM",
         of="pores",
-        endings=(".csv", ".npz"),
-        write="hushpore.io.export.result:write_network_of",
+        writers={
+            ".csv": "hushpore.io.export.network:write_csv",
+            ".npz": "hushpore.io.export.network:write_npz",
+        },
         content="the network for OpenPNM",
     ),
     "vtk": Exporter(
         title="VTK",
         of="pores",
-        endings=(".vti", ".vtp"),
+        writers={
+            ".vti": "hushpore.io.export.vtk:write_vti",
+            ".vtp": "hushpore.io.export.vtk:write_vtp",
+        },
         every=True,
-        write="hushpore.io.export.result:write_vtk_of",
         content="labels and network for ParaView",
     ),
     "stl": Exporter(
         title="STL",
         of="pores",
-        endings=(".stl",),
-        write="hushpore.io.export.result:write_surface_of",
+        writers={".stl": "hushpore.io.export.mesh:write_stl"},
         options=("labels", "apart"),
         content="the surface of the pores",
     ),
     "ply": Exporter(
         title="PLY",
         of="pores",
-        endings=(".ply",),
-        write="hushpore.io.export.result:write_surface_of",
+        writers={".ply": "hushpore.io.export.mesh:write_ply"},
         options=("labels", "apart"),
         content="the surface of the pores, with their labels",
     ),
     "parquet": Exporter(
         title="Parquet",
         of="pores",
-        endings=("_pores.parquet", "_throats.parquet"),
+        writers={
+            "_pores.parquet": "hushpore.io.export.parquet:write_pores",
+            "_throats.parquet": "hushpore.io.export.parquet:write_throats",
+        },
         every=True,
-        write="hushpore.io.export.result:write_parquet_of",
         package="pyarrow",
         extra="parquet",
         content="both tables",
@@ -288,15 +309,14 @@ EXPORTERS: dict[str, Exporter] = {
     "ome-tiff": Exporter(
         title="OME-TIFF",
         of="image",
-        endings=(".tif", ".tiff"),
-        write="hushpore.io.tiff.writer:write_tiff",
+        writers=dict.fromkeys((".tif", ".tiff"), "hushpore.io.tiff.writer:write_tiff"),
         content="an image with its voxel size",
     ),
     "ome-zarr": Exporter(
         title="OME-Zarr",
         of="image",
-        endings=(".zarr",),
-        write="hushpore.io.zarr.writer:write_zarr",
+        writers={".zarr": "hushpore.io.zarr.writer:write_zarr"},
+        is_folder=True,
         package="zarr",
         extra="zarr",
         content="an image with its voxel size, in blocks and with a pyramid",

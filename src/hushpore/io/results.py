@@ -15,7 +15,7 @@ from hushpore.base.deprecation import renamed_keywords
 from hushpore.base.errors import InputError, OutputError
 from hushpore.io.registry import exporter_by_ending, exporters_of
 from hushpore.io.target import PROVENANCE, check_target, new_directory, new_file
-from hushpore.io.tiff.writer import encode_tiff
+from hushpore.io.tiff.writer import write_tiff
 
 if TYPE_CHECKING:
     import os
@@ -84,7 +84,7 @@ def write_results(
             raise InputError(f"{name!r} cannot be the name of a file in a result.")
     with new_directory(target, overwrite) as part:
         for name, volume in images.items():
-            encode_tiff(part / f"{name}.tif", volume)
+            write_tiff(part / f"{name}.tif", volume)
         for name, table in tables.items():
             table.to_csv(part / f"{name}.csv", index=False, lineterminator="\n", encoding="utf-8")
         for name, picture in figures.items():
@@ -141,7 +141,7 @@ def write_image(
         if provenance is not None:
             beside = check_provenance_target(target, overwrite)
             write_json(parts.enter_context(new_file(beside, overwrite)), provenance)
-        exporter.load()(target, volume, overwrite=overwrite)
+        exporter.write(target, volume, overwrite)
     return target
 
 

@@ -80,6 +80,6 @@ def export(
     files = exporter.files(target)
     for file in files:
         check_target(file, overwrite, suffixes=exporter.suffixes)
-    write = exporter.load()
+    exporter.require()
     found = open_result(result)
-    return [write(file, found, overwrite=overwrite, **options) for file in files]
+    return [exporter.write(file, found, overwrite, **options) for file in files]

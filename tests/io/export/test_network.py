@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 import hushpore
-from hushpore import InputError, Volume
-from hushpore.io.export.network import network_arrays, write_network
+from hushpore import InputError, Volume, export
+from hushpore.io.export.network import network_arrays
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,7 +75,7 @@ def test_pores_at_a_face_are_marked() -> None:
 
 
 def test_a_csv_file_has_the_columns_that_openpnm_merges(tmp_path: Path, found: Pores) -> None:
-    path = write_network(tmp_path / "net.csv", found.pores, found.throats, found.volume)
+    (path,) = export(found, tmp_path / "net.csv")
     table = pd.read_csv(path)
     assert table["pore.coords[0]"].notna().all()
     # one throat, two pores: whole numbers and flags stay what they are
@@ -87,7 +87,7 @@ def test_a_csv_file_has_the_columns_that_openpnm_merges(tmp_path: Path, found: P
 def test_an_npz_file_holds_the_very_arrays(
     tmp_path: Path, found: Pores, net: dict[str, np.ndarray]
 ) -> None:
-    path = write_network(tmp_path / "net.npz", found.pores, found.throats, found.volume)
+    (path,) = export(found, tmp_path / "net.npz")
     with np.load(path) as kept:
         assert set(kept) == set(net)
         for name, values in net.items():
@@ -97,7 +97,7 @@ def test_an_npz_file_holds_the_very_arrays(
 @pytest.mark.needs("openpnm")
 @pytest.mark.parametrize("suffix", [".csv", ".npz"])
 def test_openpnm_loads_the_network(tmp_path: Path, suffix: str, net: dict, found: Pores) -> None:
-    loaded = load(write_network(tmp_path / f"a{suffix}", found.pores, found.throats, found.volume))
+    loaded = load(*export(found, tmp_path / f"a{suffix}"))
     assert (loaded.Np, loaded.Nt) == (2, 1)
     np.testing.assert_array_equal(loaded.conns, net["throat.conns"])
     np.testing.assert_allclose(loaded.coords, net["pore.coords"])
@@ -116,12 +116,12 @@ def load(path: Path) -> dict:
     ("volume", "words"),
     [
         (Volume(np.eye(8, dtype=bool), spacing=1, unit="mm"), "2D"),
-        (balls(""), "voxel size of balls is not known"),
+        (balls(""), "voxel size of balls pores is not known"),
         (Volume(np.pad(np.ones((2, 2, 2), bool), 2), spacing=1, unit="mm"), "No two of the 1"),
     ],
 )
 def test_what_is_no_network_is_refused(volume: Volume, words: str, tmp_path: Path) -> None:
     found = hushpore.segment_pores(volume)
     with pytest.raises(InputError, match=words):
-        write_network(tmp_path / "net.csv", found.pores, found.throats, found.volume)
+        export(found, tmp_path / "net.csv")
     assert list(tmp_path.iterdir()) == []

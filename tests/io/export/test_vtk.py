@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import hushpore
-from hushpore import InputError, Volume
-from hushpore.io.export.vtk import write_vti, write_vtp
+from hushpore import InputError, Volume, export
+from hushpore.io.export.vtk import write_image_data
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,6 +38,12 @@ def contents(path: Path) -> tuple[ET.Element, dict[str, np.ndarray]]:
     return root, arrays
 
 
+def contents_of(folder: Path, volume: Volume) -> tuple[ET.Element, dict[str, np.ndarray]]:
+    """Write a volume under the name x, and read it."""
+    write_image_data(folder / "a.vti", {"x": volume})
+    return contents(folder / "a.vti")
+
+
 @pytest.fixture(scope="module")
 def found() -> Pores:
     rng = np.random.default_rng(1)
@@ -46,7 +52,7 @@ def found() -> Pores:
 
 
 def test_image_data_keeps_values_and_place(tmp_path: Path, found: Pores) -> None:
-    path = write_vti(tmp_path / "a.vti", {"label": found.labels_volume})
+    (path,) = export(found, tmp_path / "a.vti")
     root, arrays = contents(path)
     image = root[0]
     assert image.get("WholeExtent") == "0 30 0 20 0 8"
@@ -58,19 +64,19 @@ def test_image_data_keeps_values_and_place(tmp_path: Path, found: Pores) -> None
 
 def test_values_of_more_than_one_block_survive(tmp_path: Path, rng: np.random.Generator) -> None:
     values = rng.integers(0, 2**31 - 1, (3, 512, 512), np.int32)
-    _, arrays = contents(write_vti(tmp_path / "a.vti", {"x": Volume(values)}))
+    _, arrays = contents_of(tmp_path, Volume(values))
     np.testing.assert_array_equal(arrays["x"], values.ravel())
 
 
 @pytest.mark.parametrize("dtype", ["bool", "u1", ">u2", "i2", "u4", "i8", "f4", ">f8"])
 def test_every_type_of_values_is_written(tmp_path: Path, dtype: str) -> None:
     values = np.arange(24).reshape(2, 3, 4).astype(dtype)
-    _, arrays = contents(write_vti(tmp_path / "a.vti", {"x": Volume(values)}))
+    _, arrays = contents_of(tmp_path, Volume(values))
     np.testing.assert_array_equal(arrays["x"], values.ravel())
 
 
 def test_the_network_is_points_and_lines_with_the_tables(tmp_path: Path, found: Pores) -> None:
-    root, arrays = contents(write_vtp(tmp_path / "a.vtp", found.pores, found.throats))
+    root, arrays = contents(*export(found, tmp_path / "a.vtp"))
     piece = root[0][0]
     assert piece.get("NumberOfPoints") == str(len(found.pores))
     assert piece.get("NumberOfLines") == str(len(found.throats))
@@ -92,12 +98,12 @@ def test_vtk_reads_both(tmp_path: Path, found: Pores) -> None:
         reader.Update()
         return reader.GetOutput()
 
-    path = write_vti(tmp_path / "a.vti", {"label": found.labels_volume})
+    (path,) = export(found, tmp_path / "a.vti")
     image = read(vtk.vtkXMLImageDataReader(), path)
     assert image.GetCellData().GetArray("label").GetRange() == (0, found.labels.max())
     labels = vtk_to_numpy(image.GetCellData().GetArray("label"))
     np.testing.assert_array_equal(labels, found.labels.ravel())
-    path = write_vtp(tmp_path / "a.vtp", found.pores, found.throats)
+    (path,) = export(found, tmp_path / "a.vtp")
     network = read(vtk.vtkXMLPolyDataReader(), path)
     assert network.GetNumberOfPoints() == len(found.pores)
     assert network.GetNumberOfLines() == len(found.throats)
@@ -108,7 +114,7 @@ def test_vtk_reads_both(tmp_path: Path, found: Pores) -> None:
 def test_leading_axes_and_other_shapes_are_refused(tmp_path: Path) -> None:
     one, other = Volume(np.zeros((2, 3, 4))), Volume(np.zeros((2, 3, 5)))
     with pytest.raises(InputError, match="expected"):
-        write_vti(tmp_path / "a.vti", {"a": one, "b": other})
+        write_image_data(tmp_path / "a.vti", {"a": one, "b": other})
     with pytest.raises(InputError, match="Take one position"):
-        write_vti(tmp_path / "a.vti", {"a": Volume(np.zeros((2, 2, 3, 4)))})
+        write_image_data(tmp_path / "a.vti", {"a": Volume(np.zeros((2, 2, 3, 4)))})
     assert list(tmp_path.iterdir()) == []

@@ -9,19 +9,16 @@ import numpy as np
 
 from hushpore.base.errors import InputError, MemoryLimitError
 from hushpore.device.backend import Backend
-from hushpore.io.target import check_target, new_file
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
 
     from hushpore.base.volume import Volume
+    from hushpore.io.export import PoreTables
 
-#: File names that `write_mesh` knows.
-SUFFIXES = (".stl", ".ply")
 _BYTES_A_VOXEL = 6  # a mask, and float32 for the contouring; triangles come on top
 
 
@@ -102,37 +99,20 @@ def pore_surface(labels: Volume, only: Sequence[int] | None = None, apart: bool 
     return _concatenated(parts)
 
 
-def write_mesh(
-    path: str | os.PathLike[str], mesh: Mesh, unit: str = "", overwrite: bool = False
-) -> Path:
-    """Write a surface as a binary STL or PLY file, complete or not there at all.
+def write_stl(
+    path: Path, result: PoreTables, labels: Sequence[int] | None = None, apart: bool = False
+) -> None:
+    """Write the surface of the pores as binary STL: float32, no labels; as `pore_surface`."""
+    mesh = pore_surface(result.labels, labels, apart)
+    path.write_bytes(b"".join(stl(mesh, result.labels.unit)))
 
-    Parameters
-    ----------
-    path : str or path-like
-        Ends in ``.stl`` (float32, no labels, no unit) or ``.ply`` (float64, a ``label`` a face).
-    mesh : Mesh
-        The surface.
-    unit : str, optional
-        Unit of the vertices, for the head of the file.
-    overwrite : bool, optional
-        Replace an existing file.
 
-    Returns
-    -------
-    pathlib.Path
-        The file.
-
-    Raises
-    ------
-    OutputError
-        If it cannot be written.
-    """
-    target = check_target(path, overwrite, suffixes=SUFFIXES)
-    pieces = _stl(mesh, unit) if target.suffix.lower() == ".stl" else _ply(mesh, unit)
-    with new_file(target, overwrite) as part, part.open("wb") as file:
-        file.writelines(pieces)
-    return target
+def write_ply(
+    path: Path, result: PoreTables, labels: Sequence[int] | None = None, apart: bool = False
+) -> None:
+    """Write the surface of the pores as binary PLY: float64, a label a face."""
+    mesh = pore_surface(result.labels, labels, apart)
+    path.write_bytes(b"".join(ply(mesh, result.labels.unit)))
 
 
 def _boxes(
@@ -181,7 +161,8 @@ def _concatenated(parts: list[Mesh]) -> Mesh:
     )
 
 
-def _stl(mesh: Mesh, unit: str) -> Iterator[bytes]:
+def stl(mesh: Mesh, unit: str = "") -> Iterator[bytes]:
+    """Yield the parts of a binary STL file; the unit of the vertices stands in its head."""
     corners = mesh.vertices[mesh.faces].astype("<f4")
     normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     length = np.linalg.norm(normal, axis=1, keepdims=True)
@@ -195,7 +176,8 @@ def _stl(mesh: Mesh, unit: str) -> Iterator[bytes]:
     yield records.tobytes()
 
 
-def _ply(mesh: Mesh, unit: str) -> Iterator[bytes]:
+def ply(mesh: Mesh, unit: str = "") -> Iterator[bytes]:
+    """Yield the parts of a binary PLY file, as `stl`."""
     head = f"""ply
 format binary_little_endian 1.0
 comment hushpore, lengths in {unit or "unknown"}

@@ -7,20 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.io.target import check_target, new_file
 from hushpore.io.units import METRES
 
 if TYPE_CHECKING:
-    import os
     from pathlib import Path
 
     import numpy.typing as npt
     import pandas as pd
 
     from hushpore.base.volume import Volume
+    from hushpore.io.export import PoreTables
 
-#: File names that `write_network` knows.
-SUFFIXES = (".csv", ".npz")
 _FACES = "zyx"
 
 
@@ -96,38 +93,21 @@ def network_arrays(
     }
 
 
-def write_network(
-    path: str | os.PathLike[str],
-    pores: pd.DataFrame,
-    throats: pd.DataFrame,
-    volume: Volume,
-    overwrite: bool = False,
-) -> Path:
-    """Write a pore network for OpenPNM: complete, or not there at all.
+def write_csv(path: Path, result: PoreTables) -> None:
+    """Write the network as a table, which ``openpnm.io.network_from_csv`` loads."""
+    arrays = network_arrays(result.pores, result.throats, result.labels)
+    with path.open("wb") as file:
+        _columns(arrays).to_csv(file, index=False, lineterminator="\n", encoding="utf-8")
 
-    Parameters
-    ----------
-    path : str or path-like
-        ``.csv``, which ``openpnm.io.network_from_csv`` loads, or ``.npz``, which is smaller and
-        exact: ``openpnm.io.network_from_porespy(dict(numpy.load(path)))``.
-    pores, throats, volume
-        As for `network_arrays`.
-    overwrite : bool, optional
-        Replace an existing file.
 
-    Returns
-    -------
-    pathlib.Path
-        The file.
+def write_npz(path: Path, result: PoreTables) -> None:
+    """Write the network as arrays: smaller than a table, and exact.
+
+    ``openpnm.io.network_from_porespy(dict(numpy.load(path)))`` loads them.
     """
-    target = check_target(path, overwrite, suffixes=SUFFIXES)
-    arrays = network_arrays(pores, throats, volume)
-    with new_file(target, overwrite) as part, part.open("wb") as file:
-        if target.suffix.lower() == ".npz":
-            np.savez_compressed(file, allow_pickle=False, **arrays)
-        else:
-            _columns(arrays).to_csv(file, index=False, lineterminator="\n", encoding="utf-8")
-    return target
+    arrays = network_arrays(result.pores, result.throats, result.labels)
+    with path.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
 def _columns(arrays: dict[str, npt.NDArray[Any]]) -> pd.DataFrame:

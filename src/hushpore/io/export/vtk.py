@@ -13,17 +13,15 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.io.target import check_target, new_file
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping
     from pathlib import Path
 
     import numpy.typing as npt
-    import pandas as pd
 
     from hushpore.base.volume import Volume
+    from hushpore.io.export import PoreTables
 
 _BLOCK = 1 << 20  # bytes that are compressed at a time
 _TYPES = {
@@ -33,33 +31,26 @@ _TYPES = {
 }
 
 
-def write_vti(
-    path: str | os.PathLike[str], images: Mapping[str, Volume], overwrite: bool = False
-) -> Path:
+def write_vti(path: Path, result: PoreTables) -> None:
+    """Write the labels as VTK image data."""
+    write_image_data(path, {"label": result.labels})
+
+
+def write_image_data(path: Path, images: Mapping[str, Volume]) -> None:
     """Write volumes of one place as VTK image data: a value a cell, in the order x, y, z.
 
     Parameters
     ----------
-    path : str or path-like
-        Ends in ``.vti``.
+    path : Path
+        The file.
     images : mapping of str to Volume
         2D or 3D, of one shape, by the names that ParaView shows; booleans become uint8.
-    overwrite : bool, optional
-        Replace an existing file.
-
-    Returns
-    -------
-    pathlib.Path
-        The file.
 
     Raises
     ------
     InputError
         If a volume has leading axes or another shape.
-    OutputError
-        If it cannot be written.
     """
-    target = check_target(path, overwrite, suffixes=(".vti",))
     first = next(iter(images.values()))
     for volume in images.values():
         if volume.leading_shape or volume.shape != first.shape:
@@ -83,39 +74,15 @@ def write_vti(
         f'Spacing="{_numbers(spacing)}"><Piece Extent="{extent}">'
         f"<CellData>{cells}</CellData></Piece></ImageData>"
     )
-    _write(target, overwrite, "ImageData", body, values)
-    return target
+    _write(path, "ImageData", body, values)
 
 
-def write_vtp(
-    path: str | os.PathLike[str],
-    pores: pd.DataFrame,
-    throats: pd.DataFrame,
-    overwrite: bool = False,
-) -> Path:
-    """Write a pore network as VTK poly data: a point at each pore's centroid, a line a throat.
+def write_vtp(path: Path, result: PoreTables) -> None:
+    """Write the network as VTK poly data: a point at each pore's centroid, a line a throat.
 
-    Parameters
-    ----------
-    path : str or path-like
-        Ends in ``.vtp``.
-    pores, throats : pandas.DataFrame
-        The tables of a segmentation, see `hushpore.pores.measures`; all their columns go with the
-        points and the lines. Places are in the unit of the volume.
-    overwrite : bool, optional
-        Replace an existing file.
-
-    Returns
-    -------
-    pathlib.Path
-        The file.
-
-    Raises
-    ------
-    OutputError
-        If it cannot be written.
+    All columns of the tables go with the points and the lines. Places have the unit of the scan.
     """
-    target = check_target(path, overwrite, suffixes=(".vtp",))
+    pores, throats = result.pores, result.throats
     values = _Values()
     centre = pores[["centroid_x", "centroid_y", "centroid_z"]].to_numpy(np.float64)
     ends = throats[["pore_1", "pore_2"]].to_numpy(np.int64)
@@ -131,8 +98,7 @@ def write_vtp(
         f"<PointData>{of_pores}</PointData><CellData>{of_throats}</CellData>"
         f"<Points>{points}</Points><Lines>{connectivity}{offsets}</Lines></Piece></PolyData>"
     )
-    _write(target, overwrite, "PolyData", body, values)
-    return target
+    _write(path, "PolyData", body, values)
 
 
 class _Values:
@@ -167,13 +133,13 @@ def _compressed(data: npt.NDArray[np.uint8]) -> bytes:
     return np.array(head, "<u8").tobytes() + b"".join(blocks)
 
 
-def _write(target: Path, overwrite: bool, kind: str, body: str, values: _Values) -> None:
+def _write(path: Path, kind: str, body: str, values: _Values) -> None:
     head = (
         f'<?xml version="1.0"?>\n<VTKFile type="{kind}" version="1.0" byte_order="LittleEndian" '
         f'header_type="UInt64" compressor="vtkZLibDataCompressor">{body}'
         '<AppendedData encoding="raw">_'
     )
-    with new_file(target, overwrite) as part, part.open("wb") as file:
+    with path.open("wb") as file:
         file.write(head.encode())
         file.writelines(values.blobs)
         file.write(b"</AppendedData></VTKFile>\n")

@@ -10,7 +10,6 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.io.slabs import slabs
-from hushpore.io.target import new_file
 from hushpore.io.units import METRES
 
 if TYPE_CHECKING:
@@ -27,30 +26,8 @@ _LABEL_TYPES = (np.uint8, np.int32, np.uint32)
 _LARGE = 2**32 - 2**25  # bytes from which a classic TIFF's offsets do not suffice
 
 
-def write_tiff(path: Path, volume: Volume, overwrite: bool = False) -> Path:
-    """Write a volume as an OME-TIFF file that is complete or not there at all.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    volume : Volume
-        As for `hushpore.io.results.write_image`.
-    overwrite : bool, optional
-        Replace an existing file.
-
-    Returns
-    -------
-    Path
-        The file.
-    """
-    with new_file(path, overwrite) as part:
-        encode_tiff(part, volume)
-    return path
-
-
-def encode_tiff(path: Path, volume: Volume) -> None:
-    """Write a volume right to where it is to be, as one of the files of a result."""
+def write_tiff(path: Path, volume: Volume) -> None:
+    """Write a volume as OME-TIFF; as `hushpore.io.results.write_image`, which calls it."""
     import tifffile
 
     dtype = _storable(volume)
