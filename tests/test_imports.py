@@ -34,8 +34,8 @@ BY_NAME = {"cli/commands.py": {"viewer"}, "jobs/__init__.py": {"runs", "cluster"
 DESKTOP = {"napari", "qtpy", "magicgui", "superqt", "PyQt6", "PySide6", "npe2", "app_model"}
 
 
-def imports_of(path: Path) -> set[str]:
-    """All module names imported by a file, anywhere in it."""
+def imports_of(path: Path, *, by_name: bool = True) -> set[str]:
+    """All module names imported by a file, anywhere in it; also later, by a name in a string."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -43,10 +43,61 @@ def imports_of(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"relative import in {path}"
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
-        elif isinstance(node, ast.Constant) and str(node.value).startswith("hushpore."):
-            # imported later, by name
+        elif by_name and isinstance(node, ast.Constant) and str(node.value).startswith("hushpore."):
             found.add(str(node.value).partition(":")[0])
     return found
+
+
+#: Files that import each other still; a line goes when its circle does.
+CIRCLES = {
+    frozenset({"hushpore.n2v2.export", "hushpore.n2v2.trained"}),
+    frozenset(
+        {
+            "hushpore.viewer.job_widget",
+            "hushpore.viewer.running.cluster_task",
+            "hushpore.viewer.running.task",
+        }
+    ),
+}
+
+
+def circles(imports: dict[str, set[str]]) -> set[frozenset[str]]:
+    """Groups of files each of which imports, perhaps through others, all others of its group."""
+    reached = {}
+    for start in imports:
+        found, left = set(), [start]
+        while left:
+            new = imports[left.pop()] - found
+            found |= new
+            left += new
+        reached[start] = found
+    return {
+        frozenset(other for other in found if start in reached[other])
+        for start, found in reached.items()
+        if start in found
+    }
+
+
+def test_a_circle_is_found_however_long_it_is() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == {frozenset("abc")}
+    assert not circles({"a": {"b", "c"}, "b": {"c"}, "c": set()})
+
+
+def test_no_file_imports_one_that_imports_it() -> None:
+    """Not in a function either, nor for its types alone."""
+    files = {
+        ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts): path
+        for path in SOURCE.rglob("*.py")
+    }
+    files = {name.removesuffix(".__init__"): path for name, path in files.items()}
+    imports = {}
+    for name, path in files.items():
+        # a registry names what it does not know
+        used = imports_of(path, by_name=False)
+        # what is imported from a file, or the file itself
+        found = {each if each in files else each.rpartition(".")[0] for each in used}
+        imports[name] = (found & set(files)) - {name}
+    assert circles(imports) == CIRCLES
 
 
 @pytest.mark.parametrize("part", ALLOWED)

@@ -101,7 +101,7 @@ def test_blocks_of_any_thickness_give_the_same_bits(
         {"outside": "remove-slicewise", "outside_radius": 3, "mode": "open"},
         {"edge_pores": "remove", "minimum_voxels": 5, "h": 1.5},
         {"threshold": "sauvola", "window": 9, "pores_are": "bright", "h": 0},
-        {"neighbours": "faces", "threshold": 110},
+        {"connectivity": "faces", "threshold": 110},
     ],
     ids=lambda values: " ".join(map(str, values.values())),
 )

@@ -4,16 +4,16 @@ from hushpore.n2v2.settings import DenoiseSettings
 
 
 def test_the_share_of_masked_pixels_is_said_in_pixels():
-    said = DenoiseSettings().explained({})["masked_share"]
+    said = DenoiseSettings().hints({})["masked_share"]
     assert said.startswith("Masks 324 of the 4,096 pixels of a patch;")
-    said = DenoiseSettings(dimensions=3, patch_size=32).explained({})["masked_share"]
+    said = DenoiseSettings(dimensions=3, patch_size=32).hints({})["masked_share"]
     assert "of the 16,384 pixels" in said
-    assert "learns from few" in DenoiseSettings(masked_share="paper").explained({})["masked_share"]
+    assert "learns from few" in DenoiseSettings(masked_share="paper").hints({})["masked_share"]
 
 
 def test_nothing_is_said_of_it_where_other_pixels_are_hidden_too_or_none():
-    assert not DenoiseSettings(correlated_along="x").explained({})
-    assert not DenoiseSettings(model="foam.safetensors").explained({})
+    assert not DenoiseSettings(correlated_along="x").hints({})
+    assert not DenoiseSettings(model="foam.safetensors").hints({})
 
 
 def test_settings_without_effect_say_what_they_are_for():

@@ -15,7 +15,7 @@ GREYS = GreySurvey(
 
 
 def said(name, known=None, **settings):
-    return PoreSettings(**settings).explained({"greys": GREYS} if known is None else known)[name]
+    return PoreSettings(**settings).hints({"greys": GREYS} if known is None else known)[name]
 
 
 def test_a_number_says_how_many_voxels_are_darker():
@@ -31,8 +31,8 @@ def test_a_method_says_which_number_it_finds():
 
 
 def test_nothing_is_said_of_a_threshold_that_is_not_known_yet():
-    assert "threshold" not in PoreSettings(threshold="li").explained({"greys": GREYS})
-    assert "threshold" not in PoreSettings().explained({})
+    assert "threshold" not in PoreSettings(threshold="li").hints({"greys": GREYS})
+    assert "threshold" not in PoreSettings().hints({})
 
 
 def test_a_sample_is_called_one():
@@ -83,7 +83,7 @@ def unused(**settings):
 def test_settings_without_effect_say_what_they_are_for():
     assert set(unused()) == {"window", "window_in_slice", "local_k", "outside_radius"}
     assert {"phases", "hysteresis"} <= set(unused(threshold="sauvola"))
-    assert unused(merging="snow")["h"].startswith("Not used: pores are parted by the peaks")
+    assert unused(merging="snow")["h"].startswith("Not used: SNOW parts pores")
     assert {"h", "merging"} <= set(unused(markers="seeds"))
     assert {"outside", "outside_radius"} <= set(unused(sample_mask="disc", outside="remove"))
     assert "outside_radius" not in unused(outside="remove")

@@ -406,7 +406,7 @@ def test_void_that_touches_over_an_edge_is_one_pore_or_two() -> None:
     void = np.zeros((7, 12, 12), bool)
     void[1:6, 1:6, 1:6] = void[1:6, 6:11, 6:11] = True
     joined = hushpore.segment_pores(void, h=10)
-    apart = hushpore.segment_pores(void, h=10, neighbours="faces")
+    apart = hushpore.segment_pores(void, h=10, connectivity="faces")
     assert len(joined.pores) == 1
     assert apart.pores["num_voxels"].tolist() == [125, 125]
     assert len(apart.throats) == 0
@@ -415,11 +415,11 @@ def test_void_that_touches_over_an_edge_is_one_pore_or_two() -> None:
     # both touch, so what lies between them is counted alike
     assert (joined.provenance["result"]["specific_surface"]
             == apart.provenance["result"]["specific_surface"])  # fmt: skip
-    assert len(hushpore.segment_pores(void[3], h=10, neighbours="faces").pores) == 2
+    assert len(hushpore.segment_pores(void[3], h=10, connectivity="faces").pores) == 2
 
 
 def test_pores_joined_over_faces_lie_within_components(foam: np.ndarray) -> None:
-    result = hushpore.segment_pores(foam, neighbours="faces", h=1000)
+    result = hushpore.segment_pores(foam, connectivity="faces", h=1000)
     components, count = ndimage.label(foam)
     assert len(result.pores) == count
     pairs = np.unique(np.stack([result.labels[foam], components[foam]]), axis=1)
@@ -428,8 +428,8 @@ def test_pores_joined_over_faces_lie_within_components(foam: np.ndarray) -> None
 
 def test_slabs_change_nothing_where_faces_join(foam: np.ndarray) -> None:
     coarse = np.kron(foam[:20, :22, :24], np.ones((2, 2, 2), bool))
-    whole = hushpore.segment_pores(coarse, neighbours="faces")
-    slabs = hushpore.segment_pores(coarse, neighbours="faces", memory_budget=0.001)
+    whole = hushpore.segment_pores(coarse, connectivity="faces")
+    slabs = hushpore.segment_pores(coarse, connectivity="faces", memory_budget=0.001)
     assert any("slabs" in note for note in slabs.notes)
     np.testing.assert_array_equal(slabs.labels, whole.labels)
     assert slabs.pores.equals(whole.pores)

@@ -10,8 +10,9 @@ from skimage import filters
 import hushpore
 from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
-from hushpore.pores.local_threshold import LOCAL_METHODS, LocalThreshold, window_in_voxels
+from hushpore.pores.local_threshold import LocalThreshold, window_in_voxels
 from hushpore.pores.parallel import KernelThreads
+from hushpore.pores.settings import LOCAL_METHODS
 from hushpore.pores.threshold import Range, find_range
 
 

@@ -101,7 +101,7 @@ def test_any_slabs_give_the_same_bits(
         {"merging": "snow"},
         {"edge_pores": "remove", "minimum_voxels": 5, "h": 1.5},
         {"threshold": "sauvola", "window": 9, "pores_are": "bright"},
-        {"neighbours": "faces", "threshold": 110},
+        {"connectivity": "faces", "threshold": 110},
     ],
     ids=lambda values: " ".join(map(str, values.values())),
 )

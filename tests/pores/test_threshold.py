@@ -7,9 +7,8 @@ import pytest
 from skimage import filters
 
 from hushpore.base.errors import InputError
-from hushpore.pores.local_threshold import LOCAL_METHODS
-from hushpore.pores.settings import PoreSettings
-from hushpore.pores.threshold import METHODS, find_threshold, make_histogram
+from hushpore.pores.settings import LOCAL_METHODS, METHODS, PoreSettings
+from hushpore.pores.threshold import find_threshold, make_histogram
 
 if TYPE_CHECKING:
     from hushpore.pores.parallel import KernelThreads

@@ -10,11 +10,10 @@ import pytest
 import hushpore
 from hushpore.base.events import Progress
 from hushpore.device.backend import Backend
-from hushpore.pores import job, warm_up
+from hushpore.pores import job, parallel
 from hushpore.pores.job import WARM_UP, warm_up_kind
-from hushpore.pores.parallel import kernels_compiled
+from hushpore.pores.parallel import WarmUp, kernels_compiled
 from hushpore.pores.settings import PoreSettings
-from hushpore.pores.warm_up import WarmUp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,7 +104,7 @@ def test_a_warm_up_that_cannot_begin_is_an_error_too() -> None:
         {"threshold": 100.0, "hysteresis": 50.0},
         {"outside": "remove-slicewise"},
         {"merging": "snow"},
-        {"neighbours": "faces"},
+        {"connectivity": "faces"},
     ],
 )
 @pytest.mark.parametrize("is_void", [False, True])
@@ -128,7 +127,7 @@ def test_the_job_says_when_kernels_are_compiled_and_times_it_apart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compiled = iter(range(100))
-    monkeypatch.setattr(warm_up, "kernels_compiled", lambda: next(compiled))
+    monkeypatch.setattr(parallel, "kernels_compiled", lambda: next(compiled))
     steps = Steps()
     monkeypatch.setattr(job, "WARM_UP", WarmUp(steps))
     stages = []

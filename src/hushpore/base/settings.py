@@ -247,7 +247,7 @@ class Settings:
                 kept[opt.name] = values[opt.name]
         return cls(**kept)
 
-    def explained(self, known: Mapping[str, Any]) -> dict[str, str]:
+    def hints(self, known: Mapping[str, Any]) -> dict[str, str]:
         """Return what values come to, a short sentence for each setting that is often got wrong.
 
         Parameters
@@ -269,7 +269,7 @@ class Settings:
         Parameters
         ----------
         known : dict
-            As for `explained`.
+            As for `hints`.
         """
         return {}
 

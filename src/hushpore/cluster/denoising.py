@@ -29,8 +29,7 @@ from hushpore.cluster.denoise_tasks import (
 from hushpore.cluster.grey_scale import measure_block, scale_of
 from hushpore.cluster.remote_job import watch
 from hushpore.cluster.scan import as_zarr, stamp_of
-from hushpore.cluster.task_runner import loss_in_words, spread
-from hushpore.cluster.workers import in_words, memory_of
+from hushpore.cluster.task_runner import in_words, loss_in_words, memory_of, spread
 from hushpore.device.timing import StageTimer
 from hushpore.io.registry import EXPORTERS
 from hushpore.io.results import check_provenance_target, write_json

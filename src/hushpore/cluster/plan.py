@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import psutil
 
 from hushpore.base.errors import InputError, MemoryLimitError
-from hushpore.pores.local_threshold import BYTES_IN_WINDOW, LOCAL_METHODS
+from hushpore.pores.local_threshold import BYTES_IN_WINDOW
 from hushpore.pores.passes import check_local, window_of
 from hushpore.pores.plan import BYTES_A_BASIN
 
@@ -92,7 +92,7 @@ def cut_volume(
     available = _SHARE * limit - PROCESS
     a_slice = size * (BYTES_IN_SLAB + 2 * volume.dtype.itemsize)
     beside = size * BYTES_IN_SLICE
-    if settings.threshold in LOCAL_METHODS:
+    if settings.is_local:
         around = window_of(volume, settings)[0] * volume.dtype.itemsize
         beside += size * (around + BYTES_IN_WINDOW * threads)
     most = int(((1 - _TABLES) * available - beside) / a_slice)

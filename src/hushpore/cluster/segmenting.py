@@ -23,12 +23,11 @@ from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import require_range
 from hushpore.cluster.blocks import Plan, save_arrays
 from hushpore.cluster.connection import connect
-from hushpore.cluster.decisions import digest_of, histogram_of, join_shared, range_of
-from hushpore.cluster.finishing import collect, count_layers
-from hushpore.cluster.outputs import FILES, open_labels, write_tables
+from hushpore.cluster.finishing import FILES, collect, count_layers, open_labels, write_tables
 from hushpore.cluster.plan import check_settings, cut_volume
 from hushpore.cluster.scan import as_zarr
 from hushpore.cluster.stage_runner import StageRunner, records_of
+from hushpore.cluster.void import digest_of, histogram_of, join_shared, range_of
 from hushpore.cluster.watershed import follow_through
 from hushpore.io.results import write_json
 from hushpore.io.resumable import resumable_directory
@@ -36,7 +35,6 @@ from hushpore.io.target import PROVENANCE, check_target
 from hushpore.io.zarr.reader import open_zarr
 from hushpore.pores.grey import step_of
 from hushpore.pores.job import void_totals
-from hushpore.pores.local_threshold import LOCAL_METHODS
 from hushpore.pores.measures import SUMS, pore_columns, surface_of, throat_columns
 from hushpore.pores.numbering import number_pores
 from hushpore.pores.passes import check_hysteresis, local_threshold, threshold_of
@@ -53,8 +51,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Event, Job
     from hushpore.base.volume import Volume
-    from hushpore.cluster.decisions import Joined
-    from hushpore.cluster.void import Report
+    from hushpore.cluster.void import Joined, Report
     from hushpore.io.resumable import Unfinished
     from hushpore.pores.graph import BasinGraph
     from hushpore.pores.settings import PoreSettings
@@ -265,7 +262,7 @@ class _Segmentation:
         """Part void and solid; returns what tells the input, the threshold, and the stack."""
         settings, dtype = self.settings, self.volume.dtype.newbyteorder("=")
         is_void, method = dtype.kind == "b", settings.threshold
-        is_local = not is_void and method in LOCAL_METHODS
+        is_local = not is_void and settings.is_local
         wants = isinstance(method, str) and not is_local and not is_void
         reports = yield from self._slabs("survey", "threshold", 0.08, with_histogram=wants)
         digest = digest_of(reports)

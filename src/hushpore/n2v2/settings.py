@@ -223,7 +223,7 @@ class DenoiseSettings(Settings):
                 f"replacement_window must be odd, to have a centre; got {self.replacement_window}."
             )
 
-    def explained(self, known: Mapping[str, Any]) -> dict[str, str]:
+    def hints(self, known: Mapping[str, Any]) -> dict[str, str]:
         """Return what the fraction of masked pixels comes to."""
         if self.model or self.correlated_along != "none":
             # a trained model masks none; beside a line others are masked too

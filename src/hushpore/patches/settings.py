@@ -132,7 +132,7 @@ class PatchSettings(Settings):
                 f"overlap must be less than patch_size; got {self.overlap} of {self.patch_size}."
             )
 
-    def explained(self, known: Mapping[str, Any]) -> dict[str, str]:
+    def hints(self, known: Mapping[str, Any]) -> dict[str, str]:
         """Return what the fraction of masked pixels comes to."""
         return {"masked_share": explain_share(self.masked_share, self.size)}
 

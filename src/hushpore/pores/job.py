@@ -14,9 +14,8 @@ from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import SPATIAL_AXES, Volume
 from hushpore.device.backend import Backend
 from hushpore.device.scratch import scratch_folder
-from hushpore.pores.local_threshold import LOCAL_METHODS
 from hushpore.pores.measures import void_surface
-from hushpore.pores.parallel import KernelThreads
+from hushpore.pores.parallel import KernelThreads, WarmUp
 from hushpore.pores.passes import (
     Work,
     check_local,
@@ -36,7 +35,6 @@ from hushpore.pores.result import (
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Scratch, Slabs
 from hushpore.pores.stages import Stages
-from hushpore.pores.warm_up import WarmUp
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -268,7 +266,7 @@ def warm_up_kind(
     """
     threshold: str | float = 127.0
     if isinstance(settings.threshold, str) and settings.hysteresis is None:
-        threshold = settings.threshold if settings.threshold in LOCAL_METHODS else "otsu"
+        threshold = settings.threshold if settings.is_local else "otsu"
     tiny = PoreSettings(
         threshold="otsu" if is_void else threshold,
         hysteresis=None if settings.hysteresis is None else 60.0,
@@ -278,7 +276,7 @@ def warm_up_kind(
         outside_radius=1,
         # markers and peaks are merged to alike
         merging="snow" if settings.markers else settings.merging,
-        neighbours=settings.neighbours,
+        connectivity=settings.connectivity,
     )
     return WarmUpKind(tiny, is_void, on_disk)
 

@@ -41,9 +41,6 @@ if TYPE_CHECKING:
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.threshold import Range
 
-#: Names of the methods.
-LOCAL_METHODS = ("sauvola", "niblack")
-
 #: Bytes a voxel of one slice that each thread needs for its sums.
 BYTES_IN_WINDOW = 60
 
@@ -58,7 +55,7 @@ class LocalThreshold:
     Attributes
     ----------
     method : str
-        One of `LOCAL_METHODS`.
+        ``sauvola`` or ``niblack``.
     window : tuple of int
         (z, y, x): voxels of the window along each axis, odd.
     k : float

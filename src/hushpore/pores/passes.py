@@ -17,7 +17,7 @@ from hushpore.pores.basins import Watershed, apply_labels
 from hushpore.pores.distance import distances
 from hushpore.pores.graph import Tables
 from hushpore.pores.grey import GreyValues, rounded_grey
-from hushpore.pores.local_threshold import LOCAL_METHODS, LocalThreshold, window_in_voxels
+from hushpore.pores.local_threshold import LocalThreshold, window_in_voxels
 from hushpore.pores.outside import count_crossings, face_neighbours, mark_outside
 from hushpore.pores.snow import find_peaks
 from hushpore.pores.surface import DIRECTIONS
@@ -82,7 +82,7 @@ class Work:
     @property
     def faces_only(self) -> bool:
         """Whether only voxels that share a face are neighbours."""
-        return self.settings.neighbours == "faces"
+        return self.settings.connectivity == "faces"
 
     @property
     def has_air(self) -> bool:
@@ -141,7 +141,7 @@ def find_grey_value(work: Work) -> Pass[Grey]:
     if values.dtype == np.bool_:
         return Grey(values, None, "", rounded=rounded_grey(values, 0, 1))
     method = settings.threshold
-    if method in LOCAL_METHODS:
+    if settings.is_local:
         found, _ = yield from survey(values, False, work.threads)
         local = local_threshold(work.volume, settings, work.slabs.depth, found)
         return Grey(values, None, "", local, rounded_grey(values, found.low, found.high))
@@ -189,7 +189,7 @@ def check_local(settings: PoreSettings) -> None:
     InputError
         With what to change.
     """
-    if settings.threshold not in LOCAL_METHODS:
+    if not settings.is_local:
         return
     if settings.hysteresis is not None:
         raise InputError(

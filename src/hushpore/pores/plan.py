@@ -10,7 +10,7 @@ import numpy as np
 from hushpore.base.errors import InputError, MemoryLimitError
 from hushpore.base.preferences import memory_limit
 from hushpore.device.backend import Backend, cpu_threads
-from hushpore.pores.local_threshold import BYTES_IN_WINDOW, LOCAL_METHODS
+from hushpore.pores.local_threshold import BYTES_IN_WINDOW
 from hushpore.pores.outside import outside_bytes, outside_shape
 from hushpore.pores.passes import is_slicewise, spacing_of, window_of
 from hushpore.pores.slabs import Slabs, check_disk
@@ -85,7 +85,7 @@ def plan_slabs(volume: Volume, settings: PoreSettings) -> Slabs:
     # of the grey values one slab is worked on, and the next one read
     a_slice = slice_voxels * (BYTES_IN_SLAB + 2 * volume.dtype.itemsize)
     beside = slice_voxels * BYTES_IN_SLICE
-    if settings.threshold in LOCAL_METHODS:
+    if settings.is_local:
         around = window_of(volume, settings)[0] * volume.dtype.itemsize
         beside += slice_voxels * (around + BYTES_IN_WINDOW * cpu_threads())
     thickness = int((SHARE * budget - beside) / a_slice)

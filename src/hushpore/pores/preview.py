@@ -17,7 +17,6 @@ from hushpore.base.errors import InputError
 from hushpore.base.scaled import held
 from hushpore.base.volume import Volume
 from hushpore.pores.grey import GreyValues
-from hushpore.pores.local_threshold import LOCAL_METHODS
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import local_threshold
 from hushpore.pores.slabs import Slabs
@@ -112,7 +111,7 @@ class GreySurvey:
 def _key(settings: PoreSettings) -> tuple[str, int, bool] | None:
     """Return what a threshold that is found from the histogram depends on."""
     method = settings.threshold
-    if not isinstance(method, str) or method in LOCAL_METHODS:
+    if not isinstance(method, str) or settings.is_local:
         return None
     return method, settings.phases, settings.pores_are == "bright"
 
@@ -226,7 +225,7 @@ class SliceVoid:
     ) -> npt.NDArray[np.uint8] | None:
         depth = volume.shape[0] if volume.n_spatial == 3 else 1
         bright = settings.pores_are == "bright"
-        if settings.threshold in LOCAL_METHODS:
+        if settings.is_local:
             local = local_threshold(volume, settings, depth, greys.range)
             values = self._values(volume, leading, local.slices(z, z + 1))
             if greys.share < 1:

@@ -1,14 +1,28 @@
-"""Settings of the pore segmentation."""
+"""Settings of the pore segmentation, and in sentences for a form what they come to for a volume."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from hushpore.base.errors import InputError
 from hushpore.base.settings import Settings, option
+from hushpore.base.volume import readable_unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from hushpore.base.volume import Volume
+
+#: Methods that find one threshold for the whole volume, as scikit-image's functions of these names.
+METHODS = ("otsu", "li", "triangle", "yen", "isodata", "minimum")
+
+#: Methods that find one for every voxel.
+LOCAL_METHODS = ("sauvola", "niblack")
+
+#: Merge height up to which the steps of voxels in a surface part pores: of a ball on a grid the
+#: distance map has side peaks of up to half a voxel.
+_STEPS = 0.5
 
 
 @dataclass(frozen=True)
@@ -19,11 +33,12 @@ class PoreSettings(Settings):
         "otsu",
         "Grey value between pore and solid: a method that finds it, or a number. sauvola and "
         "niblack find one for every voxel, from what is around it, for grounds of uneven grey.",
-        choices=("otsu", "li", "triangle", "yen", "isodata", "minimum", "sauvola", "niblack"),
+        choices=(*METHODS, *LOCAL_METHODS),
     )
     phases: int = option(
         2,
         "How many grey phases there are, for the method otsu; pores are the darkest (brightest).",
+        label="Grey phases",
         minimum=2,
         maximum=5,
         more=True,
@@ -32,13 +47,14 @@ class PoreSettings(Settings):
         None,
         "A stricter grey value: void is kept only where a connected part passes this one too; "
         "None: all of it.",
+        label="Hysteresis threshold",
         more=True,
     )
     window: int = option(
         51,
         "Side of the window around a voxel that sauvola and niblack look at; wider than the widest "
         "pore.",
-        label="Local window",
+        label="Local threshold window",
         unit="voxels",
         minimum=3,
         maximum=255,
@@ -48,14 +64,14 @@ class PoreSettings(Settings):
     window_in_slice: bool = option(
         False,
         "Whether that window lies in one slice, and is not as deep as it is wide.",
-        label="Window in one slice",
+        label="Local threshold in slices",
         more=True,
     )
     local_k: float = option(
         0.2,
         "How far below the mean of the window the threshold lies, for sauvola and niblack: the "
         "factor of the standard deviation; the greater, the less is pore.",
-        label="Local k",
+        label="Local threshold k",
         minimum=-1,
         maximum=1,
         step=0.05,
@@ -71,6 +87,7 @@ class PoreSettings(Settings):
         "all",
         "all: the whole void; open: what is connected to a face of the volume, or to the air "
         "outside the sample; closed: what is not.",
+        label="Open or closed pores",
         choices=("all", "open", "closed"),
     )
     outside: str = option(
@@ -78,14 +95,14 @@ class PoreSettings(Settings):
         "The air around the sample. keep: it is void like any other; remove: it is no pore, and "
         "porosity is a share of the sample; remove-slicewise: the same slice by slice, for a "
         "sample that runs through from the first slice to the last.",
-        label="Air outside",
+        label="Air outside sample",
         choices=("keep", "remove", "remove-slicewise"),
     )
     sample_mask: str = option(
         "",
         "Labels or a mask, above 0 in the sample: void elsewhere is no pore, and porosity is a "
         "share of the sample. Takes the place of looking for the air outside.",
-        label="Sample",
+        label="Sample mask",
         auxiliary=("labels",),
         more=True,
     )
@@ -93,6 +110,7 @@ class PoreSettings(Settings):
         10.0,
         "Radius of the ball (slice by slice: the disc) that finds the air outside, rolled over the "
         "sample: openings about twice as wide count as outside, narrower ones as pores.",
+        label="Rolling ball radius",
         unit="voxels",
         minimum=1,
         step=1,
@@ -102,6 +120,7 @@ class PoreSettings(Settings):
         "height",
         "What parts one pore from the next. height: a neck that is narrower by the merge height; "
         "snow: the peaks that PoreSpy's SNOW finds; void too narrow for a peak is left out.",
+        label="Watershed merging",
         choices=("height", "snow"),
         more=True,
     )
@@ -109,21 +128,23 @@ class PoreSettings(Settings):
         "",
         "Points, or labels above 0, one for each pore: pores grow from them and part where they "
         "meet, and void that none reaches is left out. Takes the place of merging.",
+        label="Watershed markers",
         auxiliary=("labels", "points"),
         more=True,
     )
-    neighbours: str = option(
+    connectivity: str = option(
         "all",
         "Over which voxels pores hang together, and pass into each other. all: the 26 around a "
         "voxel (8 in an image); faces: the 6 (4) that share a face with it.",
         choices=("all", "faces"),
         more=True,
+        formerly=("neighbours",),
     )
     h: float = option(
         0.5,
         "Neighbouring pores merge where the neck between them is less than this much "
         "narrower, in radius, than the smaller of the two; 0 merges least.",
-        label="Merge height",
+        label="Watershed merge height",
         unit="voxels",
         minimum=0,
         step=0.1,
@@ -131,7 +152,7 @@ class PoreSettings(Settings):
     minimum_voxels: int = option(
         1,
         "Pores of fewer voxels are left out.",
-        label="Smallest pore",
+        label="Minimum pore size",
         unit="voxels",
         minimum=1,
         more=True,
@@ -147,6 +168,7 @@ class PoreSettings(Settings):
     border_is_solid: bool = option(
         False,
         "Whether the volume is taken to be enclosed in solid, when distances are measured.",
+        label="Solid outside volume",
         more=True,
     )
     memory_budget: float | None = option(
@@ -158,14 +180,126 @@ class PoreSettings(Settings):
         more=True,
     )
 
-    def explained(self, known: Mapping[str, Any]) -> dict[str, str]:
-        """Return what values come to; beside the volume, ``greys`` may be a `GreySurvey` of it."""
-        from hushpore.pores.hints import find_hints
+    @property
+    def is_local(self) -> bool:
+        """Whether every voxel has a threshold of its own."""
+        return self.threshold in LOCAL_METHODS
 
-        return find_hints(self, known)
+    def hints(self, known: Mapping[str, Any]) -> dict[str, str]:
+        """Return what values come to; ``greys`` may be a `hushpore.pores.preview.GreySurvey`."""
+        greys, volume = known.get("greys"), known.get("volume")
+        said = {"h": _merging(self, volume)}
+        if self.is_local:
+            said["threshold"] = (
+                f"Each voxel has its own threshold, from the {self.window} voxels around it "
+                "(Local threshold window)."
+            )
+        elif greys is not None:
+            said |= _threshold(self, greys)
+        return {name: text for name, text in said.items() if text}
 
     def unused(self, known: Mapping[str, Any]) -> dict[str, str]:
         """Return why settings change nothing; ``is_void`` says that no grey value counts."""
-        from hushpore.pores.hints import find_unused
+        reasons: dict[str, str] = {}
 
-        return find_unused(self, known)
+        def unless(is_used: bool, names: str, why: str) -> None:
+            if not is_used:
+                reasons.update(dict.fromkeys(names.split(), f"Not used: {why}."))
+
+        is_local = self.is_local
+        unless(is_local, "window window_in_slice local_k", "for the thresholds sauvola and niblack")
+        # what is refused can be set back
+        unless(self.threshold == "otsu" or self.phases > 2, "phases", "for the method otsu")
+        unless(not is_local or self.hysteresis is not None, "hysteresis", "the threshold is local")
+        unless(self.outside != "keep", "outside_radius", "the air outside is kept")
+        unless(not self.sample_mask, "outside outside_radius", "a mask says what the sample is")
+        unless(
+            self.merging == "height",
+            "h",
+            "SNOW parts pores by its peaks (Watershed merging)",
+        )
+        unless(not self.markers, "h merging", "pores are parted by markers")
+        if known.get("is_void"):
+            greys = "threshold phases hysteresis window window_in_slice local_k pores_are"
+            unless(False, greys, "the layer is the void itself, without grey values")
+        return reasons
+
+
+class Greys(Protocol):
+    """What is known of the grey values of a volume; see `hushpore.pores.preview.GreySurvey`."""
+
+    @property
+    def range(self) -> Any:
+        """The lowest and the highest."""
+
+    @property
+    def share(self) -> float:
+        """Which share of the voxels was counted."""
+
+    @property
+    def unit(self) -> str:
+        """Of the grey values."""
+
+    def share_up_to(self, value: float) -> float:
+        """Return which share of the voxels is not brighter than a grey value."""
+
+    def known(self, settings: PoreSettings) -> float | InputError | None:
+        """Return the threshold that settings lead to, as far as it is known."""
+
+
+def _threshold(settings: PoreSettings, greys: Greys) -> dict[str, str]:
+    """Explain the threshold, and the stricter one."""
+    found = greys.known(settings)
+    if found is None:
+        return {}
+    if isinstance(found, InputError):
+        return {"threshold": str(found)}
+    unit, bright = f" {greys.unit}".rstrip(), settings.pores_are == "bright"
+    low, high = greys.range.low, greys.range.high
+    of = "voxels" if greys.share == 1 else "voxels of a sample"
+    method = f"{settings.threshold.capitalize()}: " if isinstance(settings.threshold, str) else ""
+    share = 1 - greys.share_up_to(found) if bright else greys.share_up_to(found)
+    way = "brighter" if bright else "darker"
+    if low <= found < high:
+        which = f"{_percent(share)} of the {of} are {way}."
+    else:
+        none = (found < low) != bright
+        which = (
+            f"{'no' if none else 'all'} {of} are {way}: "
+            f"grey values go from {_number(low)} to {_number(high)}{unit}."
+        )
+    text = f"{method}{_number(found)}{unit}; {which}" if method else which[0].upper() + which[1:]
+    strict = settings.hysteresis
+    if strict is None:
+        return {"threshold": text}
+    if (strict < found) == bright:
+        side = "above" if bright else "below"
+        line = f"Must be {side} the threshold, {_number(found)}{unit}."
+    else:
+        part = 1 - greys.share_up_to(strict) if bright else greys.share_up_to(strict)
+        line = f"{_percent(part)} of the {of} are {way}; other void counts where it touches these."
+    return {"threshold": text, "hysteresis": line}
+
+
+def _merging(settings: PoreSettings, volume: Volume | None) -> str:
+    h = settings.h
+    if settings.markers or settings.merging != "height":
+        return ""
+    if h < _STEPS:
+        return f"Below {_STEPS:g}, steps of single voxels in the surface split pores."
+    if h > _STEPS:
+        size = f"{2 * h:g} voxels"
+        if volume is not None and volume.unit != "pixel":
+            size = f"{2 * h * min(volume.spacing):.3g} {readable_unit(volume.unit)}"
+        return f"Only necks at least {size} narrower, in diameter, than the smaller pore part two."
+    return f"{h:g} evens out steps of voxels; more, and pores with wider necks are one."
+
+
+def _number(value: Any) -> str:
+    """Write a grey value with what digits it needs."""
+    value = float(value)
+    return f"{value:.0f}" if value == round(value) and abs(value) < 1e6 else f"{value:.4g}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if 0.1 <= share <= 0.99 else f"{100 * share:.2g} %"

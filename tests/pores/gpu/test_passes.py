@@ -25,7 +25,7 @@ HOW: list[dict[str, Any]] = [
     {"mode": "closed"},
     {"outside": "remove"},
     {"merging": "snow"},
-    {"neighbours": "faces"},
+    {"connectivity": "faces"},
 ]
 
 

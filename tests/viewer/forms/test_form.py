@@ -186,7 +186,7 @@ class Telling(Settings):
     level: float | None = option(None, "How bright; None: any.")
     end: str | float = option("last", "Where to end.", choices=("last",))
 
-    def explained(self, known):
+    def hints(self, known):
         unit = known.get("unit", "")
         return {"length": f"Twice is {2 * self.length:g} {unit}."} if self.length else {}
 

@@ -20,7 +20,6 @@ from hushpore.pores.threshold import Histogram, Range, bins_of, counted_once
 if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.pores.gpu.engine import Gpu
-    from hushpore.pores.gpu.void import GpuParts
     from hushpore.pores.settings import PoreSettings
 
 #: Counters of all tables of a histogram: 1 MB.
@@ -127,9 +126,9 @@ class GpuGrey:
         )
         return phase
 
-    def mark_beyond(self, threshold: float, parts: GpuParts, *, bright: bool) -> None:
-        """Mark the parts of a void that hold a value beyond a threshold."""
-        marks = (parts.roots, parts.is_marked)
+    def mark_beyond(self, threshold: float, roots: Any, is_marked: Any, *, bright: bool) -> None:
+        """Mark the parts of a void, see `GpuParts`, that hold a value beyond a threshold."""
+        marks = (roots, is_marked)
         self._gpu.void.launch(
             "mark_strict", self._count, *self._values, *marks, *self._limit(threshold, bright)
         )

@@ -14,7 +14,6 @@ import numpy as np
 from hushpore.base.scaled import held
 from hushpore.pores.contacts import N_DIRECTIONS
 from hushpore.pores.gpu.grey import kind_of
-from hushpore.pores.local_threshold import LOCAL_METHODS
 from hushpore.pores.outside import Ball, ball_around
 from hushpore.pores.passes import is_slicewise, require_solid
 from hushpore.pores.void import AIR, CLOSED, OPEN, SOLID
@@ -38,7 +37,7 @@ def why_on_host(volume: Volume, settings: PoreSettings) -> str:
     """
     if settings.sample_mask:
         return "the host tells by the mask what is outside the sample"
-    if settings.threshold in LOCAL_METHODS and volume.dtype != np.bool_:
+    if settings.is_local and volume.dtype != np.bool_:
         return f"the host finds the local threshold {settings.threshold}"
     if kind_of(volume) is None:
         return f"values of {np.dtype(held(volume.data).dtype).name} are larger than their void"
@@ -110,7 +109,7 @@ def find_void(gpu: Gpu, grey: GpuGrey, work: Work, threshold: float | None) -> A
     phase = grey.beyond(threshold, bright=bright)
     if threshold is not None and strict is not None:
         parts = GpuParts(gpu, phase)
-        grey.mark_beyond(strict, parts, bright=bright)
+        grey.mark_beyond(strict, parts.roots, parts.is_marked, bright=bright)
         parts.classify(phase, OPEN, SOLID)
     return phase
 

@@ -109,7 +109,7 @@ class SettingsForm(PlacedContainer):
         Parameters
         ----------
         **known
-            As `Settings.explained` takes it; what was known under other names stays.
+            As `Settings.hints` takes it; what was known under other names stays.
         """
         self._known |= known
         self._explain()
@@ -159,7 +159,7 @@ class SettingsForm(PlacedContainer):
         unused: dict[str, str] = {}
         try:
             settings = self.value
-            said, unused = settings.explained(self._known), settings.unused(self._known)
+            said, unused = settings.hints(self._known), settings.unused(self._known)
         except InputError:
             # said when Run is pressed; till then everything can be changed
             pass
