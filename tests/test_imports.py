@@ -50,7 +50,6 @@ def imports_of(path: Path, *, by_name: bool = True) -> set[str]:
 
 #: Files that import each other still; a line goes when its circle does.
 CIRCLES = {
-    frozenset({"hushpore.n2v2.export", "hushpore.n2v2.trained"}),
     frozenset(
         {
             "hushpore.viewer.job_widget",
