@@ -14,7 +14,8 @@ from hushpore.base.events import result_of
 from hushpore.cluster import segmenting
 from hushpore.cluster.connection import connect
 from hushpore.cluster.stage_runner import StageRunner
-from hushpore.io.zarr.reader import open_zarr, write_zarr
+from hushpore.io.zarr import write_zarr
+from hushpore.io.zarr.reader import open_zarr
 from hushpore.pores.settings import PoreSettings
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from benchmarks._cluster import BEREA, Run, foam, is_same, warmed
 from hushpore import Volume
 from hushpore.device.backend import Backend
 from hushpore.io import read
-from hushpore.io.zarr.reader import write_zarr
+from hushpore.io.zarr import write_zarr
 from hushpore.jobs import segment_pores
 
 SIZES = (128, 256, 512, 768)

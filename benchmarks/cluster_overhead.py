@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks._cluster import Run, foam, warmed
 from hushpore.device.backend import Backend
 from hushpore.io import read
-from hushpore.io.zarr.reader import write_zarr
+from hushpore.io.zarr import write_zarr
 from hushpore.jobs import segment_pores
 from hushpore.pores import parallel
 

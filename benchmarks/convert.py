@@ -23,8 +23,8 @@ import tifffile
 from scipy import ndimage
 
 from hushpore.base.volume import Volume
-from hushpore.io.dicom.writer import write_series
-from hushpore.io.zarr.reader import write_zarr
+from hushpore.io.dicom import write_series
+from hushpore.io.zarr import write_zarr
 
 SHAPE = (512, 1024, 1024)
 BUDGETS = (0.25, 1.0)  # GB

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.volume import Volume
-from hushpore.io.dicom.reader import write_series
+from hushpore.io.dicom import write_series
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks._window import own_settings
 from hushpore.base.volume import Volume
-from hushpore.io.dicom.reader import write_series
+from hushpore.io.dicom import write_series
 
 TICK = 5  # ms
 DROPS = {"500 slices of 512 x 512": (500, 512), "10,000 slices of 16 x 16": (10_000, 16)}

@@ -55,7 +55,7 @@ def scanner_folder(folder: Path) -> Path:
     import pydicom
 
     from hushpore.base.volume import Volume
-    from hushpore.io.dicom.reader import write_series
+    from hushpore.io.dicom import write_series
     from hushpore.sample_data import foam_phantom
 
     folder.mkdir()

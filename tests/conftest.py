@@ -170,7 +170,7 @@ def scan_of_a_patient(tmp_path: Path, patient: dict[str, str], rng: np.random.Ge
     import pydicom
 
     from hushpore.base.volume import Volume
-    from hushpore.io.dicom.reader import write_series
+    from hushpore.io.dicom import write_series
 
     values = rng.normal(0, 40, (8, 32, 32)) + 1000
     for z, y, x in rng.integers(4, 28, (6, 3)) // [4, 1, 1]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 #: What the reference documents, by its name of before. Goes with the next version.
 RENAMED = {
     "hushpore.cluster.connecting": "hushpore.cluster.connection",
+    "hushpore.io.ome_zarr": "hushpore.io.zarr",
     "hushpore.runs.workers": "hushpore.runs.batch_workers",
     "hushpore.samples": "hushpore.sample_data",
 }

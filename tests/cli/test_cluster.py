@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from hushpore.cli.commands import hushpore
 from hushpore.io import read
-from hushpore.io.dicom.reader import write_series
+from hushpore.io.dicom import write_series
 from hushpore.io.results import write_image
 
 pytest.importorskip("distributed")

@@ -13,7 +13,7 @@ import hushpore
 from hushpore import Volume
 from hushpore.base.provenance import fingerprint
 from hushpore.cli.commands import hushpore as command
-from hushpore.io.dicom.writer import write_series
+from hushpore.io.dicom import write_series
 from hushpore.io.results import write_image
 from hushpore.jobs import JOBS
 

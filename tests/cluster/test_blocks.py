@@ -10,7 +10,7 @@ import pytest
 
 from hushpore import Volume
 from hushpore.cluster.blocks import Blocks, PartialFile, Plan, load_arrays, names_of, save_arrays
-from hushpore.io.zarr.reader import write_zarr
+from hushpore.io.zarr import write_zarr
 from hushpore.pores.settings import PoreSettings
 
 if TYPE_CHECKING:

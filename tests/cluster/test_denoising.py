@@ -28,7 +28,7 @@ pytest.importorskip("zarr")
 from hushpore.cluster import denoising  # noqa: E402
 from hushpore.cluster.connection import connect  # noqa: E402
 from hushpore.cluster.denoising import denoise_on  # noqa: E402
-from hushpore.io.zarr.reader import write_zarr  # noqa: E402
+from hushpore.io.zarr import write_zarr  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

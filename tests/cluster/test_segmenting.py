@@ -19,7 +19,8 @@ from hushpore.base.events import Note, Progress, Timing, result_of
 from hushpore.cluster import plan, stage_runner
 from hushpore.cluster.connection import connect
 from hushpore.cluster.segmenting import segment_pores
-from hushpore.io.zarr.reader import open_zarr, write_zarr
+from hushpore.io.zarr import write_zarr
+from hushpore.io.zarr.reader import open_zarr
 from hushpore.pores.settings import PoreSettings
 from hushpore.runs.pore_result import open_result
 

@@ -12,7 +12,7 @@ import pytest
 
 import hushpore
 from hushpore.cli.commands import hushpore as command
-from hushpore.io.dicom.writer import write_series
+from hushpore.io.dicom import write_series
 from hushpore.io.results import write_image
 from hushpore.runs.result_folder import write_result
 from hushpore.sample_data import foam_phantom

@@ -9,7 +9,7 @@ from hushpore.base.events import Progress
 from hushpore.base.scaled import held
 from hushpore.base.volume import Volume
 from hushpore.io import describe, is_on_disk, load, loading, planes, read, read_all
-from hushpore.io.dicom.reader import write_series
+from hushpore.io.dicom import write_series
 
 
 @pytest.fixture

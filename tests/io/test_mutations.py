@@ -20,7 +20,7 @@ from pydicom.data.data_manager import DATA_ROOT
 from hushpore.base.errors import HushporeError
 from hushpore.base.volume import Volume
 from hushpore.io import read_all
-from hushpore.io.dicom.reader import write_series
+from hushpore.io.dicom import write_series
 
 COUNT = int(os.environ.get("HUSHPORE_MUTATIONS", "300"))
 MOST_STEPS = 10  # times the calls of functions that an undamaged file takes

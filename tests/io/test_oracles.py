@@ -10,7 +10,7 @@ import pytest
 
 from hushpore.base.volume import Volume
 from hushpore.io import read, read_all
-from hushpore.io.dicom.reader import write_series
+from hushpore.io.dicom import write_series
 
 SERIES = [
     "descending", "duplicate_z", "enhanced", "missing_slice", "monochrome1", "no_ipp_anon",

@@ -10,7 +10,7 @@ import hushpore
 from hushpore.base.errors import InputError, MissingPackageError
 from hushpore.base.volume import Volume
 from hushpore.io import kind_of, read, read_all
-from hushpore.io.dicom.reader import write_series
+from hushpore.io.dicom import write_series
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import hushpore
 from hushpore import Volume
 from hushpore.base.events import result_of
 from hushpore.base.scaled import Scaled
-from hushpore.io.zarr.reader import write_zarr
+from hushpore.io.zarr import write_zarr
 from hushpore.pores.gpu import passes
 from hushpore.pores.gpu.engine import SOURCES, Gpu, definitions
 from hushpore.pores.measures import PORES, SUMS, Measure, PoreSums, Sum

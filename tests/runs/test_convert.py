@@ -12,7 +12,7 @@ from hushpore.base.errors import InputError, MemoryLimitError, OutputError
 from hushpore.base.events import Note, Progress, Timing
 from hushpore.base.volume import Volume
 from hushpore.io import read, read_all
-from hushpore.io.dicom.writer import write_series
+from hushpore.io.dicom import write_series
 from hushpore.io.results import write_image
 from hushpore.runs.convert import converting
 from hushpore.runs.source import Source

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from hushpore.cli.progress_bar import drive
 from hushpore.io import read
-from hushpore.io.dicom.writer import write_series
+from hushpore.io.dicom import write_series
 from hushpore.io.results import check_target
 from hushpore.jobs import start
 from hushpore.runs.result_folder import write_result

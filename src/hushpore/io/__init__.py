@@ -1,8 +1,7 @@
 """Files to volumes, and results to files.
 
-`read` and `read_all` open DICOM (a file, a series, a folder of several), TIFF (ImageJ, OME, plain
-stacks, a folder with one slice a file), OME-Zarr and NumPy files; `load` does so as a job with
-progress. `hushpore.io.results` and `hushpore.io.zarr.reader` write.
+`read` and `read_all` open whatever `hushpore.io.registry` has an entry for; `load` does so as a job
+with progress. `hushpore.io.results` writes, by the entries of the same place.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ def read(path: Paths, *, series: int | str | None = None, empty: Empty | None = 
     Parameters
     ----------
     path : str or path-like, or sequence of them
-        A TIFF, DICOM or NumPy file, or a folder that holds a DICOM series or one TIFF a slice.
-        Of a single DICOM file its own pixels are read, never those of its neighbours. Several
-        files are read as if they were all that their folder holds.
+        A file or folder of a format in docs/formats.md, or a folder that holds a DICOM series or
+        one TIFF a slice. Of a single DICOM file its own pixels are read, never those of its
+        neighbours. Several files are read as if they were all that their folder holds.
     series : int or str, optional
         Which one to read where there are several: its number in the order of `describe`, from 1,
         or its name, or a part that only its name has.

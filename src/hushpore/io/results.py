@@ -113,7 +113,7 @@ def write_image(
     ----------
     path : str or path-like
         Ends in ``.tif`` or ``.tiff`` (see `hushpore.io.tiff.writer.write_tiff`), or in ``.zarr``
-        (see `hushpore.io.zarr.writer.write_zarr`).
+        (see `hushpore.io.zarr.write_zarr`).
     volume : Volume
         2D or 3D, with leading axes or without.
     provenance : mapping, optional

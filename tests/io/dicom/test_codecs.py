@@ -8,7 +8,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
 from hushpore.io import read
 from hushpore.io.codestream import stated_size
-from hushpore.io.dicom.reader import write_series
+from hushpore.io.dicom import write_series
 
 imagecodecs = pytest.importorskip("imagecodecs")
 

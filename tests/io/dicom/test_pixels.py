@@ -9,7 +9,7 @@ from pydicom.uid import DeflatedExplicitVRLittleEndian, ImplicitVRLittleEndian
 from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
 from hushpore.io import describe, read
-from hushpore.io.dicom.reader import write_series
+from hushpore.io.dicom import write_series
 
 
 def slice_of(folder, values, bits_stored=None, high_bit=None, slope=None, intercept=None):

@@ -14,7 +14,7 @@ from pydicom.sequence import Sequence
 from hushpore.base.errors import HushporeError, InputError, MissingPackageError
 from hushpore.base.volume import Volume
 from hushpore.io import read, read_all
-from hushpore.io.dicom.reader import write_series
+from hushpore.io.dicom import write_series
 
 # which slices of HU_truth each series holds, its distance of slices, and a word of its notes
 CASES = {

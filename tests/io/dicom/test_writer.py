@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as arrays
 from hushpore.base.errors import InputError, OutputError
 from hushpore.base.volume import Volume
 from hushpore.io import read
-from hushpore.io.dicom.reader import write_series
+from hushpore.io.dicom import write_series
 
 
 @pytest.fixture

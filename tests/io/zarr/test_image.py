@@ -8,8 +8,8 @@ from hushpore.io import read, read_all
 
 zarr = pytest.importorskip("zarr")
 
+from hushpore.io.zarr import write_zarr  # noqa: E402
 from hushpore.io.zarr.image import ZarrImage, reduced  # noqa: E402
-from hushpore.io.zarr.reader import write_zarr  # noqa: E402
 
 
 def created(path, volume, are_labels=False, **more):

@@ -13,7 +13,7 @@ from hushpore.io import is_on_disk, kind_of, read, read_all
 zarr = pytest.importorskip("zarr")
 
 from hushpore.io.results import check_target, write_image  # noqa: E402
-from hushpore.io.zarr.reader import write_zarr  # noqa: E402
+from hushpore.io.zarr import write_zarr  # noqa: E402
 
 
 @given(

@@ -179,7 +179,7 @@ def test_contrast_of_a_large_image_on_disk_reads_a_few_slices_only():
 def test_of_a_pyramid_all_levels_are_shown_and_jobs_get_the_finest(tmp_path):
     pytest.importorskip("zarr")
     from hushpore.io import read_all
-    from hushpore.io.zarr.reader import write_zarr
+    from hushpore.io.zarr import write_zarr
 
     values = np.random.default_rng(0).integers(0, 99, (4, 300, 520)).astype(np.uint16)
     path = write_zarr(tmp_path / "a.zarr", Volume(values, spacing=(9, 1, 1), unit="um"))

@@ -11,7 +11,7 @@ import hushpore
 from hushpore import InputError
 from hushpore.base.events import Progress
 from hushpore.base.volume import Volume
-from hushpore.io.dicom.reader import write_series
+from hushpore.io.dicom import write_series
 from hushpore.io.registry import READERS, Reader
 from hushpore.viewer.layers import reader
 from hushpore.viewer.layers.reader import NO_LAYERS, get_reader

@@ -22,7 +22,7 @@ from hushpore.viewer.segment.widget import PoresWidget
 distributed = pytest.importorskip("distributed")
 pytest.importorskip("zarr")
 
-from hushpore.io.zarr.reader import write_zarr  # noqa: E402
+from hushpore.io.zarr import write_zarr  # noqa: E402
 
 PATIENCE = 300_000
 

@@ -12,15 +12,12 @@ from hushpore.base.volume import Volume
 from hushpore.io.dicom.geometry import Arrangement, Slice, arrange, group_by_series
 from hushpore.io.dicom.header import read_headers
 from hushpore.io.dicom.pixels import SeriesReader
-from hushpore.io.dicom.writer import write_series
 from hushpore.io.folders import shortened
 from hushpore.io.planes import LEFT_OUT, PlaneStack
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
     from pathlib import Path
-
-__all__ = ["open_dicom", "write_series"]
 
 _INVERTED = "MONOCHROME1 (low values are white): the values were inverted."
 # by DICOM PS3.3 C.7.6.3.1.2 the word tells how to show values, not what they mean

@@ -1,1 +1,5 @@
 """OME-Zarr images: read, written whole or block by block."""
+
+from hushpore.io.zarr.writer import write_zarr
+
+__all__ = ["write_zarr"]

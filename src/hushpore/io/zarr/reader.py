@@ -14,14 +14,11 @@ from hushpore.base.volume import Volume
 from hushpore.io.planes import DiskArray
 from hushpore.io.units import METRES, unit_of
 from hushpore.io.zarr.image import import_zarr
-from hushpore.io.zarr.writer import write_zarr
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import numpy.typing as npt
-
-__all__ = ["ZarrStack", "open_zarr", "write_zarr"]
 
 _ORDER = "tczyx"
 #: Bytes of the newest layer of chunks that are kept, so that the next slice decodes nothing.

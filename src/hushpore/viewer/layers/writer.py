@@ -7,7 +7,7 @@ from typing import Any
 from napari.layers import Layer
 
 from hushpore.io.results import write_image
-from hushpore.io.zarr.writer import write_zarr
+from hushpore.io.zarr import write_zarr
 from hushpore.viewer.layers.conversion import KEY, volume_of
 
 
