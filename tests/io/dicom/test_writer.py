@@ -1,7 +1,7 @@
 import numpy as np
 import pydicom
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -30,6 +30,7 @@ def test_values_and_geometry_survive_a_round_trip(volume, tmp_path):
     ),
     spacing=st.tuples(*[st.floats(1e-3, 1e3)] * 3),
 )
+@example(values=np.full((2, 2, 2), 1e-38, np.float32), spacing=(1.0, 1.0, 1.0))
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_values_come_back_within_a_step_of_their_range(tmp_path_factory, values, spacing):
     folder = tmp_path_factory.mktemp("series") / "s"

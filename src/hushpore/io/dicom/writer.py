@@ -175,7 +175,8 @@ def _stored(values: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int16], str, str]:
             shift = round(low) - _LOW
             return (values.astype(np.int64) - shift).astype(np.int16), "1", _decimal(shift)
     slope = _decimal((high - low) / (_HIGH - _LOW) or 1.0)
-    intercept = _decimal(low - float(slope) * _LOW)
+    # of one value alone it is that value, however small beside the slope
+    intercept = _decimal(low - float(slope) * _LOW if high > low else low)
     scaled = np.rint((values.astype(np.float64) - float(intercept)) / float(slope))
     return np.clip(scaled, _LOW, _HIGH).astype(np.int16), slope, intercept
 
