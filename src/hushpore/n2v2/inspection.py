@@ -17,6 +17,7 @@ from hushpore.n2v2.masking import (
     replacement_values,
     values_at,
 )
+from hushpore.n2v2.plan import require_dimensions_of
 from hushpore.n2v2.source import Source
 from hushpore.n2v2.trained import load_model
 from hushpore.n2v2.training.step import channels_last, choose_precision, mixed_precision
@@ -166,11 +167,7 @@ def _joined(parts: tuple[Any, ...]) -> Any:
 
 def _require_fitting(model: Model, volume: Volume, settings: PatchSettings) -> None:
     architecture = model.network.architecture
-    if architecture.dimensions != settings.dimensions:
-        raise InputError(
-            f"The model {settings.model} was trained in {architecture.dimensions}D; "
-            f"set dimensions to {architecture.dimensions}."
-        )
+    require_dimensions_of(model, settings)
     for edge, multiple in zip(settings.size, architecture.multiples, strict=True):
         if edge % multiple:
             raise InputError(

@@ -169,7 +169,8 @@ def mask_pixels(
 
 def values_at(patches: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
     """Return the values at `positions`, shape (count, n_positions)."""
-    return _gather(patches, positions)
+    index = flat_index(positions, patches.shape[1:])
+    return patches.flatten(1).gather(1, index.flatten(1)).view_as(index)
 
 
 def _around(replacement: Replacement, size: tuple[int, ...]) -> tuple[int, ...]:
@@ -185,11 +186,6 @@ def _around(replacement: Replacement, size: tuple[int, ...]) -> tuple[int, ...]:
         for offset in itertools.product(reach, repeat=n_axes)
         if any(offset[axis] for axis in off_axis)
     )
-
-
-def _gather(patches: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-    index = flat_index(positions, patches.shape[1:])
-    return patches.flatten(1).gather(1, index.flatten(1)).view_as(index)
 
 
 def flat_index(positions: torch.Tensor, size: Sequence[int]) -> torch.Tensor:

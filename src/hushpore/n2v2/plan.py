@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hushpore.n2v2.images import Arrangement
     from hushpore.n2v2.settings import DenoiseSettings
     from hushpore.n2v2.trained import Model
+    from hushpore.patches.settings import PatchSettings
 
 #: Patches in a batch where the settings leave it open: a step then takes a fraction of a second
 #: on a CPU.
@@ -98,7 +99,7 @@ def _line(settings: DenoiseSettings) -> Line | None:
     return Line(axes.index(axis), settings.correlated_reach)
 
 
-def require_dimensions_of(model: Model, settings: DenoiseSettings) -> None:
+def require_dimensions_of(model: Model, settings: DenoiseSettings | PatchSettings) -> None:
     """Check that a model is of the dimensions that are asked for.
 
     Raises

@@ -16,7 +16,7 @@ import torch
 
 from hushpore.device.memory import freed_memory_kept
 from hushpore.n2v2.images import Arrangement, Images
-from hushpore.n2v2.inference.tiles import CORES, Tile, cut_axis, pad, predict_tile
+from hushpore.n2v2.inference.tiles import CORES, Tile, cut_axis, pad, predict_tile, shift
 from hushpore.n2v2.model import fuse_batch_norm
 from hushpore.n2v2.source import Source
 
@@ -192,9 +192,9 @@ class BlockPredictor:
         for pieces in itertools.product(*axes):
             sources, kept, targets = zip(*pieces, strict=True)
             tile = Tile(
-                (every, *map(_moved, sources, (each.start for each in region))),
+                (every, *map(shift, sources, (each.start for each in region))),
                 (every, *kept),
-                (every, *map(_moved, targets, starts)),
+                (every, *map(shift, targets, starts)),
             )
             with self.timer.stage("denoising") as run:
                 run.voxels = len(numbers) * math.prod(t.stop - t.start for t in targets)
@@ -220,7 +220,3 @@ class _Window:
         count = len(self.shape) - len(self._ends)
         keys = tuple(each for each in keys if each is not Ellipsis)
         return self._data[(*keys, *(slice(None),) * (count - len(keys)), *self._ends)]
-
-
-def _moved(where: slice, start: int) -> slice:
-    return slice(where.start - start, where.stop - start)

@@ -270,3 +270,8 @@ def cut_axis(
         last = min(-(-stop // multiple) * multiple + margin, padded)
         pieces.append((slice(first, last), slice(start - first, stop - first), slice(start, stop)))
     return pieces
+
+
+def shift(part: slice, start: int) -> slice:
+    """Return a part of an axis as it is counted from `start`."""
+    return slice(part.start - start, part.stop - start)

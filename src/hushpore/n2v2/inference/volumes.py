@@ -24,6 +24,7 @@ from hushpore.n2v2.inference.tiles import (
     pad,
     plan_tiles,
     predict_tile,
+    shift,
     tile_bytes,
 )
 from hushpore.n2v2.model import fuse_batch_norm
@@ -285,7 +286,7 @@ class VolumePredictor:
             with self.timer.stage("denoising") as run:
                 which, first, *within = tile.target
                 run.voxels = math.prod(part.stop - part.start for part in tile.target)
-                place = (_moved(which, slab.images.start), slice(None), _moved(first, rows.start))
+                place = (shift(which, slab.images.start), slice(None), shift(first, rows.start))
                 result[(*place, *within)] = predict_tile(
                     self._compute, padded, tile, self.dtype, self.augment
                 )
@@ -342,14 +343,10 @@ def _slab_of(tiles: list[Tile]) -> Slab:
     )
     moved = tuple(
         Tile(
-            (_moved(t.source[0], images.start), _moved(t.source[1], rows.start), *t.source[2:]),
+            (shift(t.source[0], images.start), shift(t.source[1], rows.start), *t.source[2:]),
             t.kept,
             t.target,
         )
         for t in tiles
     )
     return Slab(images, rows, moved)
-
-
-def _moved(where: slice, start: int) -> slice:
-    return slice(where.start - start, where.stop - start)
