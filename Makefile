@@ -1,5 +1,5 @@
 # make demo    from nothing to a pore table, in demo/   (make demo VOLUME=path: on your own stack)
-# make test    all tests
+# make test    all tests, in as many processes as there are cores
 # make gui     napari with the sample loaded
 # make lint    style and types       make bench    benchmarks
 # make docs    what in docs/ is made by the program: pictures and tables
@@ -28,7 +28,8 @@ demo: $(INSTALLED)
 	$(BIN)/hushpore demo $(if $(VOLUME),"$(VOLUME)") --output demo --overwrite
 
 test: $(INSTALLED)
-	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest
+	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 \
+		--dist loadfile --durations 10
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check

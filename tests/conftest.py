@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
     from hushpore.base.volume import Volume
 
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # the processes share the cores; each would take all, and wait for them in a busy loop
+    os.environ["OMP_NUM_THREADS"] = "1"
+
 #: What some tests need beside what `make test` installs, and how to get it.
 NEEDS = {
     "asan": "the address sanitizer of g++",

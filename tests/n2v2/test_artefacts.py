@@ -38,9 +38,8 @@ def test_structn2v_removes_lines_that_n2v2_leaves_and_the_diagnosis_names_their_
     noisy = clean + lines + rng.normal(0, 10, clean.shape)
     left = {}
     for along in ("none", "x"):
-        result = hushpore.denoise(
-            noisy, correlated_along=along, correlated_reach=8, steps=80, **QUICK
-        )
+        how = {**QUICK, "batch_size": 4, "steps": 60}
+        result = hushpore.denoise(noisy, correlated_along=along, correlated_reach=8, **how)
         error = result.volume.data - clean
         left[along] = (error * lines).mean() / (lines**2).mean()
         advised = any("try correlated_along='x'" in note for note in result.provenance["notes"])

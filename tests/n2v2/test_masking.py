@@ -38,7 +38,7 @@ def neighbours_written_plainly(
 
 
 @given(st.sampled_from([(3, 8), (9, 9), (4, 6, 7), (2, 2)]), st.integers(0, 2**31))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_replacement_equals_the_plain_reference_up_to_the_border(
     size: tuple[int, ...], seed: int
 ) -> None:

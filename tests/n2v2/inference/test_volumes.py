@@ -200,7 +200,7 @@ def test_dask_is_read_slab_by_slab(rng: np.random.Generator) -> None:
 def test_a_job_trains_and_predicts_what_does_not_fit(
     rng: np.random.Generator, dimensions: int
 ) -> None:
-    values = rng.normal(100, 20, (24, 64, 64)).astype(np.float32)
+    values = rng.normal(100, 20, (24, 40, 40)).astype(np.float32)
     quick = {"steps": 3, "patch_size": 16, "patch_depth": 4, "batch_size": 2, "device": "cpu"}
     result = hushpore.denoise(
         values, dimensions=dimensions, denoise_memory=0.001, precision="float32", **quick
@@ -212,7 +212,7 @@ def test_a_job_trains_and_predicts_what_does_not_fit(
 
 
 def test_a_result_that_does_not_fit_lies_in_a_file(rng: np.random.Generator) -> None:
-    values = rng.normal(100, 20, (20, 128, 128)).astype(np.float32)
+    values = rng.normal(100, 20, (9, 128, 128)).astype(np.float32)
     result = hushpore.denoise(
         values, denoise_memory=0.001, steps=2, patch_size=16, batch_size=2, device="cpu"
     )

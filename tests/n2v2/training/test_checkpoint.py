@@ -19,7 +19,7 @@ from hushpore.n2v2.training import checkpoint as checkpoints
 if TYPE_CHECKING:
     from pathlib import Path
 
-QUICK = {"steps": 40, "patch_size": 16, "batch_size": 2, "device": "cpu", "seed": 3}
+QUICK = {"steps": 20, "patch_size": 16, "batch_size": 2, "device": "cpu", "seed": 3}
 
 
 def make_scan() -> np.ndarray:
@@ -43,7 +43,7 @@ import numpy as np
 import hushpore
 from hushpore.n2v2.training import checkpoint
 checkpoint.SAVE_INTERVAL = 0.0
-settings = dict(steps=40, patch_size=16, batch_size=2, seed=3, checkpoint=sys.argv[1])
+settings = dict(steps=20, patch_size=16, batch_size=2, seed=3, checkpoint=sys.argv[1])
 scan = np.random.default_rng(0).normal(100, 20, (4, 30, 35)).astype(np.float32)
 written, replace = [], os.replace
 
@@ -69,7 +69,7 @@ def test_a_killed_run_goes_on_to_the_result_of_an_unbroken_one(
     assert b"not killed" not in subprocess.run(command, check=False, stdout=subprocess.PIPE).stdout
     resumed = hushpore.denoise(scan, checkpoint=str(path), **QUICK)
     note = next(note for note in resumed.provenance["notes"] if note.startswith("Went on from"))
-    assert 0 < int(note.split()[-2]) < 40
+    assert 0 < int(note.split()[-2]) < 20
     np.testing.assert_array_equal(resumed.volume.data, unbroken.volume.data)
     np.testing.assert_array_equal(resumed.losses, unbroken.losses)
     np.testing.assert_array_equal(resumed.validation, unbroken.validation)
@@ -107,11 +107,11 @@ def test_a_cancelled_run_that_reads_block_by_block_goes_on_with_the_same_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dimensions: int, where: str
 ) -> None:
     monkeypatch.setattr(blocks, "STEPS_PER_BLOCK", 2)
-    scan = np.random.default_rng(0).normal(100, 20, (24, 64, 64)).astype(np.float32)
+    scan = np.random.default_rng(0).normal(100, 20, (24, 38, 40)).astype(np.float32)
     settings: dict[str, Any] = {**QUICK, "steps": 7, "patch_depth": 4, "denoise_memory": 0.001}
     settings["dimensions"] = dimensions
     if where == "at points":
-        settings["train_at"] = np.argwhere(scan > 180).astype(float)
+        settings["train_at"] = np.argwhere(scan > 165).astype(float)
     unbroken = hushpore.denoise(scan, **settings)
     assert any("block by block" in note for note in unbroken.provenance["notes"])
     del settings["device"]
@@ -139,13 +139,13 @@ def test_a_finished_training_is_not_done_again(scan: np.ndarray, tmp_path: Path)
     first = hushpore.denoise(scan, checkpoint=path, **QUICK)
     again = hushpore.denoise(scan, checkpoint=path, **QUICK)
     np.testing.assert_array_equal(again.volume.data, first.volume.data)
-    assert "Went on from the checkpoint, after 40 steps." in again.provenance["notes"]
+    assert "Went on from the checkpoint, after 20 steps." in again.provenance["notes"]
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"steps": 41}, "steps was 40 and is now 41"),
+        ({"steps": 21}, "steps was 20 and is now 21"),
         ({"seed": 4}, "seed was 3 and is now 4"),
         ({"batch_size": 3}, "batch_size was 2 and is now 3"),
         ({"method": "n2v"}, "method was 'n2v2' and is now 'n2v'"),
