@@ -69,18 +69,18 @@ def picture_batch(viewer: Any, path: Path, scratch: Path) -> None:
         viewer.window.remove_dock_widget(dock)
     batch, _ = widget(viewer, "Batch of scans")
     batch.add(str(scan) for scan in sorted(scans.iterdir()))
-    batch._output.setText(str(scratch / "results"))
-    batch._denoise.setChecked(False)
+    batch.output.value = scratch / "results"
+    batch.denoise.value = False
     batch.run()
-    wait(lambda: done(batch) >= 3 or batch._worker is None, 300)
+    wait(lambda: done(batch) >= 3 or not batch.is_running, 300)
     save(viewer, path)
-    wait(lambda: batch._worker is None, 300)
+    wait(lambda: not batch.is_running, 300)
 
 
 def done(batch: Any) -> int:
     """Return how many scans have ended, as the list says it."""
-    rows = range(batch.tree.topLevelItemCount())
-    states = [batch.tree.topLevelItem(row).text(1) for row in rows]
+    rows = range(batch.scans.native.topLevelItemCount())
+    states = [batch.scans.native.topLevelItem(row).text(1) for row in rows]
     return sum(state in ("done", "failed") for state in states)
 
 

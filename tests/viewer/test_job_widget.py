@@ -20,10 +20,10 @@ from hushpore import InputError
 from hushpore.base.events import Metric, Note, Preview, Progress, StageTime, StopEarly, Timing
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.forms.docking import stay_in_front
-from hushpore.viewer.job_widget import PATIENCE
 from hushpore.viewer.layers.conversion import KEY
 from hushpore.viewer.running import progress_presenter
 from hushpore.viewer.running.problem import explain
+from hushpore.viewer.running.worker_container import PATIENCE
 from hushpore.viewer.segment.widget import PoresWidget
 
 SOON = 10_000

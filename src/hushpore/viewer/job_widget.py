@@ -7,8 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from napari.layers import Image
-from psygnal import Signal
-from qtpy.QtCore import QEventLoop, QTimer
 from qtpy.QtWidgets import QHBoxLayout, QLabel
 
 from hushpore import jobs
@@ -20,7 +18,7 @@ from hushpore.viewer.forms.form import SettingsForm
 from hushpore.viewer.forms.layer_choice import LayerChoice
 from hushpore.viewer.forms.layer_facts import LayerFacts
 from hushpore.viewer.forms.layer_field import LayerField
-from hushpore.viewer.forms.native import PlacedContainer, ValueOf
+from hushpore.viewer.forms.native import ValueOf
 from hushpore.viewer.forms.presets import PresetRow
 from hushpore.viewer.forms.rich_label import link, plain_line
 from hushpore.viewer.forms.run_on import RunOn
@@ -37,7 +35,8 @@ from hushpore.viewer.running.status_line import FontWarmup
 from hushpore.viewer.running.target import Target, capture
 from hushpore.viewer.running.task import Outcome, import_libraries, work_for
 from hushpore.viewer.running.timing_panel import TimingPanel
-from hushpore.viewer.running.worker import JobWorker, WorkerEnds, stop, stop_with
+from hushpore.viewer.running.worker import JobWorker
+from hushpore.viewer.running.worker_container import WorkerContainer
 
 if TYPE_CHECKING:
     from napari.layers import Layer
@@ -48,15 +47,11 @@ if TYPE_CHECKING:
     from hushpore.viewer.forms.fields import Field
     from hushpore.viewer.running.previews import Previews
 
-#: Seconds to wait for a job to stop when its widget goes away. One that is in a long step ends
-#: after it by itself, unseen; the window does not stand still for that.
-PATIENCE = 0.5
-
 #: Name of the widget that shows the record of a layer.
 PROVENANCE = "How it was made"
 
 
-class JobWidget(PlacedContainer):
+class JobWidget(WorkerContainer):
     """Runs one kind of job on a layer and shows its result as layers.
 
     It is a magicgui container of the layer, each setting by its name, and the device::
@@ -80,11 +75,6 @@ class JobWidget(PlacedContainer):
         What the last run returned: None before its end, and once its layers are removed.
     """
 
-    #: The job has ended: its result.
-    called = Signal(object)
-    #: It has ended without one: a `Problem`, or None where it was cancelled.
-    failed = Signal(object)
-
     #: Key of `hushpore.jobs.JOBS`.
     job: ClassVar[str]
     #: Name of the widget for the next step, and the link that opens it.
@@ -96,21 +86,13 @@ class JobWidget(PlacedContainer):
         super().__init__(name=self.job)
         self._viewer = napari_viewer
         self._now: Running | None = None
-        self.result: Any = None
         self._made: list[Layer] = []
-        self._running: list[JobWorker] = []
         self._description = jobs.JOBS[self.job]
         self._build()
         self._make_ready()
         self.layer.changed.connect(self._show_facts)
         self._show_facts()
-        self._ends = WorkerEnds(self.native)
-        self._ends.returned.connect(self._returned)
-        self._ends.failed.connect(self._failed)
-        self._ends.cancelled.connect(self._cancelled)
         napari_viewer.layers.events.removed.connect(self._forget)
-        self.native_parent_changed.connect(self._stop_outside)
-        stop_with(self.native, self._running, PATIENCE)
 
     def _make_ready(self) -> None:
         """Do now what would take seconds when Run is pressed."""
@@ -174,11 +156,6 @@ class JobWidget(PlacedContainer):
         """Whether a job of this widget runs."""
         return self._now is not None
 
-    @property
-    def worker(self) -> JobWorker | None:
-        """The worker of the running job, or None."""
-        return None if self._now is None else self._now.worker
-
     def run(self) -> JobWorker:
         """Start the job on the chosen layer, unless one runs; return its worker.
 
@@ -205,61 +182,13 @@ class JobWidget(PlacedContainer):
             line = where
             work = partial(work_on_cluster, type(self), target, settings, device, where)
         worker = JobWorker(work, f"{self._description.title} {target.volume.name}")
-        self._ends.follow(worker)
-        self.result, self._made = None, []
+        self._follow_worker(worker)
+        self._made = []
         self._now = Running(self._viewer, worker, target, self.cancel)
-        self._running.append(worker)
         worker.start(line)
         self._showing.begin(self._now)
         self._scroll.bring_into_view(self._progress)
         return worker
-
-    def wait(self, seconds: float | None = None) -> Any:
-        """Wait for the job to end while the window lives on; for scripts and notebooks.
-
-        Parameters
-        ----------
-        seconds : float, optional
-            The longest to wait; the job runs on after that.
-
-        Returns
-        -------
-        object or None
-            Its result; None where it was cancelled.
-
-        Raises
-        ------
-        HushporeError
-            If the job cannot be done with this layer and these settings.
-        RuntimeError
-            If it failed in another way.
-        TimeoutError
-            If it has not ended by then.
-        """
-        loop, problems = QEventLoop(), list[Problem | None]()
-
-        def end(_: Any) -> None:
-            loop.quit()
-
-        self.failed.connect(problems.append)
-        self.failed.connect(end)
-        self.called.connect(end)
-        if seconds is not None:
-            QTimer.singleShot(round(1000 * seconds), loop.quit)
-        try:
-            if self._now is not None:
-                loop.exec()
-        finally:
-            self.failed.disconnect(problems.append)
-            self.failed.disconnect(end)
-            self.called.disconnect(end)
-        if self._now is not None:
-            raise TimeoutError(f"{self._now.worker.name} has not ended in {seconds} s.")
-        problem = next(iter(problems), None)
-        if problem is not None:
-            kind = HushporeError if problem.expected else RuntimeError
-            raise kind(problem.message if problem.expected else problem.details)
-        return self.result
 
     def cancel(self) -> None:
         """Ask the running job to stop."""
@@ -340,7 +269,7 @@ class JobWidget(PlacedContainer):
         """Take down what belongs to the running job."""
         assert self._now is not None
         self._now = None
-        self._running.clear()
+        self._workers.clear()
         self._showing.end()
         self._show_facts()
 
@@ -350,11 +279,6 @@ class JobWidget(PlacedContainer):
             self._made.remove(event.value)
             if not self._made:
                 self.result = None
-
-    def _stop_outside(self, parent: Any) -> None:
-        """Stop the job when napari takes the widget out of its dock."""
-        if parent is None:
-            stop(self._running, PATIENCE)
 
     # ---- what is shown
 

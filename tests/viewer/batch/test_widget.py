@@ -3,7 +3,9 @@ import pandas as pd
 import pytest
 from napari.components import ViewerModel
 from qtpy.QtCore import Qt
+from qtpy.QtWidgets import QApplication
 
+from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
 from hushpore.io.results import write_image
 from hushpore.jobs import JOBS
@@ -29,13 +31,15 @@ def scans(tmp_path):
 def widget(qtbot):
     viewer = ViewerModel()
     widget = BatchWidget(viewer)
-    qtbot.addWidget(widget)
-    widget._denoise.setChecked(False)
+    qtbot.addWidget(widget.native)
+    widget.denoise.value = False
     return widget
 
 
 def column(widget, number):
-    return [widget.tree.topLevelItem(row).text(number) for row in range(len(widget.scans))]
+    return [
+        widget.scans.native.topLevelItem(row).text(number) for row in range(len(widget.scans.value))
+    ]
 
 
 def test_run_says_what_is_missing(widget, scans, tmp_path):
@@ -43,47 +47,46 @@ def test_run_says_what_is_missing(widget, scans, tmp_path):
     widget.add(scans)
     assert "Choose a folder for the results" in widget._run_button.toolTip()
     assert not widget._run_button.isEnabled()
-    widget._output.setText(str(tmp_path / "out"))
+    widget.output.value = tmp_path / "out"
     assert widget._run_button.isEnabled()
 
 
 def test_each_scan_is_listed_once_and_taken_off_again(widget, scans):
     widget.add(scans)
     widget.add(scans[:1])
-    assert widget.scans == scans
+    assert widget.scans.value == scans
     assert column(widget, 0) == ["bad", "one", "two"]
-    widget.tree.topLevelItem(0).setSelected(True)
+    widget.scans.native.topLevelItem(0).setSelected(True)
     widget._remove.click()
-    assert widget.scans == scans[1:]
+    assert widget.scans.value == scans[1:]
 
 
 def test_a_batch_runs_and_says_how_each_scan_ended(widget, scans, tmp_path, qtbot):
     presets.save_preset("closed", "pores", JOBS["pores"].settings(mode="closed"))
-    widget._presets["pores"].addItem("closed")
-    widget._presets["pores"].setCurrentText("closed")
+    widget.pores_preset.value = "closed"
     widget.add(scans)
-    widget._output.setText(str(tmp_path / "out"))
+    widget.output.value = tmp_path / "out"
     widget._run_button.click()
     assert widget._run_button.text() == "Cancel"
     assert not widget._files.isEnabled()
-    qtbot.waitUntil(lambda: widget._worker is None, timeout=LONG)
+    qtbot.waitUntil(lambda: not widget.is_running, timeout=LONG)
     assert column(widget, 1) == ["failed", "done", "done"]
-    assert "not one" in column(widget, 2)[0]
+    assert "is named like TIFF but is not" in column(widget, 2)[0]
     assert "1 pore" in column(widget, 2)[1]
     assert "2 of 3 scans have a result, 1 failed" in widget._result.text()
     assert pd.read_csv(tmp_path / "out" / "summary.csv")["count"].tolist()[1:] == [1, 1]
     assert widget._files.isEnabled()
     # once more: nothing is done twice
     widget._run_button.click()
-    qtbot.waitUntil(lambda: widget._worker is None, timeout=LONG)
+    qtbot.waitUntil(lambda: not widget.is_running, timeout=LONG)
     assert column(widget, 1) == ["failed", "skipped", "skipped"]
 
 
 def test_a_problem_with_the_whole_batch_is_told(widget, scans, tmp_path, qtbot):
     widget.add(scans)
-    widget._output.setText(str(tmp_path / "no" / "out"))
+    widget.output.value = tmp_path / "no" / "out"
     widget.run()
-    qtbot.waitUntil(lambda: widget._worker is None, timeout=LONG)
+    qtbot.waitUntil(lambda: not widget.is_running, timeout=LONG)
     assert "its folder does not exist" in widget._result.text()
 
 
@@ -92,57 +95,76 @@ def test_a_double_click_opens_the_scan_and_its_pores(widget, scans, tmp_path, mo
     opened = []
     monkeypatch.setattr(ViewerModel, "open", lambda self, path, plugin: opened.append(path))
     widget.add(scans)
-    widget._output.setText(str(tmp_path / "out"))
+    widget.output.value = tmp_path / "out"
     widget.open_result(1)
     assert opened == []
     (tmp_path / "out" / "one").mkdir(parents=True)
     labels = tmp_path / "out" / "one" / name
     labels.touch() if name.endswith("tif") else labels.mkdir()
-    widget.tree.itemDoubleClicked.emit(widget.tree.topLevelItem(1), 0)
+    widget.scans.native.itemDoubleClicked.emit(widget.scans.native.topLevelItem(1), 0)
     assert opened == [scans[1], str(labels)]
 
 
 def test_files_that_are_dropped_are_listed(widget, scans):
-    from qtpy.QtCore import QMimeData, QPointF, QUrl
-    from qtpy.QtGui import QDropEvent
+    from qtpy.QtCore import QMimeData, QPoint, QPointF, QUrl
+    from qtpy.QtGui import QDragEnterEvent, QDropEvent
 
     data = QMimeData()
     data.setUrls([QUrl.fromLocalFile(path) for path in scans])
-    event = QDropEvent(
-        QPointF(1, 1), Qt.DropAction.CopyAction, data, Qt.MouseButton.LeftButton,
-        Qt.KeyboardModifier.NoModifier,
-    )  # fmt: skip
-    widget.dropEvent(event)
-    assert widget.scans == scans
+    how = Qt.DropAction.CopyAction, data, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+    enter = QDragEnterEvent(QPoint(1, 1), *how)
+    QApplication.sendEvent(widget.native, enter)
+    assert enter.isAccepted()
+    QApplication.sendEvent(widget.native, QDropEvent(QPointF(1, 1), *how))
+    assert widget.scans.value == scans
 
 
 def test_it_opens_with_what_was_last_run_but_no_scans(widget, scans, tmp_path, qtbot):
     widget.add(scans[:1])
-    widget._output.setText(str(tmp_path / "out"))
-    widget._resample.setChecked(True)
-    widget._jobs.setValue(2)
+    widget.output.value = tmp_path / "out"
+    widget.resample.value = True
+    widget.jobs.value = 2
     widget.run()
-    widget._jobs.setValue(3)  # not run with
-    qtbot.waitUntil(lambda: widget._worker is None, timeout=LONG)
+    widget.jobs.value = 3  # not run with
+    qtbot.waitUntil(lambda: not widget.is_running, timeout=LONG)
     again = BatchWidget(ViewerModel())
-    qtbot.addWidget(again)
-    assert (again._denoise.isChecked(), again._resample.isChecked()) == (False, True)
-    assert again._jobs.value() == 2
-    assert again.scans == []
-    assert again._output.text() == ""
+    qtbot.addWidget(again.native)
+    assert (again.denoise.value, again.resample.value) == (False, True)
+    assert again.jobs.value == 2
+    assert again.scans.value == []
+    assert again.output.value is None
 
 
-def test_the_list_is_used_by_keys(widget, scans, tmp_path, qtbot, monkeypatch):
+def test_the_list_is_used_by_keys(widget, scans, qtbot):
     widget.add(scans)
-    widget.tree.setCurrentItem(widget.tree.topLevelItem(0))
-    qtbot.keyClick(widget.tree, Qt.Key.Key_Delete)
-    assert widget.scans == scans[1:]
+    widget.scans.native.setCurrentItem(widget.scans.native.topLevelItem(0))
+    qtbot.keyClick(widget.scans.native, Qt.Key.Key_Delete)
+    assert widget.scans.value == scans[1:]
     opened = []
-    monkeypatch.setattr(widget, "open_result", opened.append)
-    widget.tree.wanted.connect(widget.open_result)
-    widget.tree.setCurrentItem(widget.tree.topLevelItem(1))
-    qtbot.keyClick(widget.tree, Qt.Key.Key_Return)
+    widget.scans.native.wanted.connect(opened.append)
+    widget.scans.native.setCurrentItem(widget.scans.native.topLevelItem(1))
+    qtbot.keyClick(widget.scans.native, Qt.Key.Key_Return)
     assert opened == [1]
     widget._allow_changes(False)
-    qtbot.keyClick(widget.tree, Qt.Key.Key_Delete)
-    assert widget.scans == scans[1:]
+    qtbot.keyClick(widget.scans.native, Qt.Key.Key_Delete)
+    assert widget.scans.value == scans[1:]
+
+
+def test_a_script_runs_it_and_waits(widget, scans, tmp_path):
+    with pytest.raises(InputError, match="Add scans first"):
+        widget.run()
+    widget.scans.value = scans[1:]
+    with pytest.raises(InputError, match="Choose a folder"):
+        widget.run()
+    widget.update(output=tmp_path / "out", jobs=1)
+    ends = []
+    widget.called.connect(ends.append)
+    worker = widget.run()
+    assert widget.run() is worker
+    batch = widget.wait(LONG / 1000)
+    assert batch is widget.result
+    assert ends == [batch]
+    assert batch.count("done") == 2
+    with pytest.raises(InputError, match="There is no preset 'none'"):
+        widget.pores_preset.value = "none"
+    assert repr(widget).startswith("<BatchWidget (scans: ")

@@ -39,15 +39,19 @@ class ScanList(QTreeWidget):
         self.setAccessibleName("Scans")
         self.itemDoubleClicked.connect(self._want)
 
-    @property
-    def paths(self) -> list[str]:
-        """The paths of the scans."""
+    def value(self) -> list[str]:
+        """Return the paths of the scans."""
         items = (self.topLevelItem(row) for row in range(self.topLevelItemCount()))
         return [str(item.data(NAME, Qt.ItemDataRole.UserRole)) for item in items]
 
-    def add(self, paths: Iterable[str]) -> None:
+    def set(self, paths: Iterable[str | Path]) -> None:
+        """List these scans alone."""
+        self.clear()
+        self.add(paths)
+
+    def add(self, paths: Iterable[str | Path]) -> None:
         """List further scans: files, or folders that hold one scan each."""
-        known = set(self.paths)
+        known = set(self.value())
         for path in (str(Path(each).resolve()) for each in paths):
             if path not in known:
                 known.add(path)
@@ -88,6 +92,6 @@ class ScanList(QTreeWidget):
 
     def _name_rows(self) -> None:
         """Call scans what their results will be called."""
-        for row, name in enumerate(names_of([Path(path) for path in self.paths])):
+        for row, name in enumerate(names_of([Path(path) for path in self.value()])):
             self.topLevelItem(row).setText(NAME, name)
         self.changed.emit()

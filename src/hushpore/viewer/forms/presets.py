@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from napari.utils.notifications import show_warning
+from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QComboBox, QHBoxLayout, QInputDialog, QLabel, QPushButton, QWidget
 
-from hushpore.base.errors import HushporeError
+from hushpore.base.errors import HushporeError, InputError
 from hushpore.runs.presets import (
     DEFAULT,
     LAST,
@@ -37,19 +38,45 @@ class PresetBox(QComboBox):
         The job, as `hushpore.jobs` names it.
     """
 
+    changed = Signal()
+
     def __init__(self, job: str) -> None:
         super().__init__()
         self._job = job
         self.setToolTip("Settings that were saved in the form of the job.")
         self.addItems(names_to_choose(job))
+        self.currentTextChanged.connect(self.changed)
+
+    def value(self) -> str:
+        """Return the name that is chosen."""
+        return str(self.currentText())
+
+    def set(self, name: str) -> None:
+        """Choose a preset.
+
+        Raises
+        ------
+        InputError
+            If there is none of this name.
+        """
+        self._refresh()
+        if self.findText(name) < 0:
+            known = ", ".join(repr(one) for one in names_to_choose(self._job))
+            raise InputError(f"There is no preset {name!r} of this job. Available: {known}.")
+        self.setCurrentText(name)
 
     def showPopup(self) -> None:  # noqa: N802
         """List what there is by now."""
+        self._refresh()
+        super().showPopup()
+
+    def _refresh(self) -> None:
         chosen = self.currentText()
+        blocked = self.blockSignals(True)
         self.clear()
         self.addItems(names_to_choose(self._job))
         self.setCurrentText(chosen)
-        super().showPopup()
+        self.blockSignals(blocked)
 
 
 class PresetRow(QWidget):

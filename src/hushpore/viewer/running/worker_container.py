@@ -1,0 +1,128 @@
+"""A magicgui container whose job runs in a worker, for scripts to start and wait for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from psygnal import Signal
+from qtpy.QtCore import QEventLoop, QTimer
+
+from hushpore.base.errors import HushporeError
+from hushpore.viewer.forms.native import PlacedContainer
+from hushpore.viewer.running.problem import Problem
+from hushpore.viewer.running.worker import JobWorker, WorkerEnds, stop, stop_with
+
+#: Seconds to wait for a job to stop when its widget goes away. One that is in a long step ends
+#: after it by itself, unseen; the window does not stand still for that.
+PATIENCE = 0.5
+
+
+class WorkerContainer(PlacedContainer):
+    """Runs one worker at a time, tells of its end, and stops it when it goes out of the window.
+
+    A subclass gives the workers that it starts to `_follow_worker`, is told of their ends, and then
+    clears the list of them and emits `called` or `failed`.
+
+    Parameters
+    ----------
+    **given
+        As for `magicgui.widgets.Container`.
+
+    Attributes
+    ----------
+    result : object or None
+        What the last run returned; None before its end.
+    """
+
+    #: The job has ended: its result.
+    called = Signal(object)
+    #: It has ended without one: a `Problem`, or None where it was cancelled.
+    failed = Signal(object)
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.result: Any = None
+        self._workers: list[JobWorker] = []
+        self._ends = WorkerEnds(self.native)
+        self._ends.returned.connect(self._returned)
+        self._ends.failed.connect(self._failed)
+        self._ends.cancelled.connect(self._cancelled)
+        self.native_parent_changed.connect(self._stop_outside)
+        stop_with(self.native, self._workers, PATIENCE)
+
+    @property
+    def worker(self) -> JobWorker | None:
+        """The worker that runs, or None."""
+        return next(iter(self._workers), None)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a job of this widget runs."""
+        return bool(self._workers)
+
+    def wait(self, seconds: float | None = None) -> Any:
+        """Wait for the job to end while the window lives on; for scripts and notebooks.
+
+        Parameters
+        ----------
+        seconds : float, optional
+            The longest to wait; the job runs on after that.
+
+        Returns
+        -------
+        object or None
+            Its result; None where it was cancelled.
+
+        Raises
+        ------
+        HushporeError
+            If the job cannot be done with what was chosen.
+        RuntimeError
+            If it failed in another way.
+        TimeoutError
+            If it has not ended by then.
+        """
+        loop, problems = QEventLoop(), list[Problem | None]()
+
+        def end(_: Any) -> None:
+            loop.quit()
+
+        self.failed.connect(problems.append)
+        self.failed.connect(end)
+        self.called.connect(end)
+        if seconds is not None:
+            QTimer.singleShot(round(1000 * seconds), loop.quit)
+        try:
+            if self.is_running:
+                loop.exec()
+        finally:
+            self.failed.disconnect(problems.append)
+            self.failed.disconnect(end)
+            self.called.disconnect(end)
+        if self.worker is not None:
+            raise TimeoutError(f"{self.worker.name} has not ended in {seconds} s.")
+        problem = next(iter(problems), None)
+        if problem is not None:
+            kind = HushporeError if problem.expected else RuntimeError
+            raise kind(problem.message if problem.expected else problem.details)
+        return self.result
+
+    def _follow_worker(self, worker: JobWorker) -> None:
+        """Have the end of a worker told to this, and have it stopped with this."""
+        self.result = None
+        self._workers.append(worker)
+        self._ends.follow(worker)
+
+    def _returned(self, outcome: Any) -> None:
+        raise NotImplementedError
+
+    def _failed(self, problem: Problem) -> None:
+        raise NotImplementedError
+
+    def _cancelled(self) -> None:
+        raise NotImplementedError
+
+    def _stop_outside(self, parent: Any) -> None:
+        """Stop the job when napari takes the widget out of its dock."""
+        if parent is None:
+            stop(self._workers, PATIENCE)
