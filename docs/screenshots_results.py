@@ -50,7 +50,7 @@ def picture_compare(viewer: Any, path: Path, seconds: float) -> None:
     viewer.layers[-2].visible = False
     viewer.reset_view()
     compare, _ = widget(viewer, "Compare results")
-    wait(lambda: compare._compared is not None, 60)
+    wait(lambda: compare.result is not None, 60)
     save(viewer, path)
 
 

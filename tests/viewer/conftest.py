@@ -116,6 +116,8 @@ class FakeJob:
 
     def __init__(self, kind):
         self.settings, self.backend, self.on_gpu = kind.settings, kind.backend, kind.on_gpu
+        self.purpose, self.cluster = kind.purpose, kind.cluster
+        self.ends_early_in = kind.ends_early_in
         self.gate = threading.Event()
         self.closed = threading.Event()
         self.calls = []

@@ -3,7 +3,9 @@ import pandas as pd
 import pytest
 from napari.components import ViewerModel
 from napari.layers import Layer
+from qtpy.QtWidgets import QWidget
 
+from hushpore.base.errors import HushporeError, InputError
 from hushpore.runs.compare import distributions
 from hushpore.viewer.results import compare as module
 from hushpore.viewer.results.compare import BY_VOLUME, CompareWidget
@@ -39,8 +41,8 @@ def viewer(results):
 @pytest.fixture
 def widget(qtbot, viewer):
     widget = CompareWidget(viewer)
-    qtbot.addWidget(widget)
-    qtbot.waitUntil(lambda: widget._compared is not None, timeout=SOON)
+    qtbot.addWidget(widget.native)
+    qtbot.waitUntil(lambda: widget.result is not None, timeout=SOON)
     return widget
 
 
@@ -49,21 +51,21 @@ def column(widget, number):
 
 
 def test_it_begins_with_the_two_newest_results(widget, results):
-    assert [choice.currentText() for choice in widget.choices] == ["before", "after"]
+    assert [choice.native.currentText() for choice in (widget.a, widget.b)] == ["before", "after"]
     row = column(widget, 0).index("count")
     assert [column(widget, place)[row] for place in (1, 2, 3)] == ["4", "5", "+25 %"]
     sizes = column(widget, 0).index("equivalent diameter (µm)")
     middle = results[0].pores["equivalent_diameter"].median()
     assert column(widget, 1)[sizes] == f"{middle:.3g}"
-    assert not widget._nothing.isVisibleTo(widget)
+    assert not widget._nothing.isVisibleTo(widget.native)
 
 
 def test_the_plot_shows_what_the_library_says(widget, results):
     np.testing.assert_allclose(widget._data["a"].sum(), 1)
-    widget._of.setCurrentText(BY_VOLUME)
-    widget._cumulative.setChecked(True)
-    widget._log.setChecked(True)
-    both = widget._compared
+    widget.shares.value = BY_VOLUME
+    widget.cumulative.value = True
+    widget.log.value = True
+    both = widget.result
     pd.testing.assert_frame_equal(
         widget._data, distributions(both.first, both.second, by_volume=True, log=True)
     )
@@ -77,18 +79,18 @@ def test_the_plot_shows_what_the_library_says(widget, results):
 def test_a_click_on_a_row_plots_its_quantity(widget):
     row = column(widget, 0).index("sphericity")
     widget.table.setCurrentCell(row, 0)
-    assert widget._column.currentText() == "sphericity"
+    assert widget.quantity.value == "sphericity"
     assert widget.figure.axes[0].get_xlabel() == "sphericity"
 
 
 def test_another_layer_and_a_folder_can_be_chosen(qtbot, widget, viewer, results, tmp_path):
     viewer.add_layer(Layer.create(*pore_layer(results[0], "third")))
-    qtbot.waitUntil(lambda: widget._compared.second.name == "third", timeout=SOON)
-    assert [choice.currentText() for choice in widget.choices] == ["after", "third"]
-    widget.choices[0].choose(viewer.layers["before"])
-    qtbot.waitUntil(lambda: widget._compared.first.name == "before", timeout=SOON)
-    assert set(widget._compared.table["difference"].dropna()) == {0.0}
-    widget.choices[1].choose(tmp_path / "nothing")
+    qtbot.waitUntil(lambda: widget.result.second.name == "third", timeout=SOON)
+    assert [choice.native.currentText() for choice in (widget.a, widget.b)] == ["after", "third"]
+    widget.a.value = viewer.layers["before"]
+    qtbot.waitUntil(lambda: widget.result.first.name == "before", timeout=SOON)
+    assert set(widget.result.table["difference"].dropna()) == {0.0}
+    widget.b.value = tmp_path / "nothing"
     qtbot.waitUntil(lambda: widget._problem.text() != "", timeout=SOON)
     assert "There is no result in" in widget._problem.text()
     assert widget.table.rowCount() == 0
@@ -98,14 +100,14 @@ def test_numbers_that_change_are_compared_anew(qtbot, widget, viewer, results):
     layer = viewer.layers["before"]
     known = layer.features.iloc[:2].copy()
     layer.features = known
-    qtbot.waitUntil(lambda: len(widget._compared.first.pores) == 2, timeout=SOON)
+    qtbot.waitUntil(lambda: len(widget.result.first.pores) == 2, timeout=SOON)
     assert column(widget, 0)
 
 
 def test_a_layer_that_goes_leaves_the_rest(qtbot, widget, viewer):
     viewer.layers.remove(viewer.layers["after"])
-    qtbot.waitUntil(lambda: widget._compared is None, timeout=SOON)
-    assert widget._nothing.isVisibleTo(widget)
+    qtbot.waitUntil(lambda: widget.result is None, timeout=SOON)
+    assert widget._nothing.isVisibleTo(widget.native)
     assert not widget._save_plot.isEnabled()
 
 
@@ -120,7 +122,7 @@ def test_plot_and_table_are_saved(qtbot, widget, tmp_path):
         widget.save_plot(tmp_path / name)
         qtbot.waitUntil((tmp_path / name).exists, timeout=SOON)
     assert pd.read_csv(tmp_path / "a.csv").columns.tolist()[:2] == ["from", "to"]
-    table = widget._compared.table
+    table = widget.result.table
     module.save_table(tmp_path / "t.csv", table)
     qtbot.waitUntil((tmp_path / "t.csv").exists, timeout=SOON)
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "t.csv").iloc[:, 2:], table.iloc[:, 2:])
@@ -128,9 +130,27 @@ def test_plot_and_table_are_saved(qtbot, widget, tmp_path):
 
 def test_it_follows_no_layer_once_it_is_gone(qtbot, viewer):
     widget = CompareWidget(viewer)
-    qtbot.addWidget(widget)
+    qtbot.addWidget(widget.native)
     before = len(viewer.layers.events.inserted.callbacks)
-    for choice in widget.choices:
-        choice.let_go()
+    dock = QWidget()
+    qtbot.addWidget(dock)
+    widget.native.setParent(dock)
+    widget.native.setParent(None)
     assert len(viewer.layers.events.inserted.callbacks) == before - 2
     widget._wait.stop()
+
+
+def test_a_script_compares_and_waits(widget, viewer, tmp_path):
+    widget.a.value, widget.b.value = viewer.layers["after"], viewer.layers["before"]
+    widget.run()
+    compared = widget.wait(SOON / 1000)
+    assert (compared.first.name, compared.second.name) == ("after", "before")
+    assert widget.result is compared
+    widget.b.value = viewer.layers["after"]
+    with pytest.raises(InputError, match="Choose two pore results"):
+        widget.run()
+    widget.b.value = tmp_path / "nothing"
+    widget.run()
+    with pytest.raises(HushporeError, match="There is no result in"):
+        widget.wait(SOON / 1000)
+    assert list(widget.asdict()) == ["a", "b", "quantity", "shares", "log", "cumulative"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import io
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,26 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from magicgui.widgets import CheckBox, ComboBox
 from matplotlib.backends.backend_qtagg import FigureCanvasQTAgg
 from matplotlib.figure import Figure
 from napari.utils.theme import get_theme
-from qtpy.QtCore import QEvent, Qt, QTimer
-from qtpy.QtWidgets import (
-    QCheckBox,
-    QComboBox,
-    QFileDialog,
-    QGridLayout,
-    QHBoxLayout,
-    QLabel,
-    QPushButton,
-    QVBoxLayout,
-    QWidget,
-)
+from qtpy.QtCore import Qt, QTimer
+from qtpy.QtWidgets import QFileDialog, QGridLayout, QHBoxLayout, QLabel, QPushButton
 
+from hushpore.base.errors import InputError
 from hushpore.pores.measures import measure_of
 from hushpore.runs.compare import columns_compared, compare, distributions
 from hushpore.runs.pore_result import PoreResult, open_result
 from hushpore.viewer.forms.docking import SharesSide
+from hushpore.viewer.forms.fields import keep_narrow
+from hushpore.viewer.forms.native import ValueOf
 from hushpore.viewer.forms.rich_label import Sentence, plain_line, sign
 from hushpore.viewer.layers.conversion import unwrapped, volume_of
 from hushpore.viewer.results.difference_table import DifferenceTable
@@ -39,6 +34,7 @@ from hushpore.viewer.results.pore_layer import tables_of
 from hushpore.viewer.results.result_choice import ResultChoice
 from hushpore.viewer.results.saving import save_with
 from hushpore.viewer.running.worker import JobWorker
+from hushpore.viewer.running.worker_container import WorkerContainer
 
 if TYPE_CHECKING:
     from hushpore.base.events import Job
@@ -69,8 +65,15 @@ class Compared:
     table: pd.DataFrame
 
 
-class CompareWidget(QWidget):
+class CompareWidget(WorkerContainer):
     """Overlays the distributions of two pore results, and lists what differs.
+
+    It is a magicgui container of the two results, layers or folders, and of what is plotted. It
+    compares anew by itself when another is chosen; a script that waits for that runs it::
+
+        compare.a.value, compare.b.value = viewer.layers["before"], "results/after"
+        compare.run()
+        compare.wait().table
 
     Parameters
     ----------
@@ -79,56 +82,71 @@ class CompareWidget(QWidget):
     """
 
     def __init__(self, napari_viewer: Any) -> None:
-        super().__init__()
-        SharesSide(self)
+        super().__init__(name="compare")
+        SharesSide(self.native)
         self._viewer = napari_viewer
-        self._worker: JobWorker | None = None
-        self._compared: Compared | None = None
         self._data = pd.DataFrame()
         # both change at once where a layer comes, and tables are replaced one after another
-        self._wait = QTimer(self)
+        self._wait = QTimer(self.native)
         self._wait.setSingleShot(True)
         self._wait.setInterval(0)
-        self._wait.timeout.connect(self.compare)
+        self._wait.timeout.connect(self._compare)
         self._build()
         napari_viewer.events.theme.connect(self.draw)
         self._wait.start()
 
     # ---- what is compared
 
-    def compare(self) -> None:
-        """Compare what is chosen, in a thread."""
-        given = [choice.chosen for choice in self.choices]
-        if self._worker is not None:
-            self._worker.cancel()
-            self._worker = None
+    def run(self) -> JobWorker:
+        """Compare what is chosen, in a thread; return its worker.
+
+        Raises
+        ------
+        InputError
+            If no two results are chosen.
+        """
+        self._wait.stop()
+        for before in self._workers:
+            before.cancel()
+        self._workers.clear()
         self._problem.say("")
+        given = [choice.value for choice in (self.a, self.b)]
         if None in given or given[0] is given[1] or given[0] == given[1]:
             self._show(None)
-            return
+            raise InputError(NO_RESULT)
         sources = [_result_of(each) if hasattr(each, "metadata") else each for each in given]
-        self._worker = worker = JobWorker(partial(_work, *sources), "hushpore compares")
-        worker.returned.connect(partial(self._returned, worker))
-        worker.failed.connect(partial(self._failed, worker))
+        worker = JobWorker(partial(_work, *sources), "hushpore compares")
+        # of workers that come after each other fast, the last counts
+        worker.returned.connect(partial(self._returned_by, worker))
+        worker.failed.connect(partial(self._failed_by, worker))
+        self._workers.append(worker)
         worker.start()
+        return worker
 
-    def _returned(self, worker: JobWorker, found: Compared) -> None:
-        if worker is self._worker:
-            self._worker = None
+    def _compare(self) -> None:
+        with suppress(InputError):
+            self.run()
+
+    def _returned_by(self, worker: JobWorker, found: Compared) -> None:
+        if worker is self.worker:
+            self._workers.clear()
             self._show(found)
+            self.called.emit(found)
 
-    def _failed(self, worker: JobWorker, problem: Problem) -> None:
-        if worker is self._worker:
-            self._worker = None
+    def _failed_by(self, worker: JobWorker, problem: Problem) -> None:
+        if worker is self.worker:
+            self._workers.clear()
             self._show(None)
             self._problem.say(f"{sign(not problem.expected)} {html.escape(problem.message)}")
+            self.failed.emit(problem)
 
     def _show(self, found: Compared | None) -> None:
-        self._compared = found
+        self.result = found
         self._nothing.setVisible(found is None)
-        for widget in (self.canvas, self.table, self._column, self._of, self._log,
-                       self._cumulative, self._save_table, self._save_plot):  # fmt: skip
-            widget.setEnabled(found is not None)
+        for part in (self.canvas, self.table, self._save_table, self._save_plot):
+            part.setEnabled(found is not None)
+        for widget in self[2:]:
+            widget.enabled = found is not None
         if found is None:
             self.table.clear_differences()
         else:
@@ -141,19 +159,19 @@ class CompareWidget(QWidget):
         """Draw both distributions over each other."""
         self.figure.clear()
         self._data = pd.DataFrame()
-        if self._compared is not None:
-            self._draw(self._compared)
+        if self.result is not None:
+            self._draw(self.result)
         self._dress()
         self.canvas.draw_idle()
 
     def _draw(self, both: Compared) -> None:
-        column, by_volume = self._column.currentText(), self._of.currentText() == BY_VOLUME
+        column, by_volume = self.quantity.value, self.shares.value == BY_VOLUME
         self._data = data = distributions(
-            both.first, both.second, column, by_volume=by_volume, log=self._log.isChecked()
+            both.first, both.second, column, by_volume=by_volume, log=self.log.value
         )
         axes = self.figure.add_subplot()
         edges = np.r_[data["from"], data["to"].iloc[-1:]]
-        cumulative = self._cumulative.isChecked()
+        cumulative = self.cumulative.value
         for name, found, colour in zip("ab", (both.first, both.second), _COLOURS, strict=True):
             label = f"{name.upper()} ({len(found.pores):,} pores)"
             if cumulative:
@@ -165,7 +183,7 @@ class CompareWidget(QWidget):
         what = "pore volume" if by_volume else "pores"
         axes.set_ylabel(f"{what} up to this size (%)" if cumulative else f"share of {what} (%)")
         axes.set_ylim(0, 101 if cumulative else None)
-        if self._log.isChecked():
+        if self.log.value:
             axes.set_xscale("log")
         labels = both.first.labels
         axes.set_xlabel(measure_of(column).titled(labels.unit, labels.n_spatial))
@@ -193,15 +211,15 @@ class CompareWidget(QWidget):
 
     def _plot_quantity(self, column: str) -> None:
         """Plot the quantity whose row is chosen."""
-        if self._column.findText(column) >= 0:
-            self._column.setCurrentText(column)
+        if column in self.quantity.choices:
+            self.quantity.value = column
 
     def _ask_table(self) -> None:
         chosen, _ = QFileDialog.getSaveFileName(
             self, "Save the differences", "compared.csv", "CSV (*.csv)"
         )
-        if chosen and self._compared is not None:
-            save_table(Path(chosen), self._compared.table)
+        if chosen and self.result is not None:
+            save_table(Path(chosen), self.result.table)
 
     def _ask_plot(self) -> None:
         kinds = "PNG (*.png);;SVG (*.svg);;Numbers (*.csv)"
@@ -223,39 +241,42 @@ class CompareWidget(QWidget):
         self.canvas.draw_idle()
         save_with(path.with_suffix(f".{kind}"), partial(_write, buffer.getvalue()))
 
-    def changeEvent(self, event: Any) -> None:  # noqa: N802
-        """Follow layers no longer when napari takes the widget out of its dock."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.ParentChange and self.parent() is None:
-            for choice in self.choices:
-                choice.let_go()
+    def _stop_outside(self, parent: Any) -> None:
+        """Follow layers no longer, too, when napari takes the widget out of its dock."""
+        super()._stop_outside(parent)
+        if parent is None:
+            for choice in (self.a, self.b):
+                choice.native.let_go()
 
     # ---- how it looks
 
     def _build(self) -> None:
-        self.choices = [ResultChoice(self._viewer, name, age) for name, age in (("A", 1), ("B", 0))]
+        self.a = ValueOf(lambda: ResultChoice(self._viewer, "A", 1), "a", object)
+        self.b = ValueOf(lambda: ResultChoice(self._viewer, "B", 0), "b", object)
         self._nothing, self._problem = plain_line(NO_RESULT), Sentence(self._viewer)
         self.figure = Figure(figsize=(3.4, 2.6), layout="constrained")
         self.canvas: Any = FigureCanvasQTAgg(self.figure)  # type: ignore[no-untyped-call]
         self.canvas.setMinimumHeight(100)
-        self._column, self._of = QComboBox(), QComboBox()
-        self._column.addItems(columns_compared())
-        self._column.setCurrentText("equivalent_diameter")
-        self._of.addItems([BY_NUMBER, BY_VOLUME])
-        for box, name in ((self._column, "Quantity"), (self._of, "Shares")):
-            box.setSizeAdjustPolicy(
-                QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
-            )
-            box.setMinimumContentsLength(8)
-            box.setAccessibleName(name)
-            box.currentIndexChanged.connect(self.draw)
-        self._column.setToolTip("What is plotted; a click on its row in the table does the same.")
-        self._of.setToolTip("Shares of the number of pores, or of their volume.")
-        self._log, self._cumulative = QCheckBox("&log"), QCheckBox("&cumulative")
-        self._log.setToolTip("A logarithmic horizontal axis.")
-        self._cumulative.setToolTip("The share up to each size.")
-        for tick in (self._log, self._cumulative):
-            tick.toggled.connect(self.draw)
+        self.quantity = ComboBox(
+            name="quantity", choices=columns_compared(), annotation=str,
+            value="equivalent_diameter",
+            tooltip="What is plotted; a click on its row in the table does the same.",
+        )  # fmt: skip
+        self.shares = ComboBox(
+            name="shares", choices=[BY_NUMBER, BY_VOLUME], annotation=str,
+            tooltip="Shares of the number of pores, or of their volume.",
+        )  # fmt: skip
+        for box, name in ((self.quantity, "Quantity"), (self.shares, "Shares")):
+            keep_narrow(box.native, name)
+        self.log = CheckBox(
+            name="log", text="&log", annotation=bool, tooltip="A logarithmic horizontal axis."
+        )
+        self.cumulative = CheckBox(
+            name="cumulative", text="&cumulative", annotation=bool,
+            tooltip="The share up to each size.",
+        )  # fmt: skip
+        for widget in (self.quantity, self.shares, self.log, self.cumulative):
+            widget.changed.connect(self.draw)
         self.table = DifferenceTable()
         self.table.chosen.connect(self._plot_quantity)
         self._save_plot, self._save_table = (
@@ -271,20 +292,20 @@ class CompareWidget(QWidget):
     def _lay_out(self) -> None:
         grid = QGridLayout()
         grid.setColumnStretch(1, 1)
-        for row, choice in enumerate(self.choices):
+        for row, choice in enumerate((self.a.native, self.b.native)):
             label = QLabel(f"&{choice.name}")
             label.setBuddy(choice)
             grid.addWidget(label, row, 0)
             grid.addWidget(choice, row, 1)
             choice.changed.connect(self._wait.start)
         what, line = QHBoxLayout(), QHBoxLayout()
-        what.addWidget(self._column, 3)
-        what.addWidget(self._of, 2)
-        line.addWidget(self._log)
-        line.addWidget(self._cumulative)
+        what.addWidget(self.quantity.native, 3)
+        what.addWidget(self.shares.native, 2)
+        line.addWidget(self.log.native)
+        line.addWidget(self.cumulative.native)
         line.addStretch(1)
         line.addWidget(self._save_plot)
-        column = QVBoxLayout(self)
+        column = self.native.layout()
         column.setContentsMargins(6, 6, 6, 6)
         column.addLayout(grid)
         column.addWidget(self._nothing)
@@ -294,7 +315,9 @@ class CompareWidget(QWidget):
         column.addLayout(line)
         column.addWidget(self.table, 1)
         column.addWidget(self._save_table, 0, Qt.AlignmentFlag.AlignRight)
-        self.setMinimumWidth(342)
+        self.native.setMinimumWidth(342)
+        # what has its place can be an item, and is by its name an attribute
+        self.extend([self.a, self.b, self.quantity, self.shares, self.log, self.cumulative])
 
 
 def _work(a: ResultLike, b: ResultLike) -> Job:

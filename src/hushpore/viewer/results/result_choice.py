@@ -47,7 +47,7 @@ class ResultChoice(QComboBox):
         self._folders: list[Path] = []
         self._watched: list[Any] = []
         self._touched = False
-        self.chosen: Any = None
+        self._chosen: Any = None
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.setMinimumContentsLength(12)
@@ -59,14 +59,18 @@ class ResultChoice(QComboBox):
             event.connect(self._refresh)
         self._refresh()
 
-    def choose(self, result: Any) -> None:
+    def value(self) -> Any:
+        """Return the layer, or the path of the folder, that is chosen; None where none is."""
+        return self._chosen
+
+    def set(self, result: Any) -> None:
         """Choose a layer, or a result folder by its path."""
         self._touched = True
         if isinstance(result, str | Path):
             result = Path(result)
             if result not in self._folders:
                 self._folders.append(result)
-        self.chosen = result
+        self._chosen = result
         self._refresh()
 
     def let_go(self) -> None:
@@ -80,32 +84,33 @@ class ResultChoice(QComboBox):
         if self.itemText(position) == FOLDER:
             folder = QFileDialog.getExistingDirectory(self, "Result folder")
             if folder:
-                self.choose(Path(folder))
+                self.set(Path(folder))
             else:
                 self._refresh()
             return
         entries = [*self._listed, *self._folders]
         if position < len(entries):
-            self.choose(entries[position])
+            self.set(entries[position])
 
     def _refresh(self, event: Any = None) -> None:
         known = [unwrapped(layer) for layer in reversed(self._all) if tables_of(layer) is not None]
         self._listed = known
         self._watch([unwrapped(layer) for layer in self._all])
-        gone = not isinstance(self.chosen, Path) and not any(self.chosen is one for one in known)
-        before = self.chosen
+        gone = not isinstance(self._chosen, Path) and not any(self._chosen is one for one in known)
+        before = self._chosen
         if not self._touched or gone:
-            self.chosen = known[self._age] if len(known) > self._age else None
+            self._chosen = known[self._age] if len(known) > self._age else None
             self._touched = self._touched and not gone
         self.clear()
         self.addItems([layer.name for layer in known] + [f"{path.name}/" for path in self._folders])
-        if self.chosen is None:
+        if self._chosen is None:
             self.addItem(NONE)
         self.addItem(FOLDER)
         entries = [*known, *self._folders, None]
-        self.setCurrentIndex(next(n for n, each in enumerate(entries) if each is self.chosen
-                                  or (isinstance(each, Path) and each == self.chosen)))  # fmt: skip
-        if self.chosen is not before or event is None:
+        now = self._chosen
+        same = (each is now or (isinstance(each, Path) and each == now) for each in entries)
+        self.setCurrentIndex(list(same).index(True))
+        if self._chosen is not before or event is None:
             self.changed.emit()
 
     def _watch(self, layers: list[Any]) -> None:
@@ -124,5 +129,5 @@ class ResultChoice(QComboBox):
     def _altered(self, event: Any) -> None:
         """List anew; a preview becomes a result, a result is merged anew."""
         self._refresh(event)
-        if unwrapped(event.source) is self.chosen:
+        if unwrapped(event.source) is self._chosen:
             self.changed.emit()
