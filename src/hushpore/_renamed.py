@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 import warnings
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
-from importlib.util import spec_from_loader
-from typing import TYPE_CHECKING, Any
+from importlib.machinery import ModuleSpec
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from importlib.machinery import ModuleSpec
+    from importlib.abc import Loader
     from types import ModuleType
 
 #: What the reference documents, by its name of before. Goes with the next version.
@@ -22,14 +21,20 @@ RENAMED = {
 }
 
 
-class RenamedModules(MetaPathFinder, Loader):
-    """Finds a module of an earlier version, whose names are those of the module of now."""
+class RenamedModules:
+    """Finds and loads a module of an earlier version, whose names are those of the module of now.
+
+    It is no subclass of the finders and loaders in `importlib.abc`, which take long to import.
+    """
 
     def find_spec(
         self, fullname: str, path: object = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Return how to make the module, or None where it is not one of those."""
-        return spec_from_loader(fullname, self) if fullname in RENAMED else None
+        return ModuleSpec(fullname, cast("Loader", self)) if fullname in RENAMED else None
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Leave it to the machinery to make the module."""
 
     def exec_module(self, module: ModuleType) -> None:
         """Let the module answer with what the one of now holds."""
