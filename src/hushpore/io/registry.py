@@ -12,6 +12,7 @@ import fnmatch
 import itertools
 import os
 import pkgutil
+import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -377,15 +378,13 @@ def kind_of_one(path: Path) -> str | None:
     Raises
     ------
     OSError
-        If it cannot be opened.
+        If it is missing or cannot be opened.
     """
-    is_folder, start = path.is_dir(), b""
+    mode, start = path.stat().st_mode, b""
+    is_folder = stat.S_ISDIR(mode)
     if not is_folder:
-        if not path.is_file():
-            # a pipe or device would block or never end; a missing file is told by `open`
-            if path.exists():
-                return None
-            raise FileNotFoundError(2, "No such file", str(path))
+        if not stat.S_ISREG(mode):
+            return None  # a pipe or device would block or never end
         with path.open("rb") as file:
             start = file.read(marks.START)
     for name, reader in READERS.items():
