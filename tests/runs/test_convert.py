@@ -104,7 +104,7 @@ def test_a_scan_that_has_changed_is_begun_anew(tmp_path, scan, monkeypatch):
         yield
 
     with monkeypatch.context() as patch:
-        patch.setattr(convert, "filling", broken)
+        patch.setattr(convert, "write_blocks", broken)
         with pytest.raises(DeviceError):
             hushpore.convert(path, tmp_path / "a.zarr")
     time.sleep(0.01)
