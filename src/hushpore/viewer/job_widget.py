@@ -325,7 +325,7 @@ class JobWidget(WorkerContainer):
         column.addStretch(1)
         self.native.layout().addWidget(self._scroll)
         # what is inside must fit beside a scroll bar: there is none for the width
-        self.native.setMinimumWidth(342)
+        self.native.setMinimumWidth(354)
         # what has its place can be an item, and is by its name an attribute
         self.extend([self.layer, *self.form, self.device])
         if job.cluster:

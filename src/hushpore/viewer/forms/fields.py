@@ -270,6 +270,9 @@ def _set_up(spin: Any, option: Option) -> None:
     spin.setLocale(QLocale.c())
     spin.setAccessibleName(option.label)
     spin.setKeyboardTracking(False)
+    # what is too long is read from its beginning
+    spin.valueChanged.connect(lambda: spin.lineEdit().home(False))
+    spin.lineEdit().home(False)
     _leave_the_wheel(spin)
 
 
