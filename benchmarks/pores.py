@@ -21,7 +21,7 @@ from scipy import ndimage
 import hushpore
 from hushpore import Volume
 from hushpore.device.backend import Backend, cpu_threads
-from hushpore.pores.basins import watershed
+from hushpore.pores.basins import Watershed
 from hushpore.pores.distance import squared_distance
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import (
@@ -148,6 +148,11 @@ def _stages(threads: KernelThreads) -> dict[str, Callable[[np.ndarray], Any]]:
     def distance(void: np.ndarray) -> np.ndarray:
         return squared_distance(void, (1, 1, 1), (False,) * 3, threads)
 
+    def basins(height: np.ndarray) -> np.ndarray:
+        found = np.empty(height.shape, np.int32)
+        Watershed(len(height)).add(height, found, threads)
+        return found
+
     return {
         "components: hushpore": lambda void: find_components(void, (True,) * 3, threads),
         "components: scipy": scipy_label,
@@ -155,7 +160,7 @@ def _stages(threads: KernelThreads) -> dict[str, Callable[[np.ndarray], Any]]:
         "distance: hushpore": distance,
         "distance: scipy": scipy_distance,
         "distance: edt": edt_distance,
-        "distance and basins: hushpore": lambda void: watershed(distance(void), threads),
+        "distance and basins: hushpore": lambda void: basins(distance(void)),
     }
 
 
@@ -182,8 +187,8 @@ def _interleave(
     }
 
 
-def _in_new_process(phase: str, *arguments: str) -> float:
-    command = [sys.executable, "-c", phase, *arguments]
+def _in_new_process(code: str, *arguments: str) -> float:
+    command = [sys.executable, "-c", code, *arguments]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return round(float(done.stdout), 2)
 

@@ -7,11 +7,19 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import ndimage
 
-from hushpore.pores.basins import apply_labels, watershed
+from hushpore.pores.basins import Watershed, apply_labels
 from hushpore.pores.parallel import KernelThreads
 
 shapes = hnp.array_shapes(min_dims=3, max_dims=3, max_side=8)
 heights = hnp.arrays(np.float32, shapes, elements=st.integers(0, 4).map(float))
+
+
+def watershed(
+    height: np.ndarray, threads: KernelThreads, *, faces_only: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Basins of a stack in one slab, and their peaks."""
+    basins = np.empty(height.shape, np.int32)
+    return basins, Watershed(len(height), faces_only=faces_only).add(height, basins, threads)
 
 
 def plain_basins(height: np.ndarray, faces_only: bool) -> tuple[np.ndarray, np.ndarray]:

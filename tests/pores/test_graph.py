@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from hushpore.pores.graph import build_graph
+from hushpore.pores.graph import Tables
 from hushpore.pores.measures import SUMS
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.surface import DIRECTIONS
@@ -27,7 +27,9 @@ def graph_of(
     count = int(labels.max())
     peaks = np.array([np.flatnonzero(labels == i)[0] for i in range(1, count + 1)], np.int64)
     is_open = np.zeros(count, bool)
-    return build_graph(labels, peaks, height, is_open, threads, faces_only=faces_only)
+    tables = Tables(labels.shape, peaks, is_open, faces_only=faces_only)
+    tables.add(labels, height, threads)
+    return tables.graph()
 
 
 def plain_edges(labels: np.ndarray, height: np.ndarray, faces_only: bool) -> dict:

@@ -14,8 +14,10 @@ import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.errors import MemoryLimitError
 from hushpore.device.backend import Backend
-from hushpore.pores.outside import count_crossings, face_neighbours, find_outside, outside_bytes
+from hushpore.pores.outside import count_crossings, face_neighbours, mark_outside, outside_bytes
+from hushpore.pores.slabs import Scratch, Slabs, Stack
 from hushpore.pores.surface import DIRECTIONS
+from hushpore.pores.void import AIR
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +42,19 @@ def rolled(void: np.ndarray, spacing: tuple[float, ...], radius: float) -> np.nd
     covered = ndimage.distance_transform_edt(~reached, sampling=spacing) <= radius + 1e-9
     inner = tuple(slice(m, m + n) for m, n in zip(margin, void.shape, strict=True))
     return covered[inner] & void
+
+
+def find_outside(
+    void: np.ndarray,
+    spacing: tuple[float, ...],
+    radius: float,
+    slicewise: bool,
+    threads: KernelThreads,
+) -> np.ndarray:
+    phase, whole = Stack.of(void.astype(np.uint8)), Slabs(len(void), len(void))
+    how = (spacing, radius, slicewise, threads)
+    assert list(mark_outside(phase, whole, Scratch(on_disk=False), *how))[-1] == 1
+    return phase.array() == AIR
 
 
 @settings(max_examples=100, deadline=None)

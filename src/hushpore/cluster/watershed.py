@@ -1,7 +1,7 @@
 """The basins of each slab and their measures, and how slabs hang together over their faces.
 
 Numbers of basins are at first those of a slab: its own from 1 on, in the order of their peaks,
-and after them its exits, the voxels beside it to which its own lead. Once all slabs have climbed,
+and after them its exits, the voxels beside it to which its own lead. Once all slabs have theirs,
 the number of a basin in the whole volume is known, the same that one machine gives it; exits count
 on after all basins until it is known where they lead.
 """

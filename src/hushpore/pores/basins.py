@@ -1,4 +1,4 @@
-"""Basins of the distance map: every void voxel climbs to the peak that it belongs to.
+"""Basins of the distance map: every void voxel leads to the peak that it belongs to.
 
 Each voxel points to the highest of its 26 neighbours, or to itself (`steepest_ascent.py`);
 following the pointers leads to a peak, and all voxels that end at the same one are its basin: a
@@ -33,31 +33,6 @@ _MOST = 2**31 - 2  # basins that int32 can number
 _ROWS = 64  # rows that are worked on at a time, so that the buffers of a thread stay in its cache
 
 
-def watershed(
-    distance: npt.NDArray[np.float32], threads: KernelThreads, *, faces_only: bool = False
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """Assign every void voxel to a peak of the distance map.
-
-    Parameters
-    ----------
-    distance : numpy.ndarray
-        (z, y, x), float32, C order, fewer than 2**31 voxels: squared distance, 0 in the solid.
-    threads : KernelThreads
-        Threads to run on.
-    faces_only : bool, optional
-        Whether voxels climb to the 6 neighbours that they share a face with only.
-
-    Returns
-    -------
-    basins : numpy.ndarray
-        (z, y, x), int32: 1 to n in the order in which their peaks lie in memory, 0 in the solid.
-    peaks : numpy.ndarray
-        (n,), int64: flat index of the peak of each basin.
-    """
-    basins = np.empty(distance.shape, np.int32)
-    return basins, Watershed(len(distance), faces_only=faces_only).add(distance, basins, threads)
-
-
 class Watershed:
     """Basins of a distance map that is met slab by slab.
 
@@ -70,7 +45,7 @@ class Watershed:
     depth : int
         Slices of the stack.
     faces_only : bool, optional
-        As for `watershed`.
+        Whether voxels lead to the 6 neighbours that they share a face with only.
     watershed : callable, optional
         Does what `watershed_slab` does, elsewhere.
 
@@ -116,10 +91,12 @@ class Watershed:
         Parameters
         ----------
         distance : numpy.ndarray
-            (z, y, x), float32, C order: the `slices` around the slab.
+            (z, y, x), float32, C order, fewer than 2**31 voxels: the squared distance, 0 in the
+            solid, of the `slices` around the slab.
         pointers : numpy.ndarray
             int32, of the same shape. In its slices `first` to `last`, those of the slab, basins are
-            written; where a voxel leaves the slab, what `relabel_exits` looks up.
+            written, 1 to n in the order in which their peaks lie in memory, 0 in the solid; where a
+            voxel leaves the slab, what `relabel_exits` looks up.
         first, last : int
             See `pointers`; by default all.
 
@@ -206,7 +183,7 @@ def watershed_slab(
     count : int, optional
         Basins that come before this slab's.
     faces_only : bool, optional
-        As for `watershed`.
+        As for `Watershed`.
 
     Raises
     ------

@@ -99,37 +99,6 @@ class BasinGraph:
         return np.lexsort((self.saddle_at, -self.saddle))
 
 
-def build_graph(
-    basins: npt.NDArray[np.int32],
-    peaks: npt.NDArray[np.int64],
-    distance: npt.NDArray[np.float32],
-    peak_is_open: npt.NDArray[np.bool_],
-    threads: KernelThreads,
-    *,
-    faces_only: bool = False,
-) -> BasinGraph:
-    """Measure all basins and find where they touch.
-
-    Parameters
-    ----------
-    basins : numpy.ndarray
-        (z, y, x), int32: 1 to n, 0 in the solid.
-    peaks : numpy.ndarray
-        (n,), int64: flat index of each basin's peak.
-    distance : numpy.ndarray
-        (z, y, x), float32: squared distance.
-    peak_is_open : numpy.ndarray
-        (n,), bool: whether the void at each peak is connected to a face of the volume.
-    threads : KernelThreads
-        Threads to run on.
-    faces_only : bool, optional
-        Whether one crosses between basins over the faces of voxels only.
-    """
-    tables = Tables(basins.shape, peaks, peak_is_open, faces_only=faces_only)
-    tables.add(basins, distance, threads)
-    return tables.graph()
-
-
 class Tables:
     """The measures of basins, and their edges, of a stack that is met slab by slab.
 
@@ -137,8 +106,12 @@ class Tables:
     ----------
     shape : tuple of int
         (z, y, x) of the stack.
-    peaks, peak_is_open, faces_only
-        As for `build_graph`.
+    peaks : numpy.ndarray
+        (n,), int64: flat index of each basin's peak.
+    peak_is_open : numpy.ndarray
+        (n,), bool: whether the void at each peak is connected to a face of the volume.
+    faces_only : bool, optional
+        Whether one crosses between basins over the faces of voxels only.
     scan : callable, optional
         Does what `contacts.scan_slices` does to all slices of a slab in one piece, elsewhere.
     """
@@ -179,8 +152,15 @@ class Tables:
 
         Parameters
         ----------
-        basins, distance
-            As for `build_graph`, of these slices, and of the one after them where there is one.
+        basins : numpy.ndarray
+            (z, y, x), int32: 1 to n, 0 in the solid; of these slices, and of the one after them
+            where there is one.
+        distance : numpy.ndarray
+            (z, y, x), float32: squared distance, of the same slices.
+        threads : KernelThreads
+            Threads to run on.
+        first, last : int, optional
+            Of these slices.
         grey : numpy.ndarray, optional
             (z, y, x), int32: grey values of these slices as whole numbers (`RoundedGrey`), where
             there are sums of them.

@@ -49,7 +49,7 @@ class Ball(NamedTuple):
 def ball_around(
     shape: Sequence[int], spacing: Sequence[float], radius: float, slicewise: bool
 ) -> Ball:
-    """Return the ball for a volume of a shape, with the parameters of `find_outside`."""
+    """Return the ball for a volume of a shape, with the parameters of `mark_outside`."""
     before, after = _margins(spacing, radius, slicewise)
     around = tuple(sum(lengths) for lengths in zip(before, shape, after, strict=True))
     inner = tuple(slice(b, b + n) for b, n in zip(before, shape, strict=True))
@@ -58,48 +58,6 @@ def ball_around(
         steps = (_APART * in_slice, *spacing[1:])
         return Ball(around, inner, steps, (radius * min(spacing) / in_slice) ** 2, slicewise)
     return Ball(around, inner, tuple(spacing), radius**2, slicewise)
-
-
-def find_outside(
-    void: npt.NDArray[np.bool_],
-    spacing: Sequence[float],
-    radius: float,
-    slicewise: bool,
-    threads: KernelThreads,
-) -> npt.NDArray[np.bool_]:
-    """Return the part of the void that is air around the sample.
-
-    Parameters
-    ----------
-    void : numpy.ndarray
-        (z, y, x), bool, C order.
-    spacing : sequence of float
-        Voxel size in z, y, x order.
-    radius : float
-        Of the ball, in voxels of the smallest spacing. It fits where all solid voxels' centres are
-        farther from its own, which is the centre of a voxel.
-    slicewise : bool
-        Whether every slice is taken for itself, with a disc instead of the ball: for a sample that
-        runs through from the first slice to the last, whose pores would be open there.
-    threads : KernelThreads
-        Threads to run on.
-
-    Returns
-    -------
-    numpy.ndarray
-        (z, y, x), bool, within the void.
-
-    Notes
-    -----
-    Linear in the number of voxels: two distance transforms and one search for connected parts, in
-    a volume that is larger by the diameter of the ball (`outside_bytes`).
-    """
-    phase = Stack.of(void.astype(np.uint8))
-    whole, memory = Slabs(len(void), len(void)), Scratch(on_disk=False)
-    for _ in mark_outside(phase, whole, memory, spacing, radius, slicewise, threads):
-        pass
-    found: npt.NDArray[np.bool_] = phase.read(0, len(void)) == AIR
-    return found
 
 
 def mark_outside(
@@ -111,7 +69,37 @@ def mark_outside(
     slicewise: bool,
     threads: KernelThreads,
 ) -> Iterator[float]:
-    """Mark as `AIR`, slab by slab, what `find_outside` finds; yields the share that is done."""
+    """Mark as `AIR`, slab by slab, the part of the void that is air around the sample.
+
+    Parameters
+    ----------
+    phase : Stack
+        (z, y, x), uint8: the void is all but `SOLID`.
+    slabs : Slabs
+        How it is cut.
+    scratch : Scratch
+        Makes room for the centres of the ball.
+    spacing : sequence of float
+        Voxel size in z, y, x order.
+    radius : float
+        Of the ball, in voxels of the smallest spacing. It fits where all solid voxels' centres are
+        farther from its own, which is the centre of a voxel.
+    slicewise : bool
+        Whether every slice is taken for itself, with a disc instead of the ball: for a sample that
+        runs through from the first slice to the last, whose pores would be open there.
+    threads : KernelThreads
+        Threads to run on.
+
+    Yields
+    ------
+    float
+        The share that is done.
+
+    Notes
+    -----
+    Linear in the number of voxels: two distance transforms and one search for connected parts, in
+    a volume that is larger by the diameter of the ball (`outside_bytes`).
+    """
     if slicewise:
         for first, last in slabs:
             part = phase.read(first, last)
@@ -182,7 +170,7 @@ def _outside_of_slices(
 def outside_bytes(
     shape: Sequence[int], spacing: Sequence[float], radius: float, slicewise: bool
 ) -> int:
-    """Return how much memory `find_outside` takes at most, with the void and its own result."""
+    """Return how much memory `mark_outside` takes at most, with the void before and after."""
     return 3 * math.prod(shape) + 5 * math.prod(outside_shape(shape, spacing, radius, slicewise))
 
 

@@ -118,8 +118,9 @@ class PoreSettings(Settings):
     )
     merging: str = option(
         "height",
-        "What parts one pore from the next. height: a neck that is narrower by the merge height; "
-        "snow: the peaks that PoreSpy's SNOW finds; void too narrow for a peak is left out.",
+        "How basins of the watershed are merged into pores. height: where the neck between them is "
+        "narrower by less than the merge height; snow: to the peaks that PoreSpy's SNOW finds; void "
+        "too narrow for a peak is left out.",
         label="Watershed merging",
         choices=("height", "snow"),
         more=True,
@@ -134,7 +135,7 @@ class PoreSettings(Settings):
     )
     connectivity: str = option(
         "all",
-        "Over which voxels pores hang together, and pass into each other. all: the 26 around a "
+        "Which voxels are connected, within a pore and between pores. all: the 26 neighbours of a "
         "voxel (8 in an image); faces: the 6 (4) that share a face with it.",
         choices=("all", "faces"),
         more=True,

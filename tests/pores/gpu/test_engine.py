@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_np
 from scipy import ndimage as ndi
 
-from hushpore.pores.basins import watershed
+from hushpore.pores.basins import Watershed
 from hushpore.pores.distance import squared_distance
 from hushpore.pores.gpu import engine
 from hushpore.pores.gpu.engine import Gpu
-from hushpore.pores.graph import BasinGraph, build_graph
+from hushpore.pores.graph import BasinGraph, Tables
 from hushpore.pores.void import CLOSED, OPEN
 
 if TYPE_CHECKING:
@@ -63,14 +63,17 @@ def assert_equal(
     distance = squared_distance(void, spacing, solid_outside, threads)
     there = gpu.squared_distance(gpu.put(void.view(np.uint8)), spacing, solid_outside)
     np.testing.assert_array_equal(gpu.get(there), distance)
-    basins, peaks = watershed(distance, threads, faces_only=faces_only)
+    basins = np.empty(void.shape, np.int32)
+    peaks = Watershed(len(void), faces_only=faces_only).add(distance, basins, threads)
     found = gpu.watershed(there, faces_only=faces_only)
     np.testing.assert_array_equal(gpu.get(found.basins), basins)
     np.testing.assert_array_equal(gpu.get(found.peaks), peaks)
 
     phase = np.where(np.arange(void.size) % 2, CLOSED, OPEN).astype(np.uint8)
     is_open = phase[peaks] == OPEN
-    graph = build_graph(basins, peaks, distance, is_open, threads, faces_only=faces_only)
+    tables = Tables(void.shape, peaks, is_open, faces_only=faces_only)
+    tables.add(basins, distance, threads)
+    graph = tables.graph()
     found, _ = gpu.build_graph(found, there, gpu.put(phase), faces_only=faces_only)
     for name in BasinGraph.__dataclass_fields__:
         expected, value = (np.asarray(getattr(each, name)) for each in (graph, found))

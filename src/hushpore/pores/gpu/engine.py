@@ -250,7 +250,7 @@ class Gpu:
         before : int, optional
             Basins that come before this slab's.
         faces_only : bool, optional
-            Whether voxels climb to the 6 neighbours that they share a face with only.
+            Whether voxels lead to the 6 neighbours that they share a face with only.
         """
         xp, launch = self.xp, self.basins.launch
         depth, height, width = distance.shape
@@ -356,7 +356,7 @@ class Gpu:
         *,
         faces_only: bool = False,
     ) -> tuple[BasinGraph, list[npt.NDArray[Any]]]:
-        """Return the graph of all basins, on the host; see `hushpore.pores.graph.build_graph`.
+        """Return the graph of all basins, on the host; see `hushpore.pores.graph.Tables`.
 
         Parameters
         ----------

@@ -149,7 +149,7 @@ def classify_void(gpu: Gpu, work: Work, phase: Any) -> GpuVoid:
 
 
 def _mark_outside(gpu: Gpu, work: Work, phase: Any) -> None:
-    """Mark as `AIR` what `hushpore.pores.outside.find_outside` finds."""
+    """Mark as `AIR` what `hushpore.pores.outside.mark_outside` does."""
     ball = ball_of(work, phase.shape)
     xp, no_walls, limit = gpu.xp, (False, False, False), np.float32(ball.limit)
     balls = xp.ones(ball.shape, np.uint8)
