@@ -119,8 +119,8 @@ class PoreSettings(Settings):
     merging: str = option(
         "height",
         "How basins of the watershed are merged into pores. height: where the neck between them is "
-        "narrower by less than the merge height; snow: to the peaks that PoreSpy's SNOW finds; void "
-        "too narrow for a peak is left out.",
+        "narrower by less than the merge height; snow: to the peaks that PoreSpy's SNOW finds, and "
+        "void too narrow for a peak is left out.",
         label="Watershed merging",
         choices=("height", "snow"),
         more=True,
