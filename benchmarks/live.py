@@ -104,7 +104,7 @@ class Heart:
 
     def _beat(self) -> None:
         now = time.perf_counter()
-        if self.phase == "start" and self.widget._showing.stage not in ("", "preparing"):
+        if self.phase == "start" and self.widget._presenter.stage not in ("", "preparing"):
             self.phase = "run"
         if self.phase in ("start", "run") and not self.widget.is_running:
             self.phase = "end"

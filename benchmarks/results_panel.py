@@ -76,7 +76,7 @@ def measure() -> dict[str, object]:
             "median": round(statistics.median(times), 1),
             "longest": round(max(times), 1),
         }
-        panel._show_all()
+        panel._reset()
     assert layer in viewer.layers
     viewer.close()
     return figures

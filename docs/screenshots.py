@@ -103,7 +103,7 @@ def picture_results(viewer: Any, labels: Any, folder: Path) -> None:
     save(viewer, folder / "results.png")
     results._filter.setText("not touches_border")
     results.apply_filter()
-    plots._kind.setCurrentText("One against another")
+    plots._kind.setCurrentText("Scatter plot")
     sizes = plots.view.tables.pores["equivalent_diameter"]
     corners = [SimpleNamespace(xdata=float(sizes.quantile(0.6)), ydata=0.0)]
     corners += [SimpleNamespace(xdata=float(sizes.quantile(0.8)), ydata=1.0)]

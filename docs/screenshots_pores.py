@@ -31,7 +31,7 @@ def main(folder: Path) -> None:
     pores, _ = widget(viewer, "Segment pores")
     wait(lambda: not pores.greys.is_busy, 60)
     wait(lambda: "looking" not in pores.device.native.line(), 60)
-    pores.greys._two.setChecked(True)
+    pores.greys._hysteresis.setChecked(True)
     pores.greys.histogram.moved.emit("threshold", -150.0)
     pores.greys.histogram.moved.emit("hysteresis", -700.0)
     wait(lambda: not pores.greys.is_busy, 60)

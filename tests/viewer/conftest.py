@@ -33,7 +33,7 @@ from hushpore.device.backend import Backend  # noqa: E402
 from hushpore.viewer.forms import device_choice  # noqa: E402
 from hushpore.viewer.results.pore_layer import pore_layer  # noqa: E402
 from hushpore.viewer.running import priority, progress_presenter  # noqa: E402
-from hushpore.viewer.running.worker import JobWorker, stop_all  # noqa: E402
+from hushpore.viewer.running.worker import JobWorker  # noqa: E402
 
 #: Milliseconds after which a test hangs: on a busy computer kernels alone take minutes to compile.
 HANGING = 600_000
@@ -88,7 +88,10 @@ def cpu_only(monkeypatch):
 def no_worker_left(qapp):
     """Every worker must be stopped when a test ends; its last signals are delivered."""
     yield
-    assert stop_all(60.0)
+    workers = list(JobWorker.running)
+    for worker in workers:
+        worker.cancel()
+    assert all(worker.wait(60.0) for worker in workers)
     for _ in range(3):
         qapp.processEvents()
     JobWorker.running.clear()
@@ -147,7 +150,7 @@ class FakeJob:
 @pytest.fixture
 def fake_job(monkeypatch):
     """Replace the denoising job, and have previews of it although it is soon over."""
-    monkeypatch.setattr(progress_presenter, "WORTH", 0.0)
+    monkeypatch.setattr(progress_presenter, "MIN_REMAINING", 0.0)
     fake = FakeJob(jobs.JOBS["denoise"])
     monkeypatch.setitem(jobs.JOBS, "denoise", fake)
     yield fake

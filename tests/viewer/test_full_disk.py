@@ -111,7 +111,7 @@ def test_what_a_job_has_made_stays_and_the_widget_can_be_used_again(
 def test_a_segmentation_whose_temporary_files_find_no_room_says_so(qtbot, viewer):
     widget = PoresWidget(viewer)
     qtbot.addWidget(widget.native)
-    qtbot.waitUntil(lambda: not widget._preparing._timer.isActive(), timeout=120_000)
+    qtbot.waitUntil(lambda: not widget._kernel_warmup._timer.isActive(), timeout=120_000)
     # so little memory that slabs lie on disk
     widget.memory_budget.value = 0.001
     with Disk():

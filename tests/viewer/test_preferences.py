@@ -37,7 +37,7 @@ def test_what_is_preferred_is_kept_and_shown_again(qtbot, widget, tmp_path):
     assert widget._save.isEnabled()
     widget._save.click()
     assert load_preferences() == Preferences("cuda", 4, str(tmp_path))
-    assert "Saved in" in widget._said.text()
+    assert "Saved in" in widget._message.text()
     assert not widget._save.isEnabled()
     again = PreferencesWidget(ViewerModel())
     qtbot.addWidget(again)
@@ -47,7 +47,7 @@ def test_what_is_preferred_is_kept_and_shown_again(qtbot, widget, tmp_path):
 def test_what_cannot_be_preferred_is_said_and_not_kept(widget, tmp_path):
     widget.form.temporary_folder.value = str(tmp_path / "none")
     widget.save()
-    assert "cannot be" in widget._said.text()
+    assert "cannot be" in widget._message.text()
     assert load_preferences() == Preferences()
 
 

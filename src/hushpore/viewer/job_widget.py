@@ -20,20 +20,20 @@ from hushpore.viewer.forms.layer_facts import LayerFacts
 from hushpore.viewer.forms.layer_field import LayerField
 from hushpore.viewer.forms.native import ValueOf
 from hushpore.viewer.forms.presets import PresetRow
-from hushpore.viewer.forms.rich_label import link, plain_line
+from hushpore.viewer.forms.rich_label import link, plain_label
 from hushpore.viewer.forms.run_on import RunOn
 from hushpore.viewer.forms.scrolled import ScrolledColumn, rule
 from hushpore.viewer.layers.conversion import LayerData, is_result, layer_data
-from hushpore.viewer.running.cluster_task import work_on_cluster
-from hushpore.viewer.running.drawing import draw_together
-from hushpore.viewer.running.messages import NoteLines, ResultLine
+from hushpore.viewer.running.cluster_task import cluster_task
+from hushpore.viewer.running.drawing import coalesce_redraws
+from hushpore.viewer.running.messages import NoteMessages, ResultMessage
 from hushpore.viewer.running.problem import Problem, explain
-from hushpore.viewer.running.progress_presenter import JobProgress, Showing
+from hushpore.viewer.running.progress_presenter import JobProgress, ProgressPresenter
 from hushpore.viewer.running.run_buttons import RunButtons
-from hushpore.viewer.running.run_state import Running
+from hushpore.viewer.running.run_state import RunState
 from hushpore.viewer.running.status_line import FontWarmup
 from hushpore.viewer.running.target import Target, capture
-from hushpore.viewer.running.task import Outcome, import_libraries, work_for
+from hushpore.viewer.running.task import Outcome, import_libraries, local_task
 from hushpore.viewer.running.timing_panel import TimingPanel
 from hushpore.viewer.running.worker import JobWorker
 from hushpore.viewer.running.worker_container import WorkerContainer
@@ -85,7 +85,7 @@ class JobWidget(WorkerContainer):
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__(name=self.job)
         self._viewer = napari_viewer
-        self._now: Running | None = None
+        self._now: RunState | None = None
         self._made: list[Layer] = []
         self._description = jobs.JOBS[self.job]
         self._build()
@@ -124,7 +124,7 @@ class JobWidget(WorkerContainer):
         """Return the layers of a result: its volume as an image; runs in the worker's thread."""
         name = f"{target.volume.name} {jobs.JOBS[cls.job].title.lower()}"
         words = {"placement": target.placement, "provenance": result.provenance}
-        return [layer_data(result.volume, **words, **{**target.look, "name": name})]
+        return [layer_data(result.volume, **words, **{**target.appearance, "name": name})]
 
     @classmethod
     def cluster_layers(cls, result: Any, target: Target) -> list[LayerData]:
@@ -180,13 +180,13 @@ class JobWidget(WorkerContainer):
         where = self.run_on.value
         if where:
             line = where
-            work = partial(work_on_cluster, type(self), target, settings, device, where)
+            work = partial(cluster_task, type(self), target, settings, device, where)
         worker = JobWorker(work, f"{self._description.title} {target.volume.name}")
         self._follow_worker(worker)
         self._made = []
-        self._now = Running(self._viewer, worker, target, self.cancel)
+        self._now = RunState(self._viewer, worker, target, self.cancel)
         worker.start(line)
-        self._showing.begin(self._now)
+        self._presenter.begin(self._now)
         self._scroll.bring_into_view(self._progress)
         return worker
 
@@ -207,7 +207,7 @@ class JobWidget(WorkerContainer):
     @classmethod
     def work(cls, target: Target, settings: Settings, device: str) -> Job:
         """Prepare, run and finish the job; driven in the worker's thread."""
-        return (yield from work_for(cls, target, settings, device))
+        return (yield from local_task(cls, target, settings, device))
 
     def _auxiliary_layers(self) -> list[Any]:
         """Return the layers that settings name, each once."""
@@ -225,7 +225,7 @@ class JobWidget(WorkerContainer):
     def _returned(self, outcome: Outcome) -> None:
         assert self._now is not None
         previews, early = self._now.previews, self._now.worker.finished_early
-        draw_together(self.native)
+        coalesce_redraws(self.native)
         try:
             made = [self._place(layer, previews) for layer in outcome.layers]
         except Exception as error:
@@ -270,7 +270,7 @@ class JobWidget(WorkerContainer):
         assert self._now is not None
         self._now = None
         self._workers.clear()
-        self._showing.end()
+        self._presenter.end()
         self._show_facts()
 
     def _forget(self, event: Any) -> None:
@@ -297,18 +297,18 @@ class JobWidget(WorkerContainer):
         self._buttons.finish.clicked.connect(self.finish)
         self._progress = JobProgress(self._viewer)
         self._progress.stage.linkActivated.connect(self._go_to_preview)
-        self._result, self._notes = ResultLine(self._viewer), NoteLines(self._viewer)
+        self._result, self._notes = ResultMessage(self._viewer), NoteMessages(self._viewer)
         self._result.linkActivated.connect(self._follow)
         self.timing = TimingPanel(self._viewer)
         shown = self._buttons, self._progress, self._notes, self.timing
-        self._showing = Showing(self.native, *shown)
+        self._presenter = ProgressPresenter(self.native, *shown)
         choice = QHBoxLayout()
         choice.addWidget(QLabel("Layer"))
         choice.addWidget(self.layer.native, 1)
 
         self._scroll = ScrolledColumn()
         column = self._scroll.column
-        column.addWidget(plain_line(job.purpose))
+        column.addWidget(plain_label(job.purpose))
         column.addLayout(choice)
         column.addWidget(self._facts)
         column.addWidget(rule())
@@ -343,7 +343,7 @@ class JobWidget(WorkerContainer):
         self._scroll.bring_into_view(self._result)
 
     def _show_problem(self, problem: Problem) -> None:
-        self._result.say_problem(problem)
+        self._result.show_problem(problem)
         self._scroll.bring_into_view(self._result)
 
     def _press(self) -> None:

@@ -25,7 +25,7 @@ from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.fields import Field, keep_narrow
 from hushpore.viewer.forms.form import SettingsForm
 from hushpore.viewer.forms.native import shown_by
-from hushpore.viewer.forms.rich_label import Sentence, plain_line, sign
+from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
 from hushpore.viewer.forms.scrolled import ScrolledColumn, rule
 from hushpore.viewer.running.worker import JobWorker
 
@@ -70,9 +70,9 @@ class PreferencesWidget(QWidget):
         try:
             save_preferences(self.form.value)  # type: ignore[arg-type]
         except HushporeError as error:
-            self._said.say(f"{sign(False)} {html.escape(str(error))}")
+            self._message.say(f"{sign(False)} {html.escape(str(error))}")
             return
-        self._said.say(f"Saved in {html.escape(str(preferences_file()))}.")
+        self._message.say(f"Saved in {html.escape(str(preferences_file()))}.")
         self._show_ready()
         self._show_reasons()
         look_again()
@@ -95,7 +95,7 @@ class PreferencesWidget(QWidget):
         self._clean.setToolTip("Looking for temporary files …")
         self._worker = worker = JobWorker(job, "hushpore looks for temporary files")
         worker.returned.connect(self._show_folders)
-        worker.failed.connect(lambda problem: self._said.say(html.escape(problem.message)))
+        worker.failed.connect(lambda problem: self._message.say(html.escape(problem.message)))
         worker.start()
 
     def _show_folders(self, folders: list[TemporaryFolder]) -> None:
@@ -107,7 +107,7 @@ class PreferencesWidget(QWidget):
         self._files.setToolTip("\n".join(str(folder.path) for folder in folders))
         self._clean.setEnabled(bool(left))
         self._clean.setToolTip(
-            "\n".join(["Remove:", *(str(folder.path) for folder in left)])
+            "\n".join(["Delete:", *(str(folder.path) for folder in left)])
             if left
             else "Nothing was left over; what is in use goes with the program that uses it."
         )
@@ -142,28 +142,28 @@ class PreferencesWidget(QWidget):
 
     def _forget(self) -> None:
         forget()
-        self._said.say("Widgets that are opened from now on begin with the defaults.")
+        self._message.say("Widgets that are opened from now on begin with the defaults.")
 
     def _build(self) -> None:
         fields = {"device": _DeviceField, "temporary_folder": _FolderField}
         self.form = SettingsForm(Preferences, fields=fields)
-        self._device = plain_line()
-        self._save, self._clean = QPushButton("&Save"), QPushButton("&Remove left-overs")
+        self._device = plain_label()
+        self._save, self._clean = QPushButton("&Save"), QPushButton("&Delete leftover files")
         self._save.clicked.connect(self.save)
         self._clean.clicked.connect(self.remove)
-        self._forget_button = QPushButton("&Forget what was last used")
+        self._forget_button = QPushButton("&Forget last settings")
         self._forget_button.setToolTip(
             f"Widgets open with the settings of the last run, kept in {remembered_file()}: numbers "
             "and choices, no names."
         )
         self._forget_button.clicked.connect(self._forget)
-        self._reasons, self._said = Sentence(self._viewer), Sentence(self._viewer)
-        self._files = plain_line("Looking for temporary files …")
+        self._reasons, self._message = RichLabel(self._viewer), RichLabel(self._viewer)
+        self._files = plain_label("Looking for temporary files …")
         scroll = ScrolledColumn()
         column = scroll.column
-        column.addWidget(plain_line(PURPOSE))
+        column.addWidget(plain_label(PURPOSE))
         column.addWidget(self.form.native)
-        for widget in (self._device, self._reasons, self._save, self._said, rule(), self._files,
+        for widget in (self._device, self._reasons, self._save, self._message, rule(), self._files,
                        self._clean, rule(), self._forget_button):  # fmt: skip
             column.addWidget(widget)
         column.addStretch(1)

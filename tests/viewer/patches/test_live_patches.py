@@ -3,7 +3,7 @@ import pytest
 from napari.components import ViewerModel
 
 from hushpore.base.events import Attention, Batch, Progress, StopEarly
-from hushpore.viewer.patches.live_patches import LivePatches, NewestBatch
+from hushpore.viewer.patches.live_patches import LatestBatch, LivePatches
 from hushpore.viewer.running.target import capture
 
 
@@ -31,7 +31,7 @@ def test_the_newest_batch_is_shown_while_it_is_ticked(qtbot, live, viewer):
         for step in range(1, 4):
             yield batch(step, step)
 
-    running = NewestBatch.watch(job(), capture(viewer.layers["scan"]))
+    running = LatestBatch.watch(job(), capture(viewer.layers["scan"]))
     next(running)
     assert len(viewer.layers) == 1
     live.setChecked(True)
@@ -42,16 +42,16 @@ def test_the_newest_batch_is_shown_while_it_is_ticked(qtbot, live, viewer):
     assert layer.edge_color[4:, :3].sum() > layer.edge_color[:4, :3].sum()
     next(running)
     next(running)
-    live.look()
+    live.poll()
     assert viewer.layers["scan batch (live)"] is layer
     np.testing.assert_array_equal(layer.data[0, 0], (3, 4.5, 4.5))
     running.close()
-    live.look()
+    live.poll()
     assert "scan batch (live)" not in viewer.layers
 
 
 def test_unticking_takes_the_boxes_away(live, viewer):
-    running = NewestBatch.watch(iter_batches(), capture(viewer.layers["scan"]))
+    running = LatestBatch.watch(iter_batches(), capture(viewer.layers["scan"]))
     next(running)
     live.setChecked(True)
     live.setChecked(False)
@@ -60,12 +60,12 @@ def test_unticking_takes_the_boxes_away(live, viewer):
 
 
 def test_deleted_boxes_do_not_come_back(live, viewer):
-    running = NewestBatch.watch(iter_batches(), capture(viewer.layers["scan"]))
+    running = LatestBatch.watch(iter_batches(), capture(viewer.layers["scan"]))
     next(running)
     live.setChecked(True)
     viewer.layers.remove("scan batch (live)")
     next(running)
-    live.look()
+    live.poll()
     assert len(viewer.layers) == 1
     running.close()
 
@@ -88,15 +88,15 @@ def test_a_watched_job_is_driven_as_if_it_were_not(viewer):
             said.append("closed")
 
     target = capture(viewer.layers["scan"])
-    running = NewestBatch.watch(job(), target)
+    running = LatestBatch.watch(job(), target)
     next(running)
     running.send(Attention((2,)))
     with pytest.raises(StopIteration) as end:
         running.throw(StopEarly())
     assert end.value.value == "early"
     assert said == [Attention((2,)), "closed"]
-    assert NewestBatch.seen is None
-    running = NewestBatch.watch(job(), target)
+    assert LatestBatch.seen is None
+    running = LatestBatch.watch(job(), target)
     next(running)
     running.close()
     assert said[-1] == "closed"
@@ -107,8 +107,8 @@ def test_an_error_of_a_watched_job_is_not_swallowed(viewer):
         yield batch()
         raise RuntimeError("on purpose")
 
-    running = NewestBatch.watch(job(), capture(viewer.layers["scan"]))
+    running = LatestBatch.watch(job(), capture(viewer.layers["scan"]))
     next(running)
     with pytest.raises(RuntimeError, match="on purpose"):
         next(running)
-    assert NewestBatch.seen is None
+    assert LatestBatch.seen is None

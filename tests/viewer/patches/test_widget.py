@@ -57,11 +57,11 @@ def test_points_and_a_mask_of_chosen_patches_are_made_for_the_denoiser(shown):
     widget.panel.histogram.choose(low, high)
     chosen = widget.panel.chosen()
     assert len(chosen) == 4
-    widget.panel.wanted.emit(True)
+    widget.panel.train_requested.emit(True)
     points = viewer.layers["scan train here"]
     np.testing.assert_array_equal(points.data, result.centres[chosen])
     assert tuple(points.scale) == (2, 0.5, 0.5)
-    widget.panel.wanted.emit(False)
+    widget.panel.train_requested.emit(False)
     mask = viewer.layers["scan leave out"].data
     expected = np.zeros_like(mask)
     for z, y, x in result.corners[chosen]:

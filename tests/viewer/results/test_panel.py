@@ -123,7 +123,7 @@ def test_show_all_drops_filter_selection_and_colours(layer, panel):
     panel.apply_filter()
     panel.colours.by.setCurrentText("sphericity")
     panel.view.select_labels([1])
-    panel._show_all()
+    panel._reset()
     assert len(shown(panel)) == 4
     assert layer.colormap is own
     assert panel.colours.by.currentText() == "random"
@@ -192,7 +192,7 @@ def test_kinds_have_a_legend_with_counts_that_selects(qtbot, layer, panel):
 
 def test_words_of_ones_own_are_kinds_too_and_not_numbers(viewer, layer, panel):
     layer.features = layer.features.assign(group=["left", "left", "right", "right"])
-    panel.view._read_again()
+    panel.view._reread()
     panel.colours.by.setCurrentText("group")
     assert "left 2" in panel.colours.legend.text()
     assert panel._range_of.findText("group") < 0

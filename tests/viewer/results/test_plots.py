@@ -79,7 +79,7 @@ def test_porosity_by_slice_marks_the_slice_and_follows_it(plots, viewer, layer, 
 def test_an_unknown_profile_is_said(plots, layer):
     known = layer.metadata["hushpore"]
     layer.metadata = {"hushpore": {**known, "porosity_profile": None}}
-    plots.view._read_again()
+    plots.view._reread()
     choose(plots, PROFILE)
     assert "not known" in plots.axes.texts[0].get_text()
 

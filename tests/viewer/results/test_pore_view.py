@@ -148,7 +148,7 @@ def test_a_view_goes_with_its_last_user_or_its_layer(viewer, layer, view):
 def test_too_many_labels_for_napari_keep_their_colours(monkeypatch, viewer, layer, view):
     monkeypatch.setattr(pore_view, "MOST_COLOURS", 3)
     own = layer.colormap
-    assert not view.follows
+    assert not view.can_colour
     view.select_labels([2])
     assert layer.colormap is own
     assert view.selected.tolist() == [False, True, False, False]

@@ -51,7 +51,7 @@ def test_the_record_of_the_active_layer_is_shown(viewer, panel):
     result(viewer)
     shown = lines(panel)
     assert "Denoise" in panel._title.text()
-    assert shown["settings", "steps"] == "1000"
+    assert shown["settings", "training steps"] == "1000"
     assert shown["settings", "learning rate"] == "0.0004"
     assert shown["settings", "time budget"] == "none"
     assert shown["input", "shape"] == "8 x 32 x 32"
@@ -64,8 +64,8 @@ def test_settings_have_the_names_and_units_of_the_form(viewer, panel):
     provenance = {**PROVENANCE, "job": "pores", "settings": {"h": 0.5, "mode": "all", "gone": 1}}
     viewer.add_labels(np.zeros((4, 8, 8), int), metadata={KEY: {"provenance": provenance}})
     shown = lines(panel)
-    assert shown["settings", "merge height"] == "0.5 voxels"
-    assert shown["settings", "mode"] == "all"
+    assert shown["settings", "watershed merge height"] == "0.5 voxels"
+    assert shown["settings", "open or closed pores"] == "all"
     assert shown["settings", "gone"] == "1"
 
 

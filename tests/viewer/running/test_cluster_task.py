@@ -16,7 +16,7 @@ from hushpore.viewer.layers.conversion import KEY
 from hushpore.viewer.layers.reader import _layer
 from hushpore.viewer.patches.widget import PatchesWidget
 from hushpore.viewer.results.pore_layer import PROFILE, THROATS
-from hushpore.viewer.running.cluster_task import new_name, result_folder_for
+from hushpore.viewer.running.cluster_task import result_folder_for, unused_path
 from hushpore.viewer.segment.widget import PoresWidget
 
 distributed = pytest.importorskip("distributed")
@@ -133,9 +133,9 @@ def test_the_result_goes_where_the_scan_is(tmp_path):
 
 
 def test_an_earlier_result_is_left_as_it_is(tmp_path):
-    assert new_name(tmp_path, "a", ".zarr") == tmp_path / "a.zarr"
+    assert unused_path(tmp_path, "a", ".zarr") == tmp_path / "a.zarr"
     (tmp_path / "a.zarr").mkdir()
-    assert new_name(tmp_path, "a", ".zarr") == tmp_path / "a 2.zarr"
+    assert unused_path(tmp_path, "a", ".zarr") == tmp_path / "a 2.zarr"
 
 
 def test_labels_in_an_ome_zarr_stay_on_disk_in_all_levels(tmp_path):

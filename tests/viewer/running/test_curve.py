@@ -1,7 +1,7 @@
 import pytest
 
 from hushpore.base.events import Metric
-from hushpore.viewer.running.curve import MOST, RATE, SLOWER, Curve
+from hushpore.viewer.running.curve import MAX_POINTS, RATE, SLOWER, Curve
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_it_is_hidden_until_there_is_a_value(curve):
 
 def test_it_says_the_newest_value(curve):
     curve.add(loss(0.9, 0.5, 0.4123))
-    assert curve.words() == "loss 0.412 after 75 steps"
+    assert curve.text() == "loss 0.412 after 75 steps"
     assert "flat" in curve.toolTip()
 
 
@@ -42,7 +42,7 @@ def test_a_rate_is_drawn_over_time(qtbot, viewer):
     qtbot.addWidget(pace)
     pace.add_point("steps/s", 12.4, 18.25)
     pace.add_point("tiles/s", 13.0, 2.0)
-    assert pace.words() == "18.2 steps/s after 12 s"
+    assert pace.text() == "18.2 steps/s after 12 s"
     assert len(pace.points) == 1
 
 
@@ -70,7 +70,7 @@ def test_other_numbers_are_not_mixed_in(curve):
 
 def test_a_very_long_curve_keeps_its_size_and_its_shape(curve):
     curve.add(Metric("loss", n, 1 / (1 + n)) for n in range(100_000))
-    assert len(curve.points) <= MOST
+    assert len(curve.points) <= MAX_POINTS
     steps = [step for step, _ in curve.points]
     assert steps == sorted(steps)
     assert steps[-1] > 99_000

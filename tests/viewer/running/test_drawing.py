@@ -5,7 +5,7 @@ from qtpy.QtWidgets import QApplication, QProgressBar, QVBoxLayout, QWidget
 from hushpore.viewer.running.drawing import (
     MAX_DELAY,
     RedrawThrottle,
-    draw_together,
+    coalesce_redraws,
     redraws_suspended,
 )
 
@@ -105,7 +105,7 @@ def test_what_changes_in_a_turn_and_follows_it_is_drawn_at_once(qtbot, window):
     drawings.count, told = 0, []
     for each in painted:
         each.count = 0
-    draw_together(bars[0], lambda: told.append(drawings.count))
+    coalesce_redraws(bars[0], lambda: told.append(drawings.count))
     change(bars)
     assert drawings.count == 0
     qtbot.wait(100)
@@ -116,7 +116,7 @@ def test_what_changes_in_a_turn_and_follows_it_is_drawn_at_once(qtbot, window):
 
 def test_the_window_may_be_gone_before_it_is_drawn(qtbot):
     window = QWidget()
-    draw_together(window, lambda: pytest.fail("there is nothing to be drawn"))
+    coalesce_redraws(window, lambda: pytest.fail("there is nothing to be drawn"))
     with qtbot.waitSignal(window.destroyed):
         window.deleteLater()
     qtbot.wait(100)

@@ -30,7 +30,7 @@ def wait(qtbot, newest):
 
 
 def test_what_was_asked_for_comes_back_with_what_it_was_about(qtbot, newest):
-    newest.ask(partial(give, 7), "seven")
+    newest.submit(partial(give, 7), "seven")
     assert newest.is_busy
     wait(qtbot, newest)
     assert newest.came == [("seven", 7)]
@@ -38,18 +38,18 @@ def test_what_was_asked_for_comes_back_with_what_it_was_about(qtbot, newest):
 
 def test_of_many_the_one_that_runs_and_the_last_are_done(qtbot, newest):
     gate = threading.Event()
-    newest.ask(partial(give, 0, gate), 0)
+    newest.submit(partial(give, 0, gate), 0)
     for number in range(1, 20):
-        newest.ask(partial(give, number), number)
+        newest.submit(partial(give, number), number)
     gate.set()
     wait(qtbot, newest)
     assert newest.came == [(0, 0), (19, 19)]
 
 
 def test_what_is_dropped_never_comes_and_the_next_does(qtbot, newest):
-    newest.ask(partial(give, 1, threading.Event()), "dropped")
-    newest.drop()
-    newest.ask(partial(give, 2), "kept")
+    newest.submit(partial(give, 1, threading.Event()), "dropped")
+    newest.cancel()
+    newest.submit(partial(give, 2), "kept")
     wait(qtbot, newest)
     assert newest.came == [("kept", 2)]
 
@@ -59,8 +59,8 @@ def test_what_goes_wrong_is_told_and_the_next_is_done(qtbot, newest):
         yield Progress("failing", 0, 0, "", 0.0)
         raise ValueError("It fell over.")
 
-    newest.ask(fail, "first")
-    newest.ask(partial(give, 2), "second")
+    newest.submit(fail, "first")
+    newest.submit(partial(give, 2), "second")
     wait(qtbot, newest)
     assert "It fell over." in newest.came[0][1]
     assert newest.came[1] == ("second", 2)

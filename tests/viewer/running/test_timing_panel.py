@@ -99,7 +99,7 @@ def test_the_end_adds_what_came_last_and_keeps_what_is_known(panel):
 def test_a_new_job_begins_with_an_empty_panel(panel):
     panel.show_timing(RUNNING)
     panel.curve.add([Metric("loss", 25, 0.5)])
-    panel.pace.add_point("steps/s", 12.0, 18.3)
+    panel.rate.add_point("steps/s", 12.0, 18.3)
     panel.begin()
     assert panel.isHidden()
     assert panel.record()["curve"] == panel.record()["pace"] == []
@@ -111,7 +111,7 @@ def test_it_fits_into_a_narrow_dock(panel):
     panel.begin(Trace("Denoise"))
     panel.show_timing(RUNNING)
     panel.curve.add([Metric("loss", 25, 0.5)])
-    panel.pace.add_point("steps/s", 12.0, 18.3)
+    panel.rate.add_point("steps/s", 12.0, 18.3)
     panel.set_open(True)
     assert panel.minimumSizeHint().width() <= 260
 

@@ -8,7 +8,7 @@ import pytest
 
 from hushpore.base.errors import InputError
 from hushpore.base.events import Attention, Metric, Note, Preview, Progress, StopEarly, Timing
-from hushpore.viewer.running.worker import JobWorker, stop_all
+from hushpore.viewer.running.worker import JobWorker, stop
 
 SOON = 10_000
 
@@ -368,5 +368,5 @@ def test_all_workers_can_be_stopped_at_once():
     workers = [JobWorker(job) for _ in range(3)]
     for worker in workers:
         worker.start()
-    assert stop_all(5)
+    stop(list(workers), 5)
     assert not any(worker.is_running for worker in workers)

@@ -56,14 +56,14 @@ def test_it_is_hidden_until_a_result_is_chosen(viewer, control, result):
 def test_it_is_called_as_the_layer_is(viewer, control, result):
     layer = show(viewer, result, "pores (preview)")
     layer.name = "pores"
-    assert control._title.text().startswith("Merge height of pores,")
+    assert control._title.text().startswith("Watershed merge height of pores,")
 
 
 def test_another_height_changes_labels_tables_and_record_in_place(qtbot, viewer, control, result):
     layer = show(viewer, result)
     shown = []
     control.merged.connect(shown.append)
-    control.set_height(5.0)
+    control._box.setValue(5.0)
     wait(qtbot, control)
     expected = result.remerge(5.0)
     assert len(expected.pores) < len(result.pores)
@@ -88,7 +88,7 @@ def test_only_the_newest_of_many_heights_is_computed_last(qtbot, viewer, control
 def test_undo_and_redo_lead_to_former_heights(qtbot, viewer, control, result):
     layer = show(viewer, result)
     for h in (2.0, 5.0):
-        control.set_height(h)
+        control._box.setValue(h)
         wait(qtbot, control)
     assert not control._redo.isEnabled()
     for step, h in ((control.undo, 2.0), (control.undo, 0.5), (control.redo, 2.0)):
@@ -96,7 +96,7 @@ def test_undo_and_redo_lead_to_former_heights(qtbot, viewer, control, result):
         wait(qtbot, control)
         assert height_of(layer) == control._box.value() == h
         np.testing.assert_array_equal(layer.data, result.remerge(h).labels)
-    control.set_height(1.0)
+    control._box.setValue(1.0)
     wait(qtbot, control)
     assert not control._redo.isEnabled()
     control.undo()
@@ -108,7 +108,7 @@ def test_a_drag_is_one_step_to_undo(qtbot, viewer, control, result):
     layer = show(viewer, result)
     control._slider.setSliderDown(True)
     for h in (1.0, 2.0, 3.0):
-        control.set_height(h)
+        control._box.setValue(h)
         wait(qtbot, control)
     assert not control._undo.isEnabled()
     control._slider.setSliderDown(False)
@@ -121,10 +121,10 @@ def test_a_drag_is_one_step_to_undo(qtbot, viewer, control, result):
 def test_peaks_of_snow_give_way_to_heights_and_come_back(qtbot, viewer, control, void):
     snow = hushpore.segment_pores(void, merging="snow")
     layer = show(viewer, snow)
-    assert "Parted by SNOW's peaks" in control._word.text()
-    control.set_height(0.4)
+    assert "Split at SNOW's peaks" in control._note.text()
+    control._box.setValue(0.4)
     wait(qtbot, control)
-    assert "Merged by height now" in control._word.text()
+    assert "Merged by height now" in control._note.text()
     assert layer.metadata[KEY]["provenance"]["settings"]["merging"] == "height"
     control.undo()
     wait(qtbot, control)
@@ -135,7 +135,7 @@ def test_peaks_of_snow_give_way_to_heights_and_come_back(qtbot, viewer, control,
 def test_each_layer_keeps_its_own_result(qtbot, viewer, control, result, void):
     first = show(viewer, result)
     second = show(viewer, hushpore.segment_pores(void, h=1.0), "other")
-    control.set_height(5.0)
+    control._box.setValue(5.0)
     wait(qtbot, control)
     np.testing.assert_array_equal(first.data, result.labels)
     assert height_of(second) == 5.0
@@ -146,7 +146,7 @@ def test_each_layer_keeps_its_own_result(qtbot, viewer, control, result, void):
 
 def test_removing_the_layer_meanwhile_does_no_harm(qtbot, viewer, control, result):
     layer = show(viewer, result)
-    control.set_height(5.0)
+    control._box.setValue(5.0)
     control._timer.stop()
     control._merge()
     viewer.layers.remove(layer)

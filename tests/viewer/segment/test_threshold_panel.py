@@ -87,19 +87,19 @@ def test_typing_moves_the_line_and_a_method_moves_it_back(qtbot, widget, panel):
 
 def test_a_second_line_is_the_hysteresis(qtbot, widget, panel):
     automatic = panel.histogram.lines[THRESHOLD]
-    panel._two.setChecked(True)
+    panel._hysteresis.setChecked(True)
     strict = widget.form.value.hysteresis
     assert strict < automatic
     assert panel.histogram.lines[STRICT] == strict
     assert "other void counts where it touches these" in explained(widget, "hysteresis")
     widget.hysteresis.value = None
-    assert not panel._two.isChecked()
+    assert not panel._hysteresis.isChecked()
     assert STRICT not in panel.histogram.lines
 
 
 def test_for_bright_pores_stricter_is_brighter(qtbot, widget, panel):
     widget.pores_are.value = "bright"
-    panel._two.setChecked(True)
+    panel._hysteresis.setChecked(True)
     assert widget.form.value.hysteresis > panel.histogram.lines[THRESHOLD]
     qtbot.waitUntil(lambda: "brighter" in explained(widget))
 
@@ -110,8 +110,8 @@ def test_a_local_threshold_has_no_line_and_says_why_but_a_void(qtbot, widget, pa
     wait(qtbot, widget)
     assert not panel.histogram.lines
     assert "each voxel has its own threshold" in panel.histogram.toolTip()
-    assert not panel._two.isEnabled()
-    assert "own threshold" in panel._two.toolTip()
+    assert not panel._hysteresis.isEnabled()
+    assert "own threshold" in panel._hysteresis.toolTip()
     assert void(viewer).data.any()
 
 
@@ -203,7 +203,7 @@ def test_the_tab_key_comes_to_the_histogram_before_the_form(widget, panel):
     while at is not widget.pores_are.native:
         chain.append(at)
         at = at.nextInFocusChain()
-    wanted = [panel.histogram, panel._void, panel._two, panel._log]
+    wanted = [panel.histogram, panel._void, panel._hysteresis, panel._log]
     wanted.append(widget.form.threshold._box)
     assert [each for each in chain if each in wanted] == wanted
 

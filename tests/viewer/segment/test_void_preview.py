@@ -88,7 +88,7 @@ def test_it_goes_when_it_is_not_wanted(qtbot, viewer, preview):
 
 def test_deleting_the_layer_refuses_it(qtbot, viewer, preview):
     show(qtbot, preview, viewer.layers["scan"])
-    with qtbot.waitSignal(preview.refused, timeout=SOON):
+    with qtbot.waitSignal(preview.dismissed, timeout=SOON):
         viewer.layers.remove(preview.layer)
     viewer.dims.set_current_step(0, 1)
     wait(qtbot, preview)

@@ -4,7 +4,7 @@ import pytest
 
 from hushpore.base.events import Progress
 from hushpore.viewer.segment import warm_up
-from hushpore.viewer.segment.warm_up import Preparing
+from hushpore.viewer.segment.warm_up import KernelWarmup
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def compiling(monkeypatch):
 
 
 def test_it_says_so_while_kernels_are_compiled(qtbot, compiling):
-    label = Preparing()
+    label = KernelWarmup()
     qtbot.addWidget(label)
     assert label.isHidden()
     qtbot.waitUntil(lambda: not label.isHidden(), timeout=10_000)
@@ -42,7 +42,7 @@ def test_loading_from_the_disk_says_nothing(qtbot, monkeypatch):
             yield Progress("preparing", 0, 0, "", 0.0)
 
     monkeypatch.setattr(warm_up, "_prepare", prepare)
-    label = Preparing()
+    label = KernelWarmup()
     qtbot.addWidget(label)
     qtbot.wait(2 * warm_up.POLL_INTERVAL)
     assert label.isHidden()
@@ -51,7 +51,7 @@ def test_loading_from_the_disk_says_nothing(qtbot, monkeypatch):
 
 def test_it_stops_with_the_widget_and_nobody_waits(qtbot, compiling):
     _, closed = compiling
-    label = Preparing()
+    label = KernelWarmup()
     worker = label._worker
     label.deleteLater()
     qtbot.waitUntil(lambda: worker.is_cancelling, timeout=10_000)
@@ -59,7 +59,7 @@ def test_it_stops_with_the_widget_and_nobody_waits(qtbot, compiling):
 
 
 def test_the_real_one_comes_to_its_end(qtbot):
-    label = Preparing()
+    label = KernelWarmup()
     qtbot.addWidget(label)
     ends = []
     label._worker.returned.connect(lambda *_: ends.append("returned"))

@@ -97,7 +97,7 @@ def test_the_result_can_be_merged_anew_at_once(qtbot, viewer, widget, scan):
     labels = viewer.layers["scan pores"]
     assert widget.remerging.layer is labels
     assert not widget.remerging.isHidden()
-    widget.remerging.set_height(50.0)
+    widget.remerging._box.setValue(50.0)
     qtbot.waitUntil(lambda: not widget.remerging.is_busy, timeout=20_000)
     provenance = labels.metadata[KEY]["provenance"]
     assert provenance["settings"]["h"] == 50.0
@@ -120,8 +120,8 @@ def test_a_mask_and_markers_are_layers(qtbot, viewer, widget, scan):
     assert labels.data.max() == 1
     assert labels.data[4, 8, 8] == 1
     assert not labels.data[:, :, 16:].any()
-    assert "Parted by markers" in widget.remerging._word.text()
-    widget.remerging.set_height(2.0)
+    assert "Split at markers" in widget.remerging._note.text()
+    widget.remerging._box.setValue(2.0)
     qtbot.waitUntil(lambda: not widget.remerging.is_busy, timeout=20_000)
     assert (widget.form.value.h, widget.form.value.markers) == (2.0, "")
     widget.remerging.undo()

@@ -23,7 +23,7 @@ from hushpore.viewer.batch.scan_list import NAME, ScanList
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.native import ValueOf
 from hushpore.viewer.forms.presets import PresetBox
-from hushpore.viewer.forms.rich_label import Sentence, plain_line, sign
+from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
 from hushpore.viewer.forms.type_map import annotation_of
 from hushpore.viewer.running.worker import JobWorker
 from hushpore.viewer.running.worker_container import WorkerContainer
@@ -238,7 +238,7 @@ class BatchWidget(WorkerContainer):
         self._bar = QProgressBar()
         self._bar.setRange(0, 1000)
         self._bar.hide()
-        self._result, self._reason = Sentence(self._viewer), plain_line()
+        self._result, self._reason = RichLabel(self._viewer), plain_label()
         self._lay_out()
 
     def _lay_out(self) -> None:
@@ -254,7 +254,7 @@ class BatchWidget(WorkerContainer):
         form.addRow(self.overwrite.native)
         column = self.native.layout()
         column.setContentsMargins(6, 6, 6, 6)
-        column.addWidget(plain_line("Sends many scans through the same settings. What fails stops "
+        column.addWidget(plain_label("Sends many scans through the same settings. What fails stops "
                                     "nothing; what is done is not done again."))  # fmt: skip
         column.addWidget(self.scans.native, 1)
         column.addLayout(buttons)

@@ -15,7 +15,7 @@ from hushpore.viewer.denoise.noise_line import NoiseLine
 from hushpore.viewer.forms.rich_label import link
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import KEY, LayerData, layer_data
-from hushpore.viewer.patches.live_patches import NewestBatch
+from hushpore.viewer.patches.live_patches import LatestBatch
 
 if TYPE_CHECKING:
     from hushpore.base.events import Job
@@ -61,7 +61,7 @@ class DenoiseWidget(JobWidget):
             result.volume,
             placement=target.placement,
             provenance=provenance,
-            **{**target.look, "name": f"{name} denoised"},
+            **{**target.appearance, "name": f"{name} denoised"},
         )
         # what shows patches can then show what this model makes of them
         denoised[1]["metadata"][KEY]["model"] = result.model
@@ -70,7 +70,7 @@ class DenoiseWidget(JobWidget):
     @classmethod
     def work(cls, target: Target, settings: Settings, device: str) -> Job:
         """Let the widget of patches look at the batches that are trained on."""
-        return NewestBatch.watch(super().work(target, settings, device), target)
+        return LatestBatch.watch(super().work(target, settings, device), target)
 
     def facts(self, volume: Volume) -> str:
         """Say what the noise is like, too."""

@@ -12,7 +12,7 @@ from qtpy.QtWidgets import QComboBox, QHBoxLayout, QLabel, QToolButton, QVBoxLay
 
 from hushpore.base.errors import DeviceError, InputError
 from hushpore.device.backend import Backend, choose_backend
-from hushpore.viewer.forms.rich_label import plain_line
+from hushpore.viewer.forms.rich_label import plain_label
 from hushpore.viewer.running.worker import JobWorker
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class DeviceChoice(QWidget):
         self._more.setAccessibleName("About the device")
         self._more.setToolTip("What this device has, what is missing, and what will be used on it.")
         self._more.toggled.connect(self._unfold)
-        self._details = plain_line()
+        self._details = plain_label()
         self._details.hide()
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)

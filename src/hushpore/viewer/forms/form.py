@@ -14,7 +14,7 @@ from hushpore.base.settings import Settings
 from hushpore.viewer.forms.fields import CheckField, default_in_words
 from hushpore.viewer.forms.fold import Fold
 from hushpore.viewer.forms.native import PlacedContainer
-from hushpore.viewer.forms.rich_label import plain_line
+from hushpore.viewer.forms.rich_label import plain_label
 from hushpore.viewer.forms.type_map import annotation_of, field_class
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class SettingsForm(PlacedContainer):
         for row, option in enumerate(options):
             field = self._make_field(option)
             label = QLabel(option.label)
-            line = plain_line()
+            line = plain_label()
             line.setContentsMargins(8, 0, 0, 2)
             line.hide()
             self._titles[option.name], self._lines[option.name] = label, line

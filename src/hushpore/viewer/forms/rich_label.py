@@ -13,7 +13,7 @@ from qtpy.QtWidgets import QLabel
 _TEXT, _WARNING, _ERROR = "@text@", "@warning@", "@error@"
 
 
-class Sentence(QLabel):
+class RichLabel(QLabel):
     """A wrapped line of text that can be copied; hidden while there is nothing to say.
 
     Parameters
@@ -63,7 +63,7 @@ def sign(is_error: bool) -> str:
     return f'<b style="color: {_ERROR if is_error else _WARNING}">⚠</b>'
 
 
-def plain_line(text: str = "") -> QLabel:
+def plain_label(text: str = "") -> QLabel:
     """Return a wrapped line of plain text that can be copied."""
     label = QLabel(text)
     label.setWordWrap(True)

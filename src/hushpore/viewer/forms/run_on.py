@@ -6,7 +6,7 @@ from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from hushpore.device.backend import cpu_threads
-from hushpore.viewer.forms.rich_label import plain_line
+from hushpore.viewer.forms.rich_label import plain_label
 
 #: What stands in the box for this process.
 HERE = "This computer"
@@ -30,7 +30,7 @@ class RunOn(QWidget):
         self._box.addItems([HERE, f"local:{cpu_threads()}"])
         self._box.currentTextChanged.connect(self._explain)
         self._box.currentTextChanged.connect(self.changed)
-        self._line = plain_line()
+        self._line = plain_label()
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(2)

@@ -25,7 +25,7 @@ from hushpore.base.volume import readable_bytes
 from hushpore.io.loading import MEMORY_SHARE, free_memory
 from hushpore.io.series import preselected, split_notes
 from hushpore.viewer.forms.docking import SharesSide
-from hushpore.viewer.forms.rich_label import plain_line
+from hushpore.viewer.forms.rich_label import plain_label
 from hushpore.viewer.layers.conversion import contrast_limits
 from hushpore.viewer.layers.loading import POLL_INTERVAL
 from hushpore.viewer.running.worker import JobWorker
@@ -74,7 +74,7 @@ class SeriesChooser(QWidget):
         scrolled.setFrameShape(QFrame.Shape.NoFrame)
         scrolled.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         scrolled.setWidget(listed)
-        self._total = plain_line()
+        self._total = plain_label()
         self._open = _button("Open", self._choose)
         everything = _button("All", partial(self.tick, range(len(self._volumes))))
         nothing = _button("None", partial(self.tick, ()))
@@ -83,9 +83,9 @@ class SeriesChooser(QWidget):
         for button in (self._open, everything, nothing, close):
             line.addWidget(button)
         column = QVBoxLayout(self)
-        column.addWidget(plain_line(f"{len(self._volumes)} series were found. Which to open?"))
+        column.addWidget(plain_label(f"{len(self._volumes)} series were found. Which to open?"))
         for note in shared:
-            column.addWidget(plain_line(f"⚠ {note}"))
+            column.addWidget(plain_label(f"⚠ {note}"))
         column.addWidget(scrolled, 1)
         column.addWidget(self._total)
         column.addLayout(line)
@@ -157,7 +157,7 @@ class _Row(QFrame):
         modality = volume.metadata.get("modality")
         lines = [volume.name, f"{f'{modality} · ' * bool(modality)}{shape}"]
         lines += [f"{spacing} · {' · '.join(stored)}", *(f"⚠ {note}" for note in notes)]
-        self.text = plain_line("\n".join(lines))
+        self.text = plain_label("\n".join(lines))
         line = QHBoxLayout(self)
         line.setContentsMargins(0, 4, 0, 4)
         line.addWidget(self.box)

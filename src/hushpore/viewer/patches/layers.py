@@ -133,9 +133,11 @@ def sheet_layer(result: Patches, target: Target, sheet: Sheet) -> LayerData:
     placement, shape = target.placement, result.volume.shape[-2:]
     step = np.abs(np.array(placement.scale[-2:])) * shape / np.maximum(sheet.image.shape, 1)
     shared = ("contrast_limits", "gamma")
-    look: dict[str, Any] = {name: target.look[name] for name in shared if name in target.look}
+    appearance: dict[str, Any] = {
+        name: target.appearance[name] for name in shared if name in target.appearance
+    }
     keywords: dict[str, Any] = {
-        **look,
+        **appearance,
         "name": f"{target.volume.name} contact sheet",
         "scale": (step[0], step[0]),
         "units": placement.units[-2:],

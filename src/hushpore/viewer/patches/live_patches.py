@@ -31,7 +31,7 @@ class LiveBatch:
     target: Target
 
 
-class NewestBatch:
+class LatestBatch:
     """Where a job's thread leaves its newest batch; older ones are dropped."""
 
     seen: ClassVar[LiveBatch | None] = None
@@ -78,12 +78,12 @@ class LivePatches(QCheckBox):
         self._shown: LiveBatch | None = None
         self._timer = QTimer(self)
         self._timer.setInterval(POLL_INTERVAL)
-        self._timer.timeout.connect(self.look)
+        self._timer.timeout.connect(self.poll)
         self.toggled.connect(self._toggle)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Show the newest batch, if it is another than before."""
-        seen = NewestBatch.seen
+        seen = LatestBatch.seen
         if seen is None:
             self.clear()
         elif seen is not self._shown:
@@ -100,7 +100,7 @@ class LivePatches(QCheckBox):
     def _toggle(self, is_on: bool) -> None:
         if is_on:
             self._timer.start()
-            self.look()
+            self.poll()
         else:
             self._timer.stop()
             self.clear()

@@ -14,7 +14,7 @@ from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from hushpore.patches.sheet import GAP
-from hushpore.viewer.forms.rich_label import Sentence, link
+from hushpore.viewer.forms.rich_label import RichLabel, link
 from hushpore.viewer.layers.conversion import KEY
 from hushpore.viewer.patches.histogram import Histogram
 from hushpore.viewer.patches.layers import BOXES, SHEET, TILES, boxes_at
@@ -45,7 +45,7 @@ class PatchesPanel(QWidget):
     """
 
     #: Asks for training on the patches that are chosen (True), or without their regions (False).
-    wanted = Signal(bool)
+    train_requested = Signal(bool)
 
     def __init__(self, viewer: Any) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class PatchesPanel(QWidget):
         self.feature.currentTextChanged.connect(self._show_feature)
         self.histogram = Histogram(viewer)
         self.histogram.chosen.connect(self._choose_range)
-        self.message = Sentence(viewer)
+        self.message = RichLabel(viewer)
         self.message.linkActivated.connect(self._follow)
         self.table = PatchTable()
         self.table.picked.connect(self._picked)
@@ -318,7 +318,7 @@ class PatchesPanel(QWidget):
         self.go_to(patch)
 
     def _follow(self, target: str) -> None:
-        self.wanted.emit(target == "train")
+        self.train_requested.emit(target == "train")
 
 
 def _shows(layer: Any, what: str) -> bool:

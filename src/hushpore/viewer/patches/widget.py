@@ -31,7 +31,7 @@ class PatchesWidget(JobWidget):
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__(napari_viewer)
         self.panel = PatchesPanel(napari_viewer)
-        self.panel.wanted.connect(self._feed_denoiser)
+        self.panel.train_requested.connect(self._feed_denoiser)
         column = self._scroll.column
         self.live = LivePatches(napari_viewer)
         column.insertWidget(column.indexOf(self.timing), self.panel)

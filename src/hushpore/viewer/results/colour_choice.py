@@ -12,7 +12,7 @@ from qtpy.QtGui import QColor, QLinearGradient, QPainter
 from qtpy.QtWidgets import QComboBox, QGridLayout, QWidget
 
 from hushpore.pores.measures import measure_of
-from hushpore.viewer.forms.rich_label import Sentence, link
+from hushpore.viewer.forms.rich_label import RichLabel, link
 from hushpore.viewer.results.categories import is_categorical
 from hushpore.viewer.results.pore_view import COLORMAPS
 from hushpore.viewer.results.table import cell_text
@@ -43,7 +43,7 @@ class ColourChoice(QWidget):
     ----------
     by, map : QComboBox
         The column, and the colour map of numbers.
-    legend : Sentence
+    legend : RichLabel
         The kinds, their colours and how many pores are of each.
     """
 
@@ -59,7 +59,7 @@ class ColourChoice(QWidget):
         self.map.currentIndexChanged.connect(self._colour)
         self.bar = ColourBar()
         self.bar.hide()
-        self.legend = Sentence(viewer)
+        self.legend = RichLabel(viewer)
         self.legend.setToolTip("What the colours mean, and how many; a click selects them.")
         self.legend.linkActivated.connect(self._select)
         grid = QGridLayout(self)

@@ -26,7 +26,7 @@ from hushpore.runs.pore_result import PoreResult, open_result
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.fields import keep_narrow
 from hushpore.viewer.forms.native import ValueOf
-from hushpore.viewer.forms.rich_label import Sentence, plain_line, sign
+from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
 from hushpore.viewer.layers.conversion import unwrapped, volume_of
 from hushpore.viewer.results.difference_table import DifferenceTable
 from hushpore.viewer.results.panel import save_table
@@ -161,7 +161,7 @@ class CompareWidget(WorkerContainer):
         self._data = pd.DataFrame()
         if self.result is not None:
             self._draw(self.result)
-        self._dress()
+        self._apply_theme()
         self.canvas.draw_idle()
 
     def _draw(self, both: Compared) -> None:
@@ -189,7 +189,7 @@ class CompareWidget(WorkerContainer):
         axes.set_xlabel(measure_of(column).titled(labels.unit, labels.n_spatial))
         axes.legend(frameon=False, fontsize=8, ncols=2, loc="lower left", bbox_to_anchor=(0, 1))
 
-    def _dress(self, ink: str = "", paper: str = "") -> None:
+    def _apply_theme(self, ink: str = "", paper: str = "") -> None:
         """Colour the plot like the window, or as asked."""
         theme = get_theme(self._viewer.theme)
         ink, paper = ink or theme.text.as_hex(), paper or theme.background.as_hex()
@@ -234,10 +234,10 @@ class CompareWidget(WorkerContainer):
             return
         kind = "svg" if path.suffix.lower() == ".svg" else "png"
         # on paper: black on white, whatever the window looks like
-        self._dress(ink="black", paper="white")
+        self._apply_theme(ink="black", paper="white")
         buffer = io.BytesIO()
         self.figure.savefig(buffer, format=kind, dpi=200)
-        self._dress()
+        self._apply_theme()
         self.canvas.draw_idle()
         save_with(path.with_suffix(f".{kind}"), partial(_write, buffer.getvalue()))
 
@@ -253,7 +253,7 @@ class CompareWidget(WorkerContainer):
     def _build(self) -> None:
         self.a = ValueOf(lambda: ResultChoice(self._viewer, "A", 1), "a", object)
         self.b = ValueOf(lambda: ResultChoice(self._viewer, "B", 0), "b", object)
-        self._nothing, self._problem = plain_line(NO_RESULT), Sentence(self._viewer)
+        self._nothing, self._problem = plain_label(NO_RESULT), RichLabel(self._viewer)
         self.figure = Figure(figsize=(3.4, 2.6), layout="constrained")
         self.canvas: Any = FigureCanvasQTAgg(self.figure)  # type: ignore[no-untyped-call]
         self.canvas.setMinimumHeight(100)

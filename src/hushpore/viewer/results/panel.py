@@ -27,7 +27,7 @@ from superqt import QDoubleRangeSlider
 from hushpore.base.errors import InputError
 from hushpore.pores.measures import THROATS, measure_of
 from hushpore.viewer.forms.docking import dock_of
-from hushpore.viewer.forms.rich_label import Sentence, plain_line, sign
+from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
 from hushpore.viewer.results.colour_choice import (
     ColourChoice,
     columns_of,
@@ -77,7 +77,7 @@ class ResultsWidget(LayerTrackingWidget):
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__(napari_viewer)
-        self._moved = False
+        self._is_docked_below = False
         self._build()
         self.follow()
 
@@ -106,7 +106,7 @@ class ResultsWidget(LayerTrackingWidget):
         self._show_selected()
         self._limit.say(
             ""
-            if self.view.follows
+            if self.view.can_colour
             else f"{sign(False)} napari colours up to {MOST_COLOURS:,} labels; this layer has more "
             "and does not follow the table."
         )
@@ -182,13 +182,13 @@ class ResultsWidget(LayerTrackingWidget):
         self._range.setRange(low, high)
         self._range.setValue((low, high))
         self._range.blockSignals(False)
-        self._say_range()
+        self._show_range()
 
-    def _ranged(self) -> None:
-        self._say_range()
+    def _range_changed(self) -> None:
+        self._show_range()
         self.apply_filter()
 
-    def _say_range(self) -> None:
+    def _show_range(self) -> None:
         assert self.view is not None
         low, high = self._range.value()
         column, tables = self._range_of.currentText(), self.view.tables
@@ -196,24 +196,24 @@ class ResultsWidget(LayerTrackingWidget):
         text = f"{cell_text(float(low))} to {cell_text(float(high))} {unit}".strip()
         self._range_text.setText(text)
 
-    def _other_range(self) -> None:
+    def _range_column_changed(self) -> None:
         self._choose_range()
         self.apply_filter()
 
-    def _chosen(self, mask: Any) -> None:
+    def _rows_selected(self, mask: Any) -> None:
         """Rows of the table of pores were selected."""
         if self.view is not None:
             self.view.select(mask, self.pores)
             if np.count_nonzero(mask) == 1:
                 self.view.go_to(int(np.argmax(mask)))
 
-    def _chosen_throats(self, mask: Any) -> None:
+    def _throats_selected(self, mask: Any) -> None:
         """Rows of the table of throats were selected: the pores at their ends stand out."""
         if self.view is not None and self.view.tables.throats is not None:
             rows = self.view.tables.throats[mask]
             self.view.select_labels(rows[["pore_1", "pore_2"]].to_numpy(), self.throats)
 
-    def _show_all(self) -> None:
+    def _reset(self) -> None:
         if self.view is not None:
             self._filter.clear()
             self._choose_range()
@@ -240,13 +240,13 @@ class ResultsWidget(LayerTrackingWidget):
     # ---- how it looks
 
     def _build(self) -> None:
-        self._title, self._summary = QLabel(), plain_line()
+        self._title, self._summary = QLabel(), plain_label()
         self._title.setTextFormat(Qt.TextFormat.RichText)
-        self._problem, self._limit = Sentence(self._viewer), Sentence(self._viewer)
+        self._problem, self._limit = RichLabel(self._viewer), RichLabel(self._viewer)
         self.pores = TableView("Table of pores")
         self.throats = TableView("Table of throats", THROATS)
-        self.pores.chosen.connect(self._chosen)
-        self.throats.chosen.connect(self._chosen_throats)
+        self.pores.chosen.connect(self._rows_selected)
+        self.throats.chosen.connect(self._throats_selected)
         self._tabs = QTabWidget()
         self._tabs.addTab(self.pores, "&Pores")
         self._tabs.addTab(self.throats, "&Throats")
@@ -294,10 +294,10 @@ class ResultsWidget(LayerTrackingWidget):
         self._filter.returnPressed.connect(self.apply_filter)
         self._range_of = compact_combo_box()
         self._range_of.setToolTip("Column of the slider.")
-        self._range_of.currentIndexChanged.connect(self._other_range)
+        self._range_of.currentIndexChanged.connect(self._range_column_changed)
         self._range = QDoubleRangeSlider(Qt.Orientation.Horizontal)
         self._range.setToolTip("Show the pores between these two values.")
-        self._range.valueChanged.connect(self._ranged)
+        self._range.valueChanged.connect(self._range_changed)
         self._range_text = QLabel()
         self.colours = ColourChoice(self._viewer)
         grid = QGridLayout()
@@ -326,10 +326,10 @@ class ResultsWidget(LayerTrackingWidget):
     def _build_buttons(self) -> QWidget:
         everything, self._copy = QPushButton("Show &all"), QPushButton("Cop&y rows")
         export = QPushButton("&Export …")
-        everything.setToolTip("Drop filter, selection and colours.")
+        everything.setToolTip("Clear filter, selection and colours.")
         self._copy.setToolTip("Copy the selected rows for a spreadsheet (Ctrl+C in the table).")
         export.setToolTip("Save the rows that are shown, in their order, as CSV.")
-        everything.clicked.connect(self._show_all)
+        everything.clicked.connect(self._reset)
         self._copy.clicked.connect(self._copy_rows)
         export.clicked.connect(self._export)
         row = QWidget()
@@ -353,8 +353,8 @@ class ResultsWidget(LayerTrackingWidget):
     def showEvent(self, event: Any) -> None:  # noqa: N802
         """Begin under the canvas: a table is wide."""
         super().showEvent(event)
-        if not self._moved:
-            self._moved = True
+        if not self._is_docked_below:
+            self._is_docked_below = True
             QTimer.singleShot(0, self._move_down)
 
     def _move_down(self) -> None:

@@ -30,7 +30,7 @@ from qtpy.QtWidgets import (
 
 from hushpore.pores.measures import measure_of
 from hushpore.viewer.forms.docking import SharesSide
-from hushpore.viewer.forms.rich_label import plain_line
+from hushpore.viewer.forms.rich_label import plain_label
 from hushpore.viewer.results.layer_tracking import LayerTrackingWidget
 from hushpore.viewer.results.panel import NO_RESULT, save_table
 from hushpore.viewer.results.saving import save_with
@@ -43,7 +43,7 @@ PLOTS = "Plots"
 
 #: What is plotted, by its name in the combo box.
 BY_NUMBER, BY_VOLUME, PROFILE, SCATTER = (
-    "Sizes by number", "Sizes by volume", "Porosity by slice", "One against another",
+    "Sizes by number", "Sizes by volume", "Porosity profile", "Scatter plot",
 )  # fmt: skip
 
 BINS = 30
@@ -131,7 +131,7 @@ class PlotsWidget(LayerTrackingWidget):
         """List the columns of a result, and plot it."""
         has_view = self.view is not None
         self._nothing.setVisible(not has_view)
-        for widget in (self.canvas, self._kind, self._saving):
+        for widget in (self.canvas, self._kind, self._save_button):
             widget.setEnabled(has_view)
         if self.view is not None:
             pores = self.view.tables.pores
@@ -166,7 +166,7 @@ class PlotsWidget(LayerTrackingWidget):
                 self._draw_scatter()
             else:
                 self._draw_sizes(kind == BY_VOLUME)
-        self._dress()
+        self._apply_theme()
         self.canvas.draw_idle()
 
     def _draw_sizes(self, by_volume: bool) -> None:
@@ -189,7 +189,7 @@ class PlotsWidget(LayerTrackingWidget):
             self.axes.set_ylabel(f"share {what} (%)")
         if log:
             self.axes.set_xscale("log")
-        self.axes.set_xlabel(self._named(column))
+        self.axes.set_xlabel(self._axis_title(column))
 
     def _draw_profile(self) -> None:
         assert self.view is not None
@@ -218,8 +218,8 @@ class PlotsWidget(LayerTrackingWidget):
         (self._mark,) = self.axes.plot([], [], "o", color=_MARK, markersize=4)
         if self._log.isChecked():
             self.axes.set_xscale("log")
-        self.axes.set_xlabel(self._named(x))
-        self.axes.set_ylabel(self._named(y))
+        self.axes.set_xlabel(self._axis_title(x))
+        self.axes.set_ylabel(self._axis_title(y))
         # the rectangle lies at 0, 0 until it is drawn, where perhaps no pore is
         self.axes.autoscale_view()
         self.axes.autoscale(False)
@@ -288,22 +288,22 @@ class PlotsWidget(LayerTrackingWidget):
             save_table(path, self._data)
             return
         # on paper: black on white, whatever the window looks like
-        self._dress(ink="black", paper="white")
+        self._apply_theme(ink="black", paper="white")
         picture = _rendered(self.figure, kind)
-        self._dress()
+        self._apply_theme()
         self.canvas.draw_idle()
         save_with(path.with_suffix(f".{kind}"), partial(_write, picture))
 
     # ---- how it looks
 
-    def _named(self, column: str) -> str:
+    def _axis_title(self, column: str) -> str:
         assert self.view is not None
         return measure_of(column).titled(self.view.tables.unit, self.view.tables.n_spatial)
 
     def _text(self) -> str:
         return str(get_theme(self._viewer.theme).text.as_hex())
 
-    def _dress(self, ink: str = "", paper: str = "") -> None:
+    def _apply_theme(self, ink: str = "", paper: str = "") -> None:
         """Colour the plot like the window, or as asked."""
         ink = ink or self._text()
         paper = paper or str(get_theme(self._viewer.theme).background.as_hex())
@@ -323,10 +323,10 @@ class PlotsWidget(LayerTrackingWidget):
         self.canvas: Any = FigureCanvasQTAgg(self.figure)  # type: ignore[no-untyped-call]
         self.canvas.setMinimumHeight(150)
         self.canvas.mpl_connect("button_press_event", self._clicked)
-        self._nothing = plain_line(NO_RESULT)
+        self._nothing = plain_label(NO_RESULT)
         self._kind, self._x, self._y = QComboBox(), QComboBox(), QComboBox()
         self._kind.addItems([BY_NUMBER, BY_VOLUME, PROFILE, SCATTER])
-        self._kind.setToolTip("What to plot. Drag in 'One against another' to select pores.")
+        self._kind.setToolTip("What to plot. Drag in the scatter plot to select pores.")
         names = ("What to plot", "Horizontal axis", "Vertical axis")
         for box, name in zip((self._kind, self._x, self._y), names, strict=True):
             box.setAccessibleName(name)
@@ -335,9 +335,9 @@ class PlotsWidget(LayerTrackingWidget):
         self._log, self._cumulative = QCheckBox("&log"), QCheckBox("&cumulative")
         self._log.setToolTip("A logarithmic horizontal axis.")
         self._cumulative.setToolTip("The share up to each size.")
-        self._saving = QPushButton("&Save …")
-        self._saving.setToolTip("Save the plot as PNG or SVG, or its numbers as CSV.")
-        self._saving.clicked.connect(self._save)
+        self._save_button = QPushButton("&Save …")
+        self._save_button.setToolTip("Save the plot as PNG or SVG, or its numbers as CSV.")
+        self._save_button.clicked.connect(self._save)
         for box in (self._kind, self._x, self._y):
             box.setSizeAdjustPolicy(
                 QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
@@ -354,7 +354,7 @@ class PlotsWidget(LayerTrackingWidget):
         line.addWidget(self._log)
         line.addWidget(self._cumulative)
         line.addStretch(1)
-        line.addWidget(self._saving)
+        line.addWidget(self._save_button)
         column = QVBoxLayout(self)
         column.setContentsMargins(6, 6, 6, 6)
         column.addWidget(self._nothing)

@@ -78,23 +78,23 @@ class PoreView(QObject):
         super().__init__()
         self._viewer, self.layer = viewer, layer
         self._users: set[int] = set()
-        self._own = layer.colormap
-        self._painting = False
+        self._layer_colormap = layer.colormap
+        self._is_painting = False
         self.column, self.colormap = "", COLORMAPS[0]
         self.shown: npt.NDArray[np.bool_]
         self.selected: npt.NDArray[np.bool_]
-        self._wait = QTimer(self)
-        self._wait.setSingleShot(True)
-        self._wait.setInterval(0)
-        self._wait.timeout.connect(self._read_again)
+        self._reread_timer = QTimer(self)
+        self._reread_timer.setSingleShot(True)
+        self._reread_timer.setInterval(0)
+        self._reread_timer.timeout.connect(self._reread)
         self._read()
         # data, features and metadata are replaced one after another
-        layer.events.features.connect(self._soon)
-        layer.events.metadata.connect(self._soon)
-        layer.events.colormap.connect(self._colours_of_others)
+        layer.events.features.connect(self._schedule_reread)
+        layer.events.metadata.connect(self._schedule_reread)
+        layer.events.colormap.connect(self._colormap_changed)
         viewer.dims.events.ndisplay.connect(self._paint_selection)
         viewer.layers.events.removed.connect(self._removed)
-        viewer.mouse_drag_callbacks.append(self._pressed)
+        viewer.mouse_drag_callbacks.append(self._clicked)
 
     def attach(self, user: object) -> None:
         """Keep the colours as they are as long as somebody shows what they mean."""
@@ -111,19 +111,19 @@ class PoreView(QObject):
         if self._of_layer.pop(id(self.layer), None) is None:
             return
         self.reset()
-        self._wait.stop()
+        self._reread_timer.stop()
         events = self.layer.events
-        events.features.disconnect(self._soon)
-        events.metadata.disconnect(self._soon)
-        events.colormap.disconnect(self._colours_of_others)
+        events.features.disconnect(self._schedule_reread)
+        events.metadata.disconnect(self._schedule_reread)
+        events.colormap.disconnect(self._colormap_changed)
         self._viewer.dims.events.ndisplay.disconnect(self._paint_selection)
         self._viewer.layers.events.removed.disconnect(self._removed)
-        self._viewer.mouse_drag_callbacks.remove(self._pressed)
+        self._viewer.mouse_drag_callbacks.remove(self._clicked)
 
     # ---- filter, selection, colours
 
     @property
-    def follows(self) -> bool:
+    def can_colour(self) -> bool:
         """Whether the layer can show filter, selection and colours."""
         return self._highest <= MOST_COLOURS
 
@@ -191,18 +191,18 @@ class PoreView(QObject):
 
     def paint(self) -> None:
         """Give every label its colour."""
-        if not self.follows:
+        if not self.can_colour:
             return
         plain = not self.column and self.shown.all() and not self.selected.any()
-        self._painting = True
+        self._is_painting = True
         try:
             if plain:
-                if self.layer.colormap is not self._own:
-                    self.layer.colormap = self._own
+                if self.layer.colormap is not self._layer_colormap:
+                    self.layer.colormap = self._layer_colormap
                 return
-            self._put(self._colours())
+            self._set_colours(self._colours())
         finally:
-            self._painting = False
+            self._is_painting = False
 
     # ---- what it takes
 
@@ -215,10 +215,10 @@ class PoreView(QObject):
         self.shown = np.ones(len(self.labels), np.bool_)
         self.selected = np.zeros(len(self.labels), np.bool_)
 
-    def _soon(self, event: Any = None) -> None:
-        self._wait.start()
+    def _schedule_reread(self, event: Any = None) -> None:
+        self._reread_timer.start()
 
-    def _read_again(self) -> None:
+    def _reread(self) -> None:
         if tables_of(self.layer) is None:
             self.close()
             return
@@ -241,7 +241,7 @@ class PoreView(QObject):
             share = np.nan_to_num(np.clip((values - low) / (high - low), 0, 1))
             colours = AVAILABLE_COLORMAPS[self.colormap].map(share)
         else:
-            colours = self._own.map(self.labels.astype(np.int32))
+            colours = self._layer_colormap.map(self.labels.astype(np.int32))
         colours = np.array(colours, np.float32)
         if self.selected.any():
             colours[~self.selected, 3] *= DIMMED if self._viewer.dims.ndisplay == 2 else 0.0
@@ -250,12 +250,12 @@ class PoreView(QObject):
         table[self.labels] = colours
         return table
 
-    def _put(self, colours: npt.NDArray[np.float32]) -> None:
+    def _set_colours(self, colours: npt.NDArray[np.float32]) -> None:
         """Let label k have colour k, of which a cyclic colour map of that length is capable."""
         layer = self.layer
         now = layer.colormap
         if (
-            now is not self._own
+            now is not self._layer_colormap
             and len(now.colors) == len(colours)
             and np.dtype(layer.dtype).itemsize > 2
         ):
@@ -270,15 +270,15 @@ class PoreView(QObject):
             selection=layer.selected_label,
         )
 
-    def _colours_of_others(self, event: Any = None) -> None:
+    def _colormap_changed(self, event: Any = None) -> None:
         """Take over a colour map that the user gave the layer, for instance by shuffling."""
-        if self._painting:
+        if self._is_painting:
             return
         given = self.layer.colormap
         if isinstance(given, CyclicLabelColormap) and (given.colors[1:, 3] < 1).any():
             # napari has shuffled ours, hidden ones and all
             given = label_colormap(49, seed=float(np.random.default_rng().random()))
-        self._own = given
+        self._layer_colormap = given
         self.paint()
 
     def _paint_selection(self, event: Any = None) -> None:
@@ -291,7 +291,7 @@ class PoreView(QObject):
 
     # ---- the canvas
 
-    def _pressed(self, viewer: Any, event: Any) -> Any:
+    def _clicked(self, viewer: Any, event: Any) -> Any:
         """Select the pore that is clicked; with Ctrl or Shift one more; beside all pores none."""
         start, dragged = np.array(event.pos), False
         yield

@@ -20,7 +20,7 @@ from qtpy.QtWidgets import (
 from hushpore.jobs import JOBS
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.layer_choice import is_preview
-from hushpore.viewer.forms.rich_label import plain_line
+from hushpore.viewer.forms.rich_label import plain_label
 from hushpore.viewer.layers.conversion import KEY
 from hushpore.viewer.results.saving import ask_and_save, to_json
 
@@ -56,7 +56,7 @@ class ProvenanceWidget(QWidget):
         self._title = QLabel()
         self._title.setTextFormat(Qt.TextFormat.RichText)
         self._title.setWordWrap(True)
-        self._why = plain_line()
+        self._why = plain_label()
         self.tree = QTreeWidget()
         self.tree.setColumnCount(2)
         self.tree.setHeaderHidden(True)

@@ -193,7 +193,7 @@ class TableView(QTableView):
         header.setSortIndicator(-1, _UP)
         header.setDefaultAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self._mask = np.zeros(0, np.bool_)
-        self._telling = True
+        self._is_user_selection = True
         self.selectionModel().selectionChanged.connect(self._selected)
         self.rows.modelReset.connect(self._select_again)
 
@@ -239,7 +239,7 @@ class TableView(QTableView):
 
     def _selected(self, *_: Any) -> None:
         """Take over what the user has selected."""
-        if not self._telling:
+        if not self._is_user_selection:
             return
         mask = np.zeros(len(self._mask), np.bool_)
         for part in self.selectionModel().selection():
@@ -250,7 +250,7 @@ class TableView(QTableView):
 
     def _select_again(self) -> None:
         """Give the rows that are selected their look, wherever they are now."""
-        self._telling = False
+        self._is_user_selection = False
         rows = np.flatnonzero(self._mask[self.rows.positions])
         chosen = QItemSelection()
         # neighbours as one stretch
@@ -262,4 +262,4 @@ class TableView(QTableView):
         self.selectionModel().select(chosen, QItemSelectionModel.SelectionFlag.ClearAndSelect)
         if rows.size:
             self.scrollTo(self.rows.index(int(rows[0]), 0))
-        self._telling = True
+        self._is_user_selection = True

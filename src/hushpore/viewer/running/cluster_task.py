@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from hushpore.viewer.running.task import LayerJob
 
 
-def work_on_cluster(
+def cluster_task(
     widget: LayerJob, target: Target, settings: Settings, device: str, where: str
 ) -> Job:
-    """Do on a cluster what `hushpore.viewer.running.task.work_for` does here; parameters as there.
+    """Do on a cluster what `local_task` does here; parameters as there.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def work_on_cluster(
         folder = result_folder_for(volume, where)
         kind = JOBS[widget.job]
         end = ".ome.zarr" if kind.gives else ""
-        path = new_name(folder, f"{volume.name}_{kind.gives or widget.job}", end)
+        path = unused_path(folder, f"{volume.name}_{kind.gives or widget.job}", end)
         result = yield from load(kind.cluster)(client, volume, path, settings, device=device)
     layers: list[Any] = [Layer.create(*data) for data in widget.cluster_layers(result, target)]
     summary = f"{result.summary}. Written: {path}"
@@ -79,7 +79,7 @@ def result_folder_for(volume: Volume, where: str) -> Path:
     )
 
 
-def new_name(folder: Path, stem: str, suffix: str = "") -> Path:
+def unused_path(folder: Path, stem: str, suffix: str = "") -> Path:
     """Return a path that is not there yet; of work that was broken off the same as before."""
     names = itertools.chain([stem], (f"{stem} {number}" for number in itertools.count(2)))
     return next(path for name in names if not (path := folder / f"{name}{suffix}").exists())

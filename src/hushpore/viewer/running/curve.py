@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hushpore.base.events import Metric
 
 #: Points kept: more than a narrow widget has pixels.
-MOST = 1024
+MAX_POINTS = 1024
 
 #: Words of a curve over steps, and what is to be seen in it.
 LOSS = "{name} {value:.3g} after {step:,.0f} steps"
@@ -75,12 +75,12 @@ class Curve(QWidget):
         before = len(self.points)
         self._take(step, value)
         if len(self.points) != before:
-            self.setAccessibleName(self.words())
-            self.setToolTip(f"{self.words()}. {self._hint}")
+            self.setAccessibleName(self.text())
+            self.setToolTip(f"{self.text()}. {self._hint}")
             self.show()
             self.update()
 
-    def words(self) -> str:
+    def text(self) -> str:
         """Return the newest value: 'loss 0.412 after 300 steps'."""
         if not self.points:
             return ""
@@ -99,8 +99,8 @@ class Curve(QWidget):
             return
         self.points.append(_mean(self._waiting))
         self._waiting = []
-        if len(self.points) >= MOST:
-            self.points = [_mean(self.points[at : at + 2]) for at in range(0, MOST, 2)]
+        if len(self.points) >= MAX_POINTS:
+            self.points = [_mean(self.points[at : at + 2]) for at in range(0, MAX_POINTS, 2)]
             self._every *= 2
 
     def paintEvent(self, event: Any) -> None:  # noqa: N802
@@ -114,7 +114,7 @@ class Curve(QWidget):
         area = QRectF(self.rect()).adjusted(_MARGIN, _MARGIN + line, -_MARGIN, -_MARGIN)
         if self.points:
             top = self.rect().adjusted(6, 2, -6, 0)
-            painter.drawText(top, Qt.AlignmentFlag.AlignRight, self.words())
+            painter.drawText(top, Qt.AlignmentFlag.AlignRight, self.text())
             corners = self._polyline(area)
             painter.save()
             painter.setClipRect(area)

@@ -58,7 +58,7 @@ class RedrawThrottle:
         self._next = now + min((now - begun) / MAX_SHARE, MAX_DELAY)
 
 
-def draw_together(widget: QWidget, then: Callable[[], object] = lambda: None) -> None:
+def coalesce_redraws(widget: QWidget, then: Callable[[], object] = lambda: None) -> None:
     """Have all that changes in this turn drawn at once.
 
     Layouts follow changes in turns of their own, bars and lists draw themselves when they change;

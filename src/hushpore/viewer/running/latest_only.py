@@ -46,7 +46,7 @@ class LatestOnlyWorker(QObject):
         """Whether something that was asked for has not been done yet."""
         return bool(self._running) or self._wanted is not None
 
-    def ask(self, make_job: Callable[[], Job], about: object = None) -> None:
+    def submit(self, make_job: Callable[[], Job], tag: object = None) -> None:
         """Have something done, in place of what was asked for before and has not begun.
 
         Parameters
@@ -56,10 +56,10 @@ class LatestOnlyWorker(QObject):
         about : object, optional
             Comes back with the result.
         """
-        self._wanted = make_job, about
+        self._wanted = make_job, tag
         self._begin()
 
-    def drop(self) -> None:
+    def cancel(self) -> None:
         """Do nothing of what was asked for; what runs stops at its next event, and is not told."""
         self._wanted = None
         _cancel(self._running)
@@ -67,22 +67,22 @@ class LatestOnlyWorker(QObject):
     def _begin(self) -> None:
         if self._running or self._wanted is None:
             return
-        (make_job, about), self._wanted = self._wanted, None
+        (make_job, tag), self._wanted = self._wanted, None
         worker = JobWorker(make_job, self._name)
         self._running.append(worker)
-        worker.returned.connect(partial(self._returned, about))
-        worker.failed.connect(partial(self._failed, about))
+        worker.returned.connect(partial(self._returned, tag))
+        worker.failed.connect(partial(self._failed, tag))
         worker.cancelled.connect(self._cancelled)
         worker.start()
 
-    def _returned(self, about: object, result: object) -> None:
+    def _returned(self, tag: object, result: object) -> None:
         self._running.clear()
-        self.returned.emit(about, result)
+        self.returned.emit(tag, result)
         self._begin()
 
-    def _failed(self, about: object, problem: Problem) -> None:
+    def _failed(self, tag: object, problem: Problem) -> None:
         self._running.clear()
-        self.failed.emit(about, problem)
+        self.failed.emit(tag, problem)
         self._begin()
 
     def _cancelled(self) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from napari.utils.notifications import show_error, show_warning
 from qtpy.QtWidgets import QApplication
 
-from hushpore.viewer.forms.rich_label import Sentence, link, sign
+from hushpore.viewer.forms.rich_label import RichLabel, link, sign
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 COPY = "copy"
 
 
-class ResultLine(Sentence):
+class ResultMessage(RichLabel):
     """The sentence on a result, or on what went wrong, whose details can be copied.
 
     Parameters
@@ -35,7 +35,7 @@ class ResultLine(Sentence):
         self._details = ""
         self.linkActivated.connect(self._copy_details)
 
-    def say_problem(self, problem: Problem) -> None:
+    def show_problem(self, problem: Problem) -> None:
         """Say what went wrong, here and once as a notification."""
         self._details = problem.details
         text = f"{sign(not problem.expected)} {html.escape(problem.message)}"
@@ -53,7 +53,7 @@ class ResultLine(Sentence):
 _ADDRESS = re.compile(r"https?://[^\s<]+")
 
 
-class NoteLines(Sentence):
+class NoteMessages(RichLabel):
     """The notes of a job, one a line; addresses in them are opened by the browser."""
 
     def __init__(self, viewer: Any) -> None:

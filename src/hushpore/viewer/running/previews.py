@@ -76,12 +76,12 @@ class Previews:
         """Whether there is a layer for it."""
         return preview.name in self._layers
 
-    def can_wait(self, preview: Preview) -> bool:
+    def only_refines(self, preview: Preview) -> bool:
         """Whether it only refines a slice that is shown already."""
         layer = self._layers.get(preview.name)
         return layer is not None and bool(layer.metadata[KEY]["index"] == preview.index)
 
-    def place(self) -> int | None:
+    def slice_index(self) -> int | None:
         """Return the slice that is previewed, for the user may be looking at another."""
         for layer in self._shown():
             index = layer.metadata[KEY]["index"]
@@ -133,8 +133,8 @@ class Previews:
     def _layer_of(self, preview: Preview) -> Any:
         kind = "labels" if preview.image.dtype.kind in "iub" else "image"
         keywords = {
-            **self._place(preview).kwargs(),
-            **(self._target.look if kind == "image" else {}),
+            **self._placement(preview).kwargs(),
+            **(self._target.appearance if kind == "image" else {}),
             "name": f"{self._target.volume.name} {preview.name} (preview)",
             "metadata": {KEY: {"preview": preview.name, "index": preview.index}},
         }
@@ -144,9 +144,9 @@ class Previews:
         layer.data = _image(preview)
         if layer.metadata[KEY]["index"] != preview.index:
             layer.metadata[KEY]["index"] = preview.index
-            layer.translate = self._place(preview).translate
+            layer.translate = self._placement(preview).translate
 
-    def _place(self, preview: Preview) -> Placement:
+    def _placement(self, preview: Preview) -> Placement:
         return self._target.placement.at((*preview.index, 0, 0))
 
     def _add(self, layer: Any) -> None:
@@ -164,7 +164,7 @@ class Previews:
             }
 
     def _is_blank(self, image: Any) -> bool:
-        limits = self._target.look.get("contrast_limits")
+        limits = self._target.appearance.get("contrast_limits")
         if limits is None or image.dtype.kind != "f":
             return False
         return bool(image.std() <= BLANK * (limits[1] - limits[0]))

@@ -9,15 +9,15 @@ from qtpy.QtCore import QObject, QTimer
 from qtpy.QtWidgets import QProgressBar, QVBoxLayout, QWidget
 
 from hushpore.base.events import Progress
-from hushpore.viewer.forms.rich_label import Sentence, link
-from hushpore.viewer.running.drawing import RedrawThrottle, draw_together, redraws_suspended
+from hushpore.viewer.forms.rich_label import RichLabel, link
+from hushpore.viewer.running.drawing import RedrawThrottle, coalesce_redraws, redraws_suspended
 from hushpore.viewer.running.progress import BAR_STEPS, bar_text, duration, stage_text
 from hushpore.viewer.running.worker import Update
 
 if TYPE_CHECKING:
-    from hushpore.viewer.running.messages import NoteLines
+    from hushpore.viewer.running.messages import NoteMessages
     from hushpore.viewer.running.run_buttons import RunButtons
-    from hushpore.viewer.running.run_state import Running
+    from hushpore.viewer.running.run_state import RunState
     from hushpore.viewer.running.timing_panel import TimingPanel
 
 #: Milliseconds between two looks at the running job.
@@ -25,7 +25,7 @@ POLL_INTERVAL = 125
 
 #: Seconds that a job must still take for a preview to begin: its layer takes napari, and the job
 #: beside it, up to a third of a second, and the result itself is there soon.
-WORTH = 2.0
+MIN_REMAINING = 2.0
 
 #: What is shown before the job has said anything.
 _BEGUN = Progress("preparing", 0, 0, "", 0.0)
@@ -43,7 +43,7 @@ class JobProgress(QWidget):
     ----------
     bar : QProgressBar
         Its parts are `BAR_STEPS`.
-    stage : Sentence
+    stage : RichLabel
         Its link leads to the preview.
     """
 
@@ -52,7 +52,7 @@ class JobProgress(QWidget):
         self.bar = QProgressBar()
         # never a bar that only moves to and fro: it draws the window anew all the time
         self.bar.setRange(0, BAR_STEPS)
-        self.stage = Sentence(viewer)
+        self.stage = RichLabel(viewer)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(2)
@@ -69,7 +69,7 @@ class JobProgress(QWidget):
 
     def wait_for(self, name: str) -> None:
         """Say which job must end before this one begins."""
-        self.stage.say(html.escape(f"waits for {name} to end"))
+        self.stage.say(html.escape(f"waiting for {name} to finish"))
 
     def show_progress(
         self, progress: Progress, left: float | None, elapsed: float, previewed: int | None
@@ -96,7 +96,7 @@ class JobProgress(QWidget):
         self.stage.say(text)
 
 
-class Showing(QObject):
+class ProgressPresenter(QObject):
     """Looks at the running job eight times a second and shows what is new.
 
     Notes are shown at once, and so are previews of a slice that none is shown of. What refines a
@@ -117,132 +117,133 @@ class Showing(QObject):
         parent: QWidget,
         buttons: RunButtons,
         progress: JobProgress,
-        notes: NoteLines,
+        notes: NoteMessages,
         timing: TimingPanel,
     ) -> None:
         super().__init__(parent)
         self._buttons, self._progress = buttons, progress
         self._notes, self._timing = notes, timing
-        self._now: Running | None = None
+        self._state: RunState | None = None
         self._latest = Update(_BEGUN)
         self._is_new = False
         self._seconds = 0
-        self._pace = RedrawThrottle()
+        self._throttle = RedrawThrottle()
         self._timer = QTimer(self)
         self._timer.setInterval(POLL_INTERVAL)
-        self._timer.timeout.connect(self.look)
+        self._timer.timeout.connect(self.poll)
         # a turn of its own: a new preview is laid out and drawn before
-        self._next_turn = self._once(self._show)
+        self._refresh_timer = self._single_shot(self._refresh)
         # by the turn after a change Qt has drawn it
-        self._drawn = self._once(self._pace.end)
+        self._drawn_timer = self._single_shot(self._throttle.end)
 
     @property
     def stage(self) -> str:
         """The stage that the job is in, or was in at its end."""
         return "" if self._latest.progress is None else self._latest.progress.stage
 
-    def begin(self, now: Running) -> None:
+    def begin(self, state: RunState) -> None:
         """Show that a job has begun, and follow it."""
-        draw_together(self._progress)
-        self._now, self._latest = now, Update(_BEGUN)
-        self._timing.begin(now.worker.trace)
+        coalesce_redraws(self._progress)
+        self._state, self._latest = state, Update(_BEGUN)
+        self._timing.begin(state.worker.trace)
         self._buttons.show_running()
         self._progress.begin()
-        self.look()
+        self.poll()
         self._timer.start()
 
     def end(self) -> None:
         """Show what the job has said last but for previews, and take away what was for it alone."""
-        assert self._now is not None
-        now, self._now = self._now, None
+        assert self._state is not None
+        state, self._state = self._state, None
         self._timer.stop()
-        update = now.worker.take()
-        self._say(now, update)
-        self._keep(update)
+        update = state.worker.take()
+        self._show_notes(state, update)
+        self._collect(update)
         self._show_times()
-        now.remove()
+        state.remove()
         self._progress.hide()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Take what the job has said since the last look."""
-        now = self._now
-        if now is None:
+        state = self._state
+        if state is None:
             return
-        before = now.worker.waits_for
-        if before is not None and not now.worker.is_cancelling:
+        before = state.worker.waits_for
+        if before is not None and not state.worker.is_cancelling:
             self._progress.wait_for(before.name)
             return
-        now.attend()
-        update = now.worker.take()
-        self._keep(update)
+        state.send_attention()
+        update = state.worker.take()
+        self._collect(update)
         for name, preview in update.previews.items():
-            if not now.previews.can_wait(preview):
+            if not state.previews.only_refines(preview):
                 del self._latest.previews[name]
-                if now.previews.has(preview) or self._takes_a_while(now):
-                    draw_together(self._progress)
-                    now.show_preview(preview)
-        self._say(now, update)
-        if self._pace.is_due() and self._is_due(now):
-            self._next_turn.start()
+                if state.previews.has(preview) or self._is_worth_a_preview(state):
+                    coalesce_redraws(self._progress)
+                    state.show_preview(preview)
+        self._show_notes(state, update)
+        if self._throttle.is_due() and self._has_news(state):
+            self._refresh_timer.start()
 
-    def _say(self, now: Running, update: Update) -> None:
-        now.notes += update.notes
+    def _show_notes(self, state: RunState, update: Update) -> None:
+        state.notes += update.notes
         # a preview that could not be shown leaves a note, too
-        if len(now.notes) > now.said:
-            now.said = len(now.notes)
-            self._notes.show_notes(now.notes)
+        if len(state.notes) > state.notes_shown:
+            state.notes_shown = len(state.notes)
+            self._notes.show_notes(state.notes)
 
-    def _keep(self, update: Update) -> None:
+    def _collect(self, update: Update) -> None:
         """Keep what is shown later."""
         latest = self._latest
         latest.progress = update.progress or latest.progress
         latest.timing = update.timing or latest.timing
         latest.metrics += update.metrics
         latest.previews |= update.previews
-        said = update.progress, update.timing, update.metrics, update.previews
-        self._is_new |= any(said)
+        news = update.progress, update.timing, update.metrics, update.previews
+        self._is_new |= any(news)
 
-    def _takes_a_while(self, now: Running) -> bool:
+    def _is_worth_a_preview(self, state: RunState) -> bool:
         """Whether the rest of the job is worth a preview, if it goes on as it did."""
         assert self._latest.progress is not None
         fraction = self._latest.progress.fraction
-        return now.pace.elapsed * (1 - fraction) >= WORTH * fraction
+        return state.meter.elapsed * (1 - fraction) >= MIN_REMAINING * fraction
 
-    def _is_due(self, now: Running) -> bool:
+    def _has_news(self, state: RunState) -> bool:
         """Whether there is something new: of a job whose end cannot be seen, another second."""
         assert self._latest.progress is not None
-        seconds = int(now.pace.elapsed)
+        seconds = int(state.meter.elapsed)
         counts = self._latest.progress.fraction <= 0 and seconds != self._seconds
         return self._is_new or counts
 
-    def _show(self) -> None:
-        now, progress = self._now, self._latest.progress
-        if now is None or progress is None:
+    def _refresh(self) -> None:
+        state, progress = self._state, self._latest.progress
+        if state is None or progress is None:
             return
-        self._pace.begin()
+        self._throttle.begin()
         # first, for napari handles other events in it, the end of this very job among them
         with redraws_suspended(self._progress):
-            now.show_activity(progress)
-        if self._now is not now:
-            self._pace.end()
+            state.show_activity(progress)
+        if self._state is not state:
+            self._throttle.end()
             return
-        draw_together(self._progress, self._draw)
-        self._is_new, self._seconds = False, int(now.pace.elapsed)
+        coalesce_redraws(self._progress, self._time_drawing)
+        self._is_new, self._seconds = False, int(state.meter.elapsed)
         self._show_times()
         previews, self._latest.previews = self._latest.previews, {}
         for preview in previews.values():
-            now.show_preview(preview)
-        left, rate = now.eta.left(progress.fraction), now.pace.rate(progress)
-        self._progress.show_progress(progress, left, now.pace.elapsed, now.previews.place())
-        if not now.worker.is_cancelling and not now.worker.is_finishing:
+            state.show_preview(preview)
+        left, rate = state.eta.left(progress.fraction), state.meter.rate(progress)
+        previewed = state.previews.slice_index()
+        self._progress.show_progress(progress, left, state.meter.elapsed, previewed)
+        if not state.worker.is_cancelling and not state.worker.is_finishing:
             self._buttons.show_stage(progress.stage)
         if rate is not None:
-            self._timing.pace.add_point(f"{progress.unit}/s", now.pace.elapsed, rate)
-        now.show_line(progress, rate, left)
+            self._timing.rate.add_point(f"{progress.unit}/s", state.meter.elapsed, rate)
+        state.show_line(progress, rate, left)
 
-    def _draw(self) -> None:
-        self._pace.begin()
-        self._drawn.start()
+    def _time_drawing(self) -> None:
+        self._throttle.begin()
+        self._drawn_timer.start()
 
     def _show_times(self) -> None:
         latest = self._latest
@@ -252,7 +253,7 @@ class Showing(QObject):
             self._timing.curve.add(latest.metrics)
         latest.timing, latest.metrics = None, []
 
-    def _once(self, then: object) -> QTimer:
+    def _single_shot(self, then: object) -> QTimer:
         timer = QTimer(self)
         timer.setSingleShot(True)
         timer.timeout.connect(then)

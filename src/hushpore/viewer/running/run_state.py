@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 #: Seconds that a job has run when it comes into the activity dock: napari takes some hundredths of
 #: a second to put it there, and who has waited no longer has not looked for it.
-SHOWN_AFTER = 1.0
+ACTIVITY_DELAY = 1.0
 
 
 @dataclass
-class Running:
+class RunState:
     """The worker of a running job, and its traces in the viewer: previews, canvas, activity dock.
 
     Parameters
@@ -57,9 +57,9 @@ class Running:
     target: Target
     cancel: Callable[[], None]
     notes: list[Note] = field(default_factory=list)
-    said: int = 0
+    notes_shown: int = 0
     eta: Eta = field(default_factory=Eta)
-    pace: RateMeter = field(default_factory=RateMeter)
+    meter: RateMeter = field(default_factory=RateMeter)
 
     def __post_init__(self) -> None:
         self.previews = Previews(self.viewer, self.target)
@@ -68,9 +68,9 @@ class Running:
         self._activity: Activity | None = None
         self._is_over = False
         # napari looks for garbage when a layer goes, which may have held gigabytes
-        self.viewer.layers.events.removing.connect(self._layer_goes)
+        self.viewer.layers.events.removing.connect(self._layer_removing)
 
-    def attend(self) -> None:
+    def send_attention(self) -> None:
         """Tell the job which of its slices is on the screen."""
         index = slice_on_screen(self.viewer, self.target)
         if index is not None:
@@ -92,7 +92,7 @@ class Running:
 
     def show_activity(self, progress: Progress) -> None:
         """Say in the activity dock how far the job is; napari handles other events in it."""
-        if self._activity is None and self.pace.elapsed >= SHOWN_AFTER:
+        if self._activity is None and self.meter.elapsed >= ACTIVITY_DELAY:
             self._activity = Activity(self.worker.name, self.cancel)
             if self._is_over:
                 # the end of this very job was among them
@@ -107,12 +107,12 @@ class Running:
     def remove(self) -> None:
         """Take away every trace."""
         self._is_over = True
-        self.viewer.layers.events.removing.disconnect(self._layer_goes)
+        self.viewer.layers.events.removing.disconnect(self._layer_removing)
         self.previews.remove()
         self._line.remove()
         if self._activity is not None:
             self._activity.close()
 
-    def _layer_goes(self, event: Any) -> None:
+    def _layer_removing(self, event: Any) -> None:
         thaw()
         QTimer.singleShot(0, freeze_again)

@@ -31,14 +31,14 @@ class Target:
         Where it lies.
     kind : str
         ``"image"`` or ``"labels"``.
-    look : dict
+    appearance : dict
         Contrast limits, gamma and colour map of an image, for results shown beside it.
     """
 
     volume: Volume
     placement: Placement
     kind: str
-    look: dict[str, Any]
+    appearance: dict[str, Any]
 
 
 def capture(layer: Any, axis_labels: Sequence[str] = (), auxiliary: Sequence[Any] = ()) -> Target:
@@ -58,10 +58,10 @@ def capture(layer: Any, axis_labels: Sequence[str] = (), auxiliary: Sequence[Any
     )
     if not isinstance(layer, Image):
         return Target(volume, placement, "labels", {})
-    look = {"contrast_limits": tuple(layer.contrast_limits), "gamma": layer.gamma}
+    appearance = {"contrast_limits": tuple(layer.contrast_limits), "gamma": layer.gamma}
     if layer.colormap.name in AVAILABLE_COLORMAPS:
-        look["colormap"] = layer.colormap.name
-    return Target(volume, placement, "image", look)
+        appearance["colormap"] = layer.colormap.name
+    return Target(volume, placement, "image", appearance)
 
 
 def _over(other: Any, layer: Any) -> Any:

@@ -60,7 +60,7 @@ class LayerJob(Protocol):
         """Return the layers of a result that a cluster has written to disk."""
 
 
-def work_for(widget: LayerJob, target: Target, settings: Settings, device: str) -> Job:
+def local_task(widget: LayerJob, target: Target, settings: Settings, device: str) -> Job:
     """Prepare the volume, run the job and make the layers of its result.
 
     Parameters

@@ -27,7 +27,7 @@ from hushpore.device.breakdown import (
     timing_table,
 )
 from hushpore.viewer.forms.fold import Fold
-from hushpore.viewer.forms.rich_label import plain_line
+from hushpore.viewer.forms.rich_label import plain_label
 from hushpore.viewer.results.saving import ask_and_save
 from hushpore.viewer.running.curve import RATE, SLOWER, Curve
 
@@ -54,8 +54,8 @@ class TimingPanel(Fold):
         self._timing = Timing()
         self._trace: Trace | None = None
         self.curve = Curve(viewer)
-        self.pace = Curve(viewer, RATE, SLOWER)
-        self._bottleneck = plain_line()
+        self.rate = Curve(viewer, RATE, SLOWER)
+        self._bottleneck = plain_label()
         self._table = QWidget()
         self._grid = QGridLayout(self._table)
         self._grid.setContentsMargins(0, 0, 0, 0)
@@ -65,8 +65,8 @@ class TimingPanel(Fold):
         for column, text in enumerate(COLUMNS):
             self._grid.addWidget(QLabel(text), 0, column)
         self._rows: dict[str, tuple[QLabel, QLabel, QProgressBar]] = {}
-        self._used = plain_line()
-        shown = (self.curve, self.pace, self._table, self._bottleneck, self._used)
+        self._used = plain_label()
+        shown = (self.curve, self.rate, self._table, self._bottleneck, self._used)
         for widget in (*shown, self._build_buttons()):
             self.add(widget)
         self.hide()
@@ -76,7 +76,7 @@ class TimingPanel(Fold):
         self._timing, self._trace = Timing(), trace
         self._save_trace.setEnabled(trace is not None)
         self.curve.clear()
-        self.pace.clear()
+        self.rate.clear()
         self.hide()
 
     def show_timing(self, timing: Timing) -> None:
@@ -114,7 +114,7 @@ class TimingPanel(Fold):
 
     def record(self) -> dict[str, Any]:
         """Return what is shown as JSON values, the curves included."""
-        curves = {"curve": self.curve, "pace": self.pace}
+        curves = {"curve": self.curve, "pace": self.rate}
         points = {name: [list(p) for p in curve.points] for name, curve in curves.items()}
         return {**timing_record(self._timing), **points}
 

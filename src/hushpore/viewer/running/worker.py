@@ -272,7 +272,7 @@ class WorkerEnds(QObject):
         worker.cancelled.connect(self.cancelled)
 
 
-def stop_with(widget: QWidget, workers: list[JobWorker], seconds: float) -> None:
+def stop_on_destroy(widget: QWidget, workers: list[JobWorker], seconds: float) -> None:
     """Have workers end when a widget does: whichever way it goes, its job must not outlive it."""
     # nothing of the widget can be asked by then, so this holds the list alone
     end = partial(stop, workers, seconds)
@@ -286,12 +286,3 @@ def stop(workers: list[JobWorker], seconds: float, *_: object) -> None:
         worker = workers.pop()
         worker.cancel()
         worker.wait(seconds)
-
-
-def stop_all(seconds: float = 5.0) -> bool:
-    """Cancel every running worker and wait for them; returns whether all have ended."""
-    workers = list(JobWorker.running)
-    for worker in workers:
-        worker.cancel()
-    ended = [worker.wait(seconds) for worker in workers]
-    return all(ended)

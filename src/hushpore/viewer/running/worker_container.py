@@ -10,7 +10,7 @@ from qtpy.QtCore import QEventLoop, QTimer
 from hushpore.base.errors import HushporeError
 from hushpore.viewer.forms.native import PlacedContainer
 from hushpore.viewer.running.problem import Problem
-from hushpore.viewer.running.worker import JobWorker, WorkerEnds, stop, stop_with
+from hushpore.viewer.running.worker import JobWorker, WorkerEnds, stop, stop_on_destroy
 
 #: Seconds to wait for a job to stop when its widget goes away. One that is in a long step ends
 #: after it by itself, unseen; the window does not stand still for that.
@@ -48,7 +48,7 @@ class WorkerContainer(PlacedContainer):
         self._ends.failed.connect(self._failed)
         self._ends.cancelled.connect(self._cancelled)
         self.native_parent_changed.connect(self._stop_outside)
-        stop_with(self.native, self._workers, PATIENCE)
+        stop_on_destroy(self.native, self._workers, PATIENCE)
 
     @property
     def worker(self) -> JobWorker | None:

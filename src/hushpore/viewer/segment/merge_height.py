@@ -15,7 +15,7 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from hushpore.viewer.forms.rich_label import plain_line
+from hushpore.viewer.forms.rich_label import plain_label
 from hushpore.viewer.results.pore_layer import result_of, update_pore_layer
 from hushpore.viewer.running.latest_only import LatestOnlyWorker
 
@@ -56,9 +56,9 @@ class MergeHeight(QWidget):
         self._active: Any = None
         self._layer: Any = None
         self._result: Pores | None = None
-        self._first: Pores | None = None  # where it was not merged by height
-        self._past: list[float | None] = []  # heights; None is the first result
-        self._at = 0
+        self._initial: Pores | None = None  # where it was not merged by height
+        self._history: list[float | None] = []  # heights; None is the first result
+        self._position = 0
         self._wanted: float | None = None
         self._worker = LatestOnlyWorker("merging pores")
         self._worker.returned.connect(self._returned)
@@ -83,17 +83,13 @@ class MergeHeight(QWidget):
         """Whether a height that was asked for is not shown yet."""
         return self._worker.is_busy or self._wanted is not None
 
-    def set_height(self, h: float) -> None:
-        """Ask for a height, in voxels, as a move of the slider does."""
-        self._box.setValue(h)
-
     def undo(self) -> None:
         """Go back to the height before."""
-        self._go_to(self._at - 1)
+        self._go_to(self._position - 1)
 
     def redo(self) -> None:
         """Go forward again."""
-        self._go_to(self._at + 1)
+        self._go_to(self._position + 1)
 
     def _build(self) -> None:
         tip = (
@@ -105,21 +101,21 @@ class MergeHeight(QWidget):
         self._slider.setRange(0, round(MOST / STEP))
         self._slider.setPageStep(4)
         self._slider.setToolTip(tip)
-        self._slider.setAccessibleName("Merge height of the result")
-        self._slider.valueChanged.connect(self._slid)
-        self._slider.sliderReleased.connect(self._settle)
+        self._slider.setAccessibleName("Watershed merge height of the result")
+        self._slider.valueChanged.connect(self._slider_moved)
+        self._slider.sliderReleased.connect(self._record_height)
         self._box = QDoubleSpinBox()
         self._box.setRange(0.0, _FARTHEST)
         self._box.setSingleStep(STEP)
         self._box.setDecimals(2)
         self._box.setSuffix(" voxels")
         self._box.setToolTip(tip)
-        self._box.setAccessibleName("Merge height of the result")
-        self._box.valueChanged.connect(self._ask)
+        self._box.setAccessibleName("Watershed merge height of the result")
+        self._box.valueChanged.connect(self._request)
         self._undo, self._redo = QPushButton("Undo"), QPushButton("Redo")
         self._undo.clicked.connect(self.undo)
         self._redo.clicked.connect(self.redo)
-        self._title, self._word = plain_line(), plain_line()
+        self._title, self._note = plain_label(), plain_label()
         line = QHBoxLayout()
         line.addWidget(self._box, 1)
         line.addWidget(self._undo)
@@ -130,30 +126,30 @@ class MergeHeight(QWidget):
         column.addWidget(self._title)
         column.addWidget(self._slider)
         column.addLayout(line)
-        column.addWidget(self._word)
+        column.addWidget(self._note)
 
     # ---- which result
 
     def _follow(self, event: Any = None) -> None:
         if self._active is not None:
-            self._active.events.metadata.disconnect(self._look)
+            self._active.events.metadata.disconnect(self._take_result)
             self._active.events.name.disconnect(self._name)
         self._active = self._viewer.layers.selection.active
         if self._active is not None:
             # a preview becomes a result, and keeps its place in the list
-            self._active.events.metadata.connect(self._look)
+            self._active.events.metadata.connect(self._take_result)
             self._active.events.name.connect(self._name)
-        self._look()
+        self._take_result()
 
-    def _look(self, event: Any = None) -> None:
+    def _take_result(self, event: Any = None) -> None:
         """Take up the result of the active layer, where it has one."""
         result = None if self._active is None else result_of(self._active)
         if result is None or result is self._result:
             return
         self._layer, self._result = self._active, result
         h = result.provenance["result"]["merged_by"].get("h")
-        self._first = result if h is None else None
-        self._past, self._at = [h], 0
+        self._initial = result if h is None else None
+        self._history, self._position = [h], 0
         self._name()
         self._show_height(result.provenance["settings"]["h"] if h is None else h)
         self._show_state()
@@ -162,21 +158,21 @@ class MergeHeight(QWidget):
     def _name(self, event: Any = None) -> None:
         if self._layer is not None:
             self._title.setText(
-                f"Merge height of {self._layer.name}, changed at once and in the form"
+                f"Watershed merge height of {self._layer.name}, changed at once and in the form"
             )
 
     def _forget(self, event: Any) -> None:
         if event.value is self._layer:
-            self._layer = self._result = self._first = None
+            self._layer = self._result = self._initial = None
             self._timer.stop()
             self.hide()
 
     # ---- merging
 
-    def _slid(self, position: int) -> None:
+    def _slider_moved(self, position: int) -> None:
         self._box.setValue(position * STEP)
 
-    def _ask(self, h: float) -> None:
+    def _request(self, h: float) -> None:
         self._show_height(h)
         self._wanted = h
         self._timer.start()
@@ -191,16 +187,16 @@ class MergeHeight(QWidget):
         if self._wanted is None or self._result is None:
             return
         h, self._wanted = self._wanted, None
-        self._worker.ask(partial(_remerge, self._result, h), self._layer)
+        self._worker.submit(partial(_remerge, self._result, h), self._layer)
 
     def _returned(self, layer: Any, result: Pores) -> None:
         if layer is self._layer:
             self._show_result(result)
-            self._settle()
+            self._record_height()
 
     def _failed(self, layer: Any, problem: Problem) -> None:
-        self._word.setText(problem.message)
-        self._word.show()
+        self._note.setText(problem.message)
+        self._note.show()
 
     def _show_result(self, result: Pores) -> None:
         self._result = result
@@ -210,56 +206,56 @@ class MergeHeight(QWidget):
 
     # ---- undo
 
-    def _settle(self) -> None:
+    def _record_height(self) -> None:
         """Keep the height for undo, once the slider is let go and no other is asked for."""
         if self._result is None or self._slider.isSliderDown() or self.is_busy:
             return
         h = self._result.provenance["result"]["merged_by"].get("h")
-        if h != self._past[self._at]:
-            self._past[self._at + 1 :] = [h]
-            self._at += 1
+        if h != self._history[self._position]:
+            self._history[self._position + 1 :] = [h]
+            self._position += 1
         self._show_state()
         self.settled.emit(self._result)
 
     def _go_to(self, at: int) -> None:
-        if not 0 <= at < len(self._past) or self.is_busy:
+        if not 0 <= at < len(self._history) or self.is_busy:
             return
-        self._at = at
-        h = self._past[at]
+        self._position = at
+        h = self._history[at]
         if h is not None:
             self._show_height(h)
             self._wanted = h
             self._merge()
-        elif self._first is not None:
-            self._show_result(self._first)
-            self.settled.emit(self._first)
+        elif self._initial is not None:
+            self._show_result(self._initial)
+            self.settled.emit(self._initial)
 
     def _show_state(self) -> None:
         for button, at, word in (
-            (self._undo, self._at - 1, "before"),
-            (self._redo, self._at + 1, "after"),
+            (self._undo, self._position - 1, "before"),
+            (self._redo, self._position + 1, "after"),
         ):
-            is_there = 0 <= at < len(self._past)
+            is_there = 0 <= at < len(self._history)
             button.setEnabled(is_there)
-            there = self._named(self._past[at]) if is_there else f"There is none {word}."
+            there = self._named(self._history[at]) if is_there else f"There is none {word}."
             button.setToolTip(there)
         word = ""
-        if self._first is not None:
-            by_height = self._result is not self._first
+        if self._initial is not None:
+            by_height = self._result is not self._initial
             word = (
                 "Merged by height now; undo leads back."
                 if by_height
                 else f"{self._named(None)}: moving the slider merges by height instead."
             )
-        self._word.setText(word)
-        self._word.setVisible(bool(word))
+        self._note.setText(word)
+        self._note.setVisible(bool(word))
 
     def _named(self, h: float | None) -> str:
         if h is not None:
             return f"Merge height {h:g} voxels"
-        assert self._first is not None
-        by = self._first.provenance["result"]["merged_by"]
-        return "Parted by SNOW's peaks" if "peaks" in by else "Parted by markers"
+        assert self._initial is not None
+        by = self._initial.provenance["result"]["merged_by"]
+        return "Split at SNOW's peaks" if "peaks" in by else "Split at markers"
 
 
 def _remerge(result: Pores, h: float) -> Job:

@@ -14,7 +14,7 @@ from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QVBoxLayout, QWidget
 
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.events import Progress
-from hushpore.viewer.forms.rich_label import plain_line
+from hushpore.viewer.forms.rich_label import plain_label
 from hushpore.viewer.running.latest_only import LatestOnlyWorker
 from hushpore.viewer.running.target import capture
 from hushpore.viewer.segment.grey_histogram import STRICT, THRESHOLD, GreyHistogram
@@ -62,7 +62,7 @@ class ThresholdPanel(QWidget):
         self._greys: GreySurvey | None = None
         self._method = "otsu"
         # by layer: the values that were counted, and what was found
-        self._known: WeakKeyDictionary[Any, tuple[Any, GreySurvey]] = WeakKeyDictionary()
+        self._surveys: WeakKeyDictionary[Any, tuple[Any, GreySurvey]] = WeakKeyDictionary()
         self.preview = VoidPreview(viewer)
         self._counting = LatestOnlyWorker("grey values")
         self._finding = LatestOnlyWorker("threshold")
@@ -70,7 +70,7 @@ class ThresholdPanel(QWidget):
         self._counting.returned.connect(self._counted)
         self._counting.failed.connect(self._failed)
         self._finding.returned.connect(self._found)
-        self.preview.refused.connect(partial(self.show_void, False))
+        self.preview.dismissed.connect(partial(self.show_void, False))
         self.preview.message_changed.connect(self._say)
         layers.changed.connect(self.follow)
         form.changed.connect(self._show)
@@ -104,18 +104,19 @@ class ThresholdPanel(QWidget):
             self._target = target
             self._show()
             return
-        self._counting.drop()
+        self._counting.cancel()
         self.preview.hide()
         self._target = target
-        counted, greys = self._known.get(layer, (None, None)) if target is not None else (None,) * 2
+        known = self._surveys.get(layer) if target is not None else None
+        counted, greys = known or (None, None)
         if target is None or counted is data:
-            self._take(greys)
+            self._set_survey(greys)
             return
-        self._take(None)
+        self._set_survey(None)
         self.histogram.show_lines({}, reason=_COUNTING)
         low, high = layer.contrast_limits
         self._threshold_field.suggest((low + high) / 2)
-        self._counting.ask(partial(_count, target.volume), (layer, target.volume))
+        self._counting.submit(partial(_count, target.volume), (layer, target.volume))
 
     def show_void(self, is_shown: bool) -> None:
         """Show the void on the slice on the screen, or none."""
@@ -125,28 +126,28 @@ class ThresholdPanel(QWidget):
 
     def place_after(self, before: QWidget) -> None:
         """Have the tab key come here from another widget of the window."""
-        for widget in (self.histogram, self._void, self._two, self._log):
+        for widget in (self.histogram, self._void, self._hysteresis, self._log):
             QWidget.setTabOrder(before, widget)
             before = widget
 
     # ---- what comes from the threads
 
-    def _counted(self, about: tuple[Any, Volume], greys: GreySurvey) -> None:
-        layer, volume = about
-        self._known[layer] = (volume.data, greys)
+    def _counted(self, tag: tuple[Any, Volume], greys: GreySurvey) -> None:
+        layer, volume = tag
+        self._surveys[layer] = (volume.data, greys)
         if self._target is not None and self._target.volume.data is volume.data:
-            self._take(greys)
+            self._set_survey(greys)
 
-    def _failed(self, about: tuple[Any, Volume], problem: Problem) -> None:
-        if self._target is not None and self._target.volume.data is about[1].data:
+    def _failed(self, tag: tuple[Any, Volume], problem: Problem) -> None:
+        if self._target is not None and self._target.volume.data is tag[1].data:
             self.histogram.show_lines({}, reason="No histogram")
             self._say(problem.message)
 
-    def _found(self, about: object, found: object) -> None:
+    def _found(self, tag: object, found: object) -> None:
         self._form.know(greys=self._greys)
         self._show()
 
-    def _take(self, greys: GreySurvey | None) -> None:
+    def _set_survey(self, greys: GreySurvey | None) -> None:
         """Show the grey values of a volume, once they are known."""
         self._greys = greys
         self.histogram.show_greys(greys)
@@ -173,18 +174,18 @@ class ThresholdPanel(QWidget):
         if is_word:
             self._method = str(settings.threshold)
         if not self._greys.is_known(settings):
-            self._finding.ask(partial(_find, self._greys, settings))
+            self._finding.submit(partial(_find, self._greys, settings))
             return
         self._show_lines(settings, found)
         with_line = isinstance(found, float)
         if is_word and with_line:
             # a number of one's own begins at what the method found
             self._threshold_field.suggest(cast("float", found))
-        self._two.blockSignals(True)
-        self._two.setChecked(settings.hysteresis is not None)
-        self._two.blockSignals(False)
-        self._two.setEnabled(with_line)
-        self._two.setToolTip(_TWO if with_line else f"{_LOCAL}.")
+        self._hysteresis.blockSignals(True)
+        self._hysteresis.setChecked(settings.hysteresis is not None)
+        self._hysteresis.blockSignals(False)
+        self._hysteresis.setEnabled(with_line)
+        self._hysteresis.setToolTip(_HYSTERESIS if with_line else f"{_LOCAL}.")
         if self._void.isChecked() and self._target is not None:
             self.preview.show(self._target, settings, self._greys)
 
@@ -247,8 +248,8 @@ class ThresholdPanel(QWidget):
     def _build(self) -> None:
         self.histogram = GreyHistogram(self._viewer)
         self.histogram.moved.connect(self._moved)
-        self._void, self._two, self._log = (
-            QCheckBox("Show void"), QCheckBox("Two lines"), QCheckBox("Log"),
+        self._void, self._hysteresis, self._log = (
+            QCheckBox("Show void"), QCheckBox("Hysteresis"), QCheckBox("Log"),
         )  # fmt: skip
         self._void.setToolTip(
             "Paint the void on the slice on the screen, as this threshold makes it; before air "
@@ -256,14 +257,14 @@ class ThresholdPanel(QWidget):
             "Run switches it off."
         )
         self._void.toggled.connect(self._void_toggled)
-        self._two.setToolTip(_TWO)
-        self._two.toggled.connect(self._choose_two)
+        self._hysteresis.setToolTip(_HYSTERESIS)
+        self._hysteresis.toggled.connect(self._choose_two)
         self._log.setToolTip("The logarithm of the counts: small peaks are seen beside large ones.")
         self._log.toggled.connect(self.histogram.set_log)
-        self._line = plain_line()
+        self._line = plain_label()
         self._line.hide()
         row = QHBoxLayout()
-        for box in (self._void, self._two, self._log):
+        for box in (self._void, self._hysteresis, self._log):
             box.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
             row.addWidget(box)
         row.addStretch(1)
@@ -303,9 +304,9 @@ class ThresholdPanel(QWidget):
 
 
 #: What the second line is for.
-_TWO = (
-    "A second, stricter threshold (Hysteresis, under More): void is kept only where a connected "
-    "part of it passes this one too, which leaves out specks of noise."
+_HYSTERESIS = (
+    "A second line for a second, stricter threshold (Hysteresis threshold, under More): void is "
+    "kept only where a connected part of it passes this one too, which leaves out specks of noise."
 )
 
 

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from hushpore.viewer.running.target import Target
 
 
-class _Wanted(NamedTuple):
+class _Request(NamedTuple):
     """What is to be shown."""
 
     target: Target
-    seen: SliceVoid
+    slice_void: SliceVoid
     settings: PoreSettings
     greys: GreySurvey
 
@@ -48,7 +48,7 @@ class VoidPreview(QObject):
     """
 
     #: The user has deleted the layer, and so does not want it.
-    refused = Signal()
+    dismissed = Signal()
     #: Why there is nothing to see; empty where there is.
     message_changed = Signal(str)
 
@@ -56,14 +56,14 @@ class VoidPreview(QObject):
         super().__init__()
         self._viewer = viewer
         self._layer: Any = None
-        self._wanted: _Wanted | None = None
+        self._wanted: _Request | None = None
         self._is_away = False
         self._worker = LatestOnlyWorker("void of a slice")
         self._worker.returned.connect(self._returned)
         self._worker.failed.connect(self._failed)
-        viewer.dims.events.point.connect(self._ask)
-        viewer.dims.events.ndisplay.connect(self._ask)
-        viewer.dims.events.order.connect(self._ask)
+        viewer.dims.events.point.connect(self._request)
+        viewer.dims.events.ndisplay.connect(self._request)
+        viewer.dims.events.order.connect(self._request)
         viewer.layers.events.removed.connect(self._removed)
 
     @property
@@ -82,36 +82,36 @@ class VoidPreview(QObject):
 
         before = self._wanted
         if before is not None and before.target.volume.data is target.volume.data:
-            seen = before.seen
+            slice_void = before.slice_void
         else:
             self.hide()
-            seen = SliceVoid(target.volume)
-        self._wanted = _Wanted(target, seen, settings, greys)
-        self._ask()
+            slice_void = SliceVoid(target.volume)
+        self._wanted = _Request(target, slice_void, settings, greys)
+        self._request()
 
     def hide(self) -> None:
         """Show none."""
         self._wanted = None
         self._is_away = False
-        self._worker.drop()
+        self._worker.cancel()
         layer, self._layer = self._layer, None
         if layer is not None:
             self._viewer.layers.remove(layer)
 
-    def _ask(self, event: Any = None) -> None:
+    def _request(self, event: Any = None) -> None:
         if self._wanted is None:
             return
         index = slice_on_screen(self._viewer, self._wanted.target)
         if index is None:
-            self._worker.drop()
+            self._worker.cancel()
             self.message_changed.emit("The void is shown on slices: switch 3D off to see it.")
             if self._layer is not None and self._layer.visible:
                 self._layer.visible, self._is_away = False, True
             return
-        self._worker.ask(partial(_find, self._wanted, index), (self._wanted.target, index))
+        self._worker.submit(partial(_find, self._wanted, index), (self._wanted.target, index))
 
-    def _returned(self, about: tuple[Target, tuple[int, ...]], phase: Any) -> None:
-        target, index = about
+    def _returned(self, tag: tuple[Target, tuple[int, ...]], phase: Any) -> None:
+        target, index = tag
         if self._wanted is None or target is not self._wanted.target:
             return
         self.message_changed.emit("")
@@ -129,7 +129,7 @@ class VoidPreview(QObject):
         if self._is_away:
             self._layer.visible, self._is_away = True, False
 
-    def _failed(self, about: object, problem: Problem) -> None:
+    def _failed(self, tag: object, problem: Problem) -> None:
         self.message_changed.emit(problem.message)
 
     def _add(self, target: Target, index: tuple[int, ...], image: Any) -> Any:
@@ -152,12 +152,12 @@ class VoidPreview(QObject):
         if self._layer is not None and unwrapped(event.value) is self._layer:
             self._layer = None
             self.hide()
-            self.refused.emit()
+            self.dismissed.emit()
 
 
-def _find(wanted: _Wanted, index: tuple[int, ...]) -> Job:
+def _find(wanted: _Request, index: tuple[int, ...]) -> Job:
     """Find the void of a slice, as the job of a worker."""
     from hushpore.pores.job import prepare, warm_up_kind
 
     yield from prepare(warm_up_kind(wanted.settings))
-    return wanted.seen.phase(index, wanted.settings, wanted.greys)
+    return wanted.slice_void.phase(index, wanted.settings, wanted.greys)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 POLL_INTERVAL = 250
 
 
-class Preparing(QLabel):
+class KernelWarmup(QLabel):
     """Says so while kernels are compiled, which happens once after installing; else hidden.
 
     The work begins when this is made, in a thread that nobody waits for: where the window closes it

@@ -16,7 +16,7 @@ from hushpore.viewer.results.panel import RESULTS
 from hushpore.viewer.results.pore_layer import pore_layer
 from hushpore.viewer.segment.merge_height import MergeHeight
 from hushpore.viewer.segment.threshold_panel import ThresholdPanel
-from hushpore.viewer.segment.warm_up import Preparing
+from hushpore.viewer.segment.warm_up import KernelWarmup
 
 if TYPE_CHECKING:
     from hushpore.base.volume import Volume
@@ -43,12 +43,12 @@ class PoresWidget(JobWidget):
         self.remerging = MergeHeight(napari_viewer)
         self.remerging.merged.connect(self._show_merged)
         self.remerging.settled.connect(self._take_over)
-        self._preparing = Preparing()
+        self._kernel_warmup = KernelWarmup()
         column = self._scroll.column
         column.insertWidget(column.indexOf(self.form.native), self.greys)
         self.greys.place_after(self.layer.native)
         column.insertWidget(column.indexOf(self._result) + 1, self.remerging)
-        column.insertWidget(column.indexOf(self._result), self._preparing)
+        column.insertWidget(column.indexOf(self._result), self._kernel_warmup)
 
     def run(self) -> JobWorker:
         """Start, and take the void of the preview away: the pores come in its place."""
