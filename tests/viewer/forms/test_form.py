@@ -90,6 +90,17 @@ def test_none_is_shown_in_the_words_of_the_setting(form):
     assert spin.text() == "1 s"
 
 
+@dataclass(frozen=True)
+class Share(Settings):
+    memory: float | None = option(None, "How much; None: 0.6 of what is free. Not less.", minimum=0)
+
+
+def test_a_decimal_point_does_not_end_the_words_for_none(qtbot):
+    form = SettingsForm(Share)
+    qtbot.addWidget(form.native)
+    assert form.memory.native.text() == "0.6 of what is free"
+
+
 def test_every_setting_explains_itself(form):
     for field in form:
         assert field.tooltip == field.option.help, field.name

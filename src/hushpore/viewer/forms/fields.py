@@ -299,7 +299,8 @@ def _places(number: float) -> int:
 
 def _none_in_words(option: Option) -> str:
     """What None means, as the setting's own help says it: 'no limit'."""
-    found = re.search(r"None: ([^.;]+)", option.help)
+    # up to the end of the sentence, which a decimal point is not
+    found = re.search(r"None: ((?:[^.;]|\.(?=\d))+)", option.help)
     return found.group(1) if found else "none"
 
 
