@@ -1,4 +1,4 @@
-"""What a segmentation will do, seen beforehand: grey values, threshold, and the void of a slice.
+"""What a segmentation will do, as a preview: grey values, threshold, and the void of a slice.
 
 A person who chooses a threshold looks at one slice, and wants to see its void while the number
 changes. What is shown is found by the functions that the job calls (`hushpore.pores.threshold`,

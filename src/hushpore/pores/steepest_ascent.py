@@ -1,7 +1,7 @@
 """Which neighbour every void voxel points to: the highest one, in a total order without plateaus.
 
 "Highest" is the squared distance first; then the sum of the squared distances in the 3x3x3 box
-around the voxel, which lets equal distances climb towards the wider side whichever way the volume
+around the voxel, which lets equal distances lead towards the wider side whichever way the volume
 is turned; then the lower index.
 """
 
