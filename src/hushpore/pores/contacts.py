@@ -41,7 +41,7 @@ class Sums(NamedTuple):
     grey: npt.NDArray[np.int32]  # of all voxels, as whole numbers; empty where no sum takes any
     in_row: npt.NDArray[np.int64]  # (sums, 2): powers of z and y
     along: npt.NDArray[np.int64]  # (sums along x, 2): powers of x and grey; first 1, x and x**2
-    which: npt.NDArray[np.int64]  # (sums,): which of the sums along x
+    which: npt.NDArray[np.uint64]  # (sums,): which of the sums along x
     row_factor: npt.NDArray[np.int64]  # (sums,): room for what is of the row
     run_factor: npt.NDArray[np.int64]  # (sums along x,): room for what is of the stretch
 
@@ -57,7 +57,7 @@ def _no_sums(count: int, grey: npt.NDArray[np.int32] | None) -> Sums:
         np.zeros(0, np.int32) if grey is None else grey.reshape(-1),
         np.array([(each.z, each.y) for each in SUMS], np.int64),
         np.array(along, np.int64),
-        np.array([along.index((each.x, each.grey)) for each in SUMS], np.int64),
+        np.array([along.index((each.x, each.grey)) for each in SUMS], np.uint64),
         np.zeros(len(SUMS), np.int64),
         np.zeros(len(along), np.int64),
     )
@@ -444,13 +444,16 @@ def _add_run(
     factor[1] = (begin + end - 1) * n // 2
     factor[2] = ((end - 1) * end * (2 * end - 1) - (begin - 1) * begin * (2 * begin - 1)) // 6
     for i in range(3, factor.size):
-        total = 0
+        value_sum = 0
         for x in range(begin, end):
             value = int(sums.grey[start + x])
-            total += _power(x, sums.along[i, 0]) * _power(value, sums.along[i, 1])
-        factor[i] = total
-    for k in range(sums.which.size):
-        sums.totals[own, k] += sums.row_factor[k] * factor[sums.which[k]]
+            value_sum += _power(x, sums.along[i, 0]) * _power(value, sums.along[i, 1])
+        factor[i] = value_sum
+    total = sums.totals[own]
+    which = sums.which
+    row = sums.row_factor
+    for k in range(which.size):
+        total[k] += row[k] * factor[which[k]]
     bounds = sums.bounds
     bounds[own, 0] = min(bounds[own, 0], z)
     bounds[own, 1] = min(bounds[own, 1], y)

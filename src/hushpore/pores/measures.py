@@ -241,19 +241,16 @@ class PoreSums:
         return surface
 
     @cached_property
-    def inscribed_diameter(self) -> npt.NDArray[np.float64]:
-        """(pores,): twice the largest distance to the solid."""
-        return 2 * (
-            np.sqrt(self.peak_squared_distance.astype(np.float64)) * min(self.volume.spacing)
-        )
+    def mean(self) -> npt.NDArray[np.float64]:
+        """(pores, 3): the mean place of the voxels, in voxels."""
+        mean: npt.NDArray[np.float64] = self.sums_of("z", "y", "x") / self.sums_of("voxels")
+        return mean
 
     @cached_property
     def centroid(self) -> npt.NDArray[np.float64]:
-        """(pores, 3): the mean place of the voxels."""
+        """(pores, 3): the mean place of the voxels, counted from the volume's origin."""
         spacing, origin = _frame(self.volume)
-        mean = self.sums_of("z", "y", "x") / self.sums_of("voxels")
-        centroid: npt.NDArray[np.float64] = origin + mean * spacing
-        return centroid
+        return origin + self.mean * spacing
 
     @cached_property
     def lengths(self) -> npt.NDArray[np.float64]:
@@ -277,11 +274,10 @@ class PoreSums:
     @cached_property
     def _principal_moments(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Second moments along the principal axes, the smallest first, and these in columns."""
-        spacing, _ = _frame(self.volume)
+        spacing, centre = _frame(self.volume)[0], self.mean
         count = self.sum("voxels")[:, None, None].astype(np.float64)
-        mean = self.sums_of("z", "y", "x") / self.sums_of("voxels")
         products = self.sums_of("zz", "zy", "zx", "zy", "yy", "yx", "zx", "yx", "xx")
-        moments = products.reshape(-1, 3, 3) / count - mean[:, :, None] * mean[:, None, :]
+        moments = products.reshape(-1, 3, 3) / count - centre[:, :, None] * centre[:, None, :]
         # a voxel is not a point: it has a second moment of its own
         moments += np.eye(3) / 12
         moments *= spacing[:, None] * spacing
@@ -343,29 +339,11 @@ class ThroatSums:
             volume,
         )
 
-    @property
-    def num_faces(self) -> npt.NDArray[np.int64]:
-        """(throats,): voxel faces that both share."""
-        faces: npt.NDArray[np.int64] = self.contacts[:, :3].sum(axis=1)
-        return faces
-
-    @property
-    def area(self) -> npt.NDArray[np.float64]:
-        """(throats,): area of the contact, in 2D its length, see `hushpore.pores.surface`."""
-        area: npt.NDArray[np.float64] = self.contacts @ area_per_crossing(self.volume.spacing)
-        return area
-
-    @property
-    def inscribed_diameter(self) -> npt.NDArray[np.float64]:
-        """(throats,): twice the distance to the solid at the widest way through."""
-        return 2 * np.sqrt(self.saddle.astype(np.float64)) * min(self.volume.spacing)
-
     @cached_property
     def position(self) -> npt.NDArray[np.float64]:
         """(throats, 3): place of the voxel at the widest way through."""
         spacing, origin = _frame(self.volume)
-        position: npt.NDArray[np.float64] = origin + self.saddle_at * spacing
-        return position
+        return origin + self.saddle_at * spacing
 
 
 # a column of the table that says nothing of a volume as a whole
@@ -393,7 +371,7 @@ PORES: list[Measure[PoreSums]] = [
         "Twice the largest distance in the pore from the centre of a voxel to that of the nearest "
         "solid one: up to a voxel more than the largest ball that fits. Infinite where there is no "
         "solid at all.",
-        lambda pores: pores.inscribed_diameter,
+        lambda pores: _inscribed_diameter(pores.peak_squared_distance, pores.volume),
     ),
     Measure(
         "surface_area",
@@ -494,19 +472,19 @@ THROATS: list[Measure[ThroatSums]] = [
         0,
         "Voxel faces that the two pores share; may be 0, since pores touch where voxels of theirs "
         "are 26-neighbours.",
-        lambda both: both.num_faces,
+        lambda both: both.contacts[:, :3].sum(axis=1),
     ),
     Measure(
         "area",
         2,
         "Area of the contact, a Crofton estimate; in 2D its length.",
-        lambda both: both.area,
+        lambda both: both.contacts @ area_per_crossing(both.volume.spacing),
     ),
     Measure(
         "inscribed_diameter",
         1,
         "Twice the distance to the solid at the widest way through.",
-        lambda both: both.inscribed_diameter,
+        lambda both: _inscribed_diameter(both.saddle, both.volume),
     ),
     *(
         _each(
@@ -585,6 +563,13 @@ def reach_a_face(bounds: npt.NDArray[np.int32], volume: Volume) -> npt.NDArray[n
     at_face = (bounds[:, :3] == 0) | (bounds[:, 3:] == length)
     found: npt.NDArray[np.bool_] = at_face[:, -volume.n_spatial :].any(axis=1)
     return found
+
+
+def _inscribed_diameter(
+    squared_distance: npt.NDArray[np.float32], volume: Volume
+) -> npt.NDArray[np.float64]:
+    """Return diameters, in the unit of the volume, for squared distances in its smallest voxels."""
+    return 2 * np.sqrt(squared_distance.astype(np.float64)) * min(volume.spacing)
 
 
 def _frame(volume: Volume) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
