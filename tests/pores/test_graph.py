@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hushpore.pores.graph import Tables
-from hushpore.pores.measures import SUMS
 from hushpore.pores.parallel import KernelThreads
+from hushpore.pores.sums import SUMS
 from hushpore.pores.surface import DIRECTIONS
 
 maps = hnp.arrays(

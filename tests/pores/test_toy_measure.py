@@ -18,8 +18,9 @@ from hushpore.base.scaled import Scaled
 from hushpore.io.zarr import write_zarr
 from hushpore.pores.gpu import passes
 from hushpore.pores.gpu.engine import SOURCES, Gpu, definitions
-from hushpore.pores.measures import PORES, SUMS, Measure, PoreSums, Sum
+from hushpore.pores.measures import PORES, Measure, PoreSums
 from hushpore.pores.settings import PoreSettings
+from hushpore.pores.sums import SUMS, Sum
 from hushpore.runs.compare import compare, distributions
 from hushpore.runs.result_folder import write_result
 

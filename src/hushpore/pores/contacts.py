@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from hushpore.pores.measures import SUMS
 from hushpore.pores.parallel import kernel
+from hushpore.pores.sums import SUMS
 from hushpore.pores.surface import DIRECTIONS
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ N_DIRECTIONS = len(DIRECTIONS)
 
 
 class Sums(NamedTuple):
-    """The sums of `hushpore.pores.measures.SUMS` over some basins, as they are added up.
+    """The sums of `hushpore.pores.sums.SUMS` over some basins, as they are added up.
 
     What a stretch of voxels along x adds to a sum is a product: of powers of z and y, which are
     those of its row, and of a sum along it. Sums share these, so that each is worked out once.

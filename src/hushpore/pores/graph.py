@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hushpore.pores.contacts import N_DIRECTIONS, scan_slices
-from hushpore.pores.measures import SUMS, index_of
+from hushpore.pores.sums import SUMS, index_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ class BasinGraph:
     peak_squared_distance : numpy.ndarray
         (n + 1,), float32: squared distance there.
     sums : numpy.ndarray
-        (n + 1, sums), int64: `hushpore.pores.measures.SUMS`; coordinates in voxels.
+        (n + 1, sums), int64: `hushpore.pores.sums.SUMS`; coordinates in voxels.
     crossings : numpy.ndarray
         (n + 1, 13), int64: voxels whose neighbour in a direction (`surface.DIRECTIONS`) is not of
         the same basin; in that direction the basin's surface is crossed twice as often.

@@ -11,7 +11,7 @@ from hushpore.base.volume import require_range
 from hushpore.device.prefetch import read_ahead
 from hushpore.device.switches import Choices, Switches
 from hushpore.device.timing import StageTimer
-from hushpore.pores.measures import grey_power
+from hushpore.pores.sums import grey_power
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

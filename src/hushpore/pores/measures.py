@@ -1,10 +1,8 @@
-"""What is measured of pores and throats: each measure, and each sum over voxels, declared once.
+"""What is measured of pores and throats: each measure declared once.
 
-`SUMS` are added up by whatever goes through a volume: the CPU, slab by slab, a GPU, the workers of
-a cluster. They are sums of whole numbers, and so exact in any order, and those of merged basins are
-the sums of their sums. `PORES` and `THROATS` make a column of them each; tables, files, reports,
-comparisons, the viewer and the documentation take from these lists what columns there are, in which
-order, what they mean and in which unit.
+`PORES` and `THROATS` make a column of sums over merged basins (`hushpore.pores.sums`) each; tables,
+files, reports, comparisons, the viewer and the documentation take from these lists what columns
+there are, in which order, what they mean and in which unit.
 
 To measure something else append to the lists, before anything is segmented. The mean grey value:
 
@@ -23,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from hushpore.base.volume import readable_unit
+from hushpore.pores.sums import SUMS, index_of
 from hushpore.pores.surface import area_per_crossing
 
 if TYPE_CHECKING:
@@ -36,60 +35,6 @@ if TYPE_CHECKING:
     from hushpore.pores.numbering import Numbering
 
 S = TypeVar("S")
-
-
-@dataclass(frozen=True)
-class Sum:
-    """A sum over the voxels of a basin, of ``z**i * y**j * x**k * grey**l``.
-
-    Attributes
-    ----------
-    name : str
-        By which measures ask for it, see `PoreSums.sum`.
-    z, y, x, grey : int
-        The powers, 0 to 2, of the voxel's indices and of its grey value (`hushpore.pores.grey`).
-        Where no sum takes them, grey values are not read for it.
-    """
-
-    name: str
-    z: int = 0
-    y: int = 0
-    x: int = 0
-    grey: int = 0
-
-    def __post_init__(self) -> None:
-        if not all(0 <= power <= 2 for power in self.powers):
-            raise ValueError(f"Powers of a sum are 0, 1 or 2; got {self.powers} for {self.name!r}.")
-
-    @property
-    def powers(self) -> tuple[int, int, int, int]:
-        """Of z, y, x and the grey value."""
-        return self.z, self.y, self.x, self.grey
-
-
-#: What is added up of the voxels of each basin, in the order of `BasinGraph.sums`.
-SUMS = [
-    Sum("voxels"),
-    Sum("z", z=1),
-    Sum("y", y=1),
-    Sum("x", x=1),
-    Sum("zz", z=2),
-    Sum("yy", y=2),
-    Sum("xx", x=2),
-    Sum("zy", z=1, y=1),
-    Sum("zx", z=1, x=1),
-    Sum("yx", y=1, x=1),
-]
-
-
-def index_of(name: str) -> int:
-    """Return the place of a sum in `SUMS`."""
-    return [each.name for each in SUMS].index(name)
-
-
-def grey_power() -> int:
-    """Return the highest power of grey values in any sum; 0 where they are not needed."""
-    return max(each.grey for each in SUMS)
 
 
 @dataclass(frozen=True)

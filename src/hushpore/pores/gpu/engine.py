@@ -18,7 +18,7 @@ from hushpore.device.backend import Backend
 from hushpore.device.kernels import load_kernels
 from hushpore.pores.contacts import N_DIRECTIONS
 from hushpore.pores.graph import BasinGraph
-from hushpore.pores.measures import SUMS
+from hushpore.pores.sums import SUMS
 from hushpore.pores.surface import DIRECTIONS
 from hushpore.pores.void import OPEN
 

@@ -36,7 +36,6 @@ from hushpore.pores.gpu.grey import GpuGrey
 from hushpore.pores.gpu.labels import GpuBasins
 from hushpore.pores.gpu.slabs import GpuSlabs
 from hushpore.pores.gpu.void import BYTES_OUTSIDE, bytes_outside, classify_void, find_void
-from hushpore.pores.measures import grey_power
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import (
     VoidPhases,
@@ -52,6 +51,7 @@ from hushpore.pores.passes import (
 from hushpore.pores.plan import check_tables
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Scratch, Slabs
+from hushpore.pores.sums import grey_power
 from hushpore.pores.void import AIR
 
 if TYPE_CHECKING:
