@@ -33,7 +33,7 @@ NEEDS = {
     "cupy": "CuPy: pip install 'hushpore[cuda12]' or 'hushpore[cuda13]'",
     "g++": "the compiler g++",
     "nvrtc": "NVRTC: pip install nvidia-cuda-nvrtc-cu12",
-    "ome_zarr": "ome-zarr: pip install --group peers",
+    "ome_zarr": "ome-zarr: pip install ome-zarr",
     "openpnm": "OpenPNM: pip install --group peers",
     "SimpleITK": "SimpleITK: pip install --group peers",
     "vtk": "VTK: pip install --group peers",
