@@ -31,18 +31,8 @@ def run_demo(
 ) -> None:
     """Denoise and segment the phantom, or a stack of the user's, and print what came out.
 
-    Parameters
-    ----------
-    path : str or None
-        The user's stack; None for the phantom, which is written as a DICOM series and read back.
-    folder : pathlib.Path
-        Where the result goes.
-    overwrite : bool
-        Replace an earlier demonstration.
-    time_budget : float
-        Seconds of training.
-    device : str
-        As for `hushpore.denoise`.
+    `path`: the user's stack; None for the phantom, which is written as a DICOM series and read
+    back. `device`: as for `hushpore.denoise`.
     """
     check_target(folder, overwrite)
     begun = time.monotonic()

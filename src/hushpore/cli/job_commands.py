@@ -61,14 +61,8 @@ def job_command(
 ) -> click.Command:
     """Return a command that runs jobs on a scan, one after another, and writes the result.
 
-    Parameters
-    ----------
-    name : str
-        Of the command.
-    jobs : sequence of str
-        Keys of `hushpore.jobs.JOBS`; one alone has the flags of its extra files, too.
-    short_help, help : str, optional
-        What it does; by default what the entry of the job says.
+    `jobs`: keys of `hushpore.jobs.JOBS`; one alone has the flags of its extra files, too.
+    `short_help`, `help`: what it does; by default what the entry of the job says.
     """
     kinds = [JOBS[job] for job in jobs]
     extras = kinds[0].extras if len(jobs) == 1 else ()
@@ -98,10 +92,7 @@ def job_command(
 def batch_command(jobs: Sequence[str] = CHAIN) -> click.Command:
     """Return the command that sends many scans through jobs with the same settings.
 
-    Parameters
-    ----------
-    jobs : sequence of str, optional
-        Keys of `hushpore.jobs.JOBS`; each but the last can be left out.
+    `jobs`: keys of `hushpore.jobs.JOBS`; each but the last can be left out.
     """
     kinds = {job: JOBS[job] for job in jobs}
 

@@ -27,22 +27,10 @@ def drive(
 ) -> Any:
     """Run a job to its end with a progress bar on standard error, and return its result.
 
-    Parameters
-    ----------
-    job : generator
-        As `hushpore.start` makes it, or another that yields events; closed whatever happens, an
-        interrupt included.
-    title : str
-        What stands before the bar.
-    quiet : bool, optional
-        Draw nothing.
-    listen : callable, optional
-        Called with every event.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        At the second interrupt; at the first where the job cannot end early with what it has.
+    `job`: as `hushpore.start` makes it, or another that yields events; closed whatever happens, an
+    interrupt included.
+    Raises KeyboardInterrupt: at the second interrupt; at the first where the job cannot end early
+    with what it has.
     """
     columns = (
         TextColumn("{task.description}"),

@@ -25,19 +25,9 @@ if TYPE_CHECKING:
 class Measured:
     """Times the reading of files and listens to the jobs of a command.
 
-    Parameters
-    ----------
-    timings : bool
-        Print a table for each job at the end.
-    trace : str or None
-        File for the time line.
-    overwrite : bool
-        Whether that file may be replaced.
-
-    Raises
-    ------
-    OutputError
-        If the file cannot be written.
+    `timings`: print a table for each job at the end. `overwrite`: whether that file may be
+    replaced.
+    Raises OutputError if the file cannot be written.
     """
 
     def __init__(self, timings: bool, trace: str | None, overwrite: bool) -> None:

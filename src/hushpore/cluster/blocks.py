@@ -37,37 +37,19 @@ _PHASE = np.uint8
 
 @dataclass(frozen=True)
 class Plan:
-    """All that a task needs to know of its job.
+    """All that a task needs to know of its job."""
 
-    Attributes
-    ----------
-    image : str
-        OME-Zarr folder of the scan.
-    number : int
-        Which of its images.
-    scratch, content : str
-        Folder that the tasks share, and the folder of the result.
-    settings : PoreSettings
-        How to segment.
-    shape : tuple of int
-        (z, y, x) of the image.
-    thickness : int
-        Slices of a slab; the last may have fewer.
-    bands : int
-        Into how many ranges of rows the volume is cut where slabs are passed one after another.
-    threads : int
-        On which a task runs.
-    """
-
-    image: str
-    number: int
+    image: str  # OME-Zarr folder of the scan
+    number: int  # which of its images
+    # folder that the tasks share, and the folder of the result
     scratch: str
     content: str
-    settings: PoreSettings
-    shape: tuple[int, int, int]
-    thickness: int
+    settings: PoreSettings  # how to segment
+    shape: tuple[int, int, int]  # (z, y, x) of the image
+    thickness: int  # slices of a slab; the last may have fewer
+    # into how many ranges of rows the volume is cut where slabs are passed one after another
     bands: int = 1
-    threads: int = 1
+    threads: int = 1  # on which a task runs
 
     @property
     def slabs(self) -> Slabs:
@@ -87,19 +69,7 @@ class Plan:
 class Blocks:
     """The blocks of a job, as one task reads and writes them; a context manager.
 
-    Parameters
-    ----------
-    plan : Plan
-        Of the job.
-
-    Attributes
-    ----------
-    threads : KernelThreads
-        Threads of this task.
-    work : Work
-        What the passes of a segmentation need to know.
-    moved : int
-        Bytes read and written so far.
+    `work`: what the passes of a segmentation need to know. `moved`: bytes read and written so far.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -173,13 +143,7 @@ class Blocks:
 
 
 class PartialFile:
-    """A file that takes its name when it is complete, and is removed if it does not come to that.
-
-    Parameters
-    ----------
-    path : Path
-        Its name to be.
-    """
+    """A file that takes its name when it is complete, and is removed if it does not come to that."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -75,10 +75,7 @@ def connect(where: str | Client, memory: float | None = None) -> Iterator[Client
 def require_distributed() -> ModuleType:
     """Import dask.distributed, which only work on a cluster needs.
 
-    Raises
-    ------
-    MissingPackageError
-        If it is not installed.
+    Raises MissingPackageError if it is not installed.
     """
     return import_optional("distributed", "Work on a cluster", "cluster")
 
@@ -186,10 +183,7 @@ def _has_certificates(distributed: ModuleType) -> bool:
 def _check_versions(client: Client) -> None:
     """Refuse workers that have another version of what must be the same.
 
-    Raises
-    ------
-    DeviceError
-        With what differs, and where.
+    Raises DeviceError: with what differs, and where.
     """
     found: Any = client.get_versions(packages=["hushpore"])
     own = _versions(found["client"])

@@ -44,39 +44,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Reduced:
-    """What a range of slabs leaves undecided: groups of basins, and edges between them.
+    """What a range of slabs leaves undecided: groups of basins, and edges between them."""
 
-    Attributes
-    ----------
-    group : numpy.ndarray
-        (n,), int64: sorted numbers of groups; where a basin of it reaches a face that basin's.
-    root : numpy.ndarray
-        (n,), int64: the highest basin of a group, as far as it is known.
-    radius : numpy.ndarray
-        (n,), float64: the distance at its peak.
-    low, high : numpy.ndarray
-        (n,), bool: whether the basin reaches the first face, and the last one.
-    u, v : numpy.ndarray
-        (edges,), int64: groups.
-    a, b : numpy.ndarray
-        (edges,), int64: the basins that touch, ``a < b``.
-    saddle, contacts : numpy.ndarray
-        (edges,), float32 and int64: squared distance at the neck; contacts of voxels.
-    partial : numpy.ndarray
-        (edges,), bool: whether there may be more of an edge elsewhere: both basins reach a face.
-    """
-
+    # (n,), int64: sorted numbers of groups; where a basin of it reaches a face that basin's
     group: npt.NDArray[np.int64]
-    root: npt.NDArray[np.int64]
-    radius: npt.NDArray[np.float64]
+    root: npt.NDArray[np.int64]  # (n,), int64: the highest basin of a group, as far as it is known
+    radius: npt.NDArray[np.float64]  # (n,), float64: the distance at its peak
+    # (n,), bool: whether the basin reaches the first face, and the last one
     low: npt.NDArray[np.bool_]
     high: npt.NDArray[np.bool_]
+    # (edges,), int64: groups
     u: npt.NDArray[np.int64]
     v: npt.NDArray[np.int64]
+    # (edges,), int64: the basins that touch, ``a < b``
     a: npt.NDArray[np.int64]
     b: npt.NDArray[np.int64]
+    # (edges,), float32 and int64: squared distance at the neck; contacts of voxels
     saddle: npt.NDArray[np.float32]
     contacts: npt.NDArray[np.int64]
+    # (edges,), bool: whether there may be more of an edge elsewhere: both basins reach a face
     partial: npt.NDArray[np.bool_]
 
     @property
@@ -88,20 +74,9 @@ class Reduced:
 def contract(whole: Reduced, h: float) -> tuple[Reduced, npt.NDArray[np.int64]]:
     """Decide what can be decided.
 
-    Parameters
-    ----------
-    whole : Reduced
-        Of a range of slabs, all that is not decided.
-    h : float
-        Merge height in voxels.
-
-    Returns
-    -------
-    left : Reduced
-        What is still open.
-    becomes : numpy.ndarray
-        (n,), int64: for each group the group of `left` that it belongs to; or where that is decided
-        for good, the root of its pore.
+    `whole`: of a range of slabs, all that is not decided. `h`: merge height in voxels.
+    Returns: what is still open; (n,), int64: for each group the group of `left` that it belongs to;
+    or where that is decided for good, the root of its pore.
     """
     is_face = whole.low | whole.high
     ready = np.flatnonzero(~whole.partial & (whole.saddle >= 0))

@@ -50,20 +50,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Paths:
-    """Where things lie, by paths that are the same on every machine.
+    """Where things lie, by paths that are the same on every machine."""
 
-    Attributes
-    ----------
-    scan : str
-        OME-Zarr folder of the noisy volume.
-    number : int
-        Which of its images.
-    content, scratch : str
-        The result that is being made, and the folder for what is needed meanwhile.
-    """
-
-    scan: str
-    number: int
+    scan: str  # OME-Zarr folder of the noisy volume
+    number: int  # which of its images
+    # the result that is being made, and the folder for what is needed meanwhile
     content: str
     scratch: str
 
@@ -82,24 +73,12 @@ class Paths:
 
 @dataclass(frozen=True)
 class PredictionOptions:
-    """How blocks are predicted: the same on every worker.
+    """How blocks are predicted: the same on every worker."""
 
-    Attributes
-    ----------
-    device : str
-        As a user names it; each worker has its own.
-    dtype : torch.dtype
-        Arithmetic of the network.
-    core : tuple of int
-        Largest core of a tile.
-    augment : bool
-        Whether to average over mirrored and turned copies.
-    """
-
-    device: str
-    dtype: torch.dtype
-    core: tuple[int, ...]
-    augment: bool
+    device: str  # as a user names it; each worker has its own
+    dtype: torch.dtype  # arithmetic of the network
+    core: tuple[int, ...]  # largest core of a tile
+    augment: bool  # whether to average over mirrored and turned copies
 
 
 def arithmetic(device: str, precision: str, dimensions: int) -> tuple[str, torch.dtype]:

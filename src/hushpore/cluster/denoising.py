@@ -88,45 +88,18 @@ def denoise_on(
     The values are those that one machine predicts with the same model. Where the client dies or the
     cluster is lost, the same call goes on from the blocks that are written.
 
-    Parameters
-    ----------
-    where : str or Client
-        See `hushpore.cluster.connection.connect`.
-    scan : str, path-like or Volume
-        An OME-Zarr folder, by a path that is the same on all workers; what is of another format is
-        converted first, beside the result.
-    path : str or path-like
-        Where to write, a name that ends in ``.zarr``, on a disk that all workers see. The record of
-        the job is written beside it as JSON.
-    settings : DenoiseSettings
-        How to denoise; without ``restore_detail``.
-    device : str, optional
-        As for `hushpore.denoise`, on each worker.
-    series : int or str, optional
-        Which of several image stacks, as for `hushpore.read`.
-    memory : float, optional
-        GB for each process, where they are started here.
-    overwrite : bool, optional
-        Replace an OME-Zarr folder of that name.
-
-    Yields
-    ------
-    Progress, Timing, Metric, Preview, Note
-        As on one machine; timings are those of the workers.
-
-    Returns
-    -------
-    Denoised
-        Its volume lies on disk.
-
-    Raises
-    ------
-    InputError, OutputError, MemoryLimitError
-        As on one machine.
-    DeviceError
-        If the cluster cannot be reached, or is lost; the same call then goes on.
-    MissingPackageError
-        If dask.distributed or zarr is not installed.
+    `where`: see `hushpore.cluster.connection.connect`. `scan`: an OME-Zarr folder, by a path that
+    is the same on all workers; what is of another format is converted first, beside the result.
+    `path`: where to write, a name that ends in ``.zarr``, on a disk that all workers see. The
+    record of the job is written beside it as JSON. `settings`: how to denoise; without
+    ``restore_detail``. `device`: as for `hushpore.denoise`, on each worker. `series`: which of
+    several image stacks, as for `hushpore.read`. `memory`: GB for each process, where they are
+    started here. `overwrite`: replace an OME-Zarr folder of that name.
+    Yields: as on one machine; timings are those of the workers.
+    Returns: its volume lies on disk.
+    Raises InputError, OutputError, MemoryLimitError: as on one machine; DeviceError if the cluster
+    cannot be reached, or is lost; the same call then goes on; MissingPackageError if
+    dask.distributed or zarr is not installed.
     """
     import_zarr()
     target = check_target(path, overwrite, suffixes=EXPORTERS["ome-zarr"].endings)

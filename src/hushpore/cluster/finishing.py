@@ -200,16 +200,9 @@ def write_tables(
 ) -> None:
     """Write the tables of a result.
 
-    Parameters
-    ----------
-    content : Path
-        Folder of the result.
-    volume : Volume
-        The input, for the places of its slices.
-    pores, throats : mapping
-        Columns, see `hushpore.pores.measures`.
-    sample, pore_voxels : numpy.ndarray
-        (z,), int64: voxels of each slice that are of the sample, and that are pore.
+    `volume`: the input, for the places of its slices. `pores`, `throats`: columns, see
+    `hushpore.pores.measures`. `sample`, `pore_voxels`: (z,), int64: voxels of each slice that are
+    of the sample, and that are pore.
     """
     import pandas as pd
 

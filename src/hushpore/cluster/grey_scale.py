@@ -25,30 +25,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Measured:
-    """The grey values of one block.
+    """The grey values of one block."""
 
-    Attributes
-    ----------
-    block : tuple of int
-        Where it begins.
-    channel, count : int
-        Of which channel, and how many.
-    mean, squares : float
-        Their mean, and the sum of squared differences from it.
-    low, high : float
-        The least and the greatest.
-    bad : int
-        How many are NaN or infinite.
-    """
-
-    block: tuple[int, ...]
+    block: tuple[int, ...]  # where it begins
+    # of which channel, and how many
     channel: int
     count: int
+    # their mean, and the sum of squared differences from it
     mean: float
     squares: float
+    # the least and the greatest
     low: float
     high: float
-    bad: int
+    bad: int  # how many are NaN or infinite
 
 
 def measure_block(paths: Paths, block: Block) -> tuple[Measured, Timing]:
@@ -83,10 +72,7 @@ def measure_block(paths: Paths, block: Block) -> tuple[Measured, Timing]:
 def scale_of(found: Sequence[Measured], volume: Volume) -> Scale:
     """Return the grey scale of a volume of which all blocks were measured.
 
-    Raises
-    ------
-    InputError
-        If there are NaN or infinite values, or a channel is constant.
+    Raises InputError if there are NaN or infinite values, or a channel is constant.
     """
     # in one order, whichever came first
     found = sorted(found, key=lambda each: each.block)

@@ -30,13 +30,9 @@ def begin_merging(
 ) -> int:
     """Merge what can be merged within a slab; returns the bytes of what is left open.
 
-    Parameters
-    ----------
-    basin, peak_squared_distance, reaches
-        Sorted numbers of basins, their squared distance at the peak as far as it is known, and
-        whether each reaches the first slice and the one after the last.
-    edges : dict
-        Columns ``a``, ``b``, ``saddle``, ``contacts``.
+    `basin`, `peak_squared_distance`, `reaches`: sorted numbers of basins, their squared distance at
+    the peak as far as it is known, and whether each reaches the first slice and the one after the
+    last. `edges`: columns ``a``, ``b``, ``saddle``, ``contacts``.
     """
     a, b = edges["a"], edges["b"]
     is_face = reaches[0] | reaches[1]

@@ -47,10 +47,7 @@ class Cut(NamedTuple):
 def check_settings(volume: Volume, settings: PoreSettings) -> None:
     """Refuse what cannot be segmented in blocks, before any of it is read.
 
-    Raises
-    ------
-    InputError
-        With what to change.
+    Raises InputError: with what to change.
     """
     if volume.axes != "zyx":
         raise InputError(
@@ -78,10 +75,7 @@ def cut_volume(
 ) -> Cut:
     """Return slabs as thick as the memory of the workers allows, and some for each of them.
 
-    Raises
-    ------
-    MemoryLimitError
-        If the thinnest slabs do not fit.
+    Raises MemoryLimitError if the thinnest slabs do not fit.
     """
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
     limit = min(_memory(worker) for worker in workers)

@@ -32,24 +32,9 @@ def watch(client: Client, task: Callable[..., Job], *args: Any) -> Job:
     Where that worker is lost, the job begins anew on another, which a `Note` says. Closing this
     ends the job there too, at its next event.
 
-    Parameters
-    ----------
-    client : Client
-        Connected.
-    task : callable
-        A function of a module that returns a job.
-    *args
-        Its arguments.
-
-    Returns
-    -------
-    object
-        What the job returned.
-
-    Raises
-    ------
-    HushporeError
-        What the job raised; `DeviceError` where the cluster is lost.
+    `task`: a function of a module that returns a job.
+    Returns: what the job returned.
+    Raises HushporeError: what the job raised; `DeviceError` where the cluster is lost.
     """
     distributed = require_distributed()
     name = f"hushpore-{uuid.uuid4().hex}"

@@ -29,32 +29,12 @@ def as_zarr(
 ) -> Generator[Event, None, tuple[str, int]]:
     """Return where the scan lies as OME-Zarr, converted first where it is of another format.
 
-    Parameters
-    ----------
-    scan : str, path-like or Volume
-        What `hushpore.read` takes; or a volume, which lies on disk already where it was opened from
-        OME-Zarr.
-    scratch : Path
-        Where to convert to, on a disk that all workers see.
-    series : int or str, optional
-        Which of several image stacks, as for `hushpore.read`.
-
-    Yields
-    ------
-    Event
-        Of the conversion.
-
-    Returns
-    -------
-    path : str
-        The folder.
-    number : int
-        Which of its images.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read.
+    `scan`: what `hushpore.read` takes; or a volume, which lies on disk already where it was opened
+    from OME-Zarr. `scratch`: where to convert to, on a disk that all workers see. `series`: which
+    of several image stacks, as for `hushpore.read`.
+    Yields: of the conversion.
+    Returns: the folder; which of its images.
+    Raises InputError if it cannot be read.
     """
     found = _on_disk(scan, series)
     if found is not None:

@@ -62,27 +62,13 @@ TASKS: dict[str, Callable[..., Report]] = {
 
 @dataclass(frozen=True, eq=False)
 class FinishedTask:
-    """What a finished task says.
+    """What a finished task says."""
 
-    Attributes
-    ----------
-    number : int
-        Which one of its stage.
-    report : dict
-        Its result, few numbers.
-    seconds : float
-        How long it took.
-    moved : int
-        Bytes it read and wrote, of values and of tables.
-    memory : int
-        The most bytes that its process has held.
-    """
-
-    number: int
-    report: Report
-    seconds: float
-    moved: int
-    memory: int
+    number: int  # which one of its stage
+    report: Report  # its result, few numbers
+    seconds: float  # how long it took
+    moved: int  # bytes it read and wrote, of values and of tables
+    memory: int  # the most bytes that its process has held
 
 
 def run_task(plan: Plan, stage: str, key: tuple[int, dict[str, Any]]) -> FinishedTask:
@@ -101,24 +87,14 @@ def run_task(plan: Plan, stage: str, key: tuple[int, dict[str, Any]]) -> Finishe
 
 @dataclass
 class StageRunner:
-    """The workers of a job, as its stages use them.
+    """The workers of a job, as its stages use them."""
 
-    Attributes
-    ----------
-    client : Client
-        Connected.
-    plan : Plan
-        Of the job.
-    reused, computed : int
-        Tasks that an earlier run has left, and those of this one.
-    finished : dict
-        Of each stage its tasks that this run has finished.
-    """
-
-    client: Client
-    plan: Plan
+    client: Client  # connected
+    plan: Plan  # of the job
+    # tasks that an earlier run has left, and those of this one
     reused: int = 0
     computed: int = 0
+    # of each stage its tasks that this run has finished
     finished: dict[str, list[FinishedTask]] = field(default_factory=lambda: defaultdict(list))
     _begun: float = field(default_factory=time.perf_counter)
     _done: float = 0.0
@@ -129,16 +105,9 @@ class StageRunner:
     ) -> Generator[Event, Any, list[Report]]:
         """Run the tasks of a stage that are not done, and return what all of them tell, in order.
 
-        Parameters
-        ----------
-        stage : str
-            A key of `TASKS`, perhaps with a number after a space.
-        shown : str
-            The stage in the user's words.
-        until : float
-            Share of the job that is done after it.
-        keys : iterable
-            Of each task its number, and further arguments by name.
+        `stage`: a key of `TASKS`, perhaps with a number after a space. `shown`: the stage in the
+        user's words. `until`: share of the job that is done after it. `keys`: of each task its
+        number, and further arguments by name.
         """
         keys = list(keys)
         found = {}

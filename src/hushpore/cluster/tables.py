@@ -22,17 +22,8 @@ def join_tables(
 ) -> tuple[npt.NDArray[np.int64], dict[str, npt.NDArray[Any]]]:
     """Add up tables whose rows are of the same basins, by their numbers; row 0 is left out.
 
-    Parameters
-    ----------
-    pieces : list
-        Number of each row of a table of basins, and the columns of it and of its edges.
-
-    Returns
-    -------
-    basin : numpy.ndarray
-        (n,), int64, sorted.
-    columns : dict
-        As given, but that edges join numbers (not rows), ``a < b``.
+    `pieces`: number of each row of a table of basins, and the columns of it and of its edges.
+    Returns: (n,), int64, sorted; as given, but that edges join numbers (not rows), ``a < b``.
     """
     basin, row = np.unique(
         np.concatenate([numbers[1:] for numbers, _ in pieces]), return_inverse=True

@@ -32,23 +32,10 @@ def spread(
     A task whose worker dies is run again on another. Closing the generator takes back what has not
     begun.
 
-    Parameters
-    ----------
-    client : Client
-        Connected, see `hushpore.cluster.connection.connect`.
-    task : callable
-        A function of a module: ``task(*shared, key)``.
-    keys : iterable
-        The keys, small.
-    *shared
-        What all tasks are given; futures come to each worker once.
-
-    Raises
-    ------
-    HushporeError
-        What a task raised.
-    DeviceError
-        If the scheduler is lost, or a task has cost too many workers their lives.
+    `client`: connected, see `hushpore.cluster.connection.connect`. `task`: a function of a module:
+    ``task(*shared, key)``. ``*shared``: what all tasks are given; futures come to each worker once.
+    Raises HushporeError: what a task raised; DeviceError if the scheduler is lost, or a task has
+    cost too many workers their lives.
     """
     waiting: set[Future] = set()
     left = iter(keys)
@@ -108,10 +95,7 @@ def outcome(future: Future) -> Any:
 def loss_in_words() -> Iterator[None]:
     """Say in the user's words that the scheduler is gone.
 
-    Raises
-    ------
-    DeviceError
-        For any error of that kind.
+    Raises DeviceError: for any error of that kind.
     """
     distributed = require_distributed()
     gone = (distributed.CancelledError, distributed.comm.CommClosedError, TimeoutError)

@@ -301,21 +301,12 @@ def histogram_of(reports: Sequence[Report]) -> Histogram:
 
 
 class Joined(NamedTuple):
-    """The connected components of the void.
+    """The connected components of the void."""
 
-    Attributes
-    ----------
-    marked : list of numpy.ndarray
-        For each slab, of each of its parts that it shares, whether the component is marked.
-    voxels : tuple of int
-        Of the components that are marked, and of those that are not.
-    components : int
-        How many there are.
-    """
-
+    # for each slab, of each of its parts that it shares, whether the component is marked
     marked: list[npt.NDArray[np.bool_]]
-    voxels: tuple[int, int]
-    components: int
+    voxels: tuple[int, int]  # of the components that are marked, and of those that are not
+    components: int  # how many there are
 
 
 def join_shared(reports: Sequence[Report], pairs: Sequence[Report]) -> Joined:

@@ -41,12 +41,7 @@ def watershed(
 ) -> Report:
     """Find the distance and the basins of a slab, and measure them but for its last slice.
 
-    Parameters
-    ----------
-    most_basins : int
-        More are refused.
-    grey_range : tuple of float
-        The lowest and the highest of all grey values.
+    `grey_range`: the lowest and the highest of all grey values.
     """
     plan, work = blocks.plan, blocks.work
     first, last = plan.slabs[slab]
@@ -100,10 +95,8 @@ def stitch(
 ) -> Report:
     """Follow the exits between a slab and the next one; tell which lead further on, to others.
 
-    Parameters
-    ----------
-    basins_before, exits_before : sequence of int
-        How many basins and exits lie in the slabs before each slab; the last is the sum of all.
+    `basins_before`, `exits_before`: how many basins and exits lie in the slabs before each slab;
+    the last is the sum of all.
     """
     end = blocks.plan.slabs[slab][1]
     last_slice, first_slice = blocks.read("basins", end - 1, end + 1).reshape(2, -1)
@@ -142,14 +135,8 @@ def follow_through(
 ) -> None:
     """Find out where exits lead that lead through a whole slab, and store it; they are few.
 
-    Parameters
-    ----------
-    through : numpy.ndarray
-        int64: sorted numbers of such exits.
-    basins : int
-        Number of all basins.
-    exits_before, back : numpy.ndarray
-        How many exits lie before each slab, and how many of its own lead back.
+    `through`: int64: sorted numbers of such exits. `exits_before`, `back`: how many exits lie
+    before each slab, and how many of its own lead back.
     """
     leads = np.empty(through.size, np.int64)
     exit_ = through - basins - 1

@@ -37,23 +37,13 @@ _INSTEAD = ". Use 'auto' or 'cpu'."
 
 @dataclass(frozen=True)
 class Backend:
-    """Where a job runs.
+    """Where a job runs."""
 
-    Attributes
-    ----------
-    device : str
-        ``"cpu"`` or ``"cuda:0"``.
-    name : str
-        The device in the user's words.
-    reason : str
-        Why this device, for the form and the record.
-    switches : Switches or None
-        Which optimisations may be used on it; None: those that the user prefers.
-    """
-
-    device: str = "cpu"
+    device: str = "cpu"  # ``"cpu"`` or ``"cuda:0"``
+    # the device in the user's words
     name: str = field(default_factory=lambda: f"CPU, {cpu_threads()} threads")
-    reason: str = "as asked"
+    reason: str = "as asked"  # why this device, for the form and the record
+    # which optimisations may be used on it; None: those that the user prefers
     switches: Switches | None = None
 
     @property
@@ -220,10 +210,7 @@ class Backend:
 
         Together the two take no more of the device than is free, until `release`.
 
-        Raises
-        ------
-        DeviceError
-            If it is not installed, or cannot use the device; says why.
+        Raises DeviceError if it is not installed, or cannot use the device; says why.
         """
         cupy = self._working_cupy()
         self.limit_memory()
@@ -253,19 +240,11 @@ class Backend:
 def choose_backend(device: str = "auto", switches: Switches | None = None) -> Backend:
     """Choose the device to run on.
 
-    Parameters
-    ----------
-    device : str
-        ``"auto"`` takes what the user prefers (`hushpore.base.preferences`), else a CUDA device
-        where PyTorch can really use one, else the CPU; ``"cpu"``, ``"cuda"`` and ``"cuda:1"`` are
-        taken at their word.
-    switches : Switches, optional
-        Which optimisations may be used; by default those that the user prefers.
-
-    Raises
-    ------
-    DeviceError
-        If the device is unknown, or a CUDA device is asked for that cannot be used.
+    `device`: ``"auto"`` takes what the user prefers (`hushpore.base.preferences`), else a CUDA
+    device where PyTorch can really use one, else the CPU; ``"cpu"``, ``"cuda"`` and ``"cuda:1"``
+    are taken at their word. `switches`: which optimisations may be used; by default those that the
+    user prefers.
+    Raises DeviceError if the device is unknown, or a CUDA device is asked for that cannot be used.
     """
     if switches is not None:
         return replace(choose_backend(device), switches=switches)

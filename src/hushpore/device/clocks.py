@@ -8,15 +8,9 @@ from typing import Any, Protocol
 
 
 class Clock(Protocol):
-    """A source of marks on a device's time line.
+    """A source of marks on a device's time line."""
 
-    Attributes
-    ----------
-    device : str
-        Whose: ``"cpu"`` or ``"cuda:0"``.
-    """
-
-    device: str
+    device: str  # whose: ``"cpu"`` or ``"cuda:0"``
 
     def mark(self) -> Any:
         """Return a mark for now, or None where none is to be had."""
@@ -65,12 +59,7 @@ class CudaClock:
     Work of CuPy is timed by the same events where it is in the same stream. It is without doing
     anything: both libraries work in the device's default stream unless told otherwise.
 
-    Parameters
-    ----------
-    device : str, optional
-        ``"cuda:0"`` and so on.
-    supply : int, optional
-        How many events there are.
+    `device`: ``"cuda:0"`` and so on.
     """
 
     def __init__(self, device: str = "cuda:0", supply: int = 512) -> None:

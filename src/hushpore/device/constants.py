@@ -15,12 +15,7 @@ def constant(values: tuple[Any, ...], device: str | torch.device) -> torch.Tenso
     called, since its source lies in memory that the device cannot read by itself. Here that
     happens on the first call only.
 
-    Parameters
-    ----------
-    values : tuple
-        Numbers, or nested tuples of them.
-    device : str or torch.device
-        Where to.
+    `values`: numbers, or nested tuples of them.
     """
     return _constant(values, str(device))
 

@@ -120,18 +120,8 @@ class _Entry:
 class GraphReplays:
     """Calls work of fixed shapes, replayed from a graph where that is faster.
 
-    Parameters
-    ----------
-    what : str
-        What the work is, for the record: ``"training steps"``.
-    capturer : GraphCapture
-        Of the device.
-    clock : Clock
-        Of the device.
-    choices : Choices
-        What the user wants; told what was decided.
-    most : int, optional
-        Shapes that are remembered.
+    `what`: what the work is, for the record: ``"training steps"``. `choices`: what the user wants;
+    told what was decided.
     """
 
     def __init__(
@@ -158,21 +148,10 @@ class GraphReplays:
     ) -> torch.Tensor:
         """Return what ``work(*inputs)`` does.
 
-        Parameters
-        ----------
-        key : hashable
-            What the work depends on, beside its inputs: other work has another.
-        work : callable
-            Queues work on the device without reading anything on the host.
-        *inputs : torch.Tensor
-            What varies from call to call.
-        generator : torch.Generator, optional
-            The source of its random numbers, where it has one of its own.
-
-        Returns
-        -------
-        torch.Tensor
-            Valid until the next call.
+        `key`: what the work depends on, beside its inputs: other work has another. `work`: queues
+        work on the device without reading anything on the host. ``*inputs``: what varies from call
+        to call. `generator`: the source of its random numbers, where it has one of its own.
+        Returns: valid until the next call.
         """
         if self._asked is False:
             return work(*inputs)

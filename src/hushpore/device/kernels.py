@@ -21,14 +21,8 @@ class Kernels(Protocol):
     def launch(self, name: str, count: int, *arguments: Any) -> None:
         """Run a kernel with at least `count` threads.
 
-        Parameters
-        ----------
-        name : str
-            Name of the kernel.
-        count : int
-            How many threads have something to do.
-        *arguments
-            Arrays in C order, and NumPy scalars of the very types that the kernel takes.
+        `count`: how many threads have something to do. ``*arguments``: arrays in C order, and NumPy
+        scalars of the very types that the kernel takes.
         """
 
 
@@ -55,13 +49,7 @@ def load_kernels(source: Path, device: str, definitions: tuple[str, ...] = ()) -
 
     CuPy keeps what it has compiled on the disk, so that later processes load it.
 
-    Parameters
-    ----------
-    source : Path
-        A ``.cu`` file.
-    device : str
-        Name of the current device.
-    definitions : tuple of str, optional
-        Options of the compiler that define macros, ``-DNAME=VALUE``.
+    `source`: a ``.cu`` file. `definitions`: options of the compiler that define macros,
+    ``-DNAME=VALUE``.
     """
     return CudaKernels(source, definitions)

@@ -57,19 +57,10 @@ def is_out_of_memory(error: BaseException) -> bool:
 class PeakMemory:
     """The most memory that was in use since it was made.
 
-    Parameters
-    ----------
-    device : str, optional
-        ``"cpu"``, or a CUDA device whose memory to follow as well.
+    `device`: ``"cpu"``, or a CUDA device whose memory to follow as well.
+    `host`, `device`: bytes: of the whole process on the host, the window included, and of what
+    PyTorch and CuPy hold on the device. As of the last `update`.
 
-    Attributes
-    ----------
-    host, device : int
-        Bytes: of the whole process on the host, the window included, and of what PyTorch and CuPy
-        hold on the device. As of the last `update`.
-
-    Notes
-    -----
     The host's is exact where the process has grown beyond all that it had been; else it is the
     most that an update saw. The device's counts from the last reset of PyTorch's own record,
     which this does.

@@ -29,14 +29,9 @@ class ReadAhead(Generic[T]):
     reading is quick, more where it is slow and so likely to be uneven. It is closed at the end of
     a ``with`` block, or by `close`; a piece that is being read then is waited for, and dropped.
 
-    Parameters
-    ----------
-    read : callable
-        Reads the piece of a key; runs in another thread.
-    keys : iterable
-        The pieces to read; iterated in that thread.
-    most : int, optional
-        How many pieces may wait, beside the one that is being read; bounds the memory.
+    `read`: reads the piece of a key; runs in another thread. `keys`: the pieces to read; iterated
+    in that thread. `most`: how many pieces may wait, beside the one that is being read; bounds the
+    memory.
 
     Examples
     --------
@@ -67,10 +62,7 @@ class ReadAhead(Generic[T]):
     def __next__(self) -> T:
         """Return the next piece, or raise what reading it raised.
 
-        Raises
-        ------
-        StopIteration
-            After the last piece, and after `close`.
+        Raises StopIteration: after the last piece, and after `close`.
         """
         with self._changed:
             if self._handed:
@@ -145,12 +137,8 @@ def read_ahead(
 ) -> AbstractContextManager[Iterator[T]]:
     """Return the pieces of some keys, read ahead unless the user has switched that off.
 
-    Parameters
-    ----------
-    read, keys, most
-        As for `ReadAhead`.
-    choices : Choices
-        What the user wants; told what was decided.
+    `read`, `keys`, `most`: as for `ReadAhead`. `choices`: what the user wants; told what was
+    decided.
     """
     asked = choices.asked("read_ahead")
     reason = "the next piece is read meanwhile" if asked is None else "as asked"

@@ -21,14 +21,8 @@ class Readback:
     event has happened, and `push` lets the host run ahead of the device by `depth` copies at most:
     what is asked of a cancelled job is then soon over.
 
-    Parameters
-    ----------
-    backend : Backend
-        Where the tensors are.
-    timer : StageTimer, optional
-        Where waiting for the device is counted, as a stage ``"waiting"``.
-    depth : int, optional
-        How many copies may be under way.
+    `timer`: where waiting for the device is counted, as a stage ``"waiting"``. `depth`: how many
+    copies may be under way.
     """
 
     def __init__(self, backend: Backend, timer: StageTimer | None = None, depth: int = 4) -> None:

@@ -36,21 +36,11 @@ _DISK = Path("/var/tmp")  # where temporary files survive a restart, and so are 
 
 @dataclass(frozen=True)
 class TemporaryFolder:
-    """A folder of temporary files.
+    """A folder of temporary files."""
 
-    Attributes
-    ----------
-    path : pathlib.Path
-        Where it is.
-    nbytes : int
-        What it takes on the disk.
-    is_left_over : bool
-        Whether the process that made it runs no longer.
-    """
-
-    path: Path
-    nbytes: int
-    is_left_over: bool
+    path: Path  # where it is
+    nbytes: int  # what it takes on the disk
+    is_left_over: bool  # whether the process that made it runs no longer
 
 
 def scratch_folder() -> Path:
@@ -80,20 +70,9 @@ def array_within(room: float, shape: tuple[int, ...]) -> npt.NDArray[np.float32]
 def new_folder(place: Path | None = None) -> Path:
     """Make a folder for temporary files of this process, who is to remove it.
 
-    Parameters
-    ----------
-    place : pathlib.Path, optional
-        Where; by default in `scratch_folder`.
-
-    Returns
-    -------
-    pathlib.Path
-        An own folder.
-
-    Raises
-    ------
-    OSError
-        If none can be made there.
+    `place`: where; by default in `scratch_folder`.
+    Returns: an own folder.
+    Raises OSError if none can be made there.
     """
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place or scratch_folder()))
     process = psutil.Process()

@@ -39,41 +39,31 @@ _ON_HOST = ("read_ahead",)
 class Switches:
     """What the user says of each optimisation.
 
-    Attributes
-    ----------
-    pinned : str
-        Copies to and from a GPU in chunks, through memory that it reads by itself. auto: measured
-        on the first 128 MB of a job; plain below that.
-    stream : str
-        Copying the next piece to a GPU while the present one is computed. auto: where copying was
-        measured to take a tenth of the time.
-    graphs : str
-        Training steps and tiles captured once as CUDA graphs, and replayed. auto: measured against
-        plain steps of the same job.
-    compile : str
-        The network compiled by ``torch.compile`` for the training. auto: off, for no GPU is on
-        record on which it wins.
-    read_ahead : str
-        What lies on disk is read while the piece before is worked on. auto: on.
-    void : str
-        Grey values cross to a GPU as they are, and pores are parted from solid there. auto: where
-        they have 16 bits or are float32, and the GPU holds them.
-    labels : str
-        Labels of pores made on a GPU, and sent beside the basins that they are made of. auto:
-        measured against the host on the first slices of a job.
-
     Examples
     --------
     >>> Switches.parse("graphs=off, pinned=on").graphs
     'off'
     """
 
+    # copies to and from a GPU in chunks, through memory that it reads by itself. auto: measured on
+    # the first 128 MB of a job; plain below that.
     pinned: str = "auto"
+    # copying the next piece to a GPU while the present one is computed. auto: where copying was
+    # measured to take a tenth of the time.
     stream: str = "auto"
+    # training steps and tiles captured once as CUDA graphs, and replayed. auto: measured against
+    # plain steps of the same job.
     graphs: str = "auto"
+    # the network compiled by ``torch.compile`` for the training. auto: off, for no GPU is on record
+    # on which it wins.
     compile: str = "auto"
+    # what lies on disk is read while the piece before is worked on. auto: on.
     read_ahead: str = "auto"
+    # grey values cross to a GPU as they are, and pores are parted from solid there. auto: where
+    # they have 16 bits or are float32, and the GPU holds them.
     void: str = "auto"
+    # labels of pores made on a GPU, and sent beside the basins that they are made of. auto:
+    # measured against the host on the first slices of a job.
     labels: str = "auto"
 
     def __post_init__(self) -> None:
@@ -85,10 +75,7 @@ class Switches:
     def parse(cls, text: str) -> Switches:
         """Read ``"graphs=off, pinned=on"``; what is not named is at `auto`.
 
-        Raises
-        ------
-        InputError
-            If there is no such switch, or it cannot be set so.
+        Raises InputError if there is no such switch, or it cannot be set so.
         """
         names = [field.name for field in dataclasses.fields(cls)]
         given = {}
@@ -106,12 +93,7 @@ class Switches:
 class Choices:
     """What was decided about each optimisation in a job, and why.
 
-    Parameters
-    ----------
-    switches : Switches
-        What the user says.
-    without : str, optional
-        Why there is nothing that those of a GPU could be used for.
+    `without`: why there is nothing that those of a GPU could be used for.
 
     Examples
     --------
@@ -130,14 +112,7 @@ class Choices:
     def say(self, name: str, is_on: bool, reason: str) -> bool:
         """Keep what was decided, and return it.
 
-        Parameters
-        ----------
-        name : str
-            Of a switch, or of one of several uses of it: ``"graphs of tiles"``.
-        is_on : bool
-            Whether it is used.
-        reason : str
-            Why, in a few words.
+        `name`: of a switch, or of one of several uses of it: ``"graphs of tiles"``.
         """
         # where its uses are told one by one, nothing is left to say of all of them
         if name not in self._lines:

@@ -44,19 +44,8 @@ class StageTimer:
     Stages may lie in each other, and then the inner one's time is not counted for the outer one
     again. They may be timed in several threads.
 
-    Parameters
-    ----------
-    clock : Clock, optional
-        By default the host's.
-    memory : PeakMemory, optional
-        By default the host's.
-    choices : Choices, optional
-        What is decided about optimisations; told with the times.
-
-    Attributes
-    ----------
-    dropped : int
-        Samples not taken because the clock had no mark to give.
+    `choices`: what is decided about optimisations; told with the times.
+    `dropped`: samples not taken because the clock had no mark to give.
 
     Examples
     --------
@@ -88,23 +77,11 @@ class StageTimer:
     def stage(self, name: str, *, nbytes: int = 0, voxels: int = 0, syncs: int = 0) -> _Run:
         """Time the block of a ``with`` statement as one run of a stage, also when it raises.
 
-        Parameters
-        ----------
-        name : str
-            Of the stage. ``"reading ..."``, ``"upload"`` and ``"download"`` are not computing, and
-            ``"preparing"`` is warming up.
-        nbytes : int, optional
-            Bytes that the run moves.
-        voxels : int, optional
-            Voxels that it works on.
-        syncs : int, optional
-            How often the host waits for the device in it. Not counted on the host's own clock.
-
-        Returns
-        -------
-        context manager
-            Its attributes ``nbytes`` and ``voxels`` may be set in the block, where they are not
-            known before.
+        `name`: of the stage. ``"reading ..."``, ``"upload"`` and ``"download"`` are not computing,
+        and ``"preparing"`` is warming up. `syncs`: how often the host waits for the device in it.
+        Not counted on the host's own clock.
+        Returns: its attributes ``nbytes`` and ``voxels`` may be set in the block, where they are
+        not known before.
         """
         # on the host's own clock there is no device to wait for
         return _Run(self, name, nbytes, voxels, 0 if type(self._clock) is HostClock else syncs)
@@ -120,10 +97,7 @@ class StageTimer:
         Clocks of other machines tell another time: its newest run is taken to end now. Bytes and
         voxels are shared out evenly to the runs of a stage.
 
-        Parameters
-        ----------
-        timing : Timing
-            With the spans of all runs.
+        `timing`: with the spans of all runs.
         """
         last = max((span.start + span.seconds for span in timing.spans), default=0.0)
         shift = time.perf_counter() - last

@@ -22,22 +22,10 @@ LIMIT = 100_000
 class Trace:
     """Collects the events of a job: runs of stages, curves and notes.
 
-    Parameters
-    ----------
-    title : str
-        What the job is called in the trace.
-    limit : int, optional
-        Entries to keep; later ones are counted in `dropped`.
-    clock : callable, optional
-        Seconds, as `time.perf_counter` counts; for tests.
+    `title`: what the job is called in the trace. `limit`: entries to keep; later ones are counted
+    in `dropped`. `clock`: seconds, as `time.perf_counter` counts; for tests.
+    `dropped`: entries beyond the limit, and runs that were not timed.
 
-    Attributes
-    ----------
-    dropped : int
-        Entries beyond the limit, and runs that were not timed.
-
-    Notes
-    -----
     The format is described in "Trace Event Format", Google, 2016.
 
     Examples

@@ -122,17 +122,7 @@ class _Slot:
 
 
 class Staging:
-    """A few pinned buffers, made when they are first needed and used in turn.
-
-    Parameters
-    ----------
-    bus : Bus
-        Of the device.
-    chunk : int
-        Bytes of a buffer.
-    slots : int
-        How many there are.
-    """
+    """A few pinned buffers, made when they are first needed and used in turn."""
 
     def __init__(self, bus: Bus, chunk: int = CHUNK, slots: int = SLOTS) -> None:
         self._bus, self._chunk, self._count = bus, chunk, slots
@@ -203,23 +193,8 @@ class _Ways(NamedTuple):
 class Transfers:
     """Copies arrays to and from a device, in the way that is fastest there.
 
-    Parameters
-    ----------
-    device : str
-        As PyTorch names it.
-    bus : Bus or None
-        None on the CPU, where nothing crosses.
-    choices : Choices
-        What the user wants; told what was decided.
-    chunk : int, optional
-        Bytes of a pinned buffer.
-    clock : callable, optional
-        Seconds; for tests.
-
-    Attributes
-    ----------
-    choices : Choices
-        See there.
+    `bus`: None on the CPU, where nothing crosses. `choices`: what the user wants; told what was
+    decided. `clock`: seconds; for tests.
     """
 
     def __init__(
@@ -388,17 +363,8 @@ class Transfers:
 def grey_values(stored: torch.Tensor, scaled: Scaled) -> torch.Tensor:
     """Return what `numpy.asarray` gives of scaled integers, to the bit, from a copy of them.
 
-    Parameters
-    ----------
-    stored : torch.Tensor
-        The integers, on any device.
-    scaled : Scaled
-        Whose they are.
-
-    Returns
-    -------
-    torch.Tensor
-        float32, on the same device.
+    `stored`: the integers, on any device.
+    Returns: float32, on the same device.
     """
     values = torch.empty(stored.shape, dtype=torch.float32, device=stored.device)
     # in float64, so that it is rounded once, as on the host; in pieces, since that is much larger

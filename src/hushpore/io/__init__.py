@@ -119,20 +119,10 @@ def read_all(path: Paths, *, lazy: bool | None = None) -> list[Volume]:
 def describe(path: Paths) -> list[Volume]:
     """Say what is in a file or folder from its headers alone.
 
-    Parameters
-    ----------
-    path
-        As for `read`.
-
-    Returns
-    -------
-    list of Volume
-        As `read_all` would, but the values stay on disk until they are asked for.
-
-    Raises
-    ------
-    InputError, MissingPackageError
-        As for `read_all`; damage within the pixels is not noticed.
+    `path`: as for `read`.
+    Returns: as `read_all` would, but the values stay on disk until they are asked for.
+    Raises InputError, MissingPackageError: as for `read_all`; damage within the pixels is not
+    noticed.
     """
     return read_all(path, lazy=True)
 

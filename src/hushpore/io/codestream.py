@@ -10,10 +10,7 @@ def stated_size(frame: bytes) -> tuple[int, int] | None:
 
     Decoders take memory for what it states, so that it must be compared with the header before.
 
-    Parameters
-    ----------
-    frame : bytes
-        Its beginning at least, in JPEG, JPEG-LS or JPEG 2000.
+    `frame`: its beginning at least, in JPEG, JPEG-LS or JPEG 2000.
     """
     if frame[:2] == b"\xff\xd8":
         return _jpeg_size(frame)

@@ -38,23 +38,10 @@ _HEADERS = 0.1  # share of the time that headers take
 def load(path: Paths, *, lazy: bool | None = None, empty: Empty | None = None) -> Loading:
     """Read every image stack of a file or folder, as a job; closing it stops the reading.
 
-    Parameters
-    ----------
-    path, lazy
-        As for `hushpore.io.read_all`.
-    empty : callable, optional
-        Makes the array, given shape and dtype; by default `numpy.empty`. See
-        `hushpore.device.backend.Backend.empty`.
-
-    Yields
-    ------
-    Progress
-        Headers first, then planes.
-
-    Returns
-    -------
-    list of Volume
-        At least one; errors are those of `hushpore.io.read_all`.
+    `path`, `lazy`: as for `hushpore.io.read_all`. `empty`: makes the array, given shape and dtype;
+    by default `numpy.empty`. See `hushpore.device.backend.Backend.empty`.
+    Yields: headers first, then planes.
+    Returns: at least one; errors are those of `hushpore.io.read_all`.
     """
     given = [path] if isinstance(path, str | os.PathLike) else path
     files = [Path(each).expanduser() for each in given]
@@ -74,22 +61,9 @@ def into_memory(
 ) -> Loading:
     """Read the values of volumes that lie on disk; one that is damaged does not stop the others.
 
-    Parameters
-    ----------
-    volumes : sequence of Volume
-        As `load` returns them with ``lazy=True``.
-    lazy, empty
-        As for `load`.
-
-    Returns
-    -------
-    list of Volume
-        Those that could be read; notes name the others.
-
-    Raises
-    ------
-    InputError, MissingPackageError, MemoryLimitError
-        As for `load`, if none could be read.
+    `volumes`: as `load` returns them with ``lazy=True``. `lazy`, `empty`: as for `load`.
+    Returns: those that could be read; notes name the others.
+    Raises InputError, MissingPackageError, MemoryLimitError: as for `load`, if none could be read.
     """
     free = np.inf if lazy is False else free_memory() * MEMORY_SHARE
     total = sum(_n_planes(volume) for volume in volumes)

@@ -31,15 +31,7 @@ class _Collector(logging.Filter):
 def captured_log(logger: str) -> Iterator[list[str]]:
     """Collect what this thread logs as a warning or worse within; nothing of it is shown.
 
-    Parameters
-    ----------
-    logger : str
-        Name of the library's logger.
-
-    Yields
-    ------
-    list of str
-        The messages.
+    Yields: the messages.
     """
     collector = _Collector()
     target = logging.getLogger(logger)

@@ -21,20 +21,9 @@ _LARGEST_RATIO = 1032  # of gzip
 def read_nifti(path: Path) -> Volume:
     """Read a NIfTI image, 2D to 4D.
 
-    Parameters
-    ----------
-    path : Path
-        ``.nii`` or ``.nii.gz``.
-
-    Returns
-    -------
-    Volume
-        Axes zyx, with time before them. Rows stay in the order in which they are stored.
-
-    Raises
-    ------
-    InputError
-        If it is damaged, or holds no grey values.
+    `path`: ``.nii`` or ``.nii.gz``.
+    Returns: axes zyx, with time before them. Rows stay in the order in which they are stored.
+    Raises InputError if it is damaged, or holds no grey values.
     """
     import nibabel
 

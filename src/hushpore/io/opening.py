@@ -25,17 +25,9 @@ _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
 def opening(path: Path) -> Opening:
     """Open every image stack of a file or folder without reading its values.
 
-    Yields
-    ------
-    float
-        The share of the headers that was read.
-
-    Raises
-    ------
-    InputError, MissingPackageError
-        As for `hushpore.io.read_all`.
-    OSError
-        If the system refuses.
+    Yields: the share of the headers that was read.
+    Raises InputError, MissingPackageError: as for `hushpore.io.read_all`; OSError if the system
+    refuses.
     """
     path.stat()
     kind = kind_of_one(path)
@@ -52,12 +44,8 @@ def opening(path: Path) -> Opening:
 def opening_files(files: Sequence[Path], folder: Path) -> Opening:
     """Open some files as if they were all that a folder holds; as `opening`.
 
-    Parameters
-    ----------
-    files : sequence of Path
-        At least two, as a user picks them out of a folder.
-    folder : Path
-        Where they lie, for names and messages.
+    `files`: at least two, as a user picks them out of a folder. `folder`: where they lie, for names
+    and messages.
     """
     for path in files:
         path.stat()

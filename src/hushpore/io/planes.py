@@ -29,17 +29,8 @@ class DiskArray:
     It can stand wherever napari, dask or `hushpore.Volume` take an array; ``numpy.asarray`` reads
     it whole.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        Length of each axis.
-    dtype : numpy.dtype
-        Type of the values.
-
-    Attributes
-    ----------
-    coarser : tuple of DiskArray
-        Of a pyramid the further levels.
+    `shape`: length of each axis.
+    `coarser`: of a pyramid the further levels.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -97,16 +88,9 @@ class DiskArray:
 class PlaneStack(DiskArray):
     """Planes on disk, read by several threads.
 
-    Parameters
-    ----------
-    numbers : numpy.ndarray
-        The plane at every position of the leading axes, for example ``arange(28)``.
-    plane_shape : tuple of int
-        Rows and columns of every plane.
-    dtype : numpy.dtype
-        Type of the values.
-    read : callable
-        ``read(number, out)`` fills the array `out` with a plane; called from several threads.
+    `numbers`: the plane at every position of the leading axes, for example ``arange(28)``.
+    `plane_shape`: rows and columns of every plane. `read`: ``read(number, out)`` fills the array
+    `out` with a plane; called from several threads.
 
     Examples
     --------
@@ -145,10 +129,7 @@ class PlaneStack(DiskArray):
     def at_positions(self, key: tuple[int | slice, ...]) -> PlaneStack:
         """Return the planes at positions of leading axes; nothing is read.
 
-        Parameters
-        ----------
-        key : tuple of int and slice
-            One for each axis; those within a plane are whole.
+        `key`: one for each axis; those within a plane are whole.
         """
         numbers = np.asarray(self._numbers[key[: self._numbers.ndim]])
         return PlaneStack(numbers, self._plane_shape, self.dtype, self._read)
@@ -190,21 +171,8 @@ class PlaneStack(DiskArray):
 def read_uncompressed(path: Path, offset: int, dtype: np.dtype[Any], out: npt.NDArray[Any]) -> None:
     """Fill an array with values as they lie in a file, without a copy where nothing is swapped.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    offset : int
-        Where the first value begins.
-    dtype : numpy.dtype
-        Of the file, byte order included.
-    out : numpy.ndarray
-        Of the same type in native order.
-
-    Raises
-    ------
-    EOFError
-        If the file ends before.
+    `dtype`: of the file, byte order included. `out`: of the same type in native order.
+    Raises EOFError if the file ends before.
     """
     values = out if dtype == out.dtype and out.flags.c_contiguous else np.empty(out.shape, dtype)
     # unbuffered, as the values go to where they are wanted, which a view of bytes describes
@@ -229,12 +197,8 @@ def uncompressed_planes(
 ) -> PlaneStack:
     """Return planes that lie in a file one behind the other, uncompressed.
 
-    Parameters
-    ----------
-    path, offset, dtype
-        As for `read_uncompressed`.
-    numbers, plane_shape
-        As for `PlaneStack`.
+    `path`, `offset`, `dtype`: as for `read_uncompressed`. `numbers`, `plane_shape`: as for
+    `PlaneStack`.
     """
     step = math.prod(plane_shape) * dtype.itemsize
 

@@ -22,21 +22,11 @@ _EXPECTED = (
 def read_points(path: str | Path) -> npt.NDArray[np.float64]:
     """Read points from a CSV file.
 
-    Parameters
-    ----------
-    path : str or Path
-        Table with the columns ``z``, ``y``, ``x``, or ``axis-0``, ``axis-1``, ...; others are left
-        out.
-
-    Returns
-    -------
-    numpy.ndarray
-        float64, shape (n, 2) or (n, 3): voxel coordinates in z, y, x order.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or has no such columns, or a coordinate is not a number.
+    `path`: table with the columns ``z``, ``y``, ``x``, or ``axis-0``, ``axis-1``, ...; others are
+    left out.
+    Returns: float64, shape (n, 2) or (n, 3): voxel coordinates in z, y, x order.
+    Raises InputError if the file cannot be read, or has no such columns, or a coordinate is not a
+    number.
     """
     import pandas as pd
 

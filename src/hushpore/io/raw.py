@@ -47,20 +47,8 @@ def open_raw(path: Path) -> Volume:
     The JSON file states ``shape`` and ``dtype`` as NumPy does, and where known ``spacing``,
     ``unit``, ``axes`` and ``offset`` (bytes before the first voxel).
 
-    Parameters
-    ----------
-    path : Path
-        The raw file.
-
-    Returns
-    -------
-    Volume
-        Its values stay on disk.
-
-    Raises
-    ------
-    InputError
-        If the header cannot be understood, or the file is smaller than it states.
+    Returns: its values stay on disk.
+    Raises InputError if the header cannot be understood, or the file is smaller than it states.
     """
     sidecar = sidecar_of(path)
     assert sidecar is not None  # what marks a raw file

@@ -32,28 +32,18 @@ Function = str | Callable[..., Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """What the formats that are read and those that are written have in common.
+    """What the formats that are read and those that are written have in common."""
 
-    Attributes
-    ----------
-    title : str
-        What users call it.
-    package, extra : str
-        The optional package that it needs, and the extra of hushpore that brings it; empty where it
-        needs none.
-    """
-
-    title: str
+    title: str  # what users call it
+    # the optional package that it needs, and the extra of hushpore that brings it; empty where it
+    # needs none
     package: str = ""
     extra: str = ""
 
     def require(self) -> None:
         """Import the package that it needs.
 
-        Raises
-        ------
-        MissingPackageError
-            If it is not installed.
+        Raises MissingPackageError if it is not installed.
         """
         if self.package:
             import_optional(self.package, self.title, self.extra)
@@ -61,39 +51,25 @@ class Format:
 
 @dataclass(frozen=True, kw_only=True)
 class Reader(Format):
-    """A format that can be read.
+    """A format that can be read."""
 
-    Attributes
-    ----------
-    matches : callable
-        ``matches(start, path)``: whether a file is of this format. `start` has its first
-        `hushpore.io.marks.START` bytes; no matter what its name is, if these can tell.
-    read : callable or str
-        ``read(path)`` returns a volume or several, best with their values on disk still; or it is a
-        generator that yields the share of the headers that was read, and returns these.
-    patterns : tuple of str
-        How its files are named, as wildcards: those that napari offers to hushpore.
-    is_folder : bool
-        Whether it is a folder, of which `matches` gets no bytes.
-    slices_by : {"", "header", "name"}
-        Whether several files can be slices of one volume, and what brings them in order. Those with
-        a header may lie in folders within the folder.
-    read_slices : callable or str
-        ``read_slices(files, folder, others)``: as `read`, of several files of this format and the
-        others that lie with them.
-    hint : str
-        What a file that is named like this format may lack.
-    understood, voxel_size : str
-        For the table in docs/formats.md: what is understood, and where the voxel size is from.
-    """
-
+    # ``matches(start, path)``: whether a file is of this format. `start` has its first
+    # `hushpore.io.marks.START` bytes; no matter what its name is, if these can tell.
     matches: Callable[[bytes, Path], bool]
+    # ``read(path)`` returns a volume or several, best with their values on disk still; or it is a
+    # generator that yields the share of the headers that was read, and returns these
     read: Function
+    # how its files are named, as wildcards: those that napari offers to hushpore
     patterns: tuple[str, ...]
-    is_folder: bool = False
+    is_folder: bool = False  # whether it is a folder, of which `matches` gets no bytes
+    # {"", "header", "name"}: whether several files can be slices of one volume, and what brings
+    # them in order. Those with a header may lie in folders within the folder.
     slices_by: Literal["", "header", "name"] = ""
+    # ``read_slices(files, folder, others)``: as `read`, of several files of this format and the
+    # others that lie with them
     read_slices: Function = ""
-    hint: str = ""
+    hint: str = ""  # what a file that is named like this format may lack
+    # for the table in docs/formats.md: what is understood, and where the voxel size is from
     understood: str
     voxel_size: str
 
@@ -192,34 +168,21 @@ READERS: dict[str, Reader] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Exporter(Format):
-    """A format that can be written.
+    """A format that can be written."""
 
-    Attributes
-    ----------
-    of : {"image", "pores"}
-        What is written: a volume, or a pore result, which has ``labels``, ``pores`` and
-        ``throats``.
-    writers : mapping of str to callable or str
-        For each ending of a name what writes such a file, ``write(path, what)`` with `options` as
-        further keywords: to a path that takes its place when it is complete. The first ending is
-        taken where nothing else is said.
-    is_folder : bool
-        Whether it is a folder. Its writer has the keyword ``overwrite``, and sees to it itself that
-        it is complete or not there.
-    every : bool
-        Whether a name without ending means a file for each.
-    options : tuple of str
-        Which options of `hushpore.export` it takes.
-    content : str
-        What it holds and for whom, for the help and for docs/howto/export.md.
-    """
-
+    # {"image", "pores"}: what is written: a volume, or a pore result, which has ``labels``,
+    # ``pores`` and ``throats``
     of: Literal["image", "pores"]
+    # for each ending of a name what writes such a file, ``write(path, what)`` with `options` as
+    # further keywords: to a path that takes its place when it is complete. The first ending is
+    # taken where nothing else is said.
     writers: Mapping[str, Function]
+    # whether it is a folder. Its writer has the keyword ``overwrite``, and sees to it itself that
+    # it is complete or not there.
     is_folder: bool = False
-    every: bool = False
-    options: tuple[str, ...] = ()
-    content: str
+    every: bool = False  # whether a name without ending means a file for each
+    options: tuple[str, ...] = ()  # which options of `hushpore.export` it takes
+    content: str  # what it holds and for whom, for the help and for docs/howto/export.md
 
     @property
     def endings(self) -> tuple[str, ...]:
@@ -229,12 +192,8 @@ class Exporter(Format):
     def write(self, path: Path, what: Any, overwrite: bool = False, **options: Any) -> Path:
         """Write a file that has one of the endings, complete or not there at all.
 
-        Raises
-        ------
-        MissingPackageError
-            If a package that it needs is not installed.
-        OutputError
-            If it cannot be written.
+        Raises MissingPackageError if a package that it needs is not installed; OutputError if it
+        cannot be written.
         """
         self.require()
         name = path.name.lower()
@@ -341,15 +300,8 @@ def kind_of(path: str | os.PathLike[str]) -> str | None:
 
     Reads a few bytes of a file, or of the first files in a folder; never raises.
 
-    Parameters
-    ----------
-    path : str or path-like
-        A file or folder, existing or not.
-
-    Returns
-    -------
-    str or None
-        A key of `READERS`; None where it is not for `hushpore.read`.
+    `path`: a file or folder, existing or not.
+    Returns: a key of `READERS`; None where it is not for `hushpore.read`.
 
     Examples
     --------
@@ -375,10 +327,7 @@ def kind_of(path: str | os.PathLike[str]) -> str | None:
 def kind_of_one(path: Path) -> str | None:
     """Return the format of one file, or of a folder that is one image, or None.
 
-    Raises
-    ------
-    OSError
-        If it is missing or cannot be opened.
+    Raises OSError if it is missing or cannot be opened.
     """
     mode, start = path.stat().st_mode, b""
     is_folder = stat.S_ISDIR(mode)

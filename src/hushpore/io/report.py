@@ -42,34 +42,13 @@ def report_figure(
 ) -> bytes:
     """Draw the report picture of a pore analysis.
 
-    Parameters
-    ----------
-    before : Volume
-        The scan, 2D or 3D; of leading time and channel axes the first position is shown.
-    after : Volume or None
-        The denoised scan, of the same shape; left out if None.
-    labels : Volume
-        Integer labels of the same shape, 0 = not pore.
-    diameters : array_like
-        Equivalent diameter of each pore, shape (n_pores,), in `unit`; may be empty.
-    unit : str, optional
-        Unit of the diameters; by default that of `labels`.
-    title : str, optional
-        Headline.
-    facts : sequence of str, optional
-        Short facts under the headline: ``"porosity 19.9 %"``.
-    dpi : int, optional
-        Resolution of the picture.
-
-    Returns
-    -------
-    bytes
-        A PNG file. 3D volumes are shown by their middle slice, with a scale bar.
-
-    Raises
-    ------
-    InputError
-        If the shapes do not agree.
+    `before`: the scan, 2D or 3D; of leading time and channel axes the first position is shown.
+    `after`: the denoised scan, of the same shape; left out if None. `labels`: integer labels of the
+    same shape, 0 = not pore. `diameters`: equivalent diameter of each pore, shape (n_pores,), in
+    `unit`; may be empty. `unit`: unit of the diameters; by default that of `labels`. `facts`: short
+    facts under the headline: ``"porosity 19.9 %"``.
+    Returns: a PNG file. 3D volumes are shown by their middle slice, with a scale bar.
+    Raises InputError if the shapes do not agree.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

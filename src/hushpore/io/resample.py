@@ -25,24 +25,12 @@ def resample_evenly(volume: Volume, spacing: float | None = None) -> Volume:
     Never done silently: `hushpore.read` keeps the slices as they are and says in a note that they
     are uneven. Between two slices values are interpolated linearly, which smooths noise there.
 
-    Parameters
-    ----------
-    volume : Volume
-        With axes zyx, read from DICOM files whose slices are uneven or missing; their places are
-        in ``volume.metadata["slice_positions"]``.
-    spacing : float, optional
-        The new distance of slices, in the unit of the volume; by default ``volume.spacing[0]``.
-
-    Returns
-    -------
-    Volume
-        float32, from the first slice to the last place that does not lie beyond the last one.
-        A note says how many of its slices were interpolated.
-
-    Raises
-    ------
-    InputError
-        If the volume has no places of slices, or the spacing is not above zero.
+    `volume`: with axes zyx, read from DICOM files whose slices are uneven or missing; their places
+    are in ``volume.metadata["slice_positions"]``. `spacing`: the new distance of slices, in the
+    unit of the volume; by default ``volume.spacing[0]``.
+    Returns: float32, from the first slice to the last place that does not lie beyond the last one.
+    A note says how many of its slices were interpolated.
+    Raises InputError if the volume has no places of slices, or the spacing is not above zero.
     """
     return result_of(resampling(volume, spacing))
 

@@ -155,10 +155,7 @@ def check_image_target(path: str | os.PathLike[str], overwrite: bool = False) ->
 def check_provenance_target(image: Path, overwrite: bool = False) -> Path:
     """Return where the provenance of an image goes.
 
-    Raises
-    ------
-    OutputError
-        If a file of that name is there already and may not be replaced.
+    Raises OutputError if a file of that name is there already and may not be replaced.
     """
     beside = image.with_suffix(".json")
     if beside.exists() and not overwrite:

@@ -26,21 +26,11 @@ _KEY, _OWNER = "work.json", "owner.json"
 
 @dataclass(frozen=True)
 class Unfinished:
-    """A result that is being made.
+    """A result that is being made."""
 
-    Attributes
-    ----------
-    content : Path
-        The folder that will take the result's name; there already where `resumed`.
-    scratch : Path
-        For what the work needs meanwhile; it goes when the result is whole.
-    resumed : bool
-        Whether this goes on from what an earlier run has left.
-    """
-
-    content: Path
-    scratch: Path
-    resumed: bool
+    content: Path  # the folder that will take the result's name; there already where `resumed`
+    scratch: Path  # for what the work needs meanwhile; it goes when the result is whole
+    resumed: bool  # whether this goes on from what an earlier run has left
 
 
 @contextmanager
@@ -52,25 +42,12 @@ def resumable_directory(
 ) -> Iterator[Unfinished]:
     """Fill a directory that takes its place only when it is complete, perhaps in several runs.
 
-    Parameters
-    ----------
-    target : Path
-        As returned by `hushpore.io.target.check_target`.
-    key : mapping
-        All that the result depends on, as JSON values: what was begun with another is begun anew.
-    overwrite, replaceable
-        As for `check_target`, which is asked again at the end.
-
-    Yields
-    ------
-    Unfinished
-        It stays where the process dies, or the block raises `DeviceError`: the machines that it ran
-        on are gone, and what they have written is not. Any other error removes it.
-
-    Raises
-    ------
-    OutputError
-        If writing fails, or another process is making the same.
+    `target`: as returned by `hushpore.io.target.check_target`. `key`: all that the result depends
+    on, as JSON values: what was begun with another is begun anew. `overwrite`, `replaceable`: as
+    for `check_target`, which is asked again at the end.
+    Yields: it stays where the process dies, or the block raises `DeviceError`: the machines that it
+    ran on are gone, and what they have written is not. Any other error removes it.
+    Raises OutputError if writing fails, or another process is making the same.
     """
     work = target.with_name(f".{target.name[:40]}.unfinished")
     # as JSON gives it back

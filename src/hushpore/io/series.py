@@ -19,23 +19,10 @@ MOST = 6
 def choose(volumes: Sequence[Volume], series: int | str) -> Volume:
     """Return the image stack that a user means.
 
-    Parameters
-    ----------
-    volumes : sequence of Volume
-        All that a file or folder holds.
-    series : int or str
-        Its number as `hushpore info` lists it, from 1; or its name, or a part that only its name
-        has, in upper or lower case.
-
-    Returns
-    -------
-    Volume
-        One of them.
-
-    Raises
-    ------
-    InputError
-        If none, or more than one, fits; lists them all.
+    `volumes`: all that a file or folder holds. `series`: its number as `hushpore info` lists it,
+    from 1; or its name, or a part that only its name has, in upper or lower case.
+    Returns: one of them.
+    Raises InputError if none, or more than one, fits; lists them all.
 
     Examples
     --------
@@ -63,12 +50,8 @@ def preselected(volumes: Sequence[Volume], room: float) -> list[int]:
 
     The largest, and of the others as many as memory has room for, largest first, up to `MOST`.
 
-    Parameters
-    ----------
-    volumes : sequence of Volume
-        All that a file or folder holds; at least one.
-    room : float
-        Bytes that they may take together.
+    `volumes`: all that a file or folder holds; at least one. `room`: bytes that they may take
+    together.
     """
     order = sorted(range(len(volumes)), key=lambda i: math.prod(volumes[i].shape), reverse=True)
     kept = order[:1]

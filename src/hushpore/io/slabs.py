@@ -21,23 +21,12 @@ def slabs(
 ) -> Iterator[tuple[tuple[int | slice, ...], npt.NDArray[Any]]]:
     """Yield the values of an array slab by slab, in order and each voxel once.
 
-    Parameters
-    ----------
-    data : array_like
-        NumPy, dask, Zarr, a memory map, or planes on disk: has a shape and takes slices.
-    n_plane_axes : int, optional
-        How many of the last axes are never cut.
-    depth : int, optional
-        Length of a slab along the axis before those; by default as many as `SLAB` bytes hold, and
-        whole chunks where the array has chunks.
-
-    Yields
-    ------
-    index : tuple of int and slice
-        Where the slab lies: ``data[index]``.
-    values : numpy.ndarray
-        In native byte order. All axes before the one that is cut are dropped; an array without
-        such an axis comes whole.
+    `data`: NumPy, dask, Zarr, a memory map, or planes on disk: has a shape and takes slices.
+    `n_plane_axes`: how many of the last axes are never cut. `depth`: length of a slab along the
+    axis before those; by default as many as `SLAB` bytes hold, and whole chunks where the array has
+    chunks.
+    Yields: where the slab lies: ``data[index]``; in native byte order. All axes before the one that
+    is cut are dropped; an array without such an axis comes whole.
 
     Examples
     --------

@@ -22,10 +22,7 @@ PROVENANCE = "result.json"
 def require_result(folder: Path) -> None:
     """Refuse to replace a folder unless it is a result, and holds nothing but that.
 
-    Raises
-    ------
-    OutputError
-        If it has no readable record, or other files than the record lists.
+    Raises OutputError if it has no readable record, or other files than the record lists.
     """
     try:
         listed = set(json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))["files"])
@@ -45,10 +42,7 @@ def require_result(folder: Path) -> None:
 def require_zarr(folder: Path) -> None:
     """Refuse to replace a folder unless it is an OME-Zarr image written here.
 
-    Raises
-    ------
-    OutputError
-        If it is not.
+    Raises OutputError if it is not.
     """
     ours = False
     for name in ("zarr.json", ".zattrs"):  # of Zarr 3, and of versions that wrote Zarr 2
@@ -73,26 +67,13 @@ def check_target(
 ) -> Path:
     """Check that a result can be written to a place, before hours of work go into it.
 
-    Parameters
-    ----------
-    path : str or path-like
-        The result's directory, or with `suffixes` its file or OME-Zarr folder.
-    overwrite : bool, optional
-        Whether an earlier result there may be replaced.
-    suffixes : tuple of str, optional
-        How the name of a file may end, in lower case; without them it is a directory.
-    replaceable : callable, optional
-        Called with an existing directory that is not empty; raises where it must be kept.
-
-    Returns
-    -------
-    Path
-        The absolute path, links followed.
-
-    Raises
-    ------
-    OutputError
-        If it cannot be written there, or something is there already; says what to do.
+    `path`: the result's directory, or with `suffixes` its file or OME-Zarr folder. `overwrite`:
+    whether an earlier result there may be replaced. `suffixes`: how the name of a file may end, in
+    lower case; without them it is a directory. `replaceable`: called with an existing directory
+    that is not empty; raises where it must be kept.
+    Returns: the absolute path, links followed.
+    Raises OutputError if it cannot be written there, or something is there already; says what to
+    do.
     """
     try:
         target = Path(path).expanduser().resolve()
@@ -143,22 +124,10 @@ def new_directory(
 ) -> Iterator[Path]:
     """Fill a directory that takes its place only when it is complete.
 
-    Parameters
-    ----------
-    target : Path
-        As returned by `check_target`.
-    overwrite, replaceable
-        As for `check_target`, which is asked again at the end.
-
-    Yields
-    ------
-    Path
-        An empty directory beside `target`; removed if the block raises anything.
-
-    Raises
-    ------
-    OutputError
-        If writing fails.
+    `target`: as returned by `check_target`. `overwrite`, `replaceable`: as for `check_target`,
+    which is asked again at the end.
+    Yields: an empty directory beside `target`; removed if the block raises anything.
+    Raises OutputError if writing fails.
     """
     part = _partial_path(target)
     try:

@@ -48,27 +48,16 @@ def load(name: str) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class ExtraFile:
-    """A file that a command writes beside the result of its job, where it is asked for.
+    """A file that a command writes beside the result of its job, where it is asked for."""
 
-    Attributes
-    ----------
-    name : str
-        As in ``--save-model``, with underscores.
-    help : str
-        What it is, with the endings of its name.
-    checker : str
-        ``"module:function"``: called with path and overwrite before any work; returns the path or
-        raises.
-    writer : str
-        ``"module:function"``: called with path, result, the volume that was read, and overwrite.
-    not_on_cluster : str
-        Why it cannot be written of a result on a cluster, after its flag; empty where it can.
-    """
-
-    name: str
-    help: str
+    name: str  # as in ``--save-model``, with underscores
+    help: str  # what it is, with the endings of its name
+    # ``"module:function"``: called with path and overwrite before any work; returns the path or
+    # raises
     checker: str
+    # ``"module:function"``: called with path, result, the volume that was read, and overwrite
     writer: str
+    # why it cannot be written of a result on a cluster, after its flag; empty where it can
     not_on_cluster: str = ""
 
     @property
@@ -88,62 +77,36 @@ class ExtraFile:
 
 @dataclass(frozen=True)
 class JobDescription:
-    """One entry of the dictionary of jobs: all that front ends need to know of a job.
+    """One entry of the dictionary of jobs: all that front ends need to know of a job."""
 
-    Attributes
-    ----------
-    title : str
-        What it does, as a button says it.
-    settings : type of Settings
-        Its settings.
-    generator : str
-        ``"module:function"`` of its generator, which returns a `hushpore.base.result.Result`.
-    on_gpu : bool
-        Whether ``"auto"`` takes a GPU; else it is the CPU, and a GPU is used where it is asked for.
-    purpose : str
-        A sentence or two at the top of its widget.
-    short_help, help : str
-        A line in the list of commands, and the text of its own page of help, where PATH is the
-        scan.
-    gives : str
-        Name of the image that it makes, for a job whose result has that as ``volume``: by itself
-        it is written as a file, and the next job of a chain works on it. Empty for a job whose
-        result is a folder.
-    share : float
-        How long it takes, compared with other jobs of a chain.
-    figures : tuple of str
-        Entries of ``provenance["result"]`` that the summary of a batch shows; empty: all of them
-        that are numbers or words.
-    report : str
-        ``"module:function"`` that makes figures and pages of a result folder; empty: there are
-        none.
-    extras : tuple of ExtraFile
-        Further files that its command offers.
-    repeat : str
-        ``"module:function"`` that changes the settings of a result, so that the same comes out
-        again: called with them, the provenance of the job, and the file in which that is.
-    cluster : str
-        ``"module:function"`` that runs it on a cluster, as `hushpore.cluster.denoising.denoise_on`
-        is called; empty where it cannot run there.
-    ends_early_in : str
-        Stage that can be cut short with a result; empty where there is none.
-    """
-
-    title: str
-    settings: type[Settings]
+    title: str  # what it does, as a button says it
+    settings: type[Settings]  # its settings
+    # ``"module:function"`` of its generator, which returns a `hushpore.base.result.Result`
     generator: str
+    # whether ``"auto"`` takes a GPU; else it is the CPU, and a GPU is used where it is asked for
     on_gpu: bool = True
-    purpose: str = ""
+    purpose: str = ""  # a sentence or two at the top of its widget
+    # a line in the list of commands, and the text of its own page of help, where PATH is the scan
     short_help: str = ""
     help: str = ""
+    # name of the image that it makes, for a job whose result has that as ``volume``: by itself it
+    # is written as a file, and the next job of a chain works on it. Empty for a job whose result is
+    # a folder.
     gives: str = ""
-    share: float = 1.0
+    share: float = 1.0  # how long it takes, compared with other jobs of a chain
+    # entries of ``provenance["result"]`` that the summary of a batch shows; empty: all of them that
+    # are numbers or words
     figures: tuple[str, ...] = ()
+    # ``"module:function"`` that makes figures and pages of a result folder; empty: there are none
     report: str = "hushpore.runs.report_page:job_report"
-    extras: tuple[ExtraFile, ...] = ()
+    extras: tuple[ExtraFile, ...] = ()  # further files that its command offers
+    # ``"module:function"`` that changes the settings of a result, so that the same comes out again:
+    # called with them, the provenance of the job, and the file in which that is
     repeat: str = ""
+    # ``"module:function"`` that runs it on a cluster, as `hushpore.cluster.denoising.denoise_on` is
+    # called; empty where it cannot run there
     cluster: str = ""
-    ends_early_in: str = ""
+    ends_early_in: str = ""  # stage that can be cut short with a result; empty where there is none
 
     def backend(self, device: str) -> Backend:
         """Choose where it runs."""
@@ -232,10 +195,7 @@ CHAIN = ("denoise", "pores")
 def check_chain(jobs: Sequence[str]) -> None:
     """Check that each of some jobs can work on what the one before it gives.
 
-    Raises
-    ------
-    InputError
-        If there is no such job, or one gives no image for the next.
+    Raises InputError if there is no such job, or one gives no image for the next.
     """
     for job in jobs:
         if job not in JOBS:

@@ -31,14 +31,8 @@ def restore_detail_in_place(
 ) -> Generator[float, None, None]:
     """Restore what the noise does not explain, in place, and yield the share that is done.
 
-    Parameters
-    ----------
-    source : Source
-        The noisy volume.
-    denoised : array_like
-        Of the shape of the volume; read and written piece by piece.
-    noise : NoiseDiagnosis
-        How much noise there is at which grey value; it must be independent from pixel to pixel.
+    `denoised`: of the shape of the volume; read and written piece by piece. `noise`: how much noise
+    there is at which grey value; it must be independent from pixel to pixel.
     """
     if len(source.size) == 2:
         # whole slices, so that no neighbourhood is cut

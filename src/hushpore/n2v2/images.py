@@ -26,18 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Arrangement:
-    """Which planes make up each image, and which of them are predicted.
+    """Which planes make up each image, and which of them are predicted."""
 
-    Attributes
-    ----------
-    members : numpy.ndarray
-        int64, shape (n_images, inputs): numbers of planes, over all leading axes.
-    first, outputs : int
-        The planes ``first`` to ``first + outputs - 1`` of an image are predicted. Every plane of
-        the volume is predicted in exactly one image.
-    """
-
+    # int64, shape (n_images, inputs): numbers of planes, over all leading axes
     members: npt.NDArray[np.int64]
+    # the planes ``first`` to ``first + outputs - 1`` of an image are predicted. Every plane of the
+    # volume is predicted in exactly one image.
     first: int = 0
     outputs: int = 1
 
@@ -134,24 +128,14 @@ def _with_neighbours(
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Images on a device, ready for the network.
+    """Images on a device, ready for the network."""
 
-    Attributes
-    ----------
-    planes : torch.Tensor
-        Normalised, shape (n_planes, *size), contiguous.
-    members : torch.Tensor
-        int64, shape (n_images, inputs), on the same device.
-    first, outputs : int
-        As in `Arrangement`.
-    places : Places or None
-        Where patches may lie in them, on the same device; None: anywhere.
-    """
-
-    planes: torch.Tensor
-    members: torch.Tensor
+    planes: torch.Tensor  # normalised, shape (n_planes, *size), contiguous
+    members: torch.Tensor  # int64, shape (n_images, inputs), on the same device
+    # as in `Arrangement`
     first: int = 0
     outputs: int = 1
+    # where patches may lie in them, on the same device; None: anywhere
     places: Places | None = None
 
     @classmethod
@@ -178,19 +162,9 @@ class Images:
     ) -> torch.Tensor:
         """Read windows, each in its own orientation.
 
-        Parameters
-        ----------
-        corners : torch.Tensor
-            int64, shape (count, 1 + len(size)): an image, and the first voxel in it.
-        size : tuple of int
-            Of a window.
-        orientations : torch.Tensor
-            As `hushpore.patches.sampling.draw_orientations` gives them.
-
-        Returns
-        -------
-        torch.Tensor
-            Shape (count, inputs, *size).
+        `corners`: int64, shape (count, 1 + len(size)): an image, and the first voxel in it.
+        `orientations`: as `hushpore.patches.sampling.draw_orientations` gives them.
+        Returns: shape (count, inputs, *size).
         """
         inputs = self.members.shape[1]
         planes = self.members[corners[:, 0]].reshape(-1, 1)

@@ -46,10 +46,7 @@ def inspect_patches(volume: Volume, settings: PatchSettings, backend: Backend) -
 
     Parameters, events and errors as `hushpore.patches.job.sample_patches`.
 
-    Returns
-    -------
-    hushpore.patches.result.Patches
-        With blind spots; with predictions and losses where the settings name a model.
+    Returns: with blind spots; with predictions and losses where the settings name a model.
     """
     model = load_model(settings.model) if settings.model else None
     if model is not None:

@@ -112,28 +112,11 @@ def train(volume: Volume, settings: DenoiseSettings, backend: Backend, scale: Sc
 
     With a model in the settings nothing is trained; the noise alone is looked at.
 
-    Parameters
-    ----------
-    volume : Volume
-        Its values may lie on disk: what does not fit into memory is read in blocks from all over.
-    settings, backend
-        As for any job.
-    scale : Scale
-        As `hushpore.n2v2.source.measure_scale` would find it.
-
-    Yields
-    ------
-    Progress, Timing, Metric ("loss", "validation"), Preview ("denoised"), Batch, Note
-
-    Returns
-    -------
-    TrainingResult
-        Also after `StopEarly`: as far as the training came.
-
-    Raises
-    ------
-    InputError, OutputError, MemoryLimitError
-        As for `denoise`.
+    `volume`: its values may lie on disk: what does not fit into memory is read in blocks from all
+    over. `scale`: as `hushpore.n2v2.source.measure_scale` would find it.
+    Yields: Progress, Timing, Metric ("loss", "validation"), Preview ("denoised"), Batch, Note.
+    Returns: also after `StopEarly`: as far as the training came.
+    Raises InputError, OutputError, MemoryLimitError: as for `denoise`.
     """
     run = DenoisingRun(volume, settings, backend, scale)
     yield _PREPARING

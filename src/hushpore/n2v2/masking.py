@@ -39,21 +39,10 @@ def draw_positions(
 ) -> torch.Tensor:
     """Draw the pixels to hide: one in each cell of a grid, for every patch anew.
 
-    Parameters
-    ----------
-    size : sequence of int
-        Spatial shape of a patch.
-    share : float
-        Wanted share of hidden pixels; the grid comes as close to it as whole cells allow.
-    count : int
-        Number of patches.
-    generator, device
-        As for `hushpore.patches.sampling.draw_corners`.
-
-    Returns
-    -------
-    torch.Tensor
-        int64, shape (count, n_cells, len(size)).
+    `size`: spatial shape of a patch. `share`: wanted share of hidden pixels; the grid comes as
+    close to it as whole cells allow. `generator`, `device`: as for
+    `hushpore.patches.sampling.draw_corners`.
+    Returns: int64, shape (count, n_cells, len(size)).
     """
     edges = constant(tuple(size), device)
     cells = tuple(max(1, round(edge * share ** (1 / len(size)))) for edge in size)
@@ -66,36 +55,20 @@ def draw_positions(
 
 @dataclass(frozen=True)
 class Line:
-    """The line through a hidden pixel along which noise is correlated.
+    """The line through a hidden pixel along which noise is correlated."""
 
-    Attributes
-    ----------
-    axis : int
-        Its direction: an axis of the patch.
-    reach : int
-        Pixels hidden to either side.
-    """
-
-    axis: int
-    reach: int
+    axis: int  # its direction: an axis of the patch
+    reach: int  # pixels hidden to either side
 
 
 @dataclass(frozen=True)
 class Replacement:
-    """What a hidden pixel is replaced by.
+    """What a hidden pixel is replaced by."""
 
-    Attributes
-    ----------
-    kind : str
-        ``"median"`` or ``"mean"`` of the neighbourhood, or ``"uniform"``: any of its pixels.
-    window : int
-        Edge of the neighbourhood, odd.
-    line : Line, optional
-        Direction of correlated noise: the whole line through the pixel is then left out.
-    """
-
+    # ``"median"`` or ``"mean"`` of the neighbourhood, or ``"uniform"``: any of its pixels
     kind: str = "median"
-    window: int = WINDOW
+    window: int = WINDOW  # edge of the neighbourhood, odd
+    # direction of correlated noise: the whole line through the pixel is then left out
     line: Line | None = None
 
 

@@ -35,31 +35,18 @@ _AT_ONCE = 1 << 15
 
 @dataclass(frozen=True)
 class Architecture:
-    """What a network is like: enough to build it again.
+    """What a network is like: enough to build it again."""
 
-    Attributes
-    ----------
-    dimensions : int
-        2 for images (batch, inputs, y, x), 3 for volumes (batch, inputs, z, y, x).
-    method : str
-        ``"n2v2"``, or ``"n2v"``: max-pooling and a skip connection at the top level as well, as in
-        the original Noise2Void (https://doi.org/10.1109/CVPR.2019.00223).
-    flat : bool
-        In 3D: no down-sampling along z, for stacks that are thin or whose slices lie far apart.
-    inputs : int
-        Images that are seen together: channels, or neighbouring slices.
-    outputs : int
-        How many of them are predicted.
-    features : int
-        Channels of the top level.
-    """
-
+    # 2 for images (batch, inputs, y, x), 3 for volumes (batch, inputs, z, y, x)
     dimensions: int = 2
+    # ``"n2v2"``, or ``"n2v"``: max-pooling and a skip connection at the top level as well, as in
+    # the original Noise2Void (https://doi.org/10.1109/CVPR.2019.00223)
     method: str = "n2v2"
+    # in 3D: no down-sampling along z, for stacks that are thin or whose slices lie far apart
     flat: bool = False
-    inputs: int = 1
-    outputs: int = 1
-    features: int = 32
+    inputs: int = 1  # images that are seen together: channels, or neighbouring slices
+    outputs: int = 1  # how many of them are predicted
+    features: int = 32  # channels of the top level
 
     def __post_init__(self) -> None:
         whole = isinstance(self.inputs, int) and isinstance(self.features, int)
@@ -94,10 +81,7 @@ class MaxBlurPool(nn.Module):
     (batch, channels, *size) to (batch, channels, *size / 2); along an axis whose step is 1 nothing
     happens.
 
-    Parameters
-    ----------
-    steps : tuple of int
-        1 or 2 for each axis.
+    `steps`: 1 or 2 for each axis.
     """
 
     kernel: torch.Tensor
@@ -115,10 +99,8 @@ class MaxBlurPool(nn.Module):
 class UNet(nn.Module):
     """U-Net of two levels for N2V2 or N2V, in 2D or 3D.
 
-    Parameters
-    ----------
-    architecture : Architecture or int, optional
-        What it is like; a number stands for so many dimensions and all else as by default.
+    `architecture`: what it is like; a number stands for so many dimensions and all else as by
+    default.
     """
 
     def __init__(self, architecture: Architecture | int = 2) -> None:
@@ -166,17 +148,9 @@ class UNet(nn.Module):
     def output_at(self, features: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """Return the output at some pixels alone, of which a training needs no more.
 
-        Parameters
-        ----------
-        features : torch.Tensor
-            As `features` returns them; channels last in memory, or they are copied.
-        positions : torch.Tensor
-            int64, shape (batch, n_positions, n_axes).
-
-        Returns
-        -------
-        torch.Tensor
-            float32, shape (batch, outputs, n_positions).
+        `features`: as `features` returns them; channels last in memory, or they are copied.
+        `positions`: int64, shape (batch, n_positions, n_axes).
+        Returns: float32, shape (batch, outputs, n_positions).
         """
         rows = features.movedim(1, -1).flatten(0, -2)  # (pixels of all, features)
         count = rows.shape[0] // len(positions)
@@ -231,10 +205,7 @@ def fuse_batch_norm(network: UNet) -> UNet:
     In evaluation mode a normalisation multiplies each channel by a number and adds another, which
     the convolution before it can do at once. The weights are put together in float64.
 
-    Parameters
-    ----------
-    network : UNet
-        In evaluation mode; stays as it is.
+    `network`: in evaluation mode; stays as it is.
     """
     result = copy.deepcopy(network)
     for block in result.children():

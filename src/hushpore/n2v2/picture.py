@@ -24,24 +24,9 @@ _INK, _BAR = "#1f2933", "#3b7ea1"
 def denoising_picture(noisy: Volume, result: Denoised, dpi: int = 150) -> bytes:
     """Draw the slice in the middle before and after, what was removed, and the loss curves.
 
-    Parameters
-    ----------
-    noisy : Volume
-        What was denoised.
-    result : Denoised
-        What came of it.
-    dpi : int, optional
-        Dots per inch of a picture 14 inches wide.
-
-    Returns
-    -------
-    bytes
-        A PNG file.
-
-    Raises
-    ------
-    InputError
-        If the two differ in shape.
+    `dpi`: dots per inch of a picture 14 inches wide.
+    Returns: a PNG file.
+    Raises InputError if the two differ in shape.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

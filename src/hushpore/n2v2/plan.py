@@ -78,10 +78,7 @@ def masked_share(settings: DenoiseSettings) -> float:
 def replacement_for(settings: DenoiseSettings) -> Replacement:
     """Return what hidden pixels are replaced by.
 
-    Raises
-    ------
-    InputError
-        If noise is said to run along an axis that the network does not see.
+    Raises InputError if noise is said to run along an axis that the network does not see.
     """
     kind = settings.replacement
     if kind == "auto":
@@ -102,10 +99,7 @@ def _line(settings: DenoiseSettings) -> Line | None:
 def require_dimensions_of(model: Model, settings: DenoiseSettings | PatchSettings) -> None:
     """Check that a model is of the dimensions that are asked for.
 
-    Raises
-    ------
-    InputError
-        If it is not; says what to set.
+    Raises InputError if it is not; says what to set.
     """
     dimensions = model.network.dimensions
     if dimensions != settings.dimensions:

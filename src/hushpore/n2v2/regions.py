@@ -54,21 +54,9 @@ def regions_fingerprint(volume: Volume, settings: DenoiseSettings) -> str:
 class Regions:
     """The places that training patches are drawn from.
 
-    Parameters
-    ----------
-    volume : Volume
-        With what the settings name beside it.
-    settings : DenoiseSettings
-        Of which ``train_at`` and ``leave_out`` are looked at.
-    arrangement : Arrangement
-        How planes make up images.
-    size : tuple of int
-        Shape of a patch.
-
-    Raises
-    ------
-    InputError
-        If there are points, and no patch can be placed about any of them.
+    `volume`: with what the settings name beside it. `settings`: of which ``train_at`` and
+    ``leave_out`` are looked at.
+    Raises InputError if there are points, and no patch can be placed about any of them.
     """
 
     def __init__(
@@ -102,25 +90,12 @@ class Regions:
     ) -> Places:
         """Return the places in a part of the volume.
 
-        Parameters
-        ----------
-        images : numpy.ndarray
-            int64: numbers of the images of the part, in order.
-        rows : slice
-            Rows of the first axis that it has, with start and stop.
-        shares : numpy.ndarray, optional
-            float64, shape (n_images, n_first_rows): what the weight of a place is multiplied by, by
-            its image and the first row of its patch in the part.
-
-        Returns
-        -------
-        Places
-            Over (image, *size) of the part, on the CPU.
-
-        Raises
-        ------
-        InputError
-            If no patch can be placed.
+        `images`: int64: numbers of the images of the part, in order. `rows`: rows of the first axis
+        that it has, with start and stop. `shares`: float64, shape (n_images, n_first_rows): what
+        the weight of a place is multiplied by, by its image and the first row of its patch in the
+        part.
+        Returns: over (image, *size) of the part, on the CPU.
+        Raises InputError if no patch can be placed.
         """
         shape = (len(images), rows.stop - rows.start, *self._plane[1:])
         if self._corners is not None:
@@ -133,21 +108,10 @@ class Regions:
     def row_weights(self) -> Generator[float, None, npt.NDArray[np.float64]]:
         """Find how much weight there is where, reading masks piece by piece.
 
-        Yields
-        ------
-        float
-            The share that is done.
-
-        Returns
-        -------
-        numpy.ndarray
-            float64, shape (n_images, n_first_rows): the sum of the weights of all places, by their
-            image and the first row of their patch.
-
-        Raises
-        ------
-        InputError
-            If no patch can be placed.
+        Yields: the share that is done.
+        Returns: float64, shape (n_images, n_first_rows): the sum of the weights of all places, by
+        their image and the first row of their patch.
+        Raises InputError if no patch can be placed.
         """
         n_first = self._plane[0] - self._size[0] + 1
         if self._corners is not None:

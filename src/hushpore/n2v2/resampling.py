@@ -31,19 +31,9 @@ def blur_kernel(steps: tuple[int, ...], device: str | None = None) -> torch.Tens
 def max_blur_pool(x: torch.Tensor, kernel: torch.Tensor, steps: tuple[int, ...]) -> torch.Tensor:
     """Take the maximum over 2 pixels at stride 1, then blur at stride 2, with zeros around.
 
-    Parameters
-    ----------
-    x : torch.Tensor
-        Shape (batch, channels, *size), even along axes whose step is 2.
-    kernel : torch.Tensor
-        As `blur_kernel` gives it.
-    steps : tuple of int
-        1 or 2 for each axis; where it is 1 nothing happens.
-
-    Returns
-    -------
-    torch.Tensor
-        Shape (batch, channels, *size / steps).
+    `x`: shape (batch, channels, *size), even along axes whose step is 2. `kernel`: as `blur_kernel`
+    gives it. `steps`: 1 or 2 for each axis; where it is 1 nothing happens.
+    Returns: shape (batch, channels, *size / steps).
     """
     for axis in _halved(steps):
         x = _maximum(x, axis)
@@ -53,17 +43,8 @@ def max_blur_pool(x: torch.Tensor, kernel: torch.Tensor, steps: tuple[int, ...])
 def upsample(x: torch.Tensor, steps: tuple[int, ...]) -> torch.Tensor:
     """Double the axes whose step is 2 by linear interpolation, with corners not aligned.
 
-    Parameters
-    ----------
-    x : torch.Tensor
-        Shape (batch, channels, *size).
-    steps : tuple of int
-        1 or 2 for each axis.
-
-    Returns
-    -------
-    torch.Tensor
-        Shape (batch, channels, *size * steps).
+    `x`: shape (batch, channels, *size). `steps`: 1 or 2 for each axis.
+    Returns: shape (batch, channels, *size * steps).
     """
     return _applied(_Upsample, x, steps)
 

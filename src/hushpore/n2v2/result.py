@@ -72,36 +72,16 @@ class Denoised:
 
 @dataclass(frozen=True, eq=False)
 class TrainingResult:
-    """What a training came to.
+    """What a training came to."""
 
-    Attributes
-    ----------
-    model : Model
-        On the CPU.
-    noise : NoiseDiagnosis
-        What the noise is like.
-    curves : dict of str to list
-        Step and value of ``"loss"`` and ``"validation"``.
-    steps : int
-        How many there were.
-    seconds : float
-        How long they took.
-    schedule : dict or None
-        The schedule of a training that time has ended.
-    notes : tuple of str
-        What was said.
-    device : str
-        Where it ran, in words.
-    """
-
-    model: Model
-    noise: NoiseDiagnosis
-    curves: dict[str, list[tuple[int, float]]]
-    steps: int
-    seconds: float
-    schedule: dict[str, Any] | None
-    notes: tuple[str, ...]
-    device: str
+    model: Model  # on the CPU
+    noise: NoiseDiagnosis  # what the noise is like
+    curves: dict[str, list[tuple[int, float]]]  # step and value of ``"loss"`` and ``"validation"``
+    steps: int  # how many there were
+    seconds: float  # how long they took
+    schedule: dict[str, Any] | None  # the schedule of a training that time has ended
+    notes: tuple[str, ...]  # what was said
+    device: str  # where it ran, in words
 
 
 def make_result(

@@ -248,17 +248,7 @@ class DenoiseSettings(Settings):
 
 
 def repeating(values: Mapping[str, Any], made: Mapping[str, Any], file: Path) -> dict[str, Any]:
-    """Return the settings with which a denoising that was done comes out the same again.
-
-    Parameters
-    ----------
-    values : mapping
-        Its settings.
-    made : mapping
-        Its provenance.
-    file : pathlib.Path
-        In which that is.
-    """
+    """Return the settings with which a denoising that was done comes out the same again."""
     # trained anew, not gone on with; and where time has cut it, for as many steps at the same
     # rates, which its provenance has
     repeat = str(file) if made.get("training") else ""

@@ -30,26 +30,11 @@ _PIECE = 1 << 21
 class Source:
     """Reads planes of a volume, from memory or from wherever its values lie.
 
-    Parameters
-    ----------
-    volume : Volume
-        Of any real dtype but boolean; NumPy, a memory map, dask, Zarr.
-    dimensions : int
-        Axes of a plane, 2 or 3.
-
-    Attributes
-    ----------
-    count : int
-        Number of planes, over all leading axes.
-    size : tuple of int
-        Shape of a plane.
-    dtype : numpy.dtype
-        Of what is read: that of the volume in native byte order.
-
-    Raises
-    ------
-    InputError
-        If the volume is empty or a mask.
+    `volume`: of any real dtype but boolean; NumPy, a memory map, dask, Zarr. `dimensions`: axes of
+    a plane, 2 or 3.
+    `count`: number of planes, over all leading axes. `dtype`: of what is read: that of the volume
+    in native byte order.
+    Raises InputError if the volume is empty or a mask.
     """
 
     def __init__(self, volume: Volume, dimensions: int) -> None:
@@ -127,25 +112,16 @@ class Scale:
     """Between grey values and those of the network: zero mean, unit deviation.
 
     Each channel has its own mean and deviation, since channels measure different things.
-
-    Attributes
-    ----------
-    mean, std : tuple of float
-        One a channel.
     """
 
+    # one a channel
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
     def normalise(self, values: torch.Tensor, channels: npt.NDArray[np.int64]) -> torch.Tensor:
         """Return planes in float32 for the network, on the same device.
 
-        Parameters
-        ----------
-        values : torch.Tensor
-            Shape (n, *size).
-        channels : numpy.ndarray
-            int, shape (n,): the channel of each plane.
+        `values`: shape (n, *size). `channels`: int, shape (n,): the channel of each plane.
         """
         mean, std = (self._of(each, channels, values.ndim) for each in (self.mean, self.std))
         on_device = [torch.from_numpy(each).to(values.device) for each in (mean, std)]
@@ -176,15 +152,8 @@ def measure_scale_in_pieces(source: Source) -> Generator[float, None, Scale]:
 
     The values are read piece by piece, so that they need not fit into memory.
 
-    Yields
-    ------
-    float
-        The share that is read.
-
-    Raises
-    ------
-    InputError
-        If there are NaN or infinite values, or a channel is constant.
+    Yields: the share that is read.
+    Raises InputError if there are NaN or infinite values, or a channel is constant.
     """
     volume = source.volume
     n_channels = int(source.channels.max()) + 1

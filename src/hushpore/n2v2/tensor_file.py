@@ -21,10 +21,7 @@ def write_tensors(
 ) -> None:
     """Write tensors and JSON facts to one safetensors file, which appears when it is complete.
 
-    Raises
-    ------
-    OutputError
-        If it cannot be written; an older file is then still there.
+    Raises OutputError if it cannot be written; an older file is then still there.
     """
     from safetensors.torch import save
 
@@ -46,17 +43,8 @@ def write_tensors(
 def check_file_target(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
     """Check that a file can be written to a place, before hours of work go into it.
 
-    Parameters
-    ----------
-    path : str or path-like
-        Where it will go.
-    overwrite : bool, optional
-        Whether an existing file may be replaced.
-
-    Raises
-    ------
-    OutputError
-        If it cannot be written there, or something is there already.
+    `overwrite`: whether an existing file may be replaced.
+    Raises OutputError if it cannot be written there, or something is there already.
     """
     target = Path(path).expanduser()
     if not target.parent.is_dir():
@@ -71,19 +59,9 @@ def read_tensors(
 ) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     """Read tensors and the facts of one entry of a safetensors file.
 
-    Parameters
-    ----------
-    path : str or path-like
-        The file.
-    entry : str
-        Name of the facts in its header.
-    wanted : callable, optional
-        Says by its name whether a tensor is read.
-
-    Raises
-    ------
-    InputError
-        If there is no such file, it is a pickle, or it is damaged or without these facts.
+    `entry`: name of the facts in its header. `wanted`: says by its name whether a tensor is read.
+    Raises InputError if there is no such file, it is a pickle, or it is damaged or without these
+    facts.
     """
     from safetensors import SafetensorError, safe_open
 

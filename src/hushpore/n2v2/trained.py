@@ -218,10 +218,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
 def require_dimensions(volume: Volume, dimensions: int) -> None:
     """Check that a volume has the axes that the network works on.
 
-    Raises
-    ------
-    InputError
-        If a 2D image is to be denoised in 3D.
+    Raises InputError if a 2D image is to be denoised in 3D.
     """
     if volume.n_spatial < dimensions:
         raise InputError(

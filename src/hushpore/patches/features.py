@@ -21,16 +21,9 @@ _BINS = 512
 def patch_features(patches: npt.NDArray[Any]) -> dict[str, npt.NDArray[np.float64]]:
     """Return order, mean, standard deviation and mean gradient of patches.
 
-    Parameters
-    ----------
-    patches : numpy.ndarray
-        Shape (n_patches, *size), with two or three spatial axes; real values.
-
-    Returns
-    -------
-    dict of str to numpy.ndarray
-        float64, shape (n_patches,). ``"order"`` counts from 1; ``"gradient"`` is in values a
-        voxel.
+    `patches`: shape (n_patches, *size), with two or three spatial axes; real values.
+    Returns: float64, shape (n_patches,). ``"order"`` counts from 1; ``"gradient"`` is in values a
+    voxel.
     """
     count, n_spatial = len(patches), patches.ndim - 1
     found = {name: np.empty(count) for name in ("mean", "sd", "gradient")}
@@ -50,15 +43,8 @@ def patch_features(patches: npt.NDArray[Any]) -> dict[str, npt.NDArray[np.float6
 def foreground(images: torch.Tensor) -> torch.Tensor:
     """Return where an image is brighter than Otsu's threshold.
 
-    Parameters
-    ----------
-    images : torch.Tensor
-        Any shape; real values.
-
-    Returns
-    -------
-    torch.Tensor
-        bool, same shape.
+    `images`: any shape; real values.
+    Returns: bool, same shape.
 
     References
     ----------
@@ -81,17 +67,9 @@ def foreground(images: torch.Tensor) -> torch.Tensor:
 def gradient_magnitude(images: torch.Tensor, n_spatial: int) -> torch.Tensor:
     """Return how steeply values change: the length of Sobel's gradient, in values a voxel.
 
-    Parameters
-    ----------
-    images : torch.Tensor
-        Shape (..., *spatial); real values. The border voxel is repeated outside.
-    n_spatial : int
-        How many of the last axes are spatial, 2 or 3. Axes of one voxel have no gradient.
-
-    Returns
-    -------
-    torch.Tensor
-        float32, same shape.
+    `images`: shape (..., *spatial); real values. The border voxel is repeated outside. `n_spatial`:
+    how many of the last axes are spatial, 2 or 3. Axes of one voxel have no gradient.
+    Returns: float32, same shape.
     """
     values = images.float()
     axes = range(-n_spatial, 0)

@@ -116,10 +116,7 @@ def draw_patches(
 
     Planes, along the axes that a patch has, are numbered over all leading axes of the volume.
 
-    Returns
-    -------
-    numpy.ndarray
-        int64, shape (n_patches, 1 + dimensions).
+    Returns: int64, shape (n_patches, 1 + dimensions).
     """
     n_spatial = settings.dimensions
     leading, plane = volume.shape[:-n_spatial], volume.shape[-n_spatial:]
@@ -145,10 +142,7 @@ def draw_patches(
 def require_room(volume: Volume, size: tuple[int, ...], setting: str) -> None:
     """Check that a patch fits into a volume.
 
-    Raises
-    ------
-    InputError
-        If it does not; names the setting to change.
+    Raises InputError if it does not; names the setting to change.
     """
     shape = volume.shape[-len(size) :]
     if any(length < edge for length, edge in zip(shape, size, strict=True)):

@@ -17,14 +17,8 @@ if TYPE_CHECKING:
 class Places:
     """Places of patches, each with its weight; a draw gives a place in proportion to it.
 
-    Parameters
-    ----------
-    flat : torch.Tensor
-        int64, shape (n_places,): number of each place's first voxel, counted over `shape`.
-    weights : torch.Tensor
-        float64, shape (n_places,), all above zero.
-    shape : sequence of int
-        Shape of the image.
+    `flat`: int64, shape (n_places,): number of each place's first voxel, counted over `shape`.
+    `weights`: float64, shape (n_places,), all above zero.
     """
 
     def __init__(self, flat: torch.Tensor, weights: torch.Tensor, shape: Sequence[int]) -> None:
@@ -38,19 +32,11 @@ class Places:
     ) -> Self:
         """Return every place where a patch fits, weighted by the sum of the weights inside it.
 
-        Parameters
-        ----------
-        weights : torch.Tensor
-            Shape of the image; boolean, or numbers of at least zero.
-        size : sequence of int
-            Shape of a patch, one length for each axis.
-        forbidden : torch.Tensor, optional
-            Boolean, shape of the image: a patch that holds one of these voxels is left out.
-
-        Raises
-        ------
-        InputError
-            If a weight is below zero or not a number, or no place has a weight above zero.
+        `weights`: shape of the image; boolean, or numbers of at least zero. `size`: shape of a
+        patch, one length for each axis. `forbidden`: boolean, shape of the image: a patch that
+        holds one of these voxels is left out.
+        Raises InputError if a weight is below zero or not a number, or no place has a weight above
+        zero.
         """
         if weights.is_floating_point() and not bool(weights.isfinite().all()):
             raise InputError("A weight is not a finite number; weights must be zero or above.")
@@ -62,17 +48,8 @@ class Places:
     def from_sums(cls, sums: torch.Tensor, shape: Sequence[int]) -> Self:
         """Return the places where patches fit, each with a weight of its own.
 
-        Parameters
-        ----------
-        sums : torch.Tensor
-            For each place of a patch's first voxel, as `window_sums` gives them, at least zero.
-        shape : sequence of int
-            Shape of the image.
-
-        Raises
-        ------
-        InputError
-            If no weight is above zero.
+        `sums`: for each place of a patch's first voxel, as `window_sums` gives them, at least zero.
+        Raises InputError if no weight is above zero.
         """
         room = sums.shape
         inside = sums.flatten().nonzero()[:, 0]
@@ -93,14 +70,8 @@ class Places:
     ) -> Self:
         """Return these places, by default each as likely as any other.
 
-        Parameters
-        ----------
-        corners : torch.Tensor
-            int64, shape (n_places, len(shape)): first voxel of each.
-        shape : sequence of int
-            Shape of the image.
-        weights : torch.Tensor, optional
-            float64, shape (n_places,), all above zero.
+        `corners`: int64, shape (n_places, len(shape)): first voxel of each. `weights`: float64,
+        shape (n_places,), all above zero.
         """
         if weights is None:
             weights = torch.ones(len(corners), dtype=torch.float64, device=corners.device)
@@ -119,10 +90,7 @@ class Places:
     def draw(self, count: int, generator: torch.Generator | None = None) -> torch.Tensor:
         """Draw places with replacement; no value is read by the host.
 
-        Returns
-        -------
-        torch.Tensor
-            int64, shape (count, n_axes): first voxel of each patch.
+        Returns: int64, shape (count, n_axes): first voxel of each patch.
         """
         device = self._flat.device
         draw = torch.rand(count, generator=generator, dtype=torch.float64, device=device)
@@ -137,20 +105,10 @@ def window_sums(
 ) -> torch.Tensor:
     """Return the sum of the values in each window of one size, as running sums along each axis.
 
-    Parameters
-    ----------
-    values : torch.Tensor
-        Any shape; boolean, integer or floating point.
-    size : sequence of int
-        Shape of a window.
-    forbidden : torch.Tensor, optional
-        Boolean, of the same shape: the sum is zero in windows that hold one of these.
-
-    Returns
-    -------
-    torch.Tensor
-        Shape ``values.shape - size + 1``: for each place of a window's first voxel. int64 and exact
-        for whole numbers, float64 and at least zero else.
+    `values`: any shape; boolean, integer or floating point. `forbidden`: boolean, of the same
+    shape: the sum is zero in windows that hold one of these.
+    Returns: shape ``values.shape - size + 1``: for each place of a window's first voxel. int64 and
+    exact for whole numbers, float64 and at least zero else.
     """
     sums = values.double() if values.is_floating_point() else values.long()
     for axis, edge in enumerate(size):
@@ -173,25 +131,11 @@ def grid_corners(
 ) -> torch.Tensor:
     """Return the first voxels of patches that cover an image, neighbours overlapping.
 
-    Parameters
-    ----------
-    shape, size : sequence of int
-        Of the image and of a patch.
-    overlap : int or sequence of int, optional
-        How many voxels neighbours share along each axis; less than a patch. The last patch of
-        each axis ends where the image ends, and overlaps more where the lengths ask for it.
-    device : str or torch.device, optional
-        Where to put them.
-
-    Returns
-    -------
-    torch.Tensor
-        int64, shape (n_patches, len(shape)), in the order of the axes.
-
-    Raises
-    ------
-    InputError
-        If a patch does not fit, or the overlap is not less than a patch.
+    `shape`, `size`: of the image and of a patch. `overlap`: how many voxels neighbours share along
+    each axis; less than a patch. The last patch of each axis ends where the image ends, and
+    overlaps more where the lengths ask for it.
+    Returns: int64, shape (n_patches, len(shape)), in the order of the axes.
+    Raises InputError if a patch does not fit, or the overlap is not less than a patch.
     """
     shared = [overlap] * len(shape) if isinstance(overlap, int) else list(overlap)
     axes = []
@@ -215,24 +159,10 @@ def corners_at(
 ) -> tuple[torch.Tensor, int]:
     """Return the first voxels of patches centred on points, moved where they would not fit.
 
-    Parameters
-    ----------
-    points : torch.Tensor
-        Shape (n_points, len(shape)): voxel coordinates, whole numbers at centres of voxels.
-    shape, size : sequence of int
-        Of the image and of a patch.
-
-    Returns
-    -------
-    torch.Tensor
-        int64, shape (n_points, len(shape)).
-    int
-        How many had to be moved to fit.
-
-    Raises
-    ------
-    InputError
-        If a patch does not fit into the image, or a coordinate is not a number.
+    `points`: shape (n_points, len(shape)): voxel coordinates, whole numbers at centres of voxels.
+    `shape`, `size`: of the image and of a patch.
+    Returns: int64, shape (n_points, len(shape)); how many had to be moved to fit.
+    Raises InputError if a patch does not fit into the image, or a coordinate is not a number.
     """
     if any(edge > length for length, edge in zip(shape, size, strict=True)):
         raise InputError(f"A patch of {tuple(size)} does not fit into {tuple(shape)}.")

@@ -23,65 +23,38 @@ TILES = 48
 
 @dataclass(frozen=True, eq=False)
 class BlindSpots:
-    """Pixels hidden in each patch, and what a network makes of them.
+    """Pixels hidden in each patch, and what a network makes of them."""
 
-    Attributes
-    ----------
-    positions : numpy.ndarray
-        int64, shape (n_patches, n_hidden, n_spatial): from the first voxel of the patch.
-    originals, replacements : numpy.ndarray
-        float32, shape (n_patches, n_hidden): grey values there, before and after hiding.
-    predictions : numpy.ndarray or None
-        float32, shape (n_patches, *size): grey values that the network predicts of the patch with
-        its pixels hidden. None without a model.
-    losses : numpy.ndarray or None
-        float32, shape (n_patches,): mean squared error at the hidden pixels, in units of the
-        variance that the model was trained on, as the denoiser's loss.
-    """
-
+    # int64, shape (n_patches, n_hidden, n_spatial): from the first voxel of the patch
     positions: npt.NDArray[np.int64]
+    # float32, shape (n_patches, n_hidden): grey values there, before and after hiding
     originals: npt.NDArray[np.float32]
     replacements: npt.NDArray[np.float32]
+    # float32, shape (n_patches, *size): grey values that the network predicts of the patch with its
+    # pixels hidden. None without a model.
     predictions: npt.NDArray[np.float32] | None = None
+    # float32, shape (n_patches,): mean squared error at the hidden pixels, in units of the variance
+    # that the model was trained on, as the denoiser's loss
     losses: npt.NDArray[np.float32] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Patches:
-    """Sampled patches.
+    """Sampled patches."""
 
-    Attributes
-    ----------
-    corners : numpy.ndarray
-        int64, shape (n_patches, volume.ndim): first voxel of each patch on every axis.
-    patches : numpy.ndarray
-        Shape (n_patches, *patch_shape), dtype of the volume.
-    patch_shape : tuple of int
-        (y, x) of a patch that lies in one slice, or (z, y, x).
-    features : dict of str to numpy.ndarray
-        Shape (n_patches,) each: order, mean, sd, gradient; and loss where there is a model.
-    groups : numpy.ndarray
-        int64, shape (n_groups, group_size): numbers of patches that are neighbours, each group's
-        centre first; n_groups is 0 where none were asked for.
-    blind : BlindSpots or None
-        Hidden pixels, where they were looked at.
-    volume : Volume
-        Where they come from.
-    timings : dict of str to float
-        Seconds by stage.
-    provenance : dict
-        The record of the job.
-    """
-
+    # int64, shape (n_patches, volume.ndim): first voxel of each patch on every axis
     corners: npt.NDArray[np.int64]
-    patches: npt.NDArray[Any]
-    patch_shape: tuple[int, ...]
+    patches: npt.NDArray[Any]  # shape (n_patches, *patch_shape), dtype of the volume
+    patch_shape: tuple[int, ...]  # (y, x) of a patch that lies in one slice, or (z, y, x)
+    # shape (n_patches,) each: order, mean, sd, gradient; and loss where there is a model
     features: dict[str, npt.NDArray[np.float64]]
+    # int64, shape (n_groups, group_size): numbers of patches that are neighbours, each group's
+    # centre first; n_groups is 0 where none were asked for
     groups: npt.NDArray[np.int64]
-    blind: BlindSpots | None
-    volume: Volume
-    timings: dict[str, float]
-    provenance: dict[str, Any]
+    blind: BlindSpots | None  # hidden pixels, where they were looked at
+    volume: Volume  # where they come from
+    timings: dict[str, float]  # seconds by stage
+    provenance: dict[str, Any]  # the record of the job
 
     @property
     def summary(self) -> str:

@@ -61,15 +61,8 @@ def draw_stratified(
     one place in each; every place is as likely as any other. Where more patches are wanted than
     there are places, each place comes up equally often, give or take one.
 
-    Parameters
-    ----------
-    shape, size, count, generator, device
-        As for `draw_corners`.
-
-    Returns
-    -------
-    torch.Tensor
-        int64, shape (count, len(shape)), in random order.
+    `shape`, `size`, `count`, `generator`, `device`: as for `draw_corners`.
+    Returns: int64, shape (count, len(shape)), in random order.
     """
     room = tuple(length - edge + 1 for length, edge in zip(shape, size, strict=True))
     cells = _cells(room, count)
@@ -94,22 +87,10 @@ def draw_orientations(
 ) -> torch.Tensor:
     """Draw mirrorings and y-x transpositions: 8 orientations in 2D, 16 in 3D.
 
-    Parameters
-    ----------
-    count : int
-        Number of patches.
-    n_spatial : int
-        Their number of axes, 2 or 3.
-    generator, device
-        As for `draw_corners`.
-    exchange : bool, optional
-        Whether y and x are the same to the image; otherwise they are never exchanged.
-
-    Returns
-    -------
-    torch.Tensor
-        bool, shape (count, n_spatial + 1): mirrored along each axis, then y and x exchanged.
-        z is never exchanged with y or x, because its voxels may be longer.
+    `n_spatial`: their number of axes, 2 or 3. `generator`, `device`: as for `draw_corners`.
+    `exchange`: whether y and x are the same to the image; otherwise they are never exchanged.
+    Returns: bool, shape (count, n_spatial + 1): mirrored along each axis, then y and x exchanged. z
+    is never exchanged with y or x, because its voxels may be longer.
     """
     draw = torch.rand((count, n_spatial + 1), generator=generator, device=device)
     turned = draw < 0.5

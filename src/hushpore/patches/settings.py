@@ -162,15 +162,7 @@ class PatchSettings(Settings):
 
 
 def masked_pixels(share: float, size: Sequence[int]) -> int:
-    """Return how many pixels of a patch are masked: one in each cell of a grid.
-
-    Parameters
-    ----------
-    share : float
-        The share that is wanted.
-    size : sequence of int
-        Shape of the patch.
-    """
+    """Return how many pixels of a patch are masked: one in each cell of a grid."""
     return math.prod(max(1, round(edge * share ** (1 / len(size)))) for edge in size)
 
 

@@ -21,26 +21,15 @@ class Sheet:
     """A picture of many patches.
 
     Each patch has a tile in every row of its band; bands follow one another down the sheet.
-
-    Attributes
-    ----------
-    image : numpy.ndarray
-        float32, shape (y, x); the lowest value of the tiles where there is none.
-    rows : tuple of str
-        What the rows of a band show, from the top.
-    patches : numpy.ndarray
-        int64: which patch each column is, from left to right, band by band.
-    tile : tuple of int
-        (y, x) of a tile.
-    columns : int
-        Patches in a band.
     """
 
+    # float32, shape (y, x); the lowest value of the tiles where there is none
     image: npt.NDArray[np.float32]
-    rows: tuple[str, ...]
+    rows: tuple[str, ...]  # what the rows of a band show, from the top
+    # int64: which patch each column is, from left to right, band by band
     patches: npt.NDArray[np.int64]
-    tile: tuple[int, int]
-    columns: int
+    tile: tuple[int, int]  # (y, x) of a tile
+    columns: int  # patches in a band
 
     def box_of(self, patch: int) -> tuple[int, int, int, int] | None:
         """Return first and last pixel, (y, x, y, x), of all tiles of a patch, or None."""
@@ -71,18 +60,9 @@ def contact_sheet(
 ) -> Sheet:
     """Lay patches out side by side.
 
-    Parameters
-    ----------
-    rows : mapping of str to numpy.ndarray
-        What to show of each patch, from the top: shape (n_patches, y, x), one shape for all.
-    patches : numpy.ndarray, optional
-        The number of each patch, kept in the sheet; by default 0, 1, 2, ...
-    columns : int, optional
-        Patches side by side; by default as many as make the sheet about square.
-
-    Returns
-    -------
-    Sheet
+    `rows`: what to show of each patch, from the top: shape (n_patches, y, x), one shape for all.
+    `patches`: the number of each patch, kept in the sheet; by default 0, 1, 2, ... `columns`:
+    patches side by side; by default as many as make the sheet about square.
     """
     first = next(iter(rows.values()))
     count, *tile = first.shape

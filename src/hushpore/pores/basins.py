@@ -40,19 +40,8 @@ class Watershed:
     a voxel of the slice before or after. Exits are few; once all slabs are met, following them from
     slab to slab leads to the peaks of all voxels.
 
-    Parameters
-    ----------
-    depth : int
-        Slices of the stack.
-    faces_only : bool, optional
-        Whether voxels lead to the 6 neighbours that they share a face with only.
-    watershed : callable, optional
-        Does what `watershed_slab` does, elsewhere.
-
-    Attributes
-    ----------
-    count : int
-        Number of basins so far.
+    `faces_only`: whether voxels lead to the 6 neighbours that they share a face with only.
+    `watershed`: does what `watershed_slab` does, elsewhere.
     """
 
     def __init__(
@@ -88,27 +77,13 @@ class Watershed:
     ) -> npt.NDArray[np.int64]:
         """Find the basins in the next slab.
 
-        Parameters
-        ----------
-        distance : numpy.ndarray
-            (z, y, x), float32, C order, fewer than 2**31 voxels: the squared distance, 0 in the
-            solid, of the `slices` around the slab.
-        pointers : numpy.ndarray
-            int32, of the same shape. In its slices `first` to `last`, those of the slab, basins are
-            written, 1 to n in the order in which their peaks lie in memory, 0 in the solid; where a
-            voxel leaves the slab, what `relabel_exits` looks up.
-        first, last : int
-            See `pointers`; by default all.
-
-        Returns
-        -------
-        numpy.ndarray
-            (n,), int64: flat index, in the slab, of the peak of each basin that is new.
-
-        Raises
-        ------
-        InputError
-            If there are more basins than int32 can number.
+        `distance`: (z, y, x), float32, C order, fewer than 2**31 voxels: the squared distance, 0 in
+        the solid, of the `slices` around the slab. `pointers`: int32, of the same shape. In its
+        slices `first` to `last`, those of the slab, basins are written, 1 to n in the order in
+        which their peaks lie in memory, 0 in the solid; where a voxel leaves the slab, what
+        `relabel_exits` looks up. `first`, `last`: see `pointers`; by default all.
+        Returns: (n,), int64: flat index, in the slab, of the peak of each basin that is new.
+        Raises InputError if there are more basins than int32 can number.
         """
         last = len(distance) if last is None else last
         begin, end = (slices * math.prod(distance.shape[1:]) for slices in (first, last))
@@ -146,18 +121,12 @@ class Watershed:
 
 
 class SlabWatershed(NamedTuple):
-    """Where the voxels of one slab lead.
+    """Where the voxels of one slab lead."""
 
-    Attributes
-    ----------
-    peaks : numpy.ndarray
-        (n,), int64: flat index, in the slab, of the peak of each of its basins.
-    back, ahead : numpy.ndarray
-        int64: exits, the first of them in the slice before the slab and the others in the one after
-        it, as flat indices in that slice.
-    """
-
+    # (n,), int64: flat index, in the slab, of the peak of each of its basins
     peaks: npt.NDArray[np.int64]
+    # int64: exits, the first of them in the slice before the slab and the others in the one after
+    # it, as flat indices in that slice
     back: npt.NDArray[np.int64]
     ahead: npt.NDArray[np.int64]
 
@@ -174,21 +143,10 @@ def watershed_slab(
 ) -> SlabWatershed:
     """Find the basins of a slab, as far as they can be told from it alone.
 
-    Parameters
-    ----------
-    distance, pointers, first, last
-        As for `Watershed.add`. Where a voxel leaves the slab by its exit n, ``-1 - n`` is written.
-    threads : KernelThreads
-        Threads to run on.
-    count : int, optional
-        Basins that come before this slab's.
-    faces_only : bool, optional
-        As for `Watershed`.
-
-    Raises
-    ------
-    InputError
-        If there are more basins than int32 can number.
+    `distance`, `pointers`, `first`, `last`: as for `Watershed.add`. Where a voxel leaves the slab
+    by its exit n, ``-1 - n`` is written. `count`: basins that come before this slab's.
+    `faces_only`: as for `Watershed`.
+    Raises InputError if there are more basins than int32 can number.
     """
     _, height, width = distance.shape
     size = height * width

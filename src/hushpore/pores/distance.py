@@ -144,14 +144,9 @@ def carry(
 ) -> npt.NDArray[np.float32]:
     """Return the plain distance along z at the end of a slab, from that before its beginning.
 
-    Parameters
-    ----------
-    phase, highest
-        As for `fill_distance`.
-    plane : numpy.ndarray
-        (y, x), float32: distance to the nearest solid before the slab, in its adjacent slice.
-    back : bool
-        Whether the slab is passed from its last slice to its first.
+    `phase`, `highest`: as for `fill_distance`. `plane`: (y, x), float32: distance to the nearest
+    solid before the slab, in its adjacent slice. `back`: whether the slab is passed from its last
+    slice to its first.
     """
     carried = plane.copy()
     threads.over(carried.shape[0], _carry, phase, carried, highest, back)
@@ -170,15 +165,10 @@ def fill_distance(
 ) -> None:
     """Write the squared distance of every voxel of a slab, see `squared_distance`.
 
-    Parameters
-    ----------
-    phase : numpy.ndarray
-        (z, y, x), uint8, C order: 1 to `highest` is void, all else is solid.
-    distance : numpy.ndarray
-        (z, y, x), float32: where to.
-    before, after : numpy.ndarray
-        (y, x), float32: the distance along z in the slices that the slab lies between, to solid
-        before the slab and to solid after it. Whatever the cuts, the result is the same.
+    `phase`: (z, y, x), uint8, C order: 1 to `highest` is void, all else is solid. `distance`: (z,
+    y, x), float32: where to. `before`, `after`: (y, x), float32: the distance along z in the slices
+    that the slab lies between, to solid before the slab and to solid after it. Whatever the cuts,
+    the result is the same.
     """
     smallest = min(spacing)
     weight_z, weight_y, weight_x = ((step / smallest) ** 2 for step in spacing)

@@ -27,53 +27,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class BasinGraph:
-    """Basins, 1 to n, and where they touch. Row 0 of the tables of basins is not used.
+    """Basins, 1 to n, and where they touch. Row 0 of the tables of basins is not used."""
 
-    Attributes
-    ----------
-    peak : numpy.ndarray
-        (n + 1,), int64: flat index of the peak.
-    peak_squared_distance : numpy.ndarray
-        (n + 1,), float32: squared distance there.
-    sums : numpy.ndarray
-        (n + 1, sums), int64: `hushpore.pores.sums.SUMS`; coordinates in voxels.
-    crossings : numpy.ndarray
-        (n + 1, 13), int64: voxels whose neighbour in a direction (`surface.DIRECTIONS`) is not of
-        the same basin; in that direction the basin's surface is crossed twice as often.
-    bounds : numpy.ndarray
-        (n + 1, 6), int32: first voxel and the one after the last, in z, y and x.
-    is_open : numpy.ndarray
-        (n + 1,), bool: whether the void at the peak is connected to a face of the volume.
-    border_crossings : numpy.ndarray
-        (13,), int64: crossings, by direction, that are where a face of the volume cuts a basin, or
-        where one opens into the air outside the sample.
-    a, b : numpy.ndarray
-        (edges,), int32: two basins that touch, ``a < b``; sorted.
-    saddle : numpy.ndarray
-        (edges,), float32: the highest squared distance at which one can cross between them; -1
-        where they touch over edges and corners of voxels, and only faces are ways.
-    saddle_at : numpy.ndarray
-        (edges,), int64: flat index of the voxel there.
-    contacts : numpy.ndarray
-        (edges, 13), int32: pairs of neighbouring voxels across, by direction; the first three are
-        shared faces.
-    grey_step : float
-        The grey value that 1 stands for in sums of grey values.
-    """
-
-    peak: npt.NDArray[np.int64]
-    peak_squared_distance: npt.NDArray[np.float32]
+    peak: npt.NDArray[np.int64]  # (n + 1,), int64: flat index of the peak
+    peak_squared_distance: npt.NDArray[np.float32]  # (n + 1,), float32: squared distance there
+    # (n + 1, sums), int64: `hushpore.pores.sums.SUMS`; coordinates in voxels
     sums: npt.NDArray[np.int64]
+    # (n + 1, 13), int64: voxels whose neighbour in a direction (`surface.DIRECTIONS`) is not of the
+    # same basin; in that direction the basin's surface is crossed twice as often
     crossings: npt.NDArray[np.int64]
+    # (n + 1, 6), int32: first voxel and the one after the last, in z, y and x
     bounds: npt.NDArray[np.int32]
+    # (n + 1,), bool: whether the void at the peak is connected to a face of the volume
     is_open: npt.NDArray[np.bool_]
+    # (13,), int64: crossings, by direction, that are where a face of the volume cuts a basin, or
+    # where one opens into the air outside the sample
     border_crossings: npt.NDArray[np.int64]
+    # (edges,), int32: two basins that touch, ``a < b``; sorted
     a: npt.NDArray[np.int32]
     b: npt.NDArray[np.int32]
+    # (edges,), float32: the highest squared distance at which one can cross between them; -1 where
+    # they touch over edges and corners of voxels, and only faces are ways
     saddle: npt.NDArray[np.float32]
-    saddle_at: npt.NDArray[np.int64]
+    saddle_at: npt.NDArray[np.int64]  # (edges,), int64: flat index of the voxel there
+    # (edges, 13), int32: pairs of neighbouring voxels across, by direction; the first three are
+    # shared faces
     contacts: npt.NDArray[np.int32]
-    grey_step: float = 1.0
+    grey_step: float = 1.0  # the grey value that 1 stands for in sums of grey values
 
     @property
     def count(self) -> int:
@@ -102,18 +82,10 @@ class BasinGraph:
 class Tables:
     """The measures of basins, and their edges, of a stack that is met slab by slab.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        (z, y, x) of the stack.
-    peaks : numpy.ndarray
-        (n,), int64: flat index of each basin's peak.
-    peak_is_open : numpy.ndarray
-        (n,), bool: whether the void at each peak is connected to a face of the volume.
-    faces_only : bool, optional
-        Whether one crosses between basins over the faces of voxels only.
-    scan : callable, optional
-        Does what `contacts.scan_slices` does to all slices of a slab in one piece, elsewhere.
+    `shape`: (z, y, x) of the stack. `peaks`: (n,), int64: flat index of each basin's peak.
+    `peak_is_open`: (n,), bool: whether the void at each peak is connected to a face of the volume.
+    `faces_only`: whether one crosses between basins over the faces of voxels only. `scan`: does
+    what `contacts.scan_slices` does to all slices of a slab in one piece, elsewhere.
     """
 
     def __init__(
@@ -150,20 +122,10 @@ class Tables:
     ) -> None:
         """Add the slices `first` to `last` of the stack, by default all.
 
-        Parameters
-        ----------
-        basins : numpy.ndarray
-            (z, y, x), int32: 1 to n, 0 in the solid; of these slices, and of the one after them
-            where there is one.
-        distance : numpy.ndarray
-            (z, y, x), float32: squared distance, of the same slices.
-        threads : KernelThreads
-            Threads to run on.
-        first, last : int, optional
-            Of these slices.
-        grey : numpy.ndarray, optional
-            (z, y, x), int32: grey values of these slices as whole numbers (`RoundedGrey`), where
-            there are sums of them.
+        `basins`: (z, y, x), int32: 1 to n, 0 in the solid; of these slices, and of the one after
+        them where there is one. `distance`: (z, y, x), float32: squared distance, of the same
+        slices. `grey`: (z, y, x), int32: grey values of these slices as whole numbers
+        (`RoundedGrey`), where there are sums of them.
         """
         slices, height, width = basins.shape
         own = slices if last is None else last - first

@@ -25,18 +25,9 @@ if TYPE_CHECKING:
 class RoundedGrey:
     """Grey values as whole numbers, of which sums are exact in any order.
 
-    Parameters
-    ----------
-    values : GreyValues
-        What is rounded.
-    low, high : float
-        The lowest and the highest of them.
-
-    Attributes
-    ----------
-    step : float
-        The grey value that 1 stands for: 1 for integers, else a power of two, such that 24 bits
-        (fewer where squares are summed) hold all values.
+    `low`, `high`: the lowest and the highest of them.
+    `step`: the grey value that 1 stands for: 1 for integers, else a power of two, such that 24 bits
+    (fewer where squares are summed) hold all values.
     """
 
     def __init__(self, values: GreyValues, low: float, high: float) -> None:
@@ -74,16 +65,10 @@ def step_of(dtype: np.dtype[Any], low: float, high: float) -> float:
 class GreyValues:
     """The values of a volume as a stack; an image is a stack of one slice.
 
-    Parameters
-    ----------
-    volume : Volume
-        2D or 3D, from any source: NumPy, a memory map, dask, zarr, planes of a file.
-    slabs : Slabs
-        How it is read: a slab at a time where stacks lie on disk, else once and for all.
-    choices : Choices, optional
-        Whether slabs are read ahead; told what was decided.
-    timer : StageTimer, optional
-        Told how long slabs of a file are waited for.
+    `volume`: 2D or 3D, from any source: NumPy, a memory map, dask, zarr, planes of a file. `slabs`:
+    how it is read: a slab at a time where stacks lie on disk, else once and for all. `choices`:
+    whether slabs are read ahead; told what was decided. `timer`: told how long slabs of a file are
+    waited for.
     """
 
     def __init__(
@@ -113,10 +98,7 @@ class GreyValues:
     ) -> Iterator[npt.NDArray[Any]]:
         """Read all slabs in order; those of a file while the one before is worked on.
 
-        Parameters
-        ----------
-        around : callable, optional
-            Gives the slices to read for those of a slab; by default the slab's own.
+        `around`: gives the slices to read for those of a slab; by default the slab's own.
         """
         cuts = [around(*cut) if around else cut for cut in self.slabs]
         if self._whole is not None:

@@ -255,14 +255,7 @@ def warm_up_kind(
 ) -> WarmUpKind:
     """Return what to warm up for a job of some settings.
 
-    Parameters
-    ----------
-    settings : PoreSettings
-        Of the job to come.
-    is_void : bool, optional
-        Whether its volume is the void itself.
-    on_disk : bool, optional
-        Whether it works in slabs.
+    `is_void`: whether its volume is the void itself.
     """
     threshold: str | float = 127.0
     if isinstance(settings.threshold, str) and settings.hysteresis is None:

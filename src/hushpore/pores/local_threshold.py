@@ -50,30 +50,14 @@ _LEVELS = 1 << 18  # levels of anything else: their squares, summed in the large
 
 @dataclass(frozen=True, eq=False)
 class LocalThreshold:
-    """How to find the void slab by slab by a local threshold.
+    """How to find the void slab by slab by a local threshold."""
 
-    Attributes
-    ----------
-    method : str
-        ``sauvola`` or ``niblack``.
-    window : tuple of int
-        (z, y, x): voxels of the window along each axis, odd.
-    k : float
-        How far below the mean, in the method's own measure.
-    bright : bool
-        Whether the pores are the bright phase.
-    depth : int
-        Slices of the whole stack.
-    grey : Range
-        The range of the whole stack.
-    """
-
-    method: str
-    window: tuple[int, int, int]
-    k: float
-    bright: bool
-    depth: int
-    grey: Range
+    method: str  # ``sauvola`` or ``niblack``
+    window: tuple[int, int, int]  # (z, y, x): voxels of the window along each axis, odd
+    k: float  # how far below the mean, in the method's own measure
+    bright: bool  # whether the pores are the bright phase
+    depth: int  # slices of the whole stack
+    grey: Range  # the range of the whole stack
 
     def slices(self, first: int, last: int) -> tuple[int, int]:
         """Return the slices that are needed for those of a slab: half a window more."""
@@ -90,24 +74,10 @@ class LocalThreshold:
     ) -> npt.NDArray[np.bool_]:
         """Return where the pores are in a slab.
 
-        Parameters
-        ----------
-        values : numpy.ndarray
-            (z, y, x), any real dtype: the `slices` for this slab.
-        first, last : int
-            The slices of the slab, counted in the whole stack.
-        threads : KernelThreads
-            Threads to run on.
-        out : numpy.ndarray, optional
-            Where to write it.
+        `values`: (z, y, x), any real dtype: the `slices` for this slab. `first`, `last`: the slices
+        of the slab, counted in the whole stack.
+        Returns: (last - first, y, x), bool, C order.
 
-        Returns
-        -------
-        numpy.ndarray
-            (last - first, y, x), bool, C order.
-
-        Notes
-        -----
         Takes `BYTES_IN_WINDOW` for each thread, whatever the window.
         """
         begin, _ = self.slices(first, last)
@@ -163,14 +133,8 @@ def window_in_voxels(
 ) -> tuple[int, int, int]:
     """Return the voxels of a window along z, y and x: odd numbers, as near as can be to a cube.
 
-    Parameters
-    ----------
-    window : float
-        Its side in voxels of the smallest spacing.
-    spacing : sequence of float
-        Voxel size in z, y, x order.
-    per_slice : bool
-        Whether it lies in one slice.
+    `window`: its side in voxels of the smallest spacing. `spacing`: voxel size in z, y, x order.
+    `per_slice`: whether it lies in one slice.
     """
     sides = [2 * round((window * min(spacing) / step - 1) / 2) + 1 for step in spacing]
     return (1 if per_slice else max(1, sides[0]), max(1, sides[1]), max(1, sides[2]))

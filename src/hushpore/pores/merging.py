@@ -27,20 +27,10 @@ if TYPE_CHECKING:
 def merge_by_height(graph: BasinGraph, h: float) -> npt.NDArray[np.int32]:
     """Merge basins that stand out from each other by at most `h`.
 
-    Parameters
-    ----------
-    graph : BasinGraph
-        Basins 1 to n and their edges.
-    h : float
-        Merge height in voxels of the smallest spacing, compared with radii.
+    `graph`: basins 1 to n and their edges. `h`: merge height in voxels of the smallest spacing,
+    compared with radii.
+    Returns: (n + 1,), int32: for each basin, the basin that stands for its pore; 0 for 0.
 
-    Returns
-    -------
-    numpy.ndarray
-        (n + 1,), int32: for each basin, the basin that stands for its pore; 0 for 0.
-
-    Notes
-    -----
     Among equally wide necks those with more contacts come first, then those of the lower basins,
     so that the result is one and the same whatever order the edges were found in.
     """
@@ -52,18 +42,10 @@ def merge_by_height(graph: BasinGraph, h: float) -> npt.NDArray[np.int32]:
 def merge_to_markers(graph: BasinGraph, marked: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
     """Merge basins so that every pore holds one marker: a watershed flooded from markers.
 
-    Parameters
-    ----------
-    graph : BasinGraph
-        Basins 1 to n and their edges.
-    marked : numpy.ndarray
-        (n + 1,), int32: number of the marker in each basin, 0 where there is none.
-
-    Returns
-    -------
-    numpy.ndarray
-        (n + 1,), int32: number of the marker whose pore each basin belongs to; 0 where no marker
-        can be reached.
+    `graph`: basins 1 to n and their edges. `marked`: (n + 1,), int32: number of the marker in each
+    basin, 0 where there is none.
+    Returns: (n + 1,), int32: number of the marker whose pore each basin belongs to; 0 where no
+    marker can be reached.
 
     References
     ----------

@@ -15,17 +15,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Numbering:
-    """Which pore each basin belongs to.
+    """Which pore each basin belongs to."""
 
-    Attributes
-    ----------
-    label_of : numpy.ndarray
-        (basins + 1,), int32: label of each basin's pore; 0 for solid and for pores left out.
-    root : numpy.ndarray
-        (pores,), int32: the basin with the highest peak of each pore, in the order of labels.
-    """
-
+    # (basins + 1,), int32: label of each basin's pore; 0 for solid and for pores left out
     label_of: npt.NDArray[np.int32]
+    # (pores,), int32: the basin with the highest peak of each pore, in the order of labels
     root: npt.NDArray[np.int32]
 
 

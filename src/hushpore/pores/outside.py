@@ -196,15 +196,8 @@ def count_crossings(
 ) -> npt.NDArray[np.int64]:
     """Count the neighbours of which one is `void` and one is `air`, by direction.
 
-    Parameters
-    ----------
-    void, air : numpy.ndarray
-        (z, y, x), bool.
-
-    Returns
-    -------
-    numpy.ndarray
-        (13,), int64, in the order of `hushpore.pores.surface.DIRECTIONS`.
+    `void`, `air`: (z, y, x), bool.
+    Returns: (13,), int64, in the order of `hushpore.pores.surface.DIRECTIONS`.
     """
     found = np.zeros(len(DIRECTIONS), np.int64)
     for k, direction in enumerate(DIRECTIONS):

@@ -69,10 +69,7 @@ def ranges(count: int, parts: int) -> Iterator[tuple[int, int]]:
 class KernelThreads:
     """A few threads that run a kernel on ranges of its work.
 
-    Parameters
-    ----------
-    count : int, optional
-        How many; by default one for each core that this process may use.
+    `count`: how many; by default one for each core that this process may use.
     """
 
     def __init__(self, count: int | None = None) -> None:
@@ -95,19 +92,10 @@ class KernelThreads:
     ) -> list[Any]:
         """Call ``function(*arguments, first, last)`` for ranges that cover ``range(count)``.
 
-        Parameters
-        ----------
-        count : int
-            Length of the range that is cut up.
-        function : callable
-            Safe to run at the same time on ranges that do not overlap.
-        smallest : int
-            Least length of a range that is worth a call of its own.
-
-        Returns
-        -------
-        list
-            What the calls returned, in the order of the ranges.
+        `count`: length of the range that is cut up. `function`: safe to run at the same time on
+        ranges that do not overlap. `smallest`: least length of a range that is worth a call of its
+        own.
+        Returns: what the calls returned, in the order of the ranges.
         """
         parts = 1 if self.count == 1 else 4 * self.count
         parts = max(1, min(parts, count // smallest))
@@ -121,11 +109,8 @@ class KernelThreads:
 class WarmUp(Generic[K]):
     """Runs warm-ups, each once a process and one at a time.
 
-    Parameters
-    ----------
-    warm_up : callable
-        Takes what kind of job is to come and returns a generator that does one; between what it
-        yields it can be stopped.
+    `warm_up`: takes what kind of job is to come and returns a generator that does one; between what
+    it yields it can be stopped.
     """
 
     def __init__(self, warm_up: Callable[[K], Generator[object, None, object]]) -> None:

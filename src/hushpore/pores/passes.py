@@ -184,10 +184,7 @@ def local_threshold(
 def check_local(settings: PoreSettings) -> None:
     """Refuse what has no meaning for a threshold that differs from voxel to voxel.
 
-    Raises
-    ------
-    InputError
-        With what to change.
+    Raises InputError: with what to change.
     """
     if not settings.is_local:
         return
@@ -206,10 +203,7 @@ def check_local(settings: PoreSettings) -> None:
 def check_hysteresis(settings: PoreSettings, threshold: float) -> None:
     """Refuse a stricter grey value that is none.
 
-    Raises
-    ------
-    InputError
-        With the side on which it must be.
+    Raises InputError: with the side on which it must be.
     """
     bright, strict = settings.pores_are == "bright", settings.hysteresis
     if strict is not None and (strict < threshold) == bright:

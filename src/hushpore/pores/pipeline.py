@@ -82,16 +82,7 @@ class _Void(NamedTuple):
 class Pipeline:
     """Finds all that is measured of a volume, and says what is to be said.
 
-    Parameters
-    ----------
-    work : Work
-        What to.
-    backend : Backend
-        Where to. Whoever made it releases it.
-    stages : Stages
-        Runs the passes.
-    notes : list of str
-        What was said; told what is.
+    `backend`: where to. Whoever made it releases it. `notes`: what was said; told what is.
     """
 
     def __init__(self, work: Work, backend: Backend, stages: Stages, notes: list[str]) -> None:

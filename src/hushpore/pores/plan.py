@@ -51,19 +51,10 @@ _MOST = 2**31 - 1  # voxels of a slab, with the slices beside it, that int32 can
 def plan_slabs(volume: Volume, settings: PoreSettings) -> Slabs:
     """Return slabs in memory where all fits into the budget, else slabs that do, on disk.
 
-    Parameters
-    ----------
-    volume : Volume
-        2D or 3D; not read.
-    settings : PoreSettings
-        With the ``memory_budget`` in GB, or None for the free memory.
-
-    Raises
-    ------
-    MemoryLimitError
-        If the thinnest slabs do not fit, or the temporary files do not fit on the disk.
-    InputError
-        If a single slice has too many voxels.
+    `volume`: 2D or 3D; not read. `settings`: with the ``memory_budget`` in GB, or None for the free
+    memory.
+    Raises MemoryLimitError if the thinnest slabs do not fit, or the temporary files do not fit on
+    the disk; InputError if a single slice has too many voxels.
     """
     stacked = (1,) * (3 - volume.n_spatial) + volume.shape
     depth, slice_voxels = stacked[0], math.prod(stacked[1:])
@@ -110,10 +101,7 @@ def _even(depth: int, most: int, *, on_disk: bool = False) -> Slabs:
 def check_tables(volume: Volume, settings: PoreSettings, slabs: Slabs, basins: int) -> None:
     """Refuse more basins than there is memory for, once it is known how many there are.
 
-    Raises
-    ------
-    MemoryLimitError
-        With what is needed, and what is left.
+    Raises MemoryLimitError: with what is needed, and what is left.
     """
     left = float(Backend().free_memory())
     if settings.memory_budget is not None:

@@ -48,24 +48,12 @@ SOLID, VOID, WEAK = 0, 1, 2
 
 @dataclass(frozen=True, eq=False)
 class GreySurvey:
-    """What is known of the grey values of a volume.
+    """What is known of the grey values of a volume."""
 
-    Attributes
-    ----------
-    histogram : Histogram
-        How often each grey value occurs.
-    range : Range
-        The lowest and the highest.
-    share : float
-        Which share of the voxels was counted; below 1 all of this is of a sample.
-    unit : str
-        Of the grey values, for example HU; empty where they have none.
-    """
-
-    histogram: Histogram
-    range: Range
-    share: float = 1.0
-    unit: str = ""
+    histogram: Histogram  # how often each grey value occurs
+    range: Range  # the lowest and the highest
+    share: float = 1.0  # which share of the voxels was counted; below 1 all of this is of a sample
+    unit: str = ""  # of the grey values, for example HU; empty where they have none
     _found: dict[tuple[str, int, bool], float | InputError] = field(default_factory=dict)
 
     def share_up_to(self, value: float) -> float:
@@ -91,16 +79,9 @@ class GreySurvey:
     def known(self, settings: PoreSettings) -> float | InputError | None:
         """Return the threshold that settings lead to, as far as it is known.
 
-        Parameters
-        ----------
-        settings : PoreSettings
-            With a method, or a number, which is returned.
-
-        Returns
-        -------
-        float, InputError or None
-            The grey value, or why a method finds none; None where `find` was not asked for this
-            method yet, and for a local threshold, which is another one for each voxel.
+        `settings`: with a method, or a number, which is returned.
+        Returns: the grey value, or why a method finds none; None where `find` was not asked for
+        this method yet, and for a local threshold, which is another one for each voxel.
         """
         if not isinstance(settings.threshold, str):
             return float(settings.threshold)
@@ -119,22 +100,9 @@ def _key(settings: PoreSettings) -> tuple[str, int, bool] | None:
 def survey_greys(volume: Volume, threads: KernelThreads) -> Pass[GreySurvey]:
     """Count the grey values of a volume; of a large one or one on disk, of slices from all over.
 
-    Parameters
-    ----------
-    volume : Volume
-        With any leading axes, whose images are counted together.
-    threads : KernelThreads
-        Threads to run on.
-
-    Yields
-    ------
-    float
-        The share that is done.
-
-    Raises
-    ------
-    InputError
-        If the values are empty, all the same, or some of them are not finite.
+    `volume`: with any leading axes, whose images are counted together.
+    Yields: the share that is done.
+    Raises InputError if the values are empty, all the same, or some of them are not finite.
     """
     if 0 in volume.shape:
         raise InputError(f"{volume.name} is empty: its shape is {volume.shape}.")
@@ -174,10 +142,7 @@ class SliceVoid:
 
     The grey values that were read last are kept: while a threshold is moved nothing is read.
 
-    Parameters
-    ----------
-    volume : Volume
-        Grey values, with any leading axes.
+    `volume`: grey values, with any leading axes.
     """
 
     def __init__(self, volume: Volume) -> None:
@@ -191,20 +156,9 @@ class SliceVoid:
 
         Before air outside is looked for and open void told from closed.
 
-        Parameters
-        ----------
-        index : sequence of int
-            Position on the axes before y and x.
-        settings : PoreSettings
-            How to.
-        greys : GreySurvey
-            What is known of the volume; of a sample, a threshold that is found is that of the
-            sample.
-
-        Returns
-        -------
-        numpy.ndarray or None
-            (y, x), uint8. None where the method finds no threshold.
+        `index`: position on the axes before y and x. `greys`: what is known of the volume; of a
+        sample, a threshold that is found is that of the sample.
+        Returns: (y, x), uint8. None where the method finds no threshold.
         """
         n_leading = len(self._volume.leading_shape)
         leading = dict(zip(self._volume.axes, index[:n_leading], strict=False))

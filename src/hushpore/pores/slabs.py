@@ -28,21 +28,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Slabs:
-    """How a stack is cut.
+    """How a stack is cut."""
 
-    Attributes
-    ----------
-    depth : int
-        Slices of the stack.
-    thickness : int
-        Slices of a slab; the last may have fewer.
-    on_disk : bool
-        Whether stacks lie in temporary files.
-    """
-
-    depth: int
-    thickness: int
-    on_disk: bool = False
+    depth: int  # slices of the stack
+    thickness: int  # slices of a slab; the last may have fewer
+    on_disk: bool = False  # whether stacks lie in temporary files
 
     def __len__(self) -> int:
         return (self.depth + self.thickness - 1) // self.thickness
@@ -109,10 +99,7 @@ class Stack:
     def write(self, first: int, values: npt.NDArray[Any]) -> None:
         """Store slices from slice `first` on.
 
-        Raises
-        ------
-        MemoryLimitError
-            If the disk is full.
+        Raises MemoryLimitError if the disk is full.
         """
         if self._array is not None:
             target = self._array[first : first + len(values)]
@@ -150,10 +137,8 @@ class Stack:
 class Scratch:
     """Makes the stacks of a job; `close` removes all but those that are kept.
 
-    Parameters
-    ----------
-    on_disk : bool
-        Whether stacks are files, each in a folder of its own among the system's temporary files.
+    `on_disk`: whether stacks are files, each in a folder of its own among the system's temporary
+    files.
     """
 
     def __init__(self, on_disk: bool) -> None:
@@ -189,10 +174,7 @@ _ELSEWHERE = (
 def check_disk(needed: int) -> None:
     """Refuse what does not fit on the disk.
 
-    Raises
-    ------
-    MemoryLimitError
-        With what is needed, and what is free.
+    Raises MemoryLimitError: with what is needed, and what is free.
     """
     folder = scratch_folder()
     free = shutil.disk_usage(folder).free

@@ -25,12 +25,7 @@ if TYPE_CHECKING:
 class Stages:
     """Runs the passes of a job as timed stages; says how far they are and shows what they do.
 
-    Parameters
-    ----------
-    volume : Volume
-        What is segmented.
-    timer : StageTimer, optional
-        Times them; on the host's clock, until it is told of another.
+    `timer`: times them; on the host's clock, until it is told of another.
     """
 
     def __init__(self, volume: Volume, timer: StageTimer | None = None) -> None:

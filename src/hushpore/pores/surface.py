@@ -39,16 +39,9 @@ DIRECTIONS = np.array(
 def area_per_crossing(spacing: tuple[float, ...]) -> npt.NDArray[np.float64]:
     """Return the area (3D) or length (2D) that one crossing stands for, by direction.
 
-    Parameters
-    ----------
-    spacing : tuple of float
-        Voxel size in z, y, x or y, x order.
-
-    Returns
-    -------
-    numpy.ndarray
-        (13,), in the order of `DIRECTIONS`, in the unit of `spacing` to the
-        second power (first power in 2D, where directions out of the plane count nothing).
+    `spacing`: voxel size in z, y, x or y, x order.
+    Returns: (13,), in the order of `DIRECTIONS`, in the unit of `spacing` to the second power
+    (first power in 2D, where directions out of the plane count nothing).
     """
     weights = np.zeros(len(DIRECTIONS))
     used = np.flatnonzero(DIRECTIONS[:, 0] == 0) if len(spacing) == 2 else np.arange(len(weights))

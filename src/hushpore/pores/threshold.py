@@ -28,18 +28,10 @@ _BINS = 1024
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """How often each grey value occurs.
+    """How often each grey value occurs."""
 
-    Attributes
-    ----------
-    counts : numpy.ndarray
-        (bins,), int64.
-    centers : numpy.ndarray
-        (bins,), float64: the grey value of each bin.
-    """
-
-    counts: npt.NDArray[np.int64]
-    centers: npt.NDArray[np.float64]
+    counts: npt.NDArray[np.int64]  # (bins,), int64
+    centers: npt.NDArray[np.float64]  # (bins,), float64: the grey value of each bin
 
     def trimmed(self) -> Histogram:
         """Return the histogram without the empty bins at both ends."""
@@ -94,14 +86,8 @@ def make_histogram(
 ) -> Histogram:
     """Count the grey values of an image.
 
-    Parameters
-    ----------
-    values : numpy.ndarray
-        Two axes or more, integer or floating point, finite and not constant.
-    threads : KernelThreads
-        Threads to run on.
-    among : Range, optional
-        The range of a larger image that this is a part of: the histograms of its parts add up.
+    `values`: two axes or more, integer or floating point, finite and not constant. `among`: the
+    range of a larger image that this is a part of: the histograms of its parts add up.
     """
     among = among or find_range(values, threads)
     low, high, _ = among
@@ -144,15 +130,8 @@ def survey(
 
     Whole numbers of 16 bits are read once, anything else a second time for the histogram.
 
-    Yields
-    ------
-    float
-        The share that is done.
-
-    Raises
-    ------
-    InputError
-        If the values are all the same, or some of them are not finite.
+    Yields: the share that is done.
+    Raises InputError if the values are all the same, or some of them are not finite.
     """
     counted = counted_once(values.dtype) if with_histogram else None
     passes = 1 + (with_histogram and counted is None)

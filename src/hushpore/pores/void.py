@@ -31,28 +31,15 @@ SOLID, OPEN, CLOSED, AIR = 0, 1, 2, 3
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Stretches of void along x in a slab, and which of its 6-connected parts each belongs to.
+    """Stretches of void along x in a slab, and which of its 6-connected parts each belongs to."""
 
-    Attributes
-    ----------
-    shape : tuple of int
-        (z, y, x) of the slab.
-    row_start : numpy.ndarray
-        (z * y + 1,), int64: first run of each row.
-    begin, end : numpy.ndarray
-        (runs,), int32: first voxel of a run, and the one after its last.
-    part : numpy.ndarray
-        (runs,), int32: from 0.
-    count : int
-        Number of parts.
-    """
-
-    shape: tuple[int, int, int]
-    row_start: npt.NDArray[np.int64]
+    shape: tuple[int, int, int]  # (z, y, x) of the slab
+    row_start: npt.NDArray[np.int64]  # (z * y + 1,), int64: first run of each row
+    # (runs,), int32: first voxel of a run, and the one after its last
     begin: npt.NDArray[np.int32]
     end: npt.NDArray[np.int32]
-    part: npt.NDArray[np.int32]
-    count: int
+    part: npt.NDArray[np.int32]  # (runs,), int32: from 0
+    count: int  # number of parts
 
     def face(self, last: bool) -> Runs:
         """Return the runs of the first slice, or of the last one, with the parts of the slab."""
@@ -78,19 +65,11 @@ class Runs:
 class Components:
     """The 6-connected components of a void that is met slab by slab.
 
-    Parameters
-    ----------
-    faces : tuple of bool
-        For each axis, whether its two faces count as an opening (in a 2D image those of z do not).
-    slabs : Slabs
-        How the stack is cut. The runs of a single slab are kept, those of several found anew.
-
-    Attributes
-    ----------
-    voxels : numpy.ndarray
-        (components,), int64.
-    is_open : numpy.ndarray
-        (components,), bool: whether it touches a face of the volume, or what was marked.
+    `faces`: for each axis, whether its two faces count as an opening (in a 2D image those of z do
+    not). `slabs`: how the stack is cut. The runs of a single slab are kept, those of several found
+    anew.
+    `voxels`: (components,), int64. `is_open`: (components,), bool: whether it touches a face of the
+    volume, or what was marked.
     """
 
     def __init__(self, faces: tuple[bool, bool, bool], slabs: Slabs) -> None:
@@ -212,12 +191,7 @@ def make_void(
 def find_runs(phase: npt.NDArray[Any], threads: KernelThreads) -> Runs:
     """Find the 6-connected parts of the void in a slab.
 
-    Parameters
-    ----------
-    phase : numpy.ndarray
-        (z, y, x), bool or uint8, C order: void is what is `OPEN`, or true.
-    threads : KernelThreads
-        Threads to run on.
+    `phase`: (z, y, x), bool or uint8, C order: void is what is `OPEN`, or true.
     """
     depth, height, width = phase.shape
     rows = phase.view(np.uint8).reshape(-1, width)
@@ -236,14 +210,7 @@ def find_components(
 ) -> Components:
     """Find the 6-connected components of a void in one piece.
 
-    Parameters
-    ----------
-    void : numpy.ndarray
-        As for `find_runs`.
-    faces : tuple of bool
-        See `Components`.
-    threads : KernelThreads
-        Threads to run on.
+    `void`: as for `find_runs`. `faces`: see `Components`.
     """
     components = Components(faces, Slabs(len(void), len(void)))
     components.add(find_runs(void, threads))

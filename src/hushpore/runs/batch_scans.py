@@ -26,30 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One scan of a batch, and how it is worked on.
+    """One scan of a batch, and how it is worked on."""
 
-    Attributes
-    ----------
-    name : str
-        What it is called in the summary, and its result folder.
-    source : Source
-        What is read.
-    folder : pathlib.Path
-        Its result folder.
-    steps : mapping of str to Settings
-        The settings of each job, in the order in which they run.
-    device : str
-        Where to run.
-    overwrite : bool
-        Whether an earlier result is replaced.
-    """
-
-    name: str
-    source: Source
-    folder: Path
-    steps: Mapping[str, Settings]
-    device: str
-    overwrite: bool
+    name: str  # what it is called in the summary, and its result folder
+    source: Source  # what is read
+    folder: Path  # its result folder
+    steps: Mapping[str, Settings]  # the settings of each job, in the order in which they run
+    device: str  # where to run
+    overwrite: bool  # whether an earlier result is replaced
 
     def start(self) -> Pipeline:
         """Return its job."""
@@ -60,10 +44,7 @@ class Task:
     def provenance(self) -> dict[str, Any] | None:
         """Return the record of its result, or None where there is none yet.
 
-        Raises
-        ------
-        OutputError
-            If something else is in the place of the result.
+        Raises OutputError if something else is in the place of the result.
         """
         is_folder = self.folder.is_dir()
         if not self.folder.exists() or (is_folder and not any(self.folder.iterdir())):
@@ -98,18 +79,9 @@ class Task:
 def find_scans(patterns: Iterable[str], output: Path) -> list[Path]:
     """Return the files and folders that patterns name, in natural order, each once.
 
-    Parameters
-    ----------
-    patterns : iterable of str
-        Paths, with wildcards where wanted: ``"scans/*/"`` for all folders in one, ``**`` for any
-        depth.
-    output : pathlib.Path
-        The folder of results; it is no scan itself, nor is what it holds.
-
-    Raises
-    ------
-    InputError
-        If a pattern matches nothing.
+    `patterns`: paths, with wildcards where wanted: ``"scans/*/"`` for all folders in one, ``**``
+    for any depth. `output`: the folder of results; it is no scan itself, nor is what it holds.
+    Raises InputError if a pattern matches nothing.
     """
     found: dict[Path, None] = {}
     results = output.expanduser().resolve()
@@ -160,21 +132,10 @@ def plan(
 ) -> dict[Task, bool]:
     """Return the tasks of a batch in the order of their scans, and whether each is done already.
 
-    Parameters
-    ----------
-    patterns, output
-        As for `find_scans`.
-    steps, device, overwrite
-        Of each `Task`.
-    reading : Source, optional
-        How scans are read, whatever its path.
-
-    Raises
-    ------
-    InputError
-        If a pattern matches nothing.
-    OutputError
-        If there are results of other scans or other settings, and they may not be replaced.
+    `patterns`, `output`: as for `find_scans`. `steps`, `device`, `overwrite`: of each `Task`.
+    `reading`: how scans are read, whatever its path.
+    Raises InputError if a pattern matches nothing; OutputError if there are results of other scans
+    or other settings, and they may not be replaced.
     """
     scans = find_scans(patterns, output)
     tasks: dict[Task, bool] = {}

@@ -97,10 +97,7 @@ def at_once(tasks: Sequence[Task], count: int) -> Working:
 
     A process that dies takes its scan with it, which counts as failed; the others go on.
 
-    Yields
-    ------
-    State
-        How each stands, as its process tells.
+    Yields: how each stands, as its process tells.
     """
     waiting, processes = list(tasks), [_Process(number, count) for number in range(count)]
     room = Backend().free_memory() * _SHARE

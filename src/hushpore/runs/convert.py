@@ -38,30 +38,14 @@ _SHARE = 0.25
 
 @dataclass(frozen=True)
 class Converted:
-    """A scan that was written as OME-Zarr.
+    """A scan that was written as OME-Zarr."""
 
-    Attributes
-    ----------
-    path : pathlib.Path
-        The folder.
-    facts : str
-        What it is: shape, voxel size, type and size.
-    levels : tuple of tuple of int
-        Shapes of the levels, the finest first.
-    stored : int
-        Bytes on disk.
-    resumed : int
-        Blocks that an earlier run, which was broken off, had written.
-    seconds : float
-        Time that it took.
-    """
-
-    path: Path
-    facts: str
-    levels: tuple[tuple[int, ...], ...]
-    stored: int
-    resumed: int
-    seconds: float
+    path: Path  # the folder
+    facts: str  # what it is: shape, voxel size, type and size
+    levels: tuple[tuple[int, ...], ...]  # shapes of the levels, the finest first
+    stored: int  # bytes on disk
+    resumed: int  # blocks that an earlier run, which was broken off, had written
+    seconds: float  # time that it took
 
     @property
     def summary(self) -> str:

@@ -37,14 +37,8 @@ def save_picture(target: Path, result: Denoised, noisy: Volume, overwrite: bool)
 def check_data_set(path: str, overwrite: bool = False) -> Path:
     """Check that a data set can be written, before work goes into it.
 
-    Raises
-    ------
-    InputError
-        If the name does not end in ``.npz`` or ``.zarr``.
-    OutputError
-        If it cannot be written there.
-    MissingPackageError
-        If Zarr is asked for and not installed.
+    Raises InputError if the name does not end in ``.npz`` or ``.zarr``; OutputError if it cannot be
+    written there; MissingPackageError if Zarr is asked for and not installed.
     """
     target = Path(path).expanduser()
     if target.suffix not in (".npz", ".zarr"):
@@ -61,16 +55,7 @@ def check_data_set(path: str, overwrite: bool = False) -> Path:
 def save_data_set(target: Path, found: Patches, volume: Volume, overwrite: bool) -> None:
     """Write patches, where they lie and what is known of them as one set of arrays.
 
-    Parameters
-    ----------
-    target : pathlib.Path
-        As `check_data_set` returned it.
-    found : Patches
-        The patches.
-    volume : Volume
-        Where they come from.
-    overwrite : bool
-        Replace an existing file.
+    `target`: as `check_data_set` returned it.
     """
     arrays: dict[str, Any] = {
         "patches": found.patches,

@@ -31,13 +31,8 @@ def remembered_file() -> Path:
 def remember(name: str, settings: Settings) -> None:
     """Keep the settings of a kind of work; does nothing where nothing can be written.
 
-    Parameters
-    ----------
-    name : str
-        Of the job or the widget.
-    settings : Settings
-        Those that it was started with. What is at its default is not kept, and so follows the
-        program.
+    `name`: of the job or the widget. `settings`: those that it was started with. What is at its
+    default is not kept, and so follows the program.
     """
     kept = _tables()
     kept[name] = {
@@ -57,12 +52,8 @@ def remember(name: str, settings: Settings) -> None:
 def remembered(name: str, kind: type[T]) -> T | None:
     """Return what a kind of work was last run with; None where that is not known.
 
-    Parameters
-    ----------
-    name : str
-        As given to `remember`.
-    kind : type of Settings
-        Its settings. What is not known or not accepted by now has its default.
+    `name`: as given to `remember`. `kind`: its settings. What is not known or not accepted by now
+    has its default.
     """
     table = _tables().get(name)
     if table is None:

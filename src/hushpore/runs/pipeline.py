@@ -34,21 +34,11 @@ _READ, _COMPUTED = 0.02, 0.97
 
 @dataclass(frozen=True)
 class Written:
-    """A finished scan.
+    """A finished scan."""
 
-    Attributes
-    ----------
-    folder : pathlib.Path
-        The result folder, or for an image its file.
-    summary : str
-        The result in one sentence.
-    provenance : dict
-        That of the last job.
-    """
-
-    folder: Path
-    summary: str
-    provenance: dict[str, Any]
+    folder: Path  # the result folder, or for an image its file
+    summary: str  # the result in one sentence
+    provenance: dict[str, Any]  # that of the last job
 
 
 def run_pipeline(
@@ -62,36 +52,13 @@ def run_pipeline(
 ) -> Pipeline:
     """Read a scan, run jobs on it one after another, and write the result.
 
-    Parameters
-    ----------
-    source : Source
-        What to read.
-    output : str or path-like
-        Where to write, see `hushpore.runs.result_folder.write_result`.
-    steps : mapping of str to Settings
-        The settings of each job, in the order in which they run; each but the last `gives` an image
-        to the next.
-    device : str, optional
-        As for `hushpore.denoise`.
-    overwrite : bool, optional
-        Replace an earlier result.
-    check : callable, optional
-        Looks at what was read before anything is done with it; raises to refuse it.
-
-    Yields
-    ------
-    Event
-        Of all jobs; `Progress` counts for the whole.
-
-    Returns
-    -------
-    Written
-        Where the result is, and what it says.
-
-    Raises
-    ------
-    HushporeError
-        As reading, the jobs and writing do; nothing is written then.
+    `output`: where to write, see `hushpore.runs.result_folder.write_result`. `steps`: the settings
+    of each job, in the order in which they run; each but the last `gives` an image to the next.
+    `device`: as for `hushpore.denoise`. `check`: looks at what was read before anything is done
+    with it; raises to refuse it.
+    Yields: of all jobs; `Progress` counts for the whole.
+    Returns: where the result is, and what it says.
+    Raises HushporeError: as reading, the jobs and writing do; nothing is written then.
     """
     jobs = list(steps)
     target = check_result_target(output, jobs, overwrite)

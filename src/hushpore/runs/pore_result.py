@@ -32,44 +32,22 @@ def labels_file(folder: Path) -> Path:
 
 @dataclass(frozen=True, eq=False)
 class PoreResult:
-    """What is known of a segmentation.
+    """What is known of a segmentation."""
 
-    Attributes
-    ----------
-    name : str
-        A short name for tables and plots.
-    labels : Volume
-        The labels; from a folder they stay on disk until they are asked for.
-    pores, throats : pandas.DataFrame
-        The tables, see `hushpore.pores.measures`.
-    provenance : dict
-        The record of the segmentation.
-    """
-
-    name: str
-    labels: Volume
+    name: str  # a short name for tables and plots
+    labels: Volume  # the labels; from a folder they stay on disk until they are asked for
+    # the tables, see `hushpore.pores.measures`
     pores: pd.DataFrame
     throats: pd.DataFrame
-    provenance: dict[str, Any]
+    provenance: dict[str, Any]  # the record of the segmentation
 
 
 def open_result(given: ResultLike) -> PoreResult:
     """Return a result, read from its folder where a folder is given.
 
-    Parameters
-    ----------
-    given : Pores, PoreResult, str or path-like
-        A finished segmentation; or its folder, or the ``result.json`` in it.
-
-    Returns
-    -------
-    PoreResult
-        Labels, tables and record.
-
-    Raises
-    ------
-    InputError
-        If there is no complete pore result there.
+    `given`: a finished segmentation; or its folder, or the ``result.json`` in it.
+    Returns: labels, tables and record.
+    Raises InputError if there is no complete pore result there.
     """
     if isinstance(given, PoreResult):
         return given

@@ -50,11 +50,8 @@ def reset_preferences() -> None:
 def in_force() -> dict[str, dict[str, Any]]:
     """Return what holds where nothing is asked for.
 
-    Returns
-    -------
-    dict of str to dict
-        For each preference its ``value``, the ``reason`` in words, and the ``variable`` of the
-        environment that wins over it.
+    Returns: for each preference its ``value``, the ``reason`` in words, and the ``variable`` of the
+    environment that wins over it.
     """
     found = {opt.name: preferred(opt.name) for opt in Preferences.options()}
     return {

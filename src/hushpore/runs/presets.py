@@ -73,10 +73,7 @@ def load_preset(name: str, job: str) -> Settings:
 def read_preset(name: str) -> dict[str, Settings]:
     """Return all settings that were saved under a name, by job.
 
-    Raises
-    ------
-    InputError
-        If there is no such preset, or its file is damaged.
+    Raises InputError if there is no such preset, or its file is damaged.
     """
     if name == LAST:
         last = {job: remembered(job, kind.settings) for job, kind in JOBS.items()}
@@ -125,10 +122,7 @@ def delete_preset(name: str) -> None:
 def preset_file(name: str) -> Path:
     """Return the file of a preset, whether it exists or not.
 
-    Raises
-    ------
-    InputError
-        If the name cannot be a file's.
+    Raises InputError if the name cannot be a file's.
     """
     if not _NAME.fullmatch(name) or _RESERVED.fullmatch(name) or name in (DEFAULT, LAST):
         raise InputError(

@@ -66,19 +66,8 @@ def job_report(
 ) -> tuple[dict[str, bytes], dict[str, str]]:
     """Return the figures and pages of the result of any job.
 
-    Parameters
-    ----------
-    before : Volume
-        What was read.
-    files : ResultFiles
-        What is written of the results.
-    provenance : mapping
-        As ``result.json`` has it.
-
-    Returns
-    -------
-    figures, pages : dict
-        By name, as `hushpore.io.results.write_results` takes them.
+    `files`: what is written of the results. `provenance`: as ``result.json`` has it.
+    Returns: by name, as `hushpore.io.results.write_results` takes them.
     """
     return {}, {"report": _page(before.name, provenance)}
 
@@ -103,21 +92,10 @@ def pore_page(
 ) -> str:
     """Return the report of a pore result as one HTML page.
 
-    Parameters
-    ----------
-    name : str
-        What was measured.
-    provenance : mapping
-        As ``result.json`` has it; the last of its ``jobs`` is the segmentation.
-    tables : mapping of str to pandas.DataFrame
-        ``pores`` and ``profile``.
-    picture : bytes
-        PNG file of slices, see `hushpore.io.report.report_figure`.
-
-    Returns
-    -------
-    str
-        The page; pictures are part of it.
+    `provenance`: as ``result.json`` has it; the last of its ``jobs`` is the segmentation. `tables`:
+    ``pores`` and ``profile``. `picture`: PNG file of slices, see
+    `hushpore.io.report.report_figure`.
+    Returns: the page; pictures are part of it.
     """
     made = provenance["jobs"][-1]
     unit = readable_unit(made["input"]["unit"])

@@ -31,20 +31,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rerun:
-    """How a result that was made again compares with the first.
+    """How a result that was made again compares with the first."""
 
-    Attributes
-    ----------
-    written : pathlib.Path
-        The new result.
-    identical : bool
-        Whether all its images are the same, to the bit, and its tables to the last digit.
-    differences : tuple of str
-        What differs in words: images and figures, and what may be the reason.
-    """
-
-    written: Path
+    written: Path  # the new result
+    # whether all its images are the same, to the bit, and its tables to the last digit
     identical: bool
+    # what differs in words: images and figures, and what may be the reason
     differences: tuple[str, ...]
 
     @property

@@ -26,26 +26,11 @@ def check_result_target(
 ) -> Path:
     """Check that the result of some jobs can be written, before work goes into it.
 
-    Parameters
-    ----------
-    path : str or path-like
-        Where it goes.
-    jobs : sequence of str
-        Keys of `hushpore.jobs.JOBS`, in their order.
-    overwrite : bool, optional
-        Whether an earlier result may be replaced.
-
-    Returns
-    -------
-    pathlib.Path
-        The place.
-
-    Raises
-    ------
-    InputError
-        If these jobs cannot follow each other.
-    OutputError
-        If nothing can be written there.
+    `jobs`: keys of `hushpore.jobs.JOBS`, in their order. `overwrite`: whether an earlier result may
+    be replaced.
+    Returns: the place.
+    Raises InputError if these jobs cannot follow each other; OutputError if nothing can be written
+    there.
     """
     check_chain(jobs)
     if not is_one_image(jobs):
@@ -67,30 +52,10 @@ def write_result(
     An image by itself becomes a file with its provenance beside it. All else becomes a folder of
     images, tables, figures and pages, with ``result.json``.
 
-    Parameters
-    ----------
-    path : str or path-like
-        Where to.
-    results : sequence of Result
-        Of each job, in their order.
-    before : Volume
-        What was read.
-    source : mapping, optional
-        How `before` was read, so that it can be read again: `Source.to_dict`, as it was then.
-    extra : mapping, optional
-        Further entries of the provenance.
-    overwrite : bool, optional
-        Replace an earlier result.
-
-    Returns
-    -------
-    pathlib.Path
-        The file or folder.
-
-    Raises
-    ------
-    OutputError
-        If it cannot be written; nothing is left behind then.
+    `results`: of each job, in their order. `source`: how `before` was read, so that it can be read
+    again: `Source.to_dict`, as it was then.
+    Returns: the file or folder.
+    Raises OutputError if it cannot be written; nothing is left behind then.
     """
     jobs = [result.provenance["job"] for result in results]
     origin = {"source": dict(source or {})}
@@ -140,10 +105,7 @@ def _merged(parts: Sequence[ResultFiles]) -> ResultFiles:
 def read_provenance(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read how a result was made: a JSON file, or the folder that holds ``result.json``.
 
-    Raises
-    ------
-    InputError
-        If there is none, or it is not one of hushpore.
+    Raises InputError if there is none, or it is not one of hushpore.
     """
     file = provenance_file(path)
     try:

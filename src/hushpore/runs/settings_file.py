@@ -145,10 +145,7 @@ def _escaped(letter: str) -> str:
 def keep(file: Path, text: str) -> Path:
     """Write a file of the user's configuration, complete or not at all; returns it.
 
-    Raises
-    ------
-    OutputError
-        If it, or the folder that it lies in, cannot be written.
+    Raises OutputError if it, or the folder that it lies in, cannot be written.
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -32,19 +32,10 @@ _VOXEL_SIZE = re.compile(rf"(?P<numbers>{_NUMBER}(?:\s*,\s*{_NUMBER})*)\s*(?P<un
 class Source:
     """An image stack on disk, and how it is read.
 
-    Parameters
-    ----------
-    path : str
-        A file or folder, as `hushpore.read` takes it.
-    series : str, optional
-        Which one of several; empty for the largest.
-    resample : bool, optional
-        Interpolate uneven slices to an even spacing.
-    at : tuple of str, optional
-        Positions on time and channel axes, each as ``"t=0"``.
-    voxel_size : str, optional
-        Size of a voxel where the file does not say it, or says it wrong: ``"15.4um"``, or along
-        z, y, x: ``"5,0.49,0.49mm"``.
+    `path`: a file or folder, as `hushpore.read` takes it. `series`: which one of several; empty for
+    the largest. `resample`: interpolate uneven slices to an even spacing. `at`: positions on time
+    and channel axes, each as ``"t=0"``. `voxel_size`: size of a voxel where the file does not say
+    it, or says it wrong: ``"15.4um"``, or along z, y, x: ``"5,0.49,0.49mm"``.
     """
 
     path: str
@@ -57,10 +48,7 @@ class Source:
     def of(cls, known: Mapping[str, Any]) -> Self:
         """Return the source that a record tells of (`to_dict`).
 
-        Raises
-        ------
-        InputError
-            If it does not tell of one.
+        Raises InputError if it does not tell of one.
         """
         if not known.get("path"):
             raise InputError("The record does not say which file or folder was read.")
@@ -79,11 +67,8 @@ class Source:
     def stamp(self) -> dict[str, Any]:
         """Return what tells whether files have changed without reading them.
 
-        Returns
-        -------
-        dict
-            ``files``: how many; ``bytes``: their sizes together; ``stamp``: a fingerprint of names,
-            sizes and times of change. Empty where there are none.
+        Returns: ``files``: how many; ``bytes``: their sizes together; ``stamp``: a fingerprint of
+        names, sizes and times of change. Empty where there are none.
         """
         place = Path(self.path).expanduser().resolve()
         digest, count, total = hashlib.blake2b(digest_size=16), 0, 0
@@ -100,16 +85,10 @@ class Source:
     def read(self, device: str | None = None) -> Volume:
         """Read it into memory.
 
-        Parameters
-        ----------
-        device : str, optional
-            Where all values will go, as for `hushpore.device.backend.choose_backend`: the memory is
-            such that they are copied there fastest.
-
-        Raises
-        ------
-        InputError, MissingPackageError
-            As for `hushpore.read`; if a position is not one of the volume.
+        `device`: where all values will go, as for `hushpore.device.backend.choose_backend`: the
+        memory is such that they are copied there fastest.
+        Raises InputError, MissingPackageError: as for `hushpore.read`; if a position is not one of
+        the volume.
         """
         empty = None if device is None else choose_backend(device).empty
         return self.arrange(read(self.path, series=self.series or None, empty=empty))
@@ -117,10 +96,7 @@ class Source:
     def arrange(self, volume: Volume) -> Volume:
         """Do with a volume what is asked for beside reading it; values on disk stay there.
 
-        Raises
-        ------
-        InputError
-            If a voxel size or a position is not one, or does not fit the volume.
+        Raises InputError if a voxel size or a position is not one, or does not fit the volume.
         """
         if self.voxel_size:
             volume = with_voxel_size(volume, self.voxel_size)
@@ -139,17 +115,8 @@ class Source:
 def with_voxel_size(volume: Volume, text: str) -> Volume:
     """Return a volume with the voxel size that a text says, and a note of it.
 
-    Parameters
-    ----------
-    volume : Volume
-        As it was read.
-    text : str
-        One number for all axes, or one for each of z, y, x (in 2D y, x), and a unit.
-
-    Raises
-    ------
-    InputError
-        If it cannot be understood, or does not fit the volume.
+    `text`: one number for all axes, or one for each of z, y, x (in 2D y, x), and a unit.
+    Raises InputError if it cannot be understood, or does not fit the volume.
     """
     found = _VOXEL_SIZE.fullmatch(text.strip())
     unit = None if found is None else unit_of(found["unit"])
@@ -182,10 +149,7 @@ def with_voxel_size(volume: Volume, text: str) -> Volume:
 def attach_files(volume: Volume, settings: Settings) -> Volume:
     """Read the files that settings name, and return the volume with them beside it.
 
-    Raises
-    ------
-    InputError
-        If a file cannot be read.
+    Raises InputError if a file cannot be read.
     """
     paths = {getattr(settings, opt.name) for opt in settings.options() if opt.auxiliary} - {""}
     missing = {path: _read_auxiliary(path) for path in sorted(paths - set(volume.auxiliary))}

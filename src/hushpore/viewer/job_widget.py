@@ -64,15 +64,7 @@ class JobWidget(WorkerContainer):
     A subclass names the job, and may say which layers suit and how a result becomes layers. What it
     overrides as a class method may run in the worker's thread, and so has no access to the widget.
 
-    Parameters
-    ----------
-    napari_viewer : napari.Viewer
-        Given by napari.
-
-    Attributes
-    ----------
-    result : object or None
-        What the last run returned: None before its end, and once its layers are removed.
+    `result`: what the last run returned: None before its end, and once its layers are removed.
     """
 
     #: Key of `hushpore.jobs.JOBS`.
@@ -138,10 +130,7 @@ class JobWidget(WorkerContainer):
     def settings(self) -> Settings:
         """Return the settings for a run.
 
-        Raises
-        ------
-        InputError
-            If one of them cannot be used.
+        Raises InputError if one of them cannot be used.
         """
         return self.form.value
 
@@ -159,10 +148,7 @@ class JobWidget(WorkerContainer):
     def run(self) -> JobWorker:
         """Start the job on the chosen layer, unless one runs; return its worker.
 
-        Raises
-        ------
-        InputError
-            If there is no layer, or a setting cannot be used.
+        Raises InputError if there is no layer, or a setting cannot be used.
         """
         if self._now is not None:
             return self._now.worker

@@ -17,17 +17,8 @@ WIDGETS = ("Denoise", "Segment pores", "Show patches")
 def open_viewer(paths: Sequence[str | os.PathLike[str]] = (), sample: bool = False) -> None:
     """Open napari on files, folders or the sample, and return when it is closed.
 
-    Parameters
-    ----------
-    paths : sequence of path-like
-        Each is opened by hushpore's reader.
-    sample : bool
-        Open the foam phantom.
-
-    Raises
-    ------
-    MissingPackageError
-        If napari or a Qt binding is not installed.
+    `paths`: each is opened by hushpore's reader.
+    Raises MissingPackageError if napari or a Qt binding is not installed.
     """
     try:
         import napari

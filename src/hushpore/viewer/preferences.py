@@ -45,13 +45,7 @@ _DEVICES = ("auto", "cpu", "cuda")
 
 
 class PreferencesWidget(QWidget):
-    """Shows and changes what jobs use where nothing is asked for, here and on the command line.
-
-    Parameters
-    ----------
-    napari_viewer : napari.Viewer
-        Given by napari.
-    """
+    """Shows and changes what jobs use where nothing is asked for, here and on the command line."""
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__()

@@ -36,16 +36,8 @@ _END_OF_IMAGE = b"\xff\xd9"  # of JPEG, JPEG-LS and JPEG 2000 alike
 def decoder_of(syntax: str) -> Decode | None:
     """Return the decoder for a transfer syntax, or None where imagecodecs has none.
 
-    Parameters
-    ----------
-    syntax : str
-        UID of the transfer syntax.
-
-    Returns
-    -------
-    callable or None
-        ``decode(frame, shape, dtype)`` returns the values of one frame. `dtype` is that of the
-        header, native; codecs that know their own return that.
+    Returns: ``decode(frame, shape, dtype)`` returns the values of one frame. `dtype` is that of the
+    header, native; codecs that know their own return that.
     """
     try:
         import imagecodecs

@@ -43,18 +43,8 @@ def _is_dicom(path: Path) -> bool:
 def files_of(directory: Path) -> tuple[list[Path], list[str]]:
     """Return the files that a DICOMDIR names.
 
-    Parameters
-    ----------
-    directory : Path
-        The file itself.
-
-    Returns
-    -------
-    files : list of Path
-        Those that are there. None lies outside the folder of the directory file, whatever it
-        says: names that lead elsewhere, also by links, are refused.
-    notes : list of str
-        What was refused or is missing.
+    Returns: those that are there. None lies outside the folder of the directory file, whatever it
+    says: names that lead elsewhere, also by links, are refused; what was refused or is missing.
     """
     root = directory.parent.resolve()
     files: list[Path] = []

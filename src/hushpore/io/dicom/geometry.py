@@ -25,80 +25,43 @@ _MOST_MISSING = 10  # times the slices that are there
 
 @dataclass(frozen=True)
 class Slice:
-    """The header of one image plane.
+    """The header of one image plane."""
 
-    Attributes
-    ----------
-    path : Path
-        Its file.
-    frame, n_frames : int
-        Which frame of the file, and how many the file has.
-    shape : tuple of int
-        Rows and columns.
-    series : str
-        SeriesInstanceUID.
-    instance : str
-        SOPInstanceUID.
-    number : int or None
-        InstanceNumber.
-    position : tuple of float or None
-        ImagePositionPatient: x, y, z of the first pixel's centre, in mm.
-    orientation : tuple of float or None
-        ImageOrientationPatient: direction along a row, then along a column.
-    pixel_spacing : tuple of float or None
-        Distance of rows (y) and of columns (x), in mm.
-    distance : float or None
-        Distance of slices as the header states it, in mm; used where positions are missing.
-    slope, intercept : float
-        From stored values to physical ones.
-    facts : dict
-        Further header values that are the same all over a series, JSON values only.
-    encoding : Encoding
-        How the pixels of its file are stored; not needed to arrange slices.
-    """
-
-    path: Path
+    path: Path  # its file
+    # which frame of the file, and how many the file has
     frame: int
     n_frames: int
-    shape: tuple[int, int]
-    series: str = ""
-    instance: str = ""
-    number: int | None = None
+    shape: tuple[int, int]  # rows and columns
+    series: str = ""  # SeriesInstanceUID
+    instance: str = ""  # SOPInstanceUID
+    number: int | None = None  # InstanceNumber
+    # ImagePositionPatient: x, y, z of the first pixel's centre, in mm
     position: tuple[float, float, float] | None = None
+    # ImageOrientationPatient: direction along a row, then along a column
     orientation: tuple[float, ...] | None = None
+    # distance of rows (y) and of columns (x), in mm
     pixel_spacing: tuple[float, float] | None = None
+    # distance of slices as the header states it, in mm; used where positions are missing
     distance: float | None = None
+    # from stored values to physical ones
     slope: float = 1.0
     intercept: float = 0.0
+    # further header values that are the same all over a series, JSON values only
     facts: dict[str, Any] = field(default_factory=dict)
-    encoding: Any = None
+    encoding: Any = None  # how the pixels of its file are stored; not needed to arrange slices
 
 
 @dataclass(frozen=True)
 class Arrangement:
-    """Slices in order, and where they lie.
+    """Slices in order, and where they lie."""
 
-    Attributes
-    ----------
-    slices : tuple of Slice
-        In the order of the z axis.
-    spacing : tuple of float
-        Of z, y, x.
-    unit : str
-        ``"mm"``, or ``"pixel"`` where the pixel spacing is not stated.
-    origin : tuple of float
-        First voxel along the slice normal, the columns and the rows.
-    notes : tuple of str
-        What the user should know.
-    metadata : dict
-        Positions along the normal and the directions of the axes, JSON values only.
-    """
-
-    slices: tuple[Slice, ...]
-    spacing: tuple[float, float, float]
-    unit: str
+    slices: tuple[Slice, ...]  # in the order of the z axis
+    spacing: tuple[float, float, float]  # of z, y, x
+    unit: str  # ``"mm"``, or ``"pixel"`` where the pixel spacing is not stated
+    # first voxel along the slice normal, the columns and the rows
     origin: tuple[float, float, float]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # what the user should know
+    # positions along the normal and the directions of the axes, JSON values only
     metadata: dict[str, Any]
 
 
@@ -124,15 +87,8 @@ def group_by_series(slices: Iterable[Slice]) -> list[list[Slice]]:
 def arrange(slices: Sequence[Slice]) -> list[Arrangement]:
     """Order the slices of one group and find their spacing.
 
-    Parameters
-    ----------
-    slices : sequence of Slice
-        One of those that `group_by_series` returns.
-
-    Returns
-    -------
-    list of Arrangement
-        One, or several where every position occurs equally often, as in a time series.
+    `slices`: one of those that `group_by_series` returns.
+    Returns: one, or several where every position occurs equally often, as in a time series.
     """
     slices, notes = _without_copies(slices)
     if any(item.position is None for item in slices):

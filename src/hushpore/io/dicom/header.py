@@ -63,17 +63,8 @@ def is_dicomdir(path: Path) -> bool:
 def read_headers(files: Sequence[Path]) -> Generator[float, None, Headers]:
     """Read the headers of DICOM files; yields the share that was read so far.
 
-    Parameters
-    ----------
-    files : sequence of Path
-        Files in any order.
-
-    Returns
-    -------
-    slices : list of Slice
-        One for each greyscale image plane.
-    left_out : list of tuple of str
-        Name of each file that holds none, and why.
+    `files`: files in any order.
+    Returns: one for each greyscale image plane; name of each file that holds none, and why.
     """
     slices: list[Slice] = []
     left_out: list[tuple[str, str]] = []

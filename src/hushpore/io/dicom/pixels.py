@@ -30,40 +30,19 @@ _SMALL = 2**24
 
 @dataclass(frozen=True)
 class Encoding:
-    """How the pixels of one file are stored.
+    """How the pixels of one file are stored."""
 
-    Attributes
-    ----------
-    path : Path
-        The file.
-    size : int
-        Its bytes.
-    syntax : str
-        UID of its transfer syntax; empty where it states none.
-    n_frames : int
-        Number of frames.
-    shape : tuple of int
-        Rows and columns.
-    dtype : numpy.dtype
-        Of a stored value, in the byte order of the file.
-    bits_stored, high_bit : int
-        Which bits of it count.
-    offset : int
-        Where the values begin in the file; -1 where only pydicom can tell.
-    length : int or None
-        Their bytes; None where they are encapsulated, as compressed ones are.
-    """
-
-    path: Path
-    size: int
-    syntax: str
-    n_frames: int
-    shape: tuple[int, int]
-    dtype: np.dtype[Any]
+    path: Path  # the file
+    size: int  # its bytes
+    syntax: str  # UID of its transfer syntax; empty where it states none
+    n_frames: int  # number of frames
+    shape: tuple[int, int]  # rows and columns
+    dtype: np.dtype[Any]  # of a stored value, in the byte order of the file
+    # which bits of it count
     bits_stored: int
     high_bit: int
-    offset: int
-    length: int | None
+    offset: int  # where the values begin in the file; -1 where only pydicom can tell
+    length: int | None  # their bytes; None where they are encapsulated, as compressed ones are
 
     @property
     def bounds(self) -> tuple[int, int]:
@@ -80,10 +59,7 @@ class Encoding:
     def require_complete(self) -> None:
         """Refuse, from the header alone, a file that cannot hold the image that it states.
 
-        Raises
-        ------
-        InputError
-            If it ends too early.
+        Raises InputError if it ends too early.
         """
         needed = self.frame_bytes * self.n_frames
         if self.offset >= self.size or self.length == 0:
@@ -120,15 +96,9 @@ class SeriesReader:
 
     Those of an inverted image without calibration are turned over.
 
-    Parameters
-    ----------
-    slices : sequence of Slice
-        In order; each with its encoding.
-
-    Raises
-    ------
-    InputError
-        If a file cannot hold the image that its header states; nothing is decoded for that.
+    `slices`: in order; each with its encoding.
+    Raises InputError if a file cannot hold the image that its header states; nothing is decoded for
+    that.
     """
 
     def __init__(self, slices: Sequence[Slice]) -> None:
@@ -145,12 +115,8 @@ class SeriesReader:
     def __call__(self, number: int, out: npt.NDArray[Any]) -> None:
         """Fill `out` with one plane.
 
-        Raises
-        ------
-        InputError
-            If the image is damaged.
-        MissingPackageError
-            If its compression needs a decoder that is not installed.
+        Raises InputError if the image is damaged; MissingPackageError if its compression needs a
+        decoder that is not installed.
         """
         item = self._slices[number]
         stored = self._stored(item, out)

@@ -34,27 +34,14 @@ def open_dicom(
 
     Yields the share of the headers that was read so far.
 
-    Parameters
-    ----------
-    files : sequence of Path
-        DICOM files in any order, of one or several series.
-    place : Path
-        The file or folder that the user named, for messages and names.
-    strays : sequence of Path, optional
-        Files beside them that are not DICOM, to be mentioned.
-
-    Returns
-    -------
-    list of Volume
-        One for each series, orientation and shape; localisers, colour images and reports are left
-        out, which a note says. float32 HU where the files rescale, as `Scaled`, else the stored
-        integers. The values lie on disk still, as `PlaneStack`. Nothing that identifies the patient
-        is kept.
-
-    Raises
-    ------
-    InputError
-        If no file holds a greyscale image.
+    `files`: DICOM files in any order, of one or several series. `place`: the file or folder that
+    the user named, for messages and names. `strays`: files beside them that are not DICOM, to be
+    mentioned.
+    Returns: one for each series, orientation and shape; localisers, colour images and reports are
+    left out, which a note says. float32 HU where the files rescale, as `Scaled`, else the stored
+    integers. The values lie on disk still, as `PlaneStack`. Nothing that identifies the patient is
+    kept.
+    Raises InputError if no file holds a greyscale image.
     """
     slices, left_out = yield from read_headers(files)
     groups, localisers = _without_localisers(group_by_series(slices))

@@ -14,11 +14,8 @@ _WHOLE = {"US": False, "SS": True}
 class Header:
     """The elements of a data set, by keyword.
 
-    Parameters
-    ----------
-    dataset : pydicom.dataset.FileDataset
-        As read from a file; its elements are still bytes, which pydicom would turn into objects
-        that check themselves.
+    `dataset`: as read from a file; its elements are still bytes, which pydicom would turn into
+    objects that check themselves.
     """
 
     def __init__(self, dataset: Any) -> None:

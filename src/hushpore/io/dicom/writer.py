@@ -34,33 +34,15 @@ def write_series(
 ) -> Path:
     """Write a volume as a CT series in millimetres.
 
-    Parameters
-    ----------
-    volume : Volume
-        3D values. Integers are kept exactly where their range allows; floating-point values are
-        stored as int16 with a slope and intercept, so they are rounded to 1/65535 of their range.
-    folder : str or path-like
-        Where to; made, or empty. It appears complete or not at all.
-    seed : int, optional
-        Makes the identifiers reproducible; by default they are new.
-    description : str, optional
-        SeriesDescription; by default the volume's name.
-    overwrite : bool, optional
-        Replace a series that this function wrote before.
-
-    Returns
-    -------
-    Path
-        The folder.
-
-    Raises
-    ------
-    InputError
-        If the volume is not 3D, its spacing has no unit of length, or it holds NaN or infinity.
-    OutputError
-        If the folder cannot be written, or holds something already.
-    MissingPackageError
-        If pydicom is not installed.
+    `volume`: 3D values. Integers are kept exactly where their range allows; floating-point values
+    are stored as int16 with a slope and intercept, so they are rounded to 1/65535 of their range.
+    `folder`: where to; made, or empty. It appears complete or not at all. `seed`: makes the
+    identifiers reproducible; by default they are new. `description`: SeriesDescription; by default
+    the volume's name. `overwrite`: replace a series that this function wrote before.
+    Returns: the folder.
+    Raises InputError if the volume is not 3D, its spacing has no unit of length, or it holds NaN or
+    infinity; OutputError if the folder cannot be written, or holds something already;
+    MissingPackageError if pydicom is not installed.
     """
     spacing, origin = _millimetres(volume)
     values = np.asarray(volume.data)

@@ -24,49 +24,25 @@ _BYTES_A_VOXEL = 6  # a mask, and float32 for the contouring; triangles come on 
 
 @dataclass(frozen=True, eq=False)
 class Mesh:
-    """A closed surface.
+    """A closed surface."""
 
-    Attributes
-    ----------
-    vertices : numpy.ndarray
-        (n, 3), float64: x, y, z in the unit of the volume.
-    faces : numpy.ndarray
-        (m, 3), int32: vertices of a triangle, counter-clockwise seen from outside the pore.
-    labels : numpy.ndarray
-        (m,), int32: the pore that a triangle belongs to; 0 where pores are not kept apart.
-    """
-
-    vertices: npt.NDArray[np.float64]
+    vertices: npt.NDArray[np.float64]  # (n, 3), float64: x, y, z in the unit of the volume
+    # (m, 3), int32: vertices of a triangle, counter-clockwise seen from outside the pore
     faces: npt.NDArray[np.int32]
+    # (m,), int32: the pore that a triangle belongs to; 0 where pores are not kept apart
     labels: npt.NDArray[np.int32]
 
 
 def pore_surface(labels: Volume, only: Sequence[int] | None = None, apart: bool = False) -> Mesh:
     """Return the surface of pores, closed also where a face of the volume cuts them.
 
-    Parameters
-    ----------
-    labels : Volume
-        3D integer labels, 0 is not pore.
-    only : sequence of int, optional
-        Labels of the pores that are wanted; by default all.
-    apart : bool, optional
-        Whether each pore has a closed surface of its own, with its label on the triangles. By
-        default they share one: between pores that touch there is none.
-
-    Returns
-    -------
-    Mesh
-        By marching cubes (Lorensen & Cline 1987, https://doi.org/10.1145/37402.37422) half way
-        between voxel centres. Its volume is a little below that of the voxels, whose corners it
-        cuts.
-
-    Raises
-    ------
-    InputError
-        If the volume is not 3D, or a label is not there.
-    MemoryLimitError
-        If there is too little memory.
+    `labels`: 3D integer labels, 0 is not pore. `only`: labels of the pores that are wanted; by
+    default all. `apart`: whether each pore has a closed surface of its own, with its label on the
+    triangles. By default they share one: between pores that touch there is none.
+    Returns: by marching cubes (Lorensen & Cline 1987, https://doi.org/10.1145/37402.37422) half way
+    between voxel centres. Its volume is a little below that of the voxels, whose corners it cuts.
+    Raises InputError if the volume is not 3D, or a label is not there; MemoryLimitError if there is
+    too little memory.
     """
     if labels.axes != "zyx" or labels.dtype.kind not in "iub":
         raise InputError(

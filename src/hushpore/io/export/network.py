@@ -26,27 +26,13 @@ def network_arrays(
 ) -> dict[str, npt.NDArray[Any]]:
     """Return a pore network as the arrays that OpenPNM works on.
 
-    Parameters
-    ----------
-    pores, throats : pandas.DataFrame
-        The tables of a segmentation, see `hushpore.pores.measures`.
-    volume : Volume
-        The labels: shape, spacing and unit.
+    `pores`, `throats`: the tables of a segmentation, see `hushpore.pores.measures`. `volume`: the
+    labels: shape, spacing and unit.
+    Returns: ``pore.*`` and ``throat.*``, one row a pore or throat, in SI units; coordinates in the
+    order x, y, z. Pore ``i`` is label ``pore.region_label[i]``. Pores that reach a face of the
+    volume are marked ``pore.xmin`` to ``pore.zmax``, from which flow can be made to enter.
+    Raises InputError if the volume is not 3D, its voxel size is not known, or no two pores touch.
 
-    Returns
-    -------
-    dict of str to numpy.ndarray
-        ``pore.*`` and ``throat.*``, one row a pore or throat, in SI units; coordinates in the order
-        x, y, z. Pore ``i`` is label ``pore.region_label[i]``. Pores that reach a face of the volume
-        are marked ``pore.xmin`` to ``pore.zmax``, from which flow can be made to enter.
-
-    Raises
-    ------
-    InputError
-        If the volume is not 3D, its voxel size is not known, or no two pores touch.
-
-    Notes
-    -----
     Names are those of OpenPNM (Gostick et al. 2016, https://doi.org/10.1109/MCSE.2016.49) and
     PoreSpy. ``throat.total_length`` leads from the centroid of one pore through the widest voxel of
     the neck to the other; ``throat.diameter`` is the inscribed one.

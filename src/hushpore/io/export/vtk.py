@@ -39,17 +39,8 @@ def write_vti(path: Path, result: PoreTables) -> None:
 def write_image_data(path: Path, images: Mapping[str, Volume]) -> None:
     """Write volumes of one place as VTK image data: a value a cell, in the order x, y, z.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    images : mapping of str to Volume
-        2D or 3D, of one shape, by the names that ParaView shows; booleans become uint8.
-
-    Raises
-    ------
-    InputError
-        If a volume has leading axes or another shape.
+    `images`: 2D or 3D, of one shape, by the names that ParaView shows; booleans become uint8.
+    Raises InputError if a volume has leading axes or another shape.
     """
     first = next(iter(images.values()))
     for volume in images.values():

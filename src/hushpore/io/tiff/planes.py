@@ -34,18 +34,9 @@ def planes_of(
 ) -> PlaneStack | None:
     """Return the planes of a series, or None where a page is not a plane.
 
-    Parameters
-    ----------
-    level : tifffile.TiffPageSeries
-        The series, or one level of a pyramid.
-    leading : numpy.ndarray
-        The number of the plane in the file, at every position of the leading axes.
-    plane_shape : tuple of int
-        Rows and columns.
-    path : Path
-        The file.
-    explain : callable
-        Turns an error of tifffile into one for the user.
+    `level`: the series, or one level of a pyramid. `leading`: the number of the plane in the file,
+    at every position of the leading axes. `explain`: turns an error of tifffile into one for the
+    user.
     """
     native = level.dtype.newbyteorder("=")
     if level.dataoffset is not None:

@@ -42,22 +42,11 @@ _INCOMPLETE = re.compile(
 def read_tiff(path: Path) -> list[Volume]:
     """Read every image stack of a TIFF file.
 
-    Parameters
-    ----------
-    path : Path
-        ImageJ, OME or plain TIFF, classic or BigTIFF.
-
-    Returns
-    -------
-    list of Volume
-        One for each shape of page; of a pyramid its full resolution. Axes in t, c, z, y, x order.
-
-    Raises
-    ------
-    InputError
-        If the file is damaged or incomplete, or holds colour images only.
-    MissingPackageError
-        If its compression needs imagecodecs.
+    `path`: ImageJ, OME or plain TIFF, classic or BigTIFF.
+    Returns: one for each shape of page; of a pyramid its full resolution. Axes in t, c, z, y, x
+    order.
+    Raises InputError if the file is damaged or incomplete, or holds colour images only;
+    MissingPackageError if its compression needs imagecodecs.
     """
     with captured_warnings("tifffile") as messages, _opened(path) as tif:
         return _read_series(tif, path, messages)
@@ -68,24 +57,10 @@ def read_tiff_folder(
 ) -> list[Volume]:
     """Read a folder with one slice a file.
 
-    Parameters
-    ----------
-    files : sequence of Path
-        Its TIFF files, in the order in which they are stacked.
-    folder : Path
-        The folder; gives the stack its name.
-    others : sequence of Path, optional
-        Further files in it; they are left out.
-
-    Returns
-    -------
-    list of Volume
-        One for each shape and type of slice. Where the files are stacks themselves, those.
-
-    Raises
-    ------
-    InputError, MissingPackageError
-        As for `read_tiff`.
+    `files`: its TIFF files, in the order in which they are stacked. `folder`: the folder; gives the
+    stack its name. `others`: further files in it; they are left out.
+    Returns: one for each shape and type of slice. Where the files are stacks themselves, those.
+    Raises InputError, MissingPackageError: as for `read_tiff`.
     """
     if len(files) == 1:
         return read_tiff(files[0])

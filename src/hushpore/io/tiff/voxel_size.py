@@ -21,28 +21,16 @@ _CENTIMETRE, _INCH = 3, 2
 
 @dataclass(frozen=True)
 class VoxelSize:
-    """What a file states of its geometry.
+    """What a file states of its geometry."""
 
-    Attributes
-    ----------
-    z, y, x : float or None
-        Voxel size in `unit`; None where it is not stated.
-    unit : str
-        Unit of length, or ``"pixel"``.
-    notes : list of str
-        What was doubtful.
-    axes : str
-        Letters of the axes that the file states to be there even with length one.
-    origin : tuple of float
-        Position of the first voxel, z y x or y x; empty where it is not stated.
-    """
-
+    # voxel size in `unit`; None where it is not stated
     z: float | None = None
     y: float | None = None
     x: float | None = None
-    unit: str = "pixel"
-    notes: list[str] = field(default_factory=list)
-    axes: str = ""
+    unit: str = "pixel"  # unit of length, or ``"pixel"``
+    notes: list[str] = field(default_factory=list)  # what was doubtful
+    axes: str = ""  # letters of the axes that the file states to be there even with length one
+    # position of the first voxel, z y x or y x; empty where it is not stated
     origin: tuple[float, ...] = ()
 
     def along(self, n_spatial: int) -> tuple[tuple[float, ...], list[str]]:
@@ -63,12 +51,7 @@ class VoxelSize:
 def voxel_size(tif: tifffile.TiffFile, index: int, count: int) -> VoxelSize:
     """Find the voxel size of one series of a file.
 
-    Parameters
-    ----------
-    tif : tifffile.TiffFile
-        The open file.
-    index, count : int
-        Which series, and of how many.
+    `index`, `count`: which series, and of how many.
     """
     if tif.is_ome and tif.ome_metadata:
         found = ome_voxel_size(tif.ome_metadata, index, count)
@@ -82,12 +65,8 @@ def voxel_size(tif: tifffile.TiffFile, index: int, count: int) -> VoxelSize:
 def ome_voxel_size(xml: str, index: int, count: int) -> VoxelSize | None:
     """Read the voxel size from OME-XML, or None where there is no image in it.
 
-    Parameters
-    ----------
-    xml : str
-        The image description of an OME-TIFF.
-    index, count : int
-        Which of its images, and how many there should be.
+    `xml`: the image description of an OME-TIFF. `index`, `count`: which of its images, and how many
+    there should be.
     """
     try:
         root = ElementTree.fromstring(xml)

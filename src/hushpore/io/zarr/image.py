@@ -44,31 +44,19 @@ _UNITS = {"m": "meter", "cm": "centimeter", "mm": "millimeter", "um": "micromete
 def import_zarr() -> ModuleType:
     """Import zarr, which the library works without until OME-Zarr is met.
 
-    Raises
-    ------
-    MissingPackageError
-        If it is not installed.
+    Raises MissingPackageError if it is not installed.
     """
     return import_optional("zarr", "OME-Zarr", "zarr")
 
 
 @dataclass(frozen=True, eq=False)
 class ZarrImage:
-    """The arrays of an image, the finest first.
+    """The arrays of an image, the finest first."""
 
-    Attributes
-    ----------
-    levels : tuple of zarr.Array
-        Each half as fine as the one before, along the axes that were finest there.
-    n_spatial : int
-        How many of the last axes are in space, 2 or 3.
-    are_labels : bool
-        Whether values are classes or numbers of pores, which have no mean.
-    """
-
+    # each half as fine as the one before, along the axes that were finest there
     levels: tuple[Any, ...]
-    n_spatial: int
-    are_labels: bool
+    n_spatial: int  # how many of the last axes are in space, 2 or 3
+    are_labels: bool  # whether values are classes or numbers of pores, which have no mean
 
     @classmethod
     def create(
@@ -76,23 +64,10 @@ class ZarrImage:
     ) -> ZarrImage:
         """Make the arrays of all levels, empty, and write what is to be known of them.
 
-        Parameters
-        ----------
-        group : zarr.Group
-            Becomes the image.
-        volume : Volume
-            Its shape, type and place; the values are not looked at. A boolean one is kept as it is.
-        name : str
-            Of the image.
-        are_labels : bool
-            See the class.
-        memory : float, optional
-            Bytes that a layer of blocks may take, and what it is encoded in; decides on their size.
-
-        Raises
-        ------
-        MemoryLimitError
-            If not even a slice fits.
+        `volume`: its shape, type and place; the values are not looked at. A boolean one is kept as
+        it is. `memory`: bytes that a layer of blocks may take, and what it is encoded in; decides
+        on their size.
+        Raises MemoryLimitError if not even a slice fits.
         """
         shape, scale = volume.shape, np.ones(volume.n_spatial)
         levels = [_create(group, 0, shape, volume, memory)]
@@ -176,14 +151,8 @@ class ZarrImage:
 def reduced(values: npt.NDArray[Any], factors: Sequence[int], are_labels: bool) -> npt.NDArray[Any]:
     """Return every second voxel, or the mean of neighbours, along axes whose factor is 2.
 
-    Parameters
-    ----------
-    values : numpy.ndarray
-        As many axes as there are factors.
-    factors : sequence of int
-        1 or 2 for each axis; the length along it is a multiple.
-    are_labels : bool
-        Whether there is no mean.
+    `values`: as many axes as there are factors. `factors`: 1 or 2 for each axis; the length along
+    it is a multiple.
     """
     exact = np.float32 if values.dtype.itemsize <= 2 or values.dtype == np.float32 else np.float64
     result = values

@@ -28,17 +28,8 @@ _KEPT = 256_000_000
 class ZarrStack(DiskArray):
     """A Zarr array as a volume's values: read when indexed, or by whole chunks.
 
-    Parameters
-    ----------
-    array : zarr.Array
-        The array.
-    index : tuple
-        Applied first: drops axes of length one.
-
-    Attributes
-    ----------
-    chunks : tuple of int
-        Shape of a chunk, on the axes that are kept.
+    `index`: applied first: drops axes of length one.
+    `chunks`: shape of a chunk, on the axes that are kept.
     """
 
     def __init__(self, array: Any, index: tuple[int | slice, ...]) -> None:
@@ -124,24 +115,12 @@ class ZarrStack(DiskArray):
 def open_zarr(folder: Path) -> list[Volume]:
     """Open the images of an OME-Zarr folder; their values stay on disk.
 
-    Parameters
-    ----------
-    folder : Path
-        An OME-Zarr image, several as bioformats2raw writes them, or a bare Zarr array.
-
-    Returns
-    -------
-    list of Volume
-        Of a pyramid its full resolution; the other levels are in ``volume.data.levels``. With
-        spacing, unit and origin. Time and channel axes of length one are dropped, unless hushpore
-        wrote them. Labels come after the images, with ``metadata["labels"]`` set.
-
-    Raises
-    ------
-    InputError
-        If there is no image in it, or it is damaged.
-    MissingPackageError
-        If zarr is not installed.
+    `folder`: an OME-Zarr image, several as bioformats2raw writes them, or a bare Zarr array.
+    Returns: of a pyramid its full resolution; the other levels are in ``volume.data.levels``. With
+    spacing, unit and origin. Time and channel axes of length one are dropped, unless hushpore wrote
+    them. Labels come after the images, with ``metadata["labels"]`` set.
+    Raises InputError if there is no image in it, or it is damaged; MissingPackageError if zarr is
+    not installed.
     """
     zarr = import_zarr()
     try:

@@ -47,34 +47,14 @@ def write_zarr(
     half the resolution are added until the largest is no wider than 256 pixels. What lies on disk
     is read a layer of blocks at a time.
 
-    Parameters
-    ----------
-    path : str or path-like
-        A folder, usually named ``.ome.zarr``.
-    volume : Volume
-        2D or 3D, with leading axes or without. With ``metadata["labels"]`` it is opened as labels.
-    labels : mapping of str to Volume, optional
-        Integers of the same shape, written into the group ``labels`` under these names.
-    overwrite : bool, optional
-        Replace an OME-Zarr folder of that name.
-    memory : float, optional
-        Bytes that reading and writing may take beside the volume itself.
-
-    Returns
-    -------
-    Path
-        The folder.
-
-    Raises
-    ------
-    OutputError
-        If it cannot be written; nothing is left behind then.
-    InputError
-        If the volume is empty, or labels do not fit it.
-    MemoryLimitError
-        If not even a slice fits into the memory.
-    MissingPackageError
-        If zarr is not installed.
+    `path`: a folder, usually named ``.ome.zarr``. `volume`: 2D or 3D, with leading axes or without.
+    With ``metadata["labels"]`` it is opened as labels. `labels`: integers of the same shape,
+    written into the group ``labels`` under these names. `overwrite`: replace an OME-Zarr folder of
+    that name. `memory`: bytes that reading and writing may take beside the volume itself.
+    Returns: the folder.
+    Raises OutputError if it cannot be written; nothing is left behind then; InputError if the
+    volume is empty, or labels do not fit it; MemoryLimitError if not even a slice fits into the
+    memory; MissingPackageError if zarr is not installed.
     """
     zarr = import_zarr()
     labels = labels or {}
@@ -110,10 +90,7 @@ def write_zarr(
 def require_content(volume: Volume) -> None:
     """Refuse a volume without voxels.
 
-    Raises
-    ------
-    InputError
-        If it has none.
+    Raises InputError if it has none.
     """
     if 0 in volume.shape:
         raise InputError(f"{volume.name} is empty (shape {volume.shape}); nothing to write.")
@@ -127,23 +104,9 @@ def looks_like_labels(volume: Volume) -> bool:
 def write_blocks(image: ZarrImage, data: Any, timer: StageTimer | None = None) -> Writing:
     """Write the values of an image and its coarser levels, as a job; blocks that are there stay.
 
-    Parameters
-    ----------
-    image : ZarrImage
-        Where to.
-    data : array_like
-        Of its shape; what lies on disk is read a few slices at a time.
-    timer : StageTimer, optional
-        Told how long reading and writing take.
-
-    Yields
-    ------
-    Progress, Timing
-
-    Returns
-    -------
-    int
-        How many blocks of the finest level were there already.
+    `data`: of its shape; what lies on disk is read a few slices at a time. `timer`: told how long
+    reading and writing take.
+    Returns: how many blocks of the finest level were there already.
     """
     timer = timer or StageTimer()
     n_present = yield from _write_finest(image, data, timer)

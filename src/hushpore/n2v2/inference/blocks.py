@@ -37,52 +37,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class BlockPredictor:
-    """Predicts any block of a volume.
+    """Predicts any block of a volume."""
 
-    Attributes
-    ----------
-    model : Model
-        What was trained.
-    volume : Volume
-        The noisy one; its values may lie on disk, and only what a block needs is read.
-    backend : Backend
-        Where to compute.
-    timer : StageTimer
-        Told what takes how long.
-    core : tuple of int, optional
-        Largest core of a tile, (images, y, x) or (images, z, y, x); the memory goes with it. Other
-        cores give other roundings.
-    dtype : torch.dtype, optional
-        Arithmetic of the network.
-    augment : bool, optional
-        Average over 8 mirrored and turned copies.
-    """
-
-    model: Model
-    volume: Volume
-    backend: Backend
-    timer: StageTimer
+    model: Model  # what was trained
+    volume: Volume  # the noisy one; its values may lie on disk, and only what a block needs is read
+    backend: Backend  # where to compute
+    timer: StageTimer  # told what takes how long
+    # largest core of a tile, (images, y, x) or (images, z, y, x); the memory goes with it. Other
+    # cores give other roundings.
     core: tuple[int, ...] | None = None
-    dtype: torch.dtype = torch.float32
-    augment: bool = False
+    dtype: torch.dtype = torch.float32  # arithmetic of the network
+    augment: bool = False  # average over 8 mirrored and turned copies
 
     def predict(
         self, block: Sequence[int | slice]
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[Any]]:
         """Return a block, denoised and as it was.
 
-        Parameters
-        ----------
-        block : sequence of int and slice
-            One an axis of the volume; in space it begins where a tile does, at multiples of 512
-            (2D) or of 32, 128 and 128 (3D) unless other cores were asked for.
-
-        Returns
-        -------
-        denoised : numpy.ndarray
-            float32, of the shape of the block; axes that are numbers are dropped.
-        noisy : numpy.ndarray
-            The same voxels, as they were read.
+        `block`: one an axis of the volume; in space it begins where a tile does, at multiples of
+        512 (2D) or of 32, 128 and 128 (3D) unless other cores were asked for.
+        Returns: float32, of the shape of the block; axes that are numbers are dropped; the same
+        voxels, as they were read.
         """
         dimensions = self.model.network.dimensions
         within = [each for each in block[-dimensions:] if isinstance(each, slice)]

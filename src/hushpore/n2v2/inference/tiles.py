@@ -44,21 +44,11 @@ _MIRRORS: tuple[tuple[int, ...], ...] = ((), (-1,), (-2,), (-2, -1))
 
 @dataclass(frozen=True)
 class Tile:
-    """One piece of a prediction.
+    """One piece of a prediction."""
 
-    Attributes
-    ----------
-    source : tuple of slice
-        What is read from the padded image, margin included.
-    kept : tuple of slice
-        The part of the tile's output that is kept.
-    target : tuple of slice
-        Where that part goes in the result.
-    """
-
-    source: tuple[slice, ...]
-    kept: tuple[slice, ...]
-    target: tuple[slice, ...]
+    source: tuple[slice, ...]  # what is read from the padded image, margin included
+    kept: tuple[slice, ...]  # the part of the tile's output that is kept
+    target: tuple[slice, ...]  # where that part goes in the result
 
 
 def plan_tiles(
@@ -66,19 +56,10 @@ def plan_tiles(
 ) -> list[Tile]:
     """Cut images into tiles.
 
-    Parameters
-    ----------
-    shape : sequence of int
-        Shape of the images, (n, y, x) or (n, z, y, x).
-    core : sequence of int
-        Largest core of a tile; a multiple of 4 along the spatial axes.
-    architecture : Architecture, optional
-        Says how far the network sees and what its axes must be multiples of.
-
-    Returns
-    -------
-    list of Tile
-        Their targets cover `shape` exactly once.
+    `shape`: shape of the images, (n, y, x) or (n, z, y, x). `core`: largest core of a tile; a
+    multiple of 4 along the spatial axes. `architecture`: says how far the network sees and what its
+    axes must be multiples of.
+    Returns: their targets cover `shape` exactly once.
     """
     network = architecture or Architecture(len(shape) - 1)
     radii, multiples = (0, *network.radii), (1, *network.multiples)
@@ -155,12 +136,7 @@ def core_within(
 def pad(planes: torch.Tensor, multiples: Sequence[int] | None = None) -> torch.Tensor:
     """Mirror the far end of every spatial axis of planes (n, *size) up to a multiple.
 
-    Parameters
-    ----------
-    planes : torch.Tensor
-        Shape (n, y, x) or (n, z, y, x).
-    multiples : sequence of int, optional
-        One a spatial axis; 4 by default.
+    `planes`: shape (n, y, x) or (n, z, y, x). `multiples`: one a spatial axis; 4 by default.
     """
     for axis in range(1, planes.ndim):
         length = planes.shape[axis]
@@ -220,19 +196,8 @@ def predict_images(
 ) -> torch.Tensor:
     """Return the network's output for whole images, computed tile by tile.
 
-    Parameters
-    ----------
-    network, dtype
-        As for `predict_tile`.
-    images : Images
-        Of any size.
-    core, architecture
-        As for `plan_tiles`.
-
-    Returns
-    -------
-    torch.Tensor
-        float32, shape (n_images, outputs, *size).
+    `network`, `dtype`: as for `predict_tile`. `core`, `architecture`: as for `plan_tiles`.
+    Returns: float32, shape (n_images, outputs, *size).
     """
     architecture = architecture or Architecture(len(images.shape) - 1)
     padded = images.with_planes(pad(images.planes, architecture.multiples))

@@ -53,20 +53,11 @@ _WORKING = 12
 
 @dataclass(frozen=True)
 class Slab:
-    """A part of the volume that is held at once.
+    """A part of the volume that is held at once."""
 
-    Attributes
-    ----------
-    images : slice
-        Which images.
-    rows : slice
-        Which rows along their first axis, margins included.
-    tiles : tuple of Tile
-        Sources are counted from the start of the slab, targets from that of the volume.
-    """
-
-    images: slice
-    rows: slice
+    images: slice  # which images
+    rows: slice  # which rows along their first axis, margins included
+    # sources are counted from the start of the slab, targets from that of the volume
     tiles: tuple[Tile, ...]
 
     @property
@@ -78,36 +69,16 @@ class Slab:
 
 @dataclass
 class VolumePredictor:
-    """Predicts whole volumes with a trained network; `predict` does it.
+    """Predicts whole volumes with a trained network; `predict` does it."""
 
-    Attributes
-    ----------
-    network : UNet
-        In evaluation mode.
-    arrangement : Arrangement
-        What it sees as one image.
-    scale : Scale
-        Between grey values and those of the network.
-    budget : float
-        Bytes that images and tiles may take together; on a GPU the images alone.
-    dtype : torch.dtype
-        Arithmetic of the network.
-    augment : bool
-        Whether to average over mirrored and turned copies.
-    progress_start : float
-        Share of the whole job that is over before, for progress.
-    timer : StageTimer
-        Told what takes how long.
-    """
-
-    network: UNet
-    arrangement: Arrangement
-    scale: Scale
-    budget: float
-    dtype: torch.dtype = torch.float32
-    augment: bool = False
-    progress_start: float = 0.0
-    timer: StageTimer = field(default_factory=StageTimer)
+    network: UNet  # in evaluation mode
+    arrangement: Arrangement  # what it sees as one image
+    scale: Scale  # between grey values and those of the network
+    budget: float  # bytes that images and tiles may take together; on a GPU the images alone
+    dtype: torch.dtype = torch.float32  # arithmetic of the network
+    augment: bool = False  # whether to average over mirrored and turned copies
+    progress_start: float = 0.0  # share of the whole job that is over before, for progress
+    timer: StageTimer = field(default_factory=StageTimer)  # told what takes how long
     _replays: GraphReplays | None = field(default=None, init=False)
     _fused: UNet = field(init=False)
 
@@ -116,30 +87,11 @@ class VolumePredictor:
     ) -> Job:
         """Predict every plane of a volume, in smaller tiles where memory runs out.
 
-        Parameters
-        ----------
-        source : Source
-            What to read.
-        out : array_like
-            Of the shape of the volume; written slab by slab.
-        backend : Backend
-            Where to compute; the CPU where its memory does not hold even the smallest tile.
-        images : Images, optional
-            The whole volume, normalised and on the device already.
-
-        Yields
-        ------
-        Progress, Note
-
-        Returns
-        -------
-        Backend
-            Where it was computed in the end.
-
-        Raises
-        ------
-        MemoryLimitError
-            If the smallest tile does not fit on the CPU.
+        `out`: of the shape of the volume; written slab by slab. `backend`: where to compute; the
+        CPU where its memory does not hold even the smallest tile. `images`: the whole volume,
+        normalised and on the device already.
+        Returns: where it was computed in the end.
+        Raises MemoryLimitError if the smallest tile does not fit on the CPU.
         """
         first = self._first_core(backend, source)
         yield from self._warn_of_memory(first, backend, source)

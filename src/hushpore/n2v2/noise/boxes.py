@@ -24,14 +24,7 @@ def move_into_chunks(
 ) -> npt.NDArray[np.int64]:
     """Return the corners of boxes, moved into a few chunks where the data lies in chunks.
 
-    Parameters
-    ----------
-    corners : numpy.ndarray
-        Shape (n, ndim), drawn at random from the whole volume.
-    size : sequence of int
-        Of a box.
-    data : array_like
-        What they are read from.
+    `corners`: shape (n, ndim), drawn at random from the whole volume.
     """
     if _chunk(data) is None or not len(corners):
         return corners
@@ -46,14 +39,7 @@ def read_boxes(
 ) -> npt.NDArray[np.float64]:
     """Return the boxes at some corners, (n, *size).
 
-    Parameters
-    ----------
-    data : array_like
-        In memory or on disk.
-    corners : numpy.ndarray
-        Shape (n, ndim); where the data lies in chunks as `move_into_chunks` returns them.
-    size : sequence of int
-        Of a box.
+    `corners`: shape (n, ndim); where the data lies in chunks as `move_into_chunks` returns them.
     """
     boxes = np.empty((len(corners), *size))
     if _chunk(data) is None:

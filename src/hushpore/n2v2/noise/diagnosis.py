@@ -55,37 +55,25 @@ _LEAST_BLOCKS, _LEAST_RADIUS = 10, 12.0
 
 @dataclass(frozen=True)
 class NoiseDiagnosis:
-    """What the noise is like.
+    """What the noise is like."""
 
-    Attributes
-    ----------
-    correlation : dict of str to float
-        Correlation of the noise of neighbouring voxels, for each spatial axis.
-    noise : float
-        Standard deviation of the noise in flat regions, in grey values.
-    growth : float
-        How much the noise grows with the grey value: the rank correlation of deviation and mean
-        over flat blocks, -1 to 1. Photon noise shows as clearly above zero.
-    slope, offset : float
-        The variance of the noise is ``offset + slope * value`` at a grey value; the slope is that
-        of photon noise, and zero where none can be told.
-    rings : float
-        Correlation of the noise along circles about the middle of the slices, where it is clearly
-        higher than across them; zero elsewhere.
-    saturated : float
-        Share of the values that are the highest of all, from 0.01 on; zero below.
-    binned : float
-        The highest correlation along y and x after binning slices 2 x 2; looked for where that
-        would be of use, else 1.
-    """
-
+    # correlation of the noise of neighbouring voxels, for each spatial axis
     correlation: dict[str, float]
-    noise: float
+    noise: float  # standard deviation of the noise in flat regions, in grey values
+    # how much the noise grows with the grey value: the rank correlation of deviation and mean over
+    # flat blocks, -1 to 1. Photon noise shows as clearly above zero.
     growth: float
+    # the variance of the noise is ``offset + slope * value`` at a grey value; the slope is that of
+    # photon noise, and zero where none can be told
     slope: float = 0.0
     offset: float = 0.0
+    # correlation of the noise along circles about the middle of the slices, where it is clearly
+    # higher than across them; zero elsewhere
     rings: float = 0.0
+    # share of the values that are the highest of all, from 0.01 on; zero below
     saturated: float = 0.0
+    # the highest correlation along y and x after binning slices 2 x 2; looked for where that would
+    # be of use, else 1
     binned: float = 1.0
 
     @property
@@ -149,17 +137,9 @@ def diagnose_noise(volume: Volume, seed: int = 0) -> NoiseDiagnosis:
     along an axis is that of second differences across it: they remove what is left of the image,
     and keep the correlation of the noise along the axis as it is.
 
-    Parameters
-    ----------
-    volume : Volume
-        2D or 3D, with or without leading axes, of any real dtype; at least 8 pixels in y and x.
-    seed : int, optional
-        Start of the random numbers.
-
-    Returns
-    -------
-    NoiseDiagnosis
-        Correlation along z is left out where there is one slice.
+    `volume`: 2D or 3D, with or without leading axes, of any real dtype; at least 8 pixels in y and
+    x.
+    Returns: correlation along z is left out where there is one slice.
     """
     rng = np.random.default_rng(seed)
     depth = 2 if volume.n_spatial == 3 and volume.shape[-3] > 1 else 1
@@ -200,19 +180,10 @@ def ring_correlation(
     A detector pixel that is off by a little in every view makes a ring. Along x and y such noise is
     correlated only where a circle happens to run along them, so that no axis can be named.
 
-    Parameters
-    ----------
-    across_y, across_x : ndarray
-        Second differences of blocks, (n_blocks, depth, y, x).
-    from_middle : ndarray
-        Where the blocks lie, (n_blocks, 2): y and x from the middle of the slice, in pixels.
-    margin : float
-        By how much noise must be more correlated along circles than across them.
-
-    Returns
-    -------
-    float
-        Zero where it is not, both where circles run along x and where they run along y.
+    `across_y`, `across_x`: second differences of blocks, (n_blocks, depth, y, x). `from_middle`:
+    where the blocks lie, (n_blocks, 2): y and x from the middle of the slice, in pixels. `margin`:
+    by how much noise must be more correlated along circles than across them.
+    Returns: zero where it is not, both where circles run along x and where they run along y.
     """
     away = np.abs(from_middle)
     far = np.hypot(*away.T) >= _LEAST_RADIUS

@@ -36,26 +36,16 @@ NOTABLE_MEAN, NOTABLE_CORRELATION, NOTABLE_PATTERN = 0.05, 0.15, 2.0
 
 @dataclass(frozen=True)
 class Residual:
-    """What was removed, and whether it looks like noise.
+    """What was removed, and whether it looks like noise."""
 
-    Attributes
-    ----------
-    mean, deviation : float
-        Of noisy minus denoised, in grey values.
-    correlation : dict of str to float
-        Of neighbouring voxels of the residual, for each spatial axis.
-    nyquist : dict of str to float
-        For y and x: energy of the result at the Nyquist frequency, as a multiple of that at three
-        quarters of it. An image has below 1, a checkerboard far above.
-    problems : tuple of str
-        What is not as it should be, each in a sentence.
-    """
-
+    # of noisy minus denoised, in grey values
     mean: float
     deviation: float
-    correlation: dict[str, float]
+    correlation: dict[str, float]  # of neighbouring voxels of the residual, for each spatial axis
+    # for y and x: energy of the result at the Nyquist frequency, as a multiple of that at three
+    # quarters of it. An image has below 1, a checkerboard far above.
     nyquist: dict[str, float]
-    problems: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()  # what is not as it should be, each in a sentence
 
 
 def examine_residual(
@@ -99,15 +89,8 @@ def examine_residual(
 def nyquist_energy(images: npt.NDArray[Any]) -> dict[str, float]:
     """Return the energy of images at the Nyquist frequency over that at three quarters of it.
 
-    Parameters
-    ----------
-    images : numpy.ndarray
-        Shape (n, edge, edge), the edge a multiple of 8.
-
-    Returns
-    -------
-    dict
-        For y and x; 0 where there is no energy at all.
+    `images`: shape (n, edge, edge), the edge a multiple of 8.
+    Returns: for y and x; 0 where there is no energy at all.
     """
     edge = images.shape[-1]
     window = np.hanning(edge + 2)[1:-1]

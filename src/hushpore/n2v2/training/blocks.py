@@ -34,32 +34,19 @@ class BlockSampler:
     A block is made of whole images in 2D, and of runs of slices in 3D. Which ones is decided by
     the seed and the number of the block alone, so that a training that goes on from a checkpoint
     meets the same. Where patches lie in regions, blocks are drawn by what these hold.
-
-    Attributes
-    ----------
-    source, arrangement, scale, backend, timer
-        The volume, what the network sees of it, its grey scale, and where to put it.
-    budget : float
-        Bytes that a block may take.
-    min_rows : int
-        Rows of a patch: in 3D the slices that a block must have.
-    seed : int
-        Start of the random numbers.
-    regions : Regions, optional
-        Where patches may lie; by default anywhere.
-    weight : numpy.ndarray, optional
-        As `Regions.row_weights` returns it, where there are regions.
     """
 
+    # the volume, what the network sees of it, its grey scale, and where to put it
     source: Source
     arrangement: Arrangement
     scale: Scale
     backend: Backend
     timer: StageTimer
-    budget: float
-    min_rows: int
-    seed: int
-    regions: Regions | None = None
+    budget: float  # bytes that a block may take
+    min_rows: int  # rows of a patch: in 3D the slices that a block must have
+    seed: int  # start of the random numbers
+    regions: Regions | None = None  # where patches may lie; by default anywhere
+    # as `Regions.row_weights` returns it, where there are regions
     weight: npt.NDArray[np.float64] | None = None
     _number: int = -1
     _images: Images | None = None

@@ -35,33 +35,18 @@ _FREE = ("checkpoint", "model", "test_time_augmentation", "restore_detail", "den
 
 @dataclass
 class TrainingState:
-    """All that a training step depends on, and what came out of the steps so far.
+    """All that a training step depends on, and what came out of the steps so far."""
 
-    Attributes
-    ----------
-    learner : Learner
-        Network, average and optimiser.
-    generator : torch.Generator
-        Source of the random numbers of the steps.
-    total : torch.Tensor
-        Sum of the losses since step `logged_steps`, on the device.
-    step, logged_steps : int
-        Steps done; and steps whose loss has been handed out.
-    elapsed : float
-        Seconds of training so far.
-    curves : dict of str to list
-        Step and value of each metric.
-    shares : list of int
-        What was over before each step, see `hushpore.n2v2.training.schedule.Schedule`.
-    """
-
-    learner: Learner
-    generator: torch.Generator
-    total: torch.Tensor
+    learner: Learner  # network, average and optimiser
+    generator: torch.Generator  # source of the random numbers of the steps
+    total: torch.Tensor  # sum of the losses since step `logged_steps`, on the device
+    # steps done; and steps whose loss has been handed out
     step: int = 0
     logged_steps: int = 0
-    elapsed: float = 0.0
+    elapsed: float = 0.0  # seconds of training so far
+    # step and value of each metric
     curves: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    # what was over before each step, see `hushpore.n2v2.training.schedule.Schedule`
     shares: list[int] = field(default_factory=list)
 
     def tensors(self) -> dict[str, torch.Tensor]:
@@ -98,17 +83,9 @@ class TrainingState:
 class Checkpoint:
     """The file that a training is kept in.
 
-    Parameters
-    ----------
-    path : str
-        The file; there may be none yet.
-    key : dict
-        What the training depends on, as JSON values: a file with another key is refused.
-
-    Raises
-    ------
-    OutputError
-        If no file can be written there.
+    `path`: the file; there may be none yet. `key`: what the training depends on, as JSON values: a
+    file with another key is refused.
+    Raises OutputError if no file can be written there.
     """
 
     def __init__(self, path: str, key: Mapping[str, Any]) -> None:
@@ -145,10 +122,8 @@ class Checkpoint:
     def load(self, state: TrainingState) -> None:
         """Go on from the file.
 
-        Raises
-        ------
-        InputError
-            If it is not a checkpoint, or of another volume, other settings or another device.
+        Raises InputError if it is not a checkpoint, or of another volume, other settings or another
+        device.
         """
         name = self._path.name
         try:

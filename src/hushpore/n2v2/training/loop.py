@@ -50,49 +50,24 @@ BATCH_INTERVAL = 0.2
 
 @dataclass
 class TrainingLoop:
-    """One training: what it works with, and what it has come to.
+    """One training: what it works with, and what it has come to."""
 
-    Attributes
-    ----------
-    settings : DenoiseSettings
-        Steps, rate, time budget, seed.
-    backend, timer
-        Where it runs, and its clock.
-    images : callable
-        Returns the `Images` to learn from in a step.
-    batch_sampler : BatchSampler
-        What a step draws from them; its generator is part of the state.
-    dtype : torch.dtype
-        Arithmetic of the network.
-    preview_slice : PreviewSlice or None
-        What previews show; None: there are none.
-    to_model : callable
-        Makes a `Model` of a network.
-    share : float
-        Of the whole job, for progress.
-    notes : list of str
-        What was said; added to.
-    read_preview_slice : callable, optional
-        Returns the `PreviewSlice` of the slice at a position on the volume's leading axes.
-    schedule : Schedule
-        How far it is at each step, as the settings ask for.
-    to_batch : callable, optional
-        Makes a `Batch` of a step and of `Learner.patch_losses`; None: batches are not reported.
-    """
-
-    settings: DenoiseSettings
+    settings: DenoiseSettings  # steps, rate, time budget, seed
+    # where it runs, and its clock
     backend: Backend
     timer: StageTimer
-    images: Callable[[int], Images]
-    batch_sampler: BatchSampler
-    dtype: torch.dtype
-    preview_slice: PreviewSlice | None
-    to_model: Callable[[UNet], Model]
-    share: float = 1.0
-    notes: list[str] = field(default_factory=list)
+    images: Callable[[int], Images]  # returns the `Images` to learn from in a step
+    batch_sampler: BatchSampler  # what a step draws from them; its generator is part of the state
+    dtype: torch.dtype  # arithmetic of the network
+    preview_slice: PreviewSlice | None  # what previews show; None: there are none
+    to_model: Callable[[UNet], Model]  # makes a `Model` of a network
+    share: float = 1.0  # of the whole job, for progress
+    notes: list[str] = field(default_factory=list)  # what was said; added to
+    # returns the `PreviewSlice` of the slice at a position on the volume's leading axes
     read_preview_slice: Callable[[tuple[int, ...]], PreviewSlice] | None = None
+    # makes a `Batch` of a step and of `Learner.patch_losses`; None: batches are not reported
     to_batch: Callable[[int, npt.NDArray[np.float64]], Batch] | None = None
-    schedule: Schedule = field(init=False)
+    schedule: Schedule = field(init=False)  # how far it is at each step, as the settings ask for
     _wanted: tuple[int, ...] | None = field(default=None, init=False)
     _seen: tuple[int, ...] | None = field(default=None, init=False)
 
@@ -114,10 +89,7 @@ class TrainingLoop:
     def run(self, state: TrainingState, checkpoint: Checkpoint | None = None) -> Job:
         """Train from a state on, to the last step or until `StopEarly`.
 
-        Yields
-        ------
-        Progress, Timing, Batch, Metric ("loss", "validation"), Preview ("denoised")
-            Of the slice last named by an `Attention` that was sent in.
+        Yields: of the slice last named by an `Attention` that was sent in.
         """
         try:
             yield from self._run(state, checkpoint)

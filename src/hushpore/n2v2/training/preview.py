@@ -26,22 +26,13 @@ _AROUND = 8
 
 @dataclass(frozen=True)
 class PreviewSlice:
-    """What previews show.
+    """What previews show."""
 
-    Attributes
-    ----------
-    image : Images
-        One image, or in 3D a few slices of one.
-    output, row : int
-        Which of the planes that it predicts, and which row of that.
-    preview : callable
-        Makes a `Preview` of a normalised slice.
-    """
-
-    image: Images
+    image: Images  # one image, or in 3D a few slices of one
+    # which of the planes that it predicts, and which row of that
     output: int
     row: int
-    preview: Callable[[npt.NDArray[np.float32]], Preview]
+    preview: Callable[[npt.NDArray[np.float32]], Preview]  # makes a `Preview` of a normalised slice
 
 
 def read_preview_slice(
@@ -53,12 +44,9 @@ def read_preview_slice(
 ) -> PreviewSlice:
     """Read what is needed to show a slice.
 
-    Parameters
-    ----------
-    source, arrangement, scale, backend
-        The volume, what the network sees of it, its grey scale, and where to put it.
-    at : tuple of int, optional
-        Where the slice lies on the volume's leading axes; by default in the middle.
+    `source`, `arrangement`, `scale`, `backend`: the volume, what the network sees of it, its grey
+    scale, and where to put it. `at`: where the slice lies on the volume's leading axes; by default
+    in the middle.
     """
     leading = source.volume.shape[:-2]
     # of two middle slices the first: there a viewer opens the volume

@@ -32,33 +32,19 @@ WARM_UP, COOL_DOWN = 0.1, 0.3
 
 @dataclass(frozen=True)
 class Schedule:
-    """How far a training is before each step, which sets its learning rate and ends it.
+    """How far a training is before each step, which sets its learning rate and ends it."""
 
-    Attributes
-    ----------
-    steps : int
-        Steps of a training that nothing cuts short.
-    time_budget : float or None
-        Seconds after which it ends.
-    ends_after : int or None
-        Steps after which it ends, as an earlier one did.
-    shares : tuple of int
-        Of an earlier training that time has cut: what was over before each step, in `PARTS`.
-    """
-
-    steps: int
-    time_budget: float | None = None
-    ends_after: int | None = None
+    steps: int  # steps of a training that nothing cuts short
+    time_budget: float | None = None  # seconds after which it ends
+    ends_after: int | None = None  # steps after which it ends, as an earlier one did
+    # of an earlier training that time has cut: what was over before each step, in `PARTS`
     shares: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, settings: DenoiseSettings) -> Schedule:
         """Return the schedule that settings ask for.
 
-        Raises
-        ------
-        InputError
-            If the record that they name holds none.
+        Raises InputError if the record that they name holds none.
         """
         if settings.repeat:
             return _read(Path(settings.repeat).expanduser(), settings.steps)
@@ -78,15 +64,8 @@ class Schedule:
     def record(self, taken: Sequence[int]) -> dict[str, Any] | None:
         """Return what is needed to repeat a training, as JSON values.
 
-        Parameters
-        ----------
-        taken : sequence of int
-            What was over before each of its steps, in `PARTS`.
-
-        Returns
-        -------
-        dict or None
-            None where the settings say it all.
+        `taken`: what was over before each of its steps, in `PARTS`.
+        Returns: None where the settings say it all.
         """
         timed = self.time_budget is not None or bool(self.shares)
         if not timed and len(taken) == self.steps:
@@ -101,17 +80,9 @@ def learning_rate(fraction: float, peak: float) -> float:
     https://doi.org/10.48550/arXiv.2405.18392: better here than one cycle, at its peak for a moment
     only (``benchmarks/denoise_schedule.py``).
 
-    Parameters
-    ----------
-    fraction : float
-        How much of the training is over, 0 to 1.
-    peak : float
-        Highest rate, held from `WARM_UP` on until `COOL_DOWN` of the training is left.
-
-    Returns
-    -------
-    float
-        From peak / 25 by a half cosine up to the peak, at the end by a line down to 0.
+    `fraction`: how much of the training is over, 0 to 1. `peak`: highest rate, held from `WARM_UP`
+    on until `COOL_DOWN` of the training is left.
+    Returns: from peak / 25 by a half cosine up to the peak, at the end by a line down to 0.
     """
     if fraction < WARM_UP:
         start = peak / 25
@@ -133,10 +104,7 @@ def pack(values: Sequence[int]) -> str:
 def unpack(text: str) -> tuple[int, ...]:
     """Return the numbers that `pack` made a text of.
 
-    Raises
-    ------
-    ValueError
-        If it is another text.
+    Raises ValueError if it is another text.
     """
     if not text:
         return ()

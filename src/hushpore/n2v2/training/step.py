@@ -37,26 +37,13 @@ AVERAGE_DECAY = 0.995
 
 @dataclass(frozen=True)
 class BatchSampler:
-    """What a training step draws.
+    """What a training step draws."""
 
-    Attributes
-    ----------
-    size : tuple of int
-        Spatial shape of a patch.
-    count : int
-        Patches in a batch.
-    share : float
-        Share of hidden pixels.
-    generator : torch.Generator or None
-        Source of all random numbers, on the device of the image.
-    replacement : Replacement, optional
-        What hidden pixels are replaced by, and the direction of correlated noise.
-    """
-
-    size: tuple[int, ...]
-    count: int
-    share: float
-    generator: torch.Generator | None
+    size: tuple[int, ...]  # spatial shape of a patch
+    count: int  # patches in a batch
+    share: float  # share of hidden pixels
+    generator: torch.Generator | None  # source of all random numbers, on the device of the image
+    # what hidden pixels are replaced by, and the direction of correlated noise
     replacement: Replacement = field(default_factory=Replacement)
 
     @property
@@ -83,17 +70,8 @@ class Adam:
     PyTorch's own class comes to the same operation. On its first use it imports PyTorch's compiler,
     which takes as long as PyTorch itself, before the first step of a training.
 
-    Parameters
-    ----------
-    parameters : iterable of torch.nn.Parameter
-        On one device.
-
-    Attributes
-    ----------
-    parameters : list of torch.nn.Parameter
-        The weights.
-    moments : list of dict of str to torch.Tensor
-        For each of them what is kept: "step", "exp_avg" and "exp_avg_sq", as PyTorch names them.
+    `moments`: for each of them what is kept: "step", "exp_avg" and "exp_avg_sq", as PyTorch names
+    them.
     """
 
     def __init__(self, parameters: Iterable[torch.nn.Parameter]) -> None:
@@ -116,10 +94,7 @@ class Adam:
     def step(self, rate: float | torch.Tensor) -> None:
         """Change the weights by their gradients, all of which there must be.
 
-        Parameters
-        ----------
-        rate : float or torch.Tensor
-            Learning rate; on the device it can change while the step is replayed.
+        `rate`: learning rate; on the device it can change while the step is replayed.
         """
         counts, first, second = (
             [each[name] for each in self.moments] for name in ("step", "exp_avg", "exp_avg_sq")
@@ -137,25 +112,14 @@ class Adam:
 class Learner:
     """A network, the running average of its weights, and the optimiser.
 
-    Parameters
-    ----------
-    network : UNet
-        Already on its device.
-    dtype : torch.dtype
-        float32, or bfloat16 for mixed precision.
-    backend : Backend, optional
-        Where it is, for steps that are captured there and replayed.
-
-    Attributes
-    ----------
-    keeps_patch_losses : bool
-        Whether a step keeps the loss of each of its patches.
-    patch_losses : torch.Tensor or None
-        float64, shape (batch, n_axes + 1), on the device: where each patch of the newest batch kept
-        lies, as `BatchSampler.corners` says it, and its loss.
+    `dtype`: float32, or bfloat16 for mixed precision. `backend`: where it is, for steps that are
+    captured there and replayed.
+    `keeps_patch_losses`: whether a step keeps the loss of each of its patches.
     """
 
     keeps_patch_losses = False
+    # float64, shape (batch, n_axes + 1), on the device: where each patch of the newest batch kept
+    # lies, as `BatchSampler.corners` says it, and its loss
     patch_losses: torch.Tensor | None = None
 
     def __init__(
@@ -185,16 +149,7 @@ class Learner:
     ) -> torch.Tensor:
         """Train on one batch and return its loss, as a tensor on the device.
 
-        Parameters
-        ----------
-        images : Images
-            What to learn from.
-        batch_sampler : BatchSampler
-            What to draw from it.
-        rate : float
-            Learning rate of this step.
-        step : int
-            Number of this step, from 0.
+        `step`: number of this step, from 0.
         """
         self._set_rate(rate)
         if self._replays is None or self.keeps_patch_losses:
@@ -267,11 +222,9 @@ class Learner:
 def choose_precision(wanted: str, backend: Backend, dimensions: int = 2) -> torch.dtype:
     """Return the dtype of the network's arithmetic: bfloat16 where the device is fast at it.
 
-    Raises
-    ------
-    InputError
-        If bfloat16 is asked for in 3D on the CPU: there PyTorch 2.13 trains differently each time,
-        and now and then the loss is not a number, from the same seed and weights.
+    Raises InputError if bfloat16 is asked for in 3D on the CPU: there PyTorch 2.13 trains
+    differently each time, and now and then the loss is not a number, from the same seed and
+    weights.
     """
     if dimensions == 3 and not backend.is_cuda:
         if wanted == "bfloat16":

@@ -78,12 +78,7 @@ class Scan(NamedTuple):
 class Flags:
     """Flags on a GPU, counted: in stretches, so that the counts take a small part of their room.
 
-    Parameters
-    ----------
-    gpu : Gpu
-        Where they are.
-    flags : array on the GPU
-        uint8, 0 or 1, in one line.
+    `flags`: uint8, 0 or 1, in one line.
     """
 
     def __init__(self, gpu: Gpu, flags: Any) -> None:
@@ -111,14 +106,8 @@ class Flags:
 class Gpu:
     """The arrays and the pore kernels of a GPU.
 
-    Parameters
-    ----------
-    xp : module
-        The array library: ``cupy``.
-    load : callable
-        Returns the kernels of a source file, compiled with some `definitions`.
-    backend : Backend, optional
-        How arrays cross.
+    `xp`: the array library: ``cupy``. `load`: returns the kernels of a source file, compiled with
+    some `definitions`.
     """
 
     def __init__(
@@ -137,10 +126,7 @@ class Gpu:
     def of(cls, backend: Backend) -> Gpu:
         """Return the GPU of a backend, with its kernels compiled and loaded.
 
-        Raises
-        ------
-        DeviceError
-            If CuPy is not installed, or cannot use the GPU.
+        Raises DeviceError if CuPy is not installed, or cannot use the GPU.
         """
         cupy = backend.cupy()
         return cls(
@@ -192,21 +178,10 @@ class Gpu:
     ) -> Any:
         """Return the squared distance; see `hushpore.pores.distance.fill_distance`.
 
-        Parameters
-        ----------
-        phase : array on the GPU
-            (z, y, x), uint8: 1 to `highest` is void, all else is solid.
-        spacing, solid_outside
-            In z, y, x order.
-        highest : int
-            See `phase`.
-        carried : tuple of arrays on the GPU, optional
-            Distance along z before and after a slab; by default there is nothing beside it.
-
-        Returns
-        -------
-        array on the GPU
-            float32.
+        `phase`: (z, y, x), uint8: 1 to `highest` is void, all else is solid. `spacing`,
+        `solid_outside`: in z, y, x order. `highest`: see `phase`. `carried`: distance along z
+        before and after a slab; by default there is nothing beside it.
+        Returns: float32.
         """
         xp, launch = self.xp, self._distance.launch
         depth, height, width = phase.shape
@@ -241,16 +216,9 @@ class Gpu:
     ) -> GpuWatershed:
         """Return the basins of a slab; see `hushpore.pores.basins.watershed_slab`.
 
-        Parameters
-        ----------
-        distance : array on the GPU
-            (z, y, x), float32, fewer than 2**31 voxels.
-        first, last : int, optional
-            Slices of the slab; by default all.
-        before : int, optional
-            Basins that come before this slab's.
-        faces_only : bool, optional
-            Whether voxels lead to the 6 neighbours that they share a face with only.
+        `distance`: (z, y, x), float32, fewer than 2**31 voxels. `first`, `last`: slices of the
+        slab; by default all. `before`: basins that come before this slab's. `faces_only`: whether
+        voxels lead to the 6 neighbours that they share a face with only.
         """
         xp, launch = self.xp, self.basins.launch
         depth, height, width = distance.shape
@@ -293,20 +261,11 @@ class Gpu:
     ) -> Scan:
         """Return the sums over basins and their contacts; see `hushpore.pores.contacts`.
 
-        Parameters
-        ----------
-        basins, distance : arrays on the GPU
-            (z, y, x), int32 and float32: of a slab, and of the slice behind it.
-        shape : sequence of int
-            Of the whole stack.
-        numbers : tuple of int
-            The lowest basin that the tables begin with, and the one after their last.
-        offset, own : int, optional
-            First slice of the slab, and how many it has.
-        grey : array on the GPU, optional
-            (z, y, x), int32: grey values of the slab, where there are sums of them.
-        faces_only : bool, optional
-            Whether one crosses between basins over the faces of voxels only.
+        `basins`, `distance`: (z, y, x), int32 and float32: of a slab, and of the slice behind it.
+        `numbers`: the lowest basin that the tables begin with, and the one after their last.
+        `offset`, `own`: first slice of the slab, and how many it has. `grey`: (z, y, x), int32:
+        grey values of the slab, where there are sums of them. `faces_only`: whether one crosses
+        between basins over the faces of voxels only.
         """
         xp, launch = self.xp, self.graph.launch
         depth, height, width = shape
@@ -358,16 +317,10 @@ class Gpu:
     ) -> tuple[BasinGraph, list[npt.NDArray[Any]]]:
         """Return the graph of all basins, on the host; see `hushpore.pores.graph.Tables`.
 
-        Parameters
-        ----------
-        watershed, distance
-            As `watershed` and `squared_distance` give them, of a stack in one piece.
-        phase : array on the GPU
-            (z, y, x), uint8: the void at a peak is open where it is `OPEN`.
-        more : sequence of arrays on the GPU, optional
-            What else comes to the host with the tables, and is returned beside the graph.
-        grey : array on the GPU, optional
-            As for `scan`.
+        `watershed`, `distance`: as `watershed` and `squared_distance` give them, of a stack in one
+        piece. `phase`: (z, y, x), uint8: the void at a peak is open where it is `OPEN`. `more`:
+        what else comes to the host with the tables, and is returned beside the graph. `grey`: as
+        for `scan`.
         """
         peaks = watershed.peaks
         numbers = (0, int(peaks.size) + 1)

@@ -39,12 +39,7 @@ def kind_of(volume: Volume) -> int | None:
 class GpuGrey:
     """The grey values of a volume on a GPU.
 
-    Parameters
-    ----------
-    gpu : Gpu
-        Where to.
-    volume : Volume
-        2D or 3D, in memory, of a type that has a `kind_of`.
+    `volume`: 2D or 3D, in memory, of a type that has a `kind_of`.
     """
 
     def __init__(self, gpu: Gpu, volume: Volume) -> None:

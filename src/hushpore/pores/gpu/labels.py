@@ -35,12 +35,7 @@ _PART = 16
 class GpuBasins:
     """Basins that are on a GPU as well as on the host.
 
-    Parameters
-    ----------
-    gpu : Gpu
-        Where they are.
-    basins : array on the GPU
-        (z, y, x), int32.
+    `basins`: (z, y, x), int32.
     """
 
     def __init__(self, gpu: Gpu, basins: Any) -> None:

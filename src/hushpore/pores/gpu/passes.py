@@ -84,10 +84,7 @@ _WARMED_UP: set[str] = set()  # devices whose kernels are compiled and loaded
 def open_gpu(backend: Backend, work: Work) -> tuple[Gpu, list[Slabs]]:
     """Return the GPU of a backend, and in what slabs to try it: each half as thick as the last.
 
-    Raises
-    ------
-    DeviceError
-        If it cannot be used; says why.
+    Raises DeviceError if it cannot be used; says why.
     """
     gpu = Gpu.of(backend)
     if backend.device not in _WARMED_UP:

@@ -28,12 +28,7 @@ if TYPE_CHECKING:
 class GpuSlabs:
     """Slabs of a stack on a GPU.
 
-    Parameters
-    ----------
-    gpu : Gpu
-        Where to.
-    timer : StageTimer
-        Times how long slabs take to cross.
+    `timer`: times how long slabs take to cross.
     """
 
     def __init__(self, gpu: Gpu, timer: StageTimer) -> None:

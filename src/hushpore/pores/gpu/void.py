@@ -56,19 +56,9 @@ class GpuVoid(NamedTuple):
 class GpuParts:
     """The 6-connected parts of a void on a GPU.
 
-    Parameters
-    ----------
-    gpu : Gpu
-        Where to.
-    phase : array on the GPU
-        (z, y, x), uint8: void is what is `OPEN`.
-
-    Attributes
-    ----------
-    roots : array on the GPU
-        int32: the first voxel of the part of each, -1 where there is none.
-    is_marked : array on the GPU
-        uint8: which parts are marked, at their first voxels.
+    `phase`: (z, y, x), uint8: void is what is `OPEN`.
+    `roots`: int32: the first voxel of the part of each, -1 where there is none. `is_marked`: uint8:
+    which parts are marked, at their first voxels.
     """
 
     def __init__(self, gpu: Gpu, phase: Any) -> None:

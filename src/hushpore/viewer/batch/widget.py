@@ -72,11 +72,6 @@ class BatchWidget(WorkerContainer):
         batch.output.value = "results"
         batch.run()
         print(batch.wait().summary)
-
-    Parameters
-    ----------
-    napari_viewer : napari.Viewer
-        Given by napari.
     """
 
     def __init__(self, napari_viewer: Any) -> None:
@@ -100,10 +95,8 @@ class BatchWidget(WorkerContainer):
     def run(self) -> JobWorker:
         """Start the batch, unless one runs; return its worker.
 
-        Raises
-        ------
-        InputError
-            If there are no scans, there is no folder for the results, or a preset cannot be read.
+        Raises InputError if there are no scans, there is no folder for the results, or a preset
+        cannot be read.
         """
         if self.worker is not None:
             return self.worker

@@ -33,15 +33,7 @@ class NoiseLine(QObject):
         self._known: WeakKeyDictionary[Any, tuple[Any, str]] = WeakKeyDictionary()
 
     def text(self, layer: Any, volume: Volume) -> str:
-        """Return what is known by now; where nothing is, have it looked at.
-
-        Parameters
-        ----------
-        layer : napari.layers.Image
-            The layer.
-        volume : Volume
-            Its values.
-        """
+        """Return what is known by now; where nothing is, have it looked at."""
         values, text = self._known.get(layer, (None, ""))
         if values is volume.data or not isinstance(held(volume.data), np.ndarray):
             return text

@@ -22,18 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Devices:
-    """What was found on this machine.
+    """What was found on this machine."""
 
-    Attributes
-    ----------
-    auto : Backend
-        What "auto" takes.
-    cuda : tuple of Backend
-        Every CUDA device that can be used.
-    """
-
-    auto: Backend
-    cuda: tuple[Backend, ...] = ()
+    auto: Backend  # what "auto" takes
+    cuda: tuple[Backend, ...] = ()  # every CUDA device that can be used
 
 
 @cache
@@ -79,10 +71,7 @@ _CHANGES = _Changes()
 class DeviceChoice(QWidget):
     """Auto, CPU, or a CUDA device that was found; looks for them in a thread.
 
-    Parameters
-    ----------
-    kind : JobDescription, optional
-        The job that it is for, which may take a GPU only where one is asked for.
+    `kind`: the job that it is for, which may take a GPU only where one is asked for.
     """
 
     found = Signal()
@@ -143,10 +132,8 @@ class DeviceChoice(QWidget):
     def set(self, device: str) -> None:
         """Choose a device.
 
-        Raises
-        ------
-        InputError
-            If there is none of this name; while GPUs are still looked for it is taken as it is.
+        Raises InputError if there is none of this name; while GPUs are still looked for it is taken
+        as it is.
         """
         if self._box.findData(device) < 0:
             if self._devices is not None:

@@ -17,17 +17,7 @@ def dock_of(widget: QWidget | None) -> QDockWidget | None:
 
 
 def open_beside(widget: QWidget, viewer: Any, name: str) -> None:
-    """Open another of our widgets and show it, as a tab where it shares the side of the window.
-
-    Parameters
-    ----------
-    widget : QWidget
-        From which it is opened.
-    viewer : napari.Viewer
-        In whose window.
-    name : str
-        As the manifest names it.
-    """
+    """Open another of our widgets and show it, as a tab where it shares the side of the window."""
     dock, _ = viewer.window.add_plugin_dock_widget("hushpore", name, tabify=True)
     dock.show()
     dock.raise_()
@@ -45,11 +35,6 @@ class SharesSide(QObject):
     """Lets a widget become a tab beside another that does, when it is shown first.
 
     napari's menu opens each below the one before, where two leave hardly a line to either.
-
-    Parameters
-    ----------
-    widget : QWidget
-        What is docked.
     """
 
     def __init__(self, widget: QWidget) -> None:

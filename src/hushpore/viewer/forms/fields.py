@@ -28,14 +28,8 @@ VALUE = "value"
 class Field(BaseValueWidget):
     """A magicgui widget whose value is a setting.
 
-    Parameters
-    ----------
-    option : Option
-        The setting.
-    value : optional
-        What to show first; the default of the setting where it is not given.
-    **given
-        As for any magicgui widget; name, label and tooltip are those of the setting.
+    `value`: what to show first; the default of the setting where it is not given. ``**given``: as
+    for any magicgui widget; name, label and tooltip are those of the setting.
     """
 
     #: Whether it lists layers, and so is given the ``viewer`` that has them.
@@ -51,10 +45,7 @@ class Field(BaseValueWidget):
     def set_value(self, value: Any) -> None:
         """Show a value.
 
-        Raises
-        ------
-        InputError
-            If the setting does not accept it.
+        Raises InputError if the setting does not accept it.
         """
         super().set_value(self.option.check(value))
 
@@ -233,12 +224,7 @@ def choices_of(option: Option) -> tuple[Any, ...]:
 def keep_narrow(box: QComboBox, name: str) -> None:
     """Let no long word in a combo box make the whole dock wider, and the wheel pass by it.
 
-    Parameters
-    ----------
-    box : QComboBox
-        The combo box.
-    name : str
-        What a screen reader calls it.
+    `name`: what a screen reader calls it.
     """
     box.setAccessibleName(name)
     box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)

@@ -9,12 +9,7 @@ from qtpy.QtWidgets import QHBoxLayout, QToolButton, QVBoxLayout, QWidget
 class Fold(QWidget):
     """A title with an arrow; a click shows or hides what is under it.
 
-    Parameters
-    ----------
-    title : str
-        The title.
-    corner : QWidget, optional
-        Shown at the end of the title's line.
+    `corner`: shown at the end of the title's line.
     """
 
     def __init__(self, title: str, corner: QWidget | None = None) -> None:

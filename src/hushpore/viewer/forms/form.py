@@ -31,18 +31,10 @@ class SettingsForm(PlacedContainer):
     also what magicgui makes of a class of `Settings` as a type hint, so that a function that is
     decorated with ``@magicgui`` can take settings.
 
-    Parameters
-    ----------
-    annotation : type of Settings
-        The class to make a form of.
-    value : Settings, optional
-        What to show first; the defaults where it is not given.
-    viewer : napari.components.ViewerModel, optional
-        Whose layers settings can name; the current viewer where it is not given.
-    fields : mapping of str to type of Field, optional
-        The fields of settings, by their names, where they are not those of `annotation_of`.
-    **given
-        As for `magicgui.widgets.Container`.
+    `annotation`: the class to make a form of. `value`: what to show first; the defaults where it is
+    not given. `viewer`: whose layers settings can name; the current viewer where it is not given.
+    `fields`: the fields of settings, by their names, where they are not those of `annotation_of`.
+    ``**given``: as for `magicgui.widgets.Container`.
     """
 
     def __init__(
@@ -82,10 +74,7 @@ class SettingsForm(PlacedContainer):
     def value(self) -> Settings:
         """The settings that the form shows.
 
-        Raises
-        ------
-        InputError
-            If a value is not accepted.
+        Raises InputError if a value is not accepted.
         """
         return self._class.of(self.asdict())
 
@@ -106,10 +95,7 @@ class SettingsForm(PlacedContainer):
     def know(self, **known: Any) -> None:
         """Take in what is known of the volume, for what the settings have to say of it.
 
-        Parameters
-        ----------
-        **known
-            As `Settings.hints` takes it; what was known under other names stays.
+        ``**known``: as `Settings.hints` takes it; what was known under other names stays.
         """
         self._known |= known
         self._explain()

@@ -27,14 +27,8 @@ class LayerChoice(BaseValueWidget):
     It begins with the active layer, and moves to a new layer that the job prefers, a file just
     opened or the result of the step before, until the user chooses one; that choice then stays.
 
-    Parameters
-    ----------
-    viewer : napari.components.ViewerModel
-        Whose layers to list.
-    accepts : callable
-        Whether a layer can be chosen.
-    prefers : callable
-        Whether a layer is taken without being asked for.
+    `accepts`: whether a layer can be chosen. `prefers`: whether a layer is taken without being
+    asked for.
     """
 
     def __init__(
@@ -61,10 +55,7 @@ class LayerChoice(BaseValueWidget):
     def set_value(self, layer: Any) -> None:
         """Choose a layer, as the user does.
 
-        Raises
-        ------
-        InputError
-            If it does not suit.
+        Raises InputError if it does not suit.
         """
         if layer not in self._listed:
             names = ", ".join(repr(one.name) for one in self._listed) or "none"

@@ -23,17 +23,8 @@ _UNBROKEN = re.compile(r" (?=(?:[kMGT]?B|mm|µm|nm|HU|a\.u\.|[·✓⚠])(?:\s|$)
 class LayerFacts(QLabel):
     """A line about a layer: shape, voxel size, type, size, and what was odd about its file.
 
-    Parameters
-    ----------
-    viewer : napari.components.ViewerModel
-        Whose layers they are.
-    describe : callable
-        Returns the line about a volume.
-
-    Attributes
-    ----------
-    volume : Volume or None
-        Of the layer that is shown; None where there is none that can be worked on.
+    `describe`: returns the line about a volume.
+    `volume`: of the layer that is shown; None where there is none that can be worked on.
     """
 
     def __init__(self, viewer: Any, describe: Callable[[Volume], str]) -> None:

@@ -25,14 +25,8 @@ class LayerField(Field):
 
     Its value is the name of the layer, as settings have it; it takes the layer itself, too.
 
-    Parameters
-    ----------
-    option : Option
-        The setting.
-    viewer : napari.components.ViewerModel, optional
-        Whose layers to list; the current viewer where it is not given.
-    **given
-        As for `Field`.
+    `viewer`: whose layers to list; the current viewer where it is not given. ``**given``: as for
+    `Field`.
     """
 
     lists_layers = True

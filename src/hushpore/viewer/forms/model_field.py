@@ -27,14 +27,8 @@ class ModelField(Field):
 
     It begins with the model of a layer that is new, until the user chooses one.
 
-    Parameters
-    ----------
-    option : Option
-        The setting; its value is the path of a file.
-    viewer : napari.components.ViewerModel, optional
-        Whose layers to list; the current viewer where it is not given.
-    **given
-        As for `Field`.
+    `option`: the setting; its value is the path of a file. `viewer`: whose layers to list; the
+    current viewer where it is not given. ``**given``: as for `Field`.
     """
 
     lists_layers = True

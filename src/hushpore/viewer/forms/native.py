@@ -39,14 +39,8 @@ def shown_by(make: Callable[[], QWidget]) -> dict[str, Any]:
 class ValueOf(BaseValueWidget):
     """A magicgui widget with the value that a Qt widget of our own shows.
 
-    Parameters
-    ----------
-    make : callable
-        Makes the Qt widget, which has ``value()``, ``set(value)`` and a signal ``changed``.
-    name : str
-        What it is called in a container.
-    annotation : type
-        Of its values.
+    `make`: makes the Qt widget, which has ``value()``, ``set(value)`` and a signal ``changed``.
+    `name`: what it is called in a container.
     """
 
     def __init__(self, make: Callable[[], QWidget], name: str, annotation: Any = str) -> None:
@@ -73,10 +67,7 @@ class PlacedContainer(Container):
     They are its items and attributes as in any container; where they lie is up to whoever makes it,
     in the column of its ``native`` widget.
 
-    Parameters
-    ----------
-    **given
-        As for `magicgui.widgets.Container`.
+    ``**given``: as for `magicgui.widgets.Container`.
     """
 
     def __init__(self, **given: Any) -> None:

@@ -32,10 +32,7 @@ _FIXED = (DEFAULT, LAST, _OWN)
 class PresetBox(QComboBox):
     """The presets of a job, looked for anew whenever the box opens.
 
-    Parameters
-    ----------
-    job : str
-        The job, as `hushpore.jobs` names it.
+    `job`: the job, as `hushpore.jobs` names it.
     """
 
     changed = Signal()
@@ -54,10 +51,7 @@ class PresetBox(QComboBox):
     def set(self, name: str) -> None:
         """Choose a preset.
 
-        Raises
-        ------
-        InputError
-            If there is none of this name.
+        Raises InputError if there is none of this name.
         """
         self._refresh()
         if self.findText(name) < 0:
@@ -84,12 +78,7 @@ class PresetRow(QWidget):
 
     The same names serve the command line: ``hushpore run scan --preset NAME``.
 
-    Parameters
-    ----------
-    job : str
-        A key of `hushpore.jobs.JOBS`.
-    form : SettingsForm
-        The form of its settings.
+    `job`: a key of `hushpore.jobs.JOBS`.
     """
 
     def __init__(self, job: str, form: SettingsForm) -> None:

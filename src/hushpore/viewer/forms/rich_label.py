@@ -14,13 +14,7 @@ _TEXT, _WARNING, _ERROR = "@text@", "@warning@", "@error@"
 
 
 class RichLabel(QLabel):
-    """A wrapped line of text that can be copied; hidden while there is nothing to say.
-
-    Parameters
-    ----------
-    viewer : napari.components.ViewerModel
-        Whose theme to follow.
-    """
+    """A wrapped line of text that can be copied; hidden while there is nothing to say."""
 
     def __init__(self, viewer: Any) -> None:
         super().__init__()

@@ -7,13 +7,7 @@ from qtpy.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
 
 
 class ScrolledColumn(QScrollArea):
-    """A column as wide as its dock.
-
-    Attributes
-    ----------
-    column : QVBoxLayout
-        Takes the widgets.
-    """
+    """A column as wide as its dock."""
 
     def __init__(self) -> None:
         super().__init__()

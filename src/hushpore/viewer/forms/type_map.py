@@ -27,12 +27,7 @@ def annotation_of(option: Option, field: type[Field] | None = None) -> Any:
     ``create_widget(annotation=...)``, and in the signature of a function that is decorated with
     ``@magicgui``.
 
-    Parameters
-    ----------
-    option : Option
-        The setting.
-    field : type of Field, optional
-        The class of its field; else the one that suits.
+    `field`: the class of its field; else the one that suits.
     """
     words = {"widget_type": field or field_class(option), "option": option}
     return Annotated[type_of(option), _Words(words)]

@@ -43,24 +43,14 @@ _LETTERS = {
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a layer lies in the world, kept so that its results lie there too.
+    """Where a layer lies in the world, kept so that its results lie there too."""
 
-    Attributes
-    ----------
-    scale, translate : tuple of float
-        Per axis of the layer.
-    units : tuple of str
-        Per axis, as Pint spells them.
-    axis_labels : tuple of str
-        Per axis.
-    rotate, shear, affine : numpy.ndarray
-        The rest of the transformation.
-    """
-
+    # per axis of the layer
     scale: tuple[float, ...]
     translate: tuple[float, ...]
-    units: tuple[str, ...]
-    axis_labels: tuple[str, ...]
+    units: tuple[str, ...]  # per axis, as Pint spells them
+    axis_labels: tuple[str, ...]  # per axis
+    # the rest of the transformation
     rotate: npt.NDArray[np.float64]
     shear: npt.NDArray[np.float64]
     affine: npt.NDArray[np.float64]
@@ -105,23 +95,11 @@ def placement_of(layer: Any) -> Placement:
 def volume_of(layer: Any, axis_labels: Sequence[str] = ()) -> Volume:
     """Return the volume that a layer shows; the values are not copied.
 
-    Parameters
-    ----------
-    layer : napari.layers.Image or napari.layers.Labels
-        A multiscale layer gives its finest level.
-    axis_labels : sequence of str, optional
-        The viewer's labels of the layer's axes, used where the layer has none of its own.
-
-    Returns
-    -------
-    Volume
-        Spacing from the layer's scale, in the unit of its last axis; time and channels where the
-        labels say so, or where there are more than three axes.
-
-    Raises
-    ------
-    InputError
-        If the layer is not a greyscale image or labels.
+    `layer`: a multiscale layer gives its finest level. `axis_labels`: the viewer's labels of the
+    layer's axes, used where the layer has none of its own.
+    Returns: spacing from the layer's scale, in the unit of its last axis; time and channels where
+    the labels say so, or where there are more than three axes.
+    Raises InputError if the layer is not a greyscale image or labels.
     """
     if not isinstance(layer, Image | Labels):
         raise InputError(f"{layer.name} is not an image: choose an Image or a Labels layer.")
@@ -158,18 +136,10 @@ def layer_data(
 ) -> LayerData:
     """Return a volume as napari's (data, keywords, type of layer).
 
-    Parameters
-    ----------
-    volume : Volume
-        Its values become the layer's, uncopied; of a pyramid on disk all levels do.
-    kind : {"image", "labels"}
-        Type of the layer.
-    placement : Placement, optional
-        Where it lies; by default what the volume says.
-    provenance : dict, optional
-        The record of the job that made it, kept in ``metadata["hushpore"]["provenance"]``.
-    **more
-        Further keywords of the layer; they win.
+    `volume`: its values become the layer's, uncopied; of a pyramid on disk all levels do.
+    `placement`: where it lies; by default what the volume says. `provenance`: the record of the job
+    that made it, kept in ``metadata["hushpore"]["provenance"]``. ``**more``: further keywords of
+    the layer; they win.
     """
     keywords = _placement(volume) if placement is None else placement.kwargs()
     keywords["name"] = volume.name

@@ -24,15 +24,9 @@ POLL_INTERVAL = 125
 class Loading:
     """One piece of work in a thread.
 
-    Parameters
-    ----------
-    title : str
-        What is done, for the activity dock: ``"Reading scan"``.
-    make_job : callable
-        Returns the generator, as for `JobWorker`.
-    then : callable
-        Called in the GUI thread with what the generator returned. What goes wrong is said in a
-        notification, and after a cancel nothing is called.
+    `title`: what is done, for the activity dock: ``"Reading scan"``. `make_job`: returns the
+    generator, as for `JobWorker`. `then`: called in the GUI thread with what the generator
+    returned. What goes wrong is said in a notification, and after a cancel nothing is called.
     """
 
     #: Keeps them alive while they work: a connection to a bound method does not.
@@ -81,14 +75,7 @@ def add_one_by_one(
 ) -> None:
     """Add layers to a viewer, and let the window live after each: napari takes 0.1 s for one.
 
-    Parameters
-    ----------
-    viewer : napari.components.ViewerModel
-        Where to.
-    layers : sequence of napari.layers.Layer
-        In order.
-    then : callable
-        Called with the layers when the last one is there.
+    `layers`: in order. `then`: called with the layers when the last one is there.
     """
 
     def add(index: int) -> None:

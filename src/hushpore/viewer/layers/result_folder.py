@@ -29,11 +29,8 @@ LABELS, PORES = "labels", "pores"
 def labels_from_result(volume: Volume) -> tuple[Any, dict[str, Any], str] | None:
     """Return a volume as the labels layer that it was saved from, or None where it is not one.
 
-    Parameters
-    ----------
-    volume : Volume
-        As read from a file. One that is called ``labels`` and lies in a result folder, beside
-        ``result.json`` and ``pores.csv``, gets back its tables and its record.
+    `volume`: as read from a file. One that is called ``labels`` and lies in a result folder, beside
+    ``result.json`` and ``pores.csv``, gets back its tables and its record.
     """
     if volume.dtype.kind not in "iu" or not volume.source:
         return None
@@ -62,17 +59,7 @@ def labels_from_result(volume: Volume) -> tuple[Any, dict[str, Any], str] | None
 def layer_of_result(
     folder: Path, name: str, placement: Placement
 ) -> tuple[Any, dict[str, Any], str]:
-    """Return the labels of a result folder that a cluster has written; they stay on disk.
-
-    Parameters
-    ----------
-    folder : Path
-        The result.
-    name : str
-        Of the layer.
-    placement : Placement
-        Where it lies.
-    """
+    """Return the labels of a result folder that a cluster has written; they stay on disk."""
     (volume,) = describe(folder / LABELS_IN_BLOCKS)
     found = labels_from_result(volume)
     assert found is not None

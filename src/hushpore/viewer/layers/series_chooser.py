@@ -45,10 +45,7 @@ THUMBNAIL = 64
 class SeriesChooser(QWidget):
     """Lists series; those with a tick are opened.
 
-    Parameters
-    ----------
-    volumes : sequence of Volume
-        What was found, values on disk or not.
+    `volumes`: what was found, values on disk or not.
     """
 
     chosen = Signal(object)  # list of Volume, in the order of the list
@@ -184,16 +181,8 @@ def offer_series(
 ) -> SeriesChooser:
     """Dock a chooser in the window; it goes away when it has been answered.
 
-    Parameters
-    ----------
-    viewer : napari.Viewer
-        Whose window.
-    place : str
-        Name of the folder or file, for the title.
-    volumes : sequence of Volume
-        What was found.
-    then : callable
-        Called with the chosen volumes; not where the user closes the list.
+    `place`: name of the folder or file, for the title. `then`: called with the chosen volumes; not
+    where the user closes the list.
     """
     chooser = SeriesChooser(volumes)
     dock = viewer.window.add_dock_widget(chooser, name=f"Series in {place}", area="right")

@@ -21,13 +21,7 @@ _DRAG = 3.0
 
 
 class Histogram(QWidget):
-    """Draws how often a number takes which value; dragging over it chooses a range.
-
-    Parameters
-    ----------
-    viewer : napari.components.ViewerModel
-        Whose theme to follow.
-    """
+    """Draws how often a number takes which value; dragging over it chooses a range."""
 
     #: Emitted while a range is dragged: (low, high), or None where it was cleared.
     chosen = Signal(object)

@@ -71,19 +71,11 @@ def boxes(
 ) -> npt.NDArray[np.float32]:
     """Return the edges of patches as vectors.
 
-    Parameters
-    ----------
-    corners : numpy.ndarray
-        Shape (n_patches, ndim): first voxel of each patch.
-    patch_shape : sequence of int
-        (y, x) or (z, y, x).
-
-    Returns
-    -------
-    numpy.ndarray
-        Shape (n_patches * n_edges, 2, ndim): start and direction, around the voxels, whose centres
-        have whole coordinates. A patch of one slice has four edges; a deeper one has four in each
-        slice that it goes through, so that it is seen there, and four along z.
+    `corners`: shape (n_patches, ndim): first voxel of each patch. `patch_shape`: (y, x) or (z, y,
+    x).
+    Returns: shape (n_patches * n_edges, 2, ndim): start and direction, around the voxels, whose
+    centres have whole coordinates. A patch of one slice has four edges; a deeper one has four in
+    each slice that it goes through, so that it is seen there, and four along z.
     """
     count, ndim = corners.shape
     plane = np.array(patch_shape[-2:])
@@ -113,12 +105,7 @@ def boxes_at(
 ) -> npt.NDArray[np.int64]:
     """Return the patches that hold a point, the one about whose middle it lies nearest first.
 
-    Parameters
-    ----------
-    corners, patch_shape
-        As for `boxes`.
-    point : numpy.ndarray
-        Shape (ndim,): voxel coordinates.
+    `corners`, `patch_shape`: as for `boxes`. `point`: shape (ndim,): voxel coordinates.
     """
     size = np.ones(corners.shape[1])
     size[-len(patch_shape) :] = patch_shape

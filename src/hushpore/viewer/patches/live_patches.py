@@ -60,13 +60,7 @@ class LatestBatch:
 
 
 class LivePatches(QCheckBox):
-    """While it is ticked, shows the patches of the newest batch, five times a second at most.
-
-    Parameters
-    ----------
-    viewer : napari.components.ViewerModel
-        Where to show them.
-    """
+    """While it is ticked, shows the patches of the newest batch, five times a second at most."""
 
     def __init__(self, viewer: Any) -> None:
         super().__init__("Live: what a running denoiser trains on")

@@ -38,10 +38,7 @@ _CLICK = 4.0
 class PatchesPanel(QWidget):
     """Shows the patches of the newest boxes in the viewer, and links their views.
 
-    Parameters
-    ----------
-    viewer : napari.components.ViewerModel
-        Whose layers and clicks to follow.
+    `viewer`: whose layers and clicks to follow.
     """
 
     #: Asks for training on the patches that are chosen (True), or without their regions (False).

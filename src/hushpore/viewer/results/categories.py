@@ -22,21 +22,11 @@ MISSING = "#60606080"
 
 
 class Category(NamedTuple):
-    """A kind of pores.
+    """A kind of pores."""
 
-    Attributes
-    ----------
-    word : str
-        What it is called.
-    colour : str
-        As ``#rrggbb``.
-    rows : numpy.ndarray
-        (pores,), bool: which are of this kind.
-    """
-
-    word: str
-    colour: str
-    rows: npt.NDArray[np.bool_]
+    word: str  # what it is called
+    colour: str  # as ``#rrggbb``
+    rows: npt.NDArray[np.bool_]  # (pores,), bool: which are of this kind
 
 
 def is_categorical(column: pd.Series) -> bool:

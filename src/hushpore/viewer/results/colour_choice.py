@@ -34,17 +34,8 @@ _FIRST = "Choose a column to colour by first."
 class ColourChoice(QWidget):
     """Colours the pores by a column: of numbers along a colour map, of kinds each in its own.
 
-    Parameters
-    ----------
-    viewer : napari.components.ViewerModel
-        Whose theme to follow.
-
-    Attributes
-    ----------
-    by, map : QComboBox
-        The column, and the colour map of numbers.
-    legend : RichLabel
-        The kinds, their colours and how many pores are of each.
+    `by`, `map`: the column, and the colour map of numbers. `legend`: the kinds, their colours and
+    how many pores are of each.
     """
 
     def __init__(self, viewer: Any) -> None:

@@ -74,11 +74,6 @@ class CompareWidget(WorkerContainer):
         compare.a.value, compare.b.value = viewer.layers["before"], "results/after"
         compare.run()
         compare.wait().table
-
-    Parameters
-    ----------
-    napari_viewer : napari.Viewer
-        Given by napari.
     """
 
     def __init__(self, napari_viewer: Any) -> None:
@@ -100,10 +95,7 @@ class CompareWidget(WorkerContainer):
     def run(self) -> JobWorker:
         """Compare what is chosen, in a thread; return its worker.
 
-        Raises
-        ------
-        InputError
-            If no two results are chosen.
+        Raises InputError if no two results are chosen.
         """
         self._wait.stop()
         for before in self._workers:

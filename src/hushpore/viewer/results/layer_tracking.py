@@ -13,18 +13,7 @@ from hushpore.viewer.results.pore_view import PoreView
 
 
 class LayerTrackingWidget(QWidget):
-    """Shows the pore layer that is selected; the last one while another layer is, until it goes.
-
-    Parameters
-    ----------
-    viewer : napari.components.ViewerModel
-        Whose layers to follow.
-
-    Attributes
-    ----------
-    view : PoreView or None
-        What is shown.
-    """
+    """Shows the pore layer that is selected; the last one while another layer is, until it goes."""
 
     def __init__(self, viewer: Any) -> None:
         super().__init__()

@@ -67,13 +67,7 @@ NO_RESULT = (
 
 
 class ResultsWidget(LayerTrackingWidget):
-    """Shows the numbers of the pore layer that is selected, linked with the layer.
-
-    Parameters
-    ----------
-    napari_viewer : napari.Viewer
-        Given by napari.
-    """
+    """Shows the numbers of the pore layer that is selected, linked with the layer."""
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__(napari_viewer)

@@ -59,22 +59,10 @@ def size_distribution(
 ) -> pd.DataFrame:
     """Return which share of the pores, or of their volume, is of which size.
 
-    Parameters
-    ----------
-    sizes : numpy.ndarray
-        (pores,): sizes; those that are not finite, and on a logarithmic axis not above zero, are
-        left out.
-    weights : numpy.ndarray
-        (pores,): 1 to count pores, their volumes to weigh them.
-    log : bool
-        Bins of equal width on a logarithmic axis.
-    bins : int
-        How many.
-
-    Returns
-    -------
-    pandas.DataFrame
-        ``from``, ``to``, ``share`` and ``cumulative``, the share up to the end of the bin.
+    `sizes`: (pores,): sizes; those that are not finite, and on a logarithmic axis not above zero,
+    are left out. `weights`: (pores,): 1 to count pores, their volumes to weigh them. `log`: bins of
+    equal width on a logarithmic axis.
+    Returns: ``from``, ``to``, ``share`` and ``cumulative``, the share up to the end of the bin.
     """
     usable = np.isfinite(sizes) & ((sizes > 0) | (not log))
     sizes, weights = sizes[usable], weights[usable]
@@ -91,13 +79,7 @@ def size_distribution(
 
 
 class PlotsWidget(LayerTrackingWidget):
-    """Plots the result of the pore layer that is selected; linked with layer and table.
-
-    Parameters
-    ----------
-    napari_viewer : napari.Viewer
-        Given by napari.
-    """
+    """Plots the result of the pore layer that is selected; linked with layer and table."""
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__(napari_viewer)

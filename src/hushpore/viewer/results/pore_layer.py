@@ -35,30 +35,17 @@ RESULT = "pores"
 
 @dataclass(frozen=True, eq=False)
 class PoreTables:
-    """The numbers of a pore result.
+    """The numbers of a pore result."""
 
-    Attributes
-    ----------
-    pores : pandas.DataFrame
-        One row a pore; its first column is ``label``.
-    throats : pandas.DataFrame or None
-        One row for each two pores that touch, with the columns ``pore_1`` and ``pore_2``.
-    totals : dict
-        The totals of the record, such as ``porosity``; empty where it is not known.
-    profile : numpy.ndarray or None
-        Porosity of each slice (row, in 2D), a share; NaN where there is no sample.
-    unit : str
-        Of lengths in the tables.
-    n_spatial : int
-        2 or 3.
-    """
-
-    pores: pd.DataFrame
+    pores: pd.DataFrame  # one row a pore; its first column is ``label``
+    # one row for each two pores that touch, with the columns ``pore_1`` and ``pore_2``
     throats: pd.DataFrame | None
+    # the totals of the record, such as ``porosity``; empty where it is not known
     totals: dict[str, Any]
+    # porosity of each slice (row, in 2D), a share; NaN where there is no sample
     profile: npt.NDArray[np.float64] | None
-    unit: str
-    n_spatial: int
+    unit: str  # of lengths in the tables
+    n_spatial: int  # 2 or 3
 
 
 def features_of(table: pd.DataFrame) -> pd.DataFrame:
@@ -117,12 +104,7 @@ def tables_of(layer: Any) -> PoreTables | None:
 def summary_lines(tables: PoreTables, shown: npt.NDArray[np.bool_] | None = None) -> list[str]:
     """Return the summary of a result, a sentence a line.
 
-    Parameters
-    ----------
-    tables : PoreTables
-        The result.
-    shown : numpy.ndarray, optional
-        (pores,), bool: the pores that pass a filter, which the last line is about.
+    `shown`: (pores,), bool: the pores that pass a filter, which the last line is about.
     """
     unit = readable_unit(tables.unit)
     lines = [line for line in (_void(tables.totals), _sizes(tables, unit)) if line]

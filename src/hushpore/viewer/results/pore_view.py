@@ -39,21 +39,8 @@ _CLICK = 4
 class PoreView(QObject):
     """What is shown of one pore layer.
 
-    Parameters
-    ----------
-    viewer : napari.components.ViewerModel
-        Where the layer is.
-    layer : napari.layers.Labels
-        Of a pore result.
-
-    Attributes
-    ----------
-    tables : PoreTables
-        The numbers.
-    shown, selected : numpy.ndarray
-        (pores,), bool, in the order of the table of pores.
-    column, colormap : str
-        What the pores are coloured by; empty for colours by chance.
+    `shown`, `selected`: (pores,), bool, in the order of the table of pores. `column`, `colormap`:
+    what the pores are coloured by; empty for colours by chance.
     """
 
     #: The layer has another result now; filter and selection are gone.

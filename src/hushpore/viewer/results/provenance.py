@@ -40,13 +40,7 @@ _TITLES = {
 
 
 class ProvenanceWidget(QWidget):
-    """Shows the record of the active layer: settings, input, device, versions, times and notes.
-
-    Parameters
-    ----------
-    napari_viewer : napari.Viewer
-        Given by napari.
-    """
+    """Shows the record of the active layer: settings, input, device, versions, times and notes."""
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__()

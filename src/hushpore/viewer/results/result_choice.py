@@ -26,14 +26,7 @@ class ResultChoice(QComboBox):
 
     It begins with a layer by its age, and moves to newer ones until the user chooses.
 
-    Parameters
-    ----------
-    viewer : napari.components.ViewerModel
-        Whose layers to list.
-    name : str
-        What it is called, in one letter.
-    age : int
-        Which layer to begin with: 0 is the newest.
+    `name`: what it is called, in one letter. `age`: which layer to begin with: 0 is the newest.
     """
 
     #: Another result is chosen, or its numbers have changed.

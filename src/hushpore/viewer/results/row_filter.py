@@ -48,23 +48,11 @@ _HOW = "Write, for example: equivalent_diameter > 20 and not is_open"
 def filter_rows(text: str, table: pd.DataFrame) -> npt.NDArray[np.bool_]:
     """Return which rows of a table pass a filter.
 
-    Parameters
-    ----------
-    text : str
-        Comparisons of columns and numbers, joined by ``and``, ``or``, ``not`` (or ``& | ~``,
-        which bind as loosely as the words) and parentheses. Empty lets every row pass.
-    table : pandas.DataFrame
-        Columns of numbers and of True and False.
-
-    Returns
-    -------
-    numpy.ndarray
-        (rows,), bool. A comparison with a missing number (NaN) is false.
-
-    Raises
-    ------
-    InputError
-        If the line cannot be read, names no column, or does not come to yes or no.
+    `text`: comparisons of columns and numbers, joined by ``and``, ``or``, ``not`` (or ``& | ~``,
+    which bind as loosely as the words) and parentheses. Empty lets every row pass. `table`: columns
+    of numbers and of True and False.
+    Returns: (rows,), bool. A comparison with a missing number (NaN) is false.
+    Raises InputError if the line cannot be read, names no column, or does not come to yes or no.
 
     Examples
     --------

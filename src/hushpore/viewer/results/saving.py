@@ -25,16 +25,8 @@ if TYPE_CHECKING:
 def ask_and_save(parent: QWidget, title: str, name: str, make: Callable[[], Any]) -> None:
     """Ask for a file and write JSON values to it in a thread; says where, or why not.
 
-    Parameters
-    ----------
-    parent : QWidget
-        Whom the dialog belongs to.
-    title : str
-        Of the dialog.
-    name : str
-        What to call the file, without its suffix.
-    make : callable
-        Returns the values; called in the thread.
+    `name`: what to call the file, without its suffix. `make`: returns the values; called in the
+    thread.
     """
     proposed = re.sub(r"[^\w. -]", "_", name) + ".json"
     chosen, _ = QFileDialog.getSaveFileName(parent, title, proposed, "JSON (*.json)")
@@ -50,12 +42,8 @@ def save(path: Path, make: Callable[[], Any]) -> JobWorker:
 def save_with(path: Path, write: Callable[[Path], None]) -> JobWorker:
     """Write a file in a thread, complete or not at all; says where, or why not.
 
-    Parameters
-    ----------
-    path : Path
-        The file; an existing one is replaced.
-    write : callable
-        Writes to the path that it is given; called in the thread.
+    `path`: the file; an existing one is replaced. `write`: writes to the path that it is given;
+    called in the thread.
     """
     worker = JobWorker(partial(_write, path, write), f"hushpore writes {path.name}")
     worker.returned.connect(_say_written)

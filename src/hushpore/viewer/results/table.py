@@ -36,11 +36,6 @@ class TableModel(QAbstractTableModel):
     """Gives Qt the rows that it shows, and no others; sorts and filters by index arrays.
 
     A row of the table as it was given is called its position here; Qt counts the rows shown.
-
-    Parameters
-    ----------
-    measures : sequence of Measure
-        What the columns are.
     """
 
     def __init__(self, measures: Sequence[Measure[Any]]) -> None:
@@ -163,12 +158,7 @@ def cell_text(value: Any) -> str:
 class TableView(QTableView):
     """Shows a `TableModel`; selects whole rows, and copies them with Ctrl+C.
 
-    Parameters
-    ----------
-    name : str
-        For screen readers.
-    measures : sequence of Measure, optional
-        What the columns are, by default those of pores.
+    `measures`: what the columns are, by default those of pores.
     """
 
     #: The user has selected rows: (positions,), bool.

@@ -28,15 +28,8 @@ def cluster_task(
 ) -> Job:
     """Do on a cluster what `local_task` does here; parameters as there.
 
-    Parameters
-    ----------
-    where : str
-        See `hushpore.cluster.connection.connect`.
-
-    Raises
-    ------
-    InputError
-        If a setting names a layer, or there is no place for the result.
+    `where`: see `hushpore.cluster.connection.connect`.
+    Raises InputError if a setting names a layer, or there is no place for the result.
     """
     from hushpore.cluster.connection import connect
 
@@ -63,10 +56,7 @@ def cluster_task(
 def result_folder_for(volume: Volume, where: str) -> Path:
     """Return the folder for the result: that of the scan, if one can write there.
 
-    Raises
-    ------
-    InputError
-        If there is none that other machines could see.
+    Raises InputError if there is none that other machines could see.
     """
     source = Path(volume.source) if volume.source else None
     if source is not None and source.exists() and os.access(source.parent, os.W_OK):

@@ -35,14 +35,8 @@ class Curve(QWidget):
     Of a long curve neighbouring points are joined to their mean, so that it keeps its size. A
     curve that starts far above the rest is cut off there, for what happens later matters more.
 
-    Parameters
-    ----------
-    viewer : napari.components.ViewerModel
-        Whose theme to follow.
-    template : str, optional
-        How the newest value is put into words, of ``name``, ``value`` and ``step``.
-    hint : str, optional
-        What the curve tells, for its tooltip.
+    `template`: how the newest value is put into words, of ``name``, ``value`` and ``step``. `hint`:
+    what the curve tells, for its tooltip.
     """
 
     def __init__(self, viewer: Any, template: str = LOSS, hint: str = FLAT) -> None:

@@ -31,10 +31,7 @@ class RedrawThrottle:
     99th percentile of gaps in the window's life is 53 to 74 ms, not 10, and jobs take 23 to 59 %
     longer (`benchmarks live_ablation`: Xvfb, two cores, 256 x 256 x 256 voxels).
 
-    Parameters
-    ----------
-    clock : callable, optional
-        Seconds; for tests.
+    `clock`: seconds; for tests.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -66,12 +63,7 @@ def coalesce_redraws(widget: QWidget, then: Callable[[], object] = lambda: None)
     segmenting is 26 to 56 ms, not 10, and the worst 102 to 155, not 54 to 70
     (`benchmarks live_ablation`).
 
-    Parameters
-    ----------
-    widget : QWidget
-        In the window.
-    then : callable, optional
-        Called right before it is drawn.
+    `then`: called right before it is drawn.
     """
     _CoalescedRedraw(widget.window(), then)
 
@@ -82,11 +74,6 @@ def redraws_suspended(widget: QWidget) -> Iterator[None]:
 
     Without it the worst gap while segmenting is 109 to 172 ms, not 54 to 73
     (`benchmarks live_ablation`).
-
-    Parameters
-    ----------
-    widget : QWidget
-        In the window.
     """
     # of the whole application: a part that was a window of its own until now asks by itself
     undrawn = _RedrawBlocker(widget.window(), QApplication.instance())
@@ -101,12 +88,7 @@ def redraws_suspended(widget: QWidget) -> Iterator[None]:
 class _RedrawBlocker(QObject):
     """Keeps from a window that it has to be drawn; goes with it.
 
-    Parameters
-    ----------
-    window : QWidget
-        The window.
-    asked : QObject, optional
-        Whose events are looked at; by default the window's own.
+    `asked`: whose events are looked at; by default the window's own.
     """
 
     def __init__(self, window: QWidget, asked: QObject | None = None) -> None:

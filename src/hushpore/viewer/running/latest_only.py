@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 class LatestOnlyWorker(QObject):
     """Does one thing at a time, and of what is asked for meanwhile only the last.
 
-    Parameters
-    ----------
-    name : str
-        What it does, for its threads.
+    `name`: what it does, for its threads.
     """
 
     #: What it was about, and what came of it.
@@ -49,12 +46,7 @@ class LatestOnlyWorker(QObject):
     def submit(self, make_job: Callable[[], Job], tag: object = None) -> None:
         """Have something done, in place of what was asked for before and has not begun.
 
-        Parameters
-        ----------
-        make_job : callable
-            Returns the generator; called in the thread.
-        about : object, optional
-            Comes back with the result.
+        `make_job`: returns the generator; called in the thread.
         """
         self._wanted = make_job, tag
         self._begin()

@@ -22,13 +22,7 @@ COPY = "copy"
 
 
 class ResultMessage(RichLabel):
-    """The sentence on a result, or on what went wrong, whose details can be copied.
-
-    Parameters
-    ----------
-    viewer : napari.components.ViewerModel
-        Whose theme to follow.
-    """
+    """The sentence on a result, or on what went wrong, whose details can be copied."""
 
     def __init__(self, viewer: Any) -> None:
         super().__init__(viewer)

@@ -26,13 +26,6 @@ class Previews:
 
     A preview is a layer one slice thick, in the place of that slice, so that on the screen the
     slice itself seems to change; no copy of the volume is made.
-
-    Parameters
-    ----------
-    viewer : napari.components.ViewerModel
-        Where to show them.
-    target : Target
-        What the job works on.
     """
 
     def __init__(self, viewer: Any, target: Target) -> None:
@@ -99,10 +92,7 @@ class Previews:
 
         napari takes a fifth of a second to remove a layer, in which the window would stand still.
 
-        Parameters
-        ----------
-        made : napari.layers.Layer
-            The layer of the result; the preview takes over what it shows.
+        `made`: the layer of the result; the preview takes over what it shows.
         """
         for name, layer in self._layers.items():
             if layer in self._shown() and type(layer) is type(made):

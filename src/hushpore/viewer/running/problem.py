@@ -12,20 +12,11 @@ from hushpore.base.errors import HushporeError
 
 @dataclass(frozen=True)
 class Problem:
-    """An error as a window shows it.
+    """An error as a window shows it."""
 
-    Attributes
-    ----------
-    message : str
-        One sentence or two: what happened and what to do.
-    details : str
-        Traceback and versions, for a report; not shown.
-    expected : bool
-        True where the cause is the input or a setting, so that nothing needs to be reported.
-    """
-
-    message: str
-    details: str
+    message: str  # one sentence or two: what happened and what to do
+    details: str  # traceback and versions, for a report; not shown
+    # True where the cause is the input or a setting, so that nothing needs to be reported
     expected: bool
 
 

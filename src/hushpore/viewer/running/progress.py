@@ -28,10 +28,7 @@ class Eta:
     The rate is the median of the rates between looks an eighth of the job so far apart: a pause,
     or a first step that is slow, spoils a few of them only.
 
-    Parameters
-    ----------
-    clock : callable, optional
-        Seconds; for tests.
+    `clock`: seconds; for tests.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -65,10 +62,7 @@ class Eta:
 class RateMeter:
     """Tells how much is done a second, over the last `RATE_WINDOW` seconds of a stage.
 
-    Parameters
-    ----------
-    clock : callable, optional
-        Seconds; for tests.
+    `clock`: seconds; for tests.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -34,17 +34,7 @@ _BEGUN = Progress("preparing", 0, 0, "", 0.0)
 class JobProgress(QWidget):
     """A bar with percent and time left, and the stage in words; hidden while no job runs.
 
-    Parameters
-    ----------
-    viewer : napari.components.ViewerModel
-        Whose theme to follow.
-
-    Attributes
-    ----------
-    bar : QProgressBar
-        Its parts are `BAR_STEPS`.
-    stage : RichLabel
-        Its link leads to the preview.
+    `bar`: its parts are `BAR_STEPS`. `stage`: its link leads to the preview.
     """
 
     def __init__(self, viewer: Any) -> None:
@@ -76,16 +66,7 @@ class JobProgress(QWidget):
     ) -> None:
         """Show how far the job is; while that is not known, how long it has taken so far.
 
-        Parameters
-        ----------
-        progress : Progress
-            The newest.
-        left : float or None
-            Seconds left, where they are known.
-        elapsed : float
-            Seconds since the job began.
-        previewed : int or None
-            The slice that is previewed.
+        `left`: seconds left, where they are known.
         """
         is_known = progress.fraction > 0
         self.bar.setValue(round(BAR_STEPS * progress.fraction))
@@ -104,12 +85,8 @@ class ProgressPresenter(QObject):
     them allows (`RedrawThrottle`): Qt puts the whole window together anew for whatever changes in
     it, once for all that changes in one turn.
 
-    Parameters
-    ----------
-    parent : QWidget
-        The widget, with which it goes.
-    buttons, progress, notes, timing
-        Its parts that follow the job.
+    `parent`: the widget, with which it goes. `buttons`, `progress`, `notes`, `timing`: its parts
+    that follow the job.
     """
 
     def __init__(

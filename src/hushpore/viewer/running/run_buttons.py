@@ -8,17 +8,8 @@ from qtpy.QtWidgets import QHBoxLayout, QPushButton, QWidget
 class RunButtons(QWidget):
     """Run, which is Cancel while a job runs, and Finish now; each says why it cannot be pressed.
 
-    Parameters
-    ----------
-    title : str
-        What the job does: "Denoise".
-    ends_early_in : str
-        Stage that can be cut short with a result; empty for a job that has none before its end.
-
-    Attributes
-    ----------
-    run, finish : QPushButton
-        The buttons.
+    `title`: what the job does: "Denoise". `ends_early_in`: stage that can be cut short with a
+    result; empty for a job that has none before its end.
     """
 
     def __init__(self, title: str, ends_early_in: str) -> None:

@@ -33,30 +33,15 @@ ACTIVITY_DELAY = 1.0
 class RunState:
     """The worker of a running job, and its traces in the viewer: previews, canvas, activity dock.
 
-    Parameters
-    ----------
-    viewer : napari.components.ViewerModel
-        Where it runs.
-    worker : JobWorker
-        Drives the job.
-    target : Target
-        What the job works on.
-    cancel : callable
-        What Cancel in the activity dock does.
-
-    Attributes
-    ----------
-    notes : list of Note
-        What it has remarked so far.
-    said : int
-        How many of them have been shown.
+    `cancel`: what Cancel in the activity dock does.
+    `said`: how many of them have been shown.
     """
 
     viewer: Any
     worker: JobWorker
     target: Target
     cancel: Callable[[], None]
-    notes: list[Note] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)  # what it has remarked so far
     notes_shown: int = 0
     eta: Eta = field(default_factory=Eta)
     meter: RateMeter = field(default_factory=RateMeter)

@@ -20,11 +20,6 @@ class StatusLine:
 
     A text that is shown already, the user's or that of another job, stays; so does what the user
     changes meanwhile.
-
-    Parameters
-    ----------
-    viewer : napari.components.ViewerModel
-        On whose canvas to write.
     """
 
     def __init__(self, viewer: Any) -> None:
@@ -63,12 +58,7 @@ class FontWarmup(QObject):
     187; `benchmarks live_ablation`). Where a napari keeps its fonts elsewhere nothing is done for
     them. The line is a blank one, shown for a moment.
 
-    Parameters
-    ----------
-    parent : QObject
-        With whom it goes.
-    viewer : napari.components.ViewerModel
-        On whose canvas the line will be.
+    `viewer`: on whose canvas the line will be.
     """
 
     def __init__(self, parent: QObject, viewer: Any) -> None:

@@ -21,35 +21,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Target:
-    """A layer at one moment: what happens to it later changes nothing here.
+    """A layer at one moment: what happens to it later changes nothing here."""
 
-    Attributes
-    ----------
-    volume : Volume
-        Its values and geometry.
-    placement : Placement
-        Where it lies.
-    kind : str
-        ``"image"`` or ``"labels"``.
-    appearance : dict
-        Contrast limits, gamma and colour map of an image, for results shown beside it.
-    """
-
-    volume: Volume
-    placement: Placement
-    kind: str
+    volume: Volume  # its values and geometry
+    placement: Placement  # where it lies
+    kind: str  # ``"image"`` or ``"labels"``
+    # contrast limits, gamma and colour map of an image, for results shown beside it
     appearance: dict[str, Any]
 
 
 def capture(layer: Any, axis_labels: Sequence[str] = (), auxiliary: Sequence[Any] = ()) -> Target:
     """Remember a layer; its values are not copied.
 
-    Parameters
-    ----------
-    layer, axis_labels
-        As for `volume_of`, which says the errors too.
-    auxiliary : sequence of napari.layers.Layer
-        Other layers that the job needs: they lie beside the volume under their names.
+    `layer`, `axis_labels`: as for `volume_of`, which says the errors too. `auxiliary`: other layers
+    that the job needs: they lie beside the volume under their names.
     """
     placement = placement_of(layer)
     volume = dataclasses.replace(

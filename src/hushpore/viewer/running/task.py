@@ -25,24 +25,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A finished job, made ready for the window.
+    """A finished job, made ready for the window."""
 
-    Attributes
-    ----------
-    summary : str
-        One line on the result.
-    layers : list of napari.layers.Layer
-        The result as layers, which no viewer has yet.
-    timings : mapping of str to float
-        Seconds by stage.
-    result : object
-        What the job returned.
-    """
-
-    summary: str
-    layers: list[Layer]
-    timings: Mapping[str, float]
-    result: Any
+    summary: str  # one line on the result
+    layers: list[Layer]  # the result as layers, which no viewer has yet
+    timings: Mapping[str, float]  # seconds by stage
+    result: Any  # what the job returned
 
 
 class LayerJob(Protocol):
@@ -63,21 +51,9 @@ class LayerJob(Protocol):
 def local_task(widget: LayerJob, target: Target, settings: Settings, device: str) -> Job:
     """Prepare the volume, run the job and make the layers of its result.
 
-    Parameters
-    ----------
-    widget : LayerJob
-        A class of widgets; no widget itself is touched.
-    target : Target
-        What the job works on.
-    settings : Settings
-        Of the job.
-    device : str
-        As `hushpore.jobs.start` takes it.
-
-    Returns
-    -------
-    Outcome
-        From the generator.
+    `widget`: a class of widgets; no widget itself is touched. `device`: as `hushpore.jobs.start`
+    takes it.
+    Returns: from the generator.
     """
     yield Progress("preparing", 0, 0, "", 0.0)
     volume = widget.prepare(target)

@@ -41,13 +41,7 @@ COLUMNS = ("stage", "total", "rate", "share")
 
 
 class TimingPanel(Fold):
-    """A folded table of stages and two curves; hidden until there is something to show.
-
-    Parameters
-    ----------
-    viewer : napari.components.ViewerModel
-        Whose theme to follow.
-    """
+    """A folded table of stages and two curves; hidden until there is something to show."""
 
     def __init__(self, viewer: Any) -> None:
         super().__init__("Timing")

@@ -31,21 +31,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class Update:
-    """What a job has said since the last look.
+    """What a job has said since the last look."""
 
-    Attributes
-    ----------
-    progress, timing : Progress, Timing or None
-        The newest; older ones are dropped.
-    previews : dict of str to Preview
-        The newest of each name; older ones are dropped.
-    metrics, notes : list
-        All of them, in order.
-    """
-
+    # the newest; older ones are dropped
     progress: Progress | None = None
     timing: Timing | None = None
+    # the newest of each name; older ones are dropped
     previews: dict[str, Preview] = field(default_factory=dict)
+    # all of them, in order
     metrics: list[Metric] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
 
@@ -70,22 +63,10 @@ class JobWorker(QObject):
     Exactly one of `returned`, `failed` and `cancelled` is emitted, once the generator is closed.
     The thread touches no widget and no layer; connect the signals in the GUI thread.
 
-    Parameters
-    ----------
-    make_job : callable
-        Returns the generator; called in the thread, because the libraries behind a job take
-        seconds to import.
-    name : str, optional
-        What it does, for its thread, its trace, and whoever waits for it.
-
-    Attributes
-    ----------
-    name : str
-        As given.
-    trace : Trace
-        The job's time line, of bounded size.
-    prepare : callable or None
-        Called in the thread with each event before it can be fetched; set before the start.
+    `make_job`: returns the generator; called in the thread, because the libraries behind a job take
+    seconds to import. `name`: what it does, for its thread, its trace, and whoever waits for it.
+    `trace`: the job's time line, of bounded size. `prepare`: called in the thread with each event
+    before it can be fetched; set before the start.
     """
 
     returned = Signal(object)  # what the generator returned
@@ -118,11 +99,8 @@ class JobWorker(QObject):
     def start(self, queue: str = "") -> None:
         """Start the thread.
 
-        Parameters
-        ----------
-        queue : str, optional
-            Wait until all that were started before in the queue of this name have ended, for
-            example because they use the same device.
+        `queue`: wait until all that were started before in the queue of this name have ended, for
+        example because they use the same device.
         """
         JobWorker.running.add(self)
         if queue:
@@ -149,21 +127,15 @@ class JobWorker(QObject):
     def attend(self, index: tuple[int, ...]) -> None:
         """Tell the job which slice is being looked at; returns at once.
 
-        Parameters
-        ----------
-        index : tuple of int
-            Position on the leading axes of the volume.
+        `index`: position on the leading axes of the volume.
         """
         self._attention = Attention(index)
 
     def finish(self, stage: str) -> None:
         """Ask the job to end early with what it has; returns at once.
 
-        Parameters
-        ----------
-        stage : str
-            The stage that can be cut short: the job is told at its next `Progress` in it, and
-            where that stage is already over it ends as it would have.
+        `stage`: the stage that can be cut short: the job is told at its next `Progress` in it, and
+        where that stage is already over it ends as it would have.
         """
         self._finish_in = stage
 
@@ -253,13 +225,7 @@ class JobWorker(QObject):
 
 
 class WorkerEnds(QObject):
-    """Passes on how workers end for as long as the widget that it belongs to is there.
-
-    Parameters
-    ----------
-    parent : QWidget
-        The widget.
-    """
+    """Passes on how workers end for as long as the widget that it belongs to is there."""
 
     returned = Signal(object)
     failed = Signal(object)

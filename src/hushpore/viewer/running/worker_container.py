@@ -23,15 +23,8 @@ class WorkerContainer(PlacedContainer):
     A subclass gives the workers that it starts to `_follow_worker`, is told of their ends, and then
     clears the list of them and emits `called` or `failed`.
 
-    Parameters
-    ----------
-    **given
-        As for `magicgui.widgets.Container`.
-
-    Attributes
-    ----------
-    result : object or None
-        What the last run returned; None before its end.
+    ``**given``: as for `magicgui.widgets.Container`.
+    `result`: what the last run returned; None before its end.
     """
 
     #: The job has ended: its result.
@@ -63,24 +56,10 @@ class WorkerContainer(PlacedContainer):
     def wait(self, seconds: float | None = None) -> Any:
         """Wait for the job to end while the window lives on; for scripts and notebooks.
 
-        Parameters
-        ----------
-        seconds : float, optional
-            The longest to wait; the job runs on after that.
-
-        Returns
-        -------
-        object or None
-            Its result; None where it was cancelled.
-
-        Raises
-        ------
-        HushporeError
-            If the job cannot be done with what was chosen.
-        RuntimeError
-            If it failed in another way.
-        TimeoutError
-            If it has not ended by then.
+        `seconds`: the longest to wait; the job runs on after that.
+        Returns: its result; None where it was cancelled.
+        Raises HushporeError if the job cannot be done with what was chosen; RuntimeError if it
+        failed in another way; TimeoutError if it has not ended by then.
         """
         loop, problems = QEventLoop(), list[Problem | None]()
 

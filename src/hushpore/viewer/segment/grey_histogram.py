@@ -74,11 +74,6 @@ class GreyHistogram(QWidget):
     """Draws how often each grey value occurs, and the thresholds as lines.
 
     A line is moved by dragging it, or from anywhere to where one clicks; or with the arrow keys.
-
-    Parameters
-    ----------
-    viewer : napari.components.ViewerModel
-        Whose theme to follow.
     """
 
     #: The name of a line, and the grey value that the user moves it to.
@@ -122,16 +117,9 @@ class GreyHistogram(QWidget):
     ) -> None:
         """Draw other lines.
 
-        Parameters
-        ----------
-        lines : dict of str to float
-            Grey values by the name of the line; of `STRICT` only beside `THRESHOLD`.
-        bright : bool
-            Whether what is brighter is void.
-        mark : tuple of str and float, optional
-            A word and the grey value that it stands for, to compare with.
-        reason : str
-            Why there are no lines.
+        `lines`: grey values by the name of the line; of `STRICT` only beside `THRESHOLD`. `bright`:
+        whether what is brighter is void. `mark`: a word and the grey value that it stands for, to
+        compare with.
         """
         self._lines, self._bright, self._mark, self._reason = lines, bright, mark, reason
         if self._at_hand not in lines:

@@ -38,11 +38,6 @@ class MergeHeight(QWidget):
 
     Works on the newest layer chosen that carries a result. What it computes runs in a thread, one
     height at a time and always the newest, and replaces labels, tables and record of the layer.
-
-    Parameters
-    ----------
-    viewer : napari.components.ViewerModel
-        Whose layers to follow.
     """
 
     #: The result that is shown now.

@@ -45,14 +45,7 @@ class ThresholdPanel(QWidget):
     Values are counted and the void is found in threads. What is in the form counts: a line is
     where the form says, whoever put it there.
 
-    Parameters
-    ----------
-    viewer : napari.components.ViewerModel
-        Where the layers are.
-    layers : LayerChoice
-        Which one is chosen.
-    form : SettingsForm
-        Of `PoreSettings`.
+    `form`: of `PoreSettings`.
     """
 
     def __init__(self, viewer: Any, layers: LayerChoice, form: SettingsForm) -> None:

@@ -40,11 +40,6 @@ class VoidPreview(QObject):
     """A labels layer one slice thick that follows the slice on the screen, while it is wanted.
 
     It is found in a thread, one slice at a time and always the newest wanted.
-
-    Parameters
-    ----------
-    viewer : napari.components.ViewerModel
-        Where to show it.
     """
 
     #: The user has deleted the layer, and so does not want it.
