@@ -143,7 +143,7 @@ class Blocks:
 
 
 class PartialFile:
-    """A file that takes its name when it is complete, and is removed if it does not come to that."""
+    """A file that takes its name when it is complete, and is removed if it never is."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
