@@ -11,14 +11,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from napari.layers import Image, Vectors
 from qtpy.QtCore import Signal
-from qtpy.QtWidgets import QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from qtpy.QtWidgets import (
+    QAbstractItemView,
+    QComboBox,
+    QHBoxLayout,
+    QLabel,
+    QVBoxLayout,
+    QWidget,
+)
 
 from hushpore.patches.sheet import GAP
 from hushpore.viewer.forms.rich_label import RichLabel, link
 from hushpore.viewer.layers.conversion import KEY
 from hushpore.viewer.patches.histogram import Histogram
 from hushpore.viewer.patches.layers import BOXES, SHEET, TILES, boxes_at
-from hushpore.viewer.patches.table import PatchTable
+from hushpore.viewer.results.table import TableView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,8 +66,10 @@ class PatchesPanel(QWidget):
         self.histogram.chosen.connect(self._choose_range)
         self.message = RichLabel(viewer)
         self.message.linkActivated.connect(self._follow)
-        self.table = PatchTable()
-        self.table.picked.connect(self._picked)
+        self.table = TableView("Table of patches", ())
+        self.table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
+        self.table.setMinimumHeight(160)
+        self.table.chosen.connect(self._choose_row)
         line = QHBoxLayout()
         line.addWidget(QLabel("Colour by"))
         line.addWidget(self.feature, 1)
@@ -107,7 +116,7 @@ class PatchesPanel(QWidget):
             self._fill_sheet()
         else:
             self._paint_sheet()
-        self.table.mark(patch)
+        self.table.select(np.arange(len(self.result.corners)) == patch)
         self._say(row)
 
     def go_to(self, patch: int) -> None:
@@ -310,9 +319,10 @@ class PatchesPanel(QWidget):
         text = f"Patch {patch} begins at {where}: {numbers}"
         return html.escape(f"{text} ({row})" if row else text)
 
-    def _picked(self, patch: int) -> None:
-        self.mark(patch)
-        self.go_to(patch)
+    def _choose_row(self, rows: npt.NDArray[np.bool_]) -> None:
+        for patch in np.flatnonzero(rows).tolist():
+            self.mark(patch)
+            self.go_to(patch)
 
     def _follow(self, target: str) -> None:
         self.train_requested.emit(target == "train")
