@@ -11,7 +11,7 @@ SOURCE = ROOT / "src" / "hushpore"
 
 def house() -> dict[str, set[str]]:
     """The files of each folder below the package, by its path; without ``__init__``."""
-    folders = [path for path in SOURCE.rglob("*") if (path / "__init__.py").is_file()]
+    folders = {path.parent for path in SOURCE.rglob("*.py")} - {SOURCE}
     return {
         folder.relative_to(SOURCE).as_posix(): {
             path.stem for path in folder.glob("*.py") if path.stem != "__init__"
@@ -40,6 +40,7 @@ def drawn() -> dict[str, set[str]]:
 
 def test_the_map_of_the_house_is_complete() -> None:
     is_there, on_the_map = house(), drawn()
+    assert all((SOURCE / folder / "__init__.py").is_file() for folder in is_there)
     assert set(on_the_map) == set(is_there)
     for folder, files in is_there.items():
         assert on_the_map[folder] == files, folder

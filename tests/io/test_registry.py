@@ -109,7 +109,7 @@ def test_a_new_format_is_recognised_described_and_read(scan: Path) -> None:
 @pytest.mark.usefixtures("toy")
 def test_messages_name_a_new_format(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
-    with pytest.raises(InputError, match="raw voxels or Toy image"):
+    with pytest.raises(InputError, match="or Toy image"):
         hushpore.read(tmp_path / "notes.txt")
     (tmp_path / "broken.toy").write_text("hello")
     with pytest.raises(InputError, match="named like Toy image but is not"):

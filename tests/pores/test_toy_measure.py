@@ -34,14 +34,14 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def mean_of(pores: PoreSums) -> np.ndarray:
-    return pores.sum("grey") / pores.sum("voxels")
+    return pores.sum("toy") / pores.sum("voxels")
 
 
 @pytest.fixture
-def mean_grey() -> Iterator[None]:
+def toy_grey() -> Iterator[None]:
     """The mean grey value of a pore."""
-    SUMS.append(Sum("grey", grey=1))
-    PORES.append(Measure("mean_grey", 0, "Mean grey value of its voxels.", mean_of))
+    SUMS.append(Sum("toy", grey=1))
+    PORES.append(Measure("toy_grey", 0, "Mean grey value of its voxels.", mean_of))
     yield
     SUMS.pop()
     PORES.pop()
@@ -75,17 +75,17 @@ def assert_means(found: Pores) -> None:
     assert len(expected) > 3
     # of fractions 24 bits are summed
     half_a_step = np.abs(values).max() * 2.0**-24
-    np.testing.assert_allclose(found.pores["mean_grey"], expected, rtol=1e-12, atol=half_a_step)
+    np.testing.assert_allclose(found.pores["toy_grey"], expected, rtol=1e-12, atol=half_a_step)
 
 
 @pytest.mark.parametrize(
     "kind", ["int16", "uint8", "uint32", "float32", "float64", "scaled", "bool"]
 )
-def test_it_is_that_of_scipy_in_memory_and_in_slabs(kind: str, mean_grey: None) -> None:
+def test_it_is_that_of_scipy_in_memory_and_in_slabs(kind: str, toy_grey: None) -> None:
     # of 14 bytes a voxel, more than the least that can be allowed
     large = scan(kind, (24, 60, 54))
     whole = hushpore.segment_pores(large, device="cpu")
-    assert whole.pores.columns[-1] == "mean_grey"
+    assert whole.pores.columns[-1] == "toy_grey"
     assert_means(whole)
     assert_means(whole.remerge(3.0))
     slabs = hushpore.segment_pores(large, device="cpu", memory_budget=0.001)
@@ -93,7 +93,7 @@ def test_it_is_that_of_scipy_in_memory_and_in_slabs(kind: str, mean_grey: None) 
     pd.testing.assert_frame_equal(slabs.pores, whole.pores)
 
 
-def test_it_is_that_of_scipy_in_an_image(mean_grey: None) -> None:
+def test_it_is_that_of_scipy_in_an_image(toy_grey: None) -> None:
     assert_means(hushpore.segment_pores(Volume(grey_values((60, 70))), device="cpu"))
 
 
@@ -105,7 +105,7 @@ def test_it_is_the_same_on_a_gpu(
     cuda_shim: Any,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    mean_grey: None,
+    toy_grey: None,
 ) -> None:
     kernels = dict(zip(SOURCES, emulated.sources(), strict=True))
     # the one of the graph sums, and is compiled for the sums that there are
@@ -125,7 +125,7 @@ def test_it_is_the_same_on_a_gpu(
 
 @pytest.mark.parametrize("kind", ["int16", "float32"])
 def test_it_is_the_same_on_a_cluster(
-    kind: str, address: str, tmp_path: Path, mean_grey: None
+    kind: str, address: str, tmp_path: Path, toy_grey: None
 ) -> None:
     from hushpore.cluster.segmenting import segment_pores
 
@@ -137,7 +137,7 @@ def test_it_is_the_same_on_a_cluster(
     assert (folder / "pores.csv").read_text(encoding="utf-8") == table
 
 
-def test_any_powers_are_summed_alike(mean_grey: None) -> None:
+def test_any_powers_are_summed_alike(toy_grey: None) -> None:
     more = [Sum("squares", grey=2), Sum("weighted", z=1, x=2, grey=1), Sum("of_y", y=2, x=1)]
     shown = [
         Measure(each.name, 0, "", lambda pores, name=each.name: pores.sum(name)) for each in more
@@ -155,26 +155,26 @@ def test_any_powers_are_summed_alike(mean_grey: None) -> None:
         np.testing.assert_array_equal(found.pores[name], expected)
 
 
-def test_it_is_in_files_reports_and_comparisons(tmp_path: Path, mean_grey: None) -> None:
+def test_it_is_in_files_reports_and_comparisons(tmp_path: Path, toy_grey: None) -> None:
     found = hushpore.segment_pores(scan(), device="cpu")
     other = hushpore.segment_pores(scan(), device="cpu", h=2.0)
     folder = write_result(tmp_path / "result", [found], found.volume)
     stored = pd.read_csv(folder / "pores.csv")
-    np.testing.assert_allclose(stored["mean_grey"], found.pores["mean_grey"])
+    np.testing.assert_allclose(stored["toy_grey"], found.pores["toy_grey"])
     page = (folder / "report.html").read_text(encoding="utf-8")
     # of the spread, and of the largest
     assert page.count("Mean grey<") == 2
     table = compare(folder, other).set_index("quantity")
-    row = table.loc["median mean_grey of pores"]
-    assert row["a"] == pytest.approx(np.median(found.pores["mean_grey"]))
-    assert row["b"] == pytest.approx(np.median(other.pores["mean_grey"]))
-    assert distributions(folder, other, "mean_grey")["a"].sum() == pytest.approx(1)
+    row = table.loc["median toy_grey of pores"]
+    assert row["a"] == pytest.approx(np.median(found.pores["toy_grey"]))
+    assert row["b"] == pytest.approx(np.median(other.pores["toy_grey"]))
+    assert distributions(folder, other, "toy_grey")["a"].sum() == pytest.approx(1)
     # a result that was made without it can be compared in all else
-    stored.drop(columns="mean_grey").to_csv(folder / "pores.csv", index=False)
-    assert "median mean_grey of pores" not in set(compare(folder, other)["quantity"])
+    stored.drop(columns="toy_grey").to_csv(folder / "pores.csv", index=False)
+    assert "median toy_grey of pores" not in set(compare(folder, other)["quantity"])
 
 
-def test_it_is_in_the_viewer(mean_grey: None) -> None:
+def test_it_is_in_the_viewer(toy_grey: None) -> None:
     pytest.importorskip("napari")
     from qtpy.QtCore import Qt
 
@@ -184,26 +184,27 @@ def test_it_is_in_the_viewer(mean_grey: None) -> None:
 
     found = hushpore.segment_pores(scan(), device="cpu")
     features = pore_layer(found, "pores")[1]["features"]
-    np.testing.assert_array_equal(features["mean_grey"], found.pores["mean_grey"])
+    np.testing.assert_array_equal(features["toy_grey"], found.pores["toy_grey"])
     model = TableModel(PORES)
     model.show_table(found.pores, "um")
     across, last = Qt.Orientation.Horizontal, model.columnCount() - 1
-    assert model.headerData(last, across) == "mean_grey\n"
+    assert model.headerData(last, across) == "toy_grey\n"
     meaning = model.headerData(last, across, Qt.ItemDataRole.ToolTipRole)
     assert meaning == "Mean grey value of its voxels."
-    middle = float(np.median(found.pores["mean_grey"]))
-    passing = filter_rows(f"mean_grey > {middle}", found.pores)
-    np.testing.assert_array_equal(passing, found.pores["mean_grey"] > middle)
+    middle = float(np.median(found.pores["toy_grey"]))
+    passing = filter_rows(f"toy_grey > {middle}", found.pores)
+    np.testing.assert_array_equal(passing, found.pores["toy_grey"] > middle)
 
 
-def test_it_is_in_the_documentation(mean_grey: None) -> None:
+def test_it_is_in_the_documentation(toy_grey: None) -> None:
     page = runpy.run_path(str(DOCS / "measures.py"))["science_page"]()
-    assert "| `mean_grey` |  | Mean grey value of its voxels. |" in page
+    assert "| `toy_grey` |  | Mean grey value of its voxels. |" in page
 
 
 def test_grey_values_are_read_for_it_and_for_nothing_else(
     monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
+    # goes with the first measure of the product that needs them
     from hushpore.pores.grey import GreyValues
 
     read: list[tuple[int, int]] = []
@@ -216,7 +217,7 @@ def test_grey_values_are_read_for_it_and_for_nothing_else(
     monkeypatch.setattr(GreyValues, "read", noted)
     hushpore.segment_pores(scan(), device="cpu")
     without = len(read)
-    request.getfixturevalue("mean_grey")
+    request.getfixturevalue("toy_grey")
     read.clear()
     hushpore.segment_pores(scan(), device="cpu")
     assert len(read) > without

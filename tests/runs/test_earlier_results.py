@@ -9,6 +9,7 @@ import tomllib
 import warnings
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
@@ -58,7 +59,13 @@ def test_a_result_comes_out_the_same_to_the_bit(
     )
     assert kind.of(kind.renamed(before)) == kind.of(after)
     for file in earlier.joinpath(name).glob("*.csv"):
-        assert (done.written / file.name).read_bytes() == file.read_bytes()
+        # as they are written, number by number; later versions measure more
+        before, after = (
+            pd.read_csv(each, dtype=str, keep_default_na=False)
+            for each in (file, done.written / file.name)
+        )
+        kept = [name for name in after.columns if name in before.columns]
+        pd.testing.assert_frame_equal(after[kept], before)
 
 
 @pytest.mark.parametrize(("name", "written"), [("denoised.json", "o.tif"), ("run", "out")])

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 #: Bytes a voxel of one slice that each thread needs for its sums.
 BYTES_IN_WINDOW = 60
 
+#: Whether the threshold of a method depends on how far values deviate at most.
+_TAKES_RANGE = {"sauvola": True, "niblack": False}
+
 _EXACT = 1 << 16  # levels that whole numbers are counted by as they are
 _LEVELS = 1 << 18  # levels of anything else: their squares, summed in the largest window, fit int64
 
@@ -91,7 +94,7 @@ class LocalThreshold:
             _mirrored(length, window)
             for length, window in zip(values.shape[1:], self.window[1:], strict=True)
         )
-        sauvola_range = float(high) * scale / 2 if self.method == "sauvola" else 0.0
+        sauvola_range = float(high) * scale / 2 if _TAKES_RANGE[self.method] else 0.0
 
         def levels(z: int) -> npt.NDArray[np.int32]:
             height = self._height(values[at_z[z] - begin])

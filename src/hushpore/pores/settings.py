@@ -19,6 +19,7 @@ METHODS = ("otsu", "li", "triangle", "yen", "isodata", "minimum")
 
 #: Methods that find one for every voxel.
 LOCAL_METHODS = ("sauvola", "niblack")
+_LOCAL = " and ".join(LOCAL_METHODS)
 
 #: Merge height up to which the steps of voxels in a surface part pores: of a ball on a grid the
 #: distance map has side peaks of up to half a voxel.
@@ -31,8 +32,8 @@ class PoreSettings(Settings):
 
     threshold: str | float = option(
         "otsu",
-        "Grey value between pore and solid: a method that finds it, or a number. sauvola and "
-        "niblack find one for every voxel, from what is around it, for grounds of uneven grey.",
+        f"Grey value between pore and solid: a method that finds it, or a number. {_LOCAL} find "
+        "one for every voxel, from what is around it, for grounds of uneven grey.",
         choices=(*METHODS, *LOCAL_METHODS),
     )
     phases: int = option(
@@ -52,8 +53,7 @@ class PoreSettings(Settings):
     )
     window: int = option(
         51,
-        "Side of the window around a voxel that sauvola and niblack look at; wider than the widest "
-        "pore.",
+        f"Side of the window around a voxel that {_LOCAL} look at; wider than the widest pore.",
         label="Local threshold window",
         unit="voxels",
         minimum=3,
@@ -69,7 +69,7 @@ class PoreSettings(Settings):
     )
     local_k: float = option(
         0.2,
-        "How far below the mean of the window the threshold lies, for sauvola and niblack: the "
+        f"How far below the mean of the window the threshold lies, for {_LOCAL}: the "
         "factor of the standard deviation; the greater, the less is pore.",
         label="Local threshold k",
         minimum=-1,
@@ -208,7 +208,7 @@ class PoreSettings(Settings):
                 reasons.update(dict.fromkeys(names.split(), f"Not used: {why}."))
 
         is_local = self.is_local
-        unless(is_local, "window window_in_slice local_k", "for the thresholds sauvola and niblack")
+        unless(is_local, "window window_in_slice local_k", f"for the thresholds {_LOCAL}")
         # what is refused can be set back
         unless(self.threshold == "otsu" or self.phases > 2, "phases", "for the method otsu")
         unless(not is_local or self.hysteresis is not None, "hysteresis", "the threshold is local")
