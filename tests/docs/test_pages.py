@@ -14,6 +14,8 @@ import hushpore
 from hushpore.cli.commands import hushpore as command
 from hushpore.io.dicom import write_series
 from hushpore.io.results import write_image
+from hushpore.pores.measures import PORES, THROATS
+from hushpore.pores.sums import SUMS
 from hushpore.runs.result_folder import write_result
 from hushpore.sample_data import foam_phantom
 
@@ -63,6 +65,15 @@ def test_every_command_line_on_a_page_is_understood(
 
 
 @pytest.fixture
+def declared() -> Iterator[None]:
+    """What a page declares is gone after it."""
+    before = [(table, list(table)) for table in (SUMS, PORES, THROATS)]
+    yield
+    for table, entries in before:
+        table[:] = entries
+
+
+@pytest.fixture
 def small_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder with what the pages work on, small; and training of two steps."""
     scan = foam_phantom((16, 48, 48)).volume
@@ -78,7 +89,7 @@ def small_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hushpore, "denoise", quick, raising=False)
 
 
-@pytest.mark.usefixtures("small_scan")
+@pytest.mark.usefixtures("small_scan", "declared")
 @pytest.mark.parametrize("page", [name(page) for page in PAGES if blocks(page)])
 @pytest.mark.filterwarnings("ignore:FigureCanvasAgg is non-interactive")
 def test_the_python_code_on_a_page_runs(page: str, capsys: pytest.CaptureFixture[str]) -> None:

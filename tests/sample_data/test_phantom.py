@@ -4,7 +4,7 @@ from scipy import ndimage
 from skimage.filters import threshold_otsu
 from skimage.morphology import h_maxima
 
-from hushpore import samples
+from hushpore import sample_data
 from hushpore.base.errors import InputError
 from hushpore.sample_data import foam_phantom
 from hushpore.sample_data.phantom import AIR, WALL
@@ -102,13 +102,13 @@ def test_the_same_seed_gives_the_same_phantom_and_the_global_state_is_untouched(
 
 
 def test_a_pore_is_drawn_in_its_own_box_alone(monkeypatch):
-    boxes, offsets = [], samples.phantom._offsets
+    boxes, offsets = [], sample_data.phantom._offsets
 
     def spy(box, centre):
         boxes.append(np.prod([span.stop - span.start for span in box]))
         return offsets(box, centre)
 
-    monkeypatch.setattr(samples.phantom, "_offsets", spy)
+    monkeypatch.setattr(sample_data.phantom, "_offsets", spy)
     phantom = foam_phantom()
     assert len(boxes) == phantom.n_pores
     # so that any number of them takes little more than the volume once

@@ -483,7 +483,7 @@ def test_what_refines_a_preview_is_drawn_together_with_the_progress(
     is_held.set()
     monkeypatch.setattr(pace, "is_due", lambda: not is_held.is_set())
     # nor is anything on its way that was due before
-    qtbot.waitUntil(lambda: not widget._showing._next_turn.isActive())
+    qtbot.waitUntil(lambda: not widget._presenter._refresh_timer.isActive(), timeout=SOON)
     before = seen()
     gates[0].set()
     qtbot.waitUntil(lambda: bool(widget._presenter._latest.previews), timeout=SOON)
