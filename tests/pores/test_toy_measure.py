@@ -163,7 +163,7 @@ def test_it_is_in_files_reports_and_comparisons(tmp_path: Path, toy_grey: None) 
     np.testing.assert_allclose(stored["toy_grey"], found.pores["toy_grey"])
     page = (folder / "report.html").read_text(encoding="utf-8")
     # of the spread, and of the largest
-    assert page.count("Mean grey<") == 2
+    assert page.count("Toy grey<") == 2
     table = compare(folder, other).set_index("quantity")
     row = table.loc["median toy_grey of pores"]
     assert row["a"] == pytest.approx(np.median(found.pores["toy_grey"]))
