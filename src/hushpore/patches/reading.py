@@ -49,7 +49,7 @@ def read_patches(
     Parameters
     ----------
     image : numpy.ndarray, torch.Tensor, or dask, zarr or other lazy array
-        Shape (*channels, *spatial), of which the last ``len(size)`` axes are spatial; real or
+        Shape ``(*channels, *spatial)``, of which the last ``len(size)`` axes are spatial; real or
         complex. From a lazy array only the blocks that the patches touch are read, each once for
         all the patches that begin in it.
     positions : array_like
@@ -70,7 +70,7 @@ def read_patches(
     Returns
     -------
     numpy.ndarray or torch.Tensor
-        Shape (n_patches, *channels, *size), on the device of the image. Its dtype where all
+        Shape ``(n_patches, *channels, *size)``, on the device of the image. Its dtype where all
         positions are whole numbers; else the least floating-point or complex dtype that holds it.
 
     Raises
@@ -104,7 +104,7 @@ def iterate_patches(
         int64, shape (n,): which patches these are. Ascending, but for a lazy array, of which the
         patches come block by block.
     patches : numpy.ndarray or torch.Tensor
-        Shape (n, *channels, *size).
+        Shape ``(n, *channels, *size)``.
     """
     yield from _chunks(_Plan.of(image, positions, size, border, fill), budget)
 

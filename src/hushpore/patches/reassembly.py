@@ -35,7 +35,7 @@ def reassemble(
     Parameters
     ----------
     patches : numpy.ndarray or torch.Tensor
-        Shape (n_patches, *channels, *size).
+        Shape ``(n_patches, *channels, *size)``.
     positions : array_like
         Shape (n_patches, n_spatial): where the first voxel of each patch lies. What of a patch
         lies outside the image is left out.
@@ -50,7 +50,7 @@ def reassemble(
     Returns
     -------
     numpy.ndarray or torch.Tensor
-        Shape (*channels, *shape), dtype of the patches, on their device.
+        Shape ``(*channels, *shape)``, dtype of the patches, on their device.
 
     Raises
     ------

@@ -4,7 +4,7 @@
 files, reports, comparisons, the viewer and the documentation take from these lists what columns
 there are, in which order, what they mean and in which unit.
 
-To measure something else append to the lists, before anything is segmented. The mean grey value:
+To measure something else append to the lists, before anything is segmented. The mean grey value::
 
     SUMS.append(Sum("grey", grey=1))
     PORES.append(
