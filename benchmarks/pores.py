@@ -95,9 +95,10 @@ def label(void: np.ndarray) -> None:
         phase = finish(find_void(work, finish(find_grey_value(work))))
         distance = finish(find_distance(work, phase))
         unstitched = finish(find_basins(work, phase, distance))
-        graph = finish(measure_basins(work, unstitched, distance))
+        graph = finish(measure_basins(work, unstitched, distance, None))
         numbering = number_basins(graph, settings, volume)
-        finish(write_labels(unstitched.stack, numbering.label_of, slabs, scratch, threads))
+        labels = scratch.stack("labels", unstitched.stack.shape, np.int32)
+        finish(write_labels(unstitched.stack, numbering.label_of, slabs, labels, threads))
 
 
 def scipy_skimage(void: np.ndarray) -> None:
