@@ -272,6 +272,7 @@ class JobWidget(WorkerContainer):
         job = self._description
         self.layer = LayerChoice(self._viewer, self.accepts, self.prefers)
         self._facts = LayerFacts(self._viewer, self.facts)
+        self._facts.outdated.connect(self._show_facts)
         self.form = SettingsForm(job.settings, viewer=self._viewer, fields=self.fields)
         self.form.begin_with(remembered(self.job, job.settings))
         self.presets = PresetRow(self.job, self.form)

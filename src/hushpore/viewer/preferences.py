@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from hushpore.base.settings import Option
     from hushpore.device.scratch import TemporaryFolder
     from hushpore.viewer.forms.device_choice import Devices
+    from hushpore.viewer.running.problem import Problem
 
 #: Name of this widget, as the manifest has it.
 PREFERENCES = "Preferences"
@@ -89,8 +90,11 @@ class PreferencesWidget(QWidget):
         self._clean.setToolTip("Looking for temporary files …")
         self._worker = worker = JobWorker(job, "hushpore looks for temporary files")
         worker.returned.connect(self._show_folders)
-        worker.failed.connect(lambda problem: self._message.say(html.escape(problem.message)))
+        worker.failed.connect(self._show_problem)
         worker.start()
+
+    def _show_problem(self, problem: Problem) -> None:
+        self._message.say(html.escape(problem.message))
 
     def _show_folders(self, folders: list[TemporaryFolder]) -> None:
         left = [folder for folder in folders if folder.is_left_over]

@@ -120,3 +120,12 @@ def test_an_image_whose_noise_cannot_be_told_has_its_facts_all_the_same(qtbot):
     qtbot.addWidget(widget.native)
     qtbot.wait(200)
     assert widget._facts.text().startswith("5 x 5")
+
+
+def test_what_is_found_about_the_noise_once_the_window_is_closed_is_let_go(qtbot):
+    viewer = ViewerModel()
+    viewer.add_image(np.eye(5))
+    widget = DenoiseWidget(viewer)
+    with qtbot.waitSignal(widget.native.destroyed):
+        widget.native.deleteLater()
+    widget._noise.found.emit()

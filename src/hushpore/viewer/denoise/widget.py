@@ -41,7 +41,8 @@ class DenoiseWidget(JobWidget):
         self._kept: DenoiseSettings | None = None
         self._again: DenoiseSettings | None = None
         super().__init__(napari_viewer)
-        self._noise.found.connect(self._show_facts)
+        # by way of what goes with the window: a thread may find something after that
+        self._noise.found.connect(self._facts.outdated)
 
     @classmethod
     def accepts(cls, layer: Any) -> bool:

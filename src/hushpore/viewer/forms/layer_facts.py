@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtCore import Qt
+from qtpy.QtCore import Qt, Signal
 from qtpy.QtWidgets import QLabel
 
 from hushpore.base.errors import HushporeError
@@ -26,6 +26,9 @@ class LayerFacts(QLabel):
     `describe`: returns the line about a volume.
     `volume`: of the layer that is shown; None where there is none that can be worked on.
     """
+
+    #: More is known about the layer than the line says.
+    outdated = Signal()
 
     def __init__(self, viewer: Any, describe: Callable[[Volume], str]) -> None:
         super().__init__()
