@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 from magicgui import magicgui
-from magicgui.widgets import CheckBox, ComboBox, Container, LineEdit, create_widget
+from magicgui.widgets import CheckBox, ComboBox, Container, FileEdit, LineEdit, create_widget
 from magicgui.widgets.bases import BaseValueWidget
 from napari.layers import Image
 from qtpy.QtWidgets import QWidget
@@ -16,6 +16,7 @@ from scipy.ndimage import median_filter
 from hushpore import InputError, jobs
 from hushpore.base.errors import HushporeError
 from hushpore.base.events import Note, Progress
+from hushpore.base.preferences import Preferences
 from hushpore.base.settings import Settings, option
 from hushpore.pores.settings import PoreSettings
 from hushpore.viewer.denoise.widget import DenoiseWidget
@@ -227,8 +228,10 @@ def test_magicguis_own_widgets_serve_where_they_can(viewer):
     kinds = {"mode": ComboBox, "window_in_slice": CheckBox}
     for name, kind in kinds.items():
         assert isinstance(form[name], kind)
-    by_name = {each.name: each for each in jobs.JOBS["denoise"].settings.options()}
-    assert isinstance(create_widget(annotation=annotation_of(by_name["checkpoint"])), LineEdit)
+    by_name = {each.name: each for each in Preferences.options()}
+    assert isinstance(create_widget(annotation=annotation_of(by_name["switches"])), LineEdit)
+    folder = create_widget(annotation=annotation_of(by_name["temporary_folder"]))
+    assert isinstance(folder.edit, FileEdit)
 
 
 def test_a_function_of_another_plugin_can_take_settings_and_single_ones(viewer):

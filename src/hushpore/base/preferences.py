@@ -43,6 +43,7 @@ class Preferences(Settings):
     temporary_folder: str = option(
         "",
         "Folder for temporary files of what does not fit into memory. Empty: the system's.",
+        path="folder",
     )
     switches: str = option(
         "",

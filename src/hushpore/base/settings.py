@@ -43,6 +43,9 @@ class Option:
     auxiliary : tuple of str
         For a setting that names something that lies beside the volume (`Volume.auxiliary`), what it
         may be: ``"labels"``, ``"image"``, ``"points"``. Empty for any other.
+    path : str
+        For a setting that is a path, of what: ``"file"``, ``"new file"`` or ``"folder"``. Empty for
+        any other.
     formerly : tuple of str
         Names that it had in earlier versions, which are still understood.
     """
@@ -60,6 +63,7 @@ class Option:
     optional: bool
     more: bool
     auxiliary: tuple[str, ...]
+    path: str
     formerly: tuple[str, ...]
 
     @property
@@ -158,6 +162,7 @@ def option(
     step: float | None = None,
     more: bool = False,
     auxiliary: tuple[str, ...] = (),
+    path: str = "",
     formerly: tuple[str, ...] = (),
 ) -> Any:
     """Declare one setting of a `Settings` class; see `Option` for the parameters."""
@@ -171,6 +176,7 @@ def option(
         "step": step,
         "more": more,
         "auxiliary": auxiliary,
+        "path": path,
         "formerly": formerly,
     }
     return dataclasses.field(default=default, metadata=metadata)

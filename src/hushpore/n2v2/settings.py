@@ -83,12 +83,14 @@ class DenoiseSettings(Settings):
         "File of a trained model (.safetensors) to apply; nothing is trained then.",
         label="Trained model",
         more=True,
+        path="file",
     )
     checkpoint: str = option(
         "",
         "File (.safetensors) to keep the state of the training in, every half minute: a run that "
         "was broken off goes on from it. It can be applied as a trained model at any time.",
         more=True,
+        path="new file",
     )
     repeat: str = option(
         "",
@@ -96,6 +98,7 @@ class DenoiseSettings(Settings):
         "rates, however long they take. The time budget does not count then.",
         label="Repeat training",
         more=True,
+        path="file",
     )
     method: str = option(
         "n2v2",

@@ -12,19 +12,17 @@ from qtpy.QtWidgets import QHBoxLayout, QLabel
 from hushpore import jobs
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.runs.last_used import remember, remembered
-from hushpore.viewer.forms.device_choice import DeviceChoice
+from hushpore.viewer.forms.device_choice import DeviceChoice, RunOn
 from hushpore.viewer.forms.docking import SharesSide, open_beside
 from hushpore.viewer.forms.form import SettingsForm
 from hushpore.viewer.forms.layer_choice import LayerChoice
 from hushpore.viewer.forms.layer_facts import LayerFacts
 from hushpore.viewer.forms.layer_field import LayerField
+from hushpore.viewer.forms.layout import ScrolledColumn, fill, rule
 from hushpore.viewer.forms.native import ValueOf
 from hushpore.viewer.forms.presets import PresetRow
 from hushpore.viewer.forms.rich_label import link, plain_label
-from hushpore.viewer.forms.run_on import RunOn
-from hushpore.viewer.forms.scrolled import ScrolledColumn, rule
 from hushpore.viewer.layers.conversion import LayerData, is_result, layer_data
-from hushpore.viewer.running.cluster_task import cluster_task
 from hushpore.viewer.running.drawing import coalesce_redraws
 from hushpore.viewer.running.messages import NoteMessages, ResultMessage
 from hushpore.viewer.running.problem import Problem, explain
@@ -33,9 +31,9 @@ from hushpore.viewer.running.run_buttons import RunButtons
 from hushpore.viewer.running.run_state import RunState
 from hushpore.viewer.running.status_line import FontWarmup
 from hushpore.viewer.running.target import Target, capture
-from hushpore.viewer.running.task import Outcome, import_libraries, local_task
+from hushpore.viewer.running.task import Outcome, cluster_task, import_libraries, local_task
 from hushpore.viewer.running.timing_panel import TimingPanel
-from hushpore.viewer.running.worker import JobWorker
+from hushpore.viewer.running.worker import JobWorker, calling
 from hushpore.viewer.running.worker_container import WorkerContainer
 
 if TYPE_CHECKING:
@@ -90,7 +88,7 @@ class JobWidget(WorkerContainer):
         """Do now what would take seconds when Run is pressed."""
         FontWarmup(self.native, self._viewer)
         SharesSide(self.native)
-        work = partial(import_libraries, self._description)
+        work = partial(calling, import_libraries, self._description)
         self._importing = JobWorker(work, "hushpore imports")
         self._importing.start()
 
@@ -289,27 +287,23 @@ class JobWidget(WorkerContainer):
         self.timing = TimingPanel(self._viewer)
         shown = self._buttons, self._progress, self._notes, self.timing
         self._presenter = ProgressPresenter(self.native, *shown)
-        choice = QHBoxLayout()
-        choice.addWidget(QLabel("Layer"))
-        choice.addWidget(self.layer.native, 1)
-
-        self._scroll = ScrolledColumn()
-        column = self._scroll.column
-        column.addWidget(plain_label(job.purpose))
-        column.addLayout(choice)
-        column.addWidget(self._facts)
-        column.addWidget(rule())
-        column.addWidget(self.form.native)
-        column.addWidget(self.presets)
-        column.addWidget(rule())
-        column.addWidget(self.device.native)
-        column.addWidget(self.run_on.native)
-        column.addWidget(self._buttons)
-        column.addWidget(self._progress)
-        column.addWidget(self._result)
-        column.addWidget(self._notes)
-        column.addWidget(self.timing)
-        column.addStretch(1)
+        layer = self.layer.native
+        self._scroll = ScrolledColumn(
+            plain_label(job.purpose),
+            fill(QHBoxLayout(), QLabel("Layer"), layer, wide=layer),
+            self._facts,
+            rule(),
+            self.form.native,
+            self.presets,
+            rule(),
+            self.device.native,
+            self.run_on.native,
+            self._buttons,
+            self._progress,
+            self._result,
+            self._notes,
+            self.timing,
+        )
         self.native.layout().addWidget(self._scroll)
         # what is inside must fit beside a scroll bar: there is none for the width
         self.native.setMinimumWidth(354)

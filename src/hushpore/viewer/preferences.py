@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import html
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtWidgets import (
-    QComboBox,
-    QFileDialog,
-    QHBoxLayout,
-    QLineEdit,
-    QPushButton,
-    QVBoxLayout,
-    QWidget,
-)
+from qtpy.QtWidgets import QComboBox, QPushButton, QVBoxLayout, QWidget
 
 from hushpore.base.errors import HushporeError
 from hushpore.base.preferences import Preferences, load_preferences, preferences_file
@@ -24,20 +17,18 @@ from hushpore.viewer.forms.device_choice import find_devices, look_again
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.fields import Field, keep_narrow
 from hushpore.viewer.forms.form import SettingsForm
+from hushpore.viewer.forms.layout import ScrolledColumn, fill, rule
 from hushpore.viewer.forms.native import shown_by
 from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
-from hushpore.viewer.forms.scrolled import ScrolledColumn, rule
-from hushpore.viewer.running.worker import JobWorker
+from hushpore.viewer.running.worker import JobWorker, calling
 
 if TYPE_CHECKING:
-    from hushpore.base.events import Job
+    from collections.abc import Callable
+
     from hushpore.base.settings import Option
     from hushpore.device.scratch import TemporaryFolder
     from hushpore.viewer.forms.device_choice import Devices
     from hushpore.viewer.running.problem import Problem
-
-#: Name of this widget, as the manifest has it.
-PREFERENCES = "Preferences"
 
 PURPOSE = "What jobs use where nothing else is asked for: in all widgets, and on the command line."
 
@@ -52,7 +43,6 @@ class PreferencesWidget(QWidget):
         super().__init__()
         SharesSide(self)
         self._viewer = napari_viewer
-        self._worker: JobWorker | None = None
         self._build()
         self.form.value = load_preferences()
         self.form.changed.connect(self._show_ready)
@@ -76,22 +66,22 @@ class PreferencesWidget(QWidget):
     def look(self) -> None:
         """Look for devices and temporary files, in threads: it may take a while."""
         self._device.setText("Looking for a GPU …")
-        self._finder = JobWorker(_find, "hushpore looks for devices")
+        self._finder = JobWorker(partial(calling, find_devices), "hushpore looks for devices")
         self._finder.returned.connect(self._show_devices)
         self._finder.start()
-        self._start(_look)
+        self._start(temporary_folders)
 
     def remove(self) -> None:
         """Remove what programs that run no longer have left over."""
         self._start(_remove)
 
-    def _start(self, job: Any) -> None:
+    def _start(self, work: Callable[[], list[TemporaryFolder]]) -> None:
         self._clean.setEnabled(False)
         self._clean.setToolTip("Looking for temporary files …")
-        self._worker = worker = JobWorker(job, "hushpore looks for temporary files")
-        worker.returned.connect(self._show_folders)
-        worker.failed.connect(self._show_problem)
-        worker.start()
+        self._worker = JobWorker(partial(calling, work), "hushpore looks for temporary files")
+        self._worker.returned.connect(self._show_folders)
+        self._worker.failed.connect(self._show_problem)
+        self._worker.start()
 
     def _show_problem(self, problem: Problem) -> None:
         self._message.say(html.escape(problem.message))
@@ -143,31 +133,35 @@ class PreferencesWidget(QWidget):
         self._message.say("Widgets that are opened from now on begin with the defaults.")
 
     def _build(self) -> None:
-        fields = {"device": _DeviceField, "temporary_folder": _FolderField}
-        self.form = SettingsForm(Preferences, fields=fields)
+        self.form = SettingsForm(Preferences, fields={"device": _DeviceField})
+        folder = self.form.temporary_folder.edit.line_edit.native
+        folder.setPlaceholderText(str(scratch_folder()))
         self._device = plain_label()
-        self._save, self._clean = QPushButton("&Save"), QPushButton("&Delete leftover files")
-        self._save.clicked.connect(self.save)
-        self._clean.clicked.connect(self.remove)
-        self._forget_button = QPushButton("&Forget last settings")
-        self._forget_button.setToolTip(
+        self._save = QPushButton("&Save", clicked=self.save)
+        self._clean = QPushButton("&Delete leftover files", clicked=self.remove)
+        tip = (
             f"Widgets open with the settings of the last run, kept in {remembered_file()}: numbers "
             "and choices, no names."
         )
-        self._forget_button.clicked.connect(self._forget)
+        self._forget_button = QPushButton(
+            "&Forget last settings", toolTip=tip, clicked=self._forget
+        )
         self._reasons, self._message = RichLabel(self._viewer), RichLabel(self._viewer)
         self._files = plain_label("Looking for temporary files …")
-        scroll = ScrolledColumn()
-        column = scroll.column
-        column.addWidget(plain_label(PURPOSE))
-        column.addWidget(self.form.native)
-        for widget in (self._device, self._reasons, self._save, self._message, rule(), self._files,
-                       self._clean, rule(), self._forget_button):  # fmt: skip
-            column.addWidget(widget)
-        column.addStretch(1)
-        outer = QVBoxLayout(self)
-        outer.setContentsMargins(0, 0, 0, 0)
-        outer.addWidget(scroll)
+        column = ScrolledColumn(
+            plain_label(PURPOSE),
+            self.form.native,
+            self._device,
+            self._reasons,
+            self._save,
+            self._message,
+            rule(),
+            self._files,
+            self._clean,
+            rule(),
+            self._forget_button,
+        )
+        fill(QVBoxLayout(self), column)
         self.setMinimumWidth(342)
 
 
@@ -184,9 +178,7 @@ class _DeviceField(Field):
 
     def offer(self, devices: list[str]) -> None:
         """List further devices."""
-        for device in devices:
-            if self.native.findText(device) < 0:
-                self.native.addItem(device)
+        self.native.addItems([each for each in devices if self.native.findText(each) < 0])
 
     def get_value(self) -> str:
         """Return the device that is chosen."""
@@ -198,52 +190,7 @@ class _DeviceField(Field):
         self.native.setCurrentText(value)
 
 
-class _FolderField(Field):
-    """A folder, by its path; a dialog finds it."""
-
-    def __init__(self, option: Option, **given: Any) -> None:
-        super().__init__(option, **given, **shown_by(QWidget))
-
-    def _post_init(self) -> None:
-        self._line = QLineEdit()
-        self._line.setPlaceholderText(str(scratch_folder()))
-        self._line.setAccessibleName(self.option.label)
-        self._line.textChanged.connect(self._tell)
-        button = QPushButton("…")
-        button.setToolTip("Choose the folder.")
-        button.setFixedWidth(30)
-        button.clicked.connect(self._ask)
-        row = QHBoxLayout(self.native)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.addWidget(self._line, 1)
-        row.addWidget(button)
-
-    def get_value(self) -> str:
-        """Return the path."""
-        return str(self._line.text())
-
-    def set_value(self, value: str) -> None:
-        """Show a path."""
-        self._line.setText(self.option.check(value))
-
-    def _ask(self) -> None:
-        folder = QFileDialog.getExistingDirectory(self.native, self.option.label, self.value)
-        if folder:
-            self.set_value(folder)
-
-
-def _find() -> Job:
-    yield from ()
-    return find_devices()
-
-
-def _look() -> Job:
-    yield from ()
-    return temporary_folders()
-
-
-def _remove() -> Job:
-    yield from ()
+def _remove() -> list[TemporaryFolder]:
     remove_left_over()
     return temporary_folders()
 

@@ -1,14 +1,18 @@
+import os
 from dataclasses import dataclass
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from magicgui.backends._qtpy.widgets import QFILE_DIALOG_MODES
+from magicgui.types import FileDialogMode
 from qtpy.QtCore import QPoint, QPointF, Qt
 from qtpy.QtGui import QWheelEvent
 from qtpy.QtWidgets import QAbstractSpinBox, QApplication, QComboBox, QLabel
 
 from hushpore import InputError, jobs
 from hushpore.base.settings import Settings, option
+from hushpore.viewer.forms.fields import FileField
 from hushpore.viewer.forms.form import SettingsForm
 
 
@@ -274,3 +278,39 @@ def test_what_cannot_be_read_leaves_all_controls_to_be_set_right(telling):
     telling.length.native.setMinimum(-5)
     telling.length.native.setValue(-1.0)
     assert telling["name"].enabled
+
+
+@dataclass(frozen=True)
+class Paths(Settings):
+    model: str = option("", "What was learnt.", path="file")
+    kept: str = option("", "Where it is kept.", path="new file")
+    place: str = option("", "Where to work.", path="folder")
+
+
+@pytest.mark.parametrize(("name", "dialog"), [("model", "r"), ("kept", "w"), ("place", "d")])
+def test_a_path_is_typed_or_chosen_in_a_dialog(qtbot, monkeypatch, name, dialog):
+    def answer(parent, caption, start, *_):
+        asked.append(start)
+        return "/scans/chosen" if dialog == "d" else ("/scans/chosen", "")
+
+    asked = []
+    monkeypatch.setitem(QFILE_DIALOG_MODES, FileDialogMode(dialog), answer)
+    form = SettingsForm(Paths)
+    qtbot.addWidget(form.native)
+    field = form[name]
+    assert field.value == ""
+    field.edit.line_edit.native.setText("typed.safetensors")
+    assert form.value == Paths(**{name: "typed.safetensors"})
+    field.edit.choose_btn.native.click()
+    assert asked == [os.path.abspath("typed.safetensors")]
+    assert form.value == Paths(**{name: "/scans/chosen"})
+    assert field.edit.line_edit.native.accessibleName() == name.capitalize()
+    form.reset()
+    assert form.value == Paths()
+
+
+def test_denoising_has_its_files_chosen_in_dialogs(qtbot):
+    form = SettingsForm(jobs.JOBS["denoise"].settings)
+    qtbot.addWidget(form.native)
+    dialogs = {field.name: field.edit.mode.value for field in form if isinstance(field, FileField)}
+    assert dialogs == {"model": "r", "checkpoint": "w", "repeat": "r"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,22 +22,22 @@ from hushpore.runs.pore_result import labels_file
 from hushpore.runs.presets import load_preset
 from hushpore.viewer.batch.scan_list import NAME, ScanList
 from hushpore.viewer.forms.docking import SharesSide
+from hushpore.viewer.forms.fields import compact_file_edit
+from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.native import ValueOf
 from hushpore.viewer.forms.presets import PresetBox
 from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
 from hushpore.viewer.forms.type_map import annotation_of
+from hushpore.viewer.running.run_buttons import offer
 from hushpore.viewer.running.worker import JobWorker
 from hushpore.viewer.running.worker_container import WorkerContainer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hushpore.base.events import Job
-    from hushpore.runs.batch import Batch, Batching
+    from hushpore.runs.batch import Batch
     from hushpore.viewer.running.problem import Problem
 
-#: Name of the widget.
-BATCH = "Batch of scans"
 #: Milliseconds between two looks at the running batch.
 LOOK = 200
 #: Under which its options are remembered.
@@ -79,9 +80,7 @@ class BatchWidget(WorkerContainer):
         SharesSide(self.native)
         self._viewer = napari_viewer
         self._states: dict[str, State] = {}
-        self._timer = QTimer(self.native)
-        self._timer.setInterval(LOOK)
-        self._timer.timeout.connect(self._look)
+        self._timer = QTimer(self.native, interval=LOOK, timeout=self._look)
         _Drops(self)
         self._build()
         self._show_ready()
@@ -103,10 +102,11 @@ class BatchWidget(WorkerContainer):
         reason = self._why_not()
         if reason:
             raise InputError(reason)
-        scans, how, states = self.scans.value, self._how(), dict[str, State]()
+        batch: Any = partial(run_batch, self.scans.value, **self._how())
         remember(_NAME_KEPT, self._options())
-        self._states = states
-        worker = JobWorker(lambda: _listening(run_batch(scans, **how), states), "hushpore batch")
+        self._states = {}
+        worker = JobWorker(batch, "hushpore batch")
+        worker.prepare = partial(_keep_state, self._states)
         self._follow_worker(worker)
         self._show_running()
         # jobs on one device run one after another
@@ -203,41 +203,38 @@ class BatchWidget(WorkerContainer):
 
     def _build(self) -> None:
         self.scans = ValueOf(ScanList, "scans", list[str])
-        self.scans.native.wanted.connect(self.open_result)
-        self.scans.changed.connect(self._show_ready)
         tree = self.scans.native
-        self._files = _button("Add &files …", "Scans that are one file each.", self._ask_files)
-        self._folder = _button("Add f&older …", "A folder that holds one scan.", self._ask_folder)
-        self._remove = _button("Remo&ve", "Take the selected scans off the list.", tree.take_off)
+        tree.wanted.connect(self.open_result)
+        self.scans.changed.connect(self._show_ready)
+        tip = "Scans that are one file each."
+        self._files = QPushButton("Add &files …", toolTip=tip, clicked=self._ask_files)
+        tip = "A folder that holds one scan."
+        self._folder = QPushButton("Add f&older …", toolTip=tip, clicked=self._ask_folder)
+        tip = "Take the selected scans off the list."
+        self._remove = QPushButton("Remo&ve", toolTip=tip, clicked=tree.take_off)
         last = remembered(_NAME_KEPT, BatchOptions) or BatchOptions()
         self.denoise, self.resample, self.jobs = (
             create_widget(getattr(last, each.name), annotation_of(each))
             for each in BatchOptions.options()
         )
+        self.denoise.changed.connect(self._allow_preset)
         self.denoise_preset = ValueOf(lambda: PresetBox("denoise"), "denoise_preset")
         self.pores_preset = ValueOf(lambda: PresetBox("pores"), "pores_preset")
         self.output = FileEdit(mode="d", name="output", nullable=True, annotation=Path)
-        self.output.line_edit.native.setPlaceholderText("Folder for all results")
-        self.output.line_edit.native.setAccessibleName("Folder for all results")
-        self.output.choose_btn.text = "…"
-        self.output.choose_btn.tooltip = "Choose the folder."
+        compact_file_edit(self.output, "Folder for all results", "Folder for all results")
         self.output.changed.connect(self._show_ready)
         self.overwrite = CheckBox(
             name="overwrite", text="Make results of other settings again", annotation=bool
         )
-        self._run_button = QPushButton("Run")
-        self._run_button.setStyleSheet("font-weight: bold; padding: 6px;")
-        self._run_button.clicked.connect(self._press)
-        self._bar = QProgressBar()
-        self._bar.setRange(0, 1000)
-        self._bar.hide()
+        self._run_button = QPushButton(
+            "Run", styleSheet="font-weight: bold; padding: 6px;", clicked=self._press
+        )
+        self._bar = QProgressBar(maximum=1000, visible=False)
         self._result, self._reason = RichLabel(self._viewer), plain_label()
         self._lay_out()
 
     def _lay_out(self) -> None:
-        buttons, form = QHBoxLayout(), QFormLayout()
-        for button in (self._files, self._folder, self._remove):
-            buttons.addWidget(button)
+        form = QFormLayout()
         form.addRow(self.resample.native)
         form.addRow(self.denoise.native)
         form.addRow("&Denoise preset", self.denoise_preset.native)
@@ -245,18 +242,22 @@ class BatchWidget(WorkerContainer):
         form.addRow("Results in", self.output.native)
         form.addRow("At on&ce", self.jobs.native)
         form.addRow(self.overwrite.native)
-        column = self.native.layout()
+        column = fill(
+            self.native.layout(),
+            plain_label(
+                "Sends many scans through the same settings. What fails stops nothing; what is "
+                "done is not done again."
+            ),
+            self.scans.native,
+            fill(QHBoxLayout(), self._files, self._folder, self._remove),
+            form,
+            self._run_button,
+            self._reason,
+            self._bar,
+            self._result,
+            wide=self.scans.native,
+        )
         column.setContentsMargins(6, 6, 6, 6)
-        column.addWidget(plain_label("Sends many scans through the same settings. What fails stops "
-                                    "nothing; what is done is not done again."))  # fmt: skip
-        column.addWidget(self.scans.native, 1)
-        column.addLayout(buttons)
-        column.addLayout(form)
-        column.addWidget(self._run_button)
-        column.addWidget(self._reason)
-        column.addWidget(self._bar)
-        column.addWidget(self._result)
-        self.denoise.changed.connect(self._allow_preset)
         self.native.setMinimumWidth(300)
         # what has its place can be an item, and is by its name an attribute
         self.extend([self.scans, self.resample, self.denoise, self.denoise_preset,
@@ -273,16 +274,14 @@ class BatchWidget(WorkerContainer):
         if self.is_running:
             return
         reason = self._why_not()
-        self._run_button.setText("Run")
-        self._run_button.setEnabled(not reason)
-        self._run_button.setToolTip(reason or "Start, or go on where it was stopped.")
+        tip = reason or "Start, or go on where it was stopped."
+        offer(self._run_button, "Run", tip, not reason)
         self._reason.setText(reason)
         self._reason.setVisible(bool(reason))
         self._allow_changes(True)
 
     def _show_running(self) -> None:
-        self._run_button.setText("Cancel")
-        self._run_button.setToolTip("Stop; what is done stays.")
+        offer(self._run_button, "Cancel", "Stop; what is done stays.")
         self._result.say("")
         self._bar.setValue(0)
         self._bar.setFormat("")
@@ -330,25 +329,7 @@ class _Drops(QObject):
         return False
 
 
-def _listening(batch: Batching, states: dict[str, State]) -> Job:
-    """Pass a batch's events on, and keep the newest state of each scan; in the worker's thread."""
-    try:
-        while True:
-            try:
-                event = next(batch)
-            except StopIteration as end:
-                done: Batch = end.value
-                return done
-            if isinstance(event, State):
-                states[event.name] = event
-            else:
-                yield event
-    finally:
-        batch.close()
-
-
-def _button(text: str, tip: str, pressed: Any) -> QPushButton:
-    button = QPushButton(text)
-    button.setToolTip(tip)
-    button.clicked.connect(pressed)
-    return button
+def _keep_state(states: dict[str, State], event: object) -> None:
+    """Keep the newest state of each scan; in the worker's thread."""
+    if isinstance(event, State):
+        states[event.name] = event

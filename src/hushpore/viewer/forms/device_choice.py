@@ -1,4 +1,4 @@
-"""The combo box of devices, and what it says: which it will be, why, and what it will do."""
+"""Where a job runs: combo boxes, and what they say: which it will be, why, what it will do."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from qtpy.QtCore import QObject, Qt, Signal
-from qtpy.QtWidgets import QComboBox, QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
+from qtpy.QtCore import QObject, Signal
+from qtpy.QtWidgets import QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from hushpore.base.errors import DeviceError, InputError
-from hushpore.device.backend import Backend, choose_backend
+from hushpore.device.backend import Backend, choose_backend, cpu_threads
+from hushpore.viewer.forms.fold import ArrowButton
+from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import plain_label
-from hushpore.viewer.running.worker import JobWorker
+from hushpore.viewer.running.worker import JobWorker, calling
 
 if TYPE_CHECKING:
-    from hushpore.base.events import Job
     from hushpore.jobs import JobDescription
+
+#: What stands in the box of computers for this process.
+HERE = "This computer"
 
 
 @dataclass(frozen=True)
@@ -39,20 +43,6 @@ def find_devices() -> Devices:
     return Devices(choose_backend("auto"), tuple(found))
 
 
-def _look() -> Job:
-    yield from ()
-    return find_devices()
-
-
-def _ask(device: str) -> Job:
-    """Return what there is to say of a device; may take seconds, for CuPy is imported."""
-    yield from ()
-    try:
-        return choose_backend(device).details()
-    except DeviceError as error:
-        return [str(error)]
-
-
 def look_again() -> None:
     """Have every choice of a device look anew: what is preferred has changed."""
     find_devices.cache_clear()
@@ -68,53 +58,60 @@ class _Changes(QObject):
 _CHANGES = _Changes()
 
 
-class DeviceChoice(QWidget):
+class _ExplainedBox(QWidget):
+    """A combo box with its title, and a line below on what is chosen."""
+
+    changed = Signal()
+
+    def __init__(self, title: str, tip: str) -> None:
+        super().__init__()
+        self._box = QComboBox(accessibleName=title, toolTip=tip)
+        self._box.currentTextChanged.connect(self._explain)
+        self._box.currentTextChanged.connect(self.changed)
+        self._line = plain_label()
+        self._row = fill(QHBoxLayout(), QLabel(title), self._box, wide=self._box)
+        fill(QVBoxLayout(self), self._row, self._line, spacing=2)
+
+    def line(self) -> str:
+        """Return what is said about the choice."""
+        return str(self._line.text())
+
+    def _explain(self) -> None:
+        raise NotImplementedError
+
+
+class DeviceChoice(_ExplainedBox):
     """Auto, CPU, or a CUDA device that was found; looks for them in a thread.
 
     `kind`: the job that it is for, which may take a GPU only where one is asked for.
     """
 
     found = Signal()
-    changed = Signal()
 
     def __init__(self, kind: JobDescription | None = None) -> None:
-        super().__init__()
+        super().__init__("Device", "Where to run. Auto takes a GPU where one can be used.")
         self._kind = kind
         self._devices: Devices | None = None
-        self._box = QComboBox()
-        self._box.setAccessibleName("Device")
-        self._box.setToolTip("Where to run. Auto takes a GPU where one can be used.")
-        self._box.addItem("Auto", "auto")
-        self._box.addItem("CPU", "cpu")
-        self._box.currentIndexChanged.connect(self._explain)
-        self._box.currentIndexChanged.connect(self.changed)
-        self._line = QLabel("looking for a GPU …")
-        self._line.setWordWrap(True)
-        self._more = QToolButton()
-        self._more.setCheckable(True)
-        self._more.setArrowType(Qt.ArrowType.RightArrow)
-        self._more.setAccessibleName("About the device")
-        self._more.setToolTip("What this device has, what is missing, and what will be used on it.")
-        self._more.toggled.connect(self._unfold)
+        self._more = ArrowButton(
+            accessibleName="About the device",
+            toolTip="What this device has, what is missing, and what will be used on it.",
+        )
         self._details = plain_label()
         self._details.hide()
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(2)
-        row = QHBoxLayout()
-        row.addWidget(QLabel("Device"))
-        row.addWidget(self._box, 1)
-        row.addWidget(self._more)
-        column.addLayout(row)
-        column.addWidget(self._line)
-        column.addWidget(self._details)
+        self._more.toggled.connect(self._details.setVisible)
+        self._more.toggled.connect(self._ask_details)
+        self._row.addWidget(self._more)
+        self.layout().addWidget(self._details)
+        self._box.addItem("Auto", "auto")
+        self._box.addItem("CPU", "cpu")
         self._listed = self._box.count()
+        self._line.setText("looking for a GPU …")
         _CHANGES.happened.connect(self.look)
         self.look()
 
     def look(self) -> None:
         """Look for devices, in a thread."""
-        self._worker = JobWorker(_look, "hushpore looks for devices")
+        self._worker = JobWorker(partial(calling, find_devices), "hushpore looks for devices")
         self._worker.returned.connect(self._show)
         self._worker.failed.connect(self._show_failure)
         self._worker.start()
@@ -142,24 +139,14 @@ class DeviceChoice(QWidget):
             self._box.addItem(device.upper(), device)
         self._box.setCurrentIndex(self._box.findData(device))
 
-    def _auto(self, devices: Devices) -> Backend:
-        if self._kind is None or self._kind.on_gpu:
-            return devices.auto
-        return self._kind.backend("auto")
-
-    def line(self) -> str:
-        """Return what is said about the choice."""
-        return str(self._line.text())
-
     def details(self) -> str:
         """Return what is unfolded about the choice: a line each, empty while it is folded."""
         return "" if self._details.isHidden() else str(self._details.text())
 
-    def _unfold(self, is_open: bool) -> None:
-        arrow = Qt.ArrowType.DownArrow if is_open else Qt.ArrowType.RightArrow
-        self._more.setArrowType(arrow)
-        self._details.setVisible(is_open)
-        self._ask_details()
+    def _auto(self, devices: Devices) -> Backend:
+        if self._kind is None or self._kind.on_gpu:
+            return devices.auto
+        return self._kind.backend("auto")
 
     def _ask_details(self) -> None:
         """Ask in a thread, while it is unfolded; what memory is free is asked anew each time."""
@@ -167,14 +154,14 @@ class DeviceChoice(QWidget):
             return
         self._details.setText("looking …")
         device = self.resolved()
-        self._asking = JobWorker(partial(_ask, device), "hushpore asks the device")
+        self._asking = JobWorker(partial(calling, _details_of, device), "hushpore asks the device")
         self._asking.returned.connect(partial(self._tell, device))
         self._asking.start()
 
     def _tell(self, device: str, lines: list[str]) -> None:
-        if device != self.resolved():
-            return  # another was chosen meanwhile
-        self._details.setText("\n".join(f"• {line}" for line in lines))
+        # unless another was chosen meanwhile
+        if device == self.resolved():
+            self._details.setText("\n".join(f"• {line}" for line in lines))
 
     def _show(self, devices: Devices) -> None:
         chosen, self._devices = self.value(), devices
@@ -192,13 +179,49 @@ class DeviceChoice(QWidget):
     def _explain(self) -> None:
         if self._devices is None:
             return
-        device = self.value()
-        auto = self._auto(self._devices)
-        if device == "auto":
-            text = f"{auto.name} ({auto.reason})"
-        elif device == "cpu":
-            text = Backend().name
-        else:
-            text = next(one.name for one in self._devices.cuda if one.device == device)
-        self._line.setText(text)
+        device, auto = self.value(), self._auto(self._devices)
+        names = {"auto": f"{auto.name} ({auto.reason})", "cpu": Backend().name}
+        names |= {backend.device: backend.name for backend in self._devices.cuda}
+        self._line.setText(names.get(device, ""))
         self._ask_details()
+
+
+def _details_of(device: str) -> list[str]:
+    """Return what there is to say of a device; may take seconds, for CuPy is imported."""
+    try:
+        return choose_backend(device).details()
+    except DeviceError as error:
+        return [str(error)]
+
+
+class RunOn(_ExplainedBox):
+    """A box with this computer, processes of it, or the address of a scheduler that is typed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Run on",
+            "Where to run. Type the address of a scheduler of dask.distributed, as "
+            "tcp://head-node:8786, or the path of its scheduler file, for work on a cluster.",
+        )
+        self._box.setEditable(True)
+        self._box.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
+        self._box.addItems([HERE, f"local:{cpu_threads()}"])
+
+    def value(self) -> str:
+        """Return the place as `hushpore.cluster` takes it; empty for this process."""
+        text = str(self._box.currentText()).strip()
+        return "" if text == HERE else text
+
+    def set(self, where: str) -> None:
+        """Choose a place; empty for this process."""
+        self._box.setCurrentText(where or HERE)
+
+    def _explain(self) -> None:
+        where = self.value()
+        text = "The result is written as OME-Zarr beside the scan, block by block"
+        if where.startswith("local"):
+            text = f"Processes of this computer. {text}."
+        else:
+            text = f"{text}: on a disk that all workers see."
+        self._line.setText(text)
+        self._line.setVisible(bool(where))

@@ -56,10 +56,8 @@ class SharesSide(QObject):
         self._widget.setMinimumHeight(0)
 
     def _join(self) -> None:
-        dock = dock_of(self._widget)
-        if dock is None:
-            return
-        window = dock.parent()
+        dock: Any = dock_of(self._widget)
+        window = dock and dock.parent()
         if not isinstance(window, QMainWindow) or window.tabifiedDockWidgets(dock):
             return
         area = window.dockWidgetArea(dock)

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import math
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Union
 
 from magicgui.types import Undefined
-from magicgui.widgets import CheckBox, ComboBox, LineEdit
+from magicgui.widgets import CheckBox, ComboBox, FileEdit, LineEdit
 from magicgui.widgets.bases import BaseValueWidget
-from qtpy.QtCore import QEvent, QLocale, QObject, Qt
-from qtpy.QtWidgets import QComboBox, QDoubleSpinBox, QSpinBox, QVBoxLayout, QWidget
+from qtpy.QtCore import QEvent, QLocale, QObject, QSignalBlocker, Qt
+from qtpy.QtWidgets import QComboBox, QDoubleSpinBox, QVBoxLayout, QWidget
 
+from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.native import shown_by
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hushpore.base.settings import Option
 
-#: Limits of a spin box where a setting has none.
-_FAR = 1e9
-_INT_FAR = 2**31 - 1
+#: Limit of a spin box where a setting has none.
+_FAR = 2**31 - 1
+
+#: magicgui's dialogs for what a setting is the path of.
+_DIALOGS = {"file": "r", "new file": "w", "folder": "d"}
 
 #: What the entry of a combo box that opens a number's spin box is called.
 VALUE = "value"
@@ -42,6 +48,10 @@ class Field(BaseValueWidget):
         given |= {"annotation": type_of(option), "nullable": option.optional}
         super().__init__(value=option.default if value is Undefined else value, **given)
 
+    def _post_init(self) -> None:
+        super()._post_init()
+        self.native.setAccessibleName(self.option.label)
+
     def set_value(self, value: Any) -> None:
         """Show a value.
 
@@ -61,10 +71,6 @@ class Field(BaseValueWidget):
 class CheckField(Field, CheckBox):
     """Yes or no."""
 
-    def _post_init(self) -> None:
-        super()._post_init()
-        self.native.setAccessibleName(self.option.label)
-
 
 class ChoiceField(Field, ComboBox):
     """One of a few words or small whole numbers."""
@@ -80,19 +86,37 @@ class ChoiceField(Field, ComboBox):
 class TextField(Field, LineEdit):
     """Free text."""
 
+
+class FileField(Field):
+    """The path of a file or folder as text, beside a button that opens a dialog.
+
+    `edit`: magicgui's widget behind it.
+    """
+
+    def __init__(self, option: Option, **given: Any) -> None:
+        self.edit = FileEdit(mode=_DIALOGS[option.path], nullable=True)
+        super().__init__(option, **given, **shown_by(lambda: self.edit.native))
+
     def _post_init(self) -> None:
-        super()._post_init()
-        self.native.setAccessibleName(self.option.label)
+        compact_file_edit(self.edit, self.option.label)
+        self.edit.changed.connect(self._tell)
+
+    def get_value(self) -> str:
+        """Return the path."""
+        return str(self.edit.line_edit.value)
+
+    def set_value(self, value: str | Path) -> None:
+        """Show a path as it is given."""
+        self.edit.line_edit.value = self.option.check(str(value))
 
 
 class NumberField(Field):
     """A number; where None is accepted it is shown in words below the smallest number."""
 
     def __init__(self, option: Option, **given: Any) -> None:
-        super().__init__(option, **given, **shown_by(_kind_of_spin_box(option)))
+        super().__init__(option, **given, **shown_by(partial(_NumberBox, option)))
 
     def _post_init(self) -> None:
-        _set_up(self.native, self.option)
         self.native.valueChanged.connect(self._tell)
 
     def get_value(self) -> float | int | None:
@@ -100,7 +124,7 @@ class NumberField(Field):
         number: float = self.native.value()
         if self.option.optional and number == self.native.minimum():
             return None
-        return number
+        return number if float in self.option.types else int(number)
 
     def set_value(self, value: float | int | None) -> None:
         """Show a number, or None."""
@@ -113,16 +137,15 @@ class NumberField(Field):
         Of a setting that is a grey value these are the layer's; limits that the setting has itself
         stay, and so does the value, even beyond them.
         """
-        spin, value, (low, high) = self.native, self.value, limits
-        blocked = spin.blockSignals(True)
-        _suit(spin, self.option, step, unit)
-        if self.option.optional and self.option.minimum is None:
-            if value is not None:
-                low, high = min(low, value), max(high, value)
-            # what is below the lowest stands for None
-            spin.setRange(low - step, high)
-            self.set_value(value)
-        spin.blockSignals(blocked)
+        value, (low, high) = self.value, limits
+        with QSignalBlocker(self.native):
+            self.native.suit(step, unit)
+            if self.option.optional and self.option.minimum is None:
+                if value is not None:
+                    low, high = min(low, value), max(high, value)
+                # what is below the lowest stands for None
+                self.native.setRange(low - step, high)
+                self.set_value(value)
 
 
 class WordOrNumberField(Field):
@@ -132,17 +155,12 @@ class WordOrNumberField(Field):
         super().__init__(option, **given, **shown_by(QWidget))
 
     def _post_init(self) -> None:
-        self._box, self._spin = QComboBox(), _kind_of_spin_box(self.option)()
+        self._box, self._spin = QComboBox(), _NumberBox(self.option)
         keep_narrow(self._box, self.option.label)
-        _set_up(self._spin, self.option)
         self._box.addItems([*self.option.choices, VALUE])
         self._box.currentIndexChanged.connect(self._show_spin)
         self._spin.valueChanged.connect(self._tell)
-        column = QVBoxLayout(self.native)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(4)
-        column.addWidget(self._box)
-        column.addWidget(self._spin)
+        fill(QVBoxLayout(self.native), self._box, self._spin, spacing=4)
         self._spin.hide()
 
     def get_value(self) -> str | float:
@@ -158,9 +176,8 @@ class WordOrNumberField(Field):
             self._box.setCurrentText(value)
             return
         # told once, when both are as they shall be
-        before = self._spin.blockSignals(True)
-        self._spin.setValue(value)
-        self._spin.blockSignals(before)
+        with QSignalBlocker(self._spin):
+            self._spin.setValue(value)
         if self._box.currentText() == VALUE:
             self._tell()
         else:
@@ -173,7 +190,7 @@ class WordOrNumberField(Field):
 
     def suit(self, step: float, unit: str) -> None:
         """Let the number go in other steps and have another unit."""
-        _suit(self._spin, self.option, step, unit)
+        self._spin.suit(step, unit)
 
     def _show_spin(self) -> None:
         self._spin.setVisible(self._box.currentText() == VALUE)
@@ -186,8 +203,30 @@ def type_of(option: Option) -> Any:
     return Union[tuple(kinds)]  # noqa: UP007 - their number is not known
 
 
-class ShortDoubleSpinBox(QDoubleSpinBox):
-    """A spin box that shows 0.002 rather than 0.002000, and never 4e-4 as 0."""
+class _NumberBox(QDoubleSpinBox):
+    """A spin box for a setting, which shows 0.002 rather than 0.002000, and never 4e-4 as 0."""
+
+    def __init__(self, option: Option) -> None:
+        # numbers look the same here, on the command line and in the record
+        super().__init__(locale=QLocale.c(), accessibleName=option.label, keyboardTracking=False)
+        self._option = option
+        self.suit(option.step or 1, option.unit)
+        low = -_FAR if option.minimum is None else option.minimum
+        high = _FAR if option.maximum is None else option.maximum
+        if option.optional:
+            self.setSpecialValueText(_none_in_words(option))
+            low -= self.singleStep()
+        self.setRange(low, high)
+        # what is too long is read from its beginning
+        self.valueChanged.connect(lambda: self.lineEdit().home(False))
+        self.lineEdit().home(False)
+        _leave_the_wheel(self)
+
+    def suit(self, step: float, unit: str) -> None:
+        """Go in other steps, and have another unit."""
+        self.setDecimals(_decimals(self._option, step))
+        self.setSingleStep(step)
+        self.setSuffix(f" {unit}" if unit else "")
 
     def textFromValue(self, value: float) -> str:  # noqa: N802
         """Write a number without the zeros at its end."""
@@ -232,44 +271,22 @@ def keep_narrow(box: QComboBox, name: str) -> None:
     _leave_the_wheel(box)
 
 
-def _kind_of_spin_box(option: Option) -> type[Any]:
-    return ShortDoubleSpinBox if float in option.types else QSpinBox
+def compact_file_edit(edit: FileEdit, name: str, hint: str = "") -> None:
+    """Call the line of a file's path by a name, and have its button small.
 
-
-def _set_up(spin: Any, option: Option) -> None:
-    far = _FAR if float in option.types else _INT_FAR
-    low = -far if option.minimum is None else option.minimum
-    high = far if option.maximum is None else option.maximum
-    step = option.step or 1
-    if float in option.types:
-        spin.setDecimals(_decimals(option, step))
-        spin.setRange(low - step if option.optional else low, high)
-        spin.setSingleStep(step)
-    else:
-        spin.setRange(int(low) - 1 if option.optional else int(low), int(high))
-        spin.setSingleStep(int(step))
-    if option.optional:
-        spin.setSpecialValueText(_none_in_words(option))
-    if option.unit:
-        spin.setSuffix(f" {option.unit}")
-    # numbers look the same here, on the command line and in the record
-    spin.setLocale(QLocale.c())
-    spin.setAccessibleName(option.label)
-    spin.setKeyboardTracking(False)
-    # what is too long is read from its beginning
-    spin.valueChanged.connect(lambda: spin.lineEdit().home(False))
-    spin.lineEdit().home(False)
-    _leave_the_wheel(spin)
-
-
-def _suit(spin: Any, option: Option, step: float, unit: str) -> None:
-    spin.setDecimals(_decimals(option, step))
-    spin.setSingleStep(step)
-    spin.setSuffix(f" {unit}" if unit else "")
+    `hint`: stands in the line while it is empty.
+    """
+    line, what = edit.line_edit.native, "folder" if edit.mode.value == "d" else "file"
+    line.setAccessibleName(name)
+    line.setPlaceholderText(hint)
+    edit.choose_btn.text = "…"
+    edit.choose_btn.tooltip = f"Choose the {what}."
 
 
 def _decimals(option: Option, step: float) -> int:
-    """Enough for the default, the limits and one digit more than the step."""
+    """Enough for the default, the limits and one digit more than the step; of whole ones none."""
+    if float not in option.types:
+        return 0
     needed = [_places(step) + 1]
     for number in (option.default, option.minimum):
         if isinstance(number, float | int) and number:

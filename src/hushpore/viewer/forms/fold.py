@@ -2,8 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QHBoxLayout, QToolButton, QVBoxLayout, QWidget
+
+from hushpore.viewer.forms.layout import fill
+
+
+class ArrowButton(QToolButton):
+    """A button with an arrow, which points down while what it unfolds is shown.
+
+    ``**properties``: of the button.
+    """
+
+    def __init__(self, **properties: Any) -> None:
+        super().__init__(checkable=True, arrowType=Qt.ArrowType.RightArrow, **properties)
+        self.toggled.connect(self._turn)
+
+    def _turn(self, is_open: bool) -> None:
+        self.setArrowType(Qt.ArrowType.DownArrow if is_open else Qt.ArrowType.RightArrow)
 
 
 class Fold(QWidget):
@@ -14,27 +32,21 @@ class Fold(QWidget):
 
     def __init__(self, title: str, corner: QWidget | None = None) -> None:
         super().__init__()
-        self._button = QToolButton()
-        self._button.setCheckable(True)
-        self._button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
-        self._button.setArrowType(Qt.ArrowType.RightArrow)
-        self._button.toggled.connect(self.set_open)
-        self._button.setToolTip("Show what is under this, or fold it away.")
+        self._button = ArrowButton(
+            toolButtonStyle=Qt.ToolButtonStyle.ToolButtonTextBesideIcon,
+            toolTip="Show what is under this, or fold it away.",
+        )
         self.set_title(title)
-        self._content = QWidget()
+        self._content = QWidget(visible=False)
+        self._button.toggled.connect(self._content.setVisible)
         self._inner = QVBoxLayout(self._content)
         self._inner.setContentsMargins(8, 2, 0, 2)
-        self._content.hide()
         line = QHBoxLayout()
         line.addWidget(self._button)
         line.addStretch(1)
         if corner is not None:
             line.addWidget(corner)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(2)
-        column.addLayout(line)
-        column.addWidget(self._content)
+        fill(QVBoxLayout(self), line, self._content, spacing=2)
 
     def set_title(self, title: str) -> None:
         """Change the title."""
@@ -55,9 +67,6 @@ class Fold(QWidget):
     def set_open(self, is_open: bool) -> None:
         """Show or hide what is under the title."""
         self._button.setChecked(is_open)
-        arrow = Qt.ArrowType.DownArrow if is_open else Qt.ArrowType.RightArrow
-        self._button.setArrowType(arrow)
-        self._content.setVisible(is_open)
 
     @property
     def is_open(self) -> bool:

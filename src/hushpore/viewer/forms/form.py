@@ -56,9 +56,8 @@ class SettingsForm(PlacedContainer):
         column.setSpacing(4)
         options = annotation.options()
         column.addWidget(self._grid([option for option in options if not option.more]))
-        self._reset = QPushButton("Reset")
-        self._reset.setToolTip("Put every setting back to its default.")
-        self._reset.clicked.connect(self.reset)
+        tip = "Put every setting back to its default."
+        self._reset = QPushButton("Reset", toolTip=tip, clicked=self.reset)
         self.more = Fold("More", self._reset)
         folded = [option for option in options if option.more]
         self.more.set_empty(not folded)

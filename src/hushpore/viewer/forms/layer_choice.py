@@ -9,8 +9,9 @@ from napari.layers import Layer
 from qtpy.QtWidgets import QComboBox, QSizePolicy
 
 from hushpore.base.errors import InputError
+from hushpore.viewer.forms.fields import keep_narrow
 from hushpore.viewer.forms.native import shown_by
-from hushpore.viewer.layers.conversion import KEY
+from hushpore.viewer.layers.conversion import known_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,18 +67,15 @@ class LayerChoice(BaseValueWidget):
     def _post_init(self) -> None:
         box = self.native
         box.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        keep_narrow(box, "Layer to work on")
         box.setMinimumContentsLength(12)
-        box.setAccessibleName("Layer to work on")
         box.activated.connect(self._choose)
 
     def _begin(self, active: Any) -> None:
         suitable = [layer for layer in self._all if self._suits(layer)]
         preferred = [layer for layer in suitable if self._prefers(layer)]
-        if active is not None and active in preferred:
-            self._take(active)
-        else:
-            self._take((preferred or suitable or [None])[-1])
+        newest = (preferred or suitable or [None])[-1]
+        self._take(active if active in preferred else newest)
 
     def _suits(self, layer: Any) -> bool:
         return not is_preview(layer) and self._accepts(layer)
@@ -128,8 +126,7 @@ class LayerChoice(BaseValueWidget):
         # newest first, as in napari's own list
         self._listed = [layer for layer in reversed(self._all) if self._suits(layer)]
         self.native.clear()
-        for layer in self._listed:
-            self.native.addItem(layer.name)
+        self.native.addItems([layer.name for layer in self._listed])
         if self._layer in self._listed:
             self.native.setCurrentIndex(self._listed.index(self._layer))
             self.native.setToolTip(f"What to work on: {self._layer.name}")
@@ -141,5 +138,4 @@ class LayerChoice(BaseValueWidget):
 
 def is_preview(layer: Any) -> bool:
     """Whether a layer is the preview of a running job."""
-    known = layer.metadata.get(KEY)
-    return isinstance(known, dict) and bool(known.get("preview"))
+    return bool(known_of(layer).get("preview"))

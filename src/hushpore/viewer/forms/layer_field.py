@@ -1,23 +1,28 @@
-"""The field of a setting that names another layer: a mask, labels, points."""
+"""The fields of settings that name a layer, or the model that one carries."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import atexit
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import napari
 from napari.layers import Image, Labels, Layer, Points
-from qtpy.QtWidgets import QComboBox
+from qtpy.QtWidgets import QComboBox, QFileDialog
 
+from hushpore.device.scratch import new_folder
 from hushpore.viewer.forms.fields import Field, keep_narrow
 from hushpore.viewer.forms.native import shown_by
+from hushpore.viewer.layers.conversion import known_of
 
 if TYPE_CHECKING:
     from hushpore.base.settings import Option
 
 KINDS = {"labels": Labels, "image": Image, "points": Points}
 
-#: What the entry says that chooses no layer.
-NOTHING = "none"
+#: The entries that are no layer.
+NOTHING, FILE = "none", "file …"
 
 
 class LayerField(Field):
@@ -34,7 +39,6 @@ class LayerField(Field):
     def __init__(self, option: Option, viewer: Any = None, **given: Any) -> None:
         viewer = napari.current_viewer() if viewer is None else viewer
         self._layers = [] if viewer is None else viewer.layers
-        self._kinds = tuple(KINDS[kind] for kind in option.auxiliary)
         self._chosen: Any = None
         self._listed: list[Any] = []
         super().__init__(option, **given, **shown_by(QComboBox))
@@ -52,6 +56,7 @@ class LayerField(Field):
 
     def set_value(self, value: str | Layer) -> None:
         """Choose the layer of this name; none where there is none."""
+        self._refresh()
         name = getattr(value, "name", value)
         self._chosen = next((layer for layer in self._listed if layer.name == name), None)
         self._refresh()
@@ -60,23 +65,111 @@ class LayerField(Field):
     def _post_init(self) -> None:
         keep_narrow(self.native, self.option.label)
         self.native.activated.connect(self._choose)
-        self._refresh()
 
     def _choose(self, position: int) -> None:
         self._chosen = self._listed[position - 1] if position else None
         self._tell()
 
+    def _suits(self, layer: Any) -> bool:
+        return isinstance(layer, tuple(KINDS[kind] for kind in self.option.auxiliary))
+
+    def _kept(self, new: list[Any]) -> Any:
+        """Return the layer that is chosen now that others are listed, some of them new."""
+        return self._chosen if self._chosen in self._listed else None
+
+    def _entries(self) -> list[str]:
+        """Return what is listed below 'none'."""
+        return [layer.name for layer in self._listed]
+
+    def _position(self) -> int:
+        return 0 if self._chosen is None else 1 + self._listed.index(self._chosen)
+
     def _refresh(self, event: Any = None) -> None:
-        for layer in self._listed:
+        before, chosen = self._listed, self._chosen
+        for layer in before:
             layer.events.name.disconnect(self._refresh)
-        self._listed = [layer for layer in reversed(self._layers) if isinstance(layer, self._kinds)]
+        self._listed = [layer for layer in reversed(self._layers) if self._suits(layer)]
         for layer in self._listed:
             layer.events.name.connect(self._refresh)
-        if self._chosen not in self._listed:
-            gone, self._chosen = self._chosen is not None, None
-            if gone:
-                self._tell()
+        self._chosen = self._kept([layer for layer in self._listed if layer not in before])
         self.native.clear()
-        self.native.addItems([NOTHING, *(layer.name for layer in self._listed)])
-        if self._chosen is not None:
-            self.native.setCurrentIndex(self._listed.index(self._chosen) + 1)
+        self.native.addItems([NOTHING, *self._entries()])
+        self.native.setCurrentIndex(self._position())
+        if self._chosen is not chosen:
+            self._tell()
+
+
+class ModelField(LayerField):
+    """Lists the denoised layers, whose models they carry, and offers to open a file.
+
+    It begins with the model of a layer that is new, until the user chooses one. Its value is the
+    path of a file.
+    """
+
+    #: Files of models of layers, written when they are needed: settings are plain JSON values.
+    _written: ClassVar[dict[int, tuple[Any, Path]]] = {}
+    _folder: ClassVar[Path | None] = None
+
+    def __init__(self, option: Option, viewer: Any = None, **given: Any) -> None:
+        self._path = ""
+        self._touched = False
+        super().__init__(option, viewer, **given)
+
+    @property
+    def model(self) -> Any:
+        """The model of the layer chosen, or None."""
+        return None if self._chosen is None else known_of(self._chosen)["model"]
+
+    def get_value(self) -> str:
+        """Return the path of the model's file, or nothing."""
+        return self._path if self._chosen is None else str(self._file_of(self.model))
+
+    def set_value(self, value: str) -> None:
+        """Choose a file, or nothing."""
+        self._chosen, self._path = None, self.option.check(str(value))
+        self._refresh()
+        self._tell()
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nothing is chosen."""
+        return self._chosen is None and not self._path
+
+    def _choose(self, position: int) -> None:
+        self._touched = True
+        if position <= len(self._listed):
+            self._chosen = self._listed[position - 1] if position else None
+            self._path = ""
+        elif self.native.itemText(position) == FILE:
+            path, _ = QFileDialog.getOpenFileName(
+                self.native, "Trained model", "", "Models (*.safetensors)"
+            )
+            if path:
+                self._chosen, self._path = None, path
+        self._refresh()
+        self._tell()
+
+    def _suits(self, layer: Any) -> bool:
+        return known_of(layer).get("model") is not None
+
+    def _kept(self, new: list[Any]) -> Any:
+        return new[0] if new and not self._touched and not self._path else super()._kept(new)
+
+    def _entries(self) -> list[str]:
+        own = [Path(self._path).name] if self._path else []
+        return [*(f"of {layer.name}" for layer in self._listed), *own, FILE]
+
+    def _position(self) -> int:
+        return 1 + len(self._listed) if self._path else super()._position()
+
+    @classmethod
+    def _file_of(cls, model: Any) -> Path:
+        # the model is kept too, so that no other takes its number in memory
+        if id(model) not in cls._written:
+            if cls._folder is None:
+                cls._folder = new_folder()
+                # it goes with the program
+                atexit.register(shutil.rmtree, cls._folder, ignore_errors=True)
+            path = cls._folder / f"model-{len(cls._written)}.safetensors"
+            cls._written[id(model)] = model, model.save(path)
+        return cls._written[id(model)][1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from napari.utils.notifications import show_warning
-from qtpy.QtCore import Signal
+from qtpy.QtCore import QSignalBlocker, Signal
 from qtpy.QtWidgets import QComboBox, QHBoxLayout, QInputDialog, QLabel, QPushButton, QWidget
 
 from hushpore.base.errors import HushporeError, InputError
@@ -18,8 +18,11 @@ from hushpore.runs.presets import (
     preset_file,
     save_preset,
 )
+from hushpore.viewer.forms.layout import fill
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hushpore.base.settings import Settings
     from hushpore.viewer.forms.form import SettingsForm
 
@@ -29,7 +32,19 @@ _OWN = "as above"
 _FIXED = (DEFAULT, LAST, _OWN)
 
 
-class PresetBox(QComboBox):
+class _FreshBox(QComboBox):
+    """A combo box that asks what there is each time before it opens."""
+
+    def __init__(self, refresh: Callable[[], None], tip: str) -> None:
+        super().__init__(toolTip=tip)
+        self._refresh = refresh
+
+    def showPopup(self) -> None:  # noqa: N802
+        self._refresh()
+        super().showPopup()
+
+
+class PresetBox(_FreshBox):
     """The presets of a job, looked for anew whenever the box opens.
 
     `job`: the job, as `hushpore.jobs` names it.
@@ -38,10 +53,9 @@ class PresetBox(QComboBox):
     changed = Signal()
 
     def __init__(self, job: str) -> None:
-        super().__init__()
+        super().__init__(self._list, "Settings that were saved in the form of the job.")
         self._job = job
-        self.setToolTip("Settings that were saved in the form of the job.")
-        self.addItems(names_to_choose(job))
+        self._list()
         self.currentTextChanged.connect(self.changed)
 
     def value(self) -> str:
@@ -53,24 +67,18 @@ class PresetBox(QComboBox):
 
         Raises InputError if there is none of this name.
         """
-        self._refresh()
+        self._list()
         if self.findText(name) < 0:
             known = ", ".join(repr(one) for one in names_to_choose(self._job))
             raise InputError(f"There is no preset {name!r} of this job. Available: {known}.")
         self.setCurrentText(name)
 
-    def showPopup(self) -> None:  # noqa: N802
-        """List what there is by now."""
-        self._refresh()
-        super().showPopup()
-
-    def _refresh(self) -> None:
+    def _list(self) -> None:
         chosen = self.currentText()
-        blocked = self.blockSignals(True)
-        self.clear()
-        self.addItems(names_to_choose(self._job))
-        self.setCurrentText(chosen)
-        self.blockSignals(blocked)
+        with QSignalBlocker(self):
+            self.clear()
+            self.addItems(names_to_choose(self._job))
+            self.setCurrentText(chosen)
 
 
 class PresetRow(QWidget):
@@ -85,21 +93,15 @@ class PresetRow(QWidget):
         super().__init__()
         self._job, self._form = job, form
         self._known: dict[str, Settings] = {}
-        self._box = _Box(self.refresh)
+        tip = "Settings that were saved under a name, here or for --preset."
+        self._box = _FreshBox(self.refresh, tip)
         self._box.setAccessibleName("Preset")
-        self._box.setToolTip("Settings that were saved under a name, here or for --preset.")
         self._box.activated.connect(self._choose)
-        self._save = QPushButton("Save …")
-        self._save.setToolTip("Keep these settings under a name, for all layers and for --preset.")
-        self._save.clicked.connect(self._ask_and_save)
-        self._delete = QPushButton("Delete")
-        self._delete.clicked.connect(self._delete_chosen)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.addWidget(QLabel("Preset"))
-        row.addWidget(self._box, 1)
-        row.addWidget(self._save)
-        row.addWidget(self._delete)
+        tip = "Keep these settings under a name, for all layers and for --preset."
+        self._save = QPushButton("Save …", toolTip=tip, clicked=self._ask_and_save)
+        self._delete = QPushButton("Delete", clicked=self._delete_chosen)
+        parts = QLabel("Preset"), self._box, self._save, self._delete
+        fill(QHBoxLayout(self), *parts, wide=self._box)
         form.changed.connect(self._show_which)
         self.refresh()
 
@@ -159,15 +161,3 @@ class PresetRow(QWidget):
         if name not in _FIXED and preset_file(name).is_file():
             delete_preset(name)
         self.refresh()
-
-
-class _Box(QComboBox):
-    """A combo box that asks what there is each time before it opens."""
-
-    def __init__(self, refresh: Any) -> None:
-        super().__init__()
-        self._refresh = refresh
-
-    def showPopup(self) -> None:  # noqa: N802
-        self._refresh()
-        super().showPopup()

@@ -17,13 +17,14 @@ class RichLabel(QLabel):
     """A wrapped line of text that can be copied; hidden while there is nothing to say."""
 
     def __init__(self, viewer: Any) -> None:
-        super().__init__()
+        super().__init__(
+            wordWrap=True,
+            textFormat=Qt.TextFormat.RichText,
+            textInteractionFlags=Qt.TextInteractionFlag.TextBrowserInteraction,
+            visible=False,
+        )
         self._viewer = viewer
         self._html = ""
-        self.setWordWrap(True)
-        self.setTextFormat(Qt.TextFormat.RichText)
-        self.setTextInteractionFlags(Qt.TextInteractionFlag.TextBrowserInteraction)
-        self.hide()
         viewer.events.theme.connect(self._paint)
 
     def say(self, text: str) -> None:
@@ -59,8 +60,9 @@ def sign(is_error: bool) -> str:
 
 def plain_label(text: str = "") -> QLabel:
     """Return a wrapped line of plain text that can be copied."""
-    label = QLabel(text)
-    label.setWordWrap(True)
-    label.setTextFormat(Qt.TextFormat.PlainText)
-    label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-    return label
+    return QLabel(
+        text,
+        wordWrap=True,
+        textFormat=Qt.TextFormat.PlainText,
+        textInteractionFlags=Qt.TextInteractionFlag.TextSelectableByMouse,
+    )

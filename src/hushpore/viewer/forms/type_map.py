@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from hushpore.viewer.forms.fields import (
     CheckField,
     ChoiceField,
+    FileField,
     NumberField,
     TextField,
     WordOrNumberField,
@@ -45,7 +46,7 @@ def field_class(option: Option) -> type[Field]:
         return ChoiceField
     if int in option.types or float in option.types:
         return NumberField
-    return TextField
+    return FileField if option.path else TextField
 
 
 class _Words(dict[str, Any]):

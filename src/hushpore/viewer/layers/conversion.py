@@ -112,7 +112,7 @@ def volume_of(layer: Any, axis_labels: Sequence[str] = ()) -> Volume:
     axes = _axes(layer, data.ndim) or _axes(layer, data.ndim, axis_labels)
     n_spatial = 2 if axes and not axes.endswith("zyx") else min(data.ndim, 3)
     spacing, unit = _spacing(layer, n_spatial)
-    known = layer.metadata.get(KEY, {})
+    known = known_of(layer)
     return Volume(
         data,
         spacing=spacing,
@@ -195,10 +195,15 @@ def unwrapped(layer: Any) -> Any:
     return getattr(layer, "__wrapped__", layer)
 
 
+def known_of(layer: Any) -> dict[str, Any]:
+    """Return what hushpore keeps in the metadata of a layer; empty where that is nothing."""
+    known = layer.metadata.get(KEY)
+    return known if isinstance(known, dict) else {}
+
+
 def is_result(layer: Any, job: str) -> bool:
     """Whether a layer is the result of a job of this name."""
-    known = layer.metadata.get(KEY)
-    provenance = known.get("provenance") if isinstance(known, dict) else None
+    provenance = known_of(layer).get("provenance")
     return isinstance(provenance, dict) and provenance.get("job") == job
 
 

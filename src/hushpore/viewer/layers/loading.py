@@ -41,9 +41,7 @@ class Loading:
         self._worker.failed.connect(self._failed)
         self._worker.cancelled.connect(self._close)
         self._activity = Activity(title, self._worker.cancel)
-        self._timer = QTimer()
-        self._timer.setInterval(POLL_INTERVAL)
-        self._timer.timeout.connect(self._look)
+        self._timer = QTimer(interval=POLL_INTERVAL, timeout=self._look)
 
     def start(self) -> None:
         """Begin."""

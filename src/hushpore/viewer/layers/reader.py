@@ -112,19 +112,20 @@ def _name(path: str | list[str]) -> str:
 
 def size_of(path: str | list[str], enough: int) -> int:
     """Return the bytes of files, or of the files in a folder, until there are `enough`."""
-    if isinstance(path, str) and not Path(path).is_dir():
-        return Path(path).stat().st_size
     total = 0
-    for file in path if not isinstance(path, str) else _below(path):
+    for file in _files_of(path) if isinstance(path, str) else path:
         total += Path(file).stat().st_size
         if total >= enough:
             break
     return total
 
 
-def _below(folder: str) -> Iterator[Path]:
-    for place, _, names in os.walk(folder):
-        yield from (Path(place) / name for name in names)
+def _files_of(path: str) -> Iterator[str]:
+    """Return a file, or those in a folder."""
+    if not os.path.isdir(path):
+        yield path
+    for place, _, names in os.walk(path):
+        yield from (os.path.join(place, name) for name in names)
 
 
 def _read(path: str | list[str], choosing: bool) -> Job:

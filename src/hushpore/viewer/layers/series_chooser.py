@@ -14,7 +14,6 @@ from qtpy.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QPushButton,
-    QScrollArea,
     QVBoxLayout,
     QWidget,
 )
@@ -25,6 +24,7 @@ from hushpore.base.volume import readable_bytes
 from hushpore.io.loading import MEMORY_SHARE, free_memory
 from hushpore.io.series import preselected, split_notes
 from hushpore.viewer.forms.docking import SharesSide
+from hushpore.viewer.forms.layout import ScrolledColumn
 from hushpore.viewer.forms.rich_label import plain_label
 from hushpore.viewer.layers.conversion import contrast_limits
 from hushpore.viewer.layers.loading import POLL_INTERVAL
@@ -59,38 +59,28 @@ class SeriesChooser(QWidget):
         shared, own = split_notes([volume.notes for volume in self._volumes])
         self._rows = [_Row(volume, notes) for volume, notes in zip(self._volumes, own, strict=True)]
         self.tick(ticked)
-        listed = QWidget()
-        rows = QVBoxLayout(listed)
-        rows.setContentsMargins(0, 0, 0, 0)
         for row in self._rows:
             row.box.toggled.connect(self._count)
-            rows.addWidget(row)
-        rows.addStretch(1)
-        scrolled = QScrollArea()
-        scrolled.setWidgetResizable(True)
-        scrolled.setFrameShape(QFrame.Shape.NoFrame)
-        scrolled.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        scrolled.setWidget(listed)
         self._total = plain_label()
-        self._open = _button("Open", self._choose)
-        everything = _button("All", partial(self.tick, range(len(self._volumes))))
-        nothing = _button("None", partial(self.tick, ()))
-        close = _button("Close", self._dismiss)
+        self._open = QPushButton("Open", clicked=self._choose)
         line = QHBoxLayout()
-        for button in (self._open, everything, nothing, close):
+        for button in (
+            self._open,
+            QPushButton("All", clicked=lambda: self.tick(range(len(self._rows)))),
+            QPushButton("None", clicked=lambda: self.tick(())),
+            QPushButton("Close", clicked=self._dismiss),
+        ):
             line.addWidget(button)
         column = QVBoxLayout(self)
         column.addWidget(plain_label(f"{len(self._volumes)} series were found. Which to open?"))
         for note in shared:
             column.addWidget(plain_label(f"⚠ {note}"))
-        column.addWidget(scrolled, 1)
+        column.addWidget(ScrolledColumn(*self._rows, margin=0), 1)
         column.addWidget(self._total)
         column.addLayout(line)
         self._count()
         self._thumbnails = JobWorker(partial(_thumbnails, self._volumes), "hushpore draws series")
-        self._timer = QTimer(self)
-        self._timer.setInterval(POLL_INTERVAL)
-        self._timer.timeout.connect(self._look)
+        self._timer = QTimer(self, interval=POLL_INTERVAL, timeout=self._look)
         for end in (self._thumbnails.returned, self._thumbnails.failed, self._thumbnails.cancelled):
             end.connect(self._drawn)
         self._thumbnails.start()
@@ -147,9 +137,8 @@ class _Row(QFrame):
     def __init__(self, volume: Volume, notes: Sequence[str]) -> None:
         super().__init__()
         self.box = QCheckBox()
-        self.thumbnail = QLabel()
+        self.thumbnail = QLabel(alignment=Qt.AlignmentFlag.AlignCenter)
         self.thumbnail.setFixedSize(THUMBNAIL, THUMBNAIL)
-        self.thumbnail.setAlignment(Qt.AlignmentFlag.AlignCenter)
         shape, spacing, *stored = volume.facts.split(" · ")
         modality = volume.metadata.get("modality")
         lines = [volume.name, f"{f'{modality} · ' * bool(modality)}{shape}"]
@@ -217,9 +206,3 @@ def _thumbnails(volumes: Sequence[Volume]) -> Job:
         except (HushporeError, OSError):
             continue  # what is damaged has no picture; opening it says why
         yield Preview(str(number), drawn, ())
-
-
-def _button(text: str, pressed: Callable[[], None]) -> QPushButton:
-    button = QPushButton(text)
-    button.clicked.connect(lambda _: pressed())
-    return button

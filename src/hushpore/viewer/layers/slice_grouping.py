@@ -49,11 +49,8 @@ def can_be_slice(path: str | Path) -> bool:
 def collect_slice(viewer: Any, path: str, read: Read) -> None:
     """Wait for further slices of the same drop, then read them together."""
     if viewer not in _pending:
-        timer = QTimer()
-        timer.setSingleShot(True)
-        timer.setInterval(DROP_PAUSE)
-        timer.timeout.connect(partial(_read_all, viewer, read))
-        _pending[viewer] = timer, []
+        read_all = partial(_read_all, viewer, read)
+        _pending[viewer] = QTimer(singleShot=True, interval=DROP_PAUSE, timeout=read_all), []
     timer, paths = _pending[viewer]
     paths.append(path)
     # anew with each, because napari lets the window live between two files

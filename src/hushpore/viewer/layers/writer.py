@@ -8,7 +8,7 @@ from napari.layers import Layer
 
 from hushpore.io.results import write_image
 from hushpore.io.zarr import write_zarr
-from hushpore.viewer.layers.conversion import KEY, volume_of
+from hushpore.viewer.layers.conversion import known_of, volume_of
 
 
 def write_image_layer(path: str, data: Any, attributes: dict[str, Any]) -> list[str]:
@@ -31,7 +31,7 @@ def write_image_with_labels(path: str, layers: list[tuple[Any, dict[str, Any], s
 
 
 def _write(path: str, layer: Any) -> list[str]:
-    provenance = layer.metadata.get(KEY, {}).get("provenance")
+    provenance = known_of(layer).get("provenance")
     # napari has asked by now whether an existing file may be replaced
     written = write_image(path, volume_of(layer), provenance=provenance, overwrite=True)
     return [str(written)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from napari.utils.notifications import show_warning
 
-from hushpore.viewer.forms.model_field import ModelField
+from hushpore.viewer.forms.layer_field import ModelField
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import LayerData, is_result
 from hushpore.viewer.patches.layers import patch_layers

@@ -42,18 +42,15 @@ class Curve(QWidget):
     def __init__(self, viewer: Any, template: str = LOSS, hint: str = FLAT) -> None:
         super().__init__()
         self._viewer, self._template, self._hint = viewer, template, hint
-        self._name = ""
-        self._every = 1
-        self.points: list[tuple[float, float]] = []
-        self._waiting: list[tuple[float, float]] = []
         self.setFixedHeight(84)
         viewer.events.theme.connect(self._repaint)
-        self.hide()
+        self.clear()
 
     def clear(self) -> None:
         """Forget everything, and hide."""
         self._name, self._every = "", 1
-        self.points, self._waiting = [], []
+        self.points: list[tuple[float, float]] = []
+        self._waiting: list[tuple[float, float]] = []
         self.hide()
 
     def add(self, metrics: Iterable[Metric]) -> None:
@@ -66,13 +63,18 @@ class Curve(QWidget):
         self._name = self._name or name
         if name != self._name or not math.isfinite(value):
             return
-        before = len(self.points)
-        self._take(step, value)
-        if len(self.points) != before:
-            self.setAccessibleName(self.text())
-            self.setToolTip(f"{self.text()}. {self._hint}")
-            self.show()
-            self.update()
+        self._waiting.append((step, value))
+        if len(self._waiting) < self._every:
+            return
+        self.points.append(_mean(self._waiting))
+        self._waiting = []
+        if len(self.points) >= MAX_POINTS:
+            self.points = [_mean(self.points[at : at + 2]) for at in range(0, MAX_POINTS, 2)]
+            self._every *= 2
+        self.setAccessibleName(self.text())
+        self.setToolTip(f"{self.text()}. {self._hint}")
+        self.show()
+        self.update()
 
     def text(self) -> str:
         """Return the newest value: 'loss 0.412 after 300 steps'."""
@@ -86,16 +88,6 @@ class Curve(QWidget):
         values = [value for _, value in self.points]
         low, high = min(values), max(values[len(values) // 10 :])
         return (low, high) if high > low else (low - 0.5, low + 0.5)
-
-    def _take(self, step: float, value: float) -> None:
-        self._waiting.append((step, value))
-        if len(self._waiting) < self._every:
-            return
-        self.points.append(_mean(self._waiting))
-        self._waiting = []
-        if len(self.points) >= MAX_POINTS:
-            self.points = [_mean(self.points[at : at + 2]) for at in range(0, MAX_POINTS, 2)]
-            self._every *= 2
 
     def paintEvent(self, event: Any) -> None:  # noqa: N802
         """Draw the curve, its newest value and the steps."""

@@ -114,10 +114,7 @@ class _CoalescedRedraw(_RedrawBlocker):
     def __init__(self, window: QWidget, then: Callable[[], object]) -> None:
         super().__init__(window)
         self._then = then
-        timer = QTimer(self)
-        timer.setSingleShot(True)
-        timer.timeout.connect(self._draw)
-        timer.start(LAYOUT_DELAY)
+        QTimer(self, singleShot=True, timeout=self._draw).start(LAYOUT_DELAY)
 
     def _draw(self) -> None:
         self._then()

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QObject, Signal
-from qtpy.QtWidgets import QApplication
 
-from hushpore.viewer.running.worker import JobWorker
+from hushpore.viewer.running.worker import JobWorker, stop_on_destroy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hushpore.base.events import Job
-    from hushpore.viewer.running.problem import Problem
 
 
 class LatestOnlyWorker(QObject):
@@ -33,10 +31,7 @@ class LatestOnlyWorker(QObject):
         self._name = name
         self._running: list[JobWorker] = []
         self._wanted: tuple[Callable[[], Job], object] | None = None
-        # whichever way its owner goes: nothing of this can be asked by then, but the list
-        stop = partial(_cancel, self._running)
-        self.destroyed.connect(stop)
-        QApplication.instance().aboutToQuit.connect(stop)
+        stop_on_destroy(self, self._running, 0.0)
 
     @property
     def is_busy(self) -> bool:
@@ -54,7 +49,8 @@ class LatestOnlyWorker(QObject):
     def cancel(self) -> None:
         """Do nothing of what was asked for; what runs stops at its next event, and is not told."""
         self._wanted = None
-        _cancel(self._running)
+        for worker in self._running:
+            worker.cancel()
 
     def _begin(self) -> None:
         if self._running or self._wanted is None:
@@ -62,26 +58,13 @@ class LatestOnlyWorker(QObject):
         (make_job, tag), self._wanted = self._wanted, None
         worker = JobWorker(make_job, self._name)
         self._running.append(worker)
-        worker.returned.connect(partial(self._returned, tag))
-        worker.failed.connect(partial(self._failed, tag))
-        worker.cancelled.connect(self._cancelled)
+        worker.returned.connect(partial(self._ended, self.returned, tag))
+        worker.failed.connect(partial(self._ended, self.failed, tag))
+        worker.cancelled.connect(self._ended)
         worker.start()
 
-    def _returned(self, tag: object, result: object) -> None:
+    def _ended(self, told: Any = None, *what: object) -> None:
         self._running.clear()
-        self.returned.emit(tag, result)
+        if told is not None:
+            told.emit(*what)
         self._begin()
-
-    def _failed(self, tag: object, problem: Problem) -> None:
-        self._running.clear()
-        self.failed.emit(tag, problem)
-        self._begin()
-
-    def _cancelled(self) -> None:
-        self._running.clear()
-        self._begin()
-
-
-def _cancel(running: list[JobWorker], *_: object) -> None:
-    for worker in running:
-        worker.cancel()

@@ -47,23 +47,21 @@ class Previews:
 
         It begins when there is something to see: until then the user's own slice is better.
         """
-        if preview.name not in self._layers and self._is_blank(preview.image):
-            return
-        if preview.name not in self._layers:
-            layer = self._made.pop(preview.name, None)
-            if layer is None:
-                layer = self._layer_of(preview)
-            else:
+        layer = self._layers.get(preview.name)
+        if layer is not None:
+            # a user who deletes the preview does not want it
+            if layer in self._viewer.layers:
                 self._refine(layer, preview)
+        elif not self._is_blank(preview.image):
+            if preview.name in self._made:
+                layer = self._made.pop(preview.name)
+                self._refine(layer, preview)
+            else:
+                layer = self._layer_of(preview)
             self._layers[preview.name] = layer
             self._add(layer)
             if 0 < self._slices_away(layer) <= 1:
                 self._go_to(layer)
-            return
-        layer = self._layers[preview.name]
-        # a user who deletes the preview does not want it
-        if layer in self._viewer.layers:
-            self._refine(layer, preview)
 
     def has(self, preview: Preview) -> bool:
         """Whether there is a layer for it."""
@@ -76,11 +74,8 @@ class Previews:
 
     def slice_index(self) -> int | None:
         """Return the slice that is previewed, for the user may be looking at another."""
-        for layer in self._shown():
-            index = layer.metadata[KEY]["index"]
-            if index:
-                return int(index[-1])
-        return None
+        indices = (layer.metadata[KEY]["index"] for layer in self._shown())
+        return next((int(index[-1]) for index in indices if index), None)
 
     def go_to(self) -> None:
         """Show the slice that is previewed."""
@@ -97,12 +92,9 @@ class Previews:
         for name, layer in self._layers.items():
             if layer in self._shown() and type(layer) is type(made):
                 del self._layers[name]
-                layer.metadata = made.metadata
-                layer.data = made.data
-                layer.translate = made.translate
-                layer.name = made.name
-                if hasattr(made, "features"):
-                    layer.features = made.features
+                for shown in ("metadata", "data", "translate", "name", "features"):
+                    if hasattr(made, shown):
+                        setattr(layer, shown, getattr(made, shown))
                 return layer
         return None
 

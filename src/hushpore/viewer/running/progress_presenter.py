@@ -9,9 +9,10 @@ from qtpy.QtCore import QObject, QTimer
 from qtpy.QtWidgets import QProgressBar, QVBoxLayout, QWidget
 
 from hushpore.base.events import Progress
+from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import RichLabel, link
 from hushpore.viewer.running.drawing import RedrawThrottle, coalesce_redraws, redraws_suspended
-from hushpore.viewer.running.progress import BAR_STEPS, bar_text, duration, stage_text
+from hushpore.viewer.running.progress import BAR_STEPS, bar_text, canvas_text, duration, stage_text
 from hushpore.viewer.running.worker import Update
 
 if TYPE_CHECKING:
@@ -39,15 +40,10 @@ class JobProgress(QWidget):
 
     def __init__(self, viewer: Any) -> None:
         super().__init__()
-        self.bar = QProgressBar()
         # never a bar that only moves to and fro: it draws the window anew all the time
-        self.bar.setRange(0, BAR_STEPS)
+        self.bar = QProgressBar(maximum=BAR_STEPS)
         self.stage = RichLabel(viewer)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(2)
-        column.addWidget(self.bar)
-        column.addWidget(self.stage)
+        fill(QVBoxLayout(self), self.bar, self.stage, spacing=2)
         self.hide()
 
     def begin(self) -> None:
@@ -105,18 +101,11 @@ class ProgressPresenter(QObject):
         self._is_new = False
         self._seconds = 0
         self._throttle = RedrawThrottle()
-        self._timer = QTimer(self)
-        self._timer.setInterval(POLL_INTERVAL)
-        self._timer.timeout.connect(self.poll)
+        self._timer = QTimer(self, interval=POLL_INTERVAL, timeout=self.poll)
         # a turn of its own: a new preview is laid out and drawn before
-        self._refresh_timer = self._single_shot(self._refresh)
+        self._refresh_timer = QTimer(self, singleShot=True, timeout=self._refresh)
         # by the turn after a change Qt has drawn it
-        self._drawn_timer = self._single_shot(self._throttle.end)
-
-    @property
-    def stage(self) -> str:
-        """The stage that the job is in, or was in at its end."""
-        return "" if self._latest.progress is None else self._latest.progress.stage
+        self._drawn_timer = QTimer(self, singleShot=True, timeout=self._throttle.end)
 
     def begin(self, state: RunState) -> None:
         """Show that a job has begun, and follow it."""
@@ -216,7 +205,7 @@ class ProgressPresenter(QObject):
             self._buttons.show_stage(progress.stage)
         if rate is not None:
             self._timing.rate.add_point(f"{progress.unit}/s", state.meter.elapsed, rate)
-        state.show_line(progress, rate, left)
+        state.line.show(canvas_text(state.worker.name, progress, rate, left))
 
     def _time_drawing(self) -> None:
         self._throttle.begin()
@@ -229,9 +218,3 @@ class ProgressPresenter(QObject):
         if latest.metrics:
             self._timing.curve.add(latest.metrics)
         latest.timing, latest.metrics = None, []
-
-    def _single_shot(self, then: object) -> QTimer:
-        timer = QTimer(self)
-        timer.setSingleShot(True)
-        timer.timeout.connect(then)
-        return timer

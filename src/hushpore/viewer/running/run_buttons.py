@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from qtpy.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
+from hushpore.viewer.forms.layout import fill
+
 
 class RunButtons(QWidget):
     """Run, which is Cancel while a job runs, and Finish now; each says why it cannot be pressed.
@@ -15,49 +17,43 @@ class RunButtons(QWidget):
     def __init__(self, title: str, ends_early_in: str) -> None:
         super().__init__()
         self._title, self._ends_early_in = title, ends_early_in
-        self.run, self.finish = QPushButton("Run"), QPushButton("Finish now")
-        self.run.setStyleSheet("font-weight: bold; padding: 6px;")
-        self.finish.setStyleSheet("padding: 6px;")
-        self.finish.hide()
-        line = QHBoxLayout(self)
-        line.setContentsMargins(0, 0, 0, 0)
-        line.addWidget(self.run, 1)
-        line.addWidget(self.finish, 1)
+        self.run = QPushButton("Run", styleSheet="font-weight: bold; padding: 6px;")
+        self.finish = QPushButton("Finish now", styleSheet="padding: 6px;", visible=False)
+        line = fill(QHBoxLayout(self), self.run, self.finish)
+        line.setStretch(0, 1)
+        line.setStretch(1, 1)
 
     def show_idle(self, why_not: str) -> None:
         """Offer Run, unless there is a reason against it."""
         self.finish.hide()
-        self.run.setText("Run")
-        self.run.setEnabled(not why_not)
-        self.run.setToolTip(why_not or f"{self._title} on this layer.")
+        offer(self.run, "Run", why_not or f"{self._title} on this layer.", not why_not)
 
     def show_running(self) -> None:
         """Offer Cancel, and Finish now for a job that has something before its end."""
-        self.run.setText("Cancel")
-        self.run.setToolTip("Stop; only what the preview shows is kept.")
-        self.finish.setText("Finish now")
+        offer(self.run, "Cancel", "Stop; only what the preview shows is kept.")
         self.finish.setVisible(bool(self._ends_early_in))
-        self._allow_finish(False, "Nothing has been learnt yet.")
+        offer(self.finish, "Finish now", "Nothing has been learnt yet.", False)
 
     def show_stage(self, stage: str) -> None:
         """Offer Finish now in the stage that can be cut short."""
-        if stage == self._ends_early_in:
-            self._allow_finish(True, "End now and keep the result so far.")
-        else:
-            self._allow_finish(False, f"While {stage} there is nothing to cut short.")
+        is_it = stage == self._ends_early_in
+        why_not = f"While {stage} there is nothing to cut short."
+        tip = "End now and keep the result so far." if is_it else why_not
+        offer(self.finish, "Finish now", tip, is_it)
 
     def show_cancelling(self) -> None:
         """Say that the job has been asked to stop."""
-        self.run.setText("Cancelling …")
-        self.run.setEnabled(False)
-        self.run.setToolTip("The job stops after the step that it is in.")
-        self._allow_finish(False, "The job is being cancelled.")
+        offer(self.run, "Cancelling …", "The job stops after the step that it is in.", False)
+        offer(self.finish, "Finish now", "The job is being cancelled.", False)
 
     def show_finishing(self) -> None:
         """Say that the job has been asked to end with what it has."""
-        self.finish.setText("Finishing …")
-        self._allow_finish(False, "The result is made of what was learnt so far.")
+        tip = "The result is made of what was learnt so far."
+        offer(self.finish, "Finishing …", tip, False)
 
-    def _allow_finish(self, is_allowed: bool, why: str) -> None:
-        self.finish.setEnabled(is_allowed)
-        self.finish.setToolTip(why)
+
+def offer(button: QPushButton, text: str, tip: str, is_allowed: bool = True) -> None:
+    """Say what a button does, or why it cannot be pressed."""
+    button.setText(text)
+    button.setToolTip(tip)
+    button.setEnabled(is_allowed)

@@ -12,7 +12,7 @@ from hushpore.base.events import Note, Preview
 from hushpore.viewer.running.activity import Activity
 from hushpore.viewer.running.previews import Previews
 from hushpore.viewer.running.priority import freeze_again, thaw
-from hushpore.viewer.running.progress import Eta, RateMeter, canvas_text
+from hushpore.viewer.running.progress import Eta, RateMeter
 from hushpore.viewer.running.status_line import StatusLine
 from hushpore.viewer.running.target import slice_on_screen
 
@@ -34,7 +34,6 @@ class RunState:
     """The worker of a running job, and its traces in the viewer: previews, canvas, activity dock.
 
     `cancel`: what Cancel in the activity dock does.
-    `said`: how many of them have been shown.
     """
 
     viewer: Any
@@ -42,14 +41,14 @@ class RunState:
     target: Target
     cancel: Callable[[], None]
     notes: list[Note] = field(default_factory=list)  # what it has remarked so far
-    notes_shown: int = 0
+    notes_shown: int = 0  # how many of them have been shown
     eta: Eta = field(default_factory=Eta)
     meter: RateMeter = field(default_factory=RateMeter)
 
     def __post_init__(self) -> None:
         self.previews = Previews(self.viewer, self.target)
         self.worker.prepare = self._prepare
-        self._line = StatusLine(self.viewer)
+        self.line = StatusLine(self.viewer)
         self._activity: Activity | None = None
         self._is_over = False
         # napari looks for garbage when a layer goes, which may have held gigabytes
@@ -85,16 +84,12 @@ class RunState:
         if self._activity is not None:
             self._activity.show(progress)
 
-    def show_line(self, progress: Progress, rate: float | None, left: float | None) -> None:
-        """Say on the canvas how far the job is."""
-        self._line.show(canvas_text(self.worker.name, progress, rate, left))
-
     def remove(self) -> None:
         """Take away every trace."""
         self._is_over = True
         self.viewer.layers.events.removing.disconnect(self._layer_removing)
         self.previews.remove()
-        self._line.remove()
+        self.line.remove()
         if self._activity is not None:
             self._activity.close()
 

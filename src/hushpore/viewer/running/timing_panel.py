@@ -27,6 +27,7 @@ from hushpore.device.breakdown import (
     timing_table,
 )
 from hushpore.viewer.forms.fold import Fold
+from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import plain_label
 from hushpore.viewer.results.saving import ask_and_save
 from hushpore.viewer.running.curve import RATE, SLOWER, Curve
@@ -52,13 +53,13 @@ class TimingPanel(Fold):
         self._bottleneck = plain_label()
         self._table = QWidget()
         self._grid = QGridLayout(self._table)
-        self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setVerticalSpacing(2)
         self._grid.setHorizontalSpacing(6)
+        self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setColumnStretch(len(COLUMNS) - 1, 1)
         for column, text in enumerate(COLUMNS):
             self._grid.addWidget(QLabel(text), 0, column)
-        self._rows: dict[str, tuple[QLabel, QLabel, QProgressBar]] = {}
+        self._rows: dict[str, tuple[QWidget, ...]] = {}
         self._used = plain_label()
         shown = (self.curve, self.rate, self._table, self._bottleneck, self._used)
         for widget in (*shown, self._build_buttons()):
@@ -81,7 +82,8 @@ class TimingPanel(Fold):
         if total <= 0:
             return
         for name in [name for name in self._rows if name not in timing.stages]:
-            self._remove(name)
+            for widget in self._rows.pop(name):
+                widget.deleteLater()
         for name, stage in timing.stages.items():
             self._show_stage(name, stage, stage.seconds / total)
         self._bottleneck.setText(bottleneck(timing))
@@ -113,11 +115,12 @@ class TimingPanel(Fold):
         return {**timing_record(self._timing), **points}
 
     def _show_stage(self, name: str, stage: StageTime, share: float) -> None:
-        total, rate, bar = self._rows.get(name) or self._add(name)
+        _, total, rate, bar = self._rows.get(name) or self._add(name)
         total.setText(readable_seconds(stage.seconds))
         each = f"{readable_seconds(stage.p50)} each" if stage.count > 1 else ""
         rate.setText(throughput(stage) or each)
         bar.setValue(round(100 * share))
+        text = f"{name}: {readable_seconds(stage.seconds)}"
         if stage.count > 1:
             text = (
                 f"{name}: {stage.count:,} runs, the first {readable_seconds(stage.first)}, then "
@@ -125,49 +128,35 @@ class TimingPanel(Fold):
                 f"{readable_seconds(stage.p95)} (95th percentile); "
                 f"longest {readable_seconds(stage.worst)}"
             )
-        else:
-            text = f"{name}: {readable_seconds(stage.seconds)}"
         for widget in (total, rate, bar):
             widget.setToolTip(text)
 
-    def _add(self, name: str) -> tuple[QLabel, QLabel, QProgressBar]:
-        total, rate, bar = QLabel(), QLabel(), QProgressBar()
-        for label in (total, rate):
-            label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        bar.setRange(0, 100)
-        bar.setFormat("%p %")
-        # narrow docks have room for it too
-        bar.setMinimumWidth(36)
+    def _add(self, name: str) -> tuple[QWidget, ...]:
+        right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+        # narrow docks have room for the bar too
+        bar = QProgressBar(format="%p %", minimumWidth=36)
+        cells = QLabel(name), QLabel(alignment=right), QLabel(alignment=right), bar
         row = self._grid.rowCount()
-        for column, widget in enumerate((QLabel(name), total, rate, bar)):
+        for column, widget in enumerate(cells):
             self._grid.addWidget(widget, row, column)
-        self._rows[name] = total, rate, bar
-        return self._rows[name]
-
-    def _remove(self, name: str) -> None:
-        label = self._rows.pop(name)[0]
-        row = self._grid.getItemPosition(self._grid.indexOf(label))[0]
-        for column in range(len(COLUMNS)):
-            item = self._grid.itemAtPosition(row, column)
-            item.widget().deleteLater()
-            self._grid.removeItem(item)
+        self._rows[name] = cells
+        return cells
 
     def _build_buttons(self) -> QWidget:
-        row = QWidget()
-        line = QHBoxLayout(row)
-        line.setContentsMargins(0, 0, 0, 0)
-        copy, keep = QPushButton("Copy"), QPushButton("Save …")
-        self._save_trace = trace = QPushButton("Trace …")
-        copy.setToolTip("Copy the table.")
-        keep.setToolTip("Save all times and the curve as JSON.")
-        trace.setToolTip("Save a time line that https://ui.perfetto.dev opens.")
-        copy.clicked.connect(self._copy)
-        keep.clicked.connect(self._save)
-        trace.clicked.connect(self._save_time_line)
-        trace.setEnabled(False)
-        for button in (copy, keep, trace):
+        tip = "Save a time line that https://ui.perfetto.dev opens."
+        self._save_trace = QPushButton(
+            "Trace …", toolTip=tip, clicked=self._save_time_line, enabled=False
+        )
+        tip = "Save all times and the curve as JSON."
+        buttons = (
+            QPushButton("Copy", toolTip="Copy the table.", clicked=self._copy),
+            QPushButton("Save …", toolTip=tip, clicked=self._save),
+            self._save_trace,
+        )
+        for button in buttons:
             button.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
-            line.addWidget(button)
+        row = QWidget()
+        fill(QHBoxLayout(row), *buttons)
         return row
 
     def _copy(self) -> None:

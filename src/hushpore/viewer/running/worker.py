@@ -24,8 +24,6 @@ from hushpore.viewer.running.problem import explain
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qtpy.QtWidgets import QWidget
-
     from hushpore.base.events import Event, Job
 
 
@@ -66,7 +64,7 @@ class JobWorker(QObject):
     `make_job`: returns the generator; called in the thread, because the libraries behind a job take
     seconds to import. `name`: what it does, for its thread, its trace, and whoever waits for it.
     `trace`: the job's time line, of bounded size. `prepare`: called in the thread with each event
-    before it can be fetched; set before the start.
+    before it can be fetched; set before the start. `finished_early`: whether it was cut short.
     """
 
     returned = Signal(object)  # what the generator returned
@@ -91,7 +89,7 @@ class JobWorker(QObject):
         self._cancel = threading.Event()
         self._attention: Attention | None = None
         self._finish_in = ""
-        self._finished_early = False
+        self.finished_early = False
         self._thread = threading.Thread(target=self._run, name=name)
         for end in (self.returned, self.failed, self.cancelled):
             end.connect(self._leave_queue)
@@ -145,11 +143,6 @@ class JobWorker(QObject):
         return bool(self._finish_in)
 
     @property
-    def finished_early(self) -> bool:
-        """Whether the job was cut short."""
-        return self._finished_early
-
-    @property
     def is_cancelling(self) -> bool:
         """Whether it has been asked to stop."""
         return self._cancel.is_set()
@@ -190,8 +183,11 @@ class JobWorker(QObject):
         with closing(self._make_job()) as job:
             while not self._cancel.is_set():
                 try:
-                    cut = self._stops_early(event)
-                    event = job.throw(StopEarly()) if cut else self._next(job, event)
+                    if self._stops_early(event):
+                        event = job.throw(StopEarly())
+                    else:
+                        # progress is answered with what is being looked at
+                        event = job.send(self._attention if isinstance(event, Progress) else None)
                 except StopIteration as end:
                     # a cancel that came in the last step counts too: its result is not wanted
                     return not self._cancel.is_set(), end.value
@@ -205,16 +201,12 @@ class JobWorker(QObject):
                     self._update.add(event)
         return False, None
 
-    def _next(self, job: Job, event: Event | None) -> Event:
-        """Let the job go on, and answer its progress with what is being looked at."""
-        return job.send(self._attention if isinstance(event, Progress) else None)
-
     def _stops_early(self, event: Event | None) -> bool:
         """Whether to cut the job short after this event."""
-        if self._finished_early or not isinstance(event, Progress):
+        if self.finished_early or not isinstance(event, Progress):
             return False
-        self._finished_early = event.stage == self._finish_in
-        return self._finished_early
+        self.finished_early = event.stage == self._finish_in
+        return self.finished_early
 
     def _leave_queue(self, *_: Any) -> None:
         JobWorker.running.discard(self)
@@ -222,6 +214,12 @@ class JobWorker(QObject):
             self._queue.remove(self)
             if self._queue:
                 self._queue[0]._thread.start()
+
+
+def calling(function: Callable[..., Any], *given: object) -> Job:
+    """Return a job that calls a function, and says nothing meanwhile."""
+    yield from ()
+    return function(*given)
 
 
 class WorkerEnds(QObject):
@@ -238,11 +236,11 @@ class WorkerEnds(QObject):
         worker.cancelled.connect(self.cancelled)
 
 
-def stop_on_destroy(widget: QWidget, workers: list[JobWorker], seconds: float) -> None:
-    """Have workers end when a widget does: whichever way it goes, its job must not outlive it."""
-    # nothing of the widget can be asked by then, so this holds the list alone
+def stop_on_destroy(owner: QObject, workers: list[JobWorker], seconds: float) -> None:
+    """Have workers end when their owner does: whichever way it goes, no job must outlive it."""
+    # nothing of the owner can be asked by then, so this holds the list alone
     end = partial(stop, workers, seconds)
-    widget.destroyed.connect(end)
+    owner.destroyed.connect(end)
     QApplication.instance().aboutToQuit.connect(end)
 
 

@@ -20,8 +20,9 @@ PATIENCE = 0.5
 class WorkerContainer(PlacedContainer):
     """Runs one worker at a time, tells of its end, and stops it when it goes out of the window.
 
-    A subclass gives the workers that it starts to `_follow_worker`, is told of their ends, and then
-    clears the list of them and emits `called` or `failed`.
+    A subclass gives the workers that it starts to `_follow_worker`. It is told of their ends by its
+    methods `_returned`, `_failed` and `_cancelled`, clears the list of them there, and emits
+    `called` or `failed`.
 
     ``**given``: as for `magicgui.widgets.Container`.
     `result`: what the last run returned; None before its end.
@@ -66,18 +67,17 @@ class WorkerContainer(PlacedContainer):
         def end(_: Any) -> None:
             loop.quit()
 
-        self.failed.connect(problems.append)
-        self.failed.connect(end)
-        self.called.connect(end)
+        ends = (self.failed, problems.append), (self.failed, end), (self.called, end)
+        for signal, slot in ends:
+            signal.connect(slot)
         if seconds is not None:
             QTimer.singleShot(round(1000 * seconds), loop.quit)
         try:
             if self.is_running:
                 loop.exec()
         finally:
-            self.failed.disconnect(problems.append)
-            self.failed.disconnect(end)
-            self.called.disconnect(end)
+            for signal, slot in ends:
+                signal.disconnect(slot)
         if self.worker is not None:
             raise TimeoutError(f"{self.worker.name} has not ended in {seconds} s.")
         problem = next(iter(problems), None)
@@ -91,15 +91,6 @@ class WorkerContainer(PlacedContainer):
         self.result = None
         self._workers.append(worker)
         self._ends.follow(worker)
-
-    def _returned(self, outcome: Any) -> None:
-        raise NotImplementedError
-
-    def _failed(self, problem: Problem) -> None:
-        raise NotImplementedError
-
-    def _cancelled(self) -> None:
-        raise NotImplementedError
 
     def _stop_outside(self, parent: Any) -> None:
         """Stop the job when napari takes the widget out of its dock."""

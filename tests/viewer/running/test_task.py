@@ -11,12 +11,12 @@ from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
 from hushpore.io import read, read_all
 from hushpore.viewer.denoise.widget import DenoiseWidget
-from hushpore.viewer.forms.run_on import RunOn
+from hushpore.viewer.forms.device_choice import RunOn
 from hushpore.viewer.layers.conversion import KEY
 from hushpore.viewer.layers.reader import _layer
 from hushpore.viewer.patches.widget import PatchesWidget
 from hushpore.viewer.results.pore_layer import PROFILE, THROATS
-from hushpore.viewer.running.cluster_task import result_folder_for, unused_path
+from hushpore.viewer.running.task import result_folder_for, unused_path
 from hushpore.viewer.segment.widget import PoresWidget
 
 distributed = pytest.importorskip("distributed")
