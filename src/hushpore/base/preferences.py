@@ -70,10 +70,7 @@ class Preferred(NamedTuple):
 def config_folder(roaming: bool = False) -> Path:
     """Return the folder of what the user has saved, whether it exists or not.
 
-    Parameters
-    ----------
-    roaming : bool, optional
-        On Windows: for what goes with the user from one machine to another.
+    `roaming`: on Windows, for what goes with the user from one machine to another.
     """
     chosen = os.environ.get(FOLDER)
     if chosen:

@@ -37,23 +37,11 @@ def make_provenance(
 ) -> dict[str, Any]:
     """Return the record of a finished job as plain JSON values.
 
-    Parameters
-    ----------
-    job : str
-        Name of the job, as in `hushpore.jobs.JOBS`.
-    volume : Volume
-        Its input.
-    settings : Settings
-        All its settings, defaults included, so that the job can be run again.
-    device : str
-        The device in words.
-    timing : Timing
-        Time by stage, and the most memory that was in use.
-    notes : sequence of str
-        What was said while it ran.
-    digest : mapping, optional
-        What tells the values from others, by name, where it was found on the way; by default the
-        `fingerprint`, for which all are read.
+    `job`: its name, as in `hushpore.jobs.JOBS`. `volume`: its input. `settings`: all of them,
+    defaults included, so that the job can be run again. `device`: in words. `timing`: time by
+    stage, and the most memory that was in use. `notes`: what was said while it ran. `digest`: what
+    tells the values from others, by name, where it was found on the way; by default the
+    `fingerprint`, for which all are read.
     """
     limit = memory_in_words()
     return {
@@ -63,7 +51,16 @@ def make_provenance(
         "settings": settings.to_dict(),
         "device": device,
         **({"memory": limit} if limit else {}),
-        "input": {**_identity(volume), **(digest or {"blake2b": fingerprint(volume.data)})},
+        "input": {
+            "name": volume.name,
+            "source": volume.source,
+            "shape": list(volume.shape),
+            "axes": volume.axes,
+            "dtype": volume.dtype.name,
+            "spacing": list(volume.spacing),
+            "unit": volume.unit,
+            **(digest or {"blake2b": fingerprint(volume.data)}),
+        },
         "auxiliary": _auxiliary(volume, settings),
         "timings": {name: round(stage.seconds, 6) for name, stage in timing.stages.items()},
         # bytes, as far as they were watched
@@ -72,18 +69,6 @@ def make_provenance(
         "notes": [*volume.notes, *notes],
         "versions": {"python": platform.python_version(), **_versions()},
         "platform": platform.platform(),
-    }
-
-
-def _identity(volume: Volume) -> dict[str, Any]:
-    return {
-        "name": volume.name,
-        "source": volume.source,
-        "shape": list(volume.shape),
-        "axes": volume.axes,
-        "dtype": volume.dtype.name,
-        "spacing": list(volume.spacing),
-        "unit": volume.unit,
     }
 
 
@@ -105,15 +90,8 @@ def _auxiliary(volume: Volume, settings: Settings) -> dict[str, Any]:
 def fingerprint(data: Any) -> str:
     """Return what tells an array from another: a BLAKE2b digest of its values, in C order.
 
-    Parameters
-    ----------
-    data : array_like
-        Of at least one axis; read some planes at a time.
-
-    Returns
-    -------
-    str
-        32 hexadecimal digits.
+    `data`: array of at least one axis; read some planes at a time.
+    Returns: 32 hexadecimal digits.
     """
     digest = hashlib.blake2b(digest_size=16)
     # some planes at a time: what lies on disk, or is a view that is not contiguous, is never held

@@ -15,23 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class ResultFiles:
-    """What a result is on disk, whoever writes it.
+    """What a result is on disk, whoever writes it."""
 
-    Attributes
-    ----------
-    images : mapping of str to Volume
-        ``<name>.tif``. Of these the fingerprints are kept.
-    tables : mapping of str to pandas.DataFrame
-        ``<name>.csv``.
-    figures : mapping of str to bytes
-        ``<name>.png``.
-    provenance : mapping
-        Further entries of ``result.json``.
-    """
-
-    images: Mapping[str, Volume]
-    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-    figures: Mapping[str, bytes] = field(default_factory=dict)
+    images: Mapping[str, Volume]  # ``<name>.tif``; of these the fingerprints are kept
+    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)  # ``<name>.csv``
+    figures: Mapping[str, bytes] = field(default_factory=dict)  # ``<name>.png``
+    # further entries of ``result.json``
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
 

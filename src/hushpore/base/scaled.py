@@ -31,21 +31,10 @@ class Scaled(NDArrayOperatorsMixin):
     by `numpy.asarray`, in arithmetic. It takes half the memory of the values, and half of what
     would go to a GPU. It cannot be written to; a copy that can is ``numpy.array(scaled)``.
 
-    Parameters
-    ----------
-    stored : array_like
-        The integers; a NumPy array, or what lies on disk and can be indexed like one.
-    slope, intercept : float or sequence of float
-        One for all, or one for each position of the first axis.
-
-    Attributes
-    ----------
-    stored : array_like
-        The integers.
-    slope, intercept : numpy.ndarray
-        float64, of no axes, or of shape (n, 1, 1) that fits to those of `stored`.
-    nbytes : int
-        What the integers take.
+    `stored`: the integers; a NumPy array, or what lies on disk and can be indexed like one.
+    `slope`, `intercept`: one for all, or one for each position of the first axis; kept as float64
+    of no axes, or of shape (n, 1, 1) that fits to those of `stored`.
+    `nbytes`: what the integers take.
 
     Examples
     --------
@@ -71,10 +60,7 @@ class Scaled(NDArrayOperatorsMixin):
     def part(self, key: Any) -> Scaled:
         """Return what an index gives, as integers still; those on disk are read.
 
-        Parameters
-        ----------
-        key : slice or tuple of slice or Ellipsis
-            Leaves every axis in its place.
+        `key`: a slice, several, or Ellipsis: leaves every axis in its place.
         """
         first = key[0] if isinstance(key, tuple) else key
         lines = (
@@ -131,12 +117,7 @@ def rescale(
 ) -> npt.NDArray[np.float32]:
     """Return ``slope * stored + intercept`` in float32, rounded once.
 
-    Parameters
-    ----------
-    stored : numpy.ndarray
-        Of any shape and real type.
-    slope, intercept : numpy.ndarray
-        float64, that broadcast to it.
+    `stored`: of any shape and real type. `slope`, `intercept`: float64, that broadcast to it.
     """
     values = np.empty(stored.shape, np.float32)
     if _is_exact(stored.dtype, slope, intercept):

@@ -22,49 +22,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Option:
-    """Everything that a front end needs to know of one setting.
+    """Everything that a front end needs to know of one setting."""
 
-    Attributes
-    ----------
-    name, label, help, unit : str
-        Identifier, title for a form, one explaining sentence, and physical unit.
-    types : tuple of type
-        Accepted Python types, a subset of bool, int, float and str.
-    default : object
-        Its default value.
-    choices : tuple of str
-        Accepted words; empty where any value of `types` is.
-    minimum, maximum, step : float or None
-        Inclusive limits and a form's increment.
-    optional : bool
-        True where None is accepted.
-    more : bool
-        True for what a form folds away.
-    auxiliary : tuple of str
-        For a setting that names something that lies beside the volume (`Volume.auxiliary`), what it
-        may be: ``"labels"``, ``"image"``, ``"points"``. Empty for any other.
-    path : str
-        For a setting that is a path, of what: ``"file"``, ``"new file"`` or ``"folder"``. Empty for
-        any other.
-    formerly : tuple of str
-        Names that it had in earlier versions, which are still understood.
-    """
-
-    name: str
-    label: str
-    help: str
-    unit: str
-    types: tuple[type, ...]
+    name: str  # identifier
+    label: str  # title for a form
+    help: str  # one explaining sentence
+    unit: str  # physical unit
+    types: tuple[type, ...]  # accepted Python types, a subset of bool, int, float and str
     default: Any
-    choices: tuple[str, ...]
+    choices: tuple[str, ...]  # accepted words; empty where any value of `types` is
+    # inclusive limits, and a form's increment
     minimum: float | None
     maximum: float | None
     step: float | None
-    optional: bool
-    more: bool
+    optional: bool  # whether None is accepted
+    more: bool  # whether a form folds it away
+    # for a setting that names something that lies beside the volume (`Volume.auxiliary`), what it
+    # may be: ``"labels"``, ``"image"``, ``"points"``; empty for any other
     auxiliary: tuple[str, ...]
+    # for a setting that is a path, of what: ``"file"``, ``"new file"`` or ``"folder"``; else empty
     path: str
-    formerly: tuple[str, ...]
+    formerly: tuple[str, ...]  # names that it had in earlier versions, which are still understood
 
     @property
     def flag(self) -> str:
@@ -98,10 +76,7 @@ class Option:
     def check(self, value: Any) -> Any:
         """Return `value` as the type that the setting holds.
 
-        Raises
-        ------
-        InputError
-            If the value is not accepted; says what is.
+        Raises InputError if it is not accepted; says what is.
         """
         if value is None and self.optional:
             return None
@@ -113,7 +88,7 @@ class Option:
                 return bool(value)
         elif bool not in self.types and not isinstance(value, str):
             number = self._number(value)
-            if number is not None and self._within(number):
+            if number is not None:
                 return number
         raise InputError(f"{self.name} must be {self.expected}; got {value!r}.")
 
@@ -133,21 +108,20 @@ class Option:
         return self.check(text)
 
     def _number(self, value: Any) -> int | float | None:
+        """Return a number of the type and within the limits of the setting, or None."""
         try:
             number = float(value)
         except (TypeError, ValueError):
             return None
-        if not math.isfinite(number):
+        low = -math.inf if self.minimum is None else self.minimum
+        high = math.inf if self.maximum is None else self.maximum
+        if not (math.isfinite(number) and low <= number <= high):
             return None
         if float in self.types:
             return number
         if int in self.types and number == int(number):
             return int(value)
         return None
-
-    def _within(self, number: float) -> bool:
-        above = self.minimum is None or number >= self.minimum
-        return above and (self.maximum is None or number <= self.maximum)
 
 
 def option(
@@ -203,15 +177,8 @@ class Settings:
     def of(cls, values: Mapping[str, Any]) -> Self:
         """Make settings from a mapping.
 
-        Raises
-        ------
-        InputError
-            If a name is unknown or a value is not accepted.
-
-        Warns
-        -----
-        DeprecationWarning
-            If a name is one of an earlier version; says which it is now.
+        Raises InputError if a name is unknown or a value is not accepted. Warns of a name of an
+        earlier version (DeprecationWarning), and says which it is now.
         """
         named = cls.renamed(values)
         for old, new in cls._formerly().items():
@@ -256,27 +223,14 @@ class Settings:
     def hints(self, known: Mapping[str, Any]) -> dict[str, str]:
         """Return what values come to, a short sentence for each setting that is often got wrong.
 
-        Parameters
-        ----------
-        known : dict
-            What is known of the volume that they are for; anything may be missing. ``volume``: the
-            volume; the rest is said by the algorithms.
-
-        Returns
-        -------
-        dict
-            Sentences by the name of the setting; a form shows them under its control.
+        `known`: what is known of the volume that they are for; anything may be missing. ``volume``:
+        the volume; the rest is said by the algorithms.
+        Returns: sentences by the name of the setting; a form shows them under its control.
         """
         return {}
 
     def unused(self, known: Mapping[str, Any]) -> dict[str, str]:
-        """Return why settings change nothing beside the others, by their names.
-
-        Parameters
-        ----------
-        known : dict
-            As for `hints`.
-        """
+        """Return why settings change nothing beside the others, by their names; as `hints`."""
         return {}
 
     def to_dict(self) -> dict[str, Any]:
@@ -291,13 +245,11 @@ def renamed_setting(old: str, new: str) -> str:
 
 def _describe(name: str, default: Any, hint: Any, metadata: dict[str, Any]) -> Option:
     members = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    metadata["label"] = metadata["label"] or name.replace("_", " ").capitalize()
     return Option(
-        **{
-            **metadata,
-            "name": name,
-            "label": metadata["label"] or name.replace("_", " ").capitalize(),
-            "types": tuple(member for member in members if member is not types.NoneType),
-            "default": default,
-            "optional": types.NoneType in members,
-        }
+        name=name,
+        types=tuple(member for member in members if member is not types.NoneType),
+        default=default,
+        optional=types.NoneType in members,
+        **metadata,
     )

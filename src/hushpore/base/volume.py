@@ -159,23 +159,10 @@ class Volume:
     def auxiliary_of(self, settings: object, setting: str) -> Any:
         """Return what a setting names of the things beside this volume.
 
-        Parameters
-        ----------
-        settings : Settings
-            The settings of a job.
-        setting : str
-            Which of them; see `hushpore.base.settings.Option.auxiliary`.
-
-        Returns
-        -------
-        array_like or None
-            Of the spatial shape of this volume; or points, float64 of shape (n, `n_spatial`) or
-            (n, `ndim`). None where the setting names nothing.
-
-        Raises
-        ------
-        InputError
-            If there is nothing of that name, or it does not fit.
+        `settings`: of a job. `setting`: which of them; see `hushpore.base.settings.Option`.
+        Returns: an array of the spatial shape of this volume; or points, float64 of shape
+        (n, `n_spatial`) or (n, `ndim`). None where the setting names nothing.
+        Raises InputError if there is nothing of that name, or it does not fit.
         """
         name = getattr(settings, setting)
         if not name:
@@ -239,12 +226,8 @@ class Volume:
 def as_volume(image: VolumeLike, **known: Any) -> Volume:
     """Return `image` itself if it is a volume, else a volume around the array.
 
-    Parameters
-    ----------
-    image : Volume or array_like
-        An image stack, axes in z, y, x order.
-    **known
-        Passed on to `Volume` for an array: ``spacing``, ``unit``, ``axes``, ``name``.
+    `image`: an image stack, axes in z, y, x order. ``**known``: passed on to `Volume` for an array:
+    ``spacing``, ``unit``, ``axes``, ``name``.
     """
     if isinstance(image, Volume):
         return dataclasses.replace(image, **known) if known else image
@@ -254,10 +237,7 @@ def as_volume(image: VolumeLike, **known: Any) -> Volume:
 def require_values(volume: Volume) -> npt.NDArray[Any]:
     """Return the array of a volume after checking that it can be worked on.
 
-    Raises
-    ------
-    InputError
-        If it is empty, constant, or holds NaN or infinite values.
+    Raises InputError if it is empty, constant, or holds NaN or infinite values.
     """
     if 0 in volume.shape:
         raise InputError(f"{volume.name} is empty: its shape is {volume.shape}.")
@@ -272,17 +252,8 @@ def require_values(volume: Volume) -> npt.NDArray[Any]:
 def require_range(volume: Volume, lowest: Any, highest: Any, bad: int) -> None:
     """Check the range of the values of a volume, as `require_values` does.
 
-    Parameters
-    ----------
-    lowest, highest : scalar
-        Of all values.
-    bad : int
-        How many are NaN or infinite.
-
-    Raises
-    ------
-    InputError
-        If there are any, or all values are the same.
+    `lowest`, `highest`: of all values. `bad`: how many are NaN or infinite.
+    Raises InputError if there are any, or all values are the same.
     """
     size = math.prod(volume.shape)
     if bad:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import re
+import warnings
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
 
-from hushpore.base.deprecation import renamed_keywords
 from hushpore.base.errors import InputError, OutputError
 from hushpore.io.registry import exporter_by_ending, exporters_of
 from hushpore.io.target import PROVENANCE, check_target, new_directory, new_file
@@ -19,7 +20,7 @@ from hushpore.io.tiff.writer import write_tiff
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import pandas as pd
 
@@ -27,10 +28,30 @@ if TYPE_CHECKING:
 
 __all__ = ["check_image_target", "check_target", "write_image", "write_results"]
 
+P = ParamSpec("P")
+
 _NAME = re.compile(r"[^\W.][\w .+-]*")
 
 
-@renamed_keywords(record="provenance")
+def _takes_record(function: Callable[P, Path]) -> Callable[P, Path]:
+    """Let a function take `provenance` by the name that it had."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **given: Any) -> Path:
+        if "record" in given:
+            warnings.warn(
+                f"{function.__name__}: 'record' is called 'provenance' now, and will not be "
+                "understood in the next version.",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            given["provenance"] = given.pop("record")
+        return function(*args, **given)
+
+    return call
+
+
+@_takes_record
 def write_results(
     directory: str | os.PathLike[str],
     *,
@@ -76,9 +97,8 @@ def write_results(
     """
     target = check_target(directory, overwrite)
     figures, pages = figures or {}, pages or {}
-    names = [f"{name}.tif" for name in images]
-    names += [f"{name}.csv" for name in tables] + [f"{name}.png" for name in figures]
-    names += [f"{name}.html" for name in pages]
+    parts = {"tif": images, "csv": tables, "png": figures, "html": pages}
+    names = [f"{name}.{ending}" for ending, named in parts.items() for name in named]
     for name in names:
         if not _NAME.fullmatch(name):
             raise InputError(f"{name!r} cannot be the name of a file in a result.")
@@ -95,7 +115,7 @@ def write_results(
     return target
 
 
-@renamed_keywords(record="provenance")
+@_takes_record
 def write_image(
     path: str | os.PathLike[str],
     volume: Volume,
