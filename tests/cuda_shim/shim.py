@@ -24,7 +24,7 @@ _ARRAYS = {"unsigned char": np.uint8, "u64": np.uint64, **_SCALARS}
 
 
 class ShimKernels:
-    """The kernels of a source file; as `CudaKernels` of the package, for NumPy arrays.
+    """The kernels of a source file; as `Kernels` of the package, for NumPy arrays.
 
     Parameters
     ----------

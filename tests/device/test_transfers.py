@@ -26,7 +26,7 @@ CHUNK = 64
 
 
 class SlowBus:
-    """Tensors of the CPU that stand for a device's; see `hushpore.device.transfers.Bus`.
+    """Tensors of the CPU that stand for a device's; see `hushpore.device.transfers.CudaBus`.
 
     A copy happens when somebody waits for a moment after it, and not before: what is read or
     written too soon shows.

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import torch
 
-    from hushpore.device.graphs import GraphCapture, GraphReplays, Work
-    from hushpore.device.transfers import Bus, PendingUpload, Transfers
+    from hushpore.device.graphs import CudaGraphCapture, GraphReplays, Work
+    from hushpore.device.transfers import CudaBus, PendingUpload, Transfers
 
 
 #: What to do where a device cannot be used.
@@ -65,13 +65,14 @@ class Backend:
         import psutil
         import torch
 
-        memory, limit = psutil.virtual_memory(), memory_limit()
+        memory, limit, cuda = psutil.virtual_memory(), memory_limit(), torch.version.cuda
+        built = f"for CUDA {cuda}" if cuda else "built for the CPU only"
         lines = [
-            f"PyTorch {torch.__version__}, {_built_for()}",
+            f"PyTorch {torch.__version__}, {built}",
             f"{memory.available / 1e9:.3g} of {memory.total / 1e9:.3g} GB of memory are free"
             + ("" if limit is None else f", of which jobs take {limit / 1e9:.3g} at most"),
         ]
-        if torch.version.cuda is None:
+        if cuda is None:
             lines.append(
                 "for an NVIDIA GPU, PyTorch has to be built for CUDA: "
                 "https://pytorch.org/get-started/locally"
@@ -112,7 +113,7 @@ class Backend:
         self.limit_memory()
         return Transfers(self.device, self.bus(), self.choices)
 
-    def bus(self) -> Bus | None:
+    def bus(self) -> CudaBus | None:
         """Return what arrays cross by; None on the CPU, where they stay."""
         if not self.is_cuda:
             return None
@@ -120,7 +121,7 @@ class Backend:
 
         return CudaBus(self.device)
 
-    def graph_capture(self) -> GraphCapture | None:
+    def graph_capture(self) -> CudaGraphCapture | None:
         """Return what captures work as CUDA graphs; None where there is none."""
         if not self.is_cuda:
             return None
@@ -276,12 +277,6 @@ def _preferred_backend(device: str, reason: str) -> Backend:
         return replace(choose_backend(device), reason=reason)
     except DeviceError as error:
         return Backend(reason=f"{device} {reason}, but: {error}".removesuffix(_INSTEAD))
-
-
-def _built_for() -> str:
-    import torch
-
-    return f"for CUDA {torch.version.cuda}" if torch.version.cuda else "built for the CPU only"
 
 
 def _cuda_of_torch() -> str:

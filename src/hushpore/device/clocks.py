@@ -4,28 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import Any, Protocol
-
-
-class Clock(Protocol):
-    """A source of marks on a device's time line."""
-
-    device: str  # whose: ``"cpu"`` or ``"cuda:0"``
-
-    def mark(self) -> Any:
-        """Return a mark for now, or None where none is to be had."""
-
-    def has_reached(self, mark: Any) -> bool:
-        """Whether the device has reached the mark; never waits."""
-
-    def seconds(self, start: Any, end: Any) -> float:
-        """Time between two marks that have both happened."""
-
-    def at(self, mark: Any) -> float:
-        """Return when a mark happened, in seconds, as `time.perf_counter` counts."""
-
-    def release(self, mark: Any) -> None:
-        """Give the mark back for later use."""
+from typing import Any, TypeAlias
 
 
 class HostClock:
@@ -99,3 +78,7 @@ class CudaClock:
     def release(self, mark: Any) -> None:
         """Put the event back."""
         self._free.append(mark)
+
+
+#: A source of marks on a device's time line; `at` tells when as `time.perf_counter` counts.
+Clock: TypeAlias = HostClock | CudaClock

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 
+@functools.lru_cache(maxsize=512)
 def constant(values: tuple[Any, ...], device: str | torch.device) -> torch.Tensor:
     """Return a tensor of fixed numbers on a device; it must not be written to.
 
@@ -17,11 +18,6 @@ def constant(values: tuple[Any, ...], device: str | torch.device) -> torch.Tenso
 
     `values`: numbers, or nested tuples of them.
     """
-    return _constant(values, str(device))
-
-
-@functools.lru_cache(maxsize=512)
-def _constant(values: tuple[Any, ...], device: str) -> torch.Tensor:
     # one that is first asked for while predicting may be used in training later
     with torch.inference_mode(False):
         return torch.tensor(values, device=device)

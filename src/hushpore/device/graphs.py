@@ -12,7 +12,7 @@ job itself that are compared, not a replay with its own capture.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -34,36 +34,17 @@ WARM_UP, TRIAL = 3, 8
 MAX_SHAPES = 8
 
 
-class CapturedGraph(Protocol):
-    """Work that was captured."""
-
-    def replay(self) -> torch.Tensor:
-        """Do it again, from the same inputs' memory; the result lies where it did before."""
-
-    def release(self) -> None:
-        """Give its memory back."""
-
-
-class GraphCapture(Protocol):
-    """What captures work on a device."""
-
-    def room(self) -> tuple[int, int]:
-        """Return how many bytes a graph may take, and how many are free."""
-
-    def capture(
-        self, work: Callable[[], torch.Tensor], generator: torch.Generator | None
-    ) -> CapturedGraph:
-        """Record work without doing it; any exception means that it cannot be."""
-
-
 class CudaGraphCapture:
-    """Records CUDA graphs; see `GraphCapture`."""
+    """Records work on a device as CUDA graphs."""
 
     def __init__(self, device: str) -> None:
         self._device = device
 
     def room(self) -> tuple[int, int]:
-        """Take what PyTorch has set aside and does not use: what the work needed, between calls."""
+        """Return how many bytes a graph may take, and how many are free.
+
+        Taken is what PyTorch has set aside and does not use: what the work needed, between calls.
+        """
         held = torch.cuda.memory_reserved(self._device)
         needed = held - torch.cuda.memory_allocated(self._device)
         return int(needed), int(torch.cuda.mem_get_info(self._device)[0])
@@ -71,7 +52,10 @@ class CudaGraphCapture:
     def capture(
         self, work: Callable[[], torch.Tensor], generator: torch.Generator | None
     ) -> CapturedGraph:
-        """Record a graph; random numbers go on as if there were none."""
+        """Record work without doing it; any exception means that it cannot be.
+
+        Random numbers go on as if there were no graph.
+        """
         graph = torch.cuda.CUDAGraph()
         spare = None
         if generator is not None:
@@ -91,18 +75,22 @@ class CudaGraphCapture:
                 # the old state would go on believing that it is being captured
                 generator.graphsafe_set_state(spare)
             raise
-        return _CudaGraph(graph, result)
+        return CapturedGraph(graph, result)
 
 
-class _CudaGraph:
+class CapturedGraph:
+    """Work that was captured."""
+
     def __init__(self, graph: torch.cuda.CUDAGraph, result: torch.Tensor) -> None:
         self._graph, self._result = graph, result
 
     def replay(self) -> torch.Tensor:
+        """Do it again, from the same inputs' memory; the result lies where it did before."""
         self._graph.replay()
         return self._result
 
     def release(self) -> None:
+        """Give its memory back."""
         self._graph.reset()
 
 
@@ -127,7 +115,7 @@ class GraphReplays:
     def __init__(
         self,
         what: str,
-        capturer: GraphCapture,
+        capturer: CudaGraphCapture,
         clock: Clock,
         choices: Choices,
         most: int = MAX_SHAPES,
@@ -156,7 +144,8 @@ class GraphReplays:
         if self._asked is False:
             return work(*inputs)
         entry = self._entry((key, *(_layout(each) for each in inputs)))
-        if not entry.is_plain and self._is_capture_due(entry):
+        due = WARM_UP + (0 if self._asked else TRIAL)
+        if not entry.is_plain and entry.graph is None and entry.calls == due:
             self._capture(entry, work, inputs, generator)
         if not entry.is_settled:
             self._try(entry)
@@ -179,9 +168,6 @@ class GraphReplays:
             self._forget(self._entries.popitem(last=False)[1])
         return entry
 
-    def _is_capture_due(self, entry: _Entry) -> bool:
-        return entry.graph is None and entry.calls == WARM_UP + (0 if self._asked else TRIAL)
-
     def _try(self, entry: _Entry) -> None:
         """Take the times of the trial, and settle it once they are there."""
         if self._asked:
@@ -192,11 +178,10 @@ class GraphReplays:
             entry.marks.append(self._clock.mark())
         if entry.is_plain:
             self._settle(entry)
-        elif len(entry.marks) == 4 and (None in entry.marks or self._are_reached(entry)):
+        elif len(entry.marks) == 4 and (
+            None in entry.marks or all(map(self._clock.has_reached, entry.marks))
+        ):
             self._decide(entry)
-
-    def _are_reached(self, entry: _Entry) -> bool:
-        return all(self._clock.has_reached(mark) for mark in entry.marks)
 
     def _decide(self, entry: _Entry) -> None:
         if None in entry.marks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,19 +15,8 @@ _BLOCK = 256
 OPTIONS = ("--std=c++14", "--fmad=false")
 
 
-class Kernels(Protocol):
-    """The compiled kernels of a source file."""
-
-    def launch(self, name: str, count: int, *arguments: Any) -> None:
-        """Run a kernel with at least `count` threads.
-
-        `count`: how many threads have something to do. ``*arguments``: arrays in C order, and NumPy
-        scalars of the very types that the kernel takes.
-        """
-
-
-class CudaKernels:
-    """Kernels on the current CUDA device; see `load_kernels`."""
+class Kernels:
+    """The compiled kernels of a source file, on the current CUDA device; see `load_kernels`."""
 
     def __init__(self, source: Path, definitions: tuple[str, ...] = ()) -> None:
         import cupy
@@ -38,7 +27,11 @@ class CudaKernels:
         self._module.compile()
 
     def launch(self, name: str, count: int, *arguments: Any) -> None:
-        """Run a kernel; see `Kernels`."""
+        """Run a kernel with at least `count` threads.
+
+        `count`: how many threads have something to do. ``*arguments``: arrays in C order, and NumPy
+        scalars of the very types that the kernel takes.
+        """
         blocks = (count + _BLOCK - 1) // _BLOCK
         self._module.get_function(name)((blocks,), (_BLOCK,), arguments)
 
@@ -52,4 +45,4 @@ def load_kernels(source: Path, device: str, definitions: tuple[str, ...] = ()) -
     `source`: a ``.cu`` file. `definitions`: options of the compiler that define macros,
     ``-DNAME=VALUE``.
     """
-    return CudaKernels(source, definitions)
+    return Kernels(source, definitions)

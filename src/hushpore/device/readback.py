@@ -39,7 +39,7 @@ class Readback:
             while len(self._under_way) >= self._depth:
                 self._wait([self._under_way[0][2]])
                 self._collect()
-            room = self._bus.pinned(values.numel() * values.element_size())
+            room = self._bus.pinned(values.nbytes)
             host = room.view(values.dtype).reshape(values.shape)
             self._bus.copy(host, values.detach())
             event = self._bus.record_event()

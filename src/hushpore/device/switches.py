@@ -22,6 +22,7 @@ STATES = ("auto", "on", "off")
 
 #: What each comes to where it is left at `auto`, as it is told before a job.
 _LEFT = {
+    # plain below that
     "pinned": "measured on the first 128 MB that cross, the faster way stays",
     "stream": "used where copying up takes a tenth of the time",
     "graphs": "plain steps and replays of a job are timed, the faster stay",
@@ -37,7 +38,7 @@ _ON_HOST = ("read_ahead",)
 
 @dataclass(frozen=True)
 class Switches:
-    """What the user says of each optimisation.
+    """What the user says of each optimisation; what `auto` comes to, `Choices.outlook` tells.
 
     Examples
     --------
@@ -45,25 +46,14 @@ class Switches:
     'off'
     """
 
-    # copies to and from a GPU in chunks, through memory that it reads by itself. auto: measured on
-    # the first 128 MB of a job; plain below that.
-    pinned: str = "auto"
-    # copying the next piece to a GPU while the present one is computed. auto: where copying was
-    # measured to take a tenth of the time.
-    stream: str = "auto"
-    # training steps and tiles captured once as CUDA graphs, and replayed. auto: measured against
-    # plain steps of the same job.
-    graphs: str = "auto"
-    # the network compiled by ``torch.compile`` for the training. auto: off, for no GPU is on record
-    # on which it wins.
-    compile: str = "auto"
-    # what lies on disk is read while the piece before is worked on. auto: on.
-    read_ahead: str = "auto"
-    # grey values cross to a GPU as they are, and pores are parted from solid there. auto: where
-    # they have 16 bits or are float32, and the GPU holds them.
+    pinned: str = "auto"  # copies to and from a GPU in chunks, through memory that it reads itself
+    stream: str = "auto"  # copying the next piece to a GPU while the present one is computed
+    graphs: str = "auto"  # training steps and tiles captured once as CUDA graphs, and replayed
+    compile: str = "auto"  # the network compiled by ``torch.compile`` for the training
+    read_ahead: str = "auto"  # what lies on disk is read while the piece before is worked on
+    # grey values cross to a GPU as they are, and pores are parted from solid there
     void: str = "auto"
-    # labels of pores made on a GPU, and sent beside the basins that they are made of. auto:
-    # measured against the host on the first slices of a job.
+    # labels of pores made on a GPU, and sent beside the basins that they are made of
     labels: str = "auto"
 
     def __post_init__(self) -> None:

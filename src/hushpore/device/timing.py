@@ -20,8 +20,6 @@ from hushpore.device.clocks import HostClock
 from hushpore.device.memory import PeakMemory
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from hushpore.device.clocks import Clock
     from hushpore.device.switches import Choices
 
@@ -152,17 +150,14 @@ class StageTimer:
                 self._next_look = now + _LOOK
                 self._memory.update()
             if run.start is None or run.end is None:
-                self._drop(run)
+                self.dropped += 1
+                for mark in (run.start, run.end):
+                    if mark is not None:
+                        run.clock.release(mark)
                 return
             self._pending.append(run)
             if len(self._pending) > _AHEAD:
                 self._collect()
-
-    def _drop(self, run: _Run) -> None:
-        self.dropped += 1
-        for mark in (run.start, run.end):
-            if mark is not None:
-                run.clock.release(mark)
 
     def _collect(self) -> None:
         pending = self._pending
@@ -200,12 +195,7 @@ class _Run:
         self.timer._begin(self)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.timer._end(self)
 
 

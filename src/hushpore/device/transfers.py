@@ -16,7 +16,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from hushpore.base.scaled import Scaled
     from hushpore.device.switches import Choices
 
+    #: Copies the bytes of an array from a first one to before a last.
+    _Copy: TypeAlias = Callable[[int, int], None]
+
 #: Bytes of a pinned buffer, and how many there are for each direction.
 CHUNK, SLOTS = 16 << 20, 3
 
@@ -42,76 +45,50 @@ _SCALED = 1 << 24
 _TURN, _TURNS = 2, 2
 
 
-class StreamEvent(Protocol):
-    """A point in a stream of work, as a CUDA event."""
-
-    def query(self) -> bool:
-        """Whether the device has come to it; never waits."""
-
-    def synchronize(self) -> None:
-        """Wait for it."""
-
-
-class Bus(Protocol):
-    """What copies take of a device."""
-
-    def pinned(self, nbytes: int) -> torch.Tensor:
-        """Return memory of the host, uint8, that the device can read; RuntimeError without."""
-
-    def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
-        """Begin a copy between pinned memory and the device, in the current stream."""
-
-    def record_event(self) -> StreamEvent:
-        """Return the present end of the current stream."""
-
-    def side_stream(self) -> AbstractContextManager[Any]:
-        """Return the context in which the current stream is one beside the computing."""
-
-    def wait_event(self, values: torch.Tensor, event: StreamEvent) -> None:
-        """Have the current stream wait for an event of another, from where `values` are."""
-
-
 class CudaBus:
-    """A CUDA device's; see `Bus`."""
+    """What copies take of a CUDA device."""
 
     def __init__(self, device: str) -> None:
         self._device = device
         self._stream: Any = None
 
     def pinned(self, nbytes: int) -> torch.Tensor:
-        """Return page-locked memory."""
+        """Return memory of the host, uint8, that the device can read; RuntimeError without."""
         return torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
 
     def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
-        """Begin a copy."""
+        """Begin a copy between pinned memory and the device, in the current stream."""
         target.copy_(source, non_blocking=True)
 
-    def record_event(self) -> StreamEvent:
-        """Record an event."""
+    def record_event(self) -> torch.cuda.Event:
+        """Return the present end of the current stream."""
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record(torch.cuda.current_stream(self._device))
         return event
 
     def side_stream(self) -> AbstractContextManager[Any]:
-        """Return the context of a stream of its own, one a job."""
+        """Return the context of a stream beside the computing, one a job."""
         if self._stream is None:
             self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
         return torch.cuda.stream(self._stream)
 
-    def wait_event(self, values: torch.Tensor, event: StreamEvent) -> None:
-        """Wait on the device, not on the host; and keep the memory from being reused too soon."""
+    def wait_event(self, values: torch.Tensor, event: torch.cuda.Event) -> None:
+        """Have the current stream wait for an event of another, from where `values` are.
+
+        On the device, not on the host; and keep the memory from being reused too soon.
+        """
         stream = torch.cuda.current_stream(self._device)
-        stream.wait_event(event)  # type: ignore[arg-type]
+        stream.wait_event(event)
         values.record_stream(stream)
 
 
 class _Slot:
     """A pinned buffer, and the end of its last copy."""
 
-    def __init__(self, bus: Bus, nbytes: int) -> None:
+    def __init__(self, bus: CudaBus, nbytes: int) -> None:
         self.tensor = bus.pinned(nbytes)
         self.array = self.tensor.numpy()
-        self.event: StreamEvent | None = None
+        self.event: torch.cuda.Event | None = None
 
     def free(self) -> _Slot:
         """Wait until its last copy is over."""
@@ -124,7 +101,7 @@ class _Slot:
 class Staging:
     """A few pinned buffers, made when they are first needed and used in turn."""
 
-    def __init__(self, bus: Bus, chunk: int = CHUNK, slots: int = SLOTS) -> None:
+    def __init__(self, bus: CudaBus, chunk: int = CHUNK, slots: int = SLOTS) -> None:
         self._bus, self._chunk, self._count = bus, chunk, slots
         self._slots: deque[_Slot] = deque()
         self._lock = threading.Lock()
@@ -138,7 +115,7 @@ class Staging:
         """Begin to copy bytes to the device; the host may change `source` afterwards."""
         with self._lock:
             self.prepare()
-            for first, last in _cuts(0, source.size, self._chunk):
+            for first, last in _cuts(source.size, self._chunk):
                 slot = self._next()
                 slot.array[: last - first] = source[first:last]
                 self._bus.copy(target[first:last], slot.tensor[: last - first])
@@ -149,7 +126,7 @@ class Staging:
         with self._lock:
             self.prepare()
             under_way: deque[tuple[_Slot, int, int]] = deque()
-            for first, last in _cuts(0, target.size, self._chunk):
+            for first, last in _cuts(target.size, self._chunk):
                 if len(under_way) == self._count:
                     _arrive(target, *under_way.popleft())
                 slot = self._next()
@@ -176,18 +153,7 @@ class PendingUpload:
     """An array on its way to the device; see `Transfers.upload_ahead`."""
 
     nbytes: int
-    _finish: Callable[[], torch.Tensor]
-
-    def result(self) -> torch.Tensor:
-        """Return it, for use in the current stream; called once."""
-        return self._finish()
-
-
-class _Ways(NamedTuple):
-    """The two ways to copy some of the bytes of an array."""
-
-    plain: Callable[[int, int], None]
-    pinned: Callable[[int, int], None]
+    result: Callable[[], torch.Tensor]  # returns it, for use in the current stream; called once
 
 
 class Transfers:
@@ -200,7 +166,7 @@ class Transfers:
     def __init__(
         self,
         device: str,
-        bus: Bus | None,
+        bus: CudaBus | None,
         choices: Choices,
         chunk: int = CHUNK,
         clock: Callable[[], float] = time.perf_counter,
@@ -228,15 +194,16 @@ class Transfers:
     ) -> npt.NDArray[Any]:
         """Copy a tensor to the host, into `out` where there is one; waits for the device."""
         bus = self._bus
-        if bus is None or not self._may_pin("down", _nbytes(values)):
+        if bus is None or not self._may_pin("down", values.nbytes):
             if out is None:
                 array: npt.NDArray[Any] = values.cpu().numpy()
                 return array
             torch.from_numpy(out).copy_(values)
             return out
         source = _bytes_of(values)
-        host = np.empty(tuple(values.shape), _numpy_dtype(values)) if out is None else out
-        target = host.reshape(-1).view(np.uint8)
+        if out is None:
+            out = np.empty(tuple(values.shape), str(values.dtype).removeprefix("torch."))
+        target = out.reshape(-1).view(np.uint8)
         staging = self._staging["down"]
 
         def plain(first: int, last: int) -> None:
@@ -245,8 +212,8 @@ class Transfers:
         def pinned(first: int, last: int) -> None:
             staging.down(source[first:last], target[first:last])
 
-        self._copy("down", bus, target.size, _Ways(plain, pinned))
-        return host
+        self._copy("down", bus, target.size, plain, pinned)
+        return out
 
     def upload_ahead(self, values: npt.NDArray[Any]) -> PendingUpload:
         """Begin to copy an array to the device beside what is computed, where that pays.
@@ -287,7 +254,7 @@ class Transfers:
         def pinned(first: int, last: int) -> None:
             staging.up(source[first:last], target[first:last])
 
-        self._copy("up", bus, values.nbytes, _Ways(plain, pinned))
+        self._copy("up", bus, values.nbytes, plain, pinned)
         return on_device
 
     def _may_pin(self, way: str, nbytes: int) -> bool:
@@ -295,7 +262,9 @@ class Transfers:
         if way not in self._is_pinned:
             asked = self.choices.asked("pinned")
             if asked is None and nbytes < 2 * _TURNS * _TURN * self._chunk:
-                self._note_small(nbytes)
+                if not self._is_pinned:
+                    reason = f"{nbytes / 1e6:.3g} MB are too little to win by it"
+                    self.choices.say("pinned", False, reason)
                 return False
             if asked is False:
                 self._is_pinned[way] = self.choices.say("pinned", False, "as asked")
@@ -306,10 +275,6 @@ class Transfers:
             if asked:
                 self._is_pinned[way] = self.choices.say("pinned", True, "as asked")
         return self._is_pinned.get(way, True)
-
-    def _note_small(self, nbytes: int) -> None:
-        if not self._is_pinned:
-            self.choices.say("pinned", False, f"{nbytes / 1e6:.3g} MB are too little to win by it")
 
     def _has_staging(self, way: str) -> bool:
         assert self._bus is not None
@@ -323,29 +288,28 @@ class Transfers:
             return False
         return True
 
-    def _copy(self, way: str, bus: Bus, nbytes: int, ways: _Ways) -> None:
+    def _copy(self, way: str, bus: CudaBus, nbytes: int, plain: _Copy, pinned: _Copy) -> None:
         """Copy all bytes; in both ways in turn where it is not decided yet which is the faster."""
         if way in self._is_pinned:
-            ways.pinned(0, nbytes)
+            pinned(0, nbytes)
             return
-        taken = {"plain": 0.0, "pinned": 0.0}
+        taken = {plain: 0.0, pinned: 0.0}
         turn = _TURN * self._chunk
         for number in range(2 * _TURNS):
-            name = "pinned" if number % 2 else "plain"
+            copy = pinned if number % 2 else plain
             start = self._clock()
-            getattr(ways, name)(number * turn, (number + 1) * turn)
+            copy(number * turn, (number + 1) * turn)
             bus.record_event().synchronize()
-            taken[name] += self._clock() - start
-        wins = taken["plain"] >= WINS * taken["pinned"]
-        rates = {name: _TURNS * turn / max(each, 1e-9) / 1e9 for name, each in taken.items()}
+            taken[copy] += self._clock() - start
+        wins = taken[plain] >= WINS * taken[pinned]
+        rates = {copy: _TURNS * turn / max(each, 1e-9) / 1e9 for copy, each in taken.items()}
         self._rates.append(
-            f"{rates['pinned']:.3g} GB/s {way}, where plain copies make {rates['plain']:.3g}"
+            f"{rates[pinned]:.3g} GB/s {way}, where plain copies make {rates[plain]:.3g}"
         )
         self._is_pinned[way] = wins
         self.choices.say("pinned", any(self._is_pinned.values()), "; ".join(self._rates))
-        rest = ways.pinned if wins else ways.plain
         if nbytes > 2 * _TURNS * turn:
-            rest(2 * _TURNS * turn, nbytes)
+            (pinned if wins else plain)(2 * _TURNS * turn, nbytes)
 
     def _may_stream(self) -> bool:
         if self._streams is None:
@@ -378,8 +342,8 @@ def grey_values(stored: torch.Tensor, scaled: Scaled) -> torch.Tensor:
     return values
 
 
-def _cuts(first: int, last: int, step: int) -> list[tuple[int, int]]:
-    return [(start, min(start + step, last)) for start in range(first, last, step)]
+def _cuts(size: int, step: int) -> list[tuple[int, int]]:
+    return [(start, min(start + step, size)) for start in range(0, size, step)]
 
 
 def _arrive(target: npt.NDArray[np.uint8], slot: _Slot, first: int, last: int) -> None:
@@ -392,16 +356,8 @@ def _tensor(values: npt.NDArray[Any]) -> torch.Tensor:
     return torch.from_numpy(values if values.flags.writeable else np.array(values))
 
 
-def _nbytes(values: torch.Tensor) -> int:
-    return values.numel() * values.element_size()
-
-
 def _bytes_of(values: torch.Tensor) -> torch.Tensor:
     return values.contiguous().view(-1).view(torch.uint8)
-
-
-def _numpy_dtype(values: torch.Tensor) -> np.dtype[Any]:
-    return np.dtype(str(values.dtype).removeprefix("torch."))
 
 
 def _factor(
