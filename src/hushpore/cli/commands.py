@@ -15,7 +15,7 @@ import click
 
 from hushpore._version import __version__
 from hushpore.base.errors import HushporeError
-from hushpore.cli.flags import JobCommand, reading_flags
+from hushpore.cli.flags import JobCommand, reading_flags, timings_flag, trace_flag
 from hushpore.cli.job_commands import batch_command, job_command
 from hushpore.cli.progress_bar import drive
 from hushpore.cli.result_commands import compare_command, export_command, rerun_command
@@ -105,8 +105,8 @@ def info(path: str | None, series: str | None, device: bool, as_json: bool) -> N
         from hushpore.device.backend import choose_backend
 
         backend = choose_backend()
-        found["device"] = {"name": backend.name, "reason": backend.reason}
-        found["device"]["details"] = backend.details()
+        known = {"name": backend.name, "reason": backend.reason, "details": backend.details()}
+        found["device"] = known
     if path is not None:
         from hushpore.io import choose, describe
 
@@ -135,10 +135,8 @@ def info(path: str | None, series: str | None, device: bool, as_json: bool) -> N
     help="Memory that reading and writing may take; by default a quarter of what is free.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an existing OME-Zarr folder.")
-@click.option("--timings", is_flag=True, help="Print where the time went, stage by stage.")
-@click.option(
-    "--trace", metavar="FILE", help="Write a time line that https://ui.perfetto.dev opens."
-)
+@timings_flag
+@trace_flag
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON, no bar.")
 def convert_command(
     path: str,
@@ -156,9 +154,10 @@ def convert_command(
     resolution are added for viewing. Killed and started again, it goes on from what was written.
     """
     from hushpore.runs.convert import converting
+    from hushpore.runs.source import Source
 
     measured = Measured(timings, trace, overwrite)
-    work = converting(path, output, **reading, memory_budget=memory_budget, overwrite=overwrite)
+    work = converting(path, output, Source(path, **reading), memory_budget, overwrite)
     listen = functools.partial(measured.listen, "Convert")
     done = drive(work, "Convert", quiet=as_json, listen=listen)
     measured.show()
@@ -215,12 +214,8 @@ def _describe(volume: Volume) -> dict[str, Any]:
         for field in dataclasses.fields(volume)
         if field.name not in ("data", "auxiliary")
     }
-    return {
-        **described,
-        "shape": volume.shape,
-        "dtype": volume.dtype.name,
-        "facts": volume.facts,
-    }
+    described |= {"shape": volume.shape, "dtype": volume.dtype.name, "facts": volume.facts}
+    return described
 
 
 def _fail(message: str, status: int) -> None:

@@ -18,6 +18,18 @@ if TYPE_CHECKING:
 #: Where flags stand in the help that are of no job.
 _OWN = "Options"
 
+#: Flags of several commands.
+device_flag = click.option(
+    "--device", default="auto", show_default=True, metavar="DEVICE",
+    help="Where to run: auto, cpu, cuda, or cuda:1 and so on.",
+)  # fmt: skip
+timings_flag = click.option(
+    "--timings", is_flag=True, help="Print where the time went, stage by stage."
+)
+trace_flag = click.option(
+    "--trace", metavar="FILE", help="Write a time line that https://ui.perfetto.dev opens."
+)
+
 
 class SettingType(click.ParamType):  # type: ignore[type-arg]
     """Reads a setting from text, with the setting's own checks and messages."""

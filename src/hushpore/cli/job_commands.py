@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hushpore.base.errors import InputError
-from hushpore.cli.flags import JobCommand, reading_flags, settings_flags, settings_from
+from hushpore.cli.flags import (
+    JobCommand,
+    device_flag,
+    reading_flags,
+    settings_flags,
+    settings_from,
+    timings_flag,
+    trace_flag,
+)
 from hushpore.cli.progress_bar import drive
 from hushpore.cli.settings import settings_sources
 from hushpore.cli.timings import Measured
@@ -27,19 +35,12 @@ if TYPE_CHECKING:
 
     Decorator = Callable[[Any], Any]
 
-_DEVICE = click.option(
-    "--device", default="auto", show_default=True, metavar="DEVICE",
-    help="Where to run: auto, cpu, cuda, or cuda:1 and so on.",
-)  # fmt: skip
 #: Of every command that runs jobs on one scan.
 _COMMON = (
-    _DEVICE,
+    device_flag,
     reading_flags,
-    click.option(
-        "--trace", metavar="FILE",
-        help="Write a time line that https://ui.perfetto.dev opens.",
-    ),
-    click.option("--timings", is_flag=True, help="Print where the time went, stage by stage."),
+    trace_flag,
+    timings_flag,
     click.option("--overwrite", is_flag=True, help="Replace an existing result."),
     click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, no bar."),
 )  # fmt: skip
@@ -153,7 +154,7 @@ def batch_command(jobs: Sequence[str] = CHAIN) -> click.Command:
         *(settings_flags(kind.settings, kind.title) for kind in kinds.values()),
         settings_sources(*jobs),
         reading_flags,
-        _DEVICE,
+        device_flag,
         click.option(
             "--overwrite", is_flag=True,
             help="Make results again that are of other settings or of a scan that has changed.",
@@ -192,9 +193,10 @@ def _run(
     flags: dict[str, Any],
 ) -> None:
     from hushpore.runs.result_folder import check_result_target, write_result
-    from hushpore.runs.source import attach_files
+    from hushpore.runs.source import Source, attach_files
 
     overwrite = flags["overwrite"]
+    source = Source(path, *(flags[name] for name in ("series", "resample", "at", "voxel_size")))
     target = check_result_target(output, jobs, overwrite)
     asked = {extra: flags[extra.name] for extra in extras if flags[extra.name]}
     files = {extra: extra.check(file, overwrite) for extra, file in asked.items()}
@@ -204,12 +206,10 @@ def _run(
         for extra in files:
             if extra.not_on_cluster:
                 raise InputError(f"{extra.flag} {extra.not_on_cluster}")
-        result = _run_on_cluster(jobs, path, target, flags, measured)
+        result = _run_on_cluster(jobs, source, target, flags, measured)
     else:
-        origin = _source(path, flags).to_dict()
-        before = volume = _read(
-            path, flags, measured, flags["device"] if JOBS[jobs[0]].on_gpu else None
-        )
+        origin = source.to_dict()
+        before = volume = _read(source, measured, flags["device"] if JOBS[jobs[0]].on_gpu else None)
         results = []
         for job in jobs:
             settings = settings_from(flags, JOBS[job].settings)
@@ -228,12 +228,12 @@ def _run(
 
 
 def _run_on_cluster(
-    jobs: Sequence[str], path: str, target: Path, flags: dict[str, Any], measured: Measured
+    jobs: Sequence[str], source: Source, target: Path, flags: dict[str, Any], measured: Measured
 ) -> Any:
     # what has to be made of the scan first is made in memory
-    in_memory = flags["at"] or flags["resample"] or flags["voxel_size"]
-    scan = _read(path, flags, measured) if in_memory else path
-    series = None if in_memory else flags["series"] or None
+    in_memory = source.at or source.resample or source.voxel_size
+    scan = _read(source, measured) if in_memory else source.path
+    series = None if in_memory else source.series or None
     for job in jobs:
         kind = JOBS[job]
         is_last = job == jobs[-1]
@@ -257,17 +257,8 @@ def _drive(work: Job, job: str, flags: dict[str, Any], measured: Measured) -> An
     return drive(work, title, quiet=flags["as_json"], listen=listen)
 
 
-def _source(path: str, flags: dict[str, Any]) -> Source:
-    from hushpore.runs.source import Source
-
-    return Source(path, *(flags[name] for name in ("series", "resample", "at", "voxel_size")))
-
-
-def _read(
-    path: str, flags: dict[str, Any], measured: Measured, device: str | None = None
-) -> Volume:
+def _read(source: Source, measured: Measured, device: str | None = None) -> Volume:
     """Read a scan, of which all values go to `device`, if it is given."""
-    source = _source(path, flags)
     volume = measured.read(lambda: source.read(device))
     for note in volume.notes:
         click.echo(f"Note: {note}", err=True)

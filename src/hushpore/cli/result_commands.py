@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from hushpore.cli.flags import device_flag
 from hushpore.cli.progress_bar import drive
 from hushpore.io.registry import exporters_of
 from hushpore.runs.export import export
@@ -22,13 +23,7 @@ EXPORT_HELP = "Write the pore result in the folder RESULT for another program.\n
 @click.command("rerun", short_help="Make a result again, and say whether it is the same.")
 @click.argument("result", metavar="RESULT")
 @click.option("-o", "--output", required=True, metavar="OUT", help="Where the new result goes.")
-@click.option(
-    "--device",
-    default="auto",
-    show_default=True,
-    metavar="DEVICE",
-    help="Where to run: auto, cpu, cuda, or cuda:1 and so on.",
-)
+@device_flag
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON, no bar.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing result in OUT.")
 def rerun_command(result: str, output: str, device: str, as_json: bool, overwrite: bool) -> None:

@@ -28,9 +28,14 @@ def settings_sources(*jobs: str) -> Callable[[Any], Any]:
 
     def take(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
         if value is not None:
+            # not needed by who never asks
+            from hushpore.runs.presets import read_preset
+            from hushpore.runs.settings_file import read_settings
+
+            read = read_preset if param.name == "preset" else read_settings
             with warnings.catch_warnings(record=True) as renamed:
                 warnings.simplefilter("always", DeprecationWarning)
-                found = _read(str(param.name), value)
+                found = read(value)
             for warning in renamed:
                 click.echo(f"Note: {warning.message}", err=True)
             _stand_in(ctx, jobs, found)
@@ -48,16 +53,6 @@ def settings_sources(*jobs: str) -> Callable[[Any], Any]:
         return command
 
     return decorate
-
-
-def _read(kind: str, value: str) -> Mapping[str, Settings]:
-    if kind == "preset":
-        from hushpore.runs.presets import read_preset
-
-        return read_preset(value)
-    from hushpore.runs.settings_file import read_settings
-
-    return read_settings(value)
 
 
 def _stand_in(ctx: click.Context, jobs: tuple[str, ...], found: Mapping[str, Settings]) -> None:

@@ -8,31 +8,29 @@ name and renamed: it is there whole or not at all.
 from __future__ import annotations
 
 import math
-import os
-import threading
-from contextlib import closing
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from safetensors import safe_open
+from safetensors.numpy import save_file
 
+from hushpore.io.planes import read_uncompressed
+from hushpore.io.target import new_file
 from hushpore.io.zarr.reader import open_zarr
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import Work
 from hushpore.pores.slabs import Scratch, Slabs
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
 
     from hushpore.base.volume import Volume
     from hushpore.pores.settings import PoreSettings
-
-#: Types of the stacks that lie in slabs.
-_TYPES = {"basins": np.int32}
-_PHASE = np.uint8
 
 
 @dataclass(frozen=True)
@@ -82,36 +80,39 @@ class Blocks:
     def __enter__(self) -> Blocks:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.threads.__exit__(kind, error, trace)
+    def __exit__(self, *raised: object) -> None:
+        self.threads.__exit__(None, None, None)
 
     def read(self, stack: str, first: int, last: int) -> npt.NDArray[Any]:
         """Return some slices of a stack, as far as there are any, from all slabs they lie in."""
         depth, *plane = self.plan.shape
         first, last = max(first, 0), min(last, depth)
-        values = np.empty((last - first, *plane), _TYPES.get(stack, _PHASE))
-        size = math.prod(plane)
+        # all others are phases
+        values = np.empty((last - first, *plane), np.int32 if stack == "basins" else np.uint8)
+        size = math.prod(plane) * values.itemsize
         for slab in range(first // self.plan.thickness, -(-last // self.plan.thickness)):
             begin, end = self.plan.slabs[slab]
             low, high = max(first, begin), min(last, end)
             room = values[low - first : high - first]
-            with self._file(stack, slab).open("rb", buffering=0) as file:
-                file.seek((low - begin) * size * values.itemsize)
-                _read_into(file, room)
+            read_uncompressed(self._file(stack, slab), (low - begin) * size, values.dtype, room)
         self.moved += values.nbytes
         return values
 
     def write(self, stack: str, slab: int, values: npt.NDArray[Any]) -> None:
         """Store a slab of a stack."""
-        with closing(PartialFile(self._file(stack, slab))) as new:
-            new.add(values)
-            new.complete()
-        self.moved += values.nbytes
+        with self.create(self._file(stack, slab)) as add:
+            add(values)
+
+    @contextmanager
+    def create(self, path: Path) -> Iterator[Callable[[npt.NDArray[Any]], None]]:
+        """Write a file; yields what appends values to it."""
+        with new_file(path, overwrite=True) as part, part.open("wb", buffering=0) as file:
+
+            def add(values: npt.NDArray[Any]) -> None:
+                np.ascontiguousarray(values).tofile(file)
+                self.moved += values.nbytes
+
+            yield add
 
     def save(self, table: str, number: int, **arrays: Any) -> None:
         """Store arrays under the name of a table and its number."""
@@ -142,70 +143,18 @@ class Blocks:
         return self.folder / f"{stack}-{slab}.slab"
 
 
-class PartialFile:
-    """A file that takes its name when it is complete, and is removed if it never is."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        # two tasks may write the same, where one of them was given up; either may win
-        self._part = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.part")
-        self._file = self._part.open("wb", buffering=0)
-        self.nbytes = 0
-
-    def add(self, values: npt.NDArray[Any]) -> None:
-        """Append values."""
-        self.nbytes += values.nbytes
-        np.ascontiguousarray(values).tofile(self._file)
-
-    def complete(self) -> None:
-        """Give the file its name."""
-        self._file.close()
-        self._part.replace(self._path)
-
-    def close(self) -> None:
-        """Remove what is not complete."""
-        self._file.close()
-        self._part.unlink(missing_ok=True)
-
-
 def save_arrays(path: Path, arrays: dict[str, Any]) -> int:
     """Write arrays into one file, which is there whole or not at all; returns their bytes."""
-    from safetensors.numpy import save_file
-
     # np.load parses Python, which several threads at once cannot with some versions
-    part = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.part")
     solid = {name: np.ascontiguousarray(each) for name, each in arrays.items()}
     # a number is no axis
     solid = {name: each.reshape(np.shape(arrays[name])) for name, each in solid.items()}
-    try:
+    with new_file(path, overwrite=True) as part:
         save_file(solid, part)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
     return sum(each.nbytes for each in solid.values())
 
 
 def load_arrays(path: Path, *names: str) -> list[npt.NDArray[Any]]:
     """Return arrays of a file that `save_arrays` wrote."""
-    from safetensors import safe_open
-
     with safe_open(path, framework="numpy") as file:
         return [file.get_tensor(name) for name in names]
-
-
-def names_of(path: Path) -> list[str]:
-    """Return the names of the arrays of a file that `save_arrays` wrote."""
-    from safetensors import safe_open
-
-    with safe_open(path, framework="numpy") as file:
-        return list(file.keys())
-
-
-def _read_into(file: Any, room: npt.NDArray[Any]) -> None:
-    """Fill an array from a file; a system call may give less than is asked for."""
-    view, done = room.reshape(-1).view(np.uint8).data, 0
-    while done < len(view):
-        count = file.readinto(view[done:])
-        if not count:
-            raise OSError(f"{file.name} is shorter than it was written.")
-        done += count

@@ -127,13 +127,9 @@ def _local(count: int, memory: int) -> Iterator[Client]:
         cluster.close()
         # dask leaves here what it told its workers, of threads among others, and programs that are
         # started later would take it for the user's word
-        _restore(environment)
-
-
-def _restore(environment: dict[str, str]) -> None:
-    for name in set(os.environ) - set(environment):
-        del os.environ[name]
-    os.environ.update(environment)
+        for name in set(os.environ) - set(environment):
+            del os.environ[name]
+        os.environ.update(environment)
 
 
 @contextmanager
@@ -149,20 +145,23 @@ def _remote(where: str) -> Iterator[Client]:
                 "'tcp://host:8786', or the path of a scheduler file; there is no such file."
             )
         place = {"scheduler_file": str(file)}
-    if where.startswith("tls://") and not _has_certificates(distributed):
-        raise DeviceError(
-            f"{where} asks for certificates, and dask's configuration names none: set "
-            "distributed.comm.tls.ca-file and distributed.comm.tls.client.cert and .key there."
-        )
+    if where.startswith("tls://"):
+        stated = distributed.Security().get_connection_args("client")
+        if stated.get("ssl_context") is None:
+            raise DeviceError(
+                f"{where} asks for certificates, and dask's configuration names none: set "
+                "distributed.comm.tls.ca-file and distributed.comm.tls.client.cert and .key there."
+            )
     try:
         with warnings.catch_warnings():
             # versions are looked at below
             warnings.simplefilter("ignore", distributed.versions.VersionMismatchWarning)
             client = distributed.Client(**place, timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError, TypeError, RuntimeError) as error:
+        problem = str(error).partition("\n")[0] or type(error).__name__
         raise DeviceError(
-            f"The scheduler {where} does not answer ({_first_line(error)}). See that it runs and "
-            "can be reached from here."
+            f"The scheduler {where} does not answer ({problem}). See that it runs and can be "
+            "reached from here."
         ) from error
     with client:
         try:
@@ -173,11 +172,6 @@ def _remote(where: str) -> Iterator[Client]:
             ) from error
         _check_versions(client)
         yield client
-
-
-def _has_certificates(distributed: ModuleType) -> bool:
-    stated = distributed.Security().get_connection_args("client")
-    return stated.get("ssl_context") is not None
 
 
 def _check_versions(client: Client) -> None:
@@ -206,7 +200,3 @@ def _versions(stated: Mapping[str, Any]) -> dict[str, str | None]:
     python = str(stated["host"]["python"]).split(".")[:2]
     packages = stated["packages"]
     return {"Python": ".".join(python), **{name: packages.get(name) for name in _SAME}}
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).splitlines()), "") or type(error).__name__

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ import numpy as np
 import torch
 
 from hushpore.base.errors import MemoryLimitError
-from hushpore.device.backend import choose_backend
+from hushpore.device.backend import choose_backend, cpu_threads
 from hushpore.device.memory import is_out_of_memory
 from hushpore.device.timing import StageTimer
 from hushpore.io.target import new_file
@@ -90,7 +89,7 @@ def arithmetic(device: str, precision: str, dimensions: int) -> tuple[str, torch
 def learn_on_worker(paths: Paths, settings: DenoiseSettings, device: str, scale: Scale) -> Job:
     """Train on blocks from all over the volume, with all cores of this machine."""
     # a worker is told to use one for each of its tasks, but the others wait for this one
-    with _threads(_cores()):
+    with _threads(cpu_threads()):
         volume = attach_files(paths.volume(), settings)
         return (yield from train(volume, settings, choose_backend(device), scale))
 
@@ -188,8 +187,3 @@ def _threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _cores() -> int:
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1

@@ -14,7 +14,7 @@ import torch
 
 from hushpore._version import __version__
 from hushpore.base.errors import InputError
-from hushpore.base.events import Note, Progress, StopEarly, Timing
+from hushpore.base.events import Note, Progress, Timing
 from hushpore.base.provenance import make_provenance
 from hushpore.cluster.connection import connect
 from hushpore.cluster.denoise_tasks import (
@@ -43,7 +43,7 @@ from hushpore.n2v2.noise.diagnosis import NoiseDiagnosis
 from hushpore.n2v2.result import Denoised, TrainingResult, make_result
 from hushpore.n2v2.source import Scale, Source
 from hushpore.n2v2.trained import load_model
-from hushpore.runs.pipeline import part_of
+from hushpore.runs.pipeline import mapped, part_of
 
 if TYPE_CHECKING:
     import os
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from hushpore.base.events import Event, Job
     from hushpore.cluster.grey_scale import Measured
     from hushpore.cluster.scan import Scan
-    from hushpore.io.zarr.image import Block
     from hushpore.n2v2.noise.residual import Residual
     from hushpore.n2v2.settings import DenoiseSettings
     from hushpore.n2v2.trained import Model
@@ -106,35 +105,27 @@ def denoise_on(
     check_provenance_target(target, overwrite)
     if settings.restore_detail:
         raise InputError(_WHOLE)
-    return _denoise_on(where, scan, target, settings, device, series, memory, overwrite)
 
+    def work() -> Job:
+        stamp = stamp_of(scan, series)
+        key = {"hushpore": __version__, "settings": settings.to_dict(), "scan": stamp}
+        with (
+            new_file(check_provenance_target(target, overwrite), overwrite) as part,
+            resumable_directory(target, key, overwrite, require_zarr) as begun,
+            connect(where, memory) as client,
+        ):
+            yield Note(f"Running on {in_words(client)}.")
+            converted = as_zarr(scan, begun.scratch, series)
+            folder, number = yield from part_of(converted, 0.0, _CONVERTED)
+            paths = Paths(folder, number, str(begun.content), str(begun.scratch))
+            job = _Denoising(client, paths, settings, device, begun.resumed)
+            found = yield from job.run()
+            write_json(part, found.provenance)
+        (volume, *_) = open_zarr(target)
+        volume = dataclasses.replace(volume, source=str(target))
+        return dataclasses.replace(found, volume=volume)
 
-def _denoise_on(
-    where: str | Client,
-    scan: Scan,
-    target: Path,
-    settings: DenoiseSettings,
-    device: str,
-    series: int | str | None,
-    memory: float | None,
-    overwrite: bool,
-) -> Job:
-    key = {"hushpore": __version__, "settings": settings.to_dict(), "scan": stamp_of(scan, series)}
-    provenance = check_provenance_target(target, overwrite)
-    with (
-        new_file(provenance, overwrite) as part,
-        resumable_directory(target, key, overwrite, require_zarr) as work,
-        connect(where, memory) as client,
-    ):
-        yield Note(f"Running on {in_words(client)}.")
-        folder, number = yield from part_of(as_zarr(scan, work.scratch, series), 0.0, _CONVERTED)
-        paths = Paths(folder, number, str(work.content), str(work.scratch))
-        job = _Denoising(client, paths, settings, device, work.resumed)
-        found = yield from job.run()
-        write_json(part, found.provenance)
-    (volume, *_) = open_zarr(target)
-    volume = dataclasses.replace(volume, source=str(target))
-    return dataclasses.replace(found, volume=volume)
+    return work()
 
 
 class _Denoising:
@@ -223,7 +214,9 @@ class _Denoising:
         if limit and settings.denoise_memory is None:
             settings = dataclasses.replace(settings, denoise_memory=limit / 4e9)
         watched = watch(self.client, learn_on_worker, self.paths, settings, self.device, scale)
-        learnt: TrainingResult = yield from self._noted(part_of(watched, _MEASURED, _LEARNT))
+        learnt: TrainingResult = yield from mapped(
+            part_of(watched, _MEASURED, _LEARNT), self._taken_in
+        )
         # not all that is noted is told
         self.notes += [each for each in learnt.notes if each not in self.notes]
         learnt.model.save(model, overwrite=True)
@@ -245,7 +238,11 @@ class _Denoising:
     def _predict(self, model: Model) -> Generator[Event, None, tuple[list[dict[str, Any]], int]]:
         """Predict the blocks that are not written, and return what is known of all of them."""
         blocks = list(self.image.blocks())
-        missing = [block for block in blocks if not self._is_done(block)]
+        missing = [
+            block
+            for block in blocks
+            if not (self.paths.done(block).exists() and self.image.is_written(block))
+        ]
         written = len(blocks) - len(missing)
         if written:
             yield self._note(f"{written} of {len(blocks)} blocks were written by a run before.")
@@ -263,17 +260,12 @@ class _Denoising:
         self.progress = Progress("denoising", written, len(blocks), "blocks", _LEARNT)
         with loss_in_words():
             # by its file, so that it can be read again; each worker gets it once
-            shared = self.client.submit(load_model, self._model_file(), pure=False)
+            file = str(Path(self.paths.scratch, "model.safetensors"))
+            shared = self.client.submit(load_model, file, pure=False)
         tasks = spread(self.client, denoise_block, missing, self.paths, options, shared)
         yield from self._timed(tasks, _PREDICTED)
         files = [self.paths.done(block) for block in blocks]
         return [json.loads(file.read_text(encoding="utf-8")) for file in files], written
-
-    def _model_file(self) -> str:
-        return str(Path(self.paths.scratch) / "model.safetensors")
-
-    def _is_done(self, block: Block) -> bool:
-        return self.paths.done(block).exists() and self.image.is_written(block)
 
     def _make_coarser(self) -> Job:
         total = sum(math.prod(level.shape) for level in self.image.levels[1:])
@@ -306,27 +298,14 @@ class _Denoising:
             yield self.progress
         return found
 
-    def _noted(self, job: Job) -> Job:
+    def _taken_in(self, event: Event) -> Event:
         """Keep the notes of a job that runs on a worker, and take in its timings."""
-        answer = None
-        try:
-            event = next(job)
-            while True:
-                if isinstance(event, Note):
-                    self.notes.append(event.message)
-                elif isinstance(event, Timing):
-                    self.timer.merge(event)
-                    event = self.timer.timing()
-                try:
-                    answer = yield event
-                except StopEarly as stop:
-                    event = job.throw(stop)
-                else:
-                    event = job.send(answer)
-        except StopIteration as end:
-            return end.value
-        finally:
-            job.close()
+        if isinstance(event, Note):
+            self.notes.append(event.message)
+        elif isinstance(event, Timing):
+            self.timer.merge(event)
+            return self.timer.timing()
+        return event
 
     def _note(self, message: str, warning: bool = False) -> Note:
         self.notes.append(message)

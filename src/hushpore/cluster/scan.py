@@ -46,7 +46,7 @@ def as_zarr(
             f"{name} is no OME-Zarr and is converted first, for the workers to read blocks of it; "
             "hushpore convert does that once for many jobs."
         )
-        yield from converting(scan, folder, series=series)
+        yield from converting(scan, folder, Source("", "" if series is None else str(series)))
     return str(folder), 0
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 import shutil
 import time
 from pathlib import Path
@@ -20,18 +21,18 @@ from hushpore._version import __version__
 from hushpore.base.errors import DeviceError, InputError, OutputError
 from hushpore.base.events import Note, Progress
 from hushpore.base.provenance import make_provenance
-from hushpore.base.volume import require_range
+from hushpore.base.volume import Volume, require_range
 from hushpore.cluster.blocks import Plan, save_arrays
 from hushpore.cluster.connection import connect
 from hushpore.cluster.finishing import FILES, collect, count_layers, open_labels, write_tables
 from hushpore.cluster.plan import check_settings, cut_volume
 from hushpore.cluster.scan import as_zarr
-from hushpore.cluster.stage_runner import StageRunner, records_of
+from hushpore.cluster.stage_runner import StageRunner
 from hushpore.cluster.void import digest_of, histogram_of, join_shared, range_of
 from hushpore.cluster.watershed import follow_through
 from hushpore.io.results import write_json
 from hushpore.io.resumable import resumable_directory
-from hushpore.io.target import PROVENANCE, check_target
+from hushpore.io.target import PROVENANCE, check_target, new_file
 from hushpore.io.zarr.reader import open_zarr
 from hushpore.pores.grey import step_of
 from hushpore.pores.job import void_totals
@@ -44,14 +45,12 @@ from hushpore.runs.pipeline import Written, part_of
 from hushpore.runs.source import Source
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Generator
 
     import numpy.typing as npt
     from distributed import Client
 
     from hushpore.base.events import Event, Job
-    from hushpore.base.volume import Volume
     from hushpore.cluster.void import Joined, Report
     from hushpore.io.resumable import Unfinished
     from hushpore.pores.graph import BasinGraph
@@ -195,7 +194,8 @@ class _Segmentation:
             threads,
         )
         self.most_basins = cut.most_basins
-        self.earlier = records_of(self.scratch)
+        # tasks that an earlier run has left done
+        self.earlier = len(list(self.scratch.glob("done-*.arrays")))
         if not self.earlier:
             _check_disk(self.scratch, math.prod(self.volume.shape))
         self.runner = StageRunner(client, self.plan)
@@ -295,7 +295,7 @@ class _Segmentation:
             yield from self._slabs(
                 "hysteresis", "void", 0.2, each=each, source=phase, target="kept"
             )
-            self._remove(phase)
+            self._remove(f"{phase}-*.slab")
             phase = "kept"
         if settings.outside != "keep" and all_void:
             raise InputError(
@@ -311,7 +311,7 @@ class _Segmentation:
         sample = np.full(self.plan.shape[0], math.prod(self.plan.shape[1:]), np.int64)
         if self.settings.outside != "keep":
             reports = yield from self._slabs("air", "void", 0.22, source=phase, target="aired")
-            self._remove(phase)
+            self._remove(f"{phase}-*.slab")
             phase = "aired"
             air = np.concatenate([each["air"] for each in reports])
             sample -= air
@@ -322,7 +322,7 @@ class _Segmentation:
         joined = yield from self._join("join", reports)
         is_open = [{"shared_open": part} for part in joined.marked]
         yield from self._slabs("paint", "void", 0.3, each=is_open, source=phase)
-        self._remove(phase)
+        self._remove(f"{phase}-*.slab")
         return sample, joined
 
     def _join(self, stage: str, reports: list[Report]) -> Generator[Event, Any, Joined]:
@@ -335,13 +335,13 @@ class _Segmentation:
         """Find basins and their graphs; returns ways out of the void and cuts, by direction."""
         bands: list[Any] = [(band, {}) for band in range(self.plan.bands)]
         yield from self.runner.run("along", "distance", 0.32, bands)
-        self._remove_planes("along", self.slabs)
+        self._remove("along-*.planes")
         grey: dict[str, Any] = {"grey_range": self.grey_range}
         found = yield from self._slabs(
             "basins", "basins", 0.68, most_basins=self.most_basins, **grey
         )
-        self._remove("void")
-        self._remove_planes("carried", self.plan.bands)
+        self._remove("void-*.slab")
+        self._remove("carried-*.planes")
         basins = np.cumsum([0, *(int(each["count"]) for each in found)])
         back = np.array([int(each["back"]) for each in found])
         exits = np.cumsum([0, *(back + [int(each["ahead"]) for each in found])])
@@ -415,19 +415,14 @@ class _Segmentation:
             for item in self.scratch.iterdir():
                 if item.is_file():
                     item.unlink()
-        part = file.with_suffix(".part")
-        part.write_text(json.dumps([thickness, bands]), encoding="utf-8")
-        part.replace(file)
+        with new_file(file, overwrite=True) as part:
+            part.write_text(json.dumps([thickness, bands]), encoding="utf-8")
         return thickness, bands
 
-    def _remove(self, stack: str) -> None:
-        """Give back the disk that a stack takes, once nothing will read it any more."""
-        for slab in range(self.slabs):
-            Path(self.scratch, f"{stack}-{slab}.slab").unlink(missing_ok=True)
-
-    def _remove_planes(self, name: str, count: int) -> None:
-        for number in range(count):
-            Path(self.scratch, f"{name}-{number}.planes").unlink(missing_ok=True)
+    def _remove(self, pattern: str) -> None:
+        """Give back the disk that files take, once nothing will read them any more."""
+        for file in self.scratch.glob(pattern):
+            file.unlink(missing_ok=True)
 
 
 def _stop_tasks(scratch: Path) -> None:
@@ -440,8 +435,6 @@ def _stop_tasks(scratch: Path) -> None:
 
 def _origin(scan: Any, series: str | None) -> dict[str, Any]:
     """Return what tells the scan, to a later run too."""
-    from hushpore.base.volume import Volume
-
     if isinstance(scan, Volume):
         folder = getattr(scan.data, "folder", None)
         if folder is None:
@@ -454,16 +447,12 @@ def _origin(scan: Any, series: str | None) -> dict[str, Any]:
 def _check_folders(client: Client, *folders: str | Path) -> None:
     """Refuse workers that do not see the files under the same path."""
     for folder in map(str, folders):
-        for worker, is_there in client.run(_sees, folder).items():
+        for worker, is_there in client.run(os.path.isdir, folder).items():
             if not is_there:
                 raise InputError(
                     f"The worker {worker} does not see {folder}. Scan and result must lie on a "
                     "disk that all workers have under the same path."
                 )
-
-
-def _sees(folder: str) -> bool:
-    return Path(folder).is_dir()
 
 
 def _check_disk(folder: Path, voxels: int) -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from safetensors.numpy import load_file
 
 from hushpore.base.events import Progress, Span, StageTime, Timing
-from hushpore.cluster.blocks import Blocks, load_arrays, names_of, save_arrays
+from hushpore.cluster.blocks import Blocks, save_arrays
 from hushpore.cluster.finishing import finish, write_coarser, write_labels
 from hushpore.cluster.merging import union_ranges
 from hushpore.cluster.task_runner import spread
@@ -114,7 +115,7 @@ class StageRunner:
         for number, _ in keys:
             record = _record(self.plan, stage, number)
             if record.is_file():
-                found[number] = _read_report(record)
+                found[number] = load_file(record)
         missing = [key for key in keys if key[0] not in found]
         self.reused += len(found)
         start = self._done
@@ -142,18 +143,8 @@ class StageRunner:
         return Timing(stages, elapsed, spans, host_memory=memory)
 
 
-def records_of(scratch: Path) -> int:
-    """Return how many tasks an earlier run has left done."""
-    return sum(1 for _ in scratch.glob("done-*.arrays"))
-
-
 def _record(plan: Plan, stage: str, number: int) -> Path:
     return Path(plan.scratch, f"done-{stage.replace(' ', '-')}-{number}.arrays")
-
-
-def _read_report(record: Path) -> Report:
-    names = names_of(record)
-    return dict(zip(names, load_arrays(record, *names), strict=True))
 
 
 def _stage_time(tasks: list[FinishedTask], voxels: int) -> StageTime:

@@ -6,13 +6,11 @@ Tasks report few numbers, which the client puts together in a moment.
 from __future__ import annotations
 
 import hashlib
-from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from hushpore.base.provenance import fingerprint
-from hushpore.cluster.blocks import PartialFile
 from hushpore.pores.distance import carry, edge_plane
 from hushpore.pores.grey import GreyValues
 from hushpore.pores.outside import face_neighbours, mark_outside
@@ -204,16 +202,11 @@ def paint(blocks: Blocks, slab: int, source: str, shared_open: npt.NDArray[np.bo
     nothing = edge_plane(phase.shape, False)
     after, before = min(2, len(phase)), max(len(phase) - 2, 0)
     highest = highest_void(blocks.work)
-    with closing(PartialFile(blocks.planes("along", slab))) as new:
-        for part, back in (
-            (phase[:before], False),
-            (phase[before:], False),
-            (phase[after:], True),
-            (phase[:after], True),
-        ):
-            new.add(carry(part, nothing, blocks.threads, highest, back=back))
-        new.complete()
-        blocks.moved += new.nbytes
+    with blocks.create(blocks.planes("along", slab)) as add:
+        for part in (phase[:before], phase[before:]):
+            add(carry(part, nothing, blocks.threads, highest, back=False))
+        for part in (phase[after:], phase[:after]):
+            add(carry(part, nothing, blocks.threads, highest, back=True))
     return {}
 
 
@@ -231,24 +224,16 @@ def pass_along_z(blocks: Blocks, band: int) -> Report:
         own = blocks.read_plane("along", slab, plane, rows, plan.shape[1])
         return np.minimum(own, value + np.float32(slices))
 
-    with closing(PartialFile(blocks.planes("carried", band))) as new:
-        value = edge_plane(shape, solid_beyond(blocks.work)[0])
-        arriving = value
-        for slab, (first, last) in enumerate(slabs):
-            new.add(arriving)
-            near = min(2, last - first)
-            arriving = onward(slab, 0, value, last - first - near)
-            value = onward(slab, 1, arriving, near)
-        value = edge_plane(shape, solid_beyond(blocks.work)[0])
-        arriving = value
-        for slab in reversed(range(len(slabs))):
-            first, last = slabs[slab]
-            new.add(arriving)
-            near = min(2, last - first)
-            arriving = onward(slab, 2, value, last - first - near)
-            value = onward(slab, 3, arriving, near)
-        new.complete()
-        blocks.moved += new.nbytes
+    forward = range(len(slabs))
+    with blocks.create(blocks.planes("carried", band)) as add:
+        for plane, order in ((0, forward), (2, reversed(forward))):
+            arriving = value = edge_plane(shape, solid_beyond(blocks.work)[0])
+            for slab in order:
+                first, last = slabs[slab]
+                add(arriving)
+                near = min(2, last - first)
+                arriving = onward(slab, plane, value, last - first - near)
+                value = onward(slab, plane + 1, arriving, near)
     return {}
 
 

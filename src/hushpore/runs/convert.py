@@ -109,61 +109,52 @@ def convert(
     MissingPackageError
         If zarr is not installed.
     """
-    work = converting(
-        scan, path, series=series, resample=resample, at=at, voxel_size=voxel_size,
-        memory_budget=memory_budget, overwrite=overwrite,
-    )  # fmt: skip
-    return result_of(work, on_event)
+    reading = Source("", "" if series is None else str(series), resample, tuple(at), voxel_size)
+    return result_of(converting(scan, path, reading, memory_budget, overwrite), on_event)
 
 
 def converting(
     scan: str | os.PathLike[str] | Volume,
     path: str | os.PathLike[str],
-    *,
-    series: int | str | None = None,
-    resample: bool = False,
-    at: Sequence[str] = (),
-    voxel_size: str = "",
+    reading: Source | None = None,
     memory_budget: float | None = None,
     overwrite: bool = False,
 ) -> Conversion:
     """Do what `convert` does as a job; closing it leaves nothing behind.
 
     Where it cannot be written is said at once, before the job begins.
+
+    `reading`: how the scan is read, whatever its path.
     """
-    import_zarr()
+    zarr = import_zarr()
     target = check_target(path, overwrite, suffixes=EXPORTERS["ome-zarr"].endings)
-    reading = Source("", "" if series is None else str(series), resample, tuple(at), voxel_size)
-    return _converting(scan, target, reading, _memory(memory_budget), overwrite)
+    memory = _memory(memory_budget)
 
+    def work() -> Conversion:
+        timer = StageTimer()
+        with timer.stage("reading headers"):
+            volume, known = yield from _opened(scan, reading or Source(""))
+        require_content(volume)
+        for note in volume.notes:
+            yield Note(note)
+        key = {"hushpore": __version__, "source": known, "name": volume.name}
+        with resumable_directory(target, key, overwrite, require_zarr) as begun:
+            folder = str(begun.content)
+            # the metadata of the group are written last
+            if begun.resumed and "ome" in zarr.open_group(folder, mode="a").attrs:
+                image = ZarrImage.open(folder)
+            else:
+                group = zarr.open_group(folder, mode="w", zarr_format=3)
+                labels = looks_like_labels(volume)
+                image = ZarrImage.create(
+                    group, volume, volume.name, are_labels=labels, memory=memory
+                )
+            n_present = yield from write_blocks(image, volume.data, timer)
+            stored = sum(file.stat().st_size for file in begun.content.rglob("*") if file.is_file())
+        levels = tuple(tuple(map(int, level.shape)) for level in image.levels)
+        return Converted(target, volume.facts, levels, stored, n_present, timer.timing().elapsed)
 
-def _converting(
-    scan: str | os.PathLike[str] | Volume,
-    target: Path,
-    reading: Source,
-    memory: float,
-    overwrite: bool,
-) -> Conversion:
-    zarr, timer = import_zarr(), StageTimer()
-    with timer.stage("reading headers"):
-        volume, known = yield from _opened(scan, reading)
-    require_content(volume)
-    for note in volume.notes:
-        yield Note(note)
-    key = {"hushpore": __version__, "source": known, "name": volume.name}
-    with resumable_directory(target, key, overwrite, require_zarr) as work:
-        # the metadata of the group are written last
-        whole = work.resumed and "ome" in zarr.open_group(str(work.content), mode="a").attrs
-        if whole:
-            image = ZarrImage.open(work.content)
-        else:
-            group = zarr.open_group(str(work.content), mode="w", zarr_format=3)
-            labels = looks_like_labels(volume)
-            image = ZarrImage.create(group, volume, volume.name, are_labels=labels, memory=memory)
-        n_present = yield from write_blocks(image, volume.data, timer)
-        stored = sum(file.stat().st_size for file in work.content.rglob("*") if file.is_file())
-    levels = tuple(tuple(map(int, level.shape)) for level in image.levels)
-    return Converted(target, volume.facts, levels, stored, n_present, timer.timing().elapsed)
+    return work()
 
 
 def _memory(budget: float | None) -> float:

@@ -86,18 +86,26 @@ def run_pipeline(
 
 def part_of(job: Job, first: float, last: float) -> Generator[Event, None, Any]:
     """Drive a job as the part of a longer one that is done from one fraction to another."""
+
+    def within(event: Event) -> Event:
+        if not isinstance(event, Progress):
+            return event
+        return dataclasses.replace(event, fraction=first + (last - first) * event.fraction)
+
+    return (yield from mapped(job, within))
+
+
+def mapped(job: Job, change: Callable[[Event], Event]) -> Job:
+    """Drive a job, and yield what a function makes of its events; answers are for the job."""
     with closing(job):
         try:
             event = next(job)
             while True:
-                if isinstance(event, Progress):
-                    done = first + (last - first) * event.fraction
-                    event = dataclasses.replace(event, fraction=done)
                 try:
-                    yield event
+                    answer = yield change(event)
                 except StopEarly as stop:
                     event = job.throw(stop)
                 else:
-                    event = next(job)
+                    event = job.send(answer)
         except StopIteration as end:
             return end.value
