@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import click
 
-    from hushpore.io.export import PoreTables
+    from hushpore.io.export import PoreResult
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -154,7 +154,7 @@ def test_a_new_format_is_segmented_in_a_batch(tmp_path: Path, toy: Reader) -> No
     assert (tmp_path / "out" / "foam" / "pores.csv").is_file()
 
 
-def write_count(path: Path, result: PoreTables) -> None:
+def write_count(path: Path, result: PoreResult) -> None:
     """Write the toy format: how many pores there are."""
     path.write_text(f"{len(result.pores)} pores\n")
 

@@ -51,7 +51,7 @@ def test_without_a_denoised_volume_the_report_has_one_picture_less():
 @pytest.mark.parametrize("diameters", [[], [3.0], [np.nan, 2.0], np.ones(5000)])
 def test_any_number_of_pores_is_drawn(diameters):
     before, labels = picture((40, 50))
-    size(report_figure(before, None, labels, diameters, unit="um"))
+    size(report_figure(before, None, labels, diameters))
 
 
 def test_a_constant_or_nan_plane_is_drawn():

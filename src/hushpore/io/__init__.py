@@ -19,8 +19,6 @@ from hushpore.io.resample import is_uneven, resample_evenly
 from hushpore.io.series import choose
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from hushpore.base.volume import Volume
     from hushpore.io.loading import Empty, Paths
 
@@ -80,7 +78,9 @@ def read(path: Paths, *, series: int | str | None = None, empty: Empty | None = 
     notes = [LEFT_OUT.format(error) for error in damaged]
     others = volumes[len(damaged) + 1 :]
     if others:
-        names = "; ".join(f"{volume.name} ({_times(volume.shape)})" for volume in others)
+        names = "; ".join(
+            f"{volume.name} ({' x '.join(map(str, volume.shape))})" for volume in others
+        )
         notes.append(
             f"The largest of {len(volumes)} image stacks was read. The others: {names}; "
             "name one with series=, or take them all with hushpore.read_all."
@@ -125,7 +125,3 @@ def describe(path: Paths) -> list[Volume]:
     noticed.
     """
     return read_all(path, lazy=True)
-
-
-def _times(shape: Sequence[int]) -> str:
-    return " x ".join(str(n) for n in shape)

@@ -20,7 +20,11 @@ def files_below(folder: Path) -> list[Path]:
     found = []
     for place, folders, names in os.walk(folder, onerror=_raise):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [Path(place, name) for name in names if not _is_hidden(name)]
+        found += [
+            Path(place, name)
+            for name in names
+            if not (name.startswith(".") or name.lower() in ("thumbs.db", "desktop.ini"))
+        ]
     return sorted((path for path in found if path.is_file()), key=natural_key)
 
 
@@ -64,10 +68,6 @@ def shortened(names: Sequence[str], limit: int = 3) -> str:
     """
     shown = ", ".join(names[:limit])
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
-
-
-def _is_hidden(name: str) -> bool:
-    return name.startswith(".") or name.lower() in ("thumbs.db", "desktop.ini")
 
 
 def _raise(error: OSError) -> None:

@@ -72,7 +72,12 @@ def into_memory(
     failures: list[HushporeError] = []
     for volume in volumes:
         if is_on_disk(volume) and (lazy is True or volume.nbytes > free):
-            loaded.append(volume if lazy else _with_note_of_size(volume))
+            note = (
+                f"At {volume.nbytes / 1e9:.3g} GB it is larger than half of the free memory: "
+                "slices are read from disk when they are shown."
+            )
+            said = [] if lazy else [note]
+            loaded.append(dataclasses.replace(volume, notes=[*volume.notes, *said]))
             continue
         free -= volume.nbytes
         try:
@@ -143,14 +148,6 @@ def _with_progress(work: Opening) -> Loading:
 
 def _n_planes(volume: Volume) -> int:
     return int(np.prod(volume.shape[:-2]))
-
-
-def _with_note_of_size(volume: Volume) -> Volume:
-    note = (
-        f"At {volume.nbytes / 1e9:.3g} GB it is larger than half of the free memory: slices are "
-        "read from disk when they are shown."
-    )
-    return dataclasses.replace(volume, notes=[*volume.notes, note])
 
 
 def free_memory() -> float:

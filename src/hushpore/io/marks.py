@@ -11,13 +11,14 @@ if TYPE_CHECKING:
 #: Bytes of the beginning of a file that a mark is looked for in.
 START = 348
 
-_TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+NUMPY = b"\x93NUMPY"
 # the first group of a data set without preamble: 0002 or 0008, either byte order
 _BARE_DICOM = (b"\x02\x00\x00\x00", b"\x08\x00\x00\x00", b"\x08\x00\x05\x00", b"\x08\x00\x08\x00")
 _BARE_DICOM_BIG = (b"\x00\x08\x00\x00", b"\x00\x08\x00\x05", b"\x00\x08\x00\x08")
 _ZARR = ("zarr.json", ".zgroup", ".zarray")
 # a header in text, of ITK and many others
-_META_IMAGE = re.compile(rb"\s*(ObjectType\s*=\s*Image|NDims\s*=|Comment\s*=)")
+META_IMAGE = re.compile(rb"\s*(ObjectType\s*=\s*Image|NDims\s*=|Comment\s*=)")
 #: How the names of raw files end.
 RAW = (".raw", ".bin", ".vol", ".dat")
 
@@ -28,31 +29,11 @@ def is_dicom(start: bytes, path: Path) -> bool:
     return start[128:132] == b"DICM" or (_is_bare_dicom(start) and sidecar_of(path) is None)
 
 
-def is_tiff(start: bytes, path: Path) -> bool:
-    """Whether it is TIFF or BigTIFF."""
-    return start[:4] in _TIFF
-
-
-def is_npy(start: bytes, path: Path) -> bool:
-    """Whether it is an array that NumPy saved."""
-    return start[:6] == b"\x93NUMPY"
-
-
 def is_nifti(start: bytes, path: Path) -> bool:
     """Whether it is NIfTI 1 or 2; compressed, its name decides."""
     if start[:2] == b"\x1f\x8b":
         return path.name.lower().endswith(".nii.gz")
     return start[344:348] == b"n+1\0" or start[4:8] == b"n+2\0"
-
-
-def is_meta_image(start: bytes, path: Path) -> bool:
-    """Whether it is the header of a MetaImage."""
-    return _META_IMAGE.match(start) is not None
-
-
-def is_raw(start: bytes, path: Path) -> bool:
-    """Whether a JSON file beside it describes it."""
-    return sidecar_of(path) is not None
 
 
 def is_zarr(start: bytes, path: Path) -> bool:

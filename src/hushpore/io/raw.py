@@ -53,7 +53,12 @@ def open_raw(path: Path) -> Volume:
     sidecar = sidecar_of(path)
     assert sidecar is not None  # what marks a raw file
     with _explain_header(sidecar):
-        raw, known = _read_sidecar(path, sidecar)
+        stated = json.loads(sidecar.read_text(encoding="utf-8"))
+        shape = tuple(int(n) for n in stated["shape"])
+        raw = _Layout(path, int(stated.get("offset", 0)), np.dtype(stated["dtype"]), shape)
+        known = {key: stated[key] for key in ("unit", "axes") if key in stated}
+        if "spacing" in stated:
+            known["spacing"] = tuple(float(step) for step in stated["spacing"])
     return Volume(_values(raw), name=path.stem, **known)
 
 
@@ -85,20 +90,6 @@ def _explain_header(header: Path) -> Iterator[None]:
             f"The header {header.name} cannot be understood ({type(error).__name__}: {error}). "
             "Expected the shape and the type of the values, as docs/formats.md says."
         ) from error
-
-
-def _read_sidecar(path: Path, sidecar: Path) -> tuple[_Layout, dict[str, Any]]:
-    stated = json.loads(sidecar.read_text(encoding="utf-8"))
-    raw = _Layout(
-        path,
-        int(stated.get("offset", 0)),
-        np.dtype(stated["dtype"]),
-        tuple(int(n) for n in stated["shape"]),
-    )
-    known = {key: stated[key] for key in ("unit", "axes") if key in stated}
-    if "spacing" in stated:
-        known["spacing"] = tuple(float(step) for step in stated["spacing"])
-    return raw, known
 
 
 def _read_header(path: Path) -> tuple[_Layout, dict[str, Any]]:

@@ -105,7 +105,7 @@ READERS: dict[str, Reader] = {
     ),
     "tiff": Reader(
         title="TIFF",
-        matches=marks.is_tiff,
+        matches=lambda start, path: start[:4] in marks.TIFF,
         read="hushpore.io.tiff.reader:read_tiff",
         patterns=("*.tif", "*.tiff", "*.btf"),
         slices_by="name",
@@ -139,7 +139,7 @@ READERS: dict[str, Reader] = {
     ),
     "npy": Reader(
         title="NumPy",
-        matches=marks.is_npy,
+        matches=lambda start, path: start.startswith(marks.NUMPY),
         read="hushpore.io.raw:open_npy",
         patterns=("*.npy",),
         understood="`.npy`",
@@ -147,7 +147,7 @@ READERS: dict[str, Reader] = {
     ),
     "metaimage": Reader(
         title="MetaImage",
-        matches=marks.is_meta_image,
+        matches=lambda start, path: marks.META_IMAGE.match(start) is not None,
         read="hushpore.io.raw:open_meta_image",
         patterns=("*.mhd", "*.mha"),
         understood="`.mhd` with its raw file beside it, `.mha`; compressed or not",
@@ -155,7 +155,7 @@ READERS: dict[str, Reader] = {
     ),
     "raw": Reader(
         title="raw voxels",
-        matches=marks.is_raw,
+        matches=lambda start, path: marks.sidecar_of(path) is not None,
         read="hushpore.io.raw:open_raw",
         patterns=tuple(f"*{ending}" for ending in marks.RAW),
         hint="a JSON file of the same name must lie beside it and state their shape and type, as "
@@ -258,8 +258,8 @@ EXPORTERS: dict[str, Exporter] = {
         title="Parquet",
         of="pores",
         writers={
-            "_pores.parquet": "hushpore.io.export.parquet:write_pores",
-            "_throats.parquet": "hushpore.io.export.parquet:write_throats",
+            "_pores.parquet": "hushpore.io.export:write_pores",
+            "_throats.parquet": "hushpore.io.export:write_throats",
         },
         every=True,
         package="pyarrow",

@@ -18,8 +18,6 @@ from hushpore.base.errors import InputError
 from hushpore.base.volume import readable_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from matplotlib.axes import Axes
 
     from hushpore.base.volume import Volume
@@ -34,23 +32,17 @@ def report_figure(
     after: Volume | None,
     labels: Volume,
     diameters: npt.ArrayLike,
-    *,
-    unit: str = "",
     title: str = "",
-    facts: Sequence[str] = (),
-    dpi: int = 150,
 ) -> bytes:
     """Draw the report picture of a pore analysis.
 
     `before`: the scan, 2D or 3D; of leading time and channel axes the first position is shown.
     `after`: the denoised scan, of the same shape; left out if None. `labels`: integer labels of the
     same shape, 0 = not pore. `diameters`: equivalent diameter of each pore, shape (n_pores,), in
-    `unit`; may be empty. `unit`: unit of the diameters; by default that of `labels`. `facts`: short
-    facts under the headline: ``"porosity 19.9 %"``.
+    the unit of `labels`; may be empty.
     Returns: a PNG file. 3D volumes are shown by their middle slice, with a scale bar.
     Raises InputError if the shapes do not agree.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     planes = [("before", _middle(before))]
@@ -65,7 +57,6 @@ def report_figure(
     columns = len(planes) + 2
     ratio = min(max(painted.shape[0] * aspect / painted.shape[1], 0.5), 1.6)
     figure = Figure(figsize=(3.6 * columns, 3.6 * ratio + 1.35), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.subplots(1, columns, squeeze=False)[0]
     for ax, (name, plane) in zip(axes, planes, strict=False):
         _show(ax, plane, aspect, name)
@@ -73,15 +64,14 @@ def report_figure(
     axes[-2].imshow(_coloured(painted), aspect=aspect, interpolation="nearest")
     _scale_bar(axes[0], painted.shape, labels)
     sizes = np.asarray(diameters, dtype=float).ravel()
-    _histogram(axes[-1], sizes[np.isfinite(sizes)], unit or labels.unit, ratio)
-    depth = labels.spatial_shape[0] if labels.n_spatial == 3 else 0
-    where = [f"slice {depth // 2 + 1} of {depth}"] if depth else []
-    line = "   ·   ".join([*facts, *where])
+    _histogram(axes[-1], sizes[np.isfinite(sizes)], labels.unit, ratio)
     figure.suptitle(f"{title}\n" if title else "", fontsize=14, color=_INK, weight="bold")
-    if line:
-        figure.text(0.5, 0.905 if title else 0.95, line, ha="center", fontsize=9.5, color=_FAINT)
+    if labels.n_spatial == 3:
+        depth = labels.spatial_shape[0]
+        line, height = f"slice {depth // 2 + 1} of {depth}", 0.905 if title else 0.95
+        figure.text(0.5, height, line, ha="center", fontsize=9.5, color=_FAINT)
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": "hushpore"})
+    figure.savefig(buffer, format="png", dpi=150, metadata={"Software": "hushpore"})
     return buffer.getvalue()
 
 

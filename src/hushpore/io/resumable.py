@@ -61,7 +61,11 @@ def resumable_directory(
     try:
         resumed = _key_of(work) == wanted
         if not resumed:
-            _empty(work)
+            for item in work.iterdir():
+                if item.is_dir():
+                    shutil.rmtree(item)
+                elif item.name != _OWNER:
+                    item.unlink()
             (work / "content").mkdir()
             (work / "scratch").mkdir()
             # last, so that what has a key is whole
@@ -123,11 +127,3 @@ def _key_of(work: Path) -> Any:
         return json.loads((work / _KEY).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-
-
-def _empty(work: Path) -> None:
-    for item in work.iterdir():
-        if item.is_dir():
-            shutil.rmtree(item)
-        elif item.name != _OWNER:
-            item.unlink()

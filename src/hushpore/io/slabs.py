@@ -17,14 +17,13 @@ SLAB = 64_000_000
 
 
 def slabs(
-    data: Any, n_plane_axes: int = 2, depth: int | None = None
+    data: Any, depth: int | None = None
 ) -> Iterator[tuple[tuple[int | slice, ...], npt.NDArray[Any]]]:
     """Yield the values of an array slab by slab, in order and each voxel once.
 
     `data`: NumPy, dask, Zarr, a memory map, or planes on disk: has a shape and takes slices.
-    `n_plane_axes`: how many of the last axes are never cut. `depth`: length of a slab along the
-    axis before those; by default as many as `SLAB` bytes hold, and whole chunks where the array has
-    chunks.
+    `depth`: length of a slab along the axis before those of a plane; by default as many as `SLAB`
+    bytes hold, and whole chunks where the array has chunks.
     Yields: where the slab lies: ``data[index]``; in native byte order. All axes before the one that
     is cut are dropped; an array without such an axis comes whole.
 
@@ -34,7 +33,7 @@ def slabs(
     [(2, 4, 3), (2, 4, 3), (1, 4, 3), (2, 4, 3), (2, 4, 3), (1, 4, 3)]
     """
     shape = tuple(int(n) for n in data.shape)
-    cut = len(shape) - n_plane_axes - 1
+    cut = len(shape) - 3
     if cut < 0:
         yield (), in_native_order(data[...])
         return

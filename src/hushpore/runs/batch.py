@@ -15,6 +15,7 @@ import psutil
 from hushpore._version import __version__
 from hushpore.base.errors import InputError, OutputError
 from hushpore.base.events import Note, Progress, StopEarly
+from hushpore.io.results import write_json
 from hushpore.io.target import new_file
 from hushpore.jobs import JOBS, check_chain, is_one_image
 from hushpore.runs.batch_scans import plan
@@ -165,12 +166,12 @@ def _run(
     todo = [task for task, is_done in planned.items() if not is_done]
     for task in todo:
         task.clean()
-    states = {
-        task.name: State(task.name, "skipped", 1.0, _summary_of(task))
-        if is_done
-        else State(task.name, "waiting")
-        for task, is_done in planned.items()
-    }
+    states = {}
+    for task, is_done in planned.items():
+        states[task.name] = State(task.name, "waiting")
+        if is_done:
+            summary = str((task.provenance() or {}).get("summary", ""))
+            states[task.name] = State(task.name, "skipped", 1.0, summary)
     yield from states.values()
     if len(todo) < len(tasks):
         done = len(tasks) - len(todo)
@@ -214,9 +215,7 @@ def _write(
     with new_file(folder / TABLE, overwrite=True) as part:
         table.to_csv(part, index=False, lineterminator="\n", encoding="utf-8")
     with new_file(folder / PROVENANCE, overwrite=True) as part:
-        part.write_text(
-            json.dumps(provenance, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
+        write_json(part, provenance)
     return table
 
 
@@ -227,15 +226,9 @@ def _row(task: Task, state: State) -> dict[str, Any]:
     told = [name for name, value in result.items() if isinstance(value, int | float | str)]
     figures = JOBS[list(task.steps)[-1]].figures or told
     row |= {name: result.get(name) for name in figures}
-    seconds = (
-        sum(sum(job["timings"].values()) for job in provenance["jobs"]) if provenance else None
-    )
+    jobs = provenance["jobs"] if provenance else []
+    seconds = sum(sum(job["timings"].values()) for job in jobs) if provenance else None
     return {**row, "seconds": seconds, "message": state.message, "path": task.source.path}
-
-
-def _summary_of(task: Task) -> str:
-    provenance = task.provenance()
-    return str(provenance.get("summary", "")) if provenance else ""
 
 
 def _folder(folder: Path) -> Path:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from hushpore.runs.pore_result import PoreResult, ResultLike
+    from hushpore.io.export import PoreResult
+    from hushpore.runs.pore_result import ResultLike
 
 #: Figures of the record, and the power of the length in their unit.
 _TOTALS = {
@@ -152,13 +153,11 @@ def comparison_figure(a: ResultLike, b: ResultLike, dpi: int = 150) -> bytes:
     InputError
         As for `compare`.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     first, second = open_result(a), open_result(b)
     scale = _scale(first, second)
     figure = Figure(figsize=(12, 3.8), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = list(figure.subplots(1, 3))
     unit = readable_unit(first.labels.unit)
     titles = ("share of pores", "cumulative share of their number", "... of their volume")

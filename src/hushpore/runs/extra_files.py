@@ -74,16 +74,11 @@ def save_data_set(target: Path, found: Patches, volume: Volume, overwrite: bool)
     if target.suffix == ".npz":
         with new_file(target, overwrite) as part, part.open("wb") as file:
             np.savez_compressed(file, **arrays)
-    else:
-        _write_zarr(target, arrays)
-
-
-def _write_zarr(target: Path, arrays: dict[str, Any]) -> None:
+        return
     import zarr
 
-    part = target.with_name(f".{target.name}.part")
-    group = zarr.open_group(part, mode="w")
+    folder = target.with_name(f".{target.name}.part")
+    group = zarr.open_group(folder, mode="w")
     for name, values in arrays.items():
-        kept = group.create_array(name, shape=values.shape, dtype=values.dtype)
-        kept[...] = values
-    part.replace(target)
+        group.create_array(name, data=values)
+    folder.replace(target)

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from hushpore.base.errors import InputError
 from hushpore.io import describe
+from hushpore.io.export import PoreResult
 from hushpore.runs.result_folder import read_provenance
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from hushpore.base.volume import Volume
     from hushpore.pores.result import Pores
 
     #: A result folder, what `hushpore.segment_pores` returns, or what is known of either.
-    ResultLike: TypeAlias = str | os.PathLike[str] | Pores | "PoreResult"
+    ResultLike: TypeAlias = str | os.PathLike[str] | Pores | PoreResult
 
 #: Labels in a result folder: as one file, or where they were written in blocks, on a cluster.
 LABELS, LABELS_IN_BLOCKS = "labels.tif", "labels.ome.zarr"
@@ -28,18 +25,6 @@ def labels_file(folder: Path) -> Path:
     """Return where the labels of a result folder are, if it has any."""
     in_blocks = folder / LABELS_IN_BLOCKS
     return in_blocks if in_blocks.is_dir() else folder / LABELS
-
-
-@dataclass(frozen=True, eq=False)
-class PoreResult:
-    """What is known of a segmentation."""
-
-    name: str  # a short name for tables and plots
-    labels: Volume  # the labels; from a folder they stay on disk until they are asked for
-    # the tables, see `hushpore.pores.measures`
-    pores: pd.DataFrame
-    throats: pd.DataFrame
-    provenance: dict[str, Any]  # the record of the segmentation
 
 
 def open_result(given: ResultLike) -> PoreResult:

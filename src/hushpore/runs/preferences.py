@@ -53,15 +53,12 @@ def in_force() -> dict[str, dict[str, Any]]:
     Returns: for each preference its ``value``, the ``reason`` in words, and the ``variable`` of the
     environment that wins over it.
     """
-    found = {opt.name: preferred(opt.name) for opt in Preferences.options()}
-    return {
-        name: {
-            "value": value,
-            "reason": reason or "the default",
-            "variable": variable_of(name),
-        }
-        for name, (value, reason) in found.items()
-    }
+    found = {}
+    for opt in Preferences.options():
+        value, reason = preferred(opt.name)
+        known = {"value": value, "reason": reason or "the default"}
+        found[opt.name] = {**known, "variable": variable_of(opt.name)}
+    return found
 
 
 def _require_folder(folder: str) -> None:

@@ -103,7 +103,10 @@ def pore_page(
     return _page(
         name,
         provenance,
-        [f'<img alt="Slices before and after, and pore sizes" src="{_png(picture)}">'],
+        [
+            '<img alt="Slices before and after, and pore sizes" src="data:image/png;base64,'
+            f'{base64.b64encode(picture).decode("ascii")}">'
+        ],
         [
             "<h2>Totals</h2>",
             _table(_totals(made["result"], unit)),
@@ -132,7 +135,8 @@ def _page(
         *pictures,
     ]
     if notes:
-        parts += ["<h2>Worth knowing</h2>", _list(notes)]
+        listed = "".join(f"<li>{_text(note)}</li>" for note in notes)
+        parts += ["<h2>Worth knowing</h2>", f'<ul class="warnings">{listed}</ul>']
     parts += findings
     for job in provenance["jobs"]:
         parts += [f"<h2>Settings: {_text(JOBS[job['job']].title)}</h2>", _settings(job)]
@@ -223,18 +227,16 @@ def _provenance(provenance: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 
 def _plots(pores: pd.DataFrame, profile: pd.DataFrame, unit: str) -> str:
     """Size distribution, cumulative shares, and porosity by slice, as SVG."""
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 3.1), layout="constrained")
-    FigureCanvasSVG(figure)
     sizes, cumulative, slices = figure.subplots(1, 3)
     diameter = pores["equivalent_diameter"].to_numpy(np.float64)
     volume = pores["volume"].to_numpy(np.float64)
-    length = f"equivalent diameter {_in(unit, 1)}"
+    length = f"equivalent diameter ({unit})"
     _frame(sizes, length, "share")
     _frame(cumulative, length, "cumulative share")
-    _frame(slices, f"position {_in(unit, 1)}", "porosity")
+    _frame(slices, f"position ({unit})", "porosity")
     if diameter.size:
         weights = (("by number", np.ones_like(volume), _LINE), ("by volume", volume, _OTHER))
         edges = np.linspace(0, diameter.max(), int(np.clip(2 * math.cbrt(diameter.size), 8, 40)))
@@ -276,10 +278,6 @@ def _grid(head: Iterable[str], rows: Iterable[Iterable[str]], caption: str = "")
     return f"<table>{above}<tr>{line(head, 'th')}</tr>{body}</table>"
 
 
-def _list(items: Iterable[str]) -> str:
-    return f'<ul class="warnings">{"".join(f"<li>{_text(item)}</li>" for item in items)}</ul>'
-
-
 def _value(opt: Option, value: Any) -> str:
     if value is None:
         return "none"
@@ -302,14 +300,6 @@ def _number(value: float) -> str:
 def _power(unit: str, power: int) -> str:
     marks = {0: "", 1: unit, 2: f"{unit}²", 3: f"{unit}³", -1: f"1/{unit}"}
     return marks[power]
-
-
-def _in(unit: str, power: int) -> str:
-    return f"({_power(unit, power)})" if power else ""
-
-
-def _png(picture: bytes) -> str:
-    return "data:image/png;base64," + base64.b64encode(picture).decode("ascii")
 
 
 def _text(value: object) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import InputError
 from hushpore.base.provenance import fingerprint
+from hushpore.base.result import ResultFiles
 from hushpore.io.results import check_image_target, write_image, write_results
 from hushpore.io.target import PROVENANCE, check_target
 from hushpore.jobs import JOBS, check_chain, is_one_image, load
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
-    from hushpore.base.result import Result, ResultFiles
+    from hushpore.base.result import Result
     from hushpore.base.volume import Volume
 
 
@@ -90,16 +91,11 @@ def write_result(
 
 
 def _merged(parts: Sequence[ResultFiles]) -> ResultFiles:
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = replace(
-            whole,
-            images={**whole.images, **part.images},
-            tables={**whole.tables, **part.tables},
-            figures={**whole.figures, **part.figures},
-            provenance={**whole.provenance, **part.provenance},
-        )
-    return whole
+    merged: dict[str, dict[str, Any]] = {}
+    for part in parts:
+        for each in fields(part):
+            merged.setdefault(each.name, {}).update(getattr(part, each.name))
+    return ResultFiles(**merged)
 
 
 def read_provenance(path: str | os.PathLike[str]) -> dict[str, Any]:

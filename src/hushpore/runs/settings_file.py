@@ -134,12 +134,9 @@ def toml_value(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return '"' + "".join(_escaped(letter) for letter in escaped) + '"'
+        shown = (c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped)
+        return f'"{"".join(shown)}"'
     return repr(value)
-
-
-def _escaped(letter: str) -> str:
-    return letter if letter.isprintable() else f"\\U{ord(letter):08x}"
 
 
 def keep(file: Path, text: str) -> Path:

@@ -58,17 +58,14 @@ def files_of(directory: Path) -> tuple[list[Path], list[str]]:
             missing.append("/".join(name))
         else:
             files.append(path)
-    notes = []
-    if outside:
-        notes.append(
-            f"{directory.name} names {len(outside)} file(s) outside its own folder "
-            f"({shortened(outside)}); they were not read."
+    notes = [
+        f"{directory.name} names {len(names)} file(s) {where} ({shortened(names)}){end}."
+        for names, where, end in (
+            (outside, "outside its own folder", "; they were not read"),
+            (missing, "that are not there", ""),
         )
-    if missing:
-        notes.append(
-            f"{directory.name} names {len(missing)} file(s) that are not there "
-            f"({shortened(missing)})."
-        )
+        if names
+    ]
     return list(dict.fromkeys(files)), notes
 
 

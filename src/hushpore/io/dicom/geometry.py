@@ -168,10 +168,10 @@ def _finish(
         origin = (float(place @ normal), float(place @ column), float(place @ row))
     if first.pixel_spacing is None:
         notes.append("The header states no pixel spacing; the voxel size is not known.")
-        return Arrangement(tuple(slices), (1.0, 1.0, 1.0), "pixel", (0.0,) * 3, tuple(notes),
-                           metadata)  # fmt: skip
-    spacing = (z, *first.pixel_spacing)
-    return Arrangement(tuple(slices), spacing, "mm", origin, tuple(notes), metadata)
+        spacing, unit, origin = (1.0, 1.0, 1.0), "pixel", (0.0, 0.0, 0.0)
+    else:
+        spacing, unit = (z, *first.pixel_spacing), "mm"
+    return Arrangement(tuple(slices), spacing, unit, origin, tuple(notes), metadata)
 
 
 def _even_steps(positions: npt.NDArray[Any]) -> tuple[float, npt.NDArray[Any] | None]:

@@ -16,12 +16,14 @@ from hushpore.io.dicom.values import Header, first, integer, number, numbers
 from hushpore.io.log_capture import captured_warnings
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
     from pathlib import Path
     from typing import BinaryIO, TypeAlias
 
     #: Planes, and the name of each file that holds none with the reason.
     Headers: TypeAlias = tuple[list[Slice], list[tuple[str, str]]]
+    #: Returns a value of a frame, by its name and the sequence of functional groups that has it.
+    Lookup: TypeAlias = Callable[[str, str], Any]
 
 _DICOMDIR = "1.2.840.10008.1.3.10"
 _LARGEST_IMAGE = 2**40  # bytes; beyond it a header is wrong, not a scan large
@@ -179,9 +181,11 @@ def _slices(header: Header, encoding: Encoding) -> list[Slice]:
     slices = []
     for frame in range(n_frames):
         own = frames[frame] if frame < len(frames) else None
-        value = _Lookup(header, shared, own)
-        position = _triple(value("ImagePositionPatient", "PlanePositionSequence"))
-        orientation = _six(value("ImageOrientationPatient", "PlaneOrientationSequence"))
+        value = _lookup(header, own, shared)
+        place = numbers(value("ImagePositionPatient", "PlanePositionSequence"))
+        position = (place[0], place[1], place[2]) if len(place) == 3 else None
+        turned = numbers(value("ImageOrientationPatient", "PlaneOrientationSequence"))
+        orientation = tuple(turned) if len(turned) == 6 and any(turned) else None
         if position and n_frames > 1 and own is None:
             position = _offset(position, orientation, offsets, frame)
         rescale = "PixelValueTransformationSequence"
@@ -215,19 +219,17 @@ def _slices(header: Header, encoding: Encoding) -> list[Slice]:
     return slices
 
 
-class _Lookup:
-    """Finds a value in a frame's functional groups, in the shared ones, or in the header."""
+def _lookup(header: Header, own: Any, shared: Any) -> Lookup:
+    """Return what finds a value in a frame's functional groups, the shared ones, or the header."""
 
-    def __init__(self, header: Header, shared: Any, own: Any) -> None:
-        self._header = header
-        self._groups = [each for each in (own, shared) if each is not None]
-
-    def __call__(self, name: str, sequence: str) -> Any:
-        for each in self._groups:
-            item = first(each, sequence)
+    def value(name: str, sequence: str) -> Any:
+        for each in (own, shared):
+            item = None if each is None else first(each, sequence)
             if item is not None and item.get(name) is not None:
                 return item.get(name)
-        return self._header.get(name)
+        return header.get(name)
+
+    return value
 
 
 def _facts(header: Header) -> dict[str, Any]:
@@ -243,7 +245,7 @@ def _facts(header: Header) -> dict[str, Any]:
     }
 
 
-def _windows(value: _Lookup) -> list[list[float]]:
+def _windows(value: Lookup) -> list[list[float]]:
     """Return the lowest and highest value of every window that the header proposes."""
     centres = numbers(value("WindowCenter", "FrameVOILUTSequence"))
     widths = numbers(value("WindowWidth", "FrameVOILUTSequence"))
@@ -251,7 +253,7 @@ def _windows(value: _Lookup) -> list[list[float]]:
     return [[centre - width / 2, centre + width / 2] for centre, width in pairs if width > 0]
 
 
-def _pixel_spacing(value: _Lookup) -> tuple[float, float] | None:
+def _pixel_spacing(value: Lookup) -> tuple[float, float] | None:
     for name in ("PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing"):
         found = numbers(value(name, "PixelMeasuresSequence"))
         if len(found) == 2 and min(found) > 0:
@@ -259,7 +261,7 @@ def _pixel_spacing(value: _Lookup) -> tuple[float, float] | None:
     return None
 
 
-def _distance(value: _Lookup) -> float | None:
+def _distance(value: Lookup) -> float | None:
     for name in ("SpacingBetweenSlices", "SliceThickness"):
         found = numbers(value(name, "PixelMeasuresSequence"))
         if found and abs(found[0]) > 0:
@@ -279,13 +281,3 @@ def _offset(
     normal = np.cross(orientation[:3], orientation[3:])
     x, y, z = np.asarray(position) + normal * (offsets[frame] - offsets[0])
     return float(x), float(y), float(z)
-
-
-def _triple(value: Any) -> tuple[float, float, float] | None:
-    found = numbers(value)
-    return (found[0], found[1], found[2]) if len(found) == 3 else None
-
-
-def _six(value: Any) -> tuple[float, ...] | None:
-    found = numbers(value)
-    return tuple(found) if len(found) == 6 and any(found) else None

@@ -66,29 +66,24 @@ class Encoding:
             raise InputError(
                 f"{self.path.name} holds no pixels: the header is there, the image is not."
             )
+        stated = " x ".join(str(n) for n in (self.n_frames, *self.shape)) + " pixels"
         if self.offset < 0 or self.length is None:
             if needed > _LARGEST_RATIO * self.size + _SMALL:
-                raise self._impossible()
+                raise InputError(
+                    f"{self.path.name} is damaged: its header states {stated}, which its "
+                    f"{self.size} bytes cannot hold."
+                )
             return
         if self.length < needed:
             raise InputError(
                 f"{self.path.name} holds {self.length} bytes of pixels, but its header states "
-                f"{self._stated()}, {needed} bytes. Copy or export it again."
+                f"{stated}, {needed} bytes. Copy or export it again."
             )
         if self.offset + needed > self.size:
             raise InputError(
                 f"The image in {self.path.name} is damaged or incomplete: the file ends before "
                 "its image does. Copy or export it again."
             )
-
-    def _impossible(self) -> InputError:
-        return InputError(
-            f"{self.path.name} is damaged: its header states {self._stated()}, which its "
-            f"{self.size} bytes cannot hold."
-        )
-
-    def _stated(self) -> str:
-        return " x ".join(str(n) for n in (self.n_frames, *self.shape)) + " pixels"
 
 
 class SeriesReader:
@@ -189,13 +184,13 @@ def _as_stated(decoded: npt.NDArray[Any], encoding: Encoding) -> npt.NDArray[Any
     values: npt.NDArray[Any] = decoded.reshape(encoding.shape)
     if values.dtype == dtype:
         return values
-    if values.dtype.kind == "u" and dtype.kind == "i":
-        values = values.astype(dtype)
+    has_no_sign = values.dtype.kind == "u" and dtype.kind == "i"
+    values = values.astype(dtype)
+    if has_no_sign:
         shift = 8 * dtype.itemsize - encoding.bits_stored
         np.left_shift(values, shift, out=values)
         np.right_shift(values, shift, out=values)
-        return values
-    return values.astype(dtype)
+    return values
 
 
 def _encapsulated(encoding: Encoding, frame: int) -> bytes:
@@ -208,12 +203,14 @@ def _encapsulated(encoding: Encoding, frame: int) -> bytes:
 
 def _pixel_array(encoding: Encoding) -> npt.NDArray[Any]:
     import pydicom
+    from pydicom import uid
 
     path = encoding.path
     dataset = pydicom.dcmread(path, force=True)
     if not encoding.syntax:
         implicit, little = dataset.original_encoding
-        dataset.file_meta.TransferSyntaxUID = _syntax(bool(implicit), bool(little))
+        syntax = uid.ImplicitVRLittleEndian if implicit else uid.ExplicitVRLittleEndian
+        dataset.file_meta.TransferSyntaxUID = syntax if little else uid.ExplicitVRBigEndian
     _require_decoder(dataset, path)
     try:
         stored = np.asarray(dataset.pixel_array)
@@ -224,14 +221,6 @@ def _pixel_array(encoding: Encoding) -> npt.NDArray[Any]:
             f"needs a decoder that is not installed: {_DECODERS}"
         ) from error
     return stored.reshape(encoding.n_frames, *encoding.shape)
-
-
-def _syntax(implicit: bool, little: bool) -> Any:
-    from pydicom import uid
-
-    if not little:
-        return uid.ExplicitVRBigEndian
-    return uid.ImplicitVRLittleEndian if implicit else uid.ExplicitVRLittleEndian
 
 
 def _require_decoder(dataset: Any, path: Path) -> None:

@@ -14,6 +14,7 @@ from hushpore.io.units import METRES
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable
     from pathlib import Path
 
     import numpy.typing as npt
@@ -51,82 +52,62 @@ def write_series(
     import_optional("pydicom", "DICOM")
     target = check_target(folder, overwrite, replaceable=_require_series)
     stored, slope, intercept = _stored(values)
-    common = _Common(seed, description or volume.name, spacing, slope, intercept)
+    from pydicom.uid import generate_uid
+
+    def identifier(*what: Any) -> Any:
+        sources = None if seed is None else ["hushpore", str(seed), *map(str, what)]
+        return generate_uid(entropy_srcs=sources)
+
     with (
         new_directory(target, overwrite, replaceable=_require_series) as part,
         captured_warnings("pydicom"),
     ):
+        dataset = _common(identifier, spacing)
+        dataset.SeriesDescription = (description or volume.name)[:64]
+        dataset.RescaleSlope, dataset.RescaleIntercept = slope, intercept
+        dataset.Rows, dataset.Columns = volume.shape[1:]
         for index, plane in enumerate(stored):
+            dataset.SOPInstanceUID = identifier("slice", index)
+            dataset.file_meta.MediaStorageSOPInstanceUID = dataset.SOPInstanceUID
+            dataset.InstanceNumber = index + 1
             position = (origin[2], origin[1], origin[0] + index * spacing[0])
-            dataset = common.slice(index, plane, position)
+            dataset.ImagePositionPatient = [_decimal(value) for value in position]
+            dataset.PixelData = np.ascontiguousarray(plane, dtype="<i2").tobytes()
             dataset.save_as(part / f"slice_{index + 1:04d}.dcm", enforce_file_format=True)
     return target
 
 
-class _Common:
-    """What all slices of a series share."""
+def _common(identifier: Callable[..., Any], spacing: tuple[float, ...]) -> Any:
+    """Return a data set with what all slices of any series share."""
+    from pydicom.dataset import FileDataset, FileMetaDataset
+    from pydicom.uid import CTImageStorage, ExplicitVRLittleEndian
 
-    def __init__(
-        self,
-        seed: int | None,
-        description: str,
-        spacing: tuple[float, ...],
-        slope: str,
-        intercept: str,
-    ) -> None:
-        from pydicom.uid import generate_uid
-
-        def identifier(*what: Any) -> Any:
-            sources = None if seed is None else ["hushpore", str(seed), *map(str, what)]
-            return generate_uid(entropy_srcs=sources)
-
-        self._identifier = identifier
-        self._study, self._series = identifier("study"), identifier("series")
-        self._frame = identifier("frame of reference")
-        self._description = description[:64]
-        self._spacing, self._slope, self._intercept = spacing, slope, intercept
-
-    def slice(
-        self, index: int, plane: npt.NDArray[np.int16], position: tuple[float, float, float]
-    ) -> Any:
-        """Return the data set of one slice."""
-        from pydicom.dataset import FileDataset, FileMetaDataset
-        from pydicom.uid import CTImageStorage, ExplicitVRLittleEndian
-
-        instance = self._identifier("slice", index)
-        meta = FileMetaDataset()
-        meta.MediaStorageSOPClassUID = CTImageStorage
-        meta.MediaStorageSOPInstanceUID = instance
-        meta.TransferSyntaxUID = ExplicitVRLittleEndian
-        dataset = FileDataset("", {}, file_meta=meta, preamble=b"\0" * 128)
-        dataset.SpecificCharacterSet = "ISO_IR 192"
-        dataset.SOPClassUID, dataset.SOPInstanceUID = CTImageStorage, instance
-        dataset.StudyInstanceUID, dataset.SeriesInstanceUID = self._study, self._series
-        dataset.FrameOfReferenceUID = self._frame
-        # type 2 elements: they must be there, and stay empty, as nobody was scanned
-        for name in (
-            "StudyDate", "StudyTime", "AccessionNumber", "ReferringPhysicianName", "PatientName",
-            "PatientID", "PatientBirthDate", "PatientSex", "StudyID", "Manufacturer",
-            "PositionReferenceIndicator", "AcquisitionNumber", "KVP",
-        ):  # fmt: skip
-            setattr(dataset, name, None if name in ("AcquisitionNumber", "KVP") else "")
-        dataset.Modality = "CT"
-        dataset.ImageType = ["DERIVED", "SECONDARY", "AXIAL"]
-        dataset.SeriesDescription = self._description
-        dataset.SeriesNumber, dataset.InstanceNumber = 1, index + 1
-        dataset.PatientPosition = "HFS"
-        dataset.ImagePositionPatient = [_decimal(value) for value in position]
-        dataset.ImageOrientationPatient = [1, 0, 0, 0, 1, 0]
-        dataset.SliceThickness = dataset.SpacingBetweenSlices = _decimal(self._spacing[0])
-        dataset.PixelSpacing = [_decimal(self._spacing[1]), _decimal(self._spacing[2])]
-        dataset.RescaleSlope, dataset.RescaleIntercept = self._slope, self._intercept
-        dataset.RescaleType = "HU"
-        dataset.SamplesPerPixel, dataset.PhotometricInterpretation = 1, "MONOCHROME2"
-        dataset.Rows, dataset.Columns = plane.shape
-        dataset.BitsAllocated = dataset.BitsStored = 16
-        dataset.HighBit, dataset.PixelRepresentation = 15, 1
-        dataset.PixelData = np.ascontiguousarray(plane, dtype="<i2").tobytes()
-        return dataset
+    meta = FileMetaDataset()
+    meta.MediaStorageSOPClassUID = CTImageStorage
+    meta.TransferSyntaxUID = ExplicitVRLittleEndian
+    dataset = FileDataset("", {}, file_meta=meta, preamble=b"\0" * 128)
+    dataset.SpecificCharacterSet = "ISO_IR 192"
+    dataset.SOPClassUID = CTImageStorage
+    dataset.StudyInstanceUID, dataset.SeriesInstanceUID = identifier("study"), identifier("series")
+    dataset.FrameOfReferenceUID = identifier("frame of reference")
+    # type 2 elements: they must be there, and stay empty, as nobody was scanned
+    for name in (
+        "StudyDate", "StudyTime", "AccessionNumber", "ReferringPhysicianName", "PatientName",
+        "PatientID", "PatientBirthDate", "PatientSex", "StudyID", "Manufacturer",
+        "PositionReferenceIndicator", "AcquisitionNumber", "KVP",
+    ):  # fmt: skip
+        setattr(dataset, name, None if name in ("AcquisitionNumber", "KVP") else "")
+    dataset.Modality, dataset.SeriesNumber = "CT", 1
+    dataset.ImageType = ["DERIVED", "SECONDARY", "AXIAL"]
+    dataset.PatientPosition = "HFS"
+    dataset.ImageOrientationPatient = [1, 0, 0, 0, 1, 0]
+    dataset.SliceThickness = dataset.SpacingBetweenSlices = _decimal(spacing[0])
+    dataset.PixelSpacing = [_decimal(spacing[1]), _decimal(spacing[2])]
+    dataset.RescaleType = "HU"
+    dataset.SamplesPerPixel, dataset.PhotometricInterpretation = 1, "MONOCHROME2"
+    dataset.BitsAllocated = dataset.BitsStored = 16
+    dataset.HighBit, dataset.PixelRepresentation = 15, 1
+    return dataset
 
 
 def _millimetres(volume: Volume) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -1,26 +1,38 @@
 """Pore results in the formats of other programs: a function for each kind of file.
 
-Each is given where to write, which takes its place only when it is complete, and a `PoreTables`.
+Each is given where to write, which takes its place only when it is complete, and a `PoreResult`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas as pd
 
     from hushpore.base.volume import Volume
 
 
-class PoreTables(Protocol):
-    """What is written of a segmentation: its labels, and a row for each pore and each throat."""
+@dataclass(frozen=True, eq=False)
+class PoreResult:
+    """What is known of a segmentation."""
 
-    @property
-    def labels(self) -> Volume: ...  # noqa: D102
+    name: str  # a short name for tables and plots
+    labels: Volume  # the labels; from a folder they stay on disk until they are asked for
+    # the tables, see `hushpore.pores.measures`
+    pores: pd.DataFrame
+    throats: pd.DataFrame
+    provenance: dict[str, Any]  # the record of the segmentation
 
-    @property
-    def pores(self) -> pd.DataFrame: ...  # noqa: D102
 
-    @property
-    def throats(self) -> pd.DataFrame: ...  # noqa: D102
+def write_pores(path: Path, result: PoreResult) -> None:
+    """Write the table of the pores as Parquet, by pyarrow."""
+    result.pores.to_parquet(path, index=False)
+
+
+def write_throats(path: Path, result: PoreResult) -> None:
+    """Write the table of the throats as Parquet, by pyarrow."""
+    result.throats.to_parquet(path, index=False)

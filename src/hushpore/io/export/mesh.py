@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.base.volume import Volume
-    from hushpore.io.export import PoreTables
+    from hushpore.io.export import PoreResult
 
 _BYTES_A_VOXEL = 6  # a mask, and float32 for the contouring; triangles come on top
 
@@ -76,7 +76,7 @@ def pore_surface(labels: Volume, only: Sequence[int] | None = None, apart: bool 
 
 
 def write_stl(
-    path: Path, result: PoreTables, labels: Sequence[int] | None = None, apart: bool = False
+    path: Path, result: PoreResult, labels: Sequence[int] | None = None, apart: bool = False
 ) -> None:
     """Write the surface of the pores as binary STL: float32, no labels; as `pore_surface`."""
     mesh = pore_surface(result.labels, labels, apart)
@@ -84,7 +84,7 @@ def write_stl(
 
 
 def write_ply(
-    path: Path, result: PoreTables, labels: Sequence[int] | None = None, apart: bool = False
+    path: Path, result: PoreResult, labels: Sequence[int] | None = None, apart: bool = False
 ) -> None:
     """Write the surface of the pores as binary PLY: float64, a label a face."""
     mesh = pore_surface(result.labels, labels, apart)

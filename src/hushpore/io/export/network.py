@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from hushpore.base.volume import Volume
-    from hushpore.io.export import PoreTables
+    from hushpore.io.export import PoreResult
 
 _FACES = "zyx"
 
@@ -79,14 +79,14 @@ def network_arrays(
     }
 
 
-def write_csv(path: Path, result: PoreTables) -> None:
+def write_csv(path: Path, result: PoreResult) -> None:
     """Write the network as a table, which ``openpnm.io.network_from_csv`` loads."""
     arrays = network_arrays(result.pores, result.throats, result.labels)
     with path.open("wb") as file:
         _columns(arrays).to_csv(file, index=False, lineterminator="\n", encoding="utf-8")
 
 
-def write_npz(path: Path, result: PoreTables) -> None:
+def write_npz(path: Path, result: PoreResult) -> None:
     """Write the network as arrays: smaller than a table, and exact.
 
     ``openpnm.io.network_from_porespy(dict(numpy.load(path)))`` loads them.

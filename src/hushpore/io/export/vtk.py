@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.base.volume import Volume
-    from hushpore.io.export import PoreTables
+    from hushpore.io.export import PoreResult
 
 _BLOCK = 1 << 20  # bytes that are compressed at a time
 _TYPES = {
@@ -31,7 +31,7 @@ _TYPES = {
 }
 
 
-def write_vti(path: Path, result: PoreTables) -> None:
+def write_vti(path: Path, result: PoreResult) -> None:
     """Write the labels as VTK image data."""
     write_image_data(path, {"label": result.labels})
 
@@ -68,7 +68,7 @@ def write_image_data(path: Path, images: Mapping[str, Volume]) -> None:
     _write(path, "ImageData", body, values)
 
 
-def write_vtp(path: Path, result: PoreTables) -> None:
+def write_vtp(path: Path, result: PoreResult) -> None:
     """Write the network as VTK poly data: a point at each pore's centroid, a line a throat.
 
     All columns of the tables go with the points and the lines. Places have the unit of the scan.

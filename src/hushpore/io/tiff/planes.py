@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import math
+import re
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from hushpore.base.errors import InputError, MissingPackageError
 from hushpore.io.codestream import stated_size
 from hushpore.io.log_capture import captured_log
 from hushpore.io.planes import PlaneStack, uncompressed_planes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     import numpy as np
     import numpy.typing as npt
     import tifffile
-
-    from hushpore.base.errors import HushporeError
 
 # compressions that state the size of the image once more, as TIFF numbers them
 _JPEGS = (7, 33003, 33004, 33005, 34712)
@@ -30,13 +30,11 @@ def planes_of(
     leading: npt.NDArray[np.integer[Any]],
     plane_shape: tuple[int, ...],
     path: Path,
-    explain: Callable[[Path, Exception], HushporeError],
 ) -> PlaneStack | None:
     """Return the planes of a series, or None where a page is not a plane.
 
     `level`: the series, or one level of a pyramid. `leading`: the number of the plane in the file,
-    at every position of the leading axes. `explain`: turns an error of tifffile into one for the
-    user.
+    at every position of the leading axes.
     """
     native = level.dtype.newbyteorder("=")
     if level.dataoffset is not None:
@@ -47,19 +45,29 @@ def planes_of(
         return None
     if any(page is None or math.prod(page.shape) != math.prod(plane_shape) for page in pages):
         return None
-    return PlaneStack(leading, plane_shape, native, _Pages(pages, path, explain))
+    return PlaneStack(leading, plane_shape, native, _Pages(pages, path))
+
+
+def explained(path: Path, error: Exception) -> InputError | MissingPackageError:
+    """Return an error of tifffile as one for the user."""
+    if "imagecodecs" in str(error):
+        found = re.search(r"<COMPRESSION\.(\w+)", str(error))
+        method = found.group(1) if found else "this method"
+        return MissingPackageError(
+            f"{path.name} is compressed with {method}, which needs a further package: "
+            "pip install imagecodecs"
+        )
+    return InputError(
+        f"{path.name} is damaged or incomplete and cannot be read as TIFF "
+        f"({type(error).__name__}: {error}). Copy or export it again."
+    )
 
 
 class _Pages:
     """Decodes pages; opens the file once more when the first is asked for."""
 
-    def __init__(
-        self,
-        pages: Sequence[Any],
-        path: Path,
-        explain: Callable[[Path, Exception], HushporeError],
-    ) -> None:
-        self._pages, self._path, self._explain = pages, path, explain
+    def __init__(self, pages: Sequence[Any], path: Path) -> None:
+        self._pages, self._path = pages, path
         self._handle = pages[0].parent.filehandle
         self._handle.set_lock(True)
         # what was opened for a stack is closed with it
@@ -78,7 +86,7 @@ class _Pages:
         except (OSError, MemoryError):
             raise
         except Exception as error:
-            raise self._explain(self._path, error) from error
+            raise explained(self._path, error) from error
 
 
 def _require_size(page: Any, handle: Any) -> None:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tifffile
 
-from hushpore.base.errors import HushporeError, InputError, MissingPackageError
+from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.volume import Volume
 from hushpore.io.log_capture import captured_log, captured_warnings
 from hushpore.io.planes import PlaneStack
-from hushpore.io.tiff.planes import planes_of
+from hushpore.io.tiff.planes import explained, planes_of
 from hushpore.io.tiff.voxel_size import VoxelSize, voxel_size
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _opened(path: Path) -> Iterator[tifffile.TiffFile]:
         raise
     except Exception as error:
         # damaged files make tifffile raise errors of any kind
-        raise _explain(path, error) from error
+        raise explained(path, error) from error
 
 
 def _slice_key(path: Path) -> tuple[Any, ...] | None:
@@ -129,7 +129,7 @@ def _stack(files: Sequence[Path], key: tuple[Any, ...], name: str) -> Volume:
 def _read_series(tif: tifffile.TiffFile, path: Path, messages: list[str]) -> list[Volume]:
     all_series = tif.series
     _require_complete(messages, path)
-    grey = [(i, series) for i, series in enumerate(all_series) if not _is_colour(series)]
+    grey = [(i, series) for i, series in enumerate(all_series) if not _is_colour(series.keyframe)]
     if not grey:
         _refuse_colour(tif.pages.first, path)
         raise InputError(f"{path.name} holds no image.")
@@ -253,7 +253,7 @@ def _in_axis_order(
         )
         plane_shape = (shape[order[-2]], shape[order[-1]])
         leading = _transposed(numbers, order).reshape([shape[axis] for axis in order[:-2]])
-        planes = planes_of(level, leading, plane_shape, path, _explain)
+        planes = planes_of(level, leading, plane_shape, path)
         if planes is not None:
             return planes, axes
     values = _transposed(level.asarray().reshape(shape), order)
@@ -267,13 +267,12 @@ def _transposed(values: npt.NDArray[Any], order: list[int]) -> npt.NDArray[Any]:
     return turned.reshape(turned.shape[len(dropped) :])
 
 
-def _is_colour(series: Any) -> bool:
-    page = series.keyframe
+def _is_colour(page: Any) -> bool:
     return int(page.photometric) in _COLOURS and int(page.samplesperpixel) >= 3
 
 
 def _refuse_colour(page: Any, path: Path) -> None:
-    if int(page.photometric) in _COLOURS and int(page.samplesperpixel) >= 3:
+    if _is_colour(page):
         raise InputError(
             f"{path.name} is a colour image (RGB, shape {tuple(page.shape)}), but grey values are "
             "needed. Convert it first, for example with Image > Type > 16-bit in ImageJ."
@@ -361,17 +360,3 @@ def _missing_numbers(files: Sequence[Path]) -> list[str]:
         f"By the file names {len(missing)} slice(s) are missing: {shown}. "
         "The volume closes up there."
     ]
-
-
-def _explain(path: Path, error: Exception) -> InputError | MissingPackageError:
-    if "imagecodecs" in str(error):
-        found = re.search(r"<COMPRESSION\.(\w+)", str(error))
-        method = found.group(1) if found else "this method"
-        return MissingPackageError(
-            f"{path.name} is compressed with {method}, which needs a further package: "
-            "pip install imagecodecs"
-        )
-    return InputError(
-        f"{path.name} is damaged or incomplete and cannot be read as TIFF "
-        f"({type(error).__name__}: {error}). Copy or export it again."
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
@@ -78,12 +78,9 @@ def ome_voxel_size(xml: str, index: int, count: int) -> VoxelSize | None:
     image = images[min(index, len(images) - 1)]
     pixels = image.find("{*}Pixels")
     assert pixels is not None
-    sizes: dict[str, float | None] = {}
-    units: dict[str, str] = {}
-    notes: list[str] = []
-    for axis in "zyx":
-        sizes[axis] = _positive(pixels.get(f"PhysicalSize{axis.upper()}"))
-        units[axis] = pixels.get(f"PhysicalSize{axis.upper()}Unit", "")
+    sizes = {axis: _positive(pixels.get(f"PhysicalSize{axis.upper()}")) for axis in "zyx"}
+    units = {axis: pixels.get(f"PhysicalSize{axis.upper()}Unit", "") for axis in "zyx"}
+    notes = []
     if sizes["y"] is not None and not any(units.values()):
         notes.append(
             "OME states no unit of the voxel size; micrometres are meant then, by its standard."
@@ -91,25 +88,23 @@ def ome_voxel_size(xml: str, index: int, count: int) -> VoxelSize | None:
     units = {axis: unit or "um" for axis, unit in units.items()}
     stated = _our_description(image.findtext("{*}Description"))
     axes = stated.get("axes", "") or ("z" if sizes["z"] is not None else "")
-    return _in_one_unit(sizes, units, notes, str(axes), tuple(stated.get("origin", ())))
+    known = VoxelSize(notes=notes, axes=str(axes), origin=tuple(stated.get("origin", ())))
+    return _in_one_unit(known, sizes, units)
 
 
 def _in_one_unit(
-    sizes: dict[str, float | None],
-    units: dict[str, str],
-    notes: list[str],
-    axes: str,
-    origin: tuple[float, ...],
+    known: VoxelSize, sizes: dict[str, float | None], units: dict[str, str]
 ) -> VoxelSize:
-    """Bring all axes to the unit of x."""
+    """Bring all axes to the unit of x; `known`: what is said beside them."""
     target = unit_of(units["x"])
     if target is None:
         if sizes["x"] is None:
-            return VoxelSize(notes=notes, axes=axes, origin=origin)
-        notes = [*notes, f"The unit {units['x']!r} is not known; the spacing is shown as pixels."]
-        return VoxelSize(sizes["z"], sizes["y"], sizes["x"], notes=notes, axes=axes, origin=origin)
+            return known
+        note = f"The unit {units['x']!r} is not known; the spacing is shown as pixels."
+        changes: dict[str, Any] = {**sizes, "notes": [*known.notes, note]}
+        return replace(known, **changes)
     name = target[0]
-    converted: dict[str, float | None] = {}
+    converted: dict[str, Any] = {"unit": name}
     for axis, size in sizes.items():
         own = unit_of(units[axis])
         if size is None or own is None or (own[0] == "pixel") != (name == "pixel"):
@@ -119,9 +114,8 @@ def _in_one_unit(
         else:
             converted[axis] = size * own[1] * METRES[own[0]] / METRES[name]
     if converted["y"] is None or converted["x"] is None:
-        return VoxelSize(notes=notes, axes=axes, origin=origin)
-    z, y, x = (converted[axis] for axis in "zyx")
-    return VoxelSize(z, y, x, unit=name, notes=notes, axes=axes, origin=origin)
+        return known
+    return replace(known, **converted)
 
 
 def _our_description(text: str | None) -> dict[str, Any]:
@@ -160,22 +154,19 @@ def _resolution(tif: tifffile.TiffFile) -> VoxelSize:
     unit = int(tag.value) if tag is not None else 0
     if per_y is None or per_x is None:
         return VoxelSize()
+    millimetres = 10.0 if unit == _CENTIMETRE else 25.4
+    dpi = per_x * 25.4 / millimetres
     if unit not in (_CENTIMETRE, _INCH):
         if (per_y, per_x) == (1.0, 1.0):
             return VoxelSize()
-        note = "The resolution is stated without a unit; the voxel size is not known."
-        return VoxelSize(notes=[note])
-    millimetres = 10.0 if unit == _CENTIMETRE else 25.4
-    dpi = per_x * 25.4 / millimetres
-    if any(math.isclose(dpi, known, abs_tol=0.02) for known in _PRINT_RESOLUTIONS):
-        note = (
-            f"The resolution of {dpi:.0f} dots per inch is one for printing; the voxel size is "
-            "not known."
-        )
-        return VoxelSize(notes=[note])
-    if dpi == 25.4 / millimetres:  # one pixel per centimetre or inch: a placeholder
-        return VoxelSize(notes=["The resolution is 1; the voxel size is not known."])
-    return VoxelSize(y=millimetres / per_y, x=millimetres / per_x, unit="mm")
+        why = " is stated without a unit"
+    elif any(math.isclose(dpi, known, abs_tol=0.02) for known in _PRINT_RESOLUTIONS):
+        why = f" of {dpi:.0f} dots per inch is one for printing"
+    elif dpi == 25.4 / millimetres:  # one pixel per centimetre or inch: a placeholder
+        why = " is 1"
+    else:
+        return VoxelSize(y=millimetres / per_y, x=millimetres / per_x, unit="mm")
+    return VoxelSize(notes=[f"The resolution{why}; the voxel size is not known."])
 
 
 def _pixels_per_unit(tif: tifffile.TiffFile) -> tuple[float | None, float | None]:

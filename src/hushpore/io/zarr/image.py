@@ -130,16 +130,16 @@ class ZarrImage:
         leading, where = block[:-n_spatial], block[-n_spatial:]
         starts = [each.start for each in where if isinstance(each, slice)]
         sizes = [each.stop - each.start for each in where if isinstance(each, slice)]
-        factors = [
-            1 if n == m else 2
-            for n, m in zip(
-                finer.shape[-self.n_spatial :], array.shape[-self.n_spatial :], strict=True
-            )
-        ]
+        both = zip(finer.shape[-n_spatial:], array.shape[-n_spatial:], strict=True)
+        factors = [1 if n == m else 2 for n, m in both]
         values = np.empty(sizes, array.dtype)
         # a quarter at a time, of which the finer level has up to eight times as many voxels
         halves = [*sizes[:-2], *(max(1, math.ceil(n / 2)) for n in sizes[-2:])]
-        for part in _parts(sizes, halves):
+        cuts = (
+            [slice(start, min(start + step, n)) for start in range(0, n, step)]
+            for n, step in zip(sizes, halves, strict=True)
+        )
+        for part in itertools.product(*cuts):
             wanted = tuple(
                 slice((start + each.start) * f, (start + each.stop) * f)
                 for each, start, f in zip(part, starts, factors, strict=True)
@@ -171,14 +171,6 @@ def reduced(values: npt.NDArray[Any], factors: Sequence[int], are_labels: bool) 
     if not are_labels and values.dtype.kind in "iu":
         result = np.rint(result)
     return result.astype(values.dtype, copy=False)
-
-
-def _parts(sizes: Sequence[int], steps: Sequence[int]) -> Iterator[tuple[slice, ...]]:
-    cuts = (
-        [slice(start, min(start + step, n)) for start in range(0, n, step)]
-        for n, step in zip(sizes, steps, strict=True)
-    )
-    return itertools.product(*cuts)
 
 
 def _create(group: Any, number: int, shape: tuple[int, ...], volume: Volume, memory: float) -> Any:

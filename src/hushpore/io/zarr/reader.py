@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import threading
 from pathlib import Path
@@ -137,8 +138,8 @@ def open_zarr(folder: Path) -> list[Volume]:
             labels.update(_labels(group))
         volumes = [_image(group, name) for name, group in images.items()]
         volumes += [
-            volume.replace(volume.data, name=name, metadata={"labels": True})
-            for name, volume in ((name, _image(group, name)) for name, group in labels.items())
+            dataclasses.replace(_image(group, name), name=name, metadata={"labels": True})
+            for name, group in labels.items()
         ]
     except (HushporeError, OSError, MemoryError):
         raise
@@ -241,15 +242,12 @@ def _image(group: Any, name: str) -> Volume:
 
 def _common_unit(units: list[str]) -> tuple[str, list[float], list[str]]:
     """Return the unit of x, and the factor that brings every axis to it."""
-    known = [unit_of(unit) for unit in units]
-    last = known[-1]
-    if last is None or any(each is None for each in known):
+    found = [each for each in map(unit_of, units) if each is not None]
+    if len(found) < len(units):
         note = f"The units of the axes ({', '.join(units)}) are not known; shown as pixels."
-        return "pixel", [1.0] * len(units), [note]
-    name = last[0]
-    found = [each for each in known if each is not None]
-    if {"pixel"} < {each[0] for each in found}:
+    elif {"pixel"} < {each[0] for each in found}:
         note = "Only some axes state a unit; the voxel size is shown as pixels."
-        return "pixel", [1.0] * len(units), [note]
-    factors = [f if own == name else f * METRES[own] / METRES[name] for own, f in found]
-    return name, factors, []
+    else:
+        name = found[-1][0]
+        return name, [f if own == name else f * METRES[own] / METRES[name] for own, f in found], []
+    return "pixel", [1.0] * len(units), [note]

@@ -76,7 +76,9 @@ def write_zarr(
             inner = group.create_group("labels")
             inner.attrs["ome"] = {"version": VERSION, "labels": list(labels)}
             for name, each in labels.items():
-                whole = each if each.dtype.kind != "b" else _as_integers(each)
+                whole = each
+                if each.dtype.kind == "b":
+                    whole = each.replace(np.asarray(each.data).view(np.uint8))
                 own = ZarrImage.create(
                     inner.create_group(name), whole, name, are_labels=True, memory=memory
                 )
@@ -187,7 +189,3 @@ def _length(where: Block) -> int:
     """Return the number of slices in a layer."""
     last = where[-1] if where else 0
     return last.stop - last.start if isinstance(last, slice) else 1
-
-
-def _as_integers(volume: Volume) -> Volume:
-    return volume.replace(np.asarray(volume.data).view(np.uint8))

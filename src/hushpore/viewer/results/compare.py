@@ -20,9 +20,10 @@ from qtpy.QtCore import Qt, QTimer
 from qtpy.QtWidgets import QFileDialog, QGridLayout, QHBoxLayout, QLabel, QPushButton
 
 from hushpore.base.errors import InputError
+from hushpore.io.export import PoreResult
 from hushpore.pores.measures import measure_of
 from hushpore.runs.compare import columns_compared, compare, distributions
-from hushpore.runs.pore_result import PoreResult, open_result
+from hushpore.runs.pore_result import open_result
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.fields import keep_narrow
 from hushpore.viewer.forms.native import ValueOf
