@@ -117,3 +117,10 @@ def test_what_an_earlier_version_kept_is_read_without_a_word() -> None:
     assert Renamed.renamed({"extent": 7, "other": 1}) == {"radius": 7, "other": 1}
     assert Renamed.of_what_fits({"extent": 7, "other": 1}) == Renamed(radius=7)
     assert Renamed.of_what_fits({"extent": 0}) == Renamed()
+
+
+def test_what_was_kept_fits_where_a_setting_depends_on_a_later_one() -> None:
+    patches = JOBS["patches"].settings
+    kept = {"sampler": "weights", "weights": "mask", "n_patches": 7}
+    assert patches.of_what_fits(kept) == patches(**kept)
+    assert patches.of_what_fits({"sampler": "weights", "n_patches": 7}) == patches(n_patches=7)

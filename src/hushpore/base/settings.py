@@ -11,6 +11,7 @@ import dataclasses
 import math
 import types
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, Union, get_args, get_origin, get_type_hints
 
@@ -210,14 +211,11 @@ class Settings:
         """
         values = cls.renamed(values)
         kept: dict[str, Any] = {}
-        for opt in cls.options():
-            if opt.name in values:
-                try:
-                    # alone and with what came before: some settings depend on others
-                    cls(**{**kept, opt.name: values[opt.name]})
-                except InputError:
-                    continue
-                kept[opt.name] = values[opt.name]
+        # each with those that were accepted before, and again: it may depend on a later one
+        for name in 2 * [opt.name for opt in cls.options() if opt.name in values]:
+            with suppress(InputError):
+                cls(**{**kept, name: values[name]})
+                kept[name] = values[name]
         return cls(**kept)
 
     def hints(self, known: Mapping[str, Any]) -> dict[str, str]:
