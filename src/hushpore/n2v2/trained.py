@@ -18,12 +18,7 @@ from hushpore.n2v2.images import arrange
 from hushpore.n2v2.inference.volumes import FREE_SHARE, VolumePredictor
 from hushpore.n2v2.model import Architecture, UNet
 from hushpore.n2v2.source import Scale, Source, measure_scale
-from hushpore.n2v2.tensor_file import (
-    check_file_target,
-    not_whole,
-    read_tensors,
-    write_tensors,
-)
+from hushpore.n2v2.tensor_file import check_file_target, not_whole, read_tensors, write_tensors
 
 if TYPE_CHECKING:
     import os
@@ -156,20 +151,67 @@ class Model:
         write_tensors(target, weights, {HEADER: self.facts()})
         return target
 
-    def export(self, path: str | os.PathLike[str], sample: VolumeLike, **described: Any) -> Path:
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        sample: VolumeLike,
+        *,
+        name: str = "",
+        authors: tuple[str, ...] = ("unknown",),
+        license: str = "CC-BY-4.0",
+        overwrite: bool = False,
+    ) -> Path:
         """Write the model as a package of the BioImage Model Zoo, tested by its own library.
 
         Parameters
         ----------
-        path, sample
-            The package (``.zip``), and an image for its test.
-        **described
-            ``name``, ``authors``, ``license`` and ``overwrite``, as
-            `hushpore.n2v2.export.export_model` takes them; errors as there.
-        """
-        from hushpore.n2v2.export import export_model
+        path : str or path-like
+            The package, ending in ``.zip``.
+        sample : Volume or array_like
+            An image like those that it was trained on; a part of it goes into the package as its
+            test.
+        name : str, optional
+            Of the model; by default that of the sample with "denoiser".
+        authors : tuple of str, optional
+            Who trained it.
+        license : str, optional
+            SPDX identifier of the terms under which the weights are passed on.
+        overwrite : bool, optional
+            Replace an existing file.
 
-        return export_model(self, path, sample, **described)
+        Returns
+        -------
+        Path
+            The package.
+
+        Raises
+        ------
+        MissingPackageError
+            If `bioimageio.core` is not installed.
+        InputError
+            If the model cannot be described so, or the zoo's test does not pass.
+        OutputError
+            If the package cannot be written.
+        """
+        from hushpore.n2v2.export import write_package
+
+        target = check_file_target(path, overwrite)
+        if target.suffix != ".zip":
+            raise InputError(
+                f"A package of the BioImage Model Zoo ends in .zip; got {target.name}."
+            )
+        if self.context or len(self.mean) != self.network.architecture.outputs:
+            raise InputError(
+                "A model that sees neighbouring slices, or several channels each by itself, cannot "
+                "be described to the BioImage Model Zoo. Train it with context=0 on one channel, "
+                "or with channels='together'."
+            )
+        volume = as_volume(sample)
+        first = self.arrange(volume).members[0]
+        values = Source(volume, self.network.dimensions).read(first)
+        name = name or f"{volume.name} denoiser"
+        write_package(target, self.network, self.scale, values, name, authors, license)
+        return target
 
     def facts(self) -> dict[str, Any]:
         """Return what is to be known beside the weights, as plain JSON values."""
