@@ -5,7 +5,7 @@ A kernel is kept on the disk by the date of its own file, so that all that call 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -29,16 +29,30 @@ _WAYS_OVER_FACES = np.array([0, 0, -1, -1, 1], np.int64)
 N_DIRECTIONS = len(DIRECTIONS)
 
 
-class Sums(NamedTuple):
-    """The sums of `hushpore.pores.sums.SUMS` over some basins, as they are added up.
+class Slab(NamedTuple):
+    """Some slices of a stack."""
 
-    What a stretch of voxels along x adds to a sum is a product: of powers of z and y, which are
-    those of its row, and of a sum along it. Sums share these, so that each is worked out once.
+    shape: tuple[int, int, int]  # of the stack
+    offset: int  # slices of the stack that lie before
+    basins: npt.NDArray[np.int32]  # of all voxels
+    heights: npt.NDArray[np.float32]  # squared distances
+    grey: npt.NDArray[np.int32]  # as whole numbers; empty where no sum takes any
+    ways: npt.NDArray[np.int64]
+
+
+class Sums(NamedTuple):
+    """What is summed over some basins, as it is added up.
+
+    What a stretch of voxels along x adds to one of `hushpore.pores.sums.SUMS` is a product: of
+    powers of z and y, which are those of its row, and of a sum along it. Sums share these, so that
+    each is worked out once.
     """
 
+    low: int  # the basin of the first row of tables
     totals: npt.NDArray[np.int64]  # (basins, sums)
     bounds: npt.NDArray[np.int32]  # (basins, 6)
-    grey: npt.NDArray[np.int32]  # of all voxels, as whole numbers; empty where no sum takes any
+    crossings: npt.NDArray[np.int64]  # (basins, directions)
+    border_crossings: npt.NDArray[np.int64]  # (directions,)
     in_row: npt.NDArray[np.int64]  # (sums, 2): powers of z and y
     along: npt.NDArray[np.int64]  # (sums along x, 2): powers of x and grey; first 1, x and x**2
     which: npt.NDArray[np.uint64]  # (sums,): which of the sums along x
@@ -46,15 +60,18 @@ class Sums(NamedTuple):
     run_factor: npt.NDArray[np.int64]  # (sums along x,): room for what is of the stretch
 
 
-def _no_sums(count: int, grey: npt.NDArray[np.int32] | None) -> Sums:
-    """Return the sums over some basins before any voxel is added, for one thread."""
+def _no_sums(low: int, high: int) -> Sums:
+    """Return the sums over the basins from `low` on before any voxel is added, for one thread."""
+    count = high - low
     bounds = np.zeros((count, 6), np.int32)
     bounds[:, :3] = np.iinfo(np.int32).max
     along = list(dict.fromkeys([(0, 0), (1, 0), (2, 0), *((each.x, each.grey) for each in SUMS)]))
     return Sums(
+        low,
         np.zeros((count, len(SUMS)), np.int64),
         bounds,
-        np.zeros(0, np.int32) if grey is None else grey.reshape(-1),
+        np.zeros((count, N_DIRECTIONS), np.int64),
+        np.zeros(N_DIRECTIONS, np.int64),
         np.array([(each.z, each.y) for each in SUMS], np.int64),
         np.array(along, np.int64),
         np.array([along.index((each.x, each.grey)) for each in SUMS], np.uint64),
@@ -72,18 +89,17 @@ class Edges(NamedTuple):
     place: npt.NDArray[np.int64]
     contacts: npt.NDArray[np.int32]
 
+    @property
+    def columns(self) -> tuple[Any, ...]:
+        """All but the table."""
+        return self[1:]
+
     def first(self, used: int) -> Edges:
         """Return a copy of the edges in use, without the table and the room for more."""
-        return Edges(
-            self.table[:0].copy(),
-            self.keys[:used].copy(),
-            self.saddle[:used].copy(),
-            self.place[:used].copy(),
-            self.contacts[:used].copy(),
-        )
+        return Edges(self.table[:0].copy(), *(column[:used].copy() for column in self.columns))
 
 
-#: The lowest basin of a piece; sums, bounds and ends from there on; cuts and edges.
+#: The lowest basin of a piece; sums, bounds and crossings from there on; border crossings; edges.
 Piece: TypeAlias = tuple[
     int,
     "npt.NDArray[np.int64]",
@@ -107,100 +123,56 @@ def scan_slices(
     """Sum up the basins in a range of slices, and find the contacts of its voxels.
 
     The slices are those from `offset` on of a stack of the given shape. `grey` are grey values as
-    whole numbers, where there is a sum that takes them. Returns the lowest basin
-    met; sums, bounds and ends of the basins from there on; and the cuts and edges.
+    whole numbers, where there is a sum that takes them.
     """
-    low, high = span(basins, first, last)
-    sums = _no_sums(high - low, grey)
-    crossings = np.zeros((high - low, N_DIRECTIONS), np.int64)
-    border_crossings = np.zeros(N_DIRECTIONS, np.int64)
-    tables = (sums, crossings, border_crossings)
+    sums = _no_sums(*span(basins, first, last))
+    values = np.zeros(0, np.int32) if grey is None else grey.reshape(-1)
     ways = _WAYS_OVER_FACES if faces_only else _WAYS
-    flat, heights = basins.reshape(-1), distance.reshape(-1)
+    slab = Slab(shape, offset, basins.reshape(-1), distance.reshape(-1), values, ways)
     edges, used = _no_edges(1 << 10), 0
     row, end = first * shape[1], last * shape[1]
     while row < end:
-        used, row = _scan_rows(
-            shape, flat, heights, ways, offset, low, *tables, edges, used, row, end
-        )
+        used, row = _scan_rows(slab, sums, edges, used, row, end)
         if row < end:
             edges = _with_more_room(edges, used)
     edges = edges.first(used)
     edges.place[:] += offset * shape[1] * shape[2]
-    return low, sums.totals, sums.bounds, crossings, border_crossings, edges
+    return sums.low, sums.totals, sums.bounds, sums.crossings, sums.border_crossings, edges
 
 
 @kernel
 def _scan_rows(
-    shape: tuple[int, int, int],
-    flat: npt.NDArray[np.int32],
-    heights: npt.NDArray[np.float32],
-    ways: npt.NDArray[np.int64],
-    offset: int,
-    low: int,
-    sums: Sums,
-    crossings: npt.NDArray[np.int64],
-    border_crossings: npt.NDArray[np.int64],
-    edges: Edges,
-    used: int,
-    row: int,
-    end: int,
+    slab: Slab, sums: Sums, edges: Edges, used: int, row: int, end: int
 ) -> tuple[int, int]:
     """Go through rows as long as there is room; returns the number of edges, and the next row.
 
     Zeros come in as arguments or from arrays: for a literal one numba would compile what takes it
     a second time.
     """
-    _, height, width = shape
+    _, height, width = slab.shape
     # a row cannot find more edges than its voxels have contacts
     while row < end and edges.keys.size - used >= N_DIRECTIONS * width:
-        z, y = row // height, row % height
-        used = _scan_row(
-            shape,
-            flat,
-            heights,
-            ways,
-            z,
-            y,
-            offset,
-            low,
-            sums,
-            crossings,
-            border_crossings,
-            edges,
-            used,
-        )
+        used = _scan_row(slab, row // height, row % height, sums, edges, used)
         row += 1
     return used, row
 
 
 @kernel
-def _scan_row(
-    shape: tuple[int, int, int],
-    flat: npt.NDArray[np.int32],
-    heights: npt.NDArray[np.float32],
-    ways: npt.NDArray[np.int64],
-    z: int,
-    y: int,
-    offset: int,
-    low: int,
-    sums: Sums,
-    crossings: npt.NDArray[np.int64],
-    border_crossings: npt.NDArray[np.int64],
-    edges: Edges,
-    used: int,
-) -> int:
+def _scan_row(slab: Slab, z: int, y: int, sums: Sums, edges: Edges, used: int) -> int:
     """Go through the runs of a row, stretches of one basin along x; returns the number of edges.
 
     In another row the neighbours with x - 1, x and x + 1 are the same voxels but for the outermost,
     so that one count of equal voxels does for three directions; and only where some are of a third
     kind, neither solid nor of this basin, there are contacts to look for.
     """
-    depth, height, width = shape
+    depth, height, width = slab.shape
+    flat, heights, ways = slab.basins, slab.heights, slab.ways
+    crossings = sums.crossings
+    at_z = z + slab.offset
     start = (z * height + y) * width
     stop = start + width
     for k in range(sums.row_factor.size):
-        sums.row_factor[k] = _power(z + offset, sums.in_row[k, 0]) * _power(y, sums.in_row[k, 1])
+        sums.row_factor[k] = _power(at_z, sums.in_row[k, 0]) * _power(y, sums.in_row[k, 1])
     i = start
     while i < stop:
         a = flat[i]
@@ -209,30 +181,19 @@ def _scan_row(
             i += 1
         if a == 0:
             continue
-        own = a - low
+        own = a - sums.low
         length = i - begin
-        _add_run(sums, own, z + offset, y, begin - start, i - start, start)
-        _add_border_crossings(border_crossings, shape, z + offset, y, begin - start, i - start)
+        _add_run(slab, sums, own, at_z, y, begin - start, i - start, start)
+        _add_border_crossings(sums.border_crossings, slab.shape, at_z, y, begin - start, i - start)
         crossings[own, _ALONG_X] += 1
         if i < stop and flat[i] != 0:
-            used = _join_runs(
-                flat,
-                heights,
-                begin,
-                i,
-                i,
-                i + 1,
-                _ALONG_X_ONLY[0],
-                _ALONG_X_ONLY,
-                ways[4],
-                edges,
-                used,
-            )
+            step, row = _ALONG_X_ONLY[0], _ALONG_X_ONLY
+            used = _join_runs(flat, heights, begin, i, i, i + 1, step, row, ways[4], edges, used)
         for r in range(len(_ROWS)):
             same_before, same, same_after = 0, 0, 0
             dz = _ROWS[r, 0]
             dy = _ROWS[r, 1]
-            if z + offset + dz < depth and 0 <= y + dy < height:
+            if at_z + dz < depth and 0 <= y + dy < height:
                 step = (dz * height + dy) * width
                 same, void = _count(flat[begin + step : i + step], a)
                 first = max(begin - 1, start)
@@ -365,10 +326,8 @@ def _no_edges(room: int) -> Edges:
 def _with_more_room(edges: Edges, used: int) -> Edges:
     """Return the edges in use in twice the room."""
     wider = _no_edges(2 * edges.keys.size)
-    wider.keys[:used] = edges.keys[:used]
-    wider.saddle[:used] = edges.saddle[:used]
-    wider.place[:used] = edges.place[:used]
-    wider.contacts[:used] = edges.contacts[:used]
+    for column, known in zip(wider.columns, edges.columns, strict=True):
+        column[:used] = known[:used]
     _enter(wider.table, wider.keys, used)
     return wider
 
@@ -429,13 +388,7 @@ def _power(base: int, exponent: int) -> int:
 
 @kernel
 def _add_run(
-    sums: Sums,
-    own: int,
-    z: int,
-    y: int,
-    begin: int,
-    end: int,
-    start: int,
+    slab: Slab, sums: Sums, own: int, z: int, y: int, begin: int, end: int, start: int
 ) -> None:
     """Add the voxels ``begin`` to ``end`` of the row from ``start`` to the sums of their basin."""
     n = end - begin
@@ -446,7 +399,7 @@ def _add_run(
     for i in range(3, factor.size):
         value_sum = 0
         for x in range(begin, end):
-            value = int(sums.grey[start + x])
+            value = int(slab.grey[start + x])
             value_sum += _power(x, sums.along[i, 0]) * _power(value, sums.along[i, 1])
         factor[i] = value_sum
     total = sums.totals[own]

@@ -42,26 +42,11 @@ def squared_distance(
 ) -> npt.NDArray[np.float32]:
     """Return the squared distance from each void voxel to the nearest solid voxel's centre.
 
-    Parameters
-    ----------
-    void : numpy.ndarray
-        (z, y, x), bool, C order.
-    spacing : sequence of float
-        Voxel size in z, y, x order.
-    solid_outside : sequence of bool
-        For each axis, whether a layer of solid is taken to lie before its first and after its
-        last voxel.
-    threads : KernelThreads
-        Threads to run on.
+    `void`: (z, y, x), bool, C order. `spacing`: voxel size in z, y, x order. `solid_outside`: for
+    each axis, whether a layer of solid is taken to lie before its first and after its last voxel.
+    Returns: (z, y, x), float32, in squared voxels of the smallest spacing; 0 in the solid, infinite
+    everywhere where there is no solid at all.
 
-    Returns
-    -------
-    numpy.ndarray
-        (z, y, x), float32, in squared voxels of the smallest spacing; 0 in the solid, infinite
-        everywhere where there is no solid at all.
-
-    Notes
-    -----
     Linear in the number of voxels; needs no memory besides the result and one slice a thread.
     """
     distance = np.empty(void.shape, np.float32)
@@ -83,27 +68,12 @@ def distances(
 ) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
     """Find the squared distance in a stack slab by slab, from its last to its first.
 
-    Parameters
-    ----------
-    phase : Stack
-        (z, y, x), uint8: 1 to `highest` is void, all else is solid.
-    slabs : Slabs
-        How it is cut.
-    scratch : Scratch
-        Makes room for one slice a slab.
-    spacing, solid_outside, threads
-        As for `squared_distance`.
-    out : numpy.ndarray, optional
-        (z, y, x), float32: where they go, if there is room for all of them.
-    fill : callable, optional
-        Does what `fill_distance` does, elsewhere.
-
-    Yields
-    ------
-    first : int
-        First slice of a slab.
-    distance : numpy.ndarray
-        float32, its squared distance; without `out` the next slab overwrites it.
+    `phase`: (z, y, x), uint8: 1 to `highest` is void, all else is solid. `scratch`: makes room for
+    one slice a slab. `spacing`, `solid_outside`: as for `squared_distance`. `out`: (z, y, x),
+    float32: where they go, if there is room for all of them. `fill`: does what `fill_distance`
+    does, elsewhere.
+    Yields: first slice of a slab, and its squared distance, float32; without `out` the next slab
+    overwrites it.
     """
     room = np.empty((slabs.thickness, *phase.shape[1:]), np.float32) if out is None else out
     edge = edge_plane(phase.shape, solid_outside[0])
@@ -171,19 +141,11 @@ def fill_distance(
     the result is the same.
     """
     smallest = min(spacing)
-    weight_z, weight_y, weight_x = ((step / smallest) ** 2 for step in spacing)
+    weights = tuple((step / smallest) ** 2 for step in spacing)
+    edges = tuple(np.float32(0.0 if solid else np.inf) for solid in solid_outside)
     depth, height, _ = phase.shape
     threads.over(height, _along_z, phase, distance, before, after, highest)
-    threads.over(
-        depth,
-        _in_slices,
-        distance,
-        weight_z,
-        weight_y,
-        weight_x,
-        solid_outside[1],
-        solid_outside[2],
-    )
+    threads.over(depth, _in_slices, distance, weights, edges)
 
 
 @kernel
@@ -242,18 +204,15 @@ def _along_z(
 @kernel
 def _in_slices(
     distance: npt.NDArray[np.float32],
-    weight_z: float,
-    weight_y: float,
-    weight_x: float,
-    solid_outside_y: bool,
-    solid_outside_x: bool,
+    weights: tuple[float, float, float],
+    edges: tuple[np.float32, np.float32, np.float32],
     first: int,
     last: int,
 ) -> None:
     """Turn distances along z into squared distances in space, in slices `first` to `last`."""
     _, height, width = distance.shape
-    edge_y = np.float32(0.0) if solid_outside_y else np.float32(np.inf)
-    edge_x = np.float32(0.0) if solid_outside_x else np.float32(np.inf)
+    _, edge_y, edge_x = edges
+    weight_z, weight_y, weight_x = weights
     scale = np.float32(weight_z)
     scratch = np.empty((height, width), np.float32)
     line = np.full(width + 2 * _REACH, np.inf, np.float32)
@@ -275,10 +234,7 @@ def _in_slices(
 
 @kernel
 def _near_in_y(
-    plane: npt.NDArray[np.float32],
-    weight: float,
-    edge: np.float32,
-    out: npt.NDArray[np.float32],
+    plane: npt.NDArray[np.float32], weight: float, edge: np.float32, out: npt.NDArray[np.float32]
 ) -> bool:
     """Take the minimum along y over near rows, whole rows at a time.
 
@@ -343,10 +299,7 @@ def _any_above(values: npt.NDArray[np.float32], limit: np.float32) -> bool:
 
 @kernel
 def _far_in_y(
-    plane: npt.NDArray[np.float32],
-    weight: float,
-    edge: np.float32,
-    out: npt.NDArray[np.float32],
+    plane: npt.NDArray[np.float32], weight: float, edge: np.float32, out: npt.NDArray[np.float32]
 ) -> None:
     """Take the minimum along y over all rows, some columns at a time."""
     height, width = plane.shape

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -150,28 +150,20 @@ class Tables:
 
     def graph(self, grey_step: float = 1.0) -> BasinGraph:
         """Return all of it, once the last slab is added."""
-        edges = _join_edges(self._edges)
-        peak = np.concatenate([[-1], self._peaks])
-        tables = (
-            self._peak_squared_distance,
-            self._sums,
-            self._crossings,
-            self._bounds,
-            self._is_open,
-            self._border_crossings,
+        return BasinGraph(
+            peak=np.concatenate([[-1], self._peaks]),
+            peak_squared_distance=self._peak_squared_distance,
+            sums=self._sums,
+            crossings=self._crossings,
+            bounds=self._bounds,
+            is_open=self._is_open,
+            border_crossings=self._border_crossings,
+            **_join_edges(self._edges),
+            grey_step=grey_step,
         )
-        return BasinGraph(peak, *tables, *edges, grey_step)
 
 
-def _join_edges(
-    pieces: list[Edges],
-) -> tuple[
-    npt.NDArray[np.int32],
-    npt.NDArray[np.int32],
-    npt.NDArray[np.float32],
-    npt.NDArray[np.int64],
-    npt.NDArray[np.int32],
-]:
+def _join_edges(pieces: list[Edges]) -> dict[str, npt.NDArray[Any]]:
     """Join the edges that more than one piece of the volume has found; empties the list.
 
     Piece after piece is given back, since in noise there are more bytes of edges than of voxels.
@@ -196,4 +188,4 @@ def _join_edges(
         place[at[better]] = piece.place[better]
     a = (keys >> 32).astype(np.int32)
     b = (keys & 0xFFFFFFFF).astype(np.int32)
-    return a, b, saddle, place, contacts
+    return {"a": a, "b": b, "saddle": saddle, "saddle_at": place, "contacts": contacts}

@@ -7,7 +7,7 @@ is turned; then the lower index.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -29,31 +29,35 @@ def steepest_ascent(
 ) -> None:
     """Point the void voxels of some rows and slices to their highest neighbour, the solid to -1.
 
-    Parameters
-    ----------
-    faces_only : bool
-        Whether only the 6 neighbours that share a face count, or all 26.
-    distance : numpy.ndarray
-        (z, y, x), float32, C order: squared distance, 0 in the solid.
-    pointers : numpy.ndarray
-        (z, y, x), int32: where to write the flat index of the neighbour.
-    row_first, row_last : int
-        Rows of each slice.
-    offset : int
-        Slice that `first` and `last` are counted from.
-    first, last : int
-        Slices.
+    `faces_only`: whether only the 6 neighbours that share a face count, or all 26. `distance`: (z,
+    y, x), float32, C order: squared distance, 0 in the solid. `pointers`: (z, y, x), int32: where
+    to write the flat index of the neighbour. `offset`: slice that `first` and `last` are counted
+    from.
     """
-    # buffers of this thread's own
     rows, width = row_last - row_first, distance.shape[2]
-    sums = np.zeros((3, rows + 2, width), np.float32)
-    # the second has keys of the rows before and after as well
-    tops = np.zeros((3, rows + 2, width), np.int64)
-    lines = np.zeros((3, width), np.float32)
-    key_tops = np.zeros((3, width), np.int64)
-    where = (row_first, row_last, offset + first, offset + last)
+    carried = Carried(
+        row_first,
+        row_last,
+        np.zeros((3, width), np.float32),
+        np.zeros((3, rows + 2, width), np.float32),
+        np.zeros((3, width), np.int64),
+        np.zeros((3, rows + 2, width), np.int64),
+    )
     point = _ascend_over_faces if faces_only else _ascend
-    point(distance, distance.view(np.int32), pointers, sums, tops, lines, key_tops, *where)
+    point(distance, distance.view(np.int32), pointers, carried, offset + first, offset + last)
+
+
+class Carried(NamedTuple):
+    """What one thread carries along y and z: lines by y modulo 3, planes by z modulo 3."""
+
+    # of each slice
+    row_first: int
+    row_last: int
+    line_sums: npt.NDArray[np.float32]
+    sums: npt.NDArray[np.float32]  # of these rows, and of those before and after
+    line_keys: npt.NDArray[np.int64]
+    # the highest keys around the voxels of these rows; over faces their own, and of the rows beside
+    keys: npt.NDArray[np.int64]
 
 
 @kernel
@@ -61,12 +65,7 @@ def _ascend(
     distance: npt.NDArray[np.float32],
     bits: npt.NDArray[np.int32],
     pointers: npt.NDArray[np.int32],
-    sums: npt.NDArray[np.float32],
-    tops: npt.NDArray[np.int64],
-    lines: npt.NDArray[np.float32],
-    key_tops: npt.NDArray[np.int64],
-    row_first: int,
-    row_last: int,
+    carried: Carried,
     begin: int,
     end: int,
 ) -> None:
@@ -78,27 +77,22 @@ def _ascend(
     the 27 voxels it is of, the lowest index highest.
     """
     for z in range(begin - 2, end + 2):
-        _sum_plane(distance, z, row_first - 1, row_last + 1, lines, sums[z % 3])
+        _sum_plane(distance, z, carried)
         if z >= begin:
-            _highest_plane(bits, z - 1, row_first, row_last, sums, key_tops, tops[(z - 1) % 3])
+            _highest_plane(bits, z - 1, carried)
         if z >= begin + 2:
-            _ascend_plane(bits, z - 2, row_first, row_last, tops, pointers)
+            _ascend_plane(bits, z - 2, carried, pointers)
 
 
 @kernel
-def _sum_plane(
-    distance: npt.NDArray[np.float32],
-    z: int,
-    row_first: int,
-    row_last: int,
-    lines: npt.NDArray[np.float32],
-    out: npt.NDArray[np.float32],
-) -> None:
+def _sum_plane(distance: npt.NDArray[np.float32], z: int, carried: Carried) -> None:
     """Write the 3x3 sums around the voxels of some rows of slice `z`; outside all is 0.
 
     The two sides are added first, so that the sum is the same when the volume is flipped.
     """
     depth, height, width = distance.shape
+    row_first, row_last = carried.row_first - 1, carried.row_last + 1
+    lines, out = carried.line_sums, carried.sums[z % 3]
     if z < 0 or z >= depth:
         out[:] = 0
         return
@@ -124,17 +118,11 @@ def _sum_plane(
 
 
 @kernel
-def _highest_plane(
-    bits: npt.NDArray[np.int32],
-    z: int,
-    row_first: int,
-    row_last: int,
-    sums: npt.NDArray[np.float32],
-    key_tops: npt.NDArray[np.int64],
-    out: npt.NDArray[np.int64],
-) -> None:
+def _highest_plane(bits: npt.NDArray[np.int32], z: int, carried: Carried) -> None:
     """Write the highest key among the 3x3 voxels around those of some rows of slice `z`."""
     depth, height, width = bits.shape
+    row_first, row_last, sums = carried.row_first, carried.row_last, carried.sums
+    lines, out = carried.line_keys, carried.keys[z % 3]
     if z < 0 or z >= depth:
         out[:] = 0
         return
@@ -142,7 +130,7 @@ def _highest_plane(
     total_bits = total.view(np.int32)
     keys = np.zeros(width + 2, np.int64)
     for y in range(row_first - 1, row_last + 1):
-        newest = key_tops[(y + 1) % 3]
+        newest = lines[(y + 1) % 3]
         if y < 0 or y >= height:
             newest[:] = 0
         else:
@@ -157,8 +145,8 @@ def _highest_plane(
             for x in range(width):
                 newest[x] = max(keys[x] + 2, keys[x + 1] + 1, keys[x + 2])
         if y > row_first:
-            oldest = key_tops[(y - 1) % 3]
-            middle = key_tops[y % 3]
+            oldest = lines[(y - 1) % 3]
+            middle = lines[y % 3]
             target = out[y - 1 - row_first]
             for x in range(width):
                 target[x] = max(oldest[x] + 6, middle[x] + 3, newest[x])
@@ -166,24 +154,20 @@ def _highest_plane(
 
 @kernel
 def _ascend_plane(
-    bits: npt.NDArray[np.int32],
-    z: int,
-    row_first: int,
-    row_last: int,
-    tops: npt.NDArray[np.int64],
-    pointers: npt.NDArray[np.int32],
+    bits: npt.NDArray[np.int32], z: int, carried: Carried, pointers: npt.NDArray[np.int32]
 ) -> None:
     """Write the pointers of some rows of slice `z` from the highest keys of three planes."""
     _, height, width = bits.shape
+    row_first, keys = carried.row_first, carried.keys
     step = np.empty(27, np.int32)
     for dz in range(-1, 2):
         for dy in range(-1, 2):
             for dx in range(-1, 2):
                 step[13 - 9 * dz - 3 * dy - dx] = (dz * height + dy) * width + dx
-    for y in range(row_first, row_last):
-        above = tops[(z - 1) % 3, y - row_first]
-        level = tops[z % 3, y - row_first]
-        below = tops[(z + 1) % 3, y - row_first]
+    for y in range(row_first, carried.row_last):
+        above = keys[(z - 1) % 3, y - row_first]
+        level = keys[z % 3, y - row_first]
+        below = keys[(z + 1) % 3, y - row_first]
         line = bits[z, y]
         target = pointers[z, y]
         start = (z * height + y) * width
@@ -200,12 +184,7 @@ def _ascend_over_faces(
     distance: npt.NDArray[np.float32],
     bits: npt.NDArray[np.int32],
     pointers: npt.NDArray[np.int32],
-    sums: npt.NDArray[np.float32],
-    keys: npt.NDArray[np.int64],
-    lines: npt.NDArray[np.float32],
-    totals: npt.NDArray[np.int64],
-    row_first: int,
-    row_last: int,
+    carried: Carried,
     begin: int,
     end: int,
 ) -> None:
@@ -214,25 +193,20 @@ def _ascend_over_faces(
     The keys are the same but for their last bits, which are added for the comparison.
     """
     for z in range(begin - 2, end + 2):
-        _sum_plane(distance, z, row_first - 1, row_last + 1, lines, sums[z % 3])
+        _sum_plane(distance, z, carried)
         if z >= begin:
-            _key_plane(bits, z - 1, row_first, row_last, sums, totals[0], keys[(z - 1) % 3])
+            _key_plane(bits, z - 1, carried)
         if z >= begin + 2:
-            _ascend_plane_over_faces(bits, z - 2, row_first, row_last, keys, pointers)
+            _ascend_plane_over_faces(bits, z - 2, carried, pointers)
 
 
 @kernel
-def _key_plane(
-    bits: npt.NDArray[np.int32],
-    z: int,
-    row_first: int,
-    row_last: int,
-    sums: npt.NDArray[np.float32],
-    total: npt.NDArray[np.int64],
-    out: npt.NDArray[np.int64],
-) -> None:
+def _key_plane(bits: npt.NDArray[np.int32], z: int, carried: Carried) -> None:
     """Write the keys of the voxels of some rows of slice `z`, and of the rows beside them."""
     depth, height, width = bits.shape
+    row_first, row_last, sums = carried.row_first, carried.row_last, carried.sums
+    out = carried.keys[z % 3]
+    total = carried.line_keys[0]
     sum_bits = total.view(np.int32)
     sum_floats = total.view(np.float32)
     for y in range(row_first - 1, row_last + 1):
@@ -251,17 +225,13 @@ def _key_plane(
 
 @kernel
 def _ascend_plane_over_faces(
-    bits: npt.NDArray[np.int32],
-    z: int,
-    row_first: int,
-    row_last: int,
-    keys: npt.NDArray[np.int64],
-    pointers: npt.NDArray[np.int32],
+    bits: npt.NDArray[np.int32], z: int, carried: Carried, pointers: npt.NDArray[np.int32]
 ) -> None:
     """Write the pointers of some rows of slice `z` from the keys of three planes."""
     _, height, width = bits.shape
+    row_first, keys = carried.row_first, carried.keys
     step = np.array([height * width, width, 1, 0, -1, -width, -height * width])
-    for y in range(row_first, row_last):
+    for y in range(row_first, carried.row_last):
         row = y - row_first + 1
         start = (z * height + y) * width
         for x in range(width):
