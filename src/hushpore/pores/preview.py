@@ -88,6 +88,53 @@ class GreySurvey:
         key = _key(settings)
         return None if key is None else self._found.get(key)
 
+    def explain(self, settings: PoreSettings) -> dict[str, str]:
+        """Return what the threshold of settings and the stricter one come to, as far as known."""
+        found = self.known(settings)
+        if found is None:
+            return {}
+        if isinstance(found, InputError):
+            return {"threshold": str(found)}
+        unit, bright = f" {self.unit}".rstrip(), settings.pores_are == "bright"
+        low, high = self.range.low, self.range.high
+        of = "voxels" if self.share == 1 else "voxels of a sample"
+        way = "brighter" if bright else "darker"
+
+        def beyond(value: float) -> str:
+            dark = self.share_up_to(value)
+            return f"{_percent(1 - dark if bright else dark)} of the {of} are {way}"
+
+        if low <= found < high:
+            which = f"{beyond(found)}."
+        else:
+            none = (found < low) != bright
+            which = (
+                f"{'no' if none else 'all'} {of} are {way}: "
+                f"grey values go from {_number(low)} to {_number(high)}{unit}."
+            )
+        if isinstance(settings.threshold, str):
+            text = f"{settings.threshold.capitalize()}: {_number(found)}{unit}; {which}"
+        else:
+            text = which[0].upper() + which[1:]
+        strict = settings.hysteresis
+        if strict is None:
+            return {"threshold": text}
+        line = f"{beyond(strict)}; other void counts where it touches these."
+        if (strict < found) == bright:
+            side = "above" if bright else "below"
+            line = f"Must be {side} the threshold, {_number(found)}{unit}."
+        return {"threshold": text, "hysteresis": line}
+
+
+def _number(value: Any) -> str:
+    """Write a grey value with what digits it needs."""
+    value = float(value)
+    return f"{value:.0f}" if value == round(value) and abs(value) < 1e6 else f"{value:.4g}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if 0.1 <= share <= 0.99 else f"{100 * share:.2g} %"
+
 
 def _key(settings: PoreSettings) -> tuple[str, int, bool] | None:
     """Return what a threshold that is found from the histogram depends on."""
@@ -164,50 +211,32 @@ class SliceVoid:
         leading = dict(zip(self._volume.axes, index[:n_leading], strict=False))
         volume = self._volume.at(**leading)
         z = index[-1] if volume.n_spatial == 3 else 0
+        depth = volume.shape[0] if volume.n_spatial == 3 else 1
+        bright, strict = settings.pores_are == "bright", settings.hysteresis
+
+        def values_of(*cut: int) -> npt.NDArray[Any]:
+            key = (tuple(leading.items()), cut)
+            if self._read is None or self._read[0] != key:
+                self._read = key, GreyValues(volume, Slabs(depth, 1, on_disk=True)).read(*cut)
+            return self._read[1]
+
         # a slice is not cut into ranges of slices: more threads would have nothing to do
         with KernelThreads(1) as threads:
-            return self._phase(volume, leading, z, settings, greys, threads)
-
-    def _phase(
-        self,
-        volume: Volume,
-        leading: dict[str, int],
-        z: int,
-        settings: PoreSettings,
-        greys: GreySurvey,
-        threads: KernelThreads,
-    ) -> npt.NDArray[np.uint8] | None:
-        depth = volume.shape[0] if volume.n_spatial == 3 else 1
-        bright = settings.pores_are == "bright"
-        if settings.is_local:
-            local = local_threshold(volume, settings, depth, greys.range)
-            values = self._values(volume, leading, local.slices(z, z + 1))
-            if greys.share < 1:
-                # there may be values beyond the range of the sample
-                values = np.clip(values, greys.range.low, greys.range.high)
-            found = local.void(values, z, z + 1, threads)
-            return np.asarray(found[0], np.uint8)
-        threshold = greys.find(settings)
-        if not isinstance(threshold, float):
-            return None
-        values = self._values(volume, leading, (z, z + 1))
-        void = make_void(values, threshold, bright, threads)
-        phase: npt.NDArray[np.uint8] = void.view(np.uint8)
-        strict = settings.hysteresis
-        if strict is not None:
-            runs = find_runs(phase, threads)
-            kept = runs.holding(make_void(values, strict, bright, threads))
-            runs.paint(phase, np.where(kept, VOID, WEAK).astype(np.uint8))
+            if settings.is_local:
+                local = local_threshold(volume, settings, depth, greys.range)
+                values = values_of(*local.slices(z, z + 1))
+                if greys.share < 1:
+                    # there may be values beyond the range of the sample
+                    values = np.clip(values, greys.range.low, greys.range.high)
+                return np.asarray(local.void(values, z, z + 1, threads)[0], np.uint8)
+            threshold = greys.find(settings)
+            if not isinstance(threshold, float):
+                return None
+            values = values_of(z, z + 1)
+            phase = make_void(values, threshold, bright, threads).view(np.uint8)
+            if strict is not None:
+                runs = find_runs(phase, threads)
+                kept = runs.holding(make_void(values, strict, bright, threads))
+                runs.paint(phase, np.where(kept, VOID, WEAK).astype(np.uint8))
         first: npt.NDArray[np.uint8] = phase[0]
         return first
-
-    def _values(
-        self, volume: Volume, leading: dict[str, int], cut: tuple[int, int]
-    ) -> npt.NDArray[Any]:
-        """Return the grey values of some slices, (z, y, x)."""
-        key = (tuple(leading.items()), cut)
-        if self._read is None or self._read[0] != key:
-            depth = volume.shape[0] if volume.n_spatial == 3 else 1
-            values = GreyValues(volume, Slabs(depth, 1, on_disk=True)).read(*cut)
-            self._read = key, values
-        return self._read[1]

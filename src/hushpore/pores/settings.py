@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from hushpore.base.errors import InputError
 from hushpore.base.settings import Settings, option
 from hushpore.base.volume import readable_unit
 
@@ -196,7 +195,7 @@ class PoreSettings(Settings):
                 "(Local threshold window)."
             )
         elif greys is not None:
-            said |= _threshold(self, greys)
+            said |= greys.explain(self)
         return {name: text for name, text in said.items() if text}
 
     def unused(self, known: Mapping[str, Any]) -> dict[str, str]:
@@ -214,72 +213,13 @@ class PoreSettings(Settings):
         unless(not is_local or self.hysteresis is not None, "hysteresis", "the threshold is local")
         unless(self.outside != "keep", "outside_radius", "the air outside is kept")
         unless(not self.sample_mask, "outside outside_radius", "a mask says what the sample is")
-        unless(
-            self.merging == "height",
-            "h",
-            "SNOW parts pores by its peaks (Watershed merging)",
-        )
+        why = "SNOW parts pores by its peaks (Watershed merging)"
+        unless(self.merging == "height", "h", why)
         unless(not self.markers, "h merging", "pores are parted by markers")
         if known.get("is_void"):
             greys = "threshold phases hysteresis window window_in_slice local_k pores_are"
             unless(False, greys, "the layer is the void itself, without grey values")
         return reasons
-
-
-class Greys(Protocol):
-    """What is known of the grey values of a volume; see `hushpore.pores.preview.GreySurvey`."""
-
-    @property
-    def range(self) -> Any:
-        """The lowest and the highest."""
-
-    @property
-    def share(self) -> float:
-        """Which share of the voxels was counted."""
-
-    @property
-    def unit(self) -> str:
-        """Of the grey values."""
-
-    def share_up_to(self, value: float) -> float:
-        """Return which share of the voxels is not brighter than a grey value."""
-
-    def known(self, settings: PoreSettings) -> float | InputError | None:
-        """Return the threshold that settings lead to, as far as it is known."""
-
-
-def _threshold(settings: PoreSettings, greys: Greys) -> dict[str, str]:
-    """Explain the threshold, and the stricter one."""
-    found = greys.known(settings)
-    if found is None:
-        return {}
-    if isinstance(found, InputError):
-        return {"threshold": str(found)}
-    unit, bright = f" {greys.unit}".rstrip(), settings.pores_are == "bright"
-    low, high = greys.range.low, greys.range.high
-    of = "voxels" if greys.share == 1 else "voxels of a sample"
-    method = f"{settings.threshold.capitalize()}: " if isinstance(settings.threshold, str) else ""
-    share = 1 - greys.share_up_to(found) if bright else greys.share_up_to(found)
-    way = "brighter" if bright else "darker"
-    if low <= found < high:
-        which = f"{_percent(share)} of the {of} are {way}."
-    else:
-        none = (found < low) != bright
-        which = (
-            f"{'no' if none else 'all'} {of} are {way}: "
-            f"grey values go from {_number(low)} to {_number(high)}{unit}."
-        )
-    text = f"{method}{_number(found)}{unit}; {which}" if method else which[0].upper() + which[1:]
-    strict = settings.hysteresis
-    if strict is None:
-        return {"threshold": text}
-    if (strict < found) == bright:
-        side = "above" if bright else "below"
-        line = f"Must be {side} the threshold, {_number(found)}{unit}."
-    else:
-        part = 1 - greys.share_up_to(strict) if bright else greys.share_up_to(strict)
-        line = f"{_percent(part)} of the {of} are {way}; other void counts where it touches these."
-    return {"threshold": text, "hysteresis": line}
 
 
 def _merging(settings: PoreSettings, volume: Volume | None) -> str:
@@ -294,13 +234,3 @@ def _merging(settings: PoreSettings, volume: Volume | None) -> str:
             size = f"{2 * h * min(volume.spacing):.3g} {readable_unit(volume.unit)}"
         return f"Only necks at least {size} narrower, in diameter, than the smaller pore part two."
     return f"{h:g} evens out steps of voxels; more, and pores with wider necks are one."
-
-
-def _number(value: Any) -> str:
-    """Write a grey value with what digits it needs."""
-    value = float(value)
-    return f"{value:.0f}" if value == round(value) and abs(value) < 1e6 else f"{value:.4g}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %" if 0.1 <= share <= 0.99 else f"{100 * share:.2g} %"
