@@ -8,13 +8,14 @@ neighbours. Planes are kept once; an image is a row of their numbers.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from hushpore.base.errors import InputError
+from hushpore.patches.places import in_volume
 from hushpore.patches.sampling import read_windows
 
 if TYPE_CHECKING:
@@ -59,8 +60,7 @@ class Arrangement:
     ) -> npt.NDArray[np.int64]:
         """Return places (image, first voxel in it) as places in a volume of some leading axes."""
         planes = self.predicted[corners[:, 0], 0]
-        # a 2D image has no leading axes to find the plane on
-        return np.column_stack([*np.unravel_index(planes, (1, *leading))[1:], corners[:, 1:]])
+        return in_volume(np.column_stack([planes, corners[:, 1:]]), leading)
 
     def part(self, images: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Arrangement]:
         """Return the planes that some images need, and these images in terms of them."""
@@ -74,23 +74,12 @@ def arrange(
 ) -> Arrangement:
     """Say how the planes of a volume make up images.
 
-    Parameters
-    ----------
-    volume : Volume
-        Only its axes and shape are looked at.
-    dimensions : int
-        2 or 3.
-    channels : str, optional
-        ``"independent"``: each channel is an image; ``"together"``: all channels are one.
-    context : int, optional
-        Neighbouring slices (time points where there is no z) to either side that are seen with
-        each; the slice itself alone is predicted. At the ends the neighbour of the other side
-        stands in for the missing one; the slice itself never does, or it would be seen twice.
-
-    Raises
-    ------
-    InputError
-        If the volume has no such axis, or is too short along it.
+    `volume`: only its axes and shape are looked at. `channels`: ``"independent"``: each channel is
+    an image; ``"together"``: all channels are one. `context`: neighbouring slices (time points
+    where there is no z) to either side that are seen with each; the slice itself alone is
+    predicted. At the ends the neighbour of the other side stands in for the missing one; the slice
+    itself never does, or it would be seen twice.
+    Raises InputError if the volume has no such axis, or is too short along it.
     """
     leading = volume.shape[:-dimensions]
     numbers = np.arange(math.prod(leading)).reshape(leading)
@@ -181,11 +170,3 @@ class Images:
         if self.members.shape[1] == 1 and self.members.shape[0] == self.planes.shape[0]:
             return planes[images, None]
         return planes[chosen.flatten()].view(*chosen.shape, *planes.shape[1:])
-
-    def with_planes(self, planes: torch.Tensor) -> Images:
-        """Return the same arrangement of other planes."""
-        return Images(planes, self.members, self.first, self.outputs)
-
-    def with_places(self, places: Places | None) -> Images:
-        """Return the same images, with other places for patches."""
-        return replace(self, places=places)

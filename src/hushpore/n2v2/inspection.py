@@ -22,6 +22,7 @@ from hushpore.n2v2.source import Source
 from hushpore.n2v2.trained import load_model
 from hushpore.n2v2.training.step import channels_last, choose_precision, mixed_precision
 from hushpore.patches.job import sample_patches
+from hushpore.patches.places import in_volume
 from hushpore.patches.reading import read_patches
 from hushpore.patches.result import BlindSpots
 
@@ -151,11 +152,10 @@ def _read(
     volume: Volume, corners: npt.NDArray[np.int64], size: tuple[int, ...]
 ) -> npt.NDArray[Any]:
     """Read patches at (plane, first voxel)."""
-    leading = np.unravel_index(corners[:, 0], (1, *volume.shape[: -len(size)]))[1:]
-    where = np.column_stack([*leading, corners[:, 1:]])
-    window = (1,) * len(leading) + size
-    found: npt.NDArray[Any] = read_patches(volume.data, where, window).reshape(-1, *size)
-    return found
+    leading = volume.shape[: -len(size)]
+    found: npt.NDArray[Any]
+    found = read_patches(volume.data, in_volume(corners, leading), (1,) * len(leading) + size)
+    return found.reshape(-1, *size)
 
 
 def _joined(parts: tuple[Any, ...]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,8 +21,8 @@ from hushpore.n2v2.inference.volumes import FREE_SHARE, IMAGES_SHARE, VolumePred
 from hushpore.n2v2.noise.diagnosis import diagnose_noise
 from hushpore.n2v2.noise.residual import examine_residual, residual_moments
 from hushpore.n2v2.plan import (
+    BATCH,
     architecture_for,
-    batch_size_for,
     masked_share,
     patch_size_for,
     replacement_for,
@@ -71,24 +72,11 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
     so is left out. N2V2 (https://doi.org/10.1007/978-3-031-25069-9_33) is its form without
     checkerboard artefacts.
 
-    Yields
-    ------
-    Progress, Timing, Metric ("loss", "validation"), Preview ("denoised"), Batch, Note
-        Previews are of the slice last named by an `Attention` that was sent in.
-
-    Returns
-    -------
-    Denoised
-        Also after `StopEarly`: what the network has learnt by then.
-
-    Raises
-    ------
-    InputError
-        If the volume or a setting cannot be used.
-    OutputError
-        If the checkpoint cannot be written.
-    MemoryLimitError
-        If a single patch does not fit into memory.
+    Yields: Progress, Timing, Metric ("loss", "validation"), Preview ("denoised"), Batch, Note.
+    Previews are of the slice last named by an `Attention` that was sent in.
+    Returns: `Denoised`, also after `StopEarly`: what the network has learnt by then.
+    Raises InputError if the volume or a setting cannot be used, OutputError if the checkpoint
+    cannot be written, MemoryLimitError if a single patch does not fit into memory.
     """
     run = DenoisingRun(volume, settings, backend)
     yield _PREPARING
@@ -162,11 +150,7 @@ class DenoisingRun:
             self.architecture = architecture_for(volume, settings, self.arrangement)
             self.size = patch_size_for(settings, self.architecture, self.source.size)
             self.replacement = replacement_for(settings)
-            require_room(
-                volume,
-                self.size,
-                "patch_size" if len(self.size) == 2 else "patch_depth or patch_size",
-            )
+            require_room(volume, self.size)
         else:
             require_dimensions_of(self.trained, settings)
             self.arrangement = self.trained.arrange(volume)
@@ -248,7 +232,7 @@ class DenoisingRun:
 
     def train(self) -> Job:
         """Train, in smaller batches and then on the CPU where memory runs out."""
-        count = batch_size_for(self.settings)
+        count = self.settings.batch_size or BATCH[self.settings.dimensions]
         while True:
             batches = BatchSampler(
                 self.size,
@@ -311,7 +295,8 @@ class DenoisingRun:
             if regions is not None:
                 with self.timer.stage("regions"):
                     every = np.arange(whole.shape[0]), slice(0, whole.shape[1])
-                    whole = whole.with_places(regions.places(*every).to(self.backend.device))
+                    places = regions.places(*every).to(self.backend.device)
+                    whole = replace(whole, places=places)
             return lambda step: whole
         if regions is not None:
             weight = yield from self._run_stage("regions", regions.row_weights())
@@ -412,13 +397,9 @@ class DenoisingRun:
     def result(self) -> Denoised:
         """Put the result and its record together."""
         timing = self.timer.timing()
+        where = self.backend.description
         provenance = make_provenance(
-            "denoise",
-            self.volume,
-            self.settings,
-            self.backend.description,
-            timing,
-            self.notes,
+            "denoise", self.volume, self.settings, where, timing, self.notes
         )
         self.model.network.cpu()
         name = f"{self.volume.name} denoised"

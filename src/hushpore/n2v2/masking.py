@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from hushpore.device.constants import constant
+from hushpore.patches.places import flat_index
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,21 +85,9 @@ def replacement_values(
     pixel near the border see itself. With an even number of neighbours the median is the mean of
     the two middle ones.
 
-    Parameters
-    ----------
-    patches : torch.Tensor
-        Floating point, shape (count, *size).
-    positions : torch.Tensor
-        int64, shape (count, n_positions, len(size)).
-    replacement : Replacement
-        Which kind, and from where.
-    generator : torch.Generator, optional
-        Source of random numbers for the kind ``"uniform"``.
-
-    Returns
-    -------
-    torch.Tensor
-        Shape (count, n_positions), dtype of the patches.
+    `patches`: floating point, shape (count, *size). `positions`: int64, shape (count, n_positions,
+    len(size)). `generator`: source of random numbers for the kind ``"uniform"``.
+    Returns: shape (count, n_positions), dtype of the patches.
     """
     reach = replacement.window // 2
     # what is outside sorts to the end, and the place is counted without it
@@ -159,14 +148,6 @@ def _around(replacement: Replacement, size: tuple[int, ...]) -> tuple[int, ...]:
         for offset in itertools.product(reach, repeat=n_axes)
         if any(offset[axis] for axis in off_axis)
     )
-
-
-def flat_index(positions: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
-    """Return the numbers of pixels in a patch of some size, for positions (..., len(size))."""
-    index = positions[..., 0]
-    for axis, edge in enumerate(size[1:], start=1):
-        index = index * edge + positions[..., axis]
-    return index
 
 
 def _along(positions: torch.Tensor, line: Line, size: Sequence[int]) -> torch.Tensor:

@@ -19,8 +19,8 @@ from torch import nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from hushpore.base.errors import InputError
-from hushpore.n2v2.masking import flat_index
 from hushpore.n2v2.resampling import blur_kernel, max_blur_pool, upsample
+from hushpore.patches.places import flat_index
 
 #: Every axis that is down-sampled must be a multiple of this: two levels, by two each.
 MULTIPLE = 4

@@ -56,11 +56,6 @@ def patch_size_for(
     return (depth, *plane)
 
 
-def batch_size_for(settings: DenoiseSettings) -> int:
-    """Return how many patches a training step takes."""
-    return settings.batch_size or BATCH[settings.dimensions]
-
-
 def masked_share(settings: DenoiseSettings) -> float:
     """Return the share of pixels that are predicted.
 

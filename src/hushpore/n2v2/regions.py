@@ -14,7 +14,7 @@ import torch
 
 from hushpore.base.errors import InputError
 from hushpore.base.provenance import fingerprint
-from hushpore.patches.places import Places, corners_at, no_place, window_sums
+from hushpore.patches.places import Places, no_place, patches_at, window_sums
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -77,7 +77,8 @@ class Regions:
         self._mask_of = arrangement.predicted[:, 0] % n_masks
         self._corners: npt.NDArray[np.int64] | None = None
         if self._included is not None and self._included.shape != volume.spatial_shape:
-            corners = _patches_around(self._included, volume, arrangement, size)
+            corners, _ = patches_at(self._included, volume.shape, size)
+            corners[:, 0] = arrangement.predicted_by[0][corners[:, 0]]
             self._corners = corners[self._allowed(corners)]
             if not len(self._corners):
                 raise InputError(_NONE_LEFT)
@@ -184,21 +185,3 @@ class Regions:
         size = (1, *self._size)[-where.shape[1] :]
         boxes = (tuple(map(slice, at, at + np.array(size))) for at in where)
         return np.array([not np.asarray(self._excluded[box]).any() for box in boxes], bool)
-
-
-def _patches_around(
-    points: npt.NDArray[Any], volume: Volume, arrangement: Arrangement, size: tuple[int, ...]
-) -> npt.NDArray[np.int64]:
-    """Return the patches about points: image, and first voxel in it."""
-    n_spatial = len(size)
-    leading = volume.shape[:-n_spatial]
-    # points that do not say which time or channel lie in the first
-    missing = np.zeros((len(points), volume.ndim - points.shape[1]))
-    where = torch.from_numpy(np.hstack([missing, points]))
-    corners = corners_at(where, volume.shape, (1,) * len(leading) + size)[0].numpy()
-    # a 2D image has no leading axes to find the plane on
-    planes = np.ravel_multi_index(
-        (np.zeros(len(points), np.int64), *corners[:, : len(leading)].T), (1, *leading)
-    )
-    images, _ = arrangement.predicted_by
-    return np.column_stack([images[planes], corners[:, len(leading) :]])

@@ -36,8 +36,8 @@ def max_blur_pool(x: torch.Tensor, kernel: torch.Tensor, steps: tuple[int, ...])
     Returns: shape (batch, channels, *size / steps).
     """
     for axis in _halved(steps):
-        x = _maximum(x, axis)
-    return _blurred(x, kernel, steps)
+        x = _applied(_Maximum, x, axis)
+    return _applied(_Blur, x, kernel, steps)
 
 
 def upsample(x: torch.Tensor, steps: tuple[int, ...]) -> torch.Tensor:
@@ -47,14 +47,6 @@ def upsample(x: torch.Tensor, steps: tuple[int, ...]) -> torch.Tensor:
     Returns: shape (batch, channels, *size * steps).
     """
     return _applied(_Upsample, x, steps)
-
-
-def _maximum(x: torch.Tensor, axis: int) -> torch.Tensor:
-    return _applied(_Maximum, x, axis)
-
-
-def _blurred(x: torch.Tensor, kernel: torch.Tensor, steps: tuple[int, ...]) -> torch.Tensor:
-    return _applied(_Blur, x, kernel, steps)
 
 
 def _applied(function: Any, x: torch.Tensor, *more: Any) -> torch.Tensor:

@@ -99,24 +99,9 @@ def make_result(
 ) -> Denoised:
     """Put a result together, and complete its record.
 
-    Parameters
-    ----------
-    volume : Volume
-        The denoised one.
-    model : Model
-        What was trained.
-    curves : mapping of str to list
-        Step and value of ``"loss"`` and ``"validation"``.
-    provenance : dict
-        As `hushpore.base.provenance.make_provenance` returns it; added to.
-    noise, residual
-        What was found before and after.
-    steps, seconds
-        How many there were, and how long they took.
-    precision : torch.dtype
-        Arithmetic of the network.
-    schedule : dict or None
-        The schedule of a training that time has ended.
+    `volume`: the denoised one. `curves`, `steps`, `seconds`, `schedule`: as in `TrainingResult`.
+    `provenance`: as `hushpore.base.provenance.make_provenance` returns it; added to. `noise`,
+    `residual`: what was found before and after. `precision`: arithmetic of the network.
     """
     losses, validation = (
         np.array(curves.get(name, []), np.float32).reshape(-1, 2) for name in ("loss", "validation")

@@ -13,7 +13,7 @@ from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import require_values
 from hushpore.patches.features import foreground, gradient_magnitude, patch_features
 from hushpore.patches.grouping import draw_groups
-from hushpore.patches.places import Places, corners_at, grid_corners
+from hushpore.patches.places import Places, grid_corners, in_volume, patches_at
 from hushpore.patches.reading import read_patches
 from hushpore.patches.result import Patches
 from hushpore.patches.sampling import draw_corners, draw_stratified
@@ -45,34 +45,19 @@ def sample_patches(
     With the same seed and size the patches of the sampler ``"uniform"`` are the first that the
     denoiser trains on.
 
-    Parameters
-    ----------
-    volume, settings, backend
-        As for any job.
-    inspect : callable, optional
-        A generator function that masks pixels and predicts them: called with volume, settings,
-        backend, the planes and first voxels of the patches as `draw_patches` gives them, the
-        patches, the random generator and the timer. It yields events and returns `BlindSpots`.
-
-    Yields
-    ------
-    Progress, Note, Timing
-
-    Returns
-    -------
-    Patches
-
-    Raises
-    ------
-    InputError
-        If a patch does not fit into the volume, or a setting cannot be used.
+    `inspect`: a generator function that masks pixels and predicts them: called with volume,
+    settings, backend, the planes and first voxels of the patches as `draw_patches` gives them, the
+    patches, the random generator and the timer. It yields events and returns `BlindSpots`.
+    Yields: Progress, Note, Timing.
+    Returns: `Patches`.
+    Raises InputError if a patch does not fit into the volume, or a setting cannot be used.
     """
     size = settings.size
     if volume.n_spatial < settings.dimensions:
         raise InputError(
             f"{volume.name} is a 2D image ({volume.facts}); patches of it have dimensions=2."
         )
-    require_room(volume, size, "patch_size" if len(size) == 2 else "patch_depth or patch_size")
+    require_room(volume, size)
     timer = backend.timer()
     yield Progress("sampling", 0, settings.n_patches, "patches", 0.0)
     # drawing on the backend's own generator gives what the denoiser draws there
@@ -80,7 +65,7 @@ def sample_patches(
     notes: list[str] = []
     with timer.stage("sampling"):
         drawn = draw_patches(volume, settings, backend, generator, notes)
-        corners = _in_volume(drawn, volume, len(size))
+        corners = in_volume(drawn, volume.shape[: -len(size)])
     for message in notes:
         yield Note(message)
     yield Progress("reading", 0, len(corners), "patches", 0.1)
@@ -139,7 +124,7 @@ def draw_patches(
     return corners.cpu().numpy()
 
 
-def require_room(volume: Volume, size: tuple[int, ...], setting: str) -> None:
+def require_room(volume: Volume, size: tuple[int, ...]) -> None:
     """Check that a patch fits into a volume.
 
     Raises InputError if it does not; names the setting to change.
@@ -148,6 +133,7 @@ def require_room(volume: Volume, size: tuple[int, ...], setting: str) -> None:
     if any(length < edge for length, edge in zip(shape, size, strict=True)):
         image = " x ".join(str(n) for n in shape)
         patch = " x ".join(str(n) for n in size)
+        setting = "patch_size" if len(size) == 2 else "patch_depth or patch_size"
         raise InputError(
             f"{volume.name} is smaller than a patch: {image} against {patch}. "
             f"Choose a smaller {setting}, or a larger image."
@@ -171,32 +157,13 @@ def _weights(volume: Volume, settings: PatchSettings, backend: Backend) -> torch
 
 def _at_points(volume: Volume, settings: PatchSettings, notes: list[str]) -> npt.NDArray[np.int64]:
     points = np.asarray(volume.auxiliary_of(settings, "points"), np.float64)
-    missing = volume.ndim - points.shape[1]
-    # points that do not say which time or channel lie in the first
-    points = np.hstack([np.zeros((len(points), missing)), points])
     if not len(points):
         raise InputError("There are no points; add one for each patch.")
     _require_few(len(points))
-    n_spatial = settings.dimensions
-    leading = volume.shape[:-n_spatial]
-    size = (1,) * len(leading) + settings.size
-    corners, moved = corners_at(torch.from_numpy(points), volume.shape, size)
+    drawn, moved = patches_at(points, volume.shape, settings.size)
     if moved:
         notes.append(f"{moved} of {len(points)} patches were moved to lie inside {volume.name}.")
-    found = corners.numpy()
-    # a 2D image has no leading axes to number planes over
-    planes = np.ravel_multi_index(
-        (np.zeros(len(found), np.int64), *found[:, : len(leading)].T), (1, *leading)
-    )
-    return np.column_stack([planes, found[:, len(leading) :]])
-
-
-def _in_volume(
-    drawn: npt.NDArray[np.int64], volume: Volume, n_spatial: int
-) -> npt.NDArray[np.int64]:
-    """Return (plane, first voxel) as a voxel of the volume."""
-    leading = np.unravel_index(drawn[:, 0], (1, *volume.shape[:-n_spatial]))[1:]
-    return np.column_stack([*leading, drawn[:, 1:]]).astype(np.int64)
+    return drawn
 
 
 def _groups(
@@ -205,13 +172,8 @@ def _groups(
     if settings.group_size == 1:
         return np.empty((0, 1), np.int64)
     steps = np.array([_FAR] * (volume.ndim - volume.n_spatial) + list(volume.spacing))
-    return draw_groups(
-        corners * steps,
-        settings.n_groups,
-        settings.group_size,
-        settings.n_neighbours,
-        settings.seed,
-    )
+    how = (settings.n_groups, settings.group_size, settings.n_neighbours, settings.seed)
+    return draw_groups(corners * steps, *how)
 
 
 def _grid_count(shape: Sequence[int], size: Sequence[int], overlap: int) -> int:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import math
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import torch
 
 from hushpore.base.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import numpy.typing as npt
 
 
 class Places:
@@ -75,7 +77,7 @@ class Places:
         """
         if weights is None:
             weights = torch.ones(len(corners), dtype=torch.float64, device=corners.device)
-        return cls(_flat(corners, shape), weights, shape)
+        return cls(flat_index(corners, shape), weights, shape)
 
     def __len__(self) -> int:
         return len(self._flat)
@@ -176,6 +178,32 @@ def corners_at(
     return fitting, int((fitting != wanted).any(1).sum())
 
 
+def patches_at(
+    points: npt.NDArray[Any], shape: tuple[int, ...], size: tuple[int, ...]
+) -> tuple[npt.NDArray[np.int64], int]:
+    """Return patches about points by their planes; see `corners_at`.
+
+    `points`: on the last axes at least; those that do not say which time or channel lie in the
+    first. `shape`: of the volume. `size`: of a patch, along the last axes.
+    Returns: int64, shape (n_points, 1 + len(size)): plane, counted over all leading axes, and first
+    voxel in it; how many had to be moved to fit.
+    """
+    n_leading = len(shape) - len(size)
+    missing = np.zeros((len(points), len(shape) - points.shape[1]))
+    where = torch.from_numpy(np.hstack([missing, points]))
+    corners, moved = corners_at(where, shape, (1,) * n_leading + size)
+    # an image has no leading axes: its number is 0
+    leading = (1, *shape[:n_leading])
+    planes = flat_index(torch.nn.functional.pad(corners[:, :n_leading], (1, 0)), leading)
+    return np.column_stack([planes.numpy(), corners[:, n_leading:].numpy()]), moved
+
+
+def in_volume(drawn: npt.NDArray[np.int64], leading: tuple[int, ...]) -> npt.NDArray[np.int64]:
+    """Return places (plane, first voxel in it) in a volume of some leading axes."""
+    # a 2D image has no leading axes to find the plane on
+    return np.column_stack([*np.unravel_index(drawn[:, 0], (1, *leading))[1:], drawn[:, 1:]])
+
+
 def no_place(size: Sequence[int]) -> InputError:
     """Return the error that no patch of a size can be placed."""
     return InputError(
@@ -184,6 +212,9 @@ def no_place(size: Sequence[int]) -> InputError:
     )
 
 
-def _flat(corners: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
-    return (corners * torch.tensor(strides, device=corners.device)).sum(1)
+def flat_index(positions: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """Return the numbers of voxels, counted over a shape, for positions (..., len(shape))."""
+    index = positions[..., 0]
+    for axis, edge in enumerate(shape[1:], start=1):
+        index = index * edge + positions[..., axis]
+    return index

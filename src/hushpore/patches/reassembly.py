@@ -70,14 +70,20 @@ def reassemble(
     if weights not in ("pyramid", "even"):
         raise InputError(f"weights must be 'pyramid' or 'even'; got {weights!r}.")
     size, channels = patches.shape[-n_spatial:], patches.shape[1:-n_spatial]
-    space: Any = _Torch(patches) if isinstance(patches, torch.Tensor) else _NumPy(patches)
-    window = space.from_numpy(_window(size, weights))
-    total = space.zeros((*channels, *image_shape), space.wide)
-    cover = space.zeros(image_shape, space.real)
+    window: Any = _window(size, weights)
+    if isinstance(patches, torch.Tensor):
+        zeros: Any = functools.partial(torch.zeros, device=patches.device)
+        window = torch.from_numpy(window).to(patches.device)
+        wide: Any = torch.promote_types(patches.dtype, torch.float64)
+    else:
+        zeros, wide = np.zeros, np.promote_types(patches.dtype, np.float64)
+    total = zeros((*channels, *image_shape), dtype=wide)
+    cover = zeros(image_shape, dtype=window.dtype)
     low = np.floor(where).astype(np.int64)
     for patch, corner, share in zip(patches, low, where - low, strict=True):
-        weighted = space.widen(patch) * window
-        for shift in _neighbours(share):
+        weighted = patch * window
+        # the voxels that a position between voxels gives to
+        for shift in itertools.product(*[(0, 1) if part else (0,) for part in share]):
             part = float(np.prod([f if s else 1 - f for s, f in zip(shift, share, strict=True)]))
             inside, target = _overlap(corner + shift, size, image_shape)
             total[(..., *target)] += part * weighted[(..., *inside)]
@@ -86,7 +92,10 @@ def reassemble(
     cover[empty] = 1
     total /= cover
     total[..., empty] = fill
-    return space.narrow(total)
+    if isinstance(patches, torch.Tensor):
+        is_whole = not (patches.is_floating_point() or patches.is_complex())
+        return (total.round() if is_whole else total).to(patches.dtype)
+    return (total if patches.dtype.kind in "fc" else total.round()).astype(patches.dtype)
 
 
 def _window(size: Sequence[int], weights: str) -> npt.NDArray[np.float64]:
@@ -95,11 +104,6 @@ def _window(size: Sequence[int], weights: str) -> npt.NDArray[np.float64]:
         return np.ones(tuple(size))
     ramps = [np.minimum(np.arange(edge) + 1, edge - np.arange(edge)) for edge in size]
     return functools.reduce(np.multiply.outer, ramps).astype(np.float64)
-
-
-def _neighbours(share: npt.NDArray[np.float64]) -> list[tuple[int, ...]]:
-    """Steps to the voxels that a position between voxels gives to."""
-    return list(itertools.product(*[(0, 1) if part else (0,) for part in share]))
 
 
 def _overlap(
@@ -113,46 +117,3 @@ def _overlap(
         inside.append(slice(first, stop))
         target.append(slice(max(start + first, 0), max(start + stop, 0)))
     return tuple(inside), tuple(target)
-
-
-class _NumPy:
-    """The few operations that NumPy and PyTorch name differently; sums are in float64."""
-
-    def __init__(self, patches: Any) -> None:
-        self._dtype = patches.dtype
-        self.real = np.float64
-        self.wide = np.complex128 if patches.dtype.kind == "c" else np.float64
-
-    def from_numpy(self, values: npt.NDArray[Any]) -> Any:
-        return values
-
-    def zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        return np.zeros(shape, dtype)
-
-    def widen(self, values: Any) -> Any:
-        return values.astype(self.wide)
-
-    def narrow(self, values: Any) -> Any:
-        return (values if self._dtype.kind in "fc" else values.round()).astype(self._dtype)
-
-
-class _Torch:
-    """As `_NumPy`, on the device of the patches."""
-
-    def __init__(self, patches: torch.Tensor) -> None:
-        self._dtype, self._device = patches.dtype, patches.device
-        self.real = torch.float64
-        self.wide = torch.complex128 if patches.is_complex() else torch.float64
-
-    def from_numpy(self, values: npt.NDArray[Any]) -> torch.Tensor:
-        return torch.from_numpy(values).to(self._device)
-
-    def zeros(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        return torch.zeros(shape, dtype=dtype, device=self._device)
-
-    def widen(self, values: torch.Tensor) -> torch.Tensor:
-        return values.to(self.wide)
-
-    def narrow(self, values: torch.Tensor) -> torch.Tensor:
-        whole = not (self._dtype.is_floating_point or self._dtype.is_complex)
-        return (values.round() if whole else values).to(self._dtype)

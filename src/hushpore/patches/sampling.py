@@ -22,23 +22,9 @@ def draw_corners(
 ) -> torch.Tensor:
     """Draw the first voxel of patches, uniformly over all places where a patch fits.
 
-    Parameters
-    ----------
-    shape : sequence of int
-        Shape of the image.
-    size : sequence of int
-        Shape of a patch, one length for each axis of the image.
-    count : int
-        How many patches to draw.
-    generator : torch.Generator, optional
-        Source of the random numbers, on `device`.
-    device : str or torch.device, optional
-        Where to draw.
-
-    Returns
-    -------
-    torch.Tensor
-        int64, shape (count, len(shape)).
+    `shape`: of the image. `size`: of a patch, one length for each axis of the image. `count`: how
+    many patches to draw. `generator`: source of the random numbers, on `device`, where to draw.
+    Returns: int64, shape (count, len(shape)).
     """
     room = tuple(length - edge + 1 for length, edge in zip(shape, size, strict=True))
     places = constant(room, device)
@@ -109,21 +95,10 @@ def read_windows(
     A mirrored axis is read with a negative step and exchanged axes with exchanged steps, so an
     orientation costs nothing.
 
-    Parameters
-    ----------
-    image : torch.Tensor
-        Contiguous, shape (n, y, x) or (n, z, y, x).
-    corners : torch.Tensor
-        int64, shape (count, image.ndim): first voxel of each window.
-    size : sequence of int
-        Spatial shape of a window, (y, x) or (z, y, x).
-    orientations : torch.Tensor, optional
-        As `draw_orientations` gives them; windows must then be square in y and x.
-
-    Returns
-    -------
-    torch.Tensor
-        Shape (count, *size), dtype of the image.
+    `image`: contiguous, shape (n, y, x) or (n, z, y, x). `corners`: int64, shape (count,
+    image.ndim): first voxel of each window. `size`: spatial shape of a window, (y, x) or (z, y, x).
+    `orientations`: as `draw_orientations` gives them; windows must then be square in y and x.
+    Returns: shape (count, *size), dtype of the image.
     """
     device = image.device
     shape = image.shape

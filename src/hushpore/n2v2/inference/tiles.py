@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -90,16 +90,8 @@ def tile_bytes(
 ) -> float:
     """Return how much memory a tile takes on its way through a fused network, at most.
 
-    Parameters
-    ----------
-    core : sequence of int
-        As for `plan_tiles`.
-    architecture : Architecture
-        Of the network.
-    dtype : torch.dtype
-        Its arithmetic.
-    size : sequence of int, optional
-        Of an image: beyond it there is no margin.
+    `core`: as for `plan_tiles`. `dtype`: arithmetic of the network. `size`: of an image: beyond it
+    there is no margin.
     """
     edges = [
         edge + 2 * math.ceil(radius / multiple) * multiple
@@ -115,10 +107,7 @@ def tile_bytes(
 
 
 def core_within(
-    memory: float,
-    architecture: Architecture,
-    dtype: torch.dtype,
-    size: Sequence[int] | None = None,
+    memory: float, architecture: Architecture, dtype: torch.dtype, size: Sequence[int] | None = None
 ) -> tuple[int, ...]:
     """Return the largest core of a tile that takes no more than some memory, in bytes.
 
@@ -159,18 +148,10 @@ def predict_tile(
 ) -> torch.Tensor:
     """Return the network's output for the core of one tile, (images, outputs, *core).
 
-    Parameters
-    ----------
-    network : callable
-        (batch, inputs, *size) to (batch, outputs, *size), in evaluation mode.
-    padded : Images
-        With planes as `pad` returns them.
-    tile : Tile
-        One of `plan_tiles` for the images before padding.
-    dtype : torch.dtype, optional
-        float32, or bfloat16 for mixed precision.
-    augment : bool, optional
-        Average over the tile mirrored and turned in y and x, 8 times in all.
+    `network`: (batch, inputs, *size) to (batch, outputs, *size), in evaluation mode. `padded`: with
+    planes as `pad` returns them. `tile`: one of `plan_tiles` for the images before padding.
+    `dtype`: float32, or bfloat16 for mixed precision. `augment`: average over the tile mirrored and
+    turned in y and x, 8 times in all.
     """
     region = padded.region(tile.source)
     shape = (len(region), padded.outputs, *region.shape[2:])
@@ -200,7 +181,7 @@ def predict_images(
     Returns: float32, shape (n_images, outputs, *size).
     """
     architecture = architecture or Architecture(len(images.shape) - 1)
-    padded = images.with_planes(pad(images.planes, architecture.multiples))
+    padded = replace(images, planes=pad(images.planes, architecture.multiples))
     n, *size = images.shape
     result = torch.empty((n, images.outputs, *size), device=images.device)
     core = core or CORES[architecture.dimensions]
@@ -215,16 +196,9 @@ def cut_axis(
 ) -> list[tuple[slice, slice, slice]]:
     """Cut one axis into pieces of at most `edge`, each as (source, kept, target).
 
-    Parameters
-    ----------
-    length : int
-        Of the axis, before it is padded to a multiple.
-    edge : int
-        A multiple of `multiple`.
-    margin : int
-        What is read around a piece; rounded up to a multiple.
-    multiple : int
-        What every source starts and ends on.
+    `length`: of the axis, before it is padded to a multiple. `edge`: a multiple of `multiple`, on
+    which every source starts and ends. `margin`: what is read around a piece; rounded up to a
+    multiple.
     """
     padded = -(-length // multiple) * multiple
     margin = -(-margin // multiple) * multiple

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -206,11 +206,7 @@ class VolumePredictor:
         return backend.put_ahead(source.stored(planes, slab.rows)), planes
 
     def _normalised(
-        self,
-        slab: Slab,
-        pending: PendingUpload,
-        planes: npt.NDArray[np.int64],
-        source: Source,
+        self, slab: Slab, pending: PendingUpload, planes: npt.NDArray[np.int64], source: Source
     ) -> Images:
         numbers = np.arange(slab.images.start, slab.images.stop)
         arrangement = self.arrangement.part(numbers)[1]
@@ -229,7 +225,8 @@ class VolumePredictor:
         done: int,
         total: int,
     ) -> Job:
-        padded = images.with_planes(pad(images.planes, self.network.architecture.multiples))
+        multiples = self.network.architecture.multiples
+        padded = replace(images, planes=pad(images.planes, multiples))
         rows, n_images = slab.kept, slab.images.stop - slab.images.start
         shape = (n_images, images.outputs, rows.stop - rows.start, *source.size[1:])
         result = torch.empty(shape, device=backend.device)

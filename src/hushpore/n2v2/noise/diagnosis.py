@@ -152,12 +152,9 @@ def diagnose_noise(volume: Volume, seed: int = 0) -> NoiseDiagnosis:
     noise = float(np.sqrt((np.mean(across_y**2) + np.mean(across_x**2)) / 12))
     if noise == 0:
         return NoiseDiagnosis(dict.fromkeys("zyx"[-volume.n_spatial :], 0.0), 0.0, 0.0)
-    correlation = {
-        "y": correlation_coefficient(across_x[:, :, 1:], across_x[:, :, :-1]),
-        "x": correlation_coefficient(across_y[..., 1:], across_y[..., :-1]),
-    }
+    correlation = {"y": neighbour_correlation(across_x, 2), "x": neighbour_correlation(across_y, 3)}
     if depth == 2:
-        correlation = {"z": correlation_coefficient(across_x[:, 1], across_x[:, 0]), **correlation}
+        correlation = {"z": neighbour_correlation(across_x, 1), **correlation}
     slope, offset = _variance_line(across_y, across_x, flat, noise)
     from_middle = corners[flattest, -2:] + (BLOCK - np.array(volume.shape[-2:])) / 2
     rings = ring_correlation(across_y, across_x, from_middle, NOTABLE)
@@ -193,8 +190,8 @@ def ring_correlation(
         return 0.0
     found = []
     for blocks, is_along_x in ((along_x, True), (along_y, False)):
-        x = correlation_coefficient(across_y[blocks][..., 1:], across_y[blocks][..., :-1])
-        y = correlation_coefficient(across_x[blocks][:, :, 1:], across_x[blocks][:, :, :-1])
+        x = neighbour_correlation(across_y[blocks], 3)
+        y = neighbour_correlation(across_x[blocks], 2)
         along, across = (x, y) if is_along_x else (y, x)
         if along - max(across, 0) < margin:
             return 0.0
@@ -202,8 +199,10 @@ def ring_correlation(
     return min(found)
 
 
-def correlation_coefficient(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
-    """Return the correlation of two sets of values whose means are zero."""
+def neighbour_correlation(values: npt.NDArray[np.float64], axis: int) -> float:
+    """Return the correlation of neighbours along an axis, of values whose mean is zero."""
+    before = (slice(None),) * axis
+    a, b = values[(*before, slice(1, None))], values[(*before, slice(None, -1))]
     power = np.sqrt(np.mean(a**2) * np.mean(b**2))
     return float(np.mean(a * b) / power) if power else 0.0
 
@@ -252,8 +251,7 @@ def _when_binned(volume: Volume, rng: np.random.Generator) -> float:
     blocks = large.reshape(len(large), 1, BLOCK, 2, BLOCK, 2).mean((3, 5))
     flat = blocks[_flattest(blocks)]
     across_y, across_x = np.diff(flat, 2, axis=2), np.diff(flat, 2, axis=3)
-    along_x = correlation_coefficient(across_y[..., 1:], across_y[..., :-1])
-    return max(along_x, correlation_coefficient(across_x[:, :, 1:], across_x[:, :, :-1]), 0.0)
+    return max(neighbour_correlation(across_y, 3), neighbour_correlation(across_x, 2), 0.0)
 
 
 def _growth(differences: npt.NDArray[np.float64], flat: npt.NDArray[np.float64]) -> float:

@@ -8,14 +8,14 @@ frequencies, where checkerboards are, than right below them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hushpore.base.events import result_of
 from hushpore.n2v2.noise.boxes import move_into_chunks, read_boxes
-from hushpore.n2v2.noise.diagnosis import correlation_coefficient
+from hushpore.n2v2.noise.diagnosis import neighbour_correlation
 from hushpore.n2v2.source import pieces
 
 if TYPE_CHECKING:
@@ -57,33 +57,20 @@ def examine_residual(
 ) -> Residual:
     """Look at a result beside its input.
 
-    Parameters
-    ----------
-    source : Source
-        The noisy volume.
-    denoised : array_like
-        Of the shape of the volume; both are read piece by piece.
-    noise : NoiseDiagnosis
-        What the noise was found to be before.
-    seed : int, optional
-        Start of the random numbers that choose the blocks.
-    moments : tuple of float, optional
-        Mean and standard deviation of noisy minus denoised, where they are known already.
+    `source`: the noisy volume. `denoised`: of its shape; both are read piece by piece. `noise`:
+    what it was found to be before. `seed`: start of the random numbers that choose the blocks.
+    `moments`: mean and standard deviation of noisy minus denoised, where they are known already.
     """
     mean, deviation = moments or result_of(residual_moments(source, denoised))
     rng = np.random.default_rng(seed)
     noisy_blocks, blocks = _draw_pairs(source.volume.data, denoised, source.volume.shape, rng)
     residual = noisy_blocks - blocks - mean
-    depth = residual.shape[1]
-    correlation = {
-        "y": correlation_coefficient(residual[:, :, 1:], residual[:, :, :-1]),
-        "x": correlation_coefficient(residual[..., 1:], residual[..., :-1]),
-    }
-    if depth == 2 and source.volume.n_spatial == 3:
-        correlation = {"z": correlation_coefficient(residual[:, 1], residual[:, 0]), **correlation}
-    nyquist = nyquist_energy(blocks[:, 0])
-    found = Residual(mean, deviation, correlation, nyquist)
-    return Residual(mean, deviation, correlation, nyquist, tuple(_problems(found, noise)))
+    axes = {"z": 1, "y": 2, "x": 3}
+    if residual.shape[1] == 1 or source.volume.n_spatial == 2:
+        del axes["z"]
+    correlation = {name: neighbour_correlation(residual, axis) for name, axis in axes.items()}
+    found = Residual(mean, deviation, correlation, nyquist_energy(blocks[:, 0]))
+    return replace(found, problems=tuple(_problems(found, noise)))
 
 
 def nyquist_energy(images: npt.NDArray[Any]) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -71,7 +71,7 @@ class BlockSampler:
             return images
         with self.timer.stage("regions"):
             places = self.regions.places(chosen, rows, shares)
-            return images.with_places(places.to(self.backend.device))
+            return replace(images, places=places.to(self.backend.device))
 
     def _drawn(
         self, number: int
@@ -110,25 +110,12 @@ def draw_weighted_block(
 ) -> tuple[npt.NDArray[np.int64], int, npt.NDArray[np.float64]]:
     """Draw a block so that, over many, patches are drawn from each place by its weight.
 
-    Parameters
-    ----------
-    weight : numpy.ndarray
-        float64, shape (n_images, n_first_rows): see `hushpore.n2v2.regions.Regions.row_weights`.
-    fitting : int
-        First rows of patches that fit into a block.
-    count : int
-        Images that are drawn for it; those drawn twice are taken once, with double weight.
-    rng : numpy.random.Generator
-        Source of the random numbers.
-
-    Returns
-    -------
-    chosen : numpy.ndarray
-        Numbers of the images, in order.
-    start : int
-        First row of the block.
-    shares : numpy.ndarray
-        float64, shape (len(chosen), fitting): by what weights within the block are multiplied.
+    `weight`: float64, shape (n_images, n_first_rows): see
+    `hushpore.n2v2.regions.Regions.row_weights`. `fitting`: first rows of patches that fit into a
+    block. `count`: images that are drawn for it; those drawn twice are taken once, with double
+    weight.
+    Returns: numbers of the images, in order; first row of the block; by what weights within it are
+    multiplied, float64, shape (images, fitting).
     """
     n_images, n_first = weight.shape
     runs = n_first - fitting + 1

@@ -169,18 +169,8 @@ def training_key(
 ) -> dict[str, Any]:
     """Return what a training depends on, as JSON values.
 
-    Parameters
-    ----------
-    settings : mapping
-        All settings of the job.
-    fingerprint : str
-        Of the values of the volume.
-    device : str
-        ``"cpu"`` or ``"cuda"``: each has its own random numbers.
-    dtype : torch.dtype
-        Arithmetic of the network.
-    count : int
-        Patches in a batch.
+    `fingerprint`: of the values of the volume. `device`: ``"cpu"`` or ``"cuda"``: each has its own
+    random numbers. `dtype`: arithmetic of the network. `count`: patches in a batch.
     """
     kept = {name: value for name, value in settings.items() if name not in _FREE}
     facts = {"volume": fingerprint, "device": device, "arithmetic": str(dtype)}

@@ -10,15 +10,7 @@ import numpy as np
 import torch
 
 from hushpore.base.errors import InputError
-from hushpore.base.events import (
-    Attention,
-    Batch,
-    Event,
-    Job,
-    Metric,
-    Progress,
-    StopEarly,
-)
+from hushpore.base.events import Attention, Batch, Event, Job, Metric, Progress, StopEarly
 from hushpore.device.readback import Readback
 from hushpore.n2v2.inference.tiles import predict_images
 from hushpore.n2v2.model import Architecture, build_network

@@ -123,10 +123,7 @@ class Learner:
     patch_losses: torch.Tensor | None = None
 
     def __init__(
-        self,
-        network: UNet,
-        dtype: torch.dtype = torch.float32,
-        backend: Backend | None = None,
+        self, network: UNet, dtype: torch.dtype = torch.float32, backend: Backend | None = None
     ) -> None:
         # Linux' C library gives memory back to the system, and takes it anew page by page in every
         # step, once so much is free as twice the largest block that it has seen freed
