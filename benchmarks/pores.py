@@ -20,6 +20,7 @@ from scipy import ndimage
 
 import hushpore
 from hushpore import Volume
+from hushpore.base.events import result_of
 from hushpore.device.backend import Backend, cpu_threads
 from hushpore.pores.basins import Watershed
 from hushpore.pores.distance import squared_distance
@@ -30,7 +31,6 @@ from hushpore.pores.passes import (
     find_distance,
     find_grey_value,
     find_void,
-    finish,
     measure_basins,
     write_labels,
 )
@@ -92,13 +92,13 @@ def label(void: np.ndarray) -> None:
     slabs = Slabs(len(void), len(void))
     with closing(Scratch(on_disk=False)) as scratch, KernelThreads() as threads:
         work = Work(volume, settings, slabs, scratch, threads)
-        phase = finish(find_void(work, finish(find_grey_value(work))))
-        distance = finish(find_distance(work, phase))
-        unstitched = finish(find_basins(work, phase, distance))
-        graph = finish(measure_basins(work, unstitched, distance, None))
+        phase = result_of(find_void(work, result_of(find_grey_value(work))))
+        distance = result_of(find_distance(work, phase))
+        unstitched = result_of(find_basins(work, phase, distance))
+        graph = result_of(measure_basins(work, unstitched, distance, None))
         numbering = number_basins(graph, settings, volume)
         labels = scratch.stack("labels", unstitched.stack.shape, np.int32)
-        finish(write_labels(unstitched.stack, numbering.label_of, slabs, labels, threads))
+        result_of(write_labels(unstitched.stack, numbering.label_of, slabs, labels, threads))
 
 
 def scipy_skimage(void: np.ndarray) -> None:

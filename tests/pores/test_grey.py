@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from hushpore import Volume
+from hushpore.base.events import result_of
 from hushpore.pores.grey import GreyValues
-from hushpore.pores.passes import finish
 from hushpore.pores.slabs import Slabs
 from hushpore.pores.threshold import find_range, make_histogram, survey
 
@@ -36,7 +36,7 @@ def test_a_streamed_histogram_is_that_of_the_whole_in_few_readings(
     values = np.random.default_rng(0).normal(100, 20, (11, 12, 13)).clip(3, 250).astype(dtype)
     source = Counting(values)
     grey = GreyValues(Volume(source), Slabs(11, 4, on_disk=True))
-    found, histogram = finish(survey(grey, True, threads))
+    found, histogram = result_of(survey(grey, True, threads))
     assert source.read == 11 * readings
     native = values.astype(values.dtype.newbyteorder("="))
     expected = make_histogram(native, threads)

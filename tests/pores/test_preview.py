@@ -5,10 +5,10 @@ from skimage import filters
 
 import hushpore
 from hushpore.base.errors import InputError
+from hushpore.base.events import result_of
 from hushpore.base.scaled import Scaled
 from hushpore.base.volume import Volume
 from hushpore.pores import preview
-from hushpore.pores.passes import finish
 from hushpore.pores.preview import VOID, WEAK, SliceVoid, survey_greys
 from hushpore.pores.settings import PoreSettings
 
@@ -42,7 +42,7 @@ SETTINGS = {
 
 
 def survey(values, threads, **known):
-    return finish(survey_greys(Volume(values, **known), threads))
+    return result_of(survey_greys(Volume(values, **known), threads))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -84,7 +84,7 @@ def test_of_one_image_among_several(grey, threads):
     values = np.stack([grey, 2 * grey]).astype(np.float32)
     settings = PoreSettings(threshold=-300.0)
     volume = Volume(values, axes="tzyx")
-    greys = finish(survey_greys(volume, threads))
+    greys = result_of(survey_greys(volume, threads))
     assert greys.share == 1.0
     assert greys.histogram.counts.sum() == values.size
     found = SliceVoid(volume).phase((1, 3), settings, greys)

@@ -311,23 +311,9 @@ def apply_labels(
     threads: KernelThreads,
     out: npt.NDArray[np.int32] | None = None,
 ) -> npt.NDArray[np.int32]:
-    """Return the label of every voxel.
+    """Return the label of every voxel: int32, of the shape of `basins`, which are in C order.
 
-    Parameters
-    ----------
-    basins : numpy.ndarray
-        int32, any shape, C order.
-    label_of : numpy.ndarray
-        (n + 1,): label of each basin, 0 for what is not a pore.
-    threads : KernelThreads
-        Threads to run on.
-    out : numpy.ndarray, optional
-        Where to write them.
-
-    Returns
-    -------
-    numpy.ndarray
-        int32, of the same shape.
+    `label_of`: (n + 1,): label of each basin, 0 for what is not a pore.
     """
     labels = np.empty(basins.shape, np.int32) if out is None else out
     table = np.ascontiguousarray(label_of, np.int32)

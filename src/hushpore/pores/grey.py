@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.base.volume import require_range
 from hushpore.device.prefetch import read_ahead
 from hushpore.device.switches import Choices, Switches
 from hushpore.device.timing import StageTimer
@@ -110,10 +109,6 @@ class GreyValues:
                     part = next(parts)
                     run.nbytes = part.nbytes
                 yield part
-
-    def check(self, low: Any, high: Any, bad: int) -> None:
-        """Raise `InputError` if the range of all values says that they cannot be used."""
-        require_range(self.volume, low, high, bad)
 
     def _stacked(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return values.reshape((1,) * (3 - values.ndim) + values.shape)

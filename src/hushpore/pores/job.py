@@ -16,12 +16,7 @@ from hushpore.device.backend import Backend
 from hushpore.device.scratch import scratch_folder
 from hushpore.pores.measures import void_surface
 from hushpore.pores.parallel import KernelThreads, WarmUp
-from hushpore.pores.passes import (
-    Work,
-    check_local,
-    find_snow_peaks,
-    write_labels,
-)
+from hushpore.pores.passes import Work, check_local, find_snow_peaks, write_labels
 from hushpore.pores.pipeline import Pipeline
 from hushpore.pores.plan import plan_slabs
 from hushpore.pores.result import (
@@ -38,7 +33,6 @@ from hushpore.pores.stages import Stages
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-    from typing import TypeVar
 
     import numpy.typing as npt
 
@@ -47,43 +41,20 @@ if TYPE_CHECKING:
     from hushpore.pores.numbering import Numbering
     from hushpore.pores.slabs import Stack
 
-    T = TypeVar("T")
-
 
 def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> Job:
     """Segment and measure the pores of a volume.
 
-    Parameters
-    ----------
-    volume : Volume
-        2D or 3D grey values of any real dtype, or booleans, which are taken as the void itself.
-    settings : PoreSettings
-        How to.
-    backend : Backend
-        Where to. Of a GPU the labels are the same; where one is asked for that cannot be used,
-        the CPU is, and that is said.
+    `volume`: 2D or 3D grey values of any real dtype, or booleans, which are taken as the void
+    itself. `backend`: where to; on a GPU the labels are the same, and where one is asked for that
+    cannot be used, the CPU is, and that is said.
+    Yields: Progress, Timing, Note, Preview ("labels"), after every slab of a stage. Previews show
+    the basins of one slice and then its pores, as soon as its slab is done: of the slice named by
+    the last `Attention` that was sent in, else of the middle.
+    Returns: `Pores`.
+    Raises InputError if the volume has leading axes, is empty or constant, holds NaN, or is too
+    large to index; MemoryLimitError if it does not fit into memory.
 
-    Yields
-    ------
-    Progress, Timing, Note, Preview
-        After every slab of a stage. `Preview` ``"labels"`` shows the basins of one slice and then
-        its pores, as soon as its slab is done: of the slice named by the last `Attention` that was
-        sent in, else of the middle.
-
-    Returns
-    -------
-    Pores
-        Labels, table and totals.
-
-    Raises
-    ------
-    InputError
-        If the volume has leading axes, is empty or constant, holds NaN, or is too large to index.
-    MemoryLimitError
-        If it does not fit into memory.
-
-    Notes
-    -----
     The labels are the same on any number of threads. A void without any solid is one pore, of
     infinite inscribed diameter; a volume without void has none.
     """
@@ -217,20 +188,8 @@ def void_totals(
 ) -> dict[str, Any]:
     """Return the figures of the record that do not change when pores merge.
 
-    Parameters
-    ----------
-    sample : int
-        Voxels of the sample.
-    voxels : tuple of int
-        Voxels of open and of closed void.
-    components : int
-        Connected components of the void.
-    threshold : float or None
-        Between pore and solid.
-    surface : float
-        Between void and solid.
-    volume : Volume
-        The input.
+    `sample`: voxels of the sample. `voxels`: of open and of closed void. `components`: connected
+    components of the void. `surface`: between void and solid.
     """
     return {
         "sample_voxels": sample,

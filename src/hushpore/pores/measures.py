@@ -452,12 +452,8 @@ def measure_of(column: str, table: Sequence[Measure[Any]] = PORES) -> Measure[An
 def summarised(measures: Sequence[Measure[Any]], *tables: pd.DataFrame) -> dict[str, Measure[Any]]:
     """Return the measures whose distributions are shown, by their columns, as far as tables go.
 
-    Parameters
-    ----------
-    measures : sequence of Measure
-        `PORES` or `THROATS`.
-    *tables : pandas.DataFrame
-        Of which only columns that all have count: those of an earlier version may lack some.
+    `measures`: `PORES` or `THROATS`. `tables`: of which only columns that all have count: those of
+    an earlier version may lack some.
     """
     wanted = (each for each in measures if each.is_summarised)
     return {each.name: each for each in wanted if all(each.name in table for table in tables)}
@@ -466,17 +462,7 @@ def summarised(measures: Sequence[Measure[Any]], *tables: pd.DataFrame) -> dict[
 def pore_columns(
     graph: BasinGraph, numbering: Numbering, volume: Volume
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns of the table of pores: `PORES`, a row for each label.
-
-    Parameters
-    ----------
-    graph : BasinGraph
-        The measured basins.
-    numbering : Numbering
-        Which pore each belongs to.
-    volume : Volume
-        Gives spacing and origin.
-    """
+    """Return the columns of the table of pores: `PORES`, a row for each label."""
     pores = PoreSums.of(graph, numbering, volume)
     return {each.name: each.compute(pores) for each in PORES}
 

@@ -31,16 +31,9 @@ def number_pores(
 ) -> Numbering:
     """Number the pores from 1, in the order in which their peaks lie in memory.
 
-    Parameters
-    ----------
-    graph : BasinGraph
-        The basins.
-    root_of : numpy.ndarray
-        (n + 1,), int32: the basin that stands for the pore of each basin.
-    minimum_voxels : int
-        Pores of fewer voxels get label 0.
-    left_out : numpy.ndarray, optional
-        (n + 1,), bool: pores that hold one of these basins get label 0.
+    `root_of`: (n + 1,), int32: the basin that stands for the pore of each basin. `minimum_voxels`:
+    pores of fewer voxels get label 0. `left_out`: (n + 1,), bool: pores that hold one of these
+    basins get label 0.
     """
     voxels = np.zeros(graph.count + 1, np.int64)
     np.add.at(voxels, root_of, graph.voxels)
@@ -62,16 +55,8 @@ def number_groups(
 ) -> Numbering:
     """Number the pores from 1, in the order of the groups that their basins were given.
 
-    Parameters
-    ----------
-    graph : BasinGraph
-        The basins.
-    group_of : numpy.ndarray
-        (n + 1,), int32: the group of each basin, from 1; 0 for what belongs to none.
-    minimum_voxels : int
-        Pores of fewer voxels get label 0.
-    left_out : numpy.ndarray, optional
-        (n + 1,), bool: pores that hold one of these basins get label 0.
+    `group_of`: (n + 1,), int32: the group of each basin, from 1; 0 for what belongs to none. The
+    others as for `number_pores`.
     """
     voxels = np.bincount(group_of, graph.voxels)
     voxels[0] = -1

@@ -50,7 +50,13 @@ def ball_around(
     shape: Sequence[int], spacing: Sequence[float], radius: float, slicewise: bool
 ) -> Ball:
     """Return the ball for a volume of a shape, with the parameters of `mark_outside`."""
-    before, after = _margins(spacing, radius, slicewise)
+    # layers of air, before and after the volume, in which the ball moves freely around it
+    before = [math.floor(radius * min(spacing) / step) + 1 for step in spacing]
+    after = before.copy()
+    if slicewise:
+        before[0] = after[0] = 0
+        # the row that parts one slice from the next
+        after[1] += 1
     around = tuple(sum(lengths) for lengths in zip(before, shape, after, strict=True))
     inner = tuple(slice(b, b + n) for b, n in zip(before, shape, strict=True))
     if slicewise:
@@ -71,32 +77,13 @@ def mark_outside(
 ) -> Iterator[float]:
     """Mark as `AIR`, slab by slab, the part of the void that is air around the sample.
 
-    Parameters
-    ----------
-    phase : Stack
-        (z, y, x), uint8: the void is all but `SOLID`.
-    slabs : Slabs
-        How it is cut.
-    scratch : Scratch
-        Makes room for the centres of the ball.
-    spacing : sequence of float
-        Voxel size in z, y, x order.
-    radius : float
-        Of the ball, in voxels of the smallest spacing. It fits where all solid voxels' centres are
-        farther from its own, which is the centre of a voxel.
-    slicewise : bool
-        Whether every slice is taken for itself, with a disc instead of the ball: for a sample that
-        runs through from the first slice to the last, whose pores would be open there.
-    threads : KernelThreads
-        Threads to run on.
+    `phase`: (z, y, x), uint8: the void is all but `SOLID`. `spacing`: voxel size in z, y, x order.
+    `radius`: of the ball, in voxels of the smallest spacing. It fits where all solid voxels'
+    centres are farther from its own, which is the centre of a voxel. `slicewise`: whether every
+    slice is taken for itself, with a disc instead of the ball: for a sample that runs through from
+    the first slice to the last, whose pores would be open there.
+    Yields: the share that is done.
 
-    Yields
-    ------
-    float
-        The share that is done.
-
-    Notes
-    -----
     Linear in the number of voxels: two distance transforms and one search for connected parts, in
     a volume that is larger by the diameter of the ball (`outside_bytes`).
     """
@@ -171,14 +158,8 @@ def outside_bytes(
     shape: Sequence[int], spacing: Sequence[float], radius: float, slicewise: bool
 ) -> int:
     """Return how much memory `mark_outside` takes at most, with the void before and after."""
-    return 3 * math.prod(shape) + 5 * math.prod(outside_shape(shape, spacing, radius, slicewise))
-
-
-def outside_shape(
-    shape: Sequence[int], spacing: Sequence[float], radius: float, slicewise: bool
-) -> tuple[int, ...]:
-    """Return the shape of a volume with room around it for the ball."""
-    return ball_around(shape, spacing, radius, slicewise).shape
+    ball = ball_around(shape, spacing, radius, slicewise)
+    return 3 * math.prod(shape) + 5 * math.prod(ball.shape)
 
 
 def face_neighbours(air: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
@@ -212,16 +193,3 @@ def _pairs(direction: npt.NDArray[np.int64]) -> tuple[tuple[slice, ...], tuple[s
     near = tuple(slice(max(0, -step), min(0, -step) or None) for step in direction.tolist())
     far = tuple(slice(max(0, step), min(0, step) or None) for step in direction.tolist())
     return near, far
-
-
-def _margins(
-    spacing: Sequence[float], radius: float, slicewise: bool
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Layers of air, before and after the volume, in which the ball moves freely around it."""
-    before = [math.floor(radius * min(spacing) / step) + 1 for step in spacing]
-    after = before.copy()
-    if slicewise:
-        before[0] = after[0] = 0
-        # the row that parts one slice from the next
-        after[1] += 1
-    return tuple(before), tuple(after)

@@ -22,18 +22,10 @@ from hushpore.pores.outside import count_crossings, face_neighbours, mark_outsid
 from hushpore.pores.snow import find_peaks
 from hushpore.pores.surface import DIRECTIONS
 from hushpore.pores.threshold import find_threshold, survey
-from hushpore.pores.void import (
-    AIR,
-    CLOSED,
-    OPEN,
-    SOLID,
-    Components,
-    find_runs,
-    make_void,
-)
+from hushpore.pores.void import AIR, CLOSED, OPEN, SOLID, Components, find_runs, make_void
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
 
     import numpy.typing as npt
 
@@ -88,16 +80,6 @@ class Work:
     def has_air(self) -> bool:
         """Whether there may be air outside the sample."""
         return self.settings.outside != "keep" or bool(self.settings.sample_mask)
-
-
-def finish(work: Pass[T]) -> T:
-    """Run a pass to its end."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            result: T = end.value
-            return result
 
 
 def spacing_of(volume: Volume) -> tuple[float, ...]:
@@ -249,12 +231,20 @@ def find_void(work: Work, grey: Grey) -> Pass[Stack]:
         parts.join()
         # of what was marked, not of what reaches a face
         kept = np.where(parts.is_open, OPEN, SOLID).astype(np.uint8)
-        for slab, (first, last) in enumerate(work.slabs):
-            part = phase.read(first, last)
-            parts.paint(slab, part, kept, work.threads)
-            phase.write(first, part)
-            yield 0.5 + 0.5 * last / work.slabs.depth
+        for share in _paint(work, phase, parts, kept):
+            yield 0.5 + 0.5 * share
     return phase
+
+
+def _paint(
+    work: Work, phase: Stack, parts: Components, phase_of: npt.NDArray[np.uint8]
+) -> Iterator[float]:
+    """Write the phase of each part of the void."""
+    for slab, (first, last) in enumerate(work.slabs):
+        part = phase.read(first, last)
+        parts.paint(slab, part, phase_of, work.threads)
+        phase.write(first, part)
+        yield last / work.slabs.depth
 
 
 class VoidPhases(NamedTuple):
@@ -344,11 +334,8 @@ def classify_void(work: Work, phase: Stack, air: npt.NDArray[np.int64]) -> Pass[
     phase_of = np.where(components.is_open, OPEN, CLOSED).astype(np.uint8)
     if work.settings.mode != "all":
         phase_of[components.is_open != (work.settings.mode == "open")] = SOLID
-    for slab, (first, last) in enumerate(work.slabs):
-        part = phase.read(first, last)
-        components.paint(slab, part, phase_of, work.threads)
-        phase.write(first, part)
-        yield 0.5 + 0.5 * last / depth
+    for share in _paint(work, phase, components, phase_of):
+        yield 0.5 + 0.5 * share
     voxels = (components.open_voxels, components.closed_voxels, components.count)
     del components
     open_to_air = np.zeros(len(DIRECTIONS), np.int64)

@@ -19,7 +19,6 @@ from hushpore.device.backend import Backend
 from hushpore.device.clocks import HostClock
 from hushpore.device.memory import free_pools, is_out_of_memory
 from hushpore.pores.gpu.passes import (
-    FoundBasins,
     find_from_values,
     find_from_void,
     holds_values,
@@ -42,7 +41,6 @@ from hushpore.pores.plan import check_tables
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
-    from typing import TypeVar
 
     from hushpore.base.events import Event
     from hushpore.base.volume import Volume
@@ -54,8 +52,6 @@ if TYPE_CHECKING:
     from hushpore.pores.passes import Work
     from hushpore.pores.slabs import Slabs, Stack
     from hushpore.pores.stages import Stages
-
-    T = TypeVar("T")
 
 
 class Segmented(NamedTuple):
@@ -133,17 +129,16 @@ class Pipeline:
         work, timer = self._work, self._stages.timer
         if whole:
             from_values = find_from_values(gpu, work, timer)
-            found, void_phases, threshold, problem = yield from self._stages.run(
-                "", from_values, 0.85
-            )
+            run = self._stages.run("", from_values, 0.85)
+            found, void_phases, threshold, problem = yield from run
             yield from self._warn(problem)
-            return self._segmented(found, void_phases, threshold)
+            return Segmented(self._backend, threshold, void_phases, *found)
         assert self._void is not None, "it was found first of all"
         phase, void_phases, threshold, grey = self._void
         from_void = find_from_void(gpu, work, slabs, phase, grey, timer)
         found = yield from self._stages.run("", from_void, 0.85)
         phase.close()
-        return self._segmented(found, void_phases, threshold)
+        return Segmented(self._backend, threshold, void_phases, *found)
 
     def _on_cpu(self) -> Generator[Event, None, Segmented]:
         if self._void is None:
@@ -156,9 +151,8 @@ class Pipeline:
         check_tables(work.volume, work.settings, work.slabs, unstitched.found.count)
         measuring = measure_basins(work, unstitched, distance, grey)
         graph = yield from run("measuring", measuring, 0.85, unstitched.stack)
-        return self._segmented(
-            FoundBasins(unstitched.stack, graph, distance, None), void_phases, threshold
-        )
+        found = (unstitched.stack, graph, distance, None)
+        return Segmented(self._backend, threshold, void_phases, *found)
 
     def _find_void(self) -> Generator[Event, None, _Void]:
         """Find the void on the host, and tell open from closed."""
@@ -201,11 +195,6 @@ class Pipeline:
         data, read = volume.data, stored.data
         values = data.with_stored(read) if isinstance(data, Scaled) else read
         self._work = dataclasses.replace(self._work, volume=volume.replace(values))
-
-    def _segmented(
-        self, found: FoundBasins, void_phases: VoidPhases, threshold: float | None
-    ) -> Segmented:
-        return Segmented(self._backend, threshold, void_phases, *found)
 
     @contextmanager
     def _timed_on(self, clock: Clock) -> Iterator[None]:

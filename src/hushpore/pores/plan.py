@@ -11,7 +11,7 @@ from hushpore.base.errors import InputError, MemoryLimitError
 from hushpore.base.preferences import memory_limit
 from hushpore.device.backend import Backend, cpu_threads
 from hushpore.pores.local_threshold import BYTES_IN_WINDOW
-from hushpore.pores.outside import outside_bytes, outside_shape
+from hushpore.pores.outside import ball_around, outside_bytes
 from hushpore.pores.passes import is_slicewise, spacing_of, window_of
 from hushpore.pores.slabs import Slabs, check_disk
 
@@ -67,7 +67,7 @@ def plan_slabs(volume: Volume, settings: PoreSettings) -> Slabs:
         return _even(depth, max(LEAST_SLICES, AT_A_TIME // slice_voxels))
     if settings.outside != "keep" and not settings.sample_mask:
         # the ball needs more room, in which it is alone
-        slice_voxels = math.prod(outside_shape(stacked, *_ball(volume, settings))[1:])
+        slice_voxels = math.prod(ball_around(stacked, *_ball(volume, settings)).shape[1:])
     if 5 * slice_voxels > _MOST:
         raise InputError(
             f"A slice of {volume.name} has {slice_voxels:,} voxels; up to {_MOST // 5:,} can be "

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.base.events import result_of
 from hushpore.base.result import ResultFiles
 from hushpore.base.volume import readable_unit
 from hushpore.pores.measures import pore_columns, reach_a_face, throat_columns
 from hushpore.pores.merging import merge_by_height, merge_to_markers
 from hushpore.pores.numbering import number_groups, number_pores
 from hushpore.pores.parallel import KernelThreads
-from hushpore.pores.passes import finish, write_labels
+from hushpore.pores.passes import write_labels
 from hushpore.pores.slabs import Scratch, check_disk
 
 if TYPE_CHECKING:
@@ -207,17 +208,13 @@ class Pores:
             check_disk(self._basins.nbytes)
         with closing(Scratch(self._slabs.on_disk)) as scratch, KernelThreads() as threads:
             labels = scratch.stack("labels", self._basins.shape, np.int32)
-            finish(write_labels(self._basins, numbering.label_of, self._slabs, labels, threads))
-            merged = finish(measured(scratch.keep(labels), self._graph, numbering, self.volume))
+            result_of(write_labels(self._basins, numbering.label_of, self._slabs, labels, threads))
+            merged = result_of(measured(scratch.keep(labels), self._graph, numbering, self.volume))
         found = {**self.provenance["result"], "merged_by": by}
         totals = totals_of(merged, self.volume, found)
         provenance = {**self.provenance, "settings": settings.to_dict(), "result": totals}
         return dataclasses.replace(
-            self,
-            **merged,
-            porosity=totals["porosity"],
-            provenance=provenance,
-            _settings=settings,
+            self, **merged, porosity=totals["porosity"], provenance=provenance, _settings=settings
         )
 
 

@@ -63,34 +63,13 @@ def find_peaks(
 ) -> Generator[float, None, npt.NDArray[np.bool_]]:
     """Find the basins that hold a peak by the rule of SNOW.
 
-    Parameters
-    ----------
-    distance : Stack
-        (z, y, x), float32: squared distance in squared voxels of the smallest spacing.
-    basins : Stack
-        (z, y, x), int32: 1 to n, 0 in the solid.
-    slabs : Slabs
-        How they are read.
-    graph : BasinGraph
-        The graph of these basins.
-    spacing : sequence of float
-        Voxel size in z, y, x order; distances between peaks honour it, smoothing and ball are the
-        same number of voxels along every axis.
-    threads : KernelThreads
-        Threads to run on.
+    `distance`: (z, y, x), float32: squared distance in squared voxels of the smallest spacing.
+    `basins`: (z, y, x), int32: 1 to n, 0 in the solid. `spacing`: voxel size in z, y, x order;
+    distances between peaks honour it, smoothing and ball are the same number of voxels along every
+    axis.
+    Yields: the share that is done.
+    Returns: (n + 1,), bool. Void that is narrower than 4 voxels everywhere has no peak.
 
-    Yields
-    ------
-    float
-        The share that is done.
-
-    Returns
-    -------
-    numpy.ndarray
-        (n + 1,), bool. Void that is narrower than 4 voxels everywhere has no peak.
-
-    Notes
-    -----
     Several peaks in one basin count as one, in the middle between them. Takes 4 bytes a voxel.
     """
     from scipy import ndimage
@@ -155,9 +134,7 @@ def _peak_plateaus(
 
 
 def _highest_around(
-    place: npt.NDArray[np.int64],
-    smooth: npt.NDArray[np.float32],
-    distance: npt.NDArray[np.float32],
+    place: npt.NDArray[np.int64], smooth: npt.NDArray[np.float32], distance: npt.NDArray[np.float32]
 ) -> npt.NDArray[np.int64]:
     """Return those voxels (m, 3) that are nowhere exceeded in the ball around them."""
     steps = np.argwhere(np.ones((2 * RADIUS + 1,) * 3)) - RADIUS

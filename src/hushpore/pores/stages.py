@@ -71,12 +71,7 @@ class Stages:
                 self._heed((yield progress))
 
     def run(
-        self,
-        stage: str,
-        work: Pass[T],
-        until: float,
-        shown: Stack | None = None,
-        nbytes: int = 0,
+        self, stage: str, work: Pass[T], until: float, shown: Stack | None = None, nbytes: int = 0
     ) -> Generator[Event, Any, T]:
         """Run a pass, up to some share of the whole job; without a stage it times its own.
 

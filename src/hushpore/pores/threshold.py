@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.base.volume import require_range
 from hushpore.pores.parallel import kernel
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def survey(
         histogram = Histogram(counts, histogram.centers).trimmed()
         found = Range(*values.dtype.type(histogram.centers[[0, -1]]))
     assert found is not None, "a stack has slabs"
-    values.check(found.low, found.high, found.bad)
+    require_range(values.volume, *found)
     if passes == 2:
         for (_, last), part in zip(values.slabs, values.ahead(), strict=True):
             histogram = make_histogram(part, threads, found)
@@ -174,24 +175,12 @@ def find_threshold(
 ) -> float:
     """Return the threshold that a method finds; values up to it are the dark phase.
 
-    Parameters
-    ----------
-    histogram : Histogram
-        Of the image.
-    method : str
-        One of `hushpore.pores.settings.METHODS`.
-    phases : int
-        Number of grey phases; above 2 for ``otsu`` only (Liao, Chen and Chung, 2001).
-    bright : bool
-        Which of several thresholds: the highest, else the lowest.
+    `method`: one of `hushpore.pores.settings.METHODS`. `phases`: number of grey phases; above 2 for
+    ``otsu`` only (Liao, Chen and Chung, 2001). `bright`: which of several thresholds: the highest,
+    else the lowest.
+    Raises InputError if the method finds no threshold in this histogram, or does not know more than
+    two phases.
 
-    Raises
-    ------
-    InputError
-        If the method finds no threshold in this histogram, or does not know more than two phases.
-
-    Notes
-    -----
     ``otsu``, ``li`` and ``triangle`` are written out here: scikit-image has the latter two for
     images alone, and sums up Otsu's counts in 32 bits, by which every third histogram of two
     Gaussians and 1e8 voxels gets another threshold (scikit-image 0.26), of a smaller variance.

@@ -147,25 +147,10 @@ def make_void(
     threads: KernelThreads,
     out: npt.NDArray[np.bool_] | None = None,
 ) -> npt.NDArray[np.bool_]:
-    """Return where the pores are.
+    """Return where the pores are: (z, y, x), bool, C order, owned by the caller.
 
-    Parameters
-    ----------
-    values : numpy.ndarray
-        (z, y, x), any real dtype.
-    threshold : float or None
-        Dark pores are at or below it, bright ones above; None: `values` is the void itself.
-    bright : bool
-        Whether the pores are the bright phase.
-    threads : KernelThreads
-        Threads to run on.
-    out : numpy.ndarray, optional
-        Where to write it.
-
-    Returns
-    -------
-    numpy.ndarray
-        (z, y, x), bool, C order, owned by the caller.
+    `values`: (z, y, x), any real dtype. `threshold`: dark pores are at or below it, bright ones
+    above; None: `values` is the void itself. `bright`: whether the pores are the bright phase.
     """
     void = np.empty(values.shape, np.bool_) if out is None else out
     if threshold is None:

@@ -15,6 +15,7 @@ from scipy import ndimage as ndi
 
 from hushpore import Volume
 from hushpore.base.errors import InputError
+from hushpore.base.events import result_of
 from hushpore.base.scaled import Scaled
 from hushpore.pores.gpu import engine as gpu_arrays
 from hushpore.pores.gpu.grey import GpuGrey
@@ -28,7 +29,6 @@ from hushpore.pores.passes import (
     find_air,
     find_grey_value,
     find_void,
-    finish,
 )
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Scratch, Slabs
@@ -58,9 +58,9 @@ def work_on(volume: Volume, settings: PoreSettings, threads: KernelThreads) -> W
 
 def on_host(volume: Volume, settings: PoreSettings, threads: KernelThreads) -> Void:
     work = work_on(volume, settings, threads)
-    grey = finish(find_grey_value(work))
-    phase = finish(find_void(work, grey))
-    void_phases = finish(classify_void(work, phase, finish(find_air(work, phase))))
+    grey = result_of(find_grey_value(work))
+    phase = result_of(find_void(work, grey))
+    void_phases = result_of(classify_void(work, phase, result_of(find_air(work, phase))))
     totals = (void_phases.components, void_phases.open_voxels, void_phases.closed_voxels)
     beside = (void_phases.air_crossings.tolist(), void_phases.sample.tolist())
     return Void(grey.threshold, grey.problem, phase.array(), *totals, *beside)
@@ -200,7 +200,7 @@ def test_any_floats_are_counted_as_on_the_host(
             GpuGrey(emulated, volume).survey(with_histogram=True)
         return
     found, histogram = GpuGrey(emulated, volume).survey(with_histogram=True)
-    expected, counted = finish(survey(GreyValues(volume, Slabs(2, 2)), True, threads))
+    expected, counted = result_of(survey(GreyValues(volume, Slabs(2, 2)), True, threads))
     assert found == expected
     assert histogram is not None
     assert counted is not None

@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 from napari.components import ViewerModel
 
+from hushpore.base.events import result_of
 from hushpore.pores.parallel import KernelThreads
-from hushpore.pores.passes import finish
 from hushpore.pores.preview import survey_greys
 from hushpore.pores.settings import PoreSettings
 from hushpore.viewer.forms.layer_choice import is_preview
@@ -30,7 +30,7 @@ def preview(qtbot, viewer):
 def show(qtbot, preview, layer, **settings):
     target = capture(layer)
     with KernelThreads(1) as threads:
-        greys = finish(survey_greys(target.volume, threads))
+        greys = result_of(survey_greys(target.volume, threads))
     preview.show(target, PoreSettings(**settings), greys)
     wait(qtbot, preview)
 
@@ -142,7 +142,7 @@ def test_a_slice_that_cannot_be_read_is_said(qtbot, viewer, preview, scan):
     messages = []
     preview.message_changed.connect(messages.append)
     with KernelThreads(1) as threads:
-        greys = finish(survey_greys(capture(viewer.layers["scan"]).volume, threads))
+        greys = result_of(survey_greys(capture(viewer.layers["scan"]).volume, threads))
     preview.show(layer_broken, PoreSettings(threshold=0.0), greys)
     wait(qtbot, preview)
     assert "the disk is gone" in messages[-1]

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hushpore.base.errors import DeviceError
+from hushpore.base.events import result_of
 from hushpore.base.scaled import held
 from hushpore.base.volume import Volume, readable_bytes
 from hushpore.device.switches import Choices, Switches
@@ -42,7 +43,6 @@ from hushpore.pores.passes import (
     Work,
     find_basins,
     find_distance,
-    finish,
     highest_void,
     measure_basins,
     solid_beyond,
@@ -169,29 +169,12 @@ def find_from_values(gpu: Gpu, work: Work, timer: StageTimer) -> Pass[FromValues
 
 
 def find_from_void(
-    gpu: Gpu,
-    work: Work,
-    slabs: Slabs,
-    phase: Stack,
-    grey: RoundedGrey | None,
-    timer: StageTimer,
+    gpu: Gpu, work: Work, slabs: Slabs, phase: Stack, grey: RoundedGrey | None, timer: StageTimer
 ) -> Pass[FoundBasins]:
     """Find the basins and their graph in a void that was found on the host.
 
-    Parameters
-    ----------
-    gpu : Gpu
-        Where to.
-    work : Work
-        What to.
-    slabs : Slabs
-        In what pieces, one of `open_gpu`.
-    phase : Stack
-        The void.
-    grey : RoundedGrey or None
-        Grey values, where there are sums of them.
-    timer : StageTimer
-        Times the stages.
+    `slabs`: in what pieces, one of `open_gpu`. `phase`: the void. `grey`: where there are sums of
+    grey values.
     """
     if not in_one_piece(work, slabs):
         in_slabs = dataclasses.replace(work, slabs=slabs)
@@ -286,9 +269,9 @@ def _warm_up(gpu: Gpu) -> None:
             values = GpuGrey(gpu, volume)
             values.threshold(settings)
             values.rounded()
-            found = finish(find_from_values(gpu, work, timer)).basins
+            found = result_of(find_from_values(gpu, work, timer)).basins
             label_of = np.arange(found.graph.count + 1, dtype=np.int32)
             choices = Choices(Switches(labels="on"))
             assert found.on_gpu is not None, "it is in one piece"
             to = found.basins
-            finish(found.on_gpu.write_labels(work, to, label_of, to, timer, choices))
+            result_of(found.on_gpu.write_labels(work, to, label_of, to, timer, choices))
