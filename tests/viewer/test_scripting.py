@@ -20,8 +20,7 @@ from hushpore.base.preferences import Preferences
 from hushpore.base.settings import Settings, option
 from hushpore.pores.settings import PoreSettings
 from hushpore.viewer.denoise.widget import DenoiseWidget
-from hushpore.viewer.forms.form import SettingsForm
-from hushpore.viewer.forms.type_map import annotation_of
+from hushpore.viewer.forms.form import SettingsForm, annotation_of
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import KEY
 from hushpore.viewer.patches.widget import PatchesWidget

@@ -21,14 +21,12 @@ from hushpore.viewer.forms.layer_field import LayerField
 from hushpore.viewer.forms.layout import ScrolledColumn, fill, rule
 from hushpore.viewer.forms.native import ValueOf
 from hushpore.viewer.forms.presets import PresetRow
-from hushpore.viewer.forms.rich_label import link, plain_label
+from hushpore.viewer.forms.rich_label import NoteMessages, ResultMessage, link, plain_label
 from hushpore.viewer.layers.conversion import LayerData, is_result, layer_data
 from hushpore.viewer.running.drawing import coalesce_redraws
-from hushpore.viewer.running.messages import NoteMessages, ResultMessage
 from hushpore.viewer.running.problem import Problem, explain
-from hushpore.viewer.running.progress_presenter import JobProgress, ProgressPresenter
+from hushpore.viewer.running.progress_presenter import JobProgress, ProgressPresenter, RunState
 from hushpore.viewer.running.run_buttons import RunButtons
-from hushpore.viewer.running.run_state import RunState
 from hushpore.viewer.running.status_line import FontWarmup
 from hushpore.viewer.running.target import Target, capture
 from hushpore.viewer.running.task import Outcome, cluster_task, import_libraries, local_task

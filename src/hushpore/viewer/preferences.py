@@ -6,7 +6,7 @@ import html
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtWidgets import QComboBox, QPushButton, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QPushButton, QVBoxLayout, QWidget
 
 from hushpore.base.errors import HushporeError
 from hushpore.base.preferences import Preferences, load_preferences, preferences_file
@@ -15,10 +15,9 @@ from hushpore.runs.last_used import forget, remembered_file
 from hushpore.runs.preferences import in_force, save_preferences
 from hushpore.viewer.forms.device_choice import find_devices, look_again
 from hushpore.viewer.forms.docking import SharesSide
-from hushpore.viewer.forms.fields import Field, keep_narrow
+from hushpore.viewer.forms.fields import ChoiceField
 from hushpore.viewer.forms.form import SettingsForm
 from hushpore.viewer.forms.layout import ScrolledColumn, fill, rule
-from hushpore.viewer.forms.native import shown_by
 from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
 from hushpore.viewer.running.worker import JobWorker, calling
 
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
     from hushpore.viewer.running.problem import Problem
 
 PURPOSE = "What jobs use where nothing else is asked for: in all widgets, and on the command line."
-
-#: Devices that can be preferred everywhere; others are those that were found.
-_DEVICES = ("auto", "cpu", "cuda")
 
 
 class PreferencesWidget(QWidget):
@@ -165,29 +161,22 @@ class PreferencesWidget(QWidget):
         self.setMinimumWidth(342)
 
 
-class _DeviceField(Field):
+class _DeviceField(ChoiceField):
     """One of the devices that there are, or may be on another day."""
 
     def __init__(self, option: Option, **given: Any) -> None:
-        super().__init__(option, **given, **shown_by(QComboBox))
-
-    def _post_init(self) -> None:
-        keep_narrow(self.native, self.option.label)
-        self.native.addItems(_DEVICES)
-        self.native.currentIndexChanged.connect(self._tell)
+        self._listed = ["auto", "cpu", "cuda"]
+        super().__init__(option, **{**given, "choices": lambda _: self._listed})
 
     def offer(self, devices: list[str]) -> None:
         """List further devices."""
-        self.native.addItems([each for each in devices if self.native.findText(each) < 0])
-
-    def get_value(self) -> str:
-        """Return the device that is chosen."""
-        return str(self.native.currentText())
+        self._listed += [device for device in devices if device not in self._listed]
+        self.reset_choices()
 
     def set_value(self, value: str) -> None:
         """Choose a device, whether it is there or not."""
         self.offer([self.option.check(value)])
-        self.native.setCurrentText(value)
+        super().set_value(value)
 
 
 def _remove() -> list[TemporaryFolder]:

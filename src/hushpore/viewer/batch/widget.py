@@ -23,11 +23,11 @@ from hushpore.runs.presets import load_preset
 from hushpore.viewer.batch.scan_list import NAME, ScanList
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.fields import compact_file_edit
+from hushpore.viewer.forms.form import annotation_of
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.native import ValueOf
 from hushpore.viewer.forms.presets import PresetBox
 from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
-from hushpore.viewer.forms.type_map import annotation_of
 from hushpore.viewer.running.run_buttons import offer
 from hushpore.viewer.running.worker import JobWorker
 from hushpore.viewer.running.worker_container import WorkerContainer
@@ -103,7 +103,7 @@ class BatchWidget(WorkerContainer):
         if reason:
             raise InputError(reason)
         batch: Any = partial(run_batch, self.scans.value, **self._how())
-        remember(_NAME_KEPT, self._options())
+        remember(_NAME_KEPT, BatchOptions(self.denoise.value, self.resample.value, self.jobs.value))
         self._states = {}
         worker = JobWorker(batch, "hushpore batch")
         worker.prepare = partial(_keep_state, self._states)
@@ -135,9 +135,6 @@ class BatchWidget(WorkerContainer):
         except Exception as error:
             show_error(f"{name} cannot be opened: {error}")
 
-    def _options(self) -> BatchOptions:
-        return BatchOptions(self.denoise.value, self.resample.value, self.jobs.value)
-
     def _how(self) -> dict[str, Any]:
         """Return how the batch is run."""
         denoise = load_preset(self.denoise_preset.value, "denoise")
@@ -147,7 +144,6 @@ class BatchWidget(WorkerContainer):
                 "denoise": denoise if self.denoise.value else None,
                 "pores": load_preset(self.pores_preset.value, "pores"),
             },
-            "device": "auto",
             "resample": self.resample.value,
             "jobs": self.jobs.value,
             "overwrite": self.overwrite.value,

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import shutil
+import threading
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 from napari.layers import Image
+from qtpy.QtCore import QObject, Signal
 
+from hushpore.base.scaled import held
 from hushpore.device.scratch import new_folder
-from hushpore.viewer.denoise.noise_line import NoiseLine
 from hushpore.viewer.forms.rich_label import link
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import KEY, LayerData, layer_data
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from hushpore.base.events import Job
     from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
+    from hushpore.n2v2.noise.diagnosis import NoiseDiagnosis
     from hushpore.n2v2.result import Denoised
     from hushpore.n2v2.settings import DenoiseSettings
     from hushpore.viewer.running.target import Target
@@ -143,3 +148,55 @@ def _removed(result: Denoised, target: Target) -> LayerData:
     # to be looked at, and never offered to a job
     keywords["metadata"][KEY]["preview"] = True
     return data, keywords, kind
+
+
+class NoiseLine(QObject):
+    """Looks at the noise of layers, once each, in a thread.
+
+    Values that lie on disk in pieces are not looked at: for a line in a form too much would be
+    read.
+    """
+
+    #: Something more is known.
+    found = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        # by layer: the values that were looked at, and what was found ("" until then)
+        self._known: weakref.WeakKeyDictionary[Any, tuple[Any, str]] = weakref.WeakKeyDictionary()
+
+    def text(self, layer: Any, volume: Volume) -> str:
+        """Return what is known by now; where nothing is, have it looked at."""
+        values, text = self._known.get(layer, (None, ""))
+        if values is volume.data or not isinstance(held(volume.data), np.ndarray):
+            return text
+        self._known[layer] = (volume.data, "")
+        threading.Thread(
+            target=self._look, args=(layer, volume), name="hushpore noise", daemon=True
+        ).start()
+        return ""
+
+    def _look(self, layer: Any, volume: Volume) -> None:
+        from hushpore.n2v2.noise.diagnosis import diagnose_noise
+
+        try:
+            text = words(diagnose_noise(volume))
+        except Exception:
+            # what is wrong with the image is said when it is denoised
+            return
+        self._known[layer] = (volume.data, text)
+        with contextlib.suppress(RuntimeError):  # the window was closed meanwhile
+            self.found.emit()
+
+
+def words(noise: NoiseDiagnosis) -> str:
+    """Return what was found in a few words, with the setting that helps."""
+    if not noise.noise:
+        return "no noise found"
+    if noise.is_independent:
+        return f"{noise.summary} ✓"
+    if noise.rings:
+        return "noise: alike along circles about the middle, as rings are ⚠"
+    axes = noise.correlated_axes
+    text = f"noise: alike along {' and '.join(axes)} ⚠"
+    return f"{text} (choose 'Correlated noise along' {axes} under More)" if len(axes) == 1 else text

@@ -76,7 +76,7 @@ class ChoiceField(Field, ComboBox):
     """One of a few words or small whole numbers."""
 
     def __init__(self, option: Option, **given: Any) -> None:
-        super().__init__(option, **{**given, "choices": choices_of(option)})
+        super().__init__(option, **{"choices": choices_of(option), **given})
 
     def _post_init(self) -> None:
         super()._post_init()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from magicgui import register_type
 from magicgui.types import Undefined
@@ -11,11 +11,21 @@ from qtpy.QtWidgets import QGridLayout, QLabel, QPushButton, QWidget
 
 from hushpore.base.errors import InputError
 from hushpore.base.settings import Settings
-from hushpore.viewer.forms.fields import CheckField, default_in_words
+from hushpore.viewer.forms.fields import (
+    CheckField,
+    ChoiceField,
+    FileField,
+    NumberField,
+    TextField,
+    WordOrNumberField,
+    choices_of,
+    default_in_words,
+    type_of,
+)
 from hushpore.viewer.forms.fold import Fold
+from hushpore.viewer.forms.layer_field import LayerField
 from hushpore.viewer.forms.native import PlacedContainer
 from hushpore.viewer.forms.rich_label import plain_label
-from hushpore.viewer.forms.type_map import annotation_of, field_class
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -158,6 +168,41 @@ class SettingsForm(PlacedContainer):
             field.enabled = name not in unused
             field.tooltip = "\n".join(tip)
             self._titles[name].setToolTip(field.native.toolTip())
+
+
+def annotation_of(option: Option, field: type[Field] | None = None) -> Any:
+    """Return a setting as a type hint, from which magicgui makes its field.
+
+    It is the type of the setting, annotated as magicgui's map of types takes it: in
+    ``create_widget(annotation=...)``, and in the signature of a function that is decorated with
+    ``@magicgui``.
+
+    `field`: the class of its field; else the one that suits.
+    """
+    words = {"widget_type": field or field_class(option), "option": option}
+    return Annotated[type_of(option), _Words(words)]
+
+
+def field_class(option: Option) -> type[Field]:
+    """Return the class of the field that suits a setting."""
+    if option.auxiliary:
+        return LayerField
+    if bool in option.types:
+        return CheckField
+    if str in option.types and float in option.types:
+        return WordOrNumberField
+    if choices_of(option):
+        return ChoiceField
+    if int in option.types or float in option.types:
+        return NumberField
+    return FileField if option.path else TextField
+
+
+class _Words(dict[str, Any]):
+    """Options of a type hint, which must have a hash."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(self["option"].name)
 
 
 register_type(Settings, widget_type=SettingsForm)

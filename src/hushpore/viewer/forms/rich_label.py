@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+import html
+import re
+from typing import TYPE_CHECKING, Any
 
 from napari.utils.theme import get_theme
 from qtpy.QtCore import Qt
 from qtpy.QtGui import QColor
-from qtpy.QtWidgets import QLabel
+from qtpy.QtWidgets import QApplication, QLabel
+
+from hushpore.viewer.running.problem import notify_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hushpore.base.events import Note
+    from hushpore.viewer.running.problem import Problem
 
 #: Places in a sentence where a colour of the theme goes.
 _TEXT, _WARNING, _ERROR = "@text@", "@warning@", "@error@"
+
+#: Link that copies the details of a problem.
+COPY = "copy"
+
+#: Addresses in notes: dask's page of what its workers do.
+_ADDRESS = re.compile(r"https?://[^\s<]+")
 
 
 class RichLabel(QLabel):
@@ -66,3 +82,39 @@ def plain_label(text: str = "") -> QLabel:
         textFormat=Qt.TextFormat.PlainText,
         textInteractionFlags=Qt.TextInteractionFlag.TextSelectableByMouse,
     )
+
+
+class ResultMessage(RichLabel):
+    """The sentence on a result, or on what went wrong, whose details can be copied."""
+
+    def __init__(self, viewer: Any) -> None:
+        super().__init__(viewer)
+        self._details = ""
+        self.linkActivated.connect(self._copy_details)
+
+    def show_problem(self, problem: Problem) -> None:
+        """Say what went wrong, here and once as a notification."""
+        self._details = problem.details
+        text = f"{sign(not problem.expected)} {html.escape(problem.message)}"
+        if not problem.expected:
+            text += " " + link(COPY, "copy details")
+        self.say(text)
+        notify_problem(problem)
+
+    def _copy_details(self, target: str) -> None:
+        if target == COPY:
+            QApplication.clipboard().setText(self._details)
+
+
+class NoteMessages(RichLabel):
+    """The notes of a job, one a line; addresses in them are opened by the browser."""
+
+    def __init__(self, viewer: Any) -> None:
+        super().__init__(viewer)
+        self.setOpenExternalLinks(True)
+
+    def show_notes(self, notes: Iterable[Note]) -> None:
+        """Show notes; warnings have a sign."""
+        signs = {True: f"{sign(False)} ", False: ""}
+        text = "<br>".join(signs[note.warning] + html.escape(note.message) for note in notes)
+        self.say(_ADDRESS.sub(lambda found: link(found[0], found[0]), text))

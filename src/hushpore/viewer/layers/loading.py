@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from napari.utils.notifications import show_error, show_warning
 from qtpy.QtCore import QTimer
 
 from hushpore.viewer.running.activity import Activity
+from hushpore.viewer.running.problem import notify_problem
 from hushpore.viewer.running.worker import JobWorker
 
 if TYPE_CHECKING:
@@ -84,8 +84,3 @@ def add_one_by_one(
         QTimer.singleShot(0, partial(add, index + 1))
 
     add(0)
-
-
-def notify_problem(problem: Problem) -> None:
-    """Say in a notification what went wrong."""
-    (show_warning if problem.expected else show_error)(problem.message)

@@ -31,11 +31,11 @@ from hushpore.io.registry import READERS
 from hushpore.io.resample import is_uneven, resampling
 from hushpore.io.series import split_notes
 from hushpore.viewer.layers.conversion import KEY, LayerData, layer_data, volume_of
-from hushpore.viewer.layers.loading import Loading, add_one_by_one, notify_problem
+from hushpore.viewer.layers.loading import Loading, add_one_by_one
 from hushpore.viewer.layers.result_folder import labels_from_result
 from hushpore.viewer.layers.series_chooser import offer_series
 from hushpore.viewer.layers.slice_grouping import can_be_slice, collect_slice, is_slice
-from hushpore.viewer.running.problem import explain
+from hushpore.viewer.running.problem import explain, notify_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -6,6 +6,8 @@ import platform
 import traceback
 from dataclasses import dataclass
 
+from napari.utils.notifications import show_error, show_warning
+
 from hushpore._version import __version__
 from hushpore.base.errors import HushporeError
 
@@ -27,6 +29,11 @@ def explain(error: BaseException) -> Problem:
     details += platform.platform()
     expected = isinstance(error, HushporeError)
     return Problem(str(error) if expected else _unexpected(error), details, expected)
+
+
+def notify_problem(problem: Problem) -> None:
+    """Say in a notification what went wrong."""
+    (show_warning if problem.expected else show_error)(problem.message)
 
 
 def _unexpected(error: BaseException) -> str:
