@@ -118,7 +118,7 @@ def distributions(
         volume = found.pores["volume"].to_numpy(np.float64)[usable]
         sizes.append(values[usable])
         weights.append(volume if by_volume else np.ones(volume.size))
-    edges = _edges(np.concatenate(sizes), log, bins)
+    edges = bin_edges(np.concatenate(sizes), log, bins)
     table = pd.DataFrame({"from": edges[:-1], "to": edges[1:]})
     for name, values, weight in zip("ab", sizes, weights, strict=True):
         share = np.histogram(values, edges, weights=weight)[0]
@@ -183,7 +183,8 @@ def comparison_figure(a: ResultLike, b: ResultLike, dpi: int = 150) -> bytes:
     return buffer.getvalue()
 
 
-def _edges(values: npt.NDArray[np.float64], log: bool, bins: int) -> npt.NDArray[np.float64]:
+def bin_edges(values: npt.NDArray[np.float64], log: bool, bins: int) -> npt.NDArray[np.float64]:
+    """Return the edges of bins of equal width, on a logarithmic axis if `log`, for all values."""
     low, high = (values.min(), values.max()) if values.size else (1.0, 2.0)
     if low == high:
         low, high = (low * 0.9, low * 1.1) if low else (0.0, 1.0)

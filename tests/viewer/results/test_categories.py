@@ -1,7 +1,7 @@
 import pandas as pd
 import pytest
 
-from hushpore.viewer.results.categories import MISSING, PALETTE, categories_of, is_categorical
+from hushpore.viewer.results.pore_view import MISSING, PALETTE, categories_of, is_categorical
 
 
 def kinds_of(values, name="group"):

@@ -7,9 +7,9 @@ from qtpy.QtWidgets import QWidget
 
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.runs.compare import distributions
-from hushpore.viewer.results import compare as module
 from hushpore.viewer.results.compare import BY_VOLUME, CompareWidget
 from hushpore.viewer.results.pore_layer import pore_layer
+from hushpore.viewer.results.saving import save_table
 
 SOON = 10_000
 
@@ -61,15 +61,15 @@ def test_it_begins_with_the_two_newest_results(widget, results):
 
 
 def test_the_plot_shows_what_the_library_says(widget, results):
-    np.testing.assert_allclose(widget._data["a"].sum(), 1)
+    np.testing.assert_allclose(widget.canvas.numbers["a"].sum(), 1)
     widget.shares.value = BY_VOLUME
     widget.cumulative.value = True
     widget.log.value = True
     both = widget.result
     pd.testing.assert_frame_equal(
-        widget._data, distributions(both.first, both.second, by_volume=True, log=True)
+        widget.canvas.numbers, distributions(both.first, both.second, by_volume=True, log=True)
     )
-    axes = widget.figure.axes[0]
+    axes = widget.canvas.figure.axes[0]
     assert axes.get_xscale() == "log"
     assert [text.get_text() for text in axes.get_legend().get_texts()] == [
         "A (4 pores)", "B (5 pores)",
@@ -80,7 +80,7 @@ def test_a_click_on_a_row_plots_its_quantity(widget):
     row = column(widget, 0).index("sphericity")
     widget.table.setCurrentCell(row, 0)
     assert widget.quantity.value == "sphericity"
-    assert widget.figure.axes[0].get_xlabel() == "sphericity"
+    assert widget.canvas.figure.axes[0].get_xlabel() == "sphericity"
 
 
 def test_another_layer_and_a_folder_can_be_chosen(qtbot, widget, viewer, results, tmp_path):
@@ -119,11 +119,11 @@ def test_lengths_that_cannot_be_compared_are_said(qtbot, widget, viewer, made_of
 
 def test_plot_and_table_are_saved(qtbot, widget, tmp_path):
     for name in ("a.png", "a.svg", "a.csv"):
-        widget.save_plot(tmp_path / name)
+        widget.canvas.save(tmp_path / name)
         qtbot.waitUntil((tmp_path / name).exists, timeout=SOON)
     assert pd.read_csv(tmp_path / "a.csv").columns.tolist()[:2] == ["from", "to"]
     table = widget.result.table
-    module.save_table(tmp_path / "t.csv", table)
+    save_table(tmp_path / "t.csv", table)
     qtbot.waitUntil((tmp_path / "t.csv").exists, timeout=SOON)
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "t.csv").iloc[:, 2:], table.iloc[:, 2:])
 

@@ -48,14 +48,14 @@ def test_few_or_odd_sizes_give_a_distribution_still(sizes, log):
 
 def test_sizes_are_plotted_with_their_unit_by_number_and_by_volume(plots):
     assert plots.axes.get_xlabel() == "equivalent diameter (µm)"
-    assert plots._data["share"].max() == pytest.approx(0.25)
+    assert plots.canvas.numbers["share"].max() == pytest.approx(0.25)
     choose(plots, BY_VOLUME)
-    assert plots._data["share"].max() == pytest.approx(125 / (8 + 27 + 125 + 64))
+    assert plots.canvas.numbers["share"].max() == pytest.approx(125 / (8 + 27 + 125 + 64))
 
 
 def test_only_pores_that_pass_the_filter_are_plotted(plots):
     plots.view.show_only(np.array([True, True, False, False]))
-    assert plots._data["share"].max() == pytest.approx(0.5)
+    assert plots.canvas.numbers["share"].max() == pytest.approx(0.5)
 
 
 def test_the_cumulative_curve_rises_to_all_on_a_logarithmic_axis(plots):
@@ -106,17 +106,17 @@ def test_a_brush_selects_pores_and_a_selection_marks_points(plots):
 def test_a_plot_is_saved_as_picture_or_numbers(qtbot, plots, tmp_path):
     for name in ("a.png", "a.svg", "a.csv"):
         path = tmp_path / name
-        plots.save(path)
+        plots.canvas.save(path)
         qtbot.waitUntil(path.exists, timeout=20_000)
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     assert b"<svg" in (tmp_path / "a.svg").read_bytes()
     table = pd.read_csv(tmp_path / "a.csv")
-    np.testing.assert_allclose(table["share"], plots._data["share"])
+    np.testing.assert_allclose(table["share"], plots.canvas.numbers["share"])
 
 
 def test_it_follows_the_theme_and_survives_without_a_result(plots, viewer, layer):
     viewer.theme = "light"
-    assert sum(plots.figure.get_facecolor()[:3]) > 2.5
+    assert sum(plots.canvas.figure.get_facecolor()[:3]) > 2.5
     viewer.layers.remove(layer)
     assert plots.view is None
     assert "Segment pores" in plots._nothing.text()

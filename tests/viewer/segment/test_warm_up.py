@@ -3,8 +3,8 @@ import threading
 import pytest
 
 from hushpore.base.events import Progress
-from hushpore.viewer.segment import warm_up
-from hushpore.viewer.segment.warm_up import KernelWarmup
+from hushpore.viewer.segment import widget
+from hushpore.viewer.segment.widget import KernelWarmup
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def compiling(monkeypatch):
         finally:
             closed.set()
 
-    monkeypatch.setattr(warm_up, "_prepare", prepare)
+    monkeypatch.setattr(widget, "_prepare", prepare)
     yield done, closed
     done.set()
 
@@ -41,10 +41,10 @@ def test_loading_from_the_disk_says_nothing(qtbot, monkeypatch):
         while not gate.wait(0.01):
             yield Progress("preparing", 0, 0, "", 0.0)
 
-    monkeypatch.setattr(warm_up, "_prepare", prepare)
+    monkeypatch.setattr(widget, "_prepare", prepare)
     label = KernelWarmup()
     qtbot.addWidget(label)
-    qtbot.wait(2 * warm_up.POLL_INTERVAL)
+    qtbot.wait(2 * widget.POLL_INTERVAL)
     assert label.isHidden()
     gate.set()
 

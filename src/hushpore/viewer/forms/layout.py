@@ -8,15 +8,18 @@ from qtpy.QtCore import Qt, QTimer
 from qtpy.QtWidgets import QFrame, QLayout, QScrollArea, QVBoxLayout, QWidget
 
 
-def fill(layout: Any, *parts: QWidget | QLayout, spacing: int = -1, wide: Any = None) -> Any:
+def fill(layout: Any, *parts: Any, spacing: int = -1, wide: Any = None) -> Any:
     """Put widgets and layouts into a layout one after another, without margins; return it.
 
-    `spacing`: pixels between them; by default those of the style. `wide`: the part that takes what
-    room is left.
+    `parts`: None is room that stretches. `spacing`: pixels between them; by default those of the
+    style. `wide`: the part that takes what room is left.
     """
     layout.setContentsMargins(0, 0, 0, 0)
     layout.setSpacing(spacing)
     for part in parts:
+        if part is None:
+            layout.addStretch(1)
+            continue
         add = layout.addLayout if isinstance(part, QLayout) else layout.addWidget
         add(part, int(part is wide))
     return layout

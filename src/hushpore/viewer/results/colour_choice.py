@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from napari.utils.colormaps import AVAILABLE_COLORMAPS
-from qtpy.QtCore import QRectF, Qt
-from qtpy.QtGui import QColor, QLinearGradient, QPainter
-from qtpy.QtWidgets import QComboBox, QGridLayout, QWidget
+from qtpy.QtCore import Qt
+from qtpy.QtGui import QColor
+from qtpy.QtWidgets import QComboBox, QGridLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from superqt.utils import signals_blocked
 
 from hushpore.pores.measures import measure_of
+from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import RichLabel, link
-from hushpore.viewer.results.categories import is_categorical
-from hushpore.viewer.results.pore_view import COLORMAPS
+from hushpore.viewer.results.pore_view import COLORMAPS, is_categorical
 from hushpore.viewer.results.table import cell_text
 
 if TYPE_CHECKING:
@@ -41,13 +42,11 @@ class ColourChoice(QWidget):
     def __init__(self, viewer: Any) -> None:
         super().__init__()
         self._view: PoreView | None = None
-        self.by, self.map = compact_combo_box(), compact_combo_box()
-        self.by.setToolTip("Colour the labels by a column of the table.")
-        self.by.currentIndexChanged.connect(self._colour)
-        self.map.setAccessibleName("Colour map")
-        self.map.setToolTip(_FIRST)
+        self.by = compact_combo_box(toolTip="Colour the labels by a column of the table.")
+        self.map = compact_combo_box(toolTip=_FIRST, accessibleName="Colour map")
         self.map.addItems(COLORMAPS)
-        self.map.currentIndexChanged.connect(self._colour)
+        for box in (self.by, self.map):
+            box.currentIndexChanged.connect(self._colour)
         self.bar = ColourBar()
         self.bar.hide()
         self.legend = RichLabel(viewer)
@@ -62,34 +61,23 @@ class ColourChoice(QWidget):
         grid.addWidget(self.bar, 1, 0, 1, 2)
         grid.addWidget(self.legend, 2, 0, 1, 2)
 
-    def follow(self, view: PoreView | None) -> None:
-        """Show and choose the colours of a view, or of none."""
-        if self._view is not None:
-            self._view.tables_changed.disconnect(self._list)
-            self._view.colours_changed.disconnect(self._show)
+    def show_view(self, view: PoreView | None) -> None:
+        """List the columns of a view that hold numbers or kinds; of None keep what is there."""
         self._view = view
         if view is not None:
-            view.tables_changed.connect(self._list)
-            view.colours_changed.connect(self._show)
-            self._list()
+            table = view.tables.pores
+            names = columns_of(table, is_numeric) + columns_of(table, is_categorical)
+            fill_columns(self.by, [RANDOM, *names], view.column or RANDOM)
+            self.show_colours()
 
-    def _list(self) -> None:
-        """List the columns that hold numbers or kinds."""
-        assert self._view is not None
-        table = self._view.tables.pores
-        names = columns_of(table, is_numeric) + columns_of(table, is_categorical)
-        fill_columns(self.by, [RANDOM, *names], self._view.column or RANDOM)
-        self._show()
-
-    def _show(self) -> None:
+    def show_colours(self) -> None:
         """Say what the colours mean."""
         view = self._view
         assert view is not None
         kinds, column = view.categories(), view.column
         for box, text in ((self.by, column or RANDOM), (self.map, view.colormap)):
-            before = box.blockSignals(True)
-            box.setCurrentText(text)
-            box.blockSignals(before)
+            with signals_blocked(box):
+                box.setCurrentText(text)
         has_map = bool(column) and not kinds
         self.map.setEnabled(has_map)
         self.map.setToolTip(
@@ -99,8 +87,7 @@ class ColourChoice(QWidget):
         )  # fmt: skip
         self.bar.setVisible(has_map)
         if has_map:
-            unit = measure_of(column).unit(view.tables.unit, view.tables.n_spatial)
-            self.bar.show_map(view.colormap, view.limits(), unit)
+            self.bar.show_map(view.colormap, view.limits(), view.tables.unit_of(column))
         self.legend.say(
             " &nbsp; ".join(
                 f'<span style="color: {kind.colour[:7]}">■</span>&nbsp;'
@@ -120,23 +107,20 @@ class ColourChoice(QWidget):
             self._view.select(self._view.categories()[int(number)].rows & self._view.shown, self)
 
 
-def compact_combo_box() -> QComboBox:
+def compact_combo_box(**properties: Any) -> QComboBox:
     """Return a combo box that does not ask for the width of its longest entry."""
-    box = QComboBox()
-    box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
-    box.setMinimumContentsLength(6)
-    return box
+    policy = QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+    return QComboBox(**{"sizeAdjustPolicy": policy, "minimumContentsLength": 6, **properties})
 
 
 def fill_columns(box: QComboBox, names: Iterable[str], chosen: str) -> None:
     """List columns, with what they mean, without telling so."""
-    before = box.blockSignals(True)
-    box.clear()
-    box.addItems(list(names))
-    for row in range(box.count()):
-        box.setItemData(row, measure_of(box.itemText(row)).meaning, Qt.ItemDataRole.ToolTipRole)
-    box.setCurrentText(chosen)
-    box.blockSignals(before)
+    with signals_blocked(box):
+        box.clear()
+        box.addItems(list(names))
+        for row in range(box.count()):
+            box.setItemData(row, measure_of(box.itemText(row)).meaning, Qt.ItemDataRole.ToolTipRole)
+        box.setCurrentText(chosen)
 
 
 def columns_of(table: pd.DataFrame, suits: Callable[[pd.Series], bool]) -> list[str]:
@@ -154,33 +138,24 @@ class ColourBar(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._colours: list[tuple[float, QColor]] = []
-        self._ends = ("", "")
+        self._strip, self._low, self._high = QLabel(), QLabel(), QLabel()
+        self._strip.setFixedHeight(8)
+        ends = fill(QHBoxLayout(), self._low, None, self._high)
+        fill(QVBoxLayout(self), self._strip, ends, spacing=2)
         self.setFixedHeight(self.fontMetrics().height() + 12)
 
     def show_map(self, name: str, limits: tuple[float, float], unit: str) -> None:
         """Show a colour map between two values."""
         shares = np.linspace(0, 1, 16)
         colours = AVAILABLE_COLORMAPS[name].map(shares)
-        self._colours = [
-            (float(at), QColor.fromRgbF(*(float(part) for part in colour)))
-            for at, colour in zip(shares, colours, strict=True)
-        ]
+        stops = (
+            f"stop: {share} {QColor.fromRgbF(*map(float, colour)).name()}"
+            for share, colour in zip(shares, colours, strict=True)
+        )
+        self._strip.setStyleSheet(
+            f"background: qlineargradient(x1: 0, y1: 0, x2: 1, y2: 0, {', '.join(stops)})"
+        )
         low, high = (cell_text(limit) for limit in limits)
-        self._ends = (f"≤ {low} {unit}".strip(), f"≥ {high} {unit}".strip())
+        self._low.setText(f"≤ {low} {unit}".strip())
+        self._high.setText(f"≥ {high} {unit}".strip())
         self.setToolTip(f"From {low} to {high} {unit}: 98 % of the pores lie between.")
-        self.update()
-
-    def paintEvent(self, event: Any) -> None:  # noqa: N802
-        """Draw it."""
-        painter = QPainter(self)
-        area = QRectF(0, 0, self.width(), 8)
-        gradient = QLinearGradient(area.topLeft(), area.topRight())
-        for at, colour in self._colours:
-            gradient.setColorAt(at, colour)
-        painter.fillRect(area, gradient)
-        under = self.rect().adjusted(0, 10, 0, 0)
-        painter.setPen(self.palette().windowText().color())
-        painter.drawText(under, Qt.AlignmentFlag.AlignLeft, self._ends[0])
-        painter.drawText(under, Qt.AlignmentFlag.AlignRight, self._ends[1])
-        painter.end()

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import html
-import io
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from magicgui.widgets import CheckBox, ComboBox
-from matplotlib.backends.backend_qtagg import FigureCanvasQTAgg
-from matplotlib.figure import Figure
-from napari.utils.theme import get_theme
-from qtpy.QtCore import Qt, QTimer
-from qtpy.QtWidgets import QFileDialog, QGridLayout, QHBoxLayout, QLabel, QPushButton
+from qtpy.QtCore import QTimer
+from qtpy.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QPushButton
 
 from hushpore.base.errors import InputError
 from hushpore.io.export import PoreResult
@@ -26,19 +21,19 @@ from hushpore.runs.compare import columns_compared, compare, distributions
 from hushpore.runs.pore_result import open_result
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.fields import keep_narrow
+from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.native import ValueOf
 from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
 from hushpore.viewer.layers.conversion import unwrapped, volume_of
 from hushpore.viewer.results.difference_table import DifferenceTable
-from hushpore.viewer.results.panel import save_table
+from hushpore.viewer.results.plot_canvas import SAVE_TIP, PlotCanvas
 from hushpore.viewer.results.pore_layer import tables_of
 from hushpore.viewer.results.result_choice import ResultChoice
-from hushpore.viewer.results.saving import save_with
-from hushpore.viewer.running.worker import JobWorker
+from hushpore.viewer.results.saving import ask_for_file, save_table
+from hushpore.viewer.running.worker import JobWorker, calling
 from hushpore.viewer.running.worker_container import WorkerContainer
 
 if TYPE_CHECKING:
-    from hushpore.base.events import Job
     from hushpore.runs.pore_result import ResultLike
     from hushpore.viewer.running.problem import Problem
 
@@ -81,12 +76,8 @@ class CompareWidget(WorkerContainer):
         super().__init__(name="compare")
         SharesSide(self.native)
         self._viewer = napari_viewer
-        self._data = pd.DataFrame()
         # both change at once where a layer comes, and tables are replaced one after another
-        self._wait = QTimer(self.native)
-        self._wait.setSingleShot(True)
-        self._wait.setInterval(0)
-        self._wait.timeout.connect(self._compare)
+        self._wait = QTimer(self.native, singleShot=True, interval=0, timeout=self._compare)
         self._build()
         napari_viewer.events.theme.connect(self.draw)
         self._wait.start()
@@ -108,7 +99,7 @@ class CompareWidget(WorkerContainer):
             self._show(None)
             raise InputError(NO_RESULT)
         sources = [_result_of(each) if hasattr(each, "metadata") else each for each in given]
-        worker = JobWorker(partial(_work, *sources), "hushpore compares")
+        worker = JobWorker(partial(calling, _compared, *sources), "hushpore compares")
         # of workers that come after each other fast, the last counts
         worker.returned.connect(partial(self._returned_by, worker))
         worker.failed.connect(partial(self._failed_by, worker))
@@ -150,19 +141,17 @@ class CompareWidget(WorkerContainer):
 
     def draw(self, event: Any = None) -> None:
         """Draw both distributions over each other."""
-        self.figure.clear()
-        self._data = pd.DataFrame()
+        self.canvas.clear()
         if self.result is not None:
             self._draw(self.result)
-        self._apply_theme()
-        self.canvas.draw_idle()
+        self.canvas.show_figure()
 
     def _draw(self, both: Compared) -> None:
         column, by_volume = self.quantity.value, self.shares.value == BY_VOLUME
-        self._data = data = distributions(
+        self.canvas.numbers = data = distributions(
             both.first, both.second, column, by_volume=by_volume, log=self.log.value
         )
-        axes = self.figure.add_subplot()
+        axes = self.canvas.figure.add_subplot()
         edges = np.r_[data["from"], data["to"].iloc[-1:]]
         cumulative = self.cumulative.value
         for name, found, colour in zip("ab", (both.first, both.second), _COLOURS, strict=True):
@@ -182,24 +171,6 @@ class CompareWidget(WorkerContainer):
         axes.set_xlabel(measure_of(column).titled(labels.unit, labels.n_spatial))
         axes.legend(frameon=False, fontsize=8, ncols=2, loc="lower left", bbox_to_anchor=(0, 1))
 
-    def _apply_theme(self, ink: str = "", paper: str = "") -> None:
-        """Colour the plot like the window, or as asked."""
-        theme = get_theme(self._viewer.theme)
-        ink, paper = ink or theme.text.as_hex(), paper or theme.background.as_hex()
-        self.figure.set_facecolor(paper)
-        for axes in self.figure.axes:
-            axes.set_facecolor(paper)
-            axes.tick_params(which="both", colors=ink, labelsize=8)
-            axes.spines[["top", "right"]].set_visible(False)
-            axes.spines[["left", "bottom"]].set_color(ink)
-            legend = axes.get_legend()
-            for label in (
-                axes.xaxis.label,
-                axes.yaxis.label,
-                *(legend.get_texts() if legend else ()),
-            ):
-                label.set_color(ink)
-
     # ---- what the user does
 
     def _plot_quantity(self, column: str) -> None:
@@ -208,31 +179,12 @@ class CompareWidget(WorkerContainer):
             self.quantity.value = column
 
     def _ask_table(self) -> None:
-        chosen, _ = QFileDialog.getSaveFileName(
-            self, "Save the differences", "compared.csv", "CSV (*.csv)"
-        )
-        if chosen and self.result is not None:
-            save_table(Path(chosen), self.result.table)
+        path = ask_for_file(self.native, "Save the differences", "compared.csv", "CSV (*.csv)")
+        if path is not None and self.result is not None:
+            save_table(path, self.result.table)
 
     def _ask_plot(self) -> None:
-        kinds = "PNG (*.png);;SVG (*.svg);;Numbers (*.csv)"
-        chosen, _ = QFileDialog.getSaveFileName(self, "Save the plot", "compared.png", kinds)
-        if chosen:
-            self.save_plot(Path(chosen))
-
-    def save_plot(self, path: Path) -> None:
-        """Write the plot in a thread: PNG, SVG, or its numbers as CSV."""
-        if path.suffix.lower() == ".csv":
-            save_table(path, self._data)
-            return
-        kind = "svg" if path.suffix.lower() == ".svg" else "png"
-        # on paper: black on white, whatever the window looks like
-        self._apply_theme(ink="black", paper="white")
-        buffer = io.BytesIO()
-        self.figure.savefig(buffer, format=kind, dpi=200)
-        self._apply_theme()
-        self.canvas.draw_idle()
-        save_with(path.with_suffix(f".{kind}"), partial(_write, buffer.getvalue()))
+        self.canvas.ask_and_save("compared.png")
 
     def _stop_outside(self, parent: Any) -> None:
         """Follow layers no longer, too, when napari takes the widget out of its dock."""
@@ -247,8 +199,7 @@ class CompareWidget(WorkerContainer):
         self.a = ValueOf(lambda: ResultChoice(self._viewer, "A", 1), "a", object)
         self.b = ValueOf(lambda: ResultChoice(self._viewer, "B", 0), "b", object)
         self._nothing, self._problem = plain_label(NO_RESULT), RichLabel(self._viewer)
-        self.figure = Figure(figsize=(3.4, 2.6), layout="constrained")
-        self.canvas: Any = FigureCanvasQTAgg(self.figure)  # type: ignore[no-untyped-call]
+        self.canvas = PlotCanvas(self._viewer)
         self.canvas.setMinimumHeight(100)
         self.quantity = ComboBox(
             name="quantity", choices=columns_compared(), annotation=str,
@@ -272,14 +223,10 @@ class CompareWidget(WorkerContainer):
             widget.changed.connect(self.draw)
         self.table = DifferenceTable()
         self.table.chosen.connect(self._plot_quantity)
-        self._save_plot, self._save_table = (
-            QPushButton("Save &plot …"),
-            QPushButton("Save &table …"),
+        self._save_plot = QPushButton("Save &plot …", toolTip=SAVE_TIP, clicked=self._ask_plot)
+        self._save_table = QPushButton(
+            "Save &table …", toolTip="Save the differences as CSV.", clicked=self._ask_table
         )
-        self._save_plot.setToolTip("Save the plot as PNG or SVG, or its numbers as CSV.")
-        self._save_table.setToolTip("Save the differences as CSV.")
-        self._save_plot.clicked.connect(self._ask_plot)
-        self._save_table.clicked.connect(self._ask_table)
         self._lay_out()
 
     def _lay_out(self) -> None:
@@ -291,31 +238,21 @@ class CompareWidget(WorkerContainer):
             grid.addWidget(label, row, 0)
             grid.addWidget(choice, row, 1)
             choice.changed.connect(self._wait.start)
-        what, line = QHBoxLayout(), QHBoxLayout()
-        what.addWidget(self.quantity.native, 3)
-        what.addWidget(self.shares.native, 2)
-        line.addWidget(self.log.native)
-        line.addWidget(self.cumulative.native)
-        line.addStretch(1)
-        line.addWidget(self._save_plot)
-        column = self.native.layout()
+        what = fill(QHBoxLayout(), self.quantity.native, self.shares.native)
+        what.setStretch(0, 3)
+        what.setStretch(1, 2)
+        line = fill(QHBoxLayout(), self.log.native, self.cumulative.native, None, self._save_plot)
+        save = fill(QHBoxLayout(), None, self._save_table)
+        parts = (grid, self._nothing, self._problem, what, self.canvas, line, self.table, save)
+        column = fill(self.native.layout(), *parts, wide=self.canvas)
+        column.setStretchFactor(self.table, 1)
         column.setContentsMargins(6, 6, 6, 6)
-        column.addLayout(grid)
-        column.addWidget(self._nothing)
-        column.addWidget(self._problem)
-        column.addLayout(what)
-        column.addWidget(self.canvas, 1)
-        column.addLayout(line)
-        column.addWidget(self.table, 1)
-        column.addWidget(self._save_table, 0, Qt.AlignmentFlag.AlignRight)
         self.native.setMinimumWidth(342)
         # what has its place can be an item, and is by its name an attribute
         self.extend([self.a, self.b, self.quantity, self.shares, self.log, self.cumulative])
 
 
-def _work(a: ResultLike, b: ResultLike) -> Job:
-    """Open and compare two results; in a thread."""
-    yield from ()
+def _compared(a: ResultLike, b: ResultLike) -> Compared:
     first, second = open_result(a), open_result(b)
     return Compared(first, second, compare(first, second))
 
@@ -331,7 +268,3 @@ def _result_of(layer: Any) -> PoreResult:
     return PoreResult(
         unwrapped(layer).name, volume_of(layer), tables.pores, throats, {"result": tables.totals}
     )
-
-
-def _write(picture: bytes, path: Path) -> None:
-    path.write_bytes(picture)

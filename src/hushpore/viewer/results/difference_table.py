@@ -33,23 +33,22 @@ class DifferenceTable(QTableWidget):
     chosen = Signal(str)
 
     def __init__(self) -> None:
-        super().__init__(0, len(_HEADS))
+        super().__init__(
+            0, len(_HEADS), accessibleName="Differences", minimumHeight=90, tabKeyNavigation=False,
+            editTriggers=QAbstractItemView.EditTrigger.NoEditTriggers,
+            selectionBehavior=QAbstractItemView.SelectionBehavior.SelectRows,
+            selectionMode=QAbstractItemView.SelectionMode.SingleSelection,
+        )  # fmt: skip
         self._quantities: list[str] = []
         self.setHorizontalHeaderLabels(list(_HEADS))
         for place, tip in enumerate(_HEADS.values()):
             self.horizontalHeaderItem(place).setToolTip(tip)
-        header = self.horizontalHeader()
+        header, side = self.horizontalHeader(), self.verticalHeader()
         header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
-        self.verticalHeader().hide()
+        side.hide()
         # in a narrow dock the longest titles take two lines
-        self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-        self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
-        self.setTabKeyNavigation(False)
-        self.setAccessibleName("Differences")
-        self.setMinimumHeight(90)
+        side.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         self.currentCellChanged.connect(self._tell)
 
     def clear_differences(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QEvent
 from qtpy.QtWidgets import QWidget
@@ -10,6 +10,9 @@ from qtpy.QtWidgets import QWidget
 from hushpore.viewer.layers.conversion import unwrapped
 from hushpore.viewer.results.pore_layer import tables_of
 from hushpore.viewer.results.pore_view import PoreView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class LayerTrackingWidget(QWidget):
@@ -27,12 +30,12 @@ class LayerTrackingWidget(QWidget):
         for event in self._events:
             event.connect(self.follow)
 
-    def view_changed(self) -> None:
+    def show_view(self) -> None:
         """Show another result, or none."""
         raise NotImplementedError
 
-    def view_leaves(self) -> None:
-        """Let go of what is shown now; called before it changes."""
+    def slots(self) -> dict[str, Callable[..., None]]:
+        """Return what is called at each signal of a view, by its name."""
         raise NotImplementedError
 
     def follow(self, event: Any = None) -> None:
@@ -50,11 +53,14 @@ class LayerTrackingWidget(QWidget):
         if layer is not None:
             self.view = PoreView.of(self._viewer, layer)
             self.view.attach(self)
-        self.view_changed()
+            for signal, slot in self.slots().items():
+                getattr(self.view, signal).connect(slot)
+        self.show_view()
 
     def _let_go(self) -> None:
         if self.view is not None:
-            self.view_leaves()
+            for signal, slot in self.slots().items():
+                getattr(self.view, signal).disconnect(slot)
             self.view.detach(self)
             self.view = None
 

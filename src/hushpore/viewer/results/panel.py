@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from qtpy.QtCore import Qt, QTimer
 from qtpy.QtWidgets import (
     QBoxLayout,
-    QFileDialog,
-    QFrame,
     QGridLayout,
     QHBoxLayout,
     QLabel,
     QLineEdit,
     QMainWindow,
     QPushButton,
-    QScrollArea,
     QTabWidget,
     QVBoxLayout,
     QWidget,
 )
 from superqt import QDoubleRangeSlider
+from superqt.utils import signals_blocked
 
 from hushpore.base.errors import InputError
-from hushpore.pores.measures import THROATS, measure_of
+from hushpore.pores.measures import THROATS
 from hushpore.viewer.forms.docking import dock_of
+from hushpore.viewer.forms.layout import ScrolledColumn, fill
 from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
 from hushpore.viewer.results.colour_choice import (
     ColourChoice,
@@ -39,11 +37,11 @@ from hushpore.viewer.results.layer_tracking import LayerTrackingWidget
 from hushpore.viewer.results.pore_layer import summary_lines
 from hushpore.viewer.results.pore_view import MOST_COLOURS
 from hushpore.viewer.results.row_filter import filter_rows
-from hushpore.viewer.results.saving import save_with
+from hushpore.viewer.results.saving import ask_for_file, save_table
 from hushpore.viewer.results.table import TableView, cell_text
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from collections.abc import Callable
 
 #: Name of this widget, as the manifest has it.
 RESULTS = "Results"
@@ -79,6 +77,7 @@ class ResultsWidget(LayerTrackingWidget):
 
     def show_view(self) -> None:
         """Show the result of another layer, or that there is none."""
+        self.colours.show_view(self.view)
         for widget in (self._controls, self._tabs):
             widget.setEnabled(self.view is not None)
         if self.view is None:
@@ -95,7 +94,9 @@ class ResultsWidget(LayerTrackingWidget):
         if tables.throats is not None:
             self.throats.show_table(tables.throats, tables.unit, tables.n_spatial)
             self._tabs.setTabText(1, f"&Throats ({len(tables.throats):,})")
-        self._fill_columns()
+        before, names = self._range_of.currentText(), columns_of(tables.pores, is_numeric)
+        fill_columns(self._range_of, names, before if before in names else "equivalent_diameter")
+        self._choose_range()
         self._show_shown()
         self._show_selected()
         self._limit.say(
@@ -116,22 +117,14 @@ class ResultsWidget(LayerTrackingWidget):
             self.pores.select(self.view.selected)
         self._copy.setEnabled(bool(self.view.selected.any()))
 
-    def view_changed(self) -> None:
-        """Follow another result."""
-        if self.view is not None:
-            self.view.tables_changed.connect(self.show_view)
-            self.view.shown_changed.connect(self._show_shown)
-            self.view.selected_changed.connect(self._show_selected)
-        self.colours.follow(self.view)
-        self.show_view()
-
-    def view_leaves(self) -> None:
-        """Follow a result no longer."""
-        assert self.view is not None
-        self.view.tables_changed.disconnect(self.show_view)
-        self.view.shown_changed.disconnect(self._show_shown)
-        self.view.selected_changed.disconnect(self._show_selected)
-        self.colours.follow(None)
+    def slots(self) -> dict[str, Callable[..., None]]:
+        """Follow what is shown, selected and coloured elsewhere."""
+        return {
+            "tables_changed": self.show_view,
+            "shown_changed": self._show_shown,
+            "selected_changed": self._show_selected,
+            "colours_changed": self.colours.show_colours,
+        }
 
     # ---- what the user does
 
@@ -154,16 +147,6 @@ class ResultsWidget(LayerTrackingWidget):
             passing &= (values >= low) & (values <= high)
         self.view.show_only(passing)
 
-    def _fill_columns(self) -> None:
-        """List the columns that hold numbers, the most wanted first."""
-        assert self.view is not None
-        table = self.view.tables.pores
-        names = columns_of(table, is_numeric)
-        before = self._range_of.currentText()
-        wanted = before if before in names else "equivalent_diameter"
-        fill_columns(self._range_of, names, wanted)
-        self._choose_range()
-
     def _choose_range(self) -> None:
         """Let the slider span another column."""
         if self.view is None or not self._range_of.currentText():
@@ -172,10 +155,9 @@ class ResultsWidget(LayerTrackingWidget):
         values = values[np.isfinite(values)]
         low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
         high = high if high > low else low + 1.0
-        self._range.blockSignals(True)
-        self._range.setRange(low, high)
-        self._range.setValue((low, high))
-        self._range.blockSignals(False)
+        with signals_blocked(self._range):
+            self._range.setRange(low, high)
+            self._range.setValue((low, high))
         self._show_range()
 
     def _range_changed(self) -> None:
@@ -184,11 +166,9 @@ class ResultsWidget(LayerTrackingWidget):
 
     def _show_range(self) -> None:
         assert self.view is not None
-        low, high = self._range.value()
-        column, tables = self._range_of.currentText(), self.view.tables
-        unit = measure_of(column).unit(tables.unit, tables.n_spatial)
-        text = f"{cell_text(float(low))} to {cell_text(float(high))} {unit}".strip()
-        self._range_text.setText(text)
+        low, high = (cell_text(float(end)) for end in self._range.value())
+        unit = self.view.tables.unit_of(self._range_of.currentText())
+        self._range_text.setText(f"{low} to {high} {unit}".strip())
 
     def _range_column_changed(self) -> None:
         self._choose_range()
@@ -222,11 +202,10 @@ class ResultsWidget(LayerTrackingWidget):
         if self.view is None:
             return
         kind = "pores" if self._table() is self.pores else "throats"
-        chosen, _ = QFileDialog.getSaveFileName(
-            self, f"Export the {kind} shown", f"{self.view.layer.name} {kind}.csv", "CSV (*.csv)"
-        )
-        if chosen:
-            save_table(Path(chosen), self._table().rows.table)
+        name = f"{self.view.layer.name} {kind}.csv"
+        path = ask_for_file(self, f"Export the {kind} shown", name, "CSV (*.csv)")
+        if path is not None:
+            save_table(path, self._table().rows.table)
 
     def _table(self) -> TableView:
         return self.throats if self._tabs.currentWidget() is self.throats else self.pores
@@ -234,60 +213,37 @@ class ResultsWidget(LayerTrackingWidget):
     # ---- how it looks
 
     def _build(self) -> None:
-        self._title, self._summary = QLabel(), plain_label()
-        self._title.setTextFormat(Qt.TextFormat.RichText)
+        self._title, self._summary = QLabel(textFormat=Qt.TextFormat.RichText), plain_label()
         self._problem, self._limit = RichLabel(self._viewer), RichLabel(self._viewer)
         self.pores = TableView("Table of pores")
         self.throats = TableView("Table of throats", THROATS)
         self.pores.chosen.connect(self._rows_selected)
         self.throats.chosen.connect(self._throats_selected)
-        self._tabs = QTabWidget()
+        self._tabs = QTabWidget(minimumHeight=110)
         self._tabs.addTab(self.pores, "&Pores")
         self._tabs.addTab(self.throats, "&Throats")
-        self._tabs.setMinimumHeight(110)
         # there they are in sight however low the panel is
         self._tabs.setCornerWidget(self._build_buttons())
         self._controls = QWidget()
-        side = QVBoxLayout(self._controls)
-        side.setContentsMargins(0, 0, 0, 0)
-        side.setSpacing(4)
-        side.addLayout(self._build_grid())
-        side.addWidget(self._limit)
-        left = QWidget()
-        column = QVBoxLayout(left)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(4)
-        for widget in (self._title, self._summary, self._controls):
-            column.addWidget(widget)
-        column.addStretch(1)
+        fill(QVBoxLayout(self._controls), self._build_grid(), self._limit, spacing=4)
         # a low window has room for the canvas too
-        self._left = scroll = QScrollArea()
-        scroll.setWidget(left)
-        scroll.setWidgetResizable(True)
-        scroll.setFrameShape(QFrame.Shape.NoFrame)
-        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._left = ScrolledColumn(self._title, self._summary, self._controls, margin=0)
+        self._left.column.setSpacing(4)
         # as it is beside the canvas at first: wider, it would widen what is docked there
-        self._box = QBoxLayout(QBoxLayout.Direction.TopToBottom, self)
+        self._box = fill(QVBoxLayout(self), self._left, self._tabs, wide=self._tabs)
         self._box.setContentsMargins(6, 6, 6, 6)
-        self._box.addWidget(scroll)
-        self._box.addWidget(self._tabs, 1)
 
     def _build_grid(self) -> QGridLayout:
-        self._filter = QLineEdit()
-        self._filter.setPlaceholderText("equivalent_diameter > 20 and not is_open")
-        self._filter.setToolTip(
-            "Show the pores that pass: names of columns, numbers, comparisons, and, or, not and "
-            "parentheses."
+        self._filter = QLineEdit(
+            placeholderText="equivalent_diameter > 20 and not is_open",
+            toolTip="Show the pores that pass: names of columns, numbers, comparisons, and, or, "
+            "not and parentheses.",
+            clearButtonEnabled=True,
         )
-        self._filter.setClearButtonEnabled(True)
-        self._pause = QTimer(self)
-        self._pause.setSingleShot(True)
-        self._pause.setInterval(PAUSE)
-        self._pause.timeout.connect(self.apply_filter)
+        self._pause = QTimer(self, singleShot=True, interval=PAUSE, timeout=self.apply_filter)
         self._filter.textChanged.connect(self._pause.start)
         self._filter.returnPressed.connect(self.apply_filter)
-        self._range_of = compact_combo_box()
-        self._range_of.setToolTip("Column of the slider.")
+        self._range_of = compact_combo_box(toolTip="Column of the slider.")
         self._range_of.currentIndexChanged.connect(self._range_column_changed)
         self._range = QDoubleRangeSlider(Qt.Orientation.Horizontal)
         self._range.setToolTip("Show the pores between these two values.")
@@ -298,17 +254,17 @@ class ResultsWidget(LayerTrackingWidget):
         grid.setVerticalSpacing(4)
         grid.setColumnStretch(1, 1)
         grid.setColumnStretch(2, 1)
-        buddies = {
-            0: ("&Filter", self._filter),
-            2: ("&Range", self._range_of),
-            4: ("&Colour", self.colours.by),
-        }
-        for row, (text, buddy) in buddies.items():
+        lines = (
+            ("&Filter", self._filter),
+            ("&Range", self._range_of),
+            ("&Colour", self.colours.by),
+        )
+        for number, (text, buddy) in enumerate(lines):
             label = QLabel(text)
             label.setBuddy(buddy)
             # the first line of what is beside it may not be the only one
             label.setFixedHeight(buddy.sizeHint().height())
-            grid.addWidget(label, row, 0, Qt.AlignmentFlag.AlignTop)
+            grid.addWidget(label, 2 * number, 0, Qt.AlignmentFlag.AlignTop)
         grid.addWidget(self._filter, 0, 1, 1, 2)
         grid.addWidget(self._problem, 1, 1, 1, 2)
         grid.addWidget(self._range_of, 2, 1)
@@ -318,22 +274,27 @@ class ResultsWidget(LayerTrackingWidget):
         return grid
 
     def _build_buttons(self) -> QWidget:
-        everything, self._copy = QPushButton("Show &all"), QPushButton("Cop&y rows")
-        export = QPushButton("&Export …")
-        everything.setToolTip("Clear filter, selection and colours.")
-        self._copy.setToolTip("Copy the selected rows for a spreadsheet (Ctrl+C in the table).")
-        export.setToolTip("Save the rows that are shown, in their order, as CSV.")
-        everything.clicked.connect(self._reset)
-        self._copy.clicked.connect(self._copy_rows)
-        export.clicked.connect(self._export)
-        row = QWidget()
-        # no higher than the tabs beside them
-        row.setStyleSheet("QPushButton { padding: 0px 5px; }")
-        line = QHBoxLayout(row)
+        self._copy = QPushButton(
+            "Cop&y rows", clicked=self._copy_rows,
+            toolTip="Copy the selected rows for a spreadsheet (Ctrl+C in the table).",
+        )  # fmt: skip
+        line = fill(
+            QHBoxLayout(),
+            QPushButton(
+                "Show &all", clicked=self._reset,
+                toolTip="Clear filter, selection and colours.",
+            ),
+            self._copy,
+            QPushButton(
+                "&Export …", clicked=self._export,
+                toolTip="Save the rows that are shown, in their order, as CSV.",
+            ),
+        )  # fmt: skip
         line.setContentsMargins(0, 0, 0, 2)
-        for button in (everything, self._copy, export):
-            line.addWidget(button)
-        return row
+        # no higher than the tabs beside them
+        buttons = QWidget(styleSheet="QPushButton { padding: 0px 5px; }")
+        buttons.setLayout(line)
+        return buttons
 
     def resizeEvent(self, event: Any) -> None:  # noqa: N802
         """Put the controls beside the table where there is room, above it where there is not."""
@@ -359,9 +320,3 @@ class ResultsWidget(LayerTrackingWidget):
             window.setCorner(Qt.Corner.BottomLeftCorner, Qt.DockWidgetArea.LeftDockWidgetArea)
             window.addDockWidget(Qt.DockWidgetArea.BottomDockWidgetArea, dock)
             window.resizeDocks([dock], [HEIGHT], Qt.Orientation.Vertical)
-
-
-def save_table(path: Path, table: pd.DataFrame) -> None:
-    """Write a table as CSV in a thread, numbers in full precision; says where, or why not."""
-    path = path if path.suffix else path.with_suffix(".csv")
-    save_with(path, lambda part: table.to_csv(part, index=False, lineterminator="\n"))

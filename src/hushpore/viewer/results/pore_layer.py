@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from napari.layers import Labels
 
 from hushpore.base.volume import readable_unit
+from hushpore.pores.measures import measure_of
 from hushpore.viewer.forms.layer_choice import is_preview
 from hushpore.viewer.layers.conversion import KEY, layer_data, volume_of
 
@@ -46,6 +47,14 @@ class PoreTables:
     profile: npt.NDArray[np.float64] | None
     unit: str  # of lengths in the tables
     n_spatial: int  # 2 or 3
+
+    def unit_of(self, column: str) -> str:
+        """Return the unit of a column of the table of pores, as it is printed."""
+        return measure_of(column).unit(self.unit, self.n_spatial)
+
+    def titled(self, column: str) -> str:
+        """Return the title of a column of the table of pores, as it stands on an axis."""
+        return measure_of(column).titled(self.unit, self.n_spatial)
 
 
 def features_of(table: pd.DataFrame) -> pd.DataFrame:

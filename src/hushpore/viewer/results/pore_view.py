@@ -5,22 +5,24 @@ One object a layer, shared by tables, plots and canvas, so that they cannot disa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
+import pandas as pd
 from napari.utils.colormaps import AVAILABLE_COLORMAPS, CyclicLabelColormap, label_colormap
 from napari.utils.colormaps.standardize_color import transform_color
 from qtpy.QtCore import QObject, QTimer, Signal
 
+from hushpore.pores.measures import measure_of
 from hushpore.viewer.layers.conversion import unwrapped
-from hushpore.viewer.results.categories import categories_of, is_categorical
 from hushpore.viewer.results.pore_layer import tables_of
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     import numpy.typing as npt
     from napari.layers import Labels
 
-    from hushpore.viewer.results.categories import Category
     from hushpore.viewer.results.pore_layer import PoreTables
 
 #: Labels that napari can give a colour each.
@@ -32,8 +34,27 @@ DIMMED = 0.18
 #: Colour maps on offer for columns; all read the same to the colour-blind.
 COLORMAPS = ("viridis", "plasma", "inferno", "cividis", "gray")
 
+#: Colours that the colour-blind tell apart (Okabe and Ito, 2008, https://jfly.uni-koeln.de/color).
+PALETTE = (
+    "#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#999999",
+)  # fmt: skip
+
+#: Colour of what is of no kind, for its entry is missing.
+MISSING = "#60606080"
+
 #: Pixels that the pointer may move in a click.
 _CLICK = 4
+
+#: Modes of a layer in which a click means nothing else.
+_LOOKING = ("pan_zoom", "pick")
+
+
+class Category(NamedTuple):
+    """A kind of pores."""
+
+    word: str  # what it is called
+    colour: str  # as ``#rrggbb``
+    rows: npt.NDArray[np.bool_]  # (pores,), bool: which are of this kind
 
 
 class PoreView(QObject):
@@ -66,21 +87,21 @@ class PoreView(QObject):
         self._viewer, self.layer = viewer, layer
         self._users: set[int] = set()
         self._layer_colormap = layer.colormap
-        self._is_painting = False
         self.column, self.colormap = "", COLORMAPS[0]
         self.shown: npt.NDArray[np.bool_]
         self.selected: npt.NDArray[np.bool_]
-        self._reread_timer = QTimer(self)
-        self._reread_timer.setSingleShot(True)
-        self._reread_timer.setInterval(0)
-        self._reread_timer.timeout.connect(self._reread)
+        self._reread_timer = QTimer(self, singleShot=True, interval=0, timeout=self._reread)
         self._read()
-        # data, features and metadata are replaced one after another
-        layer.events.features.connect(self._schedule_reread)
-        layer.events.metadata.connect(self._schedule_reread)
-        layer.events.colormap.connect(self._colormap_changed)
-        viewer.dims.events.ndisplay.connect(self._paint_selection)
-        viewer.layers.events.removed.connect(self._removed)
+        self._followed = (
+            # data, features and metadata are replaced one after another
+            (layer.events.features, self._schedule_reread),
+            (layer.events.metadata, self._schedule_reread),
+            (layer.events.colormap, self._colormap_changed),
+            (viewer.dims.events.ndisplay, self._paint_selection),
+            (viewer.layers.events.removed, self._removed),
+        )
+        for event, slot in self._followed:
+            event.connect(slot)
         viewer.mouse_drag_callbacks.append(self._clicked)
 
     def attach(self, user: object) -> None:
@@ -99,12 +120,8 @@ class PoreView(QObject):
             return
         self.reset()
         self._reread_timer.stop()
-        events = self.layer.events
-        events.features.disconnect(self._schedule_reread)
-        events.metadata.disconnect(self._schedule_reread)
-        events.colormap.disconnect(self._colormap_changed)
-        self._viewer.dims.events.ndisplay.disconnect(self._paint_selection)
-        self._viewer.layers.events.removed.disconnect(self._removed)
+        for event, slot in self._followed:
+            event.disconnect(slot)
         self._viewer.mouse_drag_callbacks.remove(self._clicked)
 
     # ---- filter, selection, colours
@@ -170,26 +187,27 @@ class PoreView(QObject):
         if self.tables.n_spatial == 2 or dims.ndisplay == 3 or "bbox_z_start" not in pore:
             return
         start, stop = int(pore["bbox_z_start"]), int(pore["bbox_z_stop"])
-        axis = dims.ndim - self.layer.ndim
-        here = float(self.layer.world_to_data(dims.point[-self.layer.ndim :])[0])
-        if not start <= round(here) < stop:
-            middle = [(start + stop - 1) // 2] + [0] * (self.layer.ndim - 1)
-            dims.set_point(axis, float(self.layer.data_to_world(middle)[0]))
+        if not start <= round(self.slice_on_screen()) < stop:
+            self.show_slice((start + stop - 1) // 2)
+
+    def slice_on_screen(self) -> float:
+        """Return where the slice on the screen lies in the layer, counted in slices."""
+        return float(self.layer.world_to_data(self._viewer.dims.point[-self.layer.ndim :])[0])
+
+    def show_slice(self, number: int) -> None:
+        """Bring a slice of the layer to the screen."""
+        dims, place = self._viewer.dims, [number] + [0] * (self.layer.ndim - 1)
+        dims.set_point(dims.ndim - self.layer.ndim, float(self.layer.data_to_world(place)[0]))
 
     def paint(self) -> None:
         """Give every label its colour."""
         if not self.can_colour:
             return
-        plain = not self.column and self.shown.all() and not self.selected.any()
-        self._is_painting = True
-        try:
-            if plain:
-                if self.layer.colormap is not self._layer_colormap:
-                    self.layer.colormap = self._layer_colormap
-                return
-            self._set_colours(self._colours())
-        finally:
-            self._is_painting = False
+        with self.layer.events.colormap.blocker(self._colormap_changed):
+            if self.column or not self.shown.all() or self.selected.any():
+                self._set_colours(self._colours())
+            elif self.layer.colormap is not self._layer_colormap:
+                self.layer.colormap = self._layer_colormap
 
     # ---- what it takes
 
@@ -259,8 +277,6 @@ class PoreView(QObject):
 
     def _colormap_changed(self, event: Any = None) -> None:
         """Take over a colour map that the user gave the layer, for instance by shuffling."""
-        if self._is_painting:
-            return
         given = self.layer.colormap
         if isinstance(given, CyclicLabelColormap) and (given.colors[1:, 3] < 1).any():
             # napari has shuffled ours, hidden ones and all
@@ -280,14 +296,10 @@ class PoreView(QObject):
 
     def _clicked(self, viewer: Any, event: Any) -> Any:
         """Select the pore that is clicked; with Ctrl or Shift one more; beside all pores none."""
-        start, dragged = np.array(event.pos), False
-        yield
-        while event.type == "mouse_move":
-            dragged = dragged or bool(np.abs(np.array(event.pos) - start).max() > _CLICK)
-            yield
-        active = viewer.layers.selection.active
-        if dragged or not self.layer.visible or event.button != 1:
+        is_click = yield from ends_as_click(event)
+        if not is_click or not self.layer.visible or event.button != 1:
             return
+        active = viewer.layers.selection.active
         if active is not None and str(getattr(active, "mode", "pan_zoom")) not in _LOOKING:
             return
         label = self.label_at(event.position, event.view_direction, event.dims_displayed)
@@ -300,8 +312,8 @@ class PoreView(QObject):
         """Return the label of the pore seen at a place of the canvas; 0 where there is none."""
         layer = self.layer
         if len(dims_displayed) < 3:
-            value = layer.get_value(position, world=True)
-            return self._if_shown(value)
+            label = layer.get_value(position, world=True)
+            return int(label) if label in self.labels[self.shown] else 0
         start, end = layer.get_ray_intersections(position, direction, dims_displayed)
         if start is None or end is None:
             return 0
@@ -313,10 +325,50 @@ class PoreView(QObject):
         found = along[np.isin(along, self.labels[seen])]
         return int(found[0]) if found.size else 0
 
-    def _if_shown(self, label: Any) -> int:
-        row = np.flatnonzero(self.labels == label) if label else np.zeros(0, int)
-        return int(label) if row.size and self.shown[row[0]] else 0
+
+def ends_as_click(event: Any) -> Generator[None, None, bool]:
+    """Wait in a mouse callback of napari for the button to be let go; return whether it is a click.
+
+    It is none where the pointer moves by more than `_CLICK`.
+    """
+    start, away = np.array(event.pos), 0.0
+    yield
+    while event.type == "mouse_move":
+        away = max(away, np.abs(np.array(event.pos) - start).max())
+        yield
+    return away <= _CLICK
 
 
-#: Modes of a layer in which a click means nothing else.
-_LOOKING = ("pan_zoom", "pick")
+def is_categorical(column: pd.Series) -> bool:
+    """Whether a column holds yes and no, or words of which there are no more than colours."""
+    if column.dtype.kind in "uif":
+        return False
+    return bool(column.dtype.kind == "b" or column.nunique() <= len(PALETTE))
+
+
+def categories_of(column: pd.Series) -> list[Category]:
+    """Return the kinds that occur in a column, in order; of each at least one pore.
+
+    Examples
+    --------
+    >>> kinds = categories_of(pd.Series([True, False, True], name="is_open"))
+    >>> [(kind.word, int(kind.rows.sum())) for kind in kinds]
+    [('closed', 1), ('open', 2)]
+    """
+    codes, values = pd.factorize(column, sort=True)
+    # of yes and no each has its colour, also where the other does not occur
+    places = values.astype(int) if column.dtype.kind == "b" else np.arange(len(values))
+    kinds = [
+        Category(_word(str(column.name), value), PALETTE[place], codes == code)
+        for code, (value, place) in enumerate(zip(values, places, strict=True))
+    ]
+    if (codes < 0).any():
+        kinds.append(Category("not known", MISSING, codes < 0))
+    return kinds
+
+
+def _word(column: str, value: Any) -> str:
+    """Return what yes or no means in a column, or the value."""
+    if isinstance(value, bool | np.bool_):
+        return measure_of(column).words[int(value)]
+    return str(value)

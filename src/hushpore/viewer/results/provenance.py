@@ -20,12 +20,13 @@ from qtpy.QtWidgets import (
 from hushpore.jobs import JOBS
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.layer_choice import is_preview
+from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import plain_label
 from hushpore.viewer.layers.conversion import KEY
 from hushpore.viewer.results.saving import ask_and_save, to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 #: Groups that are opened at once: what a reader asks first.
 _OPEN = ("result", "settings", "notes", "input")
@@ -47,30 +48,22 @@ class ProvenanceWidget(QWidget):
         SharesSide(self)
         self._layer: Any = None
         self._selection = napari_viewer.layers.selection
-        self._title = QLabel()
-        self._title.setTextFormat(Qt.TextFormat.RichText)
-        self._title.setWordWrap(True)
+        self._title = QLabel(textFormat=Qt.TextFormat.RichText, wordWrap=True)
         self._why = plain_label()
-        self.tree = QTreeWidget()
-        self.tree.setColumnCount(2)
-        self.tree.setHeaderHidden(True)
         # what is too long for the dock is shown whole where the pointer rests
-        self.tree.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.tree.setAccessibleName("How the layer was made")
-        self._copy, self._save = QPushButton("Copy"), QPushButton("Save …")
-        self._copy.setToolTip("Copy the record as JSON.")
-        self._save.setToolTip("Save the record as JSON.")
-        self._copy.clicked.connect(self._to_clipboard)
-        self._save.clicked.connect(self._to_file)
-        buttons = QHBoxLayout()
-        buttons.addWidget(self._copy)
-        buttons.addWidget(self._save)
-        column = QVBoxLayout(self)
+        self.tree = QTreeWidget(
+            columnCount=2, headerHidden=True, accessibleName="How the layer was made",
+            horizontalScrollBarPolicy=Qt.ScrollBarPolicy.ScrollBarAlwaysOff,
+        )  # fmt: skip
+        self._copy = QPushButton(
+            "Copy", toolTip="Copy the record as JSON.", clicked=self._to_clipboard
+        )
+        self._save = QPushButton(
+            "Save …", toolTip="Save the record as JSON.", clicked=self._to_file
+        )
+        buttons = fill(QHBoxLayout(), self._copy, self._save)
+        column = fill(QVBoxLayout(self), self._title, self._why, self.tree, buttons, wide=self.tree)
         column.setContentsMargins(6, 6, 6, 6)
-        column.addWidget(self._title)
-        column.addWidget(self._why)
-        column.addWidget(self.tree, 1)
-        column.addLayout(buttons)
         column.addStretch(0)
         self.setMinimumWidth(300)
         self._selection.events.active.connect(self._follow)
@@ -97,13 +90,11 @@ class ProvenanceWidget(QWidget):
         self._why.setText("" if provenance else _why_nothing(self._layer))
         self._why.setVisible(not provenance)
         self.tree.clear()
+        job = str(provenance.get("job"))
         for title, value in provenance.items():
-            shown = (
-                _as_in_the_form(str(provenance.get("job")), value) if title == "settings" else value
-            )
-            self.tree.addTopLevelItem(_item(title, shown))
-        for number, title in enumerate(provenance):
-            self.tree.topLevelItem(number).setExpanded(title in _OPEN)
+            item = _item(title, _as_in_the_form(job, value) if title == "settings" else value)
+            self.tree.addTopLevelItem(item)
+            item.setExpanded(title in _OPEN)
         self.tree.resizeColumnToContents(0)
         self.tree.setVisible(bool(provenance))
         for button in (self._copy, self._save):
@@ -165,22 +156,16 @@ def _as_in_the_form(job: str, settings: dict[str, Any]) -> dict[str, Any]:
 
 def _item(title: str, value: Any) -> QTreeWidgetItem:
     item = QTreeWidgetItem([_TITLES.get(title, title.replace("_", " ")), ""])
-    parts = list(_parts(value))
-    if parts:
-        item.addChildren([_item(name, part) for name, part in parts])
+    if isinstance(value, list | tuple) and any(
+        isinstance(each, str | dict | list) for each in value
+    ):
+        value = {str(number): each for number, each in enumerate(value, 1)}
+    if isinstance(value, dict) and value:
+        item.addChildren([_item(name, part) for name, part in value.items()])
     else:
         item.setText(1, _words(value))
         item.setToolTip(1, _words(value))
     return item
-
-
-def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict):
-        yield from value.items()
-    elif isinstance(value, list | tuple) and any(
-        isinstance(part, str | dict | list) for part in value
-    ):
-        yield from ((str(number), part) for number, part in enumerate(value, 1))
 
 
 def _words(value: Any) -> str:

@@ -33,19 +33,20 @@ class ResultChoice(QComboBox):
     changed = Signal()
 
     def __init__(self, viewer: Any, name: str, age: int) -> None:
-        super().__init__()
+        super().__init__(
+            sizeAdjustPolicy=self.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon,
+            minimumContentsLength=12,
+            accessibleName=f"Result {name}",
+            toolTip="A pore layer, or a result folder.",
+        )
         self.name, self._age = name, age
         self._all = viewer.layers
-        self._listed: list[Any] = []
+        self._entries: list[Any] = []  # layers, folders, and None where nothing is chosen
         self._folders: list[Path] = []
         self._watched: list[Any] = []
         self._touched = False
         self._chosen: Any = None
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
-        self.setMinimumContentsLength(12)
-        self.setAccessibleName(f"Result {name}")
-        self.setToolTip("A pore layer, or a result folder.")
         self.activated.connect(self._choose)
         self._events = [self._all.events.inserted, self._all.events.removed]
         for event in self._events:
@@ -80,29 +81,24 @@ class ResultChoice(QComboBox):
                 self.set(Path(folder))
             else:
                 self._refresh()
-            return
-        entries = [*self._listed, *self._folders]
-        if position < len(entries):
-            self.set(entries[position])
+        elif self._entries[position] is not None:
+            self.set(self._entries[position])
 
     def _refresh(self, event: Any = None) -> None:
         known = [unwrapped(layer) for layer in reversed(self._all) if tables_of(layer) is not None]
-        self._listed = known
         self._watch([unwrapped(layer) for layer in self._all])
-        gone = not isinstance(self._chosen, Path) and not any(self._chosen is one for one in known)
+        gone = not isinstance(self._chosen, Path) and self._chosen not in known
         before = self._chosen
         if not self._touched or gone:
             self._chosen = known[self._age] if len(known) > self._age else None
             self._touched = self._touched and not gone
+        self._entries = [*known, *self._folders, *([None] if self._chosen is None else [])]
         self.clear()
-        self.addItems([layer.name for layer in known] + [f"{path.name}/" for path in self._folders])
-        if self._chosen is None:
-            self.addItem(NONE)
+        for entry in self._entries:
+            name = NONE if entry is None else entry.name
+            self.addItem(f"{name}/" if isinstance(entry, Path) else name)
         self.addItem(FOLDER)
-        entries = [*known, *self._folders, None]
-        now = self._chosen
-        same = (each is now or (isinstance(each, Path) and each == now) for each in entries)
-        self.setCurrentIndex(list(same).index(True))
+        self.setCurrentIndex(self._entries.index(self._chosen))
         if self._chosen is not before or event is None:
             self.changed.emit()
 

@@ -25,22 +25,12 @@ if TYPE_CHECKING:
 #: Characters of the longest line; a longer one could nest deeper than Python reads.
 LONGEST = 1000
 
-_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.Mod: operator.mod,
-    ast.Pow: operator.pow,
-}
-_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-}
+_OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+    ast.Div: operator.truediv, ast.Mod: operator.mod, ast.Pow: operator.pow,
+    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne,
+}  # fmt: skip
 _WORDS = {"&": " and ", "&&": " and ", "|": " or ", "||": " or ", "~": " not "}
 _HOW = "Write, for example: equivalent_diameter > 20 and not is_open"
 
@@ -87,26 +77,23 @@ def _value(node: ast.expr, table: pd.DataFrame) -> Any:  # noqa: PLR0911 - one f
             return _column(node.id, table)
         case ast.BoolOp():
             join = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
-            return join.reduce([_per_row(part, table) for part in node.values])
+            parts = [_yes_or_no(part, table) for part in node.values]
+            return join.reduce([np.broadcast_to(part, len(table)) for part in parts])
         case ast.UnaryOp(op=ast.Not()):
             return ~_yes_or_no(node.operand, table)
         case ast.UnaryOp(op=ast.USub()):
             return -_number(node.operand, table)
         case ast.UnaryOp(op=ast.UAdd()):
             return _number(node.operand, table)
-        case ast.BinOp() if type(node.op) in _ARITHMETIC:
+        case ast.BinOp() if type(node.op) in _OPERATORS:
             left, right = _number(node.left, table), _number(node.right, table)
-            return _ARITHMETIC[type(node.op)](left, right)
-        case ast.Compare() if all(type(op) in _COMPARISONS for op in node.ops):
-            return _compare(node, table)
+            return _OPERATORS[type(node.op)](left, right)
+        case ast.Compare() if all(type(op) in _OPERATORS for op in node.ops):
+            values = [_value(part, table) for part in (node.left, *node.comparators)]
+            pairs = zip(node.ops, values[:-1], values[1:], strict=True)
+            found = [_OPERATORS[type(op)](left, right) for op, left, right in pairs]
+            return np.logical_and.reduce([np.broadcast_to(each, len(table)) for each in found])
     raise InputError(f"'{ast.unparse(node)}' is not part of a filter. {_HOW}")
-
-
-def _compare(node: ast.Compare, table: pd.DataFrame) -> Any:
-    values = [_value(part, table) for part in (node.left, *node.comparators)]
-    pairs = zip(node.ops, values[:-1], values[1:], strict=True)
-    found = [_COMPARISONS[type(op)](left, right) for op, left, right in pairs]
-    return np.logical_and.reduce([np.broadcast_to(each, len(table)) for each in found])
 
 
 def _column(name: str, table: pd.DataFrame) -> npt.NDArray[Any]:
@@ -131,7 +118,3 @@ def _yes_or_no(node: ast.expr, table: pd.DataFrame) -> npt.NDArray[np.bool_]:
         text = ast.unparse(node)
         raise InputError(f"'{text}' is a number; compare it with one, for example {text} > 10.")
     return found
-
-
-def _per_row(node: ast.expr, table: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    return np.broadcast_to(_yes_or_no(node, table), len(table))

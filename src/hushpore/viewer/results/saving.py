@@ -1,4 +1,4 @@
-"""Records and timings on their way out of the window: to the clipboard, or to a JSON file."""
+"""What goes out of the window into files: records, timings, tables, plots."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from hushpore.viewer.running.worker import JobWorker
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pandas as pd
+
     from hushpore.base.events import Job
     from hushpore.viewer.running.problem import Problem
 
@@ -29,17 +31,29 @@ def ask_and_save(parent: QWidget, title: str, name: str, make: Callable[[], Any]
     thread.
     """
     proposed = re.sub(r"[^\w. -]", "_", name) + ".json"
-    chosen, _ = QFileDialog.getSaveFileName(parent, title, proposed, "JSON (*.json)")
-    if chosen:
-        save(Path(chosen), make)
+    path = ask_for_file(parent, title, proposed, "JSON (*.json)")
+    if path is not None:
+        save(path, make)
+
+
+def ask_for_file(parent: QWidget, title: str, name: str, kinds: str) -> Path | None:
+    """Ask where to write a file; None where the user does not want to."""
+    chosen, _ = QFileDialog.getSaveFileName(parent, title, name, kinds)
+    return Path(chosen) if chosen else None
 
 
 def save(path: Path, make: Callable[[], Any]) -> JobWorker:
     """Write JSON values to a file, which is complete or not there; an existing one is replaced."""
-    return save_with(path, lambda part: _write_json(part, make()))
+    return save_with(path, lambda part: part.write_text(to_json(make()) + "\n", encoding="utf-8"))
 
 
-def save_with(path: Path, write: Callable[[Path], None]) -> JobWorker:
+def save_table(path: Path, table: pd.DataFrame) -> None:
+    """Write a table as CSV in a thread, numbers in full precision; says where, or why not."""
+    path = path if path.suffix else path.with_suffix(".csv")
+    save_with(path, lambda part: table.to_csv(part, index=False, lineterminator="\n"))
+
+
+def save_with(path: Path, write: Callable[[Path], object]) -> JobWorker:
     """Write a file in a thread, complete or not at all; says where, or why not.
 
     `path`: the file; an existing one is replaced. `write`: writes to the path that it is given;
@@ -57,15 +71,11 @@ def to_json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
-def _write(path: Path, write: Callable[[Path], None]) -> Job:
+def _write(path: Path, write: Callable[[Path], object]) -> Job:
     yield Progress("writing", 0, 1, "", 0.0)
     with new_file(path, overwrite=True) as part:
         write(part)
     return path
-
-
-def _write_json(path: Path, value: Any) -> None:
-    path.write_text(to_json(value) + "\n", encoding="utf-8")
 
 
 def _say_written(path: Path) -> None:

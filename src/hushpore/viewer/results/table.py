@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from hushpore.pores.measures import Measure
 
-_UP, _DOWN = Qt.SortOrder.AscendingOrder, Qt.SortOrder.DescendingOrder
+_UP = Qt.SortOrder.AscendingOrder
+_RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 #: Pixels of the narrowest column: a number of four digits with its exponent.
 NARROW = 72
@@ -36,71 +37,52 @@ class TableModel(QAbstractTableModel):
     """Gives Qt the rows that it shows, and no others; sorts and filters by index arrays.
 
     A row of the table as it was given is called its position here; Qt counts the rows shown.
+
+    `whole`: the table as it was given. `positions`: (rows shown,): the position of each row that is
+    shown. `on_top`: (positions,), bool: rows that come before all others the next time that rows
+    are arranged.
     """
 
     def __init__(self, measures: Sequence[Measure[Any]]) -> None:
         super().__init__()
         self._measures = measures
-        self._table = pd.DataFrame()
-        self._columns: list[npt.NDArray[Any]] = []
-        self._titles: list[str] = []
-        self._order = self._rows = np.zeros(0, np.int64)
-        self._mask = np.zeros(0, np.bool_)
-        self._on_top = np.zeros(0, np.bool_)
+        self.show_table(pd.DataFrame())
 
     def show_table(self, table: pd.DataFrame, unit: str = "", n_spatial: int = 3) -> None:
         """Show another table, all of its rows, in its own order."""
         self.beginResetModel()
-        self._table = table
+        self.whole = table
         self._columns = [table[name].to_numpy() for name in table.columns]
-        units = [self._measure(name).unit(unit, n_spatial) for name in table.columns]
         self._titles = [
-            f"{name}\n{printed}" if printed else f"{name}\n"
-            for name, printed in zip(table.columns, units, strict=True)
+            f"{name}\n{self._measure(name).unit(unit, n_spatial)}" for name in table.columns
         ]
         self._mask = np.ones(len(table), np.bool_)
-        self._on_top = np.zeros(len(table), np.bool_)
-        self._order = self._rows = np.arange(len(table))
+        self.on_top = np.zeros(len(table), np.bool_)
+        self._order = self.positions = np.arange(len(table))
         self.endResetModel()
-
-    @property
-    def whole(self) -> pd.DataFrame:
-        """The table as it was given."""
-        return self._table
 
     @property
     def table(self) -> pd.DataFrame:
         """The rows that pass the filter, in the order in which they are shown."""
-        return self._table.iloc[self._rows]
-
-    @property
-    def positions(self) -> npt.NDArray[np.int64]:
-        """(rows shown,): the position of each row that is shown."""
-        return self._rows
+        return self.whole.iloc[self.positions]
 
     def show_only(self, mask: npt.NDArray[np.bool_]) -> None:
         """Show the rows whose position is true in `mask`, (positions,)."""
         self._mask = mask
         self.arrange()
 
-    def keep_on_top(self, mask: npt.NDArray[np.bool_]) -> None:
-        """Show rows, (positions,), before all others the next time that rows are arranged."""
-        self._on_top = mask
-
     def sort(self, column: int, order: Qt.SortOrder = _UP) -> None:
         """Sort by a column; equal rows keep the order of the table, missing numbers are last."""
+        self._order = np.arange(len(self.whole))
         if 0 <= column < len(self._columns):
-            values = self._columns[column]
-            self._order = (
-                _descending(values) if order == _DOWN else np.argsort(values, kind="stable")
-            )
-        else:
-            self._order = np.arange(len(self._table))
+            values = pd.Series(self._columns[column])
+            values = values.sort_values(ascending=order == _UP, kind="stable")
+            self._order = values.index.to_numpy()
         self.arrange()
 
     def rowCount(self, parent: QModelIndex | None = None) -> int:  # noqa: N802
         """How many rows are shown."""
-        return 0 if parent is not None and parent.isValid() else len(self._rows)
+        return 0 if parent is not None and parent.isValid() else len(self.positions)
 
     def columnCount(self, parent: QModelIndex | None = None) -> int:  # noqa: N802
         """How many columns there are."""
@@ -109,9 +91,9 @@ class TableModel(QAbstractTableModel):
     def data(self, index: QModelIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         """Return the text of a cell, or where it stands in it."""
         if role == Qt.ItemDataRole.DisplayRole:
-            return cell_text(self._columns[index.column()][self._rows[index.row()]])
+            return cell_text(self._columns[index.column()][self.positions[index.row()]])
         if role == Qt.ItemDataRole.TextAlignmentRole:
-            return Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+            return _RIGHT
         return None
 
     def headerData(  # noqa: N802
@@ -122,7 +104,7 @@ class TableModel(QAbstractTableModel):
             if role == Qt.ItemDataRole.DisplayRole:
                 return self._titles[section]
             if role == Qt.ItemDataRole.ToolTipRole:
-                return self._measure(self._table.columns[section]).meaning
+                return self._measure(self.whole.columns[section]).meaning
         return None
 
     def _measure(self, column: str) -> Measure[Any]:
@@ -132,18 +114,9 @@ class TableModel(QAbstractTableModel):
         """Put the rows into their order, those on top first."""
         self.beginResetModel()
         rows = self._order[self._mask[self._order]]
-        top = self._on_top[rows]
-        self._rows = np.r_[rows[top], rows[~top]] if top.any() else rows
+        top = self.on_top[rows]
+        self.positions = np.r_[rows[top], rows[~top]]
         self.endResetModel()
-
-
-def _descending(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Return the order from the largest down; equal ones keep theirs, missing numbers are last."""
-    order = len(values) - 1 - np.argsort(values[::-1], kind="stable")[::-1]
-    if values.dtype.kind == "f":
-        missing = np.isnan(values[order])
-        order = np.r_[order[~missing], order[missing]]
-    return order
 
 
 def cell_text(value: Any) -> str:
@@ -165,23 +138,19 @@ class TableView(QTableView):
     chosen = Signal(object)
 
     def __init__(self, name: str, measures: Sequence[Measure[Any]] = PORES) -> None:
-        super().__init__()
+        super().__init__(
+            accessibleName=name, sortingEnabled=True, wordWrap=False, tabKeyNavigation=False,
+            selectionBehavior=QAbstractItemView.SelectionBehavior.SelectRows,
+        )  # fmt: skip
         self.rows = TableModel(measures)
         self.setModel(self.rows)
-        self.setAccessibleName(name)
-        self.setSortingEnabled(True)
-        self.setWordWrap(False)
-        self.setAlternatingRowColors(False)
-        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
-        self.setTabKeyNavigation(False)
-        self.verticalHeader().hide()
-        self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
-        self.verticalHeader().setDefaultSectionSize(self.fontMetrics().height() + 6)
-        header = self.horizontalHeader()
+        side, header = self.verticalHeader(), self.horizontalHeader()
+        side.hide()
+        side.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
+        side.setDefaultSectionSize(self.fontMetrics().height() + 6)
         header.setSortIndicatorClearable(True)
         header.setSortIndicator(-1, _UP)
-        header.setDefaultAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        header.setDefaultAlignment(_RIGHT)
         self._mask = np.zeros(0, np.bool_)
         self._is_user_selection = True
         self.selectionModel().selectionChanged.connect(self._selected)
@@ -203,7 +172,7 @@ class TableView(QTableView):
         rows they could be neither seen nor drawn fast.
         """
         self._mask = mask
-        self.rows.keep_on_top(mask)
+        self.rows.on_top = mask
         if np.count_nonzero(mask) > 1:
             self.rows.arrange()
         else:
@@ -235,7 +204,7 @@ class TableView(QTableView):
         for part in self.selectionModel().selection():
             mask[self.rows.positions[part.top() : part.bottom() + 1]] = True
         self._mask = mask
-        self.rows.keep_on_top(mask)
+        self.rows.on_top = mask
         self.chosen.emit(mask)
 
     def _select_again(self) -> None:

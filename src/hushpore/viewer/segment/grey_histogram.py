@@ -58,22 +58,23 @@ def bars_of(greys: GreySurvey, bins: int, limits: tuple[float, float]) -> Bars:
     return Bars(within, edges)
 
 
-def limits_of(greys: GreySurvey, wanted: float | None = None) -> tuple[float, float]:
-    """Return the grey values between which nearly all voxels lie, and a value that is wanted."""
+def limits_of(greys: GreySurvey) -> tuple[float, float]:
+    """Return the grey values between which nearly all voxels lie."""
     centers, counts = greys.histogram.centers, greys.histogram.counts
     share = np.cumsum(counts) / counts.sum()
     low = float(centers[np.searchsorted(share, _BEYOND)])
     high = float(centers[min(int(np.searchsorted(share, 1 - _BEYOND)), centers.size - 1)])
-    ends = [low, high] + ([] if wanted is None else [wanted])
-    margin = 0.04 * (max(ends) - min(ends)) or 1.0
-    low, high = float(greys.range.low), float(greys.range.high)
-    return max(min(ends) - margin, low), min(max(ends) + margin, high)
+    margin = 0.04 * (high - low) or 1.0
+    return max(low - margin, float(greys.range.low)), min(high + margin, float(greys.range.high))
 
 
 class GreyHistogram(QWidget):
     """Draws how often each grey value occurs, and the thresholds as lines.
 
     A line is moved by dragging it, or from anywhere to where one clicks; or with the arrow keys.
+
+    `lines`: the lines that are drawn: grey values by their names. `limits`: the grey values at both
+    ends.
     """
 
     #: The name of a line, and the grey value that the user moves it to.
@@ -83,9 +84,8 @@ class GreyHistogram(QWidget):
         super().__init__()
         self._viewer = viewer
         self._greys: GreySurvey | None = None
-        self._limits = (0.0, 1.0)
-        self._bars: Bars | None = None
-        self._lines: dict[str, float] = {}
+        self.limits = (0.0, 1.0)
+        self.lines: dict[str, float] = {}
         self._mark: tuple[str, float] | None = None
         self._bright = self._is_log = False
         self._reason = ""
@@ -94,18 +94,16 @@ class GreyHistogram(QWidget):
         self._at_hand = THRESHOLD
         self.setFixedHeight(HEIGHT)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        viewer.events.theme.connect(self._repaint)
-        self._describe()
+        viewer.events.theme.connect(self._refresh)
+        self._refresh()
 
     # ---- what is shown
 
-    def show_greys(self, greys: GreySurvey | None, wanted: float | None = None) -> None:
-        """Draw the grey values of another volume, or none; `wanted` shall be in sight."""
+    def show_greys(self, greys: GreySurvey | None) -> None:
+        """Draw the grey values of another volume, or none."""
         self._greys = greys
-        self._limits = (0.0, 1.0) if greys is None else limits_of(greys, wanted)
-        self._bars = None
-        self._describe()
-        self.update()
+        self.limits = (0.0, 1.0) if greys is None else limits_of(greys)
+        self._refresh()
 
     def show_lines(
         self,
@@ -121,11 +119,10 @@ class GreyHistogram(QWidget):
         whether what is brighter is void. `mark`: a word and the grey value that it stands for, to
         compare with.
         """
-        self._lines, self._bright, self._mark, self._reason = lines, bright, mark, reason
+        self.lines, self._bright, self._mark, self._reason = lines, bright, mark, reason
         if self._at_hand not in lines:
             self._at_hand = THRESHOLD
-        self._describe()
-        self.update()
+        self._refresh()
 
     def set_step(self, step: float) -> None:
         """Let an arrow key move a line by this much."""
@@ -140,32 +137,18 @@ class GreyHistogram(QWidget):
         self._is_log = is_log
         self.update()
 
-    @property
-    def lines(self) -> dict[str, float]:
-        """The lines that are drawn: grey values by their names."""
-        return self._lines
-
-    @property
-    def limits(self) -> tuple[float, float]:
-        """The grey values at both ends."""
-        return self._limits
-
-    @property
-    def _shown_unit(self) -> str:
-        return "" if self._greys is None else self._greys.unit
-
-    @property
-    def _is_on_mark(self) -> bool:
-        """Whether the threshold is the one that is marked."""
-        return self._mark is not None and self._lines.get(THRESHOLD) == self._mark[1]
+    def _named(self, word: str, value: float) -> str:
+        """Write a grey value with its unit, behind a word."""
+        unit = "" if self._greys is None else self._greys.unit
+        return f"{word} {readable_grey(value)} {unit}".strip()
 
     # ---- what the user does
 
     def mousePressEvent(self, event: Any) -> None:  # noqa: N802
         """Take the nearest line, and bring it here."""
-        if event.button() == Qt.MouseButton.LeftButton and self._lines:
+        if event.button() == Qt.MouseButton.LeftButton and self.lines:
             x = event.position().x()
-            self._held = min(self._lines, key=lambda name: abs(self._x(self._lines[name]) - x))
+            self._held = min(self.lines, key=lambda name: abs(self._x(self.lines[name]) - x))
             self._at_hand = self._held
             self._move(self._held, self._value_at(x))
 
@@ -181,21 +164,20 @@ class GreyHistogram(QWidget):
     def keyPressEvent(self, event: Any) -> None:  # noqa: N802
         """Move the line at hand with left and right; take the other with up and down."""
         way = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(event.key())
-        if way is not None and self._at_hand in self._lines:
+        if way is not None and self._at_hand in self.lines:
             leap = event.modifiers() & (
                 Qt.KeyboardModifier.ShiftModifier | Qt.KeyboardModifier.ControlModifier
             )
             by = way * self._step * (_LEAP if leap else 1)
-            self._move(self._at_hand, self._lines[self._at_hand] + by)
-        elif event.key() in (Qt.Key.Key_Up, Qt.Key.Key_Down) and STRICT in self._lines:
+            self._move(self._at_hand, self.lines[self._at_hand] + by)
+        elif event.key() in (Qt.Key.Key_Up, Qt.Key.Key_Down) and STRICT in self.lines:
             self._at_hand = STRICT if self._at_hand == THRESHOLD else THRESHOLD
-            self._describe()
-            self.update()
+            self._refresh()
         else:
             super().keyPressEvent(event)
 
     def _move(self, name: str, value: float) -> None:
-        low, high = self._limits
+        low, high = self.limits
         self.moved.emit(name, min(max(value, low), high))
 
     # ---- how it looks
@@ -210,9 +192,9 @@ class GreyHistogram(QWidget):
         if self._greys is not None:
             self._paint_bars(painter, text)
             self._paint_numbers(painter, text)
-            if self._mark is not None and not self._is_on_mark:
+            if self._mark is not None and self.lines.get(THRESHOLD) != self._mark[1]:
                 self._paint_mark(painter, text, *self._mark)
-            for name, value in self._lines.items():
+            for name, value in self.lines.items():
                 self._paint_line(painter, text, name, value)
         if self._reason:
             painter.setPen(text)
@@ -228,63 +210,62 @@ class GreyHistogram(QWidget):
     def _paint_bars(self, painter: QPainter, text: QColor) -> None:
         assert self._greys is not None
         area = self._area()
-        if self._bars is None:
-            self._bars = bars_of(self._greys, max(1, int(area.width()) // _BAR), self._limits)
-        counts, edges = self._bars
+        counts, edges = bars_of(self._greys, max(1, int(area.width()) // _BAR), self.limits)
         heights = np.log1p(counts) if self._is_log else counts
         heights = heights * (area.height() / max(float(heights.max()), 1e-9))
         # a level that occurs at all is seen
         heights = np.where(counts > 0, np.maximum(heights, 1.0), 0.0)
         pale = QColor(text)
         pale.setAlphaF(0.45)
-        void, perhaps = QColor(VOID_COLOUR), QColor(WEAK_COLOUR)
+        colours = [pale, QColor(WEAK_COLOUR), QColor(VOID_COLOUR)]
         middles = (edges[:-1] + edges[1:]) / 2
         is_void = self._beyond(middles, THRESHOLD)
-        is_strict = self._beyond(middles, STRICT) if STRICT in self._lines else is_void
+        is_strict = self._beyond(middles, STRICT) if STRICT in self.lines else is_void
+        kinds = np.where(is_strict, 2, is_void)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         ends = self._x(edges)
         for number, height in enumerate(heights):
-            colour = void if is_strict[number] else perhaps if is_void[number] else pale
             left, right = float(ends[number]), float(ends[number + 1])
             bar = QRectF(left, area.bottom() - height, max(right - left, 1.0), height)
-            painter.fillRect(bar.intersected(area), colour)
+            painter.fillRect(bar.intersected(area), colours[kinds[number]])
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
 
     def _beyond(self, values: npt.NDArray[np.float64], name: str) -> npt.NDArray[np.bool_]:
         """Return which grey values are on the side of the void of a line."""
-        if name not in self._lines:
-            return np.zeros(values.shape, np.bool_)
-        limit = self._lines[name]
+        limit = self.lines.get(name, math.nan)
         return values > limit if self._bright else values <= limit
 
     def _paint_numbers(self, painter: QPainter, text: QColor) -> None:
+        assert self._greys is not None
         area, line = self._area(), painter.fontMetrics().height()
         below = QRectF(area.left(), area.bottom() + 1, area.width(), line + 2)
+        left, right = (readable_grey(round(end) if self._step >= 1 else end) for end in self.limits)
         painter.setPen(text)
-        painter.drawText(below, Qt.AlignmentFlag.AlignLeft, self._end(0))
-        painter.drawText(below, Qt.AlignmentFlag.AlignRight, self._end(1))
-        painter.drawText(
-            below, Qt.AlignmentFlag.AlignHCenter, f"grey value ({self._shown_unit or 'a.u.'})"
-        )
-
-    def _end(self, number: int) -> str:
-        """Write the grey value at an end of what is shown."""
-        value = self._limits[number]
-        return readable_grey(round(value) if self._step >= 1 else value)
+        painter.drawText(below, Qt.AlignmentFlag.AlignLeft, left)
+        painter.drawText(below, Qt.AlignmentFlag.AlignRight, right)
+        unit = self._greys.unit or "a.u."
+        painter.drawText(below, Qt.AlignmentFlag.AlignHCenter, f"grey value ({unit})")
 
     def _paint_line(self, painter: QPainter, text: QColor, name: str, value: float) -> None:
+        """Draw a line, and its number over it, within the widget; of two lines side by side."""
         area, x = self._area(), float(self._x(value))
-        is_inside = self._limits[0] <= value <= self._limits[1]
+        is_inside = self.limits[0] <= value <= self.limits[1]
         x = min(max(x, area.left()), area.right())
         pen = QPen(text, 2.5 if name == self._at_hand and self.hasFocus() else 1.5)
         pen.setStyle(Qt.PenStyle.SolidLine if is_inside else Qt.PenStyle.DashLine)
         painter.setPen(pen)
         painter.drawLine(QPointF(x, area.top() - 3), QPointF(x, area.bottom()))
-        word = self._mark[0] if self._mark is not None and self._is_on_mark else ""
-        label = (
-            f"{word if name == THRESHOLD else ''} {readable_grey(value)} {self._shown_unit}".strip()
-        )
-        self._paint_over(painter, text, x, label, name == THRESHOLD)
+        is_marked = name == THRESHOLD and self._mark is not None and self._mark[1] == value
+        label = self._named(self._mark[0] if self._mark is not None and is_marked else "", value)
+        metrics = painter.fontMetrics()
+        width = metrics.horizontalAdvance(label)
+        left = x - width / 2
+        if STRICT in self.lines:
+            # each on its own side
+            left = x - width - 2 if (name == THRESHOLD) == self._bright else x + 2
+        left = min(max(left, 2.0), self.width() - width - 2.0)
+        painter.setPen(text)
+        painter.drawText(QPointF(left, metrics.ascent() + 1), label)
 
     def _paint_mark(self, painter: QPainter, text: QColor, word: str, value: float) -> None:
         """Draw where the method's threshold lies, as a triangle on the ground with its name."""
@@ -298,7 +279,7 @@ class GreyHistogram(QWidget):
         painter.drawPolygon(QPolygonF(ends))
         painter.setPen(text)
         metrics = painter.fontMetrics()
-        label = f"{word} {readable_grey(value)} {self._shown_unit}".rstrip()
+        label = self._named(word, value)
         width = metrics.horizontalAdvance(label)
         left = x + 6 if x + 6 + width < area.right() else x - 6 - width
         back = QColor(get_theme(self._viewer.theme).foreground.as_hex())
@@ -307,63 +288,35 @@ class GreyHistogram(QWidget):
         painter.fillRect(place, back)
         painter.drawText(place, Qt.AlignmentFlag.AlignCenter, label)
 
-    def _paint_over(
-        self, painter: QPainter, text: QColor, x: float, label: str, above: bool
-    ) -> None:
-        """Write a number over its line, within the widget; of two lines side by side."""
-        metrics = painter.fontMetrics()
-        width = metrics.horizontalAdvance(label)
-        left = x - width / 2
-        if STRICT in self._lines:
-            # each on its own side
-            is_left = (above == self._bright) if self._bright else not above
-            left = x - width - 2 if is_left else x + 2
-        left = min(max(left, 2.0), self.width() - width - 2.0)
-        painter.setPen(text)
-        painter.drawText(QPointF(left, metrics.ascent() + 1), label)
-
-    def _above(self) -> float:
-        return float(self.fontMetrics().height()) + 4
-
     def _area(self) -> QRectF:
         """Return where the bars stand."""
-        line = self._above()
+        line = float(self.fontMetrics().height()) + 4
         return QRectF(self.rect()).adjusted(MARGIN, line, -MARGIN, -line)
 
     def _x(self, value: Any) -> Any:
-        low, high = self._limits
+        low, high = self.limits
         area = self._area()
         return area.left() + area.width() * (value - low) / (high - low)
 
     def _value_at(self, x: float) -> float:
-        low, high = self._limits
+        low, high = self.limits
         area = self._area()
         share = (x - float(area.left())) / float(area.width())
         return low + (high - low) * min(max(share, 0.0), 1.0)
 
-    def resizeEvent(self, event: Any) -> None:  # noqa: N802
-        """Make bars anew for another width."""
-        super().resizeEvent(event)
-        self._bars = None
-
-    def _describe(self) -> None:
-        """Say in words what is shown and how it is used, for tooltip and screen reader."""
-        names = {THRESHOLD: "threshold", STRICT: "stricter threshold"}
-        values = [
-            f"{names[name]} {readable_grey(at)} {self._shown_unit}".rstrip()
-            for name, at in self._lines.items()
-        ]
-        at_hand = f"; the arrow keys move the {names[self._at_hand]}" if len(values) > 1 else ""
-        self.setAccessibleName("Histogram of grey values: " + (", ".join(values) or self._reason))
-        how = (
-            "Drag a line, or click, to set the threshold; or the arrow keys, with Shift in larger "
-            "steps. Up and down take the other line where there are two"
-        )
-        tip = f"How often each grey value occurs; void is coloured. {how}{at_hand}."
-        self.setToolTip(tip if self._lines else self._reason or "Grey values are being counted.")
-
-    def _repaint(self, event: Any = None) -> None:
+    def _refresh(self, event: Any = None) -> None:
+        """Draw anew, and say in words what is shown, for tooltip and screen reader."""
         self.update()
+        names = {THRESHOLD: "threshold", STRICT: "stricter threshold"}
+        values = [self._named(names[name], at) for name, at in self.lines.items()]
+        self.setAccessibleName("Histogram of grey values: " + (", ".join(values) or self._reason))
+        at_hand = f"; the arrow keys move the {names[self._at_hand]}" if len(values) > 1 else ""
+        tip = (
+            "How often each grey value occurs; void is coloured. Drag a line, or click, to set the "
+            "threshold; or the arrow keys, with Shift in larger steps. Up and down take the other "
+            f"line where there are two{at_hand}."
+        )
+        self.setToolTip(tip if self.lines else self._reason or "Grey values are being counted.")
 
 
 def readable_grey(value: float) -> str:

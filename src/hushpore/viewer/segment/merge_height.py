@@ -6,21 +6,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import Qt, QTimer, Signal
-from qtpy.QtWidgets import (
-    QDoubleSpinBox,
-    QHBoxLayout,
-    QPushButton,
-    QSlider,
-    QVBoxLayout,
-    QWidget,
-)
+from qtpy.QtWidgets import QDoubleSpinBox, QHBoxLayout, QPushButton, QSlider, QVBoxLayout, QWidget
+from superqt.utils import signals_blocked
 
+from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import plain_label
 from hushpore.viewer.results.pore_layer import result_of, update_pore_layer
 from hushpore.viewer.running.latest_only import LatestOnlyWorker
+from hushpore.viewer.running.worker import calling
 
 if TYPE_CHECKING:
-    from hushpore.base.events import Job
     from hushpore.pores.result import Pores
     from hushpore.viewer.running.problem import Problem
 
@@ -38,6 +33,8 @@ class MergeHeight(QWidget):
 
     Works on the newest layer chosen that carries a result. What it computes runs in a thread, one
     height at a time and always the newest, and replaces labels, tables and record of the layer.
+
+    `layer`: the layer whose pores are merged, or None.
     """
 
     #: The result that is shown now.
@@ -49,7 +46,7 @@ class MergeHeight(QWidget):
         super().__init__()
         self._viewer = viewer
         self._active: Any = None
-        self._layer: Any = None
+        self.layer: Any = None
         self._result: Pores | None = None
         self._initial: Pores | None = None  # where it was not merged by height
         self._history: list[float | None] = []  # heights; None is the first result
@@ -58,20 +55,12 @@ class MergeHeight(QWidget):
         self._worker = LatestOnlyWorker("merging pores")
         self._worker.returned.connect(self._returned)
         self._worker.failed.connect(self._failed)
-        self._timer = QTimer(self)
-        self._timer.setSingleShot(True)
-        self._timer.setInterval(PAUSE)
-        self._timer.timeout.connect(self._merge)
+        self._timer = QTimer(self, singleShot=True, interval=PAUSE, timeout=self._merge)
         self._build()
         self.hide()
         viewer.layers.selection.events.active.connect(self._follow)
         viewer.layers.events.removed.connect(self._forget)
         self._follow()
-
-    @property
-    def layer(self) -> Any:
-        """The layer whose pores are merged, or None."""
-        return self._layer
 
     @property
     def is_busy(self) -> bool:
@@ -92,73 +81,53 @@ class MergeHeight(QWidget):
             "in radius, than the smaller of the two. The result changes at once; the form takes "
             "over where you come to rest, for the next run."
         )
-        self._slider = QSlider(Qt.Orientation.Horizontal)
-        self._slider.setRange(0, round(MOST / STEP))
-        self._slider.setPageStep(4)
-        self._slider.setToolTip(tip)
-        self._slider.setAccessibleName("Watershed merge height of the result")
-        self._slider.valueChanged.connect(self._slider_moved)
-        self._slider.sliderReleased.connect(self._record_height)
-        self._box = QDoubleSpinBox()
-        self._box.setRange(0.0, _FARTHEST)
-        self._box.setSingleStep(STEP)
-        self._box.setDecimals(2)
-        self._box.setSuffix(" voxels")
-        self._box.setToolTip(tip)
-        self._box.setAccessibleName("Watershed merge height of the result")
-        self._box.valueChanged.connect(self._request)
-        self._undo, self._redo = QPushButton("Undo"), QPushButton("Redo")
-        self._undo.clicked.connect(self.undo)
-        self._redo.clicked.connect(self.redo)
+        words = {"toolTip": tip, "accessibleName": "Watershed merge height of the result"}
+        self._slider = QSlider(
+            Qt.Orientation.Horizontal, maximum=round(MOST / STEP), pageStep=4, **words,
+            valueChanged=self._slider_moved, sliderReleased=self._record_height,
+        )  # fmt: skip
+        self._box = QDoubleSpinBox(
+            maximum=_FARTHEST, singleStep=STEP, decimals=2, suffix=" voxels", **words,
+            valueChanged=self._request,
+        )  # fmt: skip
+        self._undo = QPushButton("Undo", clicked=self.undo)
+        self._redo = QPushButton("Redo", clicked=self.redo)
         self._title, self._note = plain_label(), plain_label()
-        line = QHBoxLayout()
-        line.addWidget(self._box, 1)
-        line.addWidget(self._undo)
-        line.addWidget(self._redo)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(2)
-        column.addWidget(self._title)
-        column.addWidget(self._slider)
-        column.addLayout(line)
-        column.addWidget(self._note)
+        line = fill(QHBoxLayout(), self._box, self._undo, self._redo, wide=self._box)
+        fill(QVBoxLayout(self), self._title, self._slider, line, self._note, spacing=2)
 
     # ---- which result
 
     def _follow(self, event: Any = None) -> None:
         if self._active is not None:
             self._active.events.metadata.disconnect(self._take_result)
-            self._active.events.name.disconnect(self._name)
+            self._active.events.name.disconnect(self._take_result)
         self._active = self._viewer.layers.selection.active
         if self._active is not None:
             # a preview becomes a result, and keeps its place in the list
             self._active.events.metadata.connect(self._take_result)
-            self._active.events.name.connect(self._name)
+            self._active.events.name.connect(self._take_result)
         self._take_result()
 
     def _take_result(self, event: Any = None) -> None:
-        """Take up the result of the active layer, where it has one."""
+        """Take up the result of the active layer, where it has one, and the name of the layer."""
         result = None if self._active is None else result_of(self._active)
-        if result is None or result is self._result:
-            return
-        self._layer, self._result = self._active, result
-        h = result.provenance["result"]["merged_by"].get("h")
-        self._initial = result if h is None else None
-        self._history, self._position = [h], 0
-        self._name()
-        self._show_height(result.provenance["settings"]["h"] if h is None else h)
-        self._show_state()
-        self.show()
-
-    def _name(self, event: Any = None) -> None:
-        if self._layer is not None:
+        if result is not None and result is not self._result:
+            self.layer, self._result = self._active, result
+            h = result.provenance["result"]["merged_by"].get("h")
+            self._initial = result if h is None else None
+            self._history, self._position = [h], 0
+            self._show_height(result.provenance["settings"]["h"] if h is None else h)
+            self._show_state()
+            self.show()
+        if self.layer is not None:
             self._title.setText(
-                f"Watershed merge height of {self._layer.name}, changed at once and in the form"
+                f"Watershed merge height of {self.layer.name}, changed at once and in the form"
             )
 
     def _forget(self, event: Any) -> None:
-        if event.value is self._layer:
-            self._layer = self._result = self._initial = None
+        if event.value is self.layer:
+            self.layer = self._result = self._initial = None
             self._timer.stop()
             self.hide()
 
@@ -174,18 +143,17 @@ class MergeHeight(QWidget):
 
     def _show_height(self, h: float) -> None:
         for widget, value in ((self._slider, round(h / STEP)), (self._box, h)):
-            before = widget.blockSignals(True)
-            widget.setValue(value)
-            widget.blockSignals(before)
+            with signals_blocked(widget):
+                widget.setValue(value)
 
     def _merge(self) -> None:
         if self._wanted is None or self._result is None:
             return
         h, self._wanted = self._wanted, None
-        self._worker.submit(partial(_remerge, self._result, h), self._layer)
+        self._worker.submit(partial(calling, self._result.remerge, h), self.layer)
 
     def _returned(self, layer: Any, result: Pores) -> None:
-        if layer is self._layer:
+        if layer is self.layer:
             self._show_result(result)
             self._record_height()
 
@@ -195,7 +163,7 @@ class MergeHeight(QWidget):
 
     def _show_result(self, result: Pores) -> None:
         self._result = result
-        update_pore_layer(self._layer, result)
+        update_pore_layer(self.layer, result)
         self._show_state()
         self.merged.emit(result)
 
@@ -232,16 +200,14 @@ class MergeHeight(QWidget):
         ):
             is_there = 0 <= at < len(self._history)
             button.setEnabled(is_there)
-            there = self._named(self._history[at]) if is_there else f"There is none {word}."
-            button.setToolTip(there)
-        word = ""
-        if self._initial is not None:
-            by_height = self._result is not self._initial
-            word = (
-                "Merged by height now; undo leads back."
-                if by_height
-                else f"{self._named(None)}: moving the slider merges by height instead."
+            button.setToolTip(
+                self._named(self._history[at]) if is_there else f"There is none {word}."
             )
+        word = ""
+        if self._result is not self._initial and self._initial is not None:
+            word = "Merged by height now; undo leads back."
+        elif self._initial is not None:
+            word = f"{self._named(None)}: moving the slider merges by height instead."
         self._note.setText(word)
         self._note.setVisible(bool(word))
 
@@ -251,9 +217,3 @@ class MergeHeight(QWidget):
         assert self._initial is not None
         by = self._initial.provenance["result"]["merged_by"]
         return "Split at SNOW's peaks" if "peaks" in by else "Split at markers"
-
-
-def _remerge(result: Pores, h: float) -> Job:
-    """Merge anew, as the job of a worker."""
-    yield from ()
-    return result.remerge(h)

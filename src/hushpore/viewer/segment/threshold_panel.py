@@ -11,12 +11,15 @@ import numpy as np
 from napari.layers import Image
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QVBoxLayout, QWidget
+from superqt.utils import signals_blocked
 
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.events import Progress
+from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import plain_label
 from hushpore.viewer.running.latest_only import LatestOnlyWorker
 from hushpore.viewer.running.target import capture
+from hushpore.viewer.running.worker import calling
 from hushpore.viewer.segment.grey_histogram import STRICT, THRESHOLD, GreyHistogram
 from hushpore.viewer.segment.void_preview import VoidPreview
 
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.pores.preview import GreySurvey
     from hushpore.pores.settings import PoreSettings
-    from hushpore.viewer.forms.fields import NumberField, WordOrNumberField
     from hushpore.viewer.forms.form import SettingsForm
     from hushpore.viewer.forms.layer_choice import LayerChoice
     from hushpore.viewer.running.problem import Problem
@@ -45,14 +47,16 @@ class ThresholdPanel(QWidget):
     Values are counted and the void is found in threads. What is in the form counts: a line is
     where the form says, whoever put it there.
 
-    `form`: of `PoreSettings`.
+    `form`: of `PoreSettings`. `greys`: what is known of the grey values of the chosen layer.
     """
 
     def __init__(self, viewer: Any, layers: LayerChoice, form: SettingsForm) -> None:
         super().__init__()
         self._viewer, self._layers, self._form = viewer, layers, form
         self._target: Target | None = None
-        self._greys: GreySurvey | None = None
+        self.greys: GreySurvey | None = None
+        self._threshold: Any = form[THRESHOLD]
+        self._strict: Any = form[STRICT]
         self._method = "otsu"
         # by layer: the values that were counted, and what was found
         self._surveys: WeakKeyDictionary[Any, tuple[Any, GreySurvey]] = WeakKeyDictionary()
@@ -68,11 +72,6 @@ class ThresholdPanel(QWidget):
         layers.changed.connect(self.follow)
         form.changed.connect(self._show)
         self.follow()
-
-    @property
-    def greys(self) -> GreySurvey | None:
-        """What is known of the grey values of the chosen layer."""
-        return self._greys
 
     @property
     def is_busy(self) -> bool:
@@ -91,8 +90,7 @@ class ThresholdPanel(QWidget):
         except HushporeError:
             # said in the line of facts
             target = None
-        data = None if target is None else target.volume.data
-        if target is not None and self._target is not None and self._target.volume.data is data:
+        if target is not None and self._shows(target.volume):
             # its name or place has changed
             self._target = target
             self._show()
@@ -100,22 +98,19 @@ class ThresholdPanel(QWidget):
         self._counting.cancel()
         self.preview.hide()
         self._target = target
-        known = self._surveys.get(layer) if target is not None else None
-        counted, greys = known or (None, None)
-        if target is None or counted is data:
-            self._set_survey(greys)
+        counted, greys = self._surveys.get(layer, (None, None)) if is_grey else (None, None)
+        if target is None or counted is target.volume.data:
+            self._set_survey(None if target is None else greys)
             return
         self._set_survey(None)
         self.histogram.show_lines({}, reason=_COUNTING)
         low, high = layer.contrast_limits
-        self._threshold_field.suggest((low + high) / 2)
+        self._threshold.suggest((low + high) / 2)
         self._counting.submit(partial(_count, target.volume), (layer, target.volume))
 
     def show_void(self, is_shown: bool) -> None:
         """Show the void on the slice on the screen, or none."""
         self._void.setChecked(is_shown)
-        if not is_shown:
-            self.preview.hide()
 
     def place_after(self, before: QWidget) -> None:
         """Have the tab key come here from another widget of the window."""
@@ -123,26 +118,29 @@ class ThresholdPanel(QWidget):
             QWidget.setTabOrder(before, widget)
             before = widget
 
+    def _shows(self, volume: Volume) -> bool:
+        return self._target is not None and self._target.volume.data is volume.data
+
     # ---- what comes from the threads
 
     def _counted(self, tag: tuple[Any, Volume], greys: GreySurvey) -> None:
         layer, volume = tag
         self._surveys[layer] = (volume.data, greys)
-        if self._target is not None and self._target.volume.data is volume.data:
+        if self._shows(volume):
             self._set_survey(greys)
 
     def _failed(self, tag: tuple[Any, Volume], problem: Problem) -> None:
-        if self._target is not None and self._target.volume.data is tag[1].data:
+        if self._shows(tag[1]):
             self.histogram.show_lines({}, reason="No histogram")
             self._say(problem.message)
 
     def _found(self, tag: object, found: object) -> None:
-        self._form.know(greys=self._greys)
+        self._form.know(greys=self.greys)
         self._show()
 
     def _set_survey(self, greys: GreySurvey | None) -> None:
         """Show the grey values of a volume, once they are known."""
-        self._greys = greys
+        self.greys = greys
         self.histogram.show_greys(greys)
         self._say("")
         if greys is not None:
@@ -150,8 +148,8 @@ class ThresholdPanel(QWidget):
             whole = np.asarray(greys.range.low).dtype.kind in "iu"
             step = 1.0 if whole else _round_step((high - low) / 500)
             self.histogram.set_step(step)
-            self._threshold_field.suit(step, greys.unit)
-            self._strict_field.suit(step, greys.unit, (low, high))
+            self._threshold.suit(step, greys.unit)
+            self._strict.suit(step, greys.unit, (low, high))
         self._form.know(greys=greys)
         self._show()
 
@@ -160,30 +158,29 @@ class ThresholdPanel(QWidget):
     def _show(self) -> None:
         """Let lines, check boxes and void be as the form says."""
         settings = self._settings()
-        if self._greys is None or settings is None:
+        if self.greys is None or settings is None:
             return
-        found = self._greys.known(settings)
+        found = self.greys.known(settings)
         is_word = isinstance(settings.threshold, str)
         if is_word:
             self._method = str(settings.threshold)
-        if not self._greys.is_known(settings):
-            self._finding.submit(partial(_find, self._greys, settings))
+        if not self.greys.is_known(settings):
+            self._finding.submit(partial(calling, self.greys.find, settings))
             return
         self._show_lines(settings, found)
         with_line = isinstance(found, float)
-        if is_word and with_line:
+        if is_word and isinstance(found, float):
             # a number of one's own begins at what the method found
-            self._threshold_field.suggest(cast("float", found))
-        self._hysteresis.blockSignals(True)
-        self._hysteresis.setChecked(settings.hysteresis is not None)
-        self._hysteresis.blockSignals(False)
+            self._threshold.suggest(found)
+        with signals_blocked(self._hysteresis):
+            self._hysteresis.setChecked(settings.hysteresis is not None)
         self._hysteresis.setEnabled(with_line)
         self._hysteresis.setToolTip(_HYSTERESIS if with_line else f"{_LOCAL}.")
         if self._void.isChecked() and self._target is not None:
-            self.preview.show(self._target, settings, self._greys)
+            self.preview.show(self._target, settings, self.greys)
 
     def _show_lines(self, settings: PoreSettings, found: float | InputError | None) -> None:
-        assert self._greys is not None
+        assert self.greys is not None
         bright = settings.pores_are == "bright"
         if not isinstance(found, float):
             reason = _LOCAL if found is None else f"{self._method.capitalize()} finds no threshold"
@@ -192,30 +189,24 @@ class ThresholdPanel(QWidget):
         lines = {THRESHOLD: found}
         if settings.hysteresis is not None:
             lines[STRICT] = settings.hysteresis
-        automatic = self._automatic(settings)
-        mark = None if automatic is None else (self._method, automatic)
-        self.histogram.show_lines(lines, bright=bright, mark=mark)
-
-    def _automatic(self, settings: PoreSettings) -> float | None:
-        """Return what the method that was chosen last finds, as far as it is known."""
-        assert self._greys is not None
         try:
-            method = _with(settings, threshold=self._method)
+            # what the method that was chosen last finds, as far as it is known
+            method = type(settings).of({**settings.to_dict(), "threshold": self._method})
+            automatic = self.greys.known(method)
         except InputError:
-            return None
-        found = self._greys.known(method)
-        return found if isinstance(found, float) else None
+            automatic = None
+        mark = (self._method, automatic) if isinstance(automatic, float) else None
+        self.histogram.show_lines(lines, bright=bright, mark=mark)
 
     def _moved(self, name: str, value: float) -> None:
         """Take over where the user moves a line to."""
-        if not self._void.isChecked():
-            self._void.setChecked(True)
+        self._void.setChecked(True)
         self._form[name].value = self.histogram.rounded(value)
 
     def _choose_two(self, are_two: bool) -> None:
         """Begin with a stricter threshold, or drop it."""
         lines, settings = self.histogram.lines, self._settings()
-        if self._greys is None or settings is None or THRESHOLD not in lines:
+        if self.greys is None or settings is None or THRESHOLD not in lines:
             return
         low, high = self.histogram.limits
         way = 1 if settings.pores_are == "bright" else -1
@@ -228,45 +219,29 @@ class ThresholdPanel(QWidget):
         except InputError:
             return None
 
-    @property
-    def _threshold_field(self) -> WordOrNumberField:
-        return cast("WordOrNumberField", self._form[THRESHOLD])
-
-    @property
-    def _strict_field(self) -> NumberField:
-        return cast("NumberField", self._form[STRICT])
-
     # ---- how it looks
 
     def _build(self) -> None:
         self.histogram = GreyHistogram(self._viewer)
         self.histogram.moved.connect(self._moved)
-        self._void, self._hysteresis, self._log = (
-            QCheckBox("Show void"), QCheckBox("Hysteresis"), QCheckBox("Log"),
+        self._void = QCheckBox(
+            "Show void", toggled=self._void_toggled,
+            toolTip="Paint the void on the slice on the screen, as this threshold makes it; before "
+            "air outside is taken away and open void told from closed. Moving a line switches it "
+            "on, Run switches it off.",
         )  # fmt: skip
-        self._void.setToolTip(
-            "Paint the void on the slice on the screen, as this threshold makes it; before air "
-            "outside is taken away and open void told from closed. Moving a line switches it on, "
-            "Run switches it off."
-        )
-        self._void.toggled.connect(self._void_toggled)
-        self._hysteresis.setToolTip(_HYSTERESIS)
-        self._hysteresis.toggled.connect(self._choose_two)
-        self._log.setToolTip("The logarithm of the counts: small peaks are seen beside large ones.")
-        self._log.toggled.connect(self.histogram.set_log)
+        self._hysteresis = QCheckBox("Hysteresis", toolTip=_HYSTERESIS, toggled=self._choose_two)
+        self._log = QCheckBox(
+            "Log", toggled=self.histogram.set_log,
+            toolTip="The logarithm of the counts: small peaks are seen beside large ones.",
+        )  # fmt: skip
+        boxes = (self._void, self._hysteresis, self._log)
+        for box in boxes:
+            box.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self._line = plain_label()
         self._line.hide()
-        row = QHBoxLayout()
-        for box in (self._void, self._hysteresis, self._log):
-            box.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-            row.addWidget(box)
-        row.addStretch(1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(4)
-        column.addWidget(self.histogram)
-        column.addLayout(row)
-        column.addWidget(self._line)
+        row = fill(QHBoxLayout(), *boxes, None)
+        fill(QVBoxLayout(self), self.histogram, row, self._line, spacing=4)
 
     def _void_toggled(self, is_shown: bool) -> None:
         if is_shown:
@@ -277,9 +252,9 @@ class ThresholdPanel(QWidget):
 
     def _say(self, text: str) -> None:
         """Say what there is to be said of preview and histogram, or that it is of a sample."""
-        if not text and self._greys is not None and self._greys.share < 1:
+        if not text and self.greys is not None and self.greys.share < 1:
             text = (
-                f"Counted: {100 * self._greys.share:.2g} % of the voxels, in slices from all over; "
+                f"Counted: {100 * self.greys.share:.2g} % of the voxels, in slices from all over; "
                 "the job looks at all of them."
             )
         self._line.setText(text)
@@ -303,10 +278,6 @@ _HYSTERESIS = (
 )
 
 
-def _with(settings: PoreSettings, **changes: Any) -> PoreSettings:
-    return type(settings).of({**settings.to_dict(), **changes})
-
-
 def _count(volume: Volume) -> Job:
     """Count grey values, as the job of a worker."""
     from hushpore.pores.job import prepare, warm_up_kind
@@ -323,12 +294,6 @@ def _count(volume: Volume) -> Job:
             except StopIteration as end:
                 return end.value
             yield Progress("grey values", 0, 0, "", share)
-
-
-def _find(greys: GreySurvey, settings: PoreSettings) -> Job:
-    """Find a threshold, as the job of a worker."""
-    yield from ()
-    return greys.find(settings)
 
 
 def _round_step(size: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from napari.layers import Labels
@@ -23,15 +23,6 @@ if TYPE_CHECKING:
     from hushpore.viewer.running.target import Target
 
 
-class _Request(NamedTuple):
-    """What is to be shown."""
-
-    target: Target
-    slice_void: SliceVoid
-    settings: PoreSettings
-    greys: GreySurvey
-
-
 #: How much of the slice is seen through the void.
 OPACITY = 0.6
 
@@ -40,6 +31,8 @@ class VoidPreview(QObject):
     """A labels layer one slice thick that follows the slice on the screen, while it is wanted.
 
     It is found in a thread, one slice at a time and always the newest wanted.
+
+    `layer`: the layer that shows it, or None.
     """
 
     #: The user has deleted the layer, and so does not want it.
@@ -50,21 +43,15 @@ class VoidPreview(QObject):
     def __init__(self, viewer: Any) -> None:
         super().__init__()
         self._viewer = viewer
-        self._layer: Any = None
-        self._wanted: _Request | None = None
+        self.layer: Any = None
+        self._target: Target | None = None  # None while nothing is wanted
         self._is_away = False
         self._worker = LatestOnlyWorker("void of a slice")
         self._worker.returned.connect(self._returned)
         self._worker.failed.connect(self._failed)
-        viewer.dims.events.point.connect(self._request)
-        viewer.dims.events.ndisplay.connect(self._request)
-        viewer.dims.events.order.connect(self._request)
+        for change in ("point", "ndisplay", "order"):
+            getattr(viewer.dims.events, change).connect(self._request)
         viewer.layers.events.removed.connect(self._removed)
-
-    @property
-    def layer(self) -> Any:
-        """The layer that shows it, or None."""
-        return self._layer
 
     @property
     def is_busy(self) -> bool:
@@ -75,54 +62,52 @@ class VoidPreview(QObject):
         """Show the void of a volume, from now on, in the slice on the screen."""
         from hushpore.pores.preview import SliceVoid
 
-        before = self._wanted
-        if before is not None and before.target.volume.data is target.volume.data:
-            slice_void = before.slice_void
-        else:
+        if self._target is None or self._target.volume.data is not target.volume.data:
             self.hide()
-            slice_void = SliceVoid(target.volume)
-        self._wanted = _Request(target, slice_void, settings, greys)
+            self._void = SliceVoid(target.volume)
+        self._target, self._by = target, (settings, greys)
         self._request()
 
     def hide(self) -> None:
         """Show none."""
-        self._wanted = None
+        self._target = None
         self._is_away = False
         self._worker.cancel()
-        layer, self._layer = self._layer, None
+        layer, self.layer = self.layer, None
         if layer is not None:
             self._viewer.layers.remove(layer)
 
     def _request(self, event: Any = None) -> None:
-        if self._wanted is None:
+        if self._target is None:
             return
-        index = slice_on_screen(self._viewer, self._wanted.target)
+        index = slice_on_screen(self._viewer, self._target)
         if index is None:
             self._worker.cancel()
             self.message_changed.emit("The void is shown on slices: switch 3D off to see it.")
-            if self._layer is not None and self._layer.visible:
-                self._layer.visible, self._is_away = False, True
+            if self.layer is not None and self.layer.visible:
+                self.layer.visible, self._is_away = False, True
             return
-        self._worker.submit(partial(_find, self._wanted, index), (self._wanted.target, index))
+        find = partial(_find, self._void, index, *self._by)
+        self._worker.submit(find, (self._target, index))
 
     def _returned(self, tag: tuple[Target, tuple[int, ...]], phase: Any) -> None:
         target, index = tag
-        if self._wanted is None or target is not self._wanted.target:
+        if target is not self._target:
             return
         self.message_changed.emit("")
         if phase is None:
             # no threshold, which is said elsewhere
             phase = np.zeros(target.volume.shape[-2:], np.uint8)
         image = phase.reshape((1,) * len(index) + phase.shape)
-        if self._layer is None:
-            self._layer = self._add(target, index, image)
+        if self.layer is None:
+            self.layer = self._add(target, index, image)
             return
-        self._layer.data = image
-        if self._layer.metadata[KEY]["index"] != index:
-            self._layer.metadata[KEY]["index"] = index
-            self._layer.translate = target.placement.at((*index, 0, 0)).translate
+        self.layer.data = image
+        if self.layer.metadata[KEY]["index"] != index:
+            self.layer.metadata[KEY]["index"] = index
+            self.layer.translate = target.placement.at((*index, 0, 0)).translate
         if self._is_away:
-            self._layer.visible, self._is_away = True, False
+            self.layer.visible, self._is_away = True, False
 
     def _failed(self, tag: object, problem: Problem) -> None:
         self.message_changed.emit(problem.message)
@@ -144,15 +129,17 @@ class VoidPreview(QObject):
         return layer
 
     def _removed(self, event: Any) -> None:
-        if self._layer is not None and unwrapped(event.value) is self._layer:
-            self._layer = None
+        if self.layer is not None and unwrapped(event.value) is self.layer:
+            self.layer = None
             self.hide()
             self.dismissed.emit()
 
 
-def _find(wanted: _Request, index: tuple[int, ...]) -> Job:
+def _find(
+    void: SliceVoid, index: tuple[int, ...], settings: PoreSettings, greys: GreySurvey
+) -> Job:
     """Find the void of a slice, as the job of a worker."""
     from hushpore.pores.job import prepare, warm_up_kind
 
-    yield from prepare(warm_up_kind(wanted.settings))
-    return wanted.slice_void.phase(index, wanted.settings, wanted.greys)
+    yield from prepare(warm_up_kind(settings))
+    return void.phase(index, settings, greys)

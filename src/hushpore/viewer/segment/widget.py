@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import html
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from napari.layers import Image, Labels
+from qtpy.QtCore import Qt, QTimer
+from qtpy.QtWidgets import QApplication, QLabel
 
 from hushpore.base.errors import InputError
 from hushpore.viewer.forms.rich_label import link
@@ -14,18 +17,20 @@ from hushpore.viewer.job_widget import PROVENANCE, JobWidget
 from hushpore.viewer.layers.result_folder import layer_of_result
 from hushpore.viewer.results.panel import RESULTS
 from hushpore.viewer.results.pore_layer import pore_layer
+from hushpore.viewer.running.worker import JobWorker
 from hushpore.viewer.segment.merge_height import MergeHeight
 from hushpore.viewer.segment.threshold_panel import ThresholdPanel
-from hushpore.viewer.segment.warm_up import KernelWarmup
 
 if TYPE_CHECKING:
+    from hushpore.base.events import Job
     from hushpore.base.volume import Volume
     from hushpore.pores.result import Pores
     from hushpore.runs.pipeline import Written
     from hushpore.viewer.layers.conversion import LayerData
     from hushpore.viewer.running.target import Target
-    from hushpore.viewer.running.worker import JobWorker
 
+#: Milliseconds between two looks at the compiler.
+POLL_INTERVAL = 250
 
 #: What the images of a series differ in, by the letter of the axis.
 _SERIES = {"t": "time points", "c": "channels"}
@@ -108,3 +113,50 @@ class PoresWidget(JobWidget):
         """Let the next run part pores as those on the screen are."""
         used = result.provenance["settings"]
         self.form.update({name: used[name] for name in ("markers", "merging", "h")})
+
+
+class KernelWarmup(QLabel):
+    """Says so while kernels are compiled, which happens once after installing; else hidden.
+
+    The work begins when this is made, in a thread that nobody waits for: where the window closes it
+    stops by itself, and a job that is started meanwhile waits for it and says so.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Preparing the segmentation, first time only …",
+            textFormat=Qt.TextFormat.PlainText, wordWrap=True,
+            toolTip="Its code is compiled for this computer, once after installing. Meanwhile all "
+            "works.",
+        )  # fmt: skip
+        self.hide()
+        self._worker = worker = JobWorker(_prepare, "preparing pores")
+        self._timer = QTimer(self, interval=POLL_INTERVAL, timeout=self._look)
+        for end in (worker.returned, worker.failed, worker.cancelled):
+            end.connect(self._end)
+        cancel = partial(_cancel, worker)
+        self.destroyed.connect(cancel)
+        QApplication.instance().aboutToQuit.connect(cancel)
+        worker.start()
+        self._timer.start()
+
+    def _look(self) -> None:
+        progress = self._worker.take().progress
+        if progress is not None:
+            self.setVisible(progress.stage != "preparing")
+
+    def _end(self, *_: object) -> None:
+        # what went wrong is said where it matters: by the job
+        self._timer.stop()
+        self.hide()
+
+
+def _cancel(worker: JobWorker, *_: object) -> None:
+    worker.cancel()
+
+
+def _prepare() -> Job:
+    from hushpore.pores.job import prepare, warm_up_kind
+    from hushpore.pores.settings import PoreSettings
+
+    yield from prepare(warm_up_kind(PoreSettings()))

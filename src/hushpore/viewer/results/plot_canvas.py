@@ -1,0 +1,79 @@
+"""A plot in the colours of the window.
+
+Drawn with matplotlib, which is there for the report already, has a canvas for every Qt binding,
+and writes the same picture as PNG and SVG.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from matplotlib.backends.backend_qtagg import FigureCanvasQTAgg
+from matplotlib.figure import Figure
+from napari.utils.theme import get_theme
+
+from hushpore.viewer.results.saving import ask_for_file, save_table, save_with
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+#: What a button that saves a plot does.
+SAVE_TIP = "Save the plot as PNG or SVG, or its numbers as CSV."
+
+
+class PlotCanvas(FigureCanvasQTAgg):
+    """Shows a figure, and saves it black on white, or its numbers.
+
+    `numbers`: what is plotted.
+    """
+
+    def __init__(self, viewer: Any) -> None:
+        super().__init__(Figure(figsize=(3.4, 2.8), layout="constrained"))  # type: ignore[no-untyped-call]
+        self._viewer = viewer
+        self.numbers = pd.DataFrame()
+
+    def clear(self) -> None:
+        """Plot nothing."""
+        self.figure.clear()
+        self.numbers = pd.DataFrame()
+
+    def show_figure(self) -> None:
+        """Show what was plotted, in the colours of the window."""
+        theme = get_theme(self._viewer.theme)
+        self._colour(theme.text.as_hex(), theme.background.as_hex())
+        self.draw_idle()  # type: ignore[no-untyped-call]
+
+    def ask_and_save(self, name: str) -> None:
+        """Ask for a file, and save to it; `name`: what to call it."""
+        kinds = "PNG (*.png);;SVG (*.svg);;Numbers (*.csv)"
+        path = ask_for_file(self, "Save the plot", name, kinds)
+        if path is not None:
+            self.save(path)
+
+    def save(self, path: Path) -> None:
+        """Write the plot in a thread: a picture, by the end of its name, or the numbers as CSV."""
+        kind = path.suffix.lower().lstrip(".") or "png"
+        if kind == "csv":
+            save_table(path, self.numbers)
+            return
+        picture = io.BytesIO()
+        # on paper: whatever the window looks like
+        self._colour("black", "white")
+        self.figure.savefig(picture, format=kind, dpi=200)
+        self.show_figure()
+        save_with(path.with_suffix(f".{kind}"), lambda part: part.write_bytes(picture.getvalue()))
+
+    def _colour(self, ink: str, paper: str) -> None:
+        self.figure.set_facecolor(paper)
+        for axes in self.figure.axes:
+            axes.set_facecolor(paper)
+            axes.tick_params(which="both", colors=ink, labelsize=8)
+            axes.spines[:].set_color(ink)
+            axes.spines[["top", "right"]].set_visible(False)
+            legend = axes.get_legend()
+            words = [axes.xaxis.label, axes.yaxis.label, *axes.texts]
+            for text in words + (legend.get_texts() if legend else []):
+                text.set_color(ink)
