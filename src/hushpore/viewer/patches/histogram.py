@@ -21,7 +21,10 @@ _DRAG = 3.0
 
 
 class Histogram(QWidget):
-    """Draws how often a number takes which value; dragging over it chooses a range."""
+    """Draws how often a number takes which value; dragging over it chooses a range.
+
+    `range`: the range that is chosen, or None.
+    """
 
     #: Emitted while a range is dragged: (low, high), or None where it was cleared.
     chosen = Signal(object)
@@ -31,7 +34,7 @@ class Histogram(QWidget):
         self._viewer = viewer
         self._counts = np.zeros(_BINS)
         self._limits = (0.0, 1.0)
-        self._range: tuple[float, float] | None = None
+        self.range: tuple[float, float] | None = None
         self._start: float | None = None
         self.setFixedHeight(90)
         self.setToolTip("Drag to choose patches by this number; click to choose all again.")
@@ -43,24 +46,19 @@ class Histogram(QWidget):
         low, high = (finite.min(), finite.max()) if len(finite) else (0.0, 1.0)
         self._limits = (float(low), float(high) if high > low else float(low) + 1.0)
         self._counts = np.histogram(finite, _BINS, self._limits)[0]
-        self._range = None
+        self.range = None
         self.setAccessibleName(f"Histogram of {name}, {low:.4g} to {high:.4g}")
         self.update()
 
-    @property
-    def range(self) -> tuple[float, float] | None:
-        """The range that is chosen."""
-        return self._range
-
     def choose(self, low: float, high: float) -> None:
         """Choose a range, as dragging does."""
-        self._range = (min(low, high), max(low, high))
+        self.range = (min(low, high), max(low, high))
         self.update()
-        self.chosen.emit(self._range)
+        self.chosen.emit(self.range)
 
     def clear(self) -> None:
         """Choose nothing, which is all."""
-        self._range = None
+        self.range = None
         self.update()
         self.chosen.emit(None)
 
@@ -92,18 +90,16 @@ class Histogram(QWidget):
         area = QRectF(self.rect()).adjusted(_MARGIN, _MARGIN, -_MARGIN, -_MARGIN - line)
         width, most = area.width() / _BINS, max(1.0, float(np.sqrt(self._counts.max())))
         edges = np.linspace(*self._limits, _BINS + 1)
+        low, high = self.range or self._limits
         for number, count in enumerate(self._counts):
             # square roots: single patches stay visible beside hundreds
             height = area.height() * float(np.sqrt(count)) / most
-            within = self._range is None or (
-                edges[number + 1] >= self._range[0] and edges[number] <= self._range[1]
-            )
+            within = edges[number + 1] >= low and edges[number] <= high
             left = area.left() + number * width
             bar = QRectF(left, area.bottom() - height, max(width - 1, 1), height)
             painter.fillRect(bar, text if within else pale)
         painter.setPen(text)
         below = QRectF(area.left(), area.bottom(), area.width(), line + 2)
-        low, high = self._range or self._limits
         painter.drawText(below, Qt.AlignmentFlag.AlignLeft, f"{low:.4g}")
         painter.drawText(below, Qt.AlignmentFlag.AlignRight, f"{high:.4g}")
         painter.end()

@@ -83,16 +83,14 @@ def boxes(
     square = np.zeros((4, 2, ndim), np.float32)
     square[:, 0, -2:] = _TURNS * plane - 0.5
     square[:, 1, -2:] = (np.roll(_TURNS, -1, axis=0) - _TURNS) * plane
-    edges = [square]
+    box = square
     if depth > 1:
-        edges = [square.copy() for _ in range(depth)]
-        for z, each in enumerate(edges):
-            each[:, 0, -3] = z
+        slices = np.repeat(square[None], depth, axis=0)
+        slices[:, :, 0, -3] = np.arange(depth)[:, None]
         along = square.copy()
         along[:, 1] = 0
         along[:, 1, -3] = depth - 1
-        edges.append(along)
-    box = np.concatenate(edges)
+        box = np.concatenate([*slices, along])
     lines = np.repeat(box[None], count, axis=0)
     lines[:, :, 0] += corners[:, None].astype(np.float32)
     return lines.reshape(-1, 2, ndim)
@@ -119,9 +117,10 @@ def sheet_layer(result: Patches, target: Target, sheet: Sheet) -> LayerData:
     """Return the contact sheet: an image of its own, right of the volume and as high."""
     placement, shape = target.placement, result.volume.shape[-2:]
     step = np.abs(np.array(placement.scale[-2:])) * shape / np.maximum(sheet.image.shape, 1)
-    shared = ("contrast_limits", "gamma")
     appearance: dict[str, Any] = {
-        name: target.appearance[name] for name in shared if name in target.appearance
+        name: target.appearance[name]
+        for name in ("contrast_limits", "gamma")
+        if name in target.appearance
     }
     keywords: dict[str, Any] = {
         **appearance,

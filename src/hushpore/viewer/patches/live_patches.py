@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -23,18 +22,11 @@ if TYPE_CHECKING:
 POLL_INTERVAL = 200
 
 
-@dataclass(frozen=True, eq=False)
-class LiveBatch:
-    """The newest batch of a running job, and the layer that it works on."""
-
-    batch: Batch
-    target: Target
-
-
 class LatestBatch:
     """Where a job's thread leaves its newest batch; older ones are dropped."""
 
-    seen: ClassVar[LiveBatch | None] = None
+    #: The batch, and the layer that the job works on.
+    seen: ClassVar[tuple[Batch, Target] | None] = None
 
     @classmethod
     def watch(cls, job: Job, target: Target) -> Job:
@@ -43,7 +35,7 @@ class LatestBatch:
             event = next(job)
             while True:
                 if isinstance(event, Batch):
-                    cls.seen = LiveBatch(event, target)
+                    cls.seen = event, target
                 try:
                     sent = yield event
                 except GeneratorExit:
@@ -52,7 +44,7 @@ class LatestBatch:
                 except Exception as error:
                     event = job.throw(error)
                 else:
-                    event = next(job) if sent is None else job.send(sent)
+                    event = job.send(sent)
         except StopIteration as end:
             return end.value
         finally:
@@ -63,17 +55,15 @@ class LivePatches(QCheckBox):
     """While it is ticked, shows the patches of the newest batch, five times a second at most."""
 
     def __init__(self, viewer: Any) -> None:
-        super().__init__("Live: what a running denoiser trains on")
-        self.setToolTip(
-            "Shows the patches of the current batch, coloured by their loss: yellow is hard."
-        )
+        super().__init__(
+            "Live: what a running denoiser trains on", toggled=self._toggle,
+            toolTip="Shows the patches of the current batch, coloured by their loss: yellow is "
+            "hard.",
+        )  # fmt: skip
         self._viewer = viewer
         self._layer: Any = None
-        self._shown: LiveBatch | None = None
-        self._timer = QTimer(self)
-        self._timer.setInterval(POLL_INTERVAL)
-        self._timer.timeout.connect(self.poll)
-        self.toggled.connect(self._toggle)
+        self._shown: tuple[Batch, Target] | None = None
+        self._timer = QTimer(self, interval=POLL_INTERVAL, timeout=self.poll)
 
     def poll(self) -> None:
         """Show the newest batch, if it is another than before."""
@@ -82,7 +72,7 @@ class LivePatches(QCheckBox):
             self.clear()
         elif seen is not self._shown:
             self._shown = seen
-            self._show(seen)
+            self._show(*seen)
 
     def clear(self) -> None:
         """Take the boxes away."""
@@ -99,15 +89,14 @@ class LivePatches(QCheckBox):
             self._timer.stop()
             self.clear()
 
-    def _show(self, seen: LiveBatch) -> None:
-        batch = seen.batch
+    def _show(self, batch: Batch, target: Target) -> None:
         lines = boxes(batch.corners, batch.patch_shape)
         each = len(lines) // max(len(batch.losses), 1)
         # in logarithms, so that one very hard patch does not hide what the others are
         loss = np.log10(np.maximum(batch.losses, 1e-12)).repeat(each)
         features = pd.DataFrame({"log10 of loss": loss})
         if self._layer is None:
-            self._layer = self._add(lines, features, seen)
+            self._layer = self._add(lines, features, batch, target)
         elif self._layer in self._viewer.layers:
             # a user who deletes the boxes does not want them
             self._layer.data = lines
@@ -116,15 +105,15 @@ class LivePatches(QCheckBox):
             low, high = float(loss.min()), float(loss.max())
             self._layer.edge_contrast_limits = (low, high if high > low else low + 1)
 
-    def _add(self, lines: Any, features: pd.DataFrame, seen: LiveBatch) -> Any:
+    def _add(self, lines: Any, features: pd.DataFrame, batch: Batch, target: Target) -> Any:
         layer = Vectors(
             lines,
-            **seen.target.placement.kwargs(),
-            name=f"{seen.target.volume.name} batch (live)",
+            **target.placement.kwargs(),
+            name=f"{target.volume.name} batch (live)",
             features=features,
             edge_color="log10 of loss",
             edge_colormap="plasma",
-            edge_width=max(1.0, seen.batch.patch_shape[-1] / 30),
+            edge_width=max(1.0, batch.patch_shape[-1] / 30),
             vector_style="line",
             metadata={KEY: {"preview": "batch"}},
         )

@@ -11,20 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from napari.layers import Image, Vectors
 from qtpy.QtCore import Signal
-from qtpy.QtWidgets import (
-    QAbstractItemView,
-    QComboBox,
-    QHBoxLayout,
-    QLabel,
-    QVBoxLayout,
-    QWidget,
-)
+from qtpy.QtWidgets import QAbstractItemView, QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from superqt.utils import signals_blocked
 
 from hushpore.patches.sheet import GAP
+from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import RichLabel, link
 from hushpore.viewer.layers.conversion import KEY
 from hushpore.viewer.patches.histogram import Histogram
 from hushpore.viewer.patches.layers import BOXES, SHEET, TILES, boxes_at
+from hushpore.viewer.results.pore_view import ends_as_click
 from hushpore.viewer.results.table import TableView
 
 if TYPE_CHECKING:
@@ -38,14 +34,11 @@ if TYPE_CHECKING:
 #: Colour of the marked box, and opacity of boxes that are not chosen.
 _MARK, _PALE = (1.0, 1.0, 0.0, 1.0), 0.15
 
-#: Pixels on the screen that the pointer may move in a click.
-_CLICK = 4.0
-
 
 class PatchesPanel(QWidget):
     """Shows the patches of the newest boxes in the viewer, and links their views.
 
-    `viewer`: whose layers and clicks to follow.
+    `viewer`: whose layers and clicks to follow. `boxes`: the layer of the boxes, or None.
     """
 
     #: Asks for training on the patches that are chosen (True), or without their regions (False).
@@ -54,14 +47,14 @@ class PatchesPanel(QWidget):
     def __init__(self, viewer: Any) -> None:
         super().__init__()
         self._viewer = viewer
-        self._boxes: Any = None
+        self.boxes: Any = None
         self._chosen: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
         self._marked: int | None = None
         self._colours: npt.NDArray[np.float32] = np.zeros((0, 4), np.float32)
-        self.feature = QComboBox()
-        self.feature.setAccessibleName("Colour boxes by")
-        self.feature.setToolTip("Column of the table that the boxes are coloured by.")
-        self.feature.currentTextChanged.connect(self._show_feature)
+        self.feature = QComboBox(
+            accessibleName="Colour boxes by", currentTextChanged=self._show_feature,
+            toolTip="Column of the table that the boxes are coloured by.",
+        )  # fmt: skip
         self.histogram = Histogram(viewer)
         self.histogram.chosen.connect(self._choose_range)
         self.message = RichLabel(viewer)
@@ -70,15 +63,8 @@ class PatchesPanel(QWidget):
         self.table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.table.setMinimumHeight(160)
         self.table.chosen.connect(self._choose_row)
-        line = QHBoxLayout()
-        line.addWidget(QLabel("Colour by"))
-        line.addWidget(self.feature, 1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addLayout(line)
-        column.addWidget(self.histogram)
-        column.addWidget(self.message)
-        column.addWidget(self.table)
+        line = fill(QHBoxLayout(), QLabel("Colour by"), self.feature, wide=self.feature)
+        fill(QVBoxLayout(self), line, self.histogram, self.message, self.table)
         self.hide()
         viewer.layers.events.inserted.connect(self._follow_layers)
         viewer.layers.events.removed.connect(self._follow_layers)
@@ -95,12 +81,7 @@ class PatchesPanel(QWidget):
     @property
     def result(self) -> Patches | None:
         """The patches that are shown."""
-        return None if self._boxes is None else self._boxes.metadata[KEY]["patches"]
-
-    @property
-    def boxes(self) -> Any:
-        """The layer of their boxes."""
-        return self._boxes
+        return None if self.boxes is None else self.boxes.metadata[KEY]["patches"]
 
     def chosen(self) -> npt.NDArray[np.int64]:
         """Return the patches in the range of the histogram; all where there is none."""
@@ -122,7 +103,7 @@ class PatchesPanel(QWidget):
     def go_to(self, patch: int) -> None:
         """Move the viewer to the slice of a patch, and to the patch where it is out of sight."""
         assert self.result is not None
-        world = self._boxes.data_to_world(self.result.centres[patch])
+        world = self.boxes.data_to_world(self.result.centres[patch])
         dims, camera = self._viewer.dims, self._viewer.scene.camera
         first = dims.ndim - len(world)
         for axis, place in enumerate(world):
@@ -140,29 +121,28 @@ class PatchesPanel(QWidget):
         """Take the newest boxes."""
         found = [layer for layer in self._viewer.layers if _shows(layer, BOXES)]
         boxes = found[-1] if found else None
-        if boxes is self._boxes:
+        if boxes is self.boxes:
             if event is not None and event.type == "inserted" and _shows(event.value, SHEET):
                 self._fill_sheet()
             return
-        self._boxes, self._marked = boxes, None
+        self.boxes, self._marked = boxes, None
         self.setVisible(boxes is not None)
         if self.result is None:
             return
         self._chosen = np.ones(len(self.result.corners), np.bool_)
-        self.feature.blockSignals(True)
-        before = self.feature.currentText()
-        self.feature.clear()
-        self.feature.addItems(list(self.result.features))
-        self.feature.setCurrentText(before if before in self.result.features else "order")
-        self.feature.blockSignals(False)
+        before, names = self.feature.currentText(), list(self.result.features)
+        with signals_blocked(self.feature):
+            self.feature.clear()
+            self.feature.addItems(names)
+            self.feature.setCurrentText(before if before in names else "order")
         self.table.show_table(self.result.table())
         self._show_feature()
 
     def _sheet_layer(self) -> Any:
         """Return the contact sheet that belongs to the boxes, or None."""
-        if self._boxes is None:
+        if self.boxes is None:
             return None
-        made = self._boxes.metadata[KEY]["provenance"]
+        made = self.boxes.metadata[KEY]["provenance"]
         for layer in reversed(self._viewer.layers):
             if _shows(layer, SHEET) and layer.metadata[KEY]["provenance"] is made:
                 return layer
@@ -172,15 +152,10 @@ class PatchesPanel(QWidget):
         """Tell a click from a drag; a click on a tile or a box marks its patch."""
         layer = viewer.layers.selection.active
         drawing = str(getattr(layer, "mode", "pan_zoom")) not in ("pan_zoom", "transform")
-        if self._boxes is None or event.button != 1 or drawing:
+        if self.boxes is None or event.button != 1 or drawing:
             return
-        start = np.array(event.pos, float)
-        yield
-        while event.type == "mouse_move":
-            if np.abs(np.array(event.pos, float) - start).max() > _CLICK:
-                return
-            yield
-        self.click(np.array(event.position, float))
+        if (yield from ends_as_click(event)):
+            self.click(np.array(event.position, float))
 
     def click(self, world: npt.NDArray[np.float64]) -> None:
         """Answer a click at a point of the world: a tile moves the viewer, a box marks its tile."""
@@ -193,8 +168,8 @@ class PatchesPanel(QWidget):
                 self.mark(*found)
                 self.go_to(found[0])
                 return
-        if self._boxes.visible and self._viewer.dims.ndisplay == 2:
-            point = np.array(self._boxes.world_to_data(world))[-self._boxes.ndim :]
+        if self.boxes.visible and self._viewer.dims.ndisplay == 2:
+            point = np.array(self.boxes.world_to_data(world))[-self.boxes.ndim :]
             # the slice on the screen is the one whose number is nearest
             point[:-2] = np.round(point[:-2])
             under = boxes_at(self.result.corners, self.result.patch_shape, point)
@@ -210,45 +185,34 @@ class PatchesPanel(QWidget):
         """Colour the boxes by a number, and sort the sheet by it."""
         if self.result is None:
             return
-        self._chosen[:] = True
-        self._marked = None
         feature = self.feature.currentText()
-        self.histogram.show_values(feature, self.result.features[feature])
-        self._colour_boxes()
-        self._fill_sheet()
-        self._say()
+        values = self.result.features[feature]
+        self.histogram.show_values(feature, values)
+        low, high = float(values.min()), float(values.max())
+        scaled = ((values - low) / (high - low or 1.0)).astype(np.float32)
+        self._colours = np.asarray(self.boxes.edge_colormap.map(scaled), np.float32)
+        self._choose_range(None)
 
     def _choose_range(self, limits: tuple[float, float] | None) -> None:
         if self.result is None:
             return
         values = self.result.features[self.feature.currentText()]
         self._marked = None
-        if limits is None:
-            self._chosen[:] = True
-        else:
+        self._chosen[:] = True
+        if limits is not None:
             self._chosen = (values >= limits[0]) & (values <= limits[1])
         self._paint_boxes()
         self._fill_sheet()
         self._say()
 
-    def _colour_boxes(self) -> None:
-        """Colour the boxes by the feature that is chosen."""
-        assert self.result is not None
-        feature = self.feature.currentText()
-        values = self.result.features[feature]
-        low, high = float(values.min()), float(values.max())
-        scaled = ((values - low) / (high - low or 1.0)).astype(np.float32)
-        self._colours = np.asarray(self._boxes.edge_colormap.map(scaled), np.float32)
-        self._paint_boxes()
-
     def _paint_boxes(self) -> None:
         """Show which boxes are chosen and which is marked; one array, so that it is quick."""
-        each = len(self._boxes.data) // max(len(self._colours), 1)
+        each = len(self.boxes.data) // max(len(self._colours), 1)
         colours = self._colours.copy()
         colours[~self._chosen, 3] = _PALE
         if self._marked is not None:
             colours[self._marked] = _MARK
-        self._boxes.edge_color = colours.repeat(each, axis=0)
+        self.boxes.edge_color = colours.repeat(each, axis=0)
 
     def _fill_sheet(self) -> None:
         """Show the chosen patches on the sheet, the highest first, and the marked one."""
@@ -275,42 +239,32 @@ class PatchesPanel(QWidget):
         box = None if self._marked is None else sheet.box_of(self._marked)
         image = sheet.image
         if box is not None:
+            top, left, last_y, last_x = box
+            tiles = slice(top, last_y + 1), slice(left, last_x + 1)
             image = image.copy()
-            y, x, last_y, last_x = (
-                max(box[0] - GAP, 0), max(box[1] - GAP, 0), box[2] + GAP, box[3] + GAP,
-            )  # fmt: skip
-            bright = float(layer.contrast_limits[1])
-            image[y : box[0], x : last_x + 1] = image[box[2] + 1 : last_y + 1, x : last_x + 1] = (
-                bright
+            image[max(top - GAP, 0) : last_y + GAP + 1, max(left - GAP, 0) : last_x + GAP + 1] = (
+                layer.contrast_limits[1]
             )
-            image[y : last_y + 1, x : box[1]] = image[y : last_y + 1, box[3] + 1 : last_x + 1] = (
-                bright
-            )
+            image[tiles] = sheet.image[tiles]
         layer.data = image
 
     def _say(self, row: str = "") -> None:
         assert self.result is not None
         count, every = int(self._chosen.sum()), len(self._chosen)
-        parts = []
+        text = (
+            "Drag over the histogram to choose patches, to train on them only or to leave them out."
+            if count == every
+            else f"{link('train', 'Train on')} the {count} of {every} patches chosen only, or "
+            f"{link('leave', 'leave them out')}."
+        )
         if self._marked is not None:
-            parts.append(self._words_for(self._marked, row))
-        if count == every:
-            parts.append(
-                "Drag over the histogram to choose patches, to train on them only or to leave them "
-                "out."
-            )
-        else:
-            parts.append(
-                f"{link('train', 'Train on')} the {count} of {every} patches chosen only, or "
-                f"{link('leave', 'leave them out')}."
-            )
-        self.message.say("<br>".join(parts))
+            text = f"{self._words_for(self._marked, row)}<br>{text}"
+        self.message.say(text)
 
     def _words_for(self, patch: int, row: str) -> str:
         assert self.result is not None
-        corner = self.result.corners[patch]
-        axes = self.result.volume.axes
-        where = ", ".join(f"{axis} {at}" for axis, at in zip(axes, corner, strict=True))
+        places = zip(self.result.volume.axes, self.result.corners[patch], strict=True)
+        where = ", ".join(f"{axis} {at}" for axis, at in places)
         numbers = ", ".join(
             f"{name} {values[patch]:.4g}"
             for name, values in self.result.features.items()

@@ -42,9 +42,8 @@ class PatchesWidget(JobWidget):
     @classmethod
     def prefers(cls, layer: Any) -> bool:
         """What a denoiser is trained on: not its result, nor a contact sheet."""
-        return (
-            cls.accepts(layer) and not is_result(layer, "denoise") and not is_result(layer, cls.job)
-        )
+        is_made = is_result(layer, "denoise") or is_result(layer, cls.job)
+        return cls.accepts(layer) and not is_made
 
     @classmethod
     def result_layers(cls, result: Patches, target: Target) -> list[LayerData]:
