@@ -101,8 +101,8 @@ class CompareWidget(WorkerContainer):
         sources = [_result_of(each) if hasattr(each, "metadata") else each for each in given]
         worker = JobWorker(partial(calling, _compared, *sources), "hushpore compares")
         # of workers that come after each other fast, the last counts
-        worker.returned.connect(partial(self._returned_by, worker))
-        worker.failed.connect(partial(self._failed_by, worker))
+        worker.returned.connect(partial(self._returned, worker))
+        worker.failed.connect(partial(self._failed, worker))
         self._workers.append(worker)
         worker.start()
         return worker
@@ -111,18 +111,21 @@ class CompareWidget(WorkerContainer):
         with suppress(InputError):
             self.run()
 
-    def _returned_by(self, worker: JobWorker, found: Compared) -> None:
+    def _returned(self, worker: JobWorker, found: Compared) -> None:
         if worker is self.worker:
             self._workers.clear()
             self._show(found)
             self.called.emit(found)
 
-    def _failed_by(self, worker: JobWorker, problem: Problem) -> None:
+    def _failed(self, worker: JobWorker, problem: Problem) -> None:
         if worker is self.worker:
             self._workers.clear()
             self._show(None)
             self._problem.say(f"{sign(not problem.expected)} {html.escape(problem.message)}")
             self.failed.emit(problem)
+
+    def _cancelled(self) -> None:
+        """Another comparison has begun, or the widget goes."""
 
     def _show(self, found: Compared | None) -> None:
         self.result = found
