@@ -53,15 +53,15 @@ def box_layer(result: Patches, target: Target) -> LayerData:
     lines = boxes(result.corners, result.patch_shape)
     table = pd.DataFrame({"patch": np.arange(len(result.corners)), **result.features})
     each = len(lines) // max(len(table), 1)
-    keywords = _keywords(result, target, BOXES)
-    keywords |= {
-        "name": f"{target.volume.name} patches",
-        "features": table.loc[table.index.repeat(each)].reset_index(drop=True),
-        "edge_color": "order",
-        "edge_colormap": "cool",
-        "edge_width": max(1.0, result.patch_shape[-1] / 40),
-        "vector_style": "line",
-    }
+    keywords = _keywords(
+        result, target, BOXES,
+        name="patches",
+        features=table.loc[table.index.repeat(each)].reset_index(drop=True),
+        edge_color="order",
+        edge_colormap="cool",
+        edge_width=max(1.0, result.patch_shape[-1] / 40),
+        vector_style="line",
+    )  # fmt: skip
     keywords["metadata"][KEY]["patches"] = result
     return lines, keywords, "vectors"
 
@@ -132,7 +132,7 @@ def sheet_layer(result: Patches, target: Target, sheet: Sheet) -> LayerData:
             placement.translate[-2],
             placement.translate[-1] + placement.scale[-1] * shape[1] * 1.04,
         ),
-        "metadata": _keywords(result, target, SHEET)["metadata"],
+        "metadata": _keywords(result, target, SHEET, name="")["metadata"],
     }
     # to be looked at, and never offered to a job
     keywords["metadata"][KEY] |= {"sheet": sheet, "preview": SHEET}
@@ -145,10 +145,11 @@ def _hidden_layer(result: Patches, target: Target, patches: npt.NDArray[np.int64
     shown = patches[: max(1, MOST_POINTS // each)]
     original = result.blind.originals[shown].ravel()
     replacement = result.blind.replacements[shown].ravel()
-    keywords = _keywords(result, target, HIDDEN)
-    keywords |= {
-        "name": f"{target.volume.name} hidden pixels",
-        "features": pd.DataFrame(
+    most = float(np.abs(replacement - original).max(initial=0)) or 1.0
+    keywords = _keywords(
+        result, target, HIDDEN,
+        name="hidden pixels",
+        features=pd.DataFrame(
             {
                 "patch": np.repeat(shown, each),
                 "original": original,
@@ -156,15 +157,15 @@ def _hidden_layer(result: Patches, target: Target, patches: npt.NDArray[np.int64
                 "change": replacement - original,
             }
         ),
-        "size": 1.0,
-        "symbol": "square",
-        "face_color": "change",
-        "face_colormap": "PiYG",
-        "face_contrast_limits": _about_zero(replacement - original),
-        "border_width": 0,
+        size=1.0,
+        symbol="square",
+        face_color="change",
+        face_colormap="PiYG",
+        face_contrast_limits=(-most, most),
+        border_width=0,
         # they are many and small: for whoever looks closely
-        "visible": False,
-    }
+        visible=False,
+    )  # fmt: skip
     where = [result.hidden_voxels(int(patch)) for patch in shown]
     data = np.concatenate(where) if where else np.empty((0, result.corners.shape[1]))
     return data.astype(np.float32), keywords, "points"
@@ -175,30 +176,24 @@ def _group_layer(result: Patches, target: Target) -> LayerData:
     first = np.repeat(result.groups[:, 0], result.groups.shape[1] - 1)
     lines = np.stack([centres[first], centres[result.groups[:, 1:].ravel()] - centres[first]], 1)
     number = np.repeat(np.arange(len(result.groups)), result.groups.shape[1] - 1)
-    keywords = _keywords(result, target, GROUPS)
-    keywords |= {
-        "name": f"{target.volume.name} patch groups",
-        "features": pd.DataFrame({"group": [str(n + 1) for n in number]}),
-        "edge_color": "group",
-        "edge_width": max(2.0, result.patch_shape[-1] / 20),
-    }
+    keywords = _keywords(
+        result, target, GROUPS,
+        name="patch groups",
+        features=pd.DataFrame({"group": [str(n + 1) for n in number]}),
+        edge_color="group",
+        edge_width=max(2.0, result.patch_shape[-1] / 20),
+    )  # fmt: skip
     return lines.astype(np.float32), keywords, "vectors"
 
 
-def _keywords(result: Patches, target: Target, shows: str) -> dict[str, Any]:
-    return {
-        **target.placement.kwargs(),
-        "metadata": {
-            KEY: {
-                "source": target.volume.source,
-                "notes": list(target.volume.notes),
-                "provenance": result.provenance,
-                "shows": shows,
-            }
-        },
+def _keywords(
+    result: Patches, target: Target, shows: str, *, name: str, **more: Any
+) -> dict[str, Any]:
+    known = {
+        "source": target.volume.source,
+        "notes": list(target.volume.notes),
+        "provenance": result.provenance,
+        "shows": shows,
     }
-
-
-def _about_zero(values: npt.NDArray[np.float32]) -> tuple[float, float]:
-    most = float(np.abs(values).max(initial=0)) or 1.0
-    return -most, most
+    name = f"{target.volume.name} {name}"
+    return {**target.placement.kwargs(), "name": name, "metadata": {KEY: known}, **more}

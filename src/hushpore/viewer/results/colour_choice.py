@@ -141,7 +141,7 @@ class ColourBar(QWidget):
         self._strip, self._low, self._high = QLabel(), QLabel(), QLabel()
         self._strip.setFixedHeight(8)
         ends = fill(QHBoxLayout(), self._low, None, self._high)
-        fill(QVBoxLayout(self), self._strip, ends, spacing=2)
+        fill(QVBoxLayout(self), self._strip, ends, spacing=0)
         self.setFixedHeight(self.fontMetrics().height() + 12)
 
     def show_map(self, name: str, limits: tuple[float, float], unit: str) -> None:

@@ -33,9 +33,8 @@ from hushpore.viewer.results.colour_choice import (
     fill_columns,
     is_numeric,
 )
-from hushpore.viewer.results.layer_tracking import LayerTrackingWidget
 from hushpore.viewer.results.pore_layer import summary_lines
-from hushpore.viewer.results.pore_view import MOST_COLOURS
+from hushpore.viewer.results.pore_view import MOST_COLOURS, LayerTrackingWidget
 from hushpore.viewer.results.row_filter import filter_rows
 from hushpore.viewer.results.saving import ask_for_file, save_table
 from hushpore.viewer.results.table import TableView, cell_text
@@ -160,19 +159,11 @@ class ResultsWidget(LayerTrackingWidget):
             self._range.setValue((low, high))
         self._show_range()
 
-    def _range_changed(self) -> None:
-        self._show_range()
-        self.apply_filter()
-
     def _show_range(self) -> None:
         assert self.view is not None
         low, high = (cell_text(float(end)) for end in self._range.value())
         unit = self.view.tables.unit_of(self._range_of.currentText())
         self._range_text.setText(f"{low} to {high} {unit}".strip())
-
-    def _range_column_changed(self) -> None:
-        self._choose_range()
-        self.apply_filter()
 
     def _rows_selected(self, mask: Any) -> None:
         """Rows of the table of pores were selected."""
@@ -244,10 +235,12 @@ class ResultsWidget(LayerTrackingWidget):
         self._filter.textChanged.connect(self._pause.start)
         self._filter.returnPressed.connect(self.apply_filter)
         self._range_of = compact_combo_box(toolTip="Column of the slider.")
-        self._range_of.currentIndexChanged.connect(self._range_column_changed)
+        self._range_of.currentIndexChanged.connect(self._choose_range)
+        self._range_of.currentIndexChanged.connect(self.apply_filter)
         self._range = QDoubleRangeSlider(Qt.Orientation.Horizontal)
         self._range.setToolTip("Show the pores between these two values.")
-        self._range.valueChanged.connect(self._range_changed)
+        self._range.valueChanged.connect(self._show_range)
+        self._range.valueChanged.connect(self.apply_filter)
         self._range_text = QLabel()
         self.colours = ColourChoice(self._viewer)
         grid = QGridLayout()

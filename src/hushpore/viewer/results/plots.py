@@ -20,9 +20,9 @@ from hushpore.viewer.results.colour_choice import (
     fill_columns,
     is_numeric,
 )
-from hushpore.viewer.results.layer_tracking import LayerTrackingWidget
 from hushpore.viewer.results.panel import NO_RESULT
 from hushpore.viewer.results.plot_canvas import SAVE_TIP, PlotCanvas
+from hushpore.viewer.results.pore_view import LayerTrackingWidget
 
 if TYPE_CHECKING:
     from collections.abc import Callable

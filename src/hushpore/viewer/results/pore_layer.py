@@ -115,11 +115,15 @@ def summary_lines(tables: PoreTables, shown: npt.NDArray[np.bool_] | None = None
 
     `shown`: (pores,), bool: the pores that pass a filter, which the last line is about.
     """
-    unit = readable_unit(tables.unit)
-    lines = [line for line in (_void(tables.totals), _sizes(tables, unit)) if line]
+    pores, throats = tables.pores, tables.throats
+    more = "" if throats is None else f", {len(throats):,} throats"
+    lines = [_void(tables.totals), _count(pores, tables.unit, more)]
     if shown is not None and not shown.all():
-        lines.append(_part(tables, shown, unit))
-    return lines
+        volume = pores["num_voxels"].to_numpy()
+        share = 100 * volume[shown].sum() / max(volume.sum(), 1)
+        part = _count(pores[shown], tables.unit, f", {share:.3g} % of pore volume")
+        lines.append(f"Shown: {part}")
+    return [line for line in lines if line]
 
 
 def _tables_metadata(result: Pores) -> dict[str, Any]:
@@ -139,25 +143,12 @@ def _void(totals: Mapping[str, Any]) -> str:
     return text
 
 
-def _sizes(tables: PoreTables, unit: str) -> str:
-    count = len(tables.pores)
-    text = f"{count:,} {'pore' if count == 1 else 'pores'}"
-    if tables.throats is not None:
-        text += f", {len(tables.throats):,} throats"
-    if count:
-        text += f" · {_diameters(tables.pores, unit)}"
-    return text
-
-
-def _part(tables: PoreTables, shown: npt.NDArray[np.bool_], unit: str) -> str:
-    count, volume = int(shown.sum()), tables.pores["num_voxels"].to_numpy()
-    share = 100 * volume[shown].sum() / max(volume.sum(), 1)
-    text = f"Shown: {count:,} {'pore' if count == 1 else 'pores'}, {share:.3g} % of pore volume"
-    return text + (f" · {_diameters(tables.pores[shown], unit)}" if count else "")
-
-
-def _diameters(pores: pd.DataFrame, unit: str) -> str:
+def _count(pores: pd.DataFrame, unit: str, more: str) -> str:
+    count = len(pores)
+    text = f"{count:,} {'pore' if count == 1 else 'pores'}{more}"
+    if not count:
+        return text
     if "equivalent_diameter" not in pores:
-        return "diameters unknown"
-    sizes = pores["equivalent_diameter"]
-    return f"diameter: mean {sizes.mean():.4g} {unit}, median {sizes.median():.4g} {unit}"
+        return f"{text} · diameters unknown"
+    sizes, unit = pores["equivalent_diameter"], readable_unit(unit)
+    return f"{text} · diameter: mean {sizes.mean():.4g} {unit}, median {sizes.median():.4g} {unit}"

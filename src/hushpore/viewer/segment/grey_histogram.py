@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from napari.utils.theme import get_theme
@@ -35,15 +35,10 @@ _BEYOND = 5e-4
 _LEAP = 10
 
 
-class Bars(NamedTuple):
-    """What is drawn: counts of voxels between edges of equal width."""
-
-    counts: npt.NDArray[np.float64]
-    edges: npt.NDArray[np.float64]
-
-
-def bars_of(greys: GreySurvey, bins: int, limits: tuple[float, float]) -> Bars:
-    """Return the histogram between two grey values in about `bins` bars.
+def bars_of(
+    greys: GreySurvey, bins: int, limits: tuple[float, float]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return the histogram between two grey values in about `bins` bars: counts, and their edges.
 
     Each bar holds the same number of levels: else a comb would be seen where there is none.
     """
@@ -55,7 +50,7 @@ def bars_of(greys: GreySurvey, bins: int, limits: tuple[float, float]) -> Bars:
     within = counts[first:last].astype(np.float64)
     within = np.pad(within, (0, -within.size % levels)).reshape(-1, levels).sum(axis=1)
     edges = centers[first] - step / 2 + step * levels * np.arange(within.size + 1)
-    return Bars(within, edges)
+    return within, edges
 
 
 def limits_of(greys: GreySurvey) -> tuple[float, float]:
@@ -74,7 +69,7 @@ class GreyHistogram(QWidget):
     A line is moved by dragging it, or from anywhere to where one clicks; or with the arrow keys.
 
     `lines`: the lines that are drawn: grey values by their names. `limits`: the grey values at both
-    ends.
+    ends. `step`: by how much an arrow key moves a line.
     """
 
     #: The name of a line, and the grey value that the user moves it to.
@@ -89,7 +84,7 @@ class GreyHistogram(QWidget):
         self._mark: tuple[str, float] | None = None
         self._bright = self._is_log = False
         self._reason = ""
-        self._step = 1.0
+        self.step = 1.0
         self._held: str | None = None
         self._at_hand = THRESHOLD
         self.setFixedHeight(HEIGHT)
@@ -124,13 +119,9 @@ class GreyHistogram(QWidget):
             self._at_hand = THRESHOLD
         self._refresh()
 
-    def set_step(self, step: float) -> None:
-        """Let an arrow key move a line by this much."""
-        self._step = step
-
     def rounded(self, value: float) -> float:
         """Return the nearest grey value that is a whole number of steps."""
-        return round(round(value / self._step) * self._step, 9)
+        return round(round(value / self.step) * self.step, 9)
 
     def set_log(self, is_log: bool) -> None:
         """Draw the logarithm of the counts, or the counts."""
@@ -168,7 +159,7 @@ class GreyHistogram(QWidget):
             leap = event.modifiers() & (
                 Qt.KeyboardModifier.ShiftModifier | Qt.KeyboardModifier.ControlModifier
             )
-            by = way * self._step * (_LEAP if leap else 1)
+            by = way * self.step * (_LEAP if leap else 1)
             self._move(self._at_hand, self.lines[self._at_hand] + by)
         elif event.key() in (Qt.Key.Key_Up, Qt.Key.Key_Down) and STRICT in self.lines:
             self._at_hand = STRICT if self._at_hand == THRESHOLD else THRESHOLD
@@ -239,7 +230,7 @@ class GreyHistogram(QWidget):
         assert self._greys is not None
         area, line = self._area(), painter.fontMetrics().height()
         below = QRectF(area.left(), area.bottom() + 1, area.width(), line + 2)
-        left, right = (readable_grey(round(end) if self._step >= 1 else end) for end in self.limits)
+        left, right = (readable_grey(round(end) if self.step >= 1 else end) for end in self.limits)
         painter.setPen(text)
         painter.drawText(below, Qt.AlignmentFlag.AlignLeft, left)
         painter.drawText(below, Qt.AlignmentFlag.AlignRight, right)

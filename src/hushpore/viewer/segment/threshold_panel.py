@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 #: How far apart the two lines are at first, as a share of the range of grey values.
 _APART = 0.1
 
-#: What stands in place of the lines.
-_COUNTING = "Counting the grey values …"
+#: What stands in place of the lines, of a local threshold.
 _LOCAL = "No line to drag: each voxel has its own threshold"
 
 
@@ -103,7 +102,7 @@ class ThresholdPanel(QWidget):
             self._set_survey(None if target is None else greys)
             return
         self._set_survey(None)
-        self.histogram.show_lines({}, reason=_COUNTING)
+        self.histogram.show_lines({}, reason="Counting the grey values …")
         low, high = layer.contrast_limits
         self._threshold.suggest((low + high) / 2)
         self._counting.submit(partial(_count, target.volume), (layer, target.volume))
@@ -147,7 +146,7 @@ class ThresholdPanel(QWidget):
             low, high = float(greys.range.low), float(greys.range.high)
             whole = np.asarray(greys.range.low).dtype.kind in "iu"
             step = 1.0 if whole else _round_step((high - low) / 500)
-            self.histogram.set_step(step)
+            self.histogram.step = step
             self._threshold.suit(step, greys.unit)
             self._strict.suit(step, greys.unit, (low, high))
         self._form.know(greys=greys)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import html
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from napari.layers import Image, Labels
 from qtpy.QtCore import Qt, QTimer
-from qtpy.QtWidgets import QApplication, QLabel
+from qtpy.QtWidgets import QLabel
 
 from hushpore.base.errors import InputError
 from hushpore.viewer.forms.rich_label import link
@@ -17,7 +16,7 @@ from hushpore.viewer.job_widget import PROVENANCE, JobWidget
 from hushpore.viewer.layers.result_folder import layer_of_result
 from hushpore.viewer.results.panel import RESULTS
 from hushpore.viewer.results.pore_layer import pore_layer
-from hushpore.viewer.running.worker import JobWorker
+from hushpore.viewer.running.worker import JobWorker, stop_on_destroy
 from hushpore.viewer.segment.merge_height import MergeHeight
 from hushpore.viewer.segment.threshold_panel import ThresholdPanel
 
@@ -127,16 +126,13 @@ class KernelWarmup(QLabel):
             "Preparing the segmentation, first time only …",
             textFormat=Qt.TextFormat.PlainText, wordWrap=True,
             toolTip="Its code is compiled for this computer, once after installing. Meanwhile all "
-            "works.",
+            "works.", visible=False,
         )  # fmt: skip
-        self.hide()
         self._worker = worker = JobWorker(_prepare, "preparing pores")
         self._timer = QTimer(self, interval=POLL_INTERVAL, timeout=self._look)
         for end in (worker.returned, worker.failed, worker.cancelled):
             end.connect(self._end)
-        cancel = partial(_cancel, worker)
-        self.destroyed.connect(cancel)
-        QApplication.instance().aboutToQuit.connect(cancel)
+        stop_on_destroy(self, [worker], 0.0)
         worker.start()
         self._timer.start()
 
@@ -149,10 +145,6 @@ class KernelWarmup(QLabel):
         # what went wrong is said where it matters: by the job
         self._timer.stop()
         self.hide()
-
-
-def _cancel(worker: JobWorker, *_: object) -> None:
-    worker.cancel()
 
 
 def _prepare() -> Job:
