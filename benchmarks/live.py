@@ -143,7 +143,7 @@ def dock(viewer: Any, name: str, settings: dict[str, Any]) -> Any:
     viewer.layers.selection.active = viewer.layers[0]
     for option, value in settings.items():
         widget.form[option].value = value
-    until(lambda: "looking" not in widget.device.native.line(), 60)
+    until(lambda: "looking" not in widget.device.native.line.text(), 60)
     return widget
 
 

@@ -43,7 +43,7 @@ def main(folder: Path, seconds: float) -> None:
     viewer.reset_view()
     denoise, _ = widget(viewer, "Denoise")
     denoise.time_budget.value = seconds
-    wait(lambda: "looking" not in denoise.device.native.line(), 60)
+    wait(lambda: "looking" not in denoise.device.native.line.text(), 60)
     press_run(denoise)
     steps = []
     for share in (0, 40, 450):

@@ -51,7 +51,7 @@ def picture(viewer: Any, seconds: float, name: str, live: str = "") -> None:
     denoise.time_budget.value = seconds
     # long enough to look at, and some more
     denoise.steps.value = 100_000
-    wait(lambda: "looking" not in denoise.device.native.line(), 60)
+    wait(lambda: "looking" not in denoise.device.native.line.text(), 60)
     press_run(denoise)
     if live:
         dock.raise_()

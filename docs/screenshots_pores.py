@@ -30,7 +30,7 @@ def main(folder: Path) -> None:
     viewer.reset_view()
     pores, _ = widget(viewer, "Segment pores")
     wait(lambda: not pores.greys.is_busy, 60)
-    wait(lambda: "looking" not in pores.device.native.line(), 60)
+    wait(lambda: "looking" not in pores.device.native.line.text(), 60)
     pores.greys._hysteresis.setChecked(True)
     pores.greys.histogram.moved.emit("threshold", -150.0)
     pores.greys.histogram.moved.emit("hysteresis", -700.0)

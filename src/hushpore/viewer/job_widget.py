@@ -17,7 +17,6 @@ from hushpore.viewer.forms.docking import SharesSide, open_beside
 from hushpore.viewer.forms.form import SettingsForm
 from hushpore.viewer.forms.layer_choice import LayerChoice
 from hushpore.viewer.forms.layer_facts import LayerFacts
-from hushpore.viewer.forms.layer_field import LayerField
 from hushpore.viewer.forms.layout import ScrolledColumn, fill, rule
 from hushpore.viewer.forms.native import ValueOf
 from hushpore.viewer.forms.presets import PresetRow
@@ -193,7 +192,7 @@ class JobWidget(WorkerContainer):
 
     def _auxiliary_layers(self) -> list[Any]:
         """Return the layers that settings name, each once."""
-        chosen = [field.layer for field in self.form if isinstance(field, LayerField)]
+        chosen = [field.layer for field in self.form if field.option.auxiliary]
         return list({id(layer): layer for layer in chosen if layer is not None}.values())
 
     # ---- while it runs
@@ -285,17 +284,14 @@ class JobWidget(WorkerContainer):
         self.timing = TimingPanel(self._viewer)
         shown = self._buttons, self._progress, self._notes, self.timing
         self._presenter = ProgressPresenter(self.native, *shown)
-        layer = self.layer.native
+        choice = fill(QHBoxLayout(), QLabel("Layer"), self.layer.native, wide=self.layer.native)
+        what = plain_label(job.purpose), choice, self._facts
+        how = rule(), self.form.native, self.presets
+        where = rule(), self.device.native, self.run_on.native
         self._scroll = ScrolledColumn(
-            plain_label(job.purpose),
-            fill(QHBoxLayout(), QLabel("Layer"), layer, wide=layer),
-            self._facts,
-            rule(),
-            self.form.native,
-            self.presets,
-            rule(),
-            self.device.native,
-            self.run_on.native,
+            *what,
+            *how,
+            *where,
             self._buttons,
             self._progress,
             self._result,

@@ -144,20 +144,9 @@ class PreferencesWidget(QWidget):
         )
         self._reasons, self._message = RichLabel(self._viewer), RichLabel(self._viewer)
         self._files = plain_label("Looking for temporary files …")
-        column = ScrolledColumn(
-            plain_label(PURPOSE),
-            self.form.native,
-            self._device,
-            self._reasons,
-            self._save,
-            self._message,
-            rule(),
-            self._files,
-            self._clean,
-            rule(),
-            self._forget_button,
-        )
-        fill(QVBoxLayout(self), column)
+        preferred = self.form.native, self._device, self._reasons, self._save, self._message
+        kept = rule(), self._files, self._clean, rule(), self._forget_button
+        fill(QVBoxLayout(self), ScrolledColumn(plain_label(PURPOSE), *preferred, *kept))
         self.setMinimumWidth(342)
 
 

@@ -33,19 +33,19 @@ def test_without_a_gpu_it_says_what_it_takes_and_why(qtbot):
     choice = make(qtbot)
     assert entries(choice) == ["Auto", "CPU"]
     assert choice.value() == "auto"
-    assert choice.line().startswith("CPU, ")
-    assert choice.line().endswith("(as the test says)")
+    assert choice.line.text().startswith("CPU, ")
+    assert choice.line.text().endswith("(as the test says)")
 
 
 def test_every_gpu_can_be_chosen(qtbot, two_gpus):
     choice = make(qtbot)
     assert entries(choice) == ["Auto", "CPU", "CUDA:0 GPU 0", "CUDA:1 GPU 1"]
-    assert choice.line() == "GPU 0 (a GPU is available)"
+    assert choice.line.text() == "GPU 0 (a GPU is available)"
     choice.set("cuda:1")
     assert choice.value() == "cuda:1"
-    assert choice.line() == "GPU 1"
+    assert choice.line.text() == "GPU 1"
     choice.set("cpu")
-    assert choice.line().startswith("CPU, ")
+    assert choice.line.text().startswith("CPU, ")
 
 
 def test_a_broken_pytorch_leaves_the_cpu(qtbot, monkeypatch):
@@ -55,7 +55,7 @@ def test_a_broken_pytorch_leaves_the_cpu(qtbot, monkeypatch):
     monkeypatch.setattr(device_choice, "choose_backend", choose)
     choice = make(qtbot)
     assert entries(choice) == ["Auto", "CPU"]
-    assert "PyTorch could not be used" in choice.line()
+    assert "PyTorch could not be used" in choice.line.text()
 
 
 def test_it_says_which_device_auto_will_be(qtbot, two_gpus):
@@ -70,7 +70,7 @@ def test_it_says_which_device_auto_will_be(qtbot, two_gpus):
 def test_a_job_that_takes_no_gpu_by_itself_says_so(qtbot, two_gpus):
     choice = make(qtbot, JOBS["pores"])
     assert choice.resolved() == "cpu"
-    assert choice.line().endswith("(a GPU is used where it is asked for)")
+    assert choice.line.text().endswith("(a GPU is used where it is asked for)")
     choice.set("cuda:1")
     assert choice.resolved() == "cuda:1"
 
@@ -86,31 +86,31 @@ def test_what_is_preferred_is_shown_at_once_and_taken(qtbot, two_gpus, monkeypat
     with qtbot.waitSignal(choice.found, timeout=10_000):
         device_choice.look_again()
     assert entries(choice) == ["Auto", "CPU", "CUDA:0 GPU 0", "CUDA:1 GPU 1"]
-    assert choice.line() == "GPU 1 (as preferred)"
+    assert choice.line.text() == "GPU 1 (as preferred)"
     assert choice.resolved() == "cuda:1"
 
 
 def test_more_about_the_device_is_told_when_it_is_unfolded(qtbot):
     choice = make(qtbot)
-    assert choice.details() == ""
+    assert choice.details.isHidden()
     choice._more.click()
-    qtbot.waitUntil(lambda: "GB of memory are free" in choice.details(), timeout=10_000)
-    assert "read_ahead: on" in choice.details()
+    qtbot.waitUntil(lambda: "GB of memory are free" in choice.details.text(), timeout=10_000)
+    assert "read_ahead: on" in choice.details.text()
     choice._more.click()
-    assert choice.details() == ""
+    assert choice.details.isHidden()
 
 
 def test_what_is_unfolded_follows_the_choice(qtbot, two_gpus, monkeypatch):
     monkeypatch.setattr(Backend, "details", lambda self: [f"memory of {self.name}"])
     choice = make(qtbot)
     choice._more.click()
-    qtbot.waitUntil(lambda: choice.details() == "• memory of GPU 0", timeout=10_000)
+    qtbot.waitUntil(lambda: choice.details.text() == "• memory of GPU 0", timeout=10_000)
     choice.set("cuda:1")
-    qtbot.waitUntil(lambda: choice.details() == "• memory of GPU 1", timeout=10_000)
+    qtbot.waitUntil(lambda: choice.details.text() == "• memory of GPU 1", timeout=10_000)
 
 
 def test_a_device_that_is_gone_says_so(qtbot, two_gpus):
     choice = make(qtbot)
     choice.set("cpu")
     choice._more.click()
-    qtbot.waitUntil(lambda: choice.details() == "• there are 2", timeout=10_000)
+    qtbot.waitUntil(lambda: choice.details.text() == "• there are 2", timeout=10_000)

@@ -140,13 +140,13 @@ def test_a_threshold_of_ones_own_has_a_number_to_set(form):
 
 
 def test_rarely_needed_settings_are_folded_away_and_changed_ones_marked(form):
-    assert not form.more.is_open
-    assert form.more.title() == "More"
+    assert not form.more.button.isChecked()
+    assert form.more.button.text().strip() == "More"
     form.closed.value = True
-    assert form.more.title() == "More (1 changed)"
+    assert form.more.button.text().strip() == "More (1 changed)"
     assert "Closed border •" in labels_of(form)
     form.more.set_open(True)
-    assert form.more.is_open
+    assert form.more.button.isChecked()
 
 
 def test_reset_brings_the_defaults_back(form):
@@ -190,7 +190,7 @@ def test_a_form_with_nothing_to_fold_still_can_be_reset(qtbot):
     form = SettingsForm(Short)
     qtbot.addWidget(form.native)
     form.seed.value = 3
-    assert form.more._button.isHidden()
+    assert form.more.button.isHidden()
     assert not form._reset.isHidden()
 
 

@@ -44,9 +44,9 @@ def test_this_computer_is_the_default_and_an_address_is_typed(qtbot):
     assert choice.value() == ""
     choice.set("tcp://head-node:8786")
     assert choice.value() == "tcp://head-node:8786"
-    assert "all workers see" in choice.line()
+    assert "all workers see" in choice.line.text()
     choice.set("local:2")
-    assert "Processes of this computer" in choice.line()
+    assert "Processes of this computer" in choice.line.text()
     choice.set("")
     assert choice.value() == ""
 

@@ -29,9 +29,9 @@ def test_nothing_is_shown_before_anything_was_timed(panel):
 def test_stages_are_shown_with_their_shares_and_the_longest_is_named(panel):
     panel.show_totals({"reading": 1.0, "training": 3.0})
     assert not panel.isHidden()
-    assert not panel.is_open
+    assert not panel.button.isChecked()
     assert bars(panel) == [25, 75]
-    assert panel.title() == "Timing: 4 s, 75 % of it training"
+    assert panel.button.text().strip() == "Timing: 4 s, 75 % of it training"
 
 
 def test_a_second_look_updates_the_rows(qtbot, panel):

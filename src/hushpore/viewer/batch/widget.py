@@ -238,21 +238,14 @@ class BatchWidget(WorkerContainer):
         form.addRow("Results in", self.output.native)
         form.addRow("At on&ce", self.jobs.native)
         form.addRow(self.overwrite.native)
-        column = fill(
-            self.native.layout(),
-            plain_label(
-                "Sends many scans through the same settings. What fails stops nothing; what is "
-                "done is not done again."
-            ),
-            self.scans.native,
-            fill(QHBoxLayout(), self._files, self._folder, self._remove),
-            form,
-            self._run_button,
-            self._reason,
-            self._bar,
-            self._result,
-            wide=self.scans.native,
+        text = (
+            "Sends many scans through the same settings. What fails stops nothing; what is done is "
         )
+        purpose = plain_label(text + "not done again.")
+        buttons = fill(QHBoxLayout(), self._files, self._folder, self._remove)
+        scans = self.scans.native
+        shown = self._run_button, self._reason, self._bar, self._result
+        column = fill(self.native.layout(), purpose, scans, buttons, form, *shown, wide=scans)
         column.setContentsMargins(6, 6, 6, 6)
         self.native.setMinimumWidth(300)
         # what has its place can be an item, and is by its name an attribute

@@ -59,7 +59,7 @@ _CHANGES = _Changes()
 
 
 class _ExplainedBox(QWidget):
-    """A combo box with its title, and a line below on what is chosen."""
+    """A combo box with its title, and a `line` below on what is chosen."""
 
     changed = Signal()
 
@@ -68,13 +68,9 @@ class _ExplainedBox(QWidget):
         self._box = QComboBox(accessibleName=title, toolTip=tip)
         self._box.currentTextChanged.connect(self._explain)
         self._box.currentTextChanged.connect(self.changed)
-        self._line = plain_label()
+        self.line = plain_label()
         self._row = fill(QHBoxLayout(), QLabel(title), self._box, wide=self._box)
-        fill(QVBoxLayout(self), self._row, self._line, spacing=2)
-
-    def line(self) -> str:
-        """Return what is said about the choice."""
-        return str(self._line.text())
+        fill(QVBoxLayout(self), self._row, self.line, spacing=2)
 
     def _explain(self) -> None:
         raise NotImplementedError
@@ -84,6 +80,7 @@ class DeviceChoice(_ExplainedBox):
     """Auto, CPU, or a CUDA device that was found; looks for them in a thread.
 
     `kind`: the job that it is for, which may take a GPU only where one is asked for.
+    `details`: what is unfolded about the choice, a line each.
     """
 
     found = Signal()
@@ -96,16 +93,16 @@ class DeviceChoice(_ExplainedBox):
             accessibleName="About the device",
             toolTip="What this device has, what is missing, and what will be used on it.",
         )
-        self._details = plain_label()
-        self._details.hide()
-        self._more.toggled.connect(self._details.setVisible)
+        self.details = plain_label()
+        self.details.hide()
+        self._more.toggled.connect(self.details.setVisible)
         self._more.toggled.connect(self._ask_details)
         self._row.addWidget(self._more)
-        self.layout().addWidget(self._details)
+        self.layout().addWidget(self.details)
         self._box.addItem("Auto", "auto")
         self._box.addItem("CPU", "cpu")
         self._listed = self._box.count()
-        self._line.setText("looking for a GPU …")
+        self.line.setText("looking for a GPU …")
         _CHANGES.happened.connect(self.look)
         self.look()
 
@@ -139,10 +136,6 @@ class DeviceChoice(_ExplainedBox):
             self._box.addItem(device.upper(), device)
         self._box.setCurrentIndex(self._box.findData(device))
 
-    def details(self) -> str:
-        """Return what is unfolded about the choice: a line each, empty while it is folded."""
-        return "" if self._details.isHidden() else str(self._details.text())
-
     def _auto(self, devices: Devices) -> Backend:
         if self._kind is None or self._kind.on_gpu:
             return devices.auto
@@ -152,7 +145,7 @@ class DeviceChoice(_ExplainedBox):
         """Ask in a thread, while it is unfolded; what memory is free is asked anew each time."""
         if not self._more.isChecked():
             return
-        self._details.setText("looking …")
+        self.details.setText("looking …")
         device = self.resolved()
         self._asking = JobWorker(partial(calling, _details_of, device), "hushpore asks the device")
         self._asking.returned.connect(partial(self._tell, device))
@@ -161,7 +154,7 @@ class DeviceChoice(_ExplainedBox):
     def _tell(self, device: str, lines: list[str]) -> None:
         # unless another was chosen meanwhile
         if device == self.resolved():
-            self._details.setText("\n".join(f"• {line}" for line in lines))
+            self.details.setText("\n".join(f"• {line}" for line in lines))
 
     def _show(self, devices: Devices) -> None:
         chosen, self._devices = self.value(), devices
@@ -182,7 +175,7 @@ class DeviceChoice(_ExplainedBox):
         device, auto = self.value(), self._auto(self._devices)
         names = {"auto": f"{auto.name} ({auto.reason})", "cpu": Backend().name}
         names |= {backend.device: backend.name for backend in self._devices.cuda}
-        self._line.setText(names.get(device, ""))
+        self.line.setText(names.get(device, ""))
         self._ask_details()
 
 
@@ -223,5 +216,5 @@ class RunOn(_ExplainedBox):
             text = f"Processes of this computer. {text}."
         else:
             text = f"{text}: on a disk that all workers see."
-        self._line.setText(text)
-        self._line.setVisible(bool(where))
+        self.line.setText(text)
+        self.line.setVisible(bool(where))

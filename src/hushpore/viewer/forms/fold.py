@@ -25,24 +25,26 @@ class ArrowButton(QToolButton):
 
 
 class Fold(QWidget):
-    """A title with an arrow; a click shows or hides what is under it.
+    """A title with an arrow, once there is something under it; a click shows or hides that.
 
     `corner`: shown at the end of the title's line.
+    `button`: has the title, and is checked while what is under it is shown.
     """
 
     def __init__(self, title: str, corner: QWidget | None = None) -> None:
         super().__init__()
-        self._button = ArrowButton(
+        self.button = ArrowButton(
             toolButtonStyle=Qt.ToolButtonStyle.ToolButtonTextBesideIcon,
             toolTip="Show what is under this, or fold it away.",
+            visible=False,
         )
         self.set_title(title)
         self._content = QWidget(visible=False)
-        self._button.toggled.connect(self._content.setVisible)
+        self.button.toggled.connect(self._content.setVisible)
         self._inner = QVBoxLayout(self._content)
         self._inner.setContentsMargins(8, 2, 0, 2)
         line = QHBoxLayout()
-        line.addWidget(self._button)
+        line.addWidget(self.button)
         line.addStretch(1)
         if corner is not None:
             line.addWidget(corner)
@@ -50,25 +52,13 @@ class Fold(QWidget):
 
     def set_title(self, title: str) -> None:
         """Change the title."""
-        self._button.setText(f" {title}")
-
-    def set_empty(self, is_empty: bool) -> None:
-        """Hide the title where there is nothing under it; the corner stays."""
-        self._button.setVisible(not is_empty)
-
-    def title(self) -> str:
-        """Return the title."""
-        return str(self._button.text()).strip()
+        self.button.setText(f" {title}")
 
     def add(self, widget: QWidget) -> None:
         """Put a widget under the title."""
         self._inner.addWidget(widget)
+        self.button.show()
 
     def set_open(self, is_open: bool) -> None:
         """Show or hide what is under the title."""
-        self._button.setChecked(is_open)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether what is under the title is shown."""
-        return bool(self._button.isChecked())
+        self.button.setChecked(is_open)

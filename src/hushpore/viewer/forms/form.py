@@ -70,7 +70,6 @@ class SettingsForm(PlacedContainer):
         self._reset = QPushButton("Reset", toolTip=tip, clicked=self.reset)
         self.more = Fold("More", self._reset)
         folded = [option for option in options if option.more]
-        self.more.set_empty(not folded)
         if folded:
             self.more.add(self._grid(folded))
         column.addWidget(self.more)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -141,22 +142,20 @@ def layer_data(
     that made it, kept in ``metadata["hushpore"]["provenance"]``. ``**more``: further keywords of
     the layer; they win.
     """
-    keywords = _placement(volume) if placement is None else placement.kwargs()
-    keywords["name"] = volume.name
-    keywords["metadata"] = {
-        KEY: {
-            "source": volume.source,
-            "notes": list(volume.notes),
-            "metadata": dict(volume.metadata),
-            "provenance": provenance,
-        }
+    known = {
+        "source": volume.source,
+        "notes": list(volume.notes),
+        "metadata": dict(volume.metadata),
+        "provenance": provenance,
     }
+    keywords = _placement(volume) if placement is None else placement.kwargs()
+    keywords |= {"name": volume.name, "metadata": {KEY: known}}
     if kind == "image" and "contrast_limits" not in more:
         keywords["contrast_limits"] = contrast_limits(volume.data)
-    levels = getattr(volume.data, "levels", ())
+    levels = list(getattr(volume.data, "levels", ()))
     if len(levels) > 1:
-        return list(levels), {**keywords, "multiscale": True, **more}, kind
-    return volume.data, {**keywords, **more}, kind
+        keywords["multiscale"] = True
+    return levels if len(levels) > 1 else volume.data, {**keywords, **more}, kind
 
 
 def contrast_limits(data: Any) -> tuple[float, float]:
@@ -244,13 +243,9 @@ def _axes(layer: Any, ndim: int, labels: Sequence[str] | None = None) -> str:
 
 def _spacing(layer: Any, n_spatial: int) -> tuple[tuple[float, ...], str]:
     scale = np.abs(np.asarray(layer.scale, float)[-n_spatial:])
-    units = layer.units[-n_spatial:]
-    try:
+    units, name = layer.units[-n_spatial:], "pixel"
+    with contextlib.suppress(pint.errors.DimensionalityError):
         factors = [float((1 * unit).to(units[-1]).magnitude) for unit in units]
-    except pint.errors.DimensionalityError:
-        return tuple(scale), "pixel"
-    unit = units[-1]
-    if str(unit) in ("pixel", "dimensionless"):
-        return tuple(float(step) for step in scale), "pixel"
-    spacing = tuple(float(step) for step in scale * factors)
-    return spacing, f"{unit:~}".replace("µ", "u")
+        if str(units[-1]) not in ("pixel", "dimensionless"):
+            scale, name = scale * factors, f"{units[-1]:~}".replace("µ", "u")
+    return tuple(float(step) for step in scale), name

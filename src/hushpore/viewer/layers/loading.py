@@ -22,7 +22,7 @@ POLL_INTERVAL = 125
 
 
 class Loading:
-    """One piece of work in a thread.
+    """One piece of work in a thread, which begins at once.
 
     `title`: what is done, for the activity dock: ``"Reading scan"``. `make_job`: returns the
     generator, as for `JobWorker`. `then`: called in the GUI thread with what the generator
@@ -42,9 +42,6 @@ class Loading:
         self._worker.cancelled.connect(self._close)
         self._activity = Activity(title, self._worker.cancel)
         self._timer = QTimer(interval=POLL_INTERVAL, timeout=self._look)
-
-    def start(self) -> None:
-        """Begin."""
         Loading.running.add(self)
         self._worker.start()
         self._timer.start()

@@ -102,8 +102,7 @@ def read_layers(path: str | list[str]) -> list[Any]:
 def _read_in_thread(viewer: Any, path: str | list[str]) -> None:
     name = _name(path)
     choosing = getattr(viewer, "window", None) is not None
-    then = partial(_found, viewer, name)
-    Loading(f"Reading {name}", partial(_read, path, choosing), then).start()
+    Loading(f"Reading {name}", partial(_read, path, choosing), partial(_found, viewer, name))
 
 
 def _name(path: str | list[str]) -> str:
@@ -159,8 +158,7 @@ def _found(viewer: Any, name: str, found: list[Any]) -> None:
         return
 
     def read(volumes: Sequence[Volume]) -> None:
-        then = partial(_found, viewer, name)
-        Loading(f"Reading {name}", partial(_loaded, volumes), then).start()
+        Loading(f"Reading {name}", partial(_loaded, volumes), partial(_found, viewer, name))
 
     offer_series(viewer, name, found, read)
 
@@ -172,11 +170,8 @@ def _layer(volume: Volume) -> LayerData:
         return labels
     if volume.metadata.get("labels"):
         return layer_data(volume, "labels")
-    data, keywords, kind = layer_data(volume)
-    keywords["contrast_limits"] = volume.metadata.get(
-        "contrast_limits", keywords["contrast_limits"]
-    )
-    return data, keywords, kind
+    chosen = {k: volume.metadata[k] for k in ("contrast_limits",) if k in volume.metadata}
+    return layer_data(volume, **chosen)
 
 
 def _mention_notes(viewer: Any, found: Iterable[tuple[str, dict[str, Any]]]) -> None:
@@ -186,11 +181,9 @@ def _mention_notes(viewer: Any, found: Iterable[tuple[str, dict[str, Any]]]) -> 
     """
     layers = [(name, metadata[KEY]) for name, metadata in found]
     shared, own = split_notes([known["notes"] for _, known in layers])
-    lines = []
     uneven = [known for _, known in layers if "slice_positions" in known["metadata"]]
-    for (name, _), notes in zip(layers, own, strict=True):
-        if notes:
-            lines.append(f"{name}: {' '.join(notes)}")
+    pairs = zip(layers, own, strict=True)
+    lines = [f"{name}: {' '.join(notes)}" for (name, _), notes in pairs if notes]
     # last, for what was left out matters least, and napari shortens what is long
     lines += [" ".join(shared)] if shared else []
     offered = viewer is not None and uneven
@@ -239,27 +232,20 @@ def resample(viewer: Any, layer: Any) -> None:
             "unevenly spaced or missing know the places of their slices."
         )
         return
-    limits = tuple(layer.contrast_limits)
-    Loading(
-        f"Resampling {layer.name}",
-        partial(_resampled, volume_of(layer), limits),
-        viewer.add_layer,
-    ).start()
+    work = partial(_resampled, volume_of(layer), tuple(layer.contrast_limits))
+    Loading(f"Resampling {layer.name}", work, viewer.add_layer)
 
 
 def _resampled(volume: Volume, limits: tuple[float, float]) -> Job:
     even = yield from resampling(volume)
-    data, keywords, kind = layer_data(even, contrast_limits=limits)
-    return Layer.create(data, {**keywords, "name": f"{volume.name} even"}, kind)
+    return Layer.create(*layer_data(even, contrast_limits=limits, name=f"{volume.name} even"))
 
 
 def prefer_hushpore() -> None:
     """Open folders and DICOM files with hushpore from now on, without napari's question."""
     plugins = get_settings().plugins
-    plugins.extension2reader = {
-        **plugins.extension2reader,
-        **dict.fromkeys(PATTERNS, "hushpore"),
-    }
+    ours = dict.fromkeys(PATTERNS, "hushpore")
+    plugins.extension2reader = {**plugins.extension2reader, **ours}
     show_info(
         "Folders and DICOM files are opened with hushpore from now on. "
         "Preferences > Plugins lists this choice, and there it can be taken back."

@@ -38,7 +38,9 @@ def background_job() -> Iterator[None]:
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _niceness() + NICE)
+            # that of the whole process, which the user may have chosen
+            niceness = os.getpriority(os.PRIO_PROCESS, os.getpid())
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness + NICE)
     _count(1)
     try:
         yield
@@ -69,8 +71,3 @@ def _count(change: int) -> None:
             gc.freeze()
         elif not _jobs:
             gc.unfreeze()
-
-
-def _niceness() -> int:
-    """That of the whole process, which the user may have chosen."""
-    return os.getpriority(os.PRIO_PROCESS, os.getpid())

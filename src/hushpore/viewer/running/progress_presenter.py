@@ -145,10 +145,6 @@ class JobProgress(QWidget):
         self.stage.say("preparing")
         self.show()
 
-    def wait_for(self, name: str) -> None:
-        """Say which job must end before this one begins."""
-        self.stage.say(html.escape(f"waiting for {name} to finish"))
-
     def show_progress(
         self, progress: Progress, left: float | None, elapsed: float, previewed: int | None
     ) -> None:
@@ -228,7 +224,7 @@ class ProgressPresenter(QObject):
             return
         before = state.worker.waits_for
         if before is not None and not state.worker.is_cancelling:
-            self._progress.wait_for(before.name)
+            self._progress.stage.say(html.escape(f"waiting for {before.name} to finish"))
             return
         state.send_attention()
         update = state.worker.take()
