@@ -131,12 +131,12 @@ def test_plot_and_table_are_saved(qtbot, widget, tmp_path):
 def test_it_follows_no_layer_once_it_is_gone(qtbot, viewer):
     widget = CompareWidget(viewer)
     qtbot.addWidget(widget.native)
-    before = len(viewer.layers.events.inserted.callbacks)
+    before = len(viewer.layers.events.callbacks)
     dock = QWidget()
     qtbot.addWidget(dock)
     widget.native.setParent(dock)
     widget.native.setParent(None)
-    assert len(viewer.layers.events.inserted.callbacks) == before - 2
+    assert len(viewer.layers.events.callbacks) == before - 2
     widget._wait.stop()
 
 

@@ -88,11 +88,11 @@ class ResultsWidget(LayerTrackingWidget):
         self._filter.clear()
         self.pores.show_table(tables.pores, tables.unit, tables.n_spatial)
         self._tabs.setTabText(0, f"&Pores ({len(tables.pores):,})")
-        self._tabs.setTabEnabled(1, tables.throats is not None)
-        self._tabs.setTabText(1, "&Throats")
-        if tables.throats is not None:
-            self.throats.show_table(tables.throats, tables.unit, tables.n_spatial)
-            self._tabs.setTabText(1, f"&Throats ({len(tables.throats):,})")
+        throats = tables.throats
+        self._tabs.setTabEnabled(1, throats is not None)
+        self._tabs.setTabText(1, "&Throats" if throats is None else f"&Throats ({len(throats):,})")
+        if throats is not None:
+            self.throats.show_table(throats, tables.unit, tables.n_spatial)
         before, names = self._range_of.currentText(), columns_of(tables.pores, is_numeric)
         fill_columns(self._range_of, names, before if before in names else "equivalent_diameter")
         self._choose_range()

@@ -22,7 +22,7 @@ from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.layer_choice import is_preview
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import plain_label
-from hushpore.viewer.layers.conversion import KEY
+from hushpore.viewer.layers.conversion import KEY, unwrapped
 from hushpore.viewer.results.saving import ask_and_save, to_json
 
 if TYPE_CHECKING:
@@ -46,8 +46,7 @@ class ProvenanceWidget(QWidget):
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__()
         SharesSide(self)
-        self._layer: Any = None
-        self._selection = napari_viewer.layers.selection
+        self._layers = napari_viewer.layers
         self._title = QLabel(textFormat=Qt.TextFormat.RichText, wordWrap=True)
         self._why = plain_label()
         # what is too long for the dock is shown whole where the pointer rests
@@ -66,25 +65,22 @@ class ProvenanceWidget(QWidget):
         column.setContentsMargins(6, 6, 6, 6)
         column.addStretch(0)
         self.setMinimumWidth(300)
-        self._selection.events.active.connect(self._follow)
-        self._follow()
+        self._layers.selection.events.active.connect(self._show)
+        self._layers.events.connect(self._follow)
+        self._show()
 
     def provenance(self) -> dict[str, Any]:
         """Return what is shown, as JSON values; empty where there is nothing."""
         return {} if self._layer is None else provenance_of(self._layer)
 
-    def _follow(self, event: Any = None) -> None:
-        if self._layer is not None:
-            self._layer.events.metadata.disconnect(self._show)
-            self._layer.events.name.disconnect(self._show)
-        self._layer = self._selection.active
-        if self._layer is not None:
-            # a preview becomes a result, and keeps its place in the list
-            self._layer.events.metadata.connect(self._show)
-            self._layer.events.name.connect(self._show)
-        self._show()
+    def _follow(self, event: Any) -> None:
+        # a preview becomes a result, and keeps its place in the list
+        is_shown = event.type in ("metadata", "name")
+        if is_shown and unwrapped(self._layers[event.index]) is unwrapped(self._layer):
+            self._show()
 
     def _show(self, event: Any = None) -> None:
+        self._layer = self._layers.selection.active
         provenance = self.provenance()
         self._title.setText("" if self._layer is None else _heading(self._layer.name, provenance))
         self._why.setText("" if provenance else _why_nothing(self._layer))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from napari.layers import Labels
 from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QComboBox, QFileDialog, QSizePolicy
 
@@ -43,14 +42,12 @@ class ResultChoice(QComboBox):
         self._all = viewer.layers
         self._entries: list[Any] = []  # layers, folders, and None where nothing is chosen
         self._folders: list[Path] = []
-        self._watched: list[Any] = []
         self._touched = False
         self._chosen: Any = None
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.activated.connect(self._choose)
-        self._events = [self._all.events.inserted, self._all.events.removed]
-        for event in self._events:
-            event.connect(self._refresh)
+        # which tells of what changes in the layers, too
+        self._all.events.connect(self._follow)
         self._refresh()
 
     def value(self) -> Any:
@@ -69,10 +66,7 @@ class ResultChoice(QComboBox):
 
     def let_go(self) -> None:
         """Follow layers no longer."""
-        for event in self._events:
-            event.disconnect(self._refresh)
-        self._events = []
-        self._watch([])
+        self._all.events.disconnect(self._follow)
 
     def _choose(self, position: int) -> None:
         if self.itemText(position) == FOLDER:
@@ -86,7 +80,6 @@ class ResultChoice(QComboBox):
 
     def _refresh(self, event: Any = None) -> None:
         known = [unwrapped(layer) for layer in reversed(self._all) if tables_of(layer) is not None]
-        self._watch([unwrapped(layer) for layer in self._all])
         gone = not isinstance(self._chosen, Path) and self._chosen not in known
         before = self._chosen
         if not self._touched or gone:
@@ -102,21 +95,9 @@ class ResultChoice(QComboBox):
         if self._chosen is not before or event is None:
             self.changed.emit()
 
-    def _watch(self, layers: list[Any]) -> None:
-        for emitter in self._watched:
-            emitter.disconnect(self._altered)
-        # an image has no features, and can never become a result
-        self._watched = [
-            getattr(layer.events, name)
-            for layer in layers
-            if isinstance(layer, Labels)
-            for name in _SHOWN
-        ]
-        for emitter in self._watched:
-            emitter.connect(self._altered)
-
-    def _altered(self, event: Any) -> None:
+    def _follow(self, event: Any) -> None:
         """List anew; a preview becomes a result, a result is merged anew."""
-        self._refresh(event)
-        if unwrapped(event.source) is self._chosen:
+        if event.type in ("inserted", "removed", *_SHOWN):
+            self._refresh(event)
+        if event.type in _SHOWN and unwrapped(self._all[event.index]) is self._chosen:
             self.changed.emit()

@@ -11,17 +11,13 @@ from typing import TYPE_CHECKING, Any
 from napari.utils.notifications import show_info, show_warning
 from qtpy.QtWidgets import QFileDialog, QWidget
 
-from hushpore.base.events import Progress
 from hushpore.io.target import new_file
-from hushpore.viewer.running.worker import JobWorker
+from hushpore.viewer.running.worker import JobWorker, calling
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pandas as pd
-
-    from hushpore.base.events import Job
-    from hushpore.viewer.running.problem import Problem
 
 
 def ask_and_save(parent: QWidget, title: str, name: str, make: Callable[[], Any]) -> None:
@@ -59,9 +55,9 @@ def save_with(path: Path, write: Callable[[Path], object]) -> JobWorker:
     `path`: the file; an existing one is replaced. `write`: writes to the path that it is given;
     called in the thread.
     """
-    worker = JobWorker(partial(_write, path, write), f"hushpore writes {path.name}")
-    worker.returned.connect(_say_written)
-    worker.failed.connect(_say_problem)
+    worker = JobWorker(partial(calling, _write, path, write), f"hushpore writes {path.name}")
+    worker.returned.connect(lambda path: show_info(f"Written: {path}"))
+    worker.failed.connect(lambda problem: show_warning(problem.message))
     worker.start()
     return worker
 
@@ -71,16 +67,7 @@ def to_json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
-def _write(path: Path, write: Callable[[Path], object]) -> Job:
-    yield Progress("writing", 0, 1, "", 0.0)
+def _write(path: Path, write: Callable[[Path], object]) -> Path:
     with new_file(path, overwrite=True) as part:
         write(part)
     return path
-
-
-def _say_written(path: Path) -> None:
-    show_info(f"Written: {path}")
-
-
-def _say_problem(problem: Problem) -> None:
-    show_warning(problem.message)

@@ -11,6 +11,7 @@ from superqt.utils import signals_blocked
 
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import plain_label
+from hushpore.viewer.layers.conversion import unwrapped
 from hushpore.viewer.results.pore_layer import result_of, update_pore_layer
 from hushpore.viewer.running.latest_only import LatestOnlyWorker
 from hushpore.viewer.running.worker import calling
@@ -45,7 +46,6 @@ class MergeHeight(QWidget):
     def __init__(self, viewer: Any) -> None:
         super().__init__()
         self._viewer = viewer
-        self._active: Any = None
         self.layer: Any = None
         self._result: Pores | None = None
         self._initial: Pores | None = None  # where it was not merged by height
@@ -58,9 +58,9 @@ class MergeHeight(QWidget):
         self._timer = QTimer(self, singleShot=True, interval=PAUSE, timeout=self._merge)
         self._build()
         self.hide()
-        viewer.layers.selection.events.active.connect(self._follow)
-        viewer.layers.events.removed.connect(self._forget)
-        self._follow()
+        viewer.layers.selection.events.active.connect(self._take_result)
+        viewer.layers.events.connect(self._follow)
+        self._take_result()
 
     @property
     def is_busy(self) -> bool:
@@ -98,22 +98,21 @@ class MergeHeight(QWidget):
 
     # ---- which result
 
-    def _follow(self, event: Any = None) -> None:
-        if self._active is not None:
-            self._active.events.metadata.disconnect(self._take_result)
-            self._active.events.name.disconnect(self._take_result)
-        self._active = self._viewer.layers.selection.active
-        if self._active is not None:
+    def _follow(self, event: Any) -> None:
+        if event.type == "removed" and unwrapped(event.value) is self.layer:
+            self.layer = self._result = self._initial = None
+            self._timer.stop()
+            self.hide()
+        elif event.type in ("metadata", "name"):
             # a preview becomes a result, and keeps its place in the list
-            self._active.events.metadata.connect(self._take_result)
-            self._active.events.name.connect(self._take_result)
-        self._take_result()
+            self._take_result()
 
     def _take_result(self, event: Any = None) -> None:
         """Take up the result of the active layer, where it has one, and the name of the layer."""
-        result = None if self._active is None else result_of(self._active)
+        active = self._viewer.layers.selection.active
+        result = None if active is None else result_of(active)
         if result is not None and result is not self._result:
-            self.layer, self._result = self._active, result
+            self.layer, self._result = unwrapped(active), result
             h = result.provenance["result"]["merged_by"].get("h")
             self._initial = result if h is None else None
             self._history, self._position = [h], 0
@@ -124,12 +123,6 @@ class MergeHeight(QWidget):
             self._title.setText(
                 f"Watershed merge height of {self.layer.name}, changed at once and in the form"
             )
-
-    def _forget(self, event: Any) -> None:
-        if event.value is self.layer:
-            self.layer = self._result = self._initial = None
-            self._timer.stop()
-            self.hide()
 
     # ---- merging
 
