@@ -31,7 +31,6 @@ def measure() -> dict[str, object]:
     from qtpy.QtWidgets import QApplication
 
     from hushpore.viewer.results.panel import RESULTS
-    from hushpore.viewer.results.plots import PLOTS
 
     viewer = napari.Viewer()
     layer = viewer.add_layer(_layer())
@@ -54,7 +53,7 @@ def measure() -> dict[str, object]:
     figures: dict[str, object] = {"pores": PORES, "open ms": round(timed(open_panel))}
     panel = docks[0]
     figures["memory MB"] = round((psutil.Process().memory_info().rss - before) / 1e6)
-    viewer.window.add_plugin_dock_widget("hushpore", PLOTS)
+    viewer.window.add_plugin_dock_widget("hushpore", "Plots")
     rng = np.random.default_rng(0)
 
     def filter_rows() -> None:

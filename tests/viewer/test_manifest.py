@@ -8,9 +8,7 @@ import hushpore
 from hushpore.io.registry import EXPORTERS, READERS, exporters_of
 from hushpore.viewer.job_widget import PROVENANCE
 from hushpore.viewer.launch import WIDGETS
-from hushpore.viewer.results.compare import COMPARE
 from hushpore.viewer.results.panel import RESULTS
-from hushpore.viewer.results.plots import PLOTS
 
 MANIFEST = Path(hushpore.__file__).parent / "napari.yaml"
 
@@ -29,7 +27,8 @@ def test_every_command_can_be_imported(manifest):
 
 def test_the_widgets_have_the_names_that_links_use(manifest):
     names = tuple(widget.display_name for widget in manifest.contributions.widgets)
-    assert names == (*WIDGETS, "Batch of scans", RESULTS, PLOTS, COMPARE, PROVENANCE, "Preferences")
+    others = ("Batch of scans", RESULTS, "Plots", "Compare results", PROVENANCE, "Preferences")
+    assert names == (*WIDGETS, *others)
 
 
 def test_every_widget_is_in_a_menu_that_napari_accepts(manifest):

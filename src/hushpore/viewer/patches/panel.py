@@ -258,20 +258,16 @@ class PatchesPanel(QWidget):
             f"{link('leave', 'leave them out')}."
         )
         if self._marked is not None:
-            text = f"{self._words_for(self._marked, row)}<br>{text}"
+            places = zip(self.result.volume.axes, self.result.corners[self._marked], strict=True)
+            where = ", ".join(f"{axis} {at}" for axis, at in places)
+            numbers = ", ".join(
+                f"{name} {values[self._marked]:.4g}"
+                for name, values in self.result.features.items()
+                if name != "order"
+            )
+            marked = f"Patch {self._marked} begins at {where}: {numbers}"
+            text = f"{html.escape(f'{marked} ({row})' if row else marked)}<br>{text}"
         self.message.say(text)
-
-    def _words_for(self, patch: int, row: str) -> str:
-        assert self.result is not None
-        places = zip(self.result.volume.axes, self.result.corners[patch], strict=True)
-        where = ", ".join(f"{axis} {at}" for axis, at in places)
-        numbers = ", ".join(
-            f"{name} {values[patch]:.4g}"
-            for name, values in self.result.features.items()
-            if name != "order"
-        )
-        text = f"Patch {patch} begins at {where}: {numbers}"
-        return html.escape(f"{text} ({row})" if row else text)
 
     def _choose_row(self, rows: npt.NDArray[np.bool_]) -> None:
         for patch in np.flatnonzero(rows).tolist():

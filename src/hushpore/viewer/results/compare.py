@@ -47,9 +47,6 @@ if TYPE_CHECKING:
     from hushpore.runs.pore_result import ResultLike
     from hushpore.viewer.running.problem import Problem
 
-#: Name of this widget, as the manifest has it.
-COMPARE = "Compare results"
-
 NO_RESULT = (
     "Choose two pore results: layers of 'Segment pores', or result folders. For example the same "
     "scan before and after denoising, or two samples."
@@ -199,7 +196,6 @@ class CompareWidget(WorkerContainer):
     # ---- what the user does
 
     def _plot_quantity(self, column: str) -> None:
-        """Plot the quantity whose row is chosen."""
         if column in self.quantity.choices:
             self.quantity.value = column
 

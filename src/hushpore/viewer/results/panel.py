@@ -147,7 +147,6 @@ class ResultsWidget(LayerTrackingWidget):
         self.view.show_only(passing)
 
     def _choose_range(self) -> None:
-        """Let the slider span another column."""
         if self.view is None or not self._range_of.currentText():
             return
         values = self.view.tables.pores[self._range_of.currentText()].to_numpy(np.float64)
@@ -166,7 +165,6 @@ class ResultsWidget(LayerTrackingWidget):
         self._range_text.setText(f"{low} to {high} {unit}".strip())
 
     def _rows_selected(self, mask: Any) -> None:
-        """Rows of the table of pores were selected."""
         if self.view is not None:
             self.view.select(mask, self.pores)
             if np.count_nonzero(mask) == 1:
@@ -189,7 +187,6 @@ class ResultsWidget(LayerTrackingWidget):
         self._table().copy()
 
     def _export(self) -> None:
-        """Write the rows that are shown, in their order."""
         if self.view is None:
             return
         kind = "pores" if self._table() is self.pores else "throats"

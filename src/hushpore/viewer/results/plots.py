@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 
     from hushpore.viewer.results.pore_view import PoreView
 
-#: Name of this widget, as the manifest has it.
-PLOTS = "Plots"
-
 #: What is plotted, by its name in the combo box.
 BY_NUMBER, BY_VOLUME, PROFILE, SCATTER = (
     "Sizes by number", "Sizes by volume", "Porosity profile", "Scatter plot",
@@ -208,7 +205,6 @@ class PlotsWidget(LayerTrackingWidget):
         self.view.select(inside, self)
 
     def _clicked(self, event: Any) -> None:
-        """Show the slice that is clicked."""
         is_marked = self._mark is not None and self._kind.currentText() == PROFILE
         if self.view is not None and is_marked and event.xdata is not None:
             self.view.show_slice(round(float(event.xdata)))

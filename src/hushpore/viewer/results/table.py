@@ -180,8 +180,7 @@ class TableView(QTableView):
 
     def chosen_positions(self) -> npt.NDArray[np.int64]:
         """Return the positions of the selected rows, in the order shown."""
-        found: npt.NDArray[np.int64] = self.rows.positions[self._mask[self.rows.positions]]
-        return found
+        return self.rows.positions[self._mask[self.rows.positions]]
 
     def copy(self) -> None:
         """Copy the selected rows, with titles, as a spreadsheet takes them."""

@@ -280,7 +280,6 @@ class GreyHistogram(QWidget):
         painter.drawText(place, Qt.AlignmentFlag.AlignCenter, label)
 
     def _area(self) -> QRectF:
-        """Return where the bars stand."""
         line = float(self.fontMetrics().height()) + 4
         return QRectF(self.rect()).adjusted(MARGIN, line, -MARGIN, -line)
 

@@ -160,15 +160,14 @@ class ThresholdPanel(QWidget):
         if self.greys is None or settings is None:
             return
         found = self.greys.known(settings)
-        is_word = isinstance(settings.threshold, str)
-        if is_word:
-            self._method = str(settings.threshold)
+        if isinstance(settings.threshold, str):
+            self._method = settings.threshold
         if not self.greys.is_known(settings):
             self._finding.submit(partial(calling, self.greys.find, settings))
             return
         self._show_lines(settings, found)
         with_line = isinstance(found, float)
-        if is_word and isinstance(found, float):
+        if isinstance(settings.threshold, str) and isinstance(found, float):
             # a number of one's own begins at what the method found
             self._threshold.suggest(found)
         with signals_blocked(self._hysteresis):
@@ -198,7 +197,6 @@ class ThresholdPanel(QWidget):
         self.histogram.show_lines(lines, bright=bright, mark=mark)
 
     def _moved(self, name: str, value: float) -> None:
-        """Take over where the user moves a line to."""
         self._void.setChecked(True)
         self._form[name].value = self.histogram.rounded(value)
 
@@ -278,7 +276,6 @@ _HYSTERESIS = (
 
 
 def _count(volume: Volume) -> Job:
-    """Count grey values, as the job of a worker."""
     from hushpore.pores.job import prepare, warm_up_kind
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.preview import survey_greys

@@ -138,7 +138,6 @@ class VoidPreview(QObject):
 def _find(
     void: SliceVoid, index: tuple[int, ...], settings: PoreSettings, greys: GreySurvey
 ) -> Job:
-    """Find the void of a slice, as the job of a worker."""
     from hushpore.pores.job import prepare, warm_up_kind
 
     yield from prepare(warm_up_kind(settings))
