@@ -90,11 +90,9 @@ class PreferencesWidget(QWidget):
         self._files.setText(text)
         self._files.setToolTip("\n".join(str(folder.path) for folder in folders))
         self._clean.setEnabled(bool(left))
-        self._clean.setToolTip(
-            "\n".join(["Delete:", *(str(folder.path) for folder in left)])
-            if left
-            else "Nothing was left over; what is in use goes with the program that uses it."
-        )
+        tip = "\n".join(["Delete:", *(str(folder.path) for folder in left)])
+        nothing = "Nothing was left over; what is in use goes with the program that uses it."
+        self._clean.setToolTip(tip if left else nothing)
 
     def _show_devices(self, devices: Devices) -> None:
         self.form.device.offer([backend.device for backend in devices.cuda])
@@ -119,10 +117,8 @@ class PreferencesWidget(QWidget):
         except HushporeError as error:
             is_new, why = False, str(error)
         self._save.setEnabled(is_new)
-        self._save.setToolTip(
-            why
-            or ("Keep these for all widgets and commands." if is_new else "Nothing has changed.")
-        )
+        tip = "Keep these for all widgets and commands." if is_new else "Nothing has changed."
+        self._save.setToolTip(why or tip)
 
     def _forget(self) -> None:
         forget()

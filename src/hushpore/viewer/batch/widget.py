@@ -238,10 +238,10 @@ class BatchWidget(WorkerContainer):
         form.addRow("Results in", self.output.native)
         form.addRow("At on&ce", self.jobs.native)
         form.addRow(self.overwrite.native)
-        text = (
+        purpose = plain_label(
             "Sends many scans through the same settings. What fails stops nothing; what is done is "
+            "not done again."
         )
-        purpose = plain_label(text + "not done again.")
         buttons = fill(QHBoxLayout(), self._files, self._folder, self._remove)
         scans = self.scans.native
         shown = self._run_button, self._reason, self._bar, self._result

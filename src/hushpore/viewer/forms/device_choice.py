@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from qtpy.QtCore import QObject, Signal
-from qtpy.QtWidgets import QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from qtpy.QtCore import Signal
+from qtpy.QtWidgets import QApplication, QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from hushpore.base.errors import DeviceError, InputError
 from hushpore.device.backend import Backend, choose_backend, cpu_threads
@@ -46,16 +46,9 @@ def find_devices() -> Devices:
 def look_again() -> None:
     """Have every choice of a device look anew: what is preferred has changed."""
     find_devices.cache_clear()
-    _CHANGES.happened.emit()
-
-
-class _Changes(QObject):
-    """Told of by a signal, from which Qt takes those off that are gone."""
-
-    happened = Signal()
-
-
-_CHANGES = _Changes()
+    for widget in QApplication.allWidgets():
+        if isinstance(widget, DeviceChoice):
+            widget.look()
 
 
 class _ExplainedBox(QWidget):
@@ -103,7 +96,6 @@ class DeviceChoice(_ExplainedBox):
         self._box.addItem("CPU", "cpu")
         self._listed = self._box.count()
         self.line.setText("looking for a GPU …")
-        _CHANGES.happened.connect(self.look)
         self.look()
 
     def look(self) -> None:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 #: Spaces at which a line of facts should not end: before units, signs and the dots between facts.
 _UNBROKEN = re.compile(r" (?=(?:[kMGT]?B|mm|µm|nm|HU|a\.u\.|[·✓⚠])(?:\s|$))")
 
+#: What is said where there is no layer.
+_BEGIN = "Drop a CT stack on the window to begin, or try one: File > Open Sample > hushpore."
+
 
 class LayerFacts(QLabel):
     """A line about a layer: shape, voxel size, type, size, and what was odd about its file.
@@ -42,8 +45,11 @@ class LayerFacts(QLabel):
         """Say what a layer is, and return why it cannot be worked on: empty where it can."""
         self.volume = None
         if layer is None:
-            text = reason = self._why_no_layer()
-        else:
+            # what is wrong with a colour image is said where it would be read
+            coloured = (each for each in self._viewer.layers if getattr(each, "rgb", False))
+            layer = next(coloured, None)
+        text = reason = _BEGIN
+        if layer is not None:
             try:
                 volume = volume_of(layer, self.labels_of_axes(layer.ndim))
                 facts = _UNBROKEN.sub("\u00a0", self._describe(volume))
@@ -57,12 +63,3 @@ class LayerFacts(QLabel):
     def labels_of_axes(self, ndim: int) -> tuple[str, ...]:
         """Return the names that the viewer gives to the last axes."""
         return tuple(self._viewer.dims.axis_labels[-ndim:])
-
-    def _why_no_layer(self) -> str:
-        for layer in self._viewer.layers:
-            if getattr(layer, "rgb", False):
-                return (
-                    f"{layer.name} is a colour image (RGB), but grey values are needed. "
-                    "Right-click the layer and choose 'Split RGB'."
-                )
-        return "Drop a CT stack on the window to begin, or try one: File > Open Sample > hushpore."

@@ -145,9 +145,8 @@ class PresetRow(QWidget):
         self._box.setCurrentText(name)
         can_delete = name not in _FIXED
         self._delete.setEnabled(can_delete)
-        self._delete.setToolTip(
-            f"Delete {name!r}." if can_delete else "Choose a preset that was saved, to delete it."
-        )
+        why_not = "Choose a preset that was saved, to delete it."
+        self._delete.setToolTip(f"Delete {name!r}." if can_delete else why_not)
 
     def _ask_and_save(self) -> None:
         chosen = self._box.currentText()

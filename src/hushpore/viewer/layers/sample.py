@@ -10,10 +10,7 @@ def foam() -> list[LayerData]:
     """Return a noisy CT of foam, and over it its true pores, hidden."""
     phantom = sample_data.foam_phantom()
     truth = phantom.volume.replace(phantom.void.astype("uint8"), name="true pores")
-    return [
-        layer_data(phantom.volume),
-        layer_data(truth, "labels", visible=False, opacity=0.5),
-    ]
+    return [layer_data(phantom.volume), layer_data(truth, "labels", visible=False, opacity=0.5)]
 
 
 def slice_of_ct() -> list[LayerData]:

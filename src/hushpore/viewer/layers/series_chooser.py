@@ -48,8 +48,8 @@ class SeriesChooser(QWidget):
     `volumes`: what was found, values on disk or not.
     """
 
-    chosen = Signal(object)  # list of Volume, in the order of the list
-    dismissed = Signal()
+    #: List of Volume, in the order of the list; empty where the list is closed.
+    chosen = Signal(object)
 
     def __init__(self, volumes: Sequence[Volume]) -> None:
         super().__init__()
@@ -62,13 +62,13 @@ class SeriesChooser(QWidget):
         for row in self._rows:
             row.box.toggled.connect(self._count)
         self._total = plain_label()
-        self._open = QPushButton("Open", clicked=self._choose)
+        self._open = QPushButton("Open", clicked=lambda: self._answer(self._ticked()))
         line = QHBoxLayout()
         for button in (
             self._open,
             QPushButton("All", clicked=lambda: self.tick(range(len(self._rows)))),
             QPushButton("None", clicked=lambda: self.tick(())),
-            QPushButton("Close", clicked=self._dismiss),
+            QPushButton("Close", clicked=lambda: self._answer([])),
         ):
             line.addWidget(button)
         column = QVBoxLayout(self)
@@ -100,23 +100,19 @@ class SeriesChooser(QWidget):
             row.box.setChecked(number in numbers)
 
     def _count(self, *_: Any) -> None:
-        chosen = [self._volumes[number] for number in self.ticked()]
-        size = sum(volume.nbytes for volume in chosen)
+        chosen = self._ticked()
+        size = readable_bytes(sum(volume.nbytes for volume in chosen))
         self._open.setEnabled(bool(chosen))
         self._open.setToolTip("" if chosen else "Tick a series first.")
-        self._total.setText(
-            f"{len(chosen)} of {len(self._volumes)} series, {readable_bytes(size)}"
-            if chosen
-            else "No series has a tick: nothing to open."
-        )
+        text = f"{len(chosen)} of {len(self._volumes)} series, {size}"
+        self._total.setText(text if chosen else "No series has a tick: nothing to open.")
 
-    def _choose(self) -> None:
-        self._stop()
-        self.chosen.emit([self._volumes[number] for number in self.ticked()])
+    def _ticked(self) -> list[Volume]:
+        return [self._volumes[number] for number in self.ticked()]
 
-    def _dismiss(self) -> None:
+    def _answer(self, volumes: list[Volume]) -> None:
         self._stop()
-        self.dismissed.emit()
+        self.chosen.emit(volumes)
 
     def _stop(self) -> None:
         self._timer.stop()
@@ -159,10 +155,8 @@ class _Row(QFrame):
         """Show grey values where the picture goes."""
         height, width = grey.shape
         image = QImage(grey.data, width, height, width, QImage.Format.Format_Grayscale8)
-        drawn = QPixmap.fromImage(image)
-        self.thumbnail.setPixmap(
-            drawn.scaled(THUMBNAIL, THUMBNAIL, Qt.AspectRatioMode.KeepAspectRatio)
-        )
+        how = THUMBNAIL, THUMBNAIL, Qt.AspectRatioMode.KeepAspectRatio
+        self.thumbnail.setPixmap(QPixmap.fromImage(image).scaled(*how))
 
 
 def offer_series(
@@ -176,12 +170,12 @@ def offer_series(
     chooser = SeriesChooser(volumes)
     dock = viewer.window.add_dock_widget(chooser, name=f"Series in {place}", area="right")
 
-    def close() -> None:
+    def answer(chosen: list[Volume]) -> None:
         viewer.window.remove_dock_widget(dock)
+        if chosen:
+            then(chosen)
 
-    chooser.chosen.connect(close)
-    chooser.chosen.connect(then)
-    chooser.dismissed.connect(close)
+    chooser.chosen.connect(answer)
     return chooser
 
 

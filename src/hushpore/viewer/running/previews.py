@@ -141,9 +141,7 @@ class Previews:
     def _select(self, selected: set[Any], instead: Any) -> None:
         """Select what was selected before a layer was added, unless another is by now."""
         if unwrapped(self._viewer.layers.selection.active) is unwrapped(instead):
-            self._viewer.layers.selection = {
-                layer for layer in selected if layer in self._viewer.layers
-            }
+            self._viewer.layers.selection = selected.intersection(self._viewer.layers)
 
     def _is_blank(self, image: Any) -> bool:
         limits = self._target.appearance.get("contrast_limits")
