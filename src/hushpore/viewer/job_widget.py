@@ -15,8 +15,7 @@ from hushpore.runs.last_used import remember, remembered
 from hushpore.viewer.forms.device_choice import DeviceChoice, RunOn
 from hushpore.viewer.forms.docking import SharesSide, open_beside
 from hushpore.viewer.forms.form import SettingsForm
-from hushpore.viewer.forms.layer_choice import LayerChoice
-from hushpore.viewer.forms.layer_facts import LayerFacts
+from hushpore.viewer.forms.layer_choice import LayerChoice, LayerFacts
 from hushpore.viewer.forms.layout import ScrolledColumn, fill, rule
 from hushpore.viewer.forms.native import ValueOf
 from hushpore.viewer.forms.presets import PresetRow

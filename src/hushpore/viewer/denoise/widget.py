@@ -61,17 +61,12 @@ class DenoiseWidget(JobWidget):
         With it comes what was removed, hidden at first: it should look like noise, and nothing
         else.
         """
-        provenance = result.provenance
-        name = target.volume.name
-        denoised = layer_data(
-            result.volume,
-            placement=target.placement,
-            provenance=provenance,
-            **{**target.appearance, "name": f"{name} denoised"},
-        )
+        (denoised,) = super().result_layers(result, target)
+        denoised[1]["name"] = f"{target.volume.name} denoised"
         # what shows patches can then show what this model makes of them
         denoised[1]["metadata"][KEY]["model"] = result.model
-        return [denoised, _removed(result, target)] if "residual" in provenance else [denoised]
+        has_residual = "residual" in result.provenance
+        return [denoised, _removed(result, target)] if has_residual else [denoised]
 
     @classmethod
     def work(cls, target: Target, settings: Settings, device: str) -> Job:

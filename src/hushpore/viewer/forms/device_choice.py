@@ -12,8 +12,7 @@ from qtpy.QtWidgets import QApplication, QComboBox, QHBoxLayout, QLabel, QVBoxLa
 
 from hushpore.base.errors import DeviceError, InputError
 from hushpore.device.backend import Backend, choose_backend, cpu_threads
-from hushpore.viewer.forms.fold import ArrowButton
-from hushpore.viewer.forms.layout import fill
+from hushpore.viewer.forms.layout import ArrowButton, fill
 from hushpore.viewer.forms.rich_label import plain_label
 from hushpore.viewer.running.worker import JobWorker, calling
 

@@ -22,8 +22,8 @@ from hushpore.viewer.forms.fields import (
     default_in_words,
     type_of,
 )
-from hushpore.viewer.forms.fold import Fold
 from hushpore.viewer.forms.layer_field import LayerField
+from hushpore.viewer.forms.layout import Fold
 from hushpore.viewer.forms.native import PlacedContainer
 from hushpore.viewer.forms.rich_label import plain_label
 

@@ -26,8 +26,7 @@ from hushpore.device.breakdown import (
     timing_record,
     timing_table,
 )
-from hushpore.viewer.forms.fold import Fold
-from hushpore.viewer.forms.layout import fill
+from hushpore.viewer.forms.layout import Fold, fill
 from hushpore.viewer.forms.rich_label import plain_label
 from hushpore.viewer.results.saving import ask_and_save
 from hushpore.viewer.running.curve import RATE, SLOWER, Curve
