@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import numpy.typing as npt
 
@@ -36,8 +35,6 @@ class Scaled(NDArrayOperatorsMixin):
     of no axes, or of shape (n, 1, 1) that fits to those of `stored`.
     `nbytes`: what the integers take.
 
-    Examples
-    --------
     >>> hounsfield = Scaled(np.array([[0, 24], [1024, 3000]], np.uint16), 1, -1024)
     >>> hounsfield[1].tolist(), (hounsfield > 0).tolist()
     ([0.0, 1976.0], [[False, False], [False, True]])
@@ -103,8 +100,11 @@ class Scaled(NDArrayOperatorsMixin):
         """Return a method of the values: plug-ins and scripts ask for ``mean`` or ``astype``."""
         if name not in _METHODS:
             raise AttributeError(f"{type(self).__name__} has no {name!r}; see numpy.asarray.")
-        method: Callable[..., Any] = getattr(np.ndarray, name)
-        return partial(_called, method, self)
+
+        def method(*args: Any, **options: Any) -> Any:
+            return getattr(np.asarray(self), name)(*args, **options)
+
+        return method
 
 
 def held(data: Any) -> Any:
@@ -158,7 +158,3 @@ def _pieces(shape: tuple[int, ...]) -> Iterator[Any]:
 
 def _values(thing: Any) -> Any:
     return np.asarray(thing) if isinstance(thing, Scaled) else thing
-
-
-def _called(method: Callable[..., Any], scaled: Scaled, *args: Any, **options: Any) -> Any:
-    return method(np.asarray(scaled), *args, **options)

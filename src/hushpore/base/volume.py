@@ -325,8 +325,6 @@ def _per_axis(
 def readable_unit(unit: str, power: int = 1) -> str:
     """Write a unit of length as people do, to some power; files keep the ASCII form.
 
-    Examples
-    --------
     >>> readable_unit("um"), readable_unit("um", 3), readable_unit("pixel")
     ('µm', 'µm³', 'px')
     """

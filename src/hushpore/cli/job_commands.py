@@ -186,11 +186,7 @@ def _decorated(command: Any, decorators: Sequence[Decorator]) -> Any:
 
 
 def _run(
-    jobs: Sequence[str],
-    extras: Sequence[ExtraFile],
-    path: str,
-    output: str,
-    flags: dict[str, Any],
+    jobs: Sequence[str], extras: Sequence[ExtraFile], path: str, output: str, flags: dict[str, Any]
 ) -> None:
     from hushpore.runs.result_folder import check_result_target, write_result
     from hushpore.runs.source import Source, attach_files
@@ -199,7 +195,7 @@ def _run(
     source = Source(path, *(flags[name] for name in ("series", "resample", "at", "voxel_size")))
     target = check_result_target(output, jobs, overwrite)
     asked = {extra: flags[extra.name] for extra in extras if flags[extra.name]}
-    files = {extra: extra.check(file, overwrite) for extra, file in asked.items()}
+    files = {extra: load(extra.checker)(file, overwrite) for extra, file in asked.items()}
     measured = Measured(flags["timings"], flags["trace"], overwrite)
     before: Volume | None = None
     if flags.get("cluster"):
@@ -219,7 +215,7 @@ def _run(
             volume = result.volume if JOBS[job].gives else volume
         target = write_result(target, results, before, source=origin, overwrite=overwrite)
     for extra, file in files.items():
-        extra.write(file, result, before, overwrite)
+        load(extra.writer)(file, result, before, overwrite)
     measured.show()
     if flags["as_json"]:
         click.echo(json.dumps({"written": str(target), **result.provenance}, indent=2))

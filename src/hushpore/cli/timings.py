@@ -63,18 +63,13 @@ class Measured:
         if self._timings:
             read = self._read
             for title, timing in self._newest.items():
-                click.echo(f"\n{title}\n{timing_table(_after(read, timing))}", err=True)
+                elapsed = timing.elapsed + sum(stage.seconds for stage in read.stages.values())
+                stages = {**read.stages, **timing.stages}
+                whole = dataclasses.replace(timing, stages=stages, elapsed=elapsed)
+                click.echo(f"\n{title}\n{timing_table(whole)}", err=True)
                 read = Timing()
         if self._path is not None:
             try:
                 self._path.write_text(json.dumps(self._trace.to_dict()), encoding="utf-8")
             except OSError as error:
                 raise OutputError(f"Cannot write {self._path}: {error.strerror}.") from error
-
-
-def _after(read: Timing, timing: Timing) -> Timing:
-    """Return the times of a job with those of the reading before it."""
-    seconds = sum(stage.seconds for stage in read.stages.values())
-    return dataclasses.replace(
-        timing, stages={**read.stages, **timing.stages}, elapsed=timing.elapsed + seconds
-    )

@@ -118,8 +118,7 @@ def denoise_on(
             converted = as_zarr(scan, begun.scratch, series)
             folder, number = yield from part_of(converted, 0.0, _CONVERTED)
             paths = Paths(folder, number, str(begun.content), str(begun.scratch))
-            job = _Denoising(client, paths, settings, device, begun.resumed)
-            found = yield from job.run()
+            found = yield from _Denoising(client, paths, settings, device).run()
             write_json(part, found.provenance)
         (volume, *_) = open_zarr(target)
         volume = dataclasses.replace(volume, source=str(target))
@@ -132,22 +131,24 @@ class _Denoising:
     """One denoising on a cluster, as the client sees it."""
 
     def __init__(
-        self,
-        client: Client,
-        paths: Paths,
-        settings: DenoiseSettings,
-        device: str,
-        resumed: bool,
+        self, client: Client, paths: Paths, settings: DenoiseSettings, device: str
     ) -> None:
-        self.client, self.paths, self.settings = client, paths, settings
-        self.device, self.resumed = device, resumed
+        self.client, self.paths, self.settings, self.device = client, paths, settings, device
         self.timer, self.notes = StageTimer(), [f"Computed on {in_words(client)}."]
         self.volume = paths.volume()
         self.progress = Progress("preparing", 0, 0, "", _CONVERTED)
 
     def run(self) -> Job:
         """Do it, and return what came out; its volume is the noisy one still."""
-        self.image = self._image()
+        name = f"{self.volume.name} denoised"
+        empty = np.broadcast_to(np.float32(0), self.volume.shape)
+        # blocks come one by one: no layer of them is ever in memory
+        self.image = ZarrImage.begin(
+            self.paths.content,
+            self.volume.replace(empty, name=name),
+            are_labels=False,
+            memory=math.inf,
+        )
         # what cannot be used is said before anything is computed
         Source(self.volume, self.settings.dimensions)
         self.dtype, self.devices = self._arithmetic()
@@ -166,18 +167,6 @@ class _Denoising:
             yield self._note(message, warning=True)
         yield self.timer.timing()
         return self._result(learnt, residual, written, blocks)
-
-    def _image(self) -> ZarrImage:
-        group = import_zarr().open_group(self.paths.content, mode="a", zarr_format=3)
-        # the metadata of the group are written last
-        if self.resumed and "ome" in group.attrs:
-            return self.paths.image()
-        name = f"{self.volume.name} denoised"
-        shape = np.broadcast_to(np.float32(0), self.volume.shape)
-        # blocks come one by one: no layer of them is ever in memory
-        return ZarrImage.create(
-            group, self.volume.replace(shape, name=name), name, are_labels=False, memory=math.inf
-        )
 
     def _arithmetic(self) -> tuple[torch.dtype, str]:
         """Return what all workers compute in, and their devices in words."""

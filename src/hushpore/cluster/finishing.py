@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from hushpore.cluster.blocks import load_arrays
 from hushpore.cluster.merging import roots
 from hushpore.cluster.tables import BASINS, EDGES, ELSEWHERE, join_edges, join_tables
 from hushpore.io.target import PROVENANCE
-from hushpore.io.zarr.image import ZarrImage, import_zarr
+from hushpore.io.zarr.image import ZarrImage
 from hushpore.pores.basins import apply_labels
 from hushpore.pores.graph import BasinGraph
 from hushpore.runs.pore_result import LABELS_IN_BLOCKS
@@ -126,18 +125,9 @@ def _with_single(
 
 def open_labels(content: Path, volume: Volume) -> ZarrImage:
     """Return the labels of a volume, made empty where there are none; to be written in blocks."""
-    place = content / LABELS_IN_BLOCKS
-    if not place.is_dir():
-        # there only when all that is to be known of it is
-        part = content / f"{LABELS_IN_BLOCKS}.part"
-        shutil.rmtree(part, ignore_errors=True)
-        empty = np.broadcast_to(np.zeros(1, np.int32), volume.shape)
-        name = f"{volume.name} pores"
-        labels = volume.replace(empty, name=name, metadata={"labels": True})
-        group = import_zarr().open_group(str(part), mode="w", zarr_format=3)
-        ZarrImage.create(group, labels, name, are_labels=True)
-        part.rename(place)
-    return ZarrImage.open(place)
+    empty = np.broadcast_to(np.zeros(1, np.int32), volume.shape)
+    labels = volume.replace(empty, name=f"{volume.name} pores", metadata={"labels": True})
+    return ZarrImage.begin(content / LABELS_IN_BLOCKS, labels, are_labels=True)
 
 
 def write_labels(blocks: Blocks, layer: int, thickness: int) -> Report:

@@ -257,9 +257,7 @@ class _Segmentation:
         write_json(self.content / PROVENANCE, whole)
         return provenance, summary
 
-    def _find_void(
-        self,
-    ) -> Generator[Event, Any, tuple[dict[str, str], float | None, str]]:
+    def _find_void(self) -> Generator[Event, Any, tuple[dict[str, str], float | None, str]]:
         """Part void and solid; returns what tells the input, the threshold, and the stack."""
         settings, dtype = self.settings, self.volume.dtype.newbyteorder("=")
         is_void, method = dtype.kind == "b", settings.threshold

@@ -12,22 +12,9 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from hushpore.base.events import Progress, Span, StageTime, Timing
+from hushpore.cluster import finishing, merging, void, watershed
 from hushpore.cluster.blocks import Blocks, save_arrays
-from hushpore.cluster.finishing import finish, write_coarser, write_labels
-from hushpore.cluster.merging import union_ranges
 from hushpore.cluster.task_runner import spread
-from hushpore.cluster.void import (
-    apply_hysteresis,
-    count_levels,
-    find_parts,
-    find_void,
-    mark_air,
-    paint,
-    pass_along_z,
-    stitch_parts,
-    survey,
-)
-from hushpore.cluster.watershed import reduce_basins, stitch, watershed
 from hushpore.device.memory import PeakMemory
 
 if TYPE_CHECKING:
@@ -41,23 +28,23 @@ if TYPE_CHECKING:
 
 #: What tasks do, by names that their records have.
 TASKS: dict[str, Callable[..., Report]] = {
-    "survey": survey,
-    "levels": count_levels,
-    "threshold": find_void,
-    "hysteresis": apply_hysteresis,
-    "hysteresis-parts": stitch_parts,
-    "air": mark_air,
-    "parts": find_parts,
-    "join": stitch_parts,
-    "paint": paint,
-    "along": pass_along_z,
-    "basins": watershed,
-    "stitch": stitch,
-    "reduce": reduce_basins,
-    "union": union_ranges,
-    "finish": finish,
-    "labels": write_labels,
-    "coarser": write_coarser,
+    "survey": void.survey,
+    "levels": void.count_levels,
+    "threshold": void.find_void,
+    "hysteresis": void.apply_hysteresis,
+    "hysteresis-parts": void.stitch_parts,
+    "air": void.mark_air,
+    "parts": void.find_parts,
+    "join": void.stitch_parts,
+    "paint": void.paint,
+    "along": void.pass_along_z,
+    "basins": watershed.watershed,
+    "stitch": watershed.stitch,
+    "reduce": watershed.reduce_basins,
+    "union": merging.union_ranges,
+    "finish": finishing.finish,
+    "labels": finishing.write_labels,
+    "coarser": finishing.write_coarser,
 }
 
 

@@ -79,14 +79,11 @@ def _add_up(
         total[:] = ELSEWHERE
     if name == "bounds":
         total[:, :3] = np.iinfo(np.int32).max
+    joins = {"peak": np.minimum, "peak_squared_distance": np.maximum, "is_open": np.maximum}
     for row, column in zip(rows, columns, strict=True):
         if name == "bounds":
             np.minimum.at(total[:, :3], row, column[:, :3])
             np.maximum.at(total[:, 3:], row, column[:, 3:])
-        elif name == "peak":
-            np.minimum.at(total, row, column)
-        elif name in ("peak_squared_distance", "is_open"):
-            np.maximum.at(total, row, column)
         else:
-            np.add.at(total, row, column)
+            joins.get(name, np.add).at(total, row, column)
     return total

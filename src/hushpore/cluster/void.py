@@ -16,13 +16,7 @@ from hushpore.pores.grey import GreyValues
 from hushpore.pores.outside import face_neighbours, mark_outside
 from hushpore.pores.passes import air_crossings, highest_void, solid_beyond
 from hushpore.pores.slabs import Scratch, Slabs, Stack
-from hushpore.pores.threshold import (
-    Histogram,
-    Range,
-    counted_once,
-    find_range,
-    make_histogram,
-)
+from hushpore.pores.threshold import Histogram, Range, counted_once, find_range, make_histogram
 from hushpore.pores.void import (
     AIR,
     CLOSED,

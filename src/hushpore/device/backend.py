@@ -12,13 +12,7 @@ from hushpore.base.errors import DeviceError
 from hushpore.base.preferences import memory_limit, preferred
 from hushpore.base.scaled import Scaled
 from hushpore.device.clocks import Clock, CudaClock, HostClock
-from hushpore.device.memory import (
-    PeakMemory,
-    free_pools,
-    lift_limits,
-    limit_pools,
-    pinned_array,
-)
+from hushpore.device.memory import PeakMemory, free_pools, lift_limits, limit_pools, pinned_array
 from hushpore.device.switches import Choices, Switches
 from hushpore.device.timing import StageTimer
 

@@ -118,10 +118,8 @@ class GraphReplays:
         capturer: CudaGraphCapture,
         clock: Clock,
         choices: Choices,
-        most: int = MAX_SHAPES,
     ) -> None:
-        self._what, self._capturer, self._clock = what, capturer, clock
-        self._choices, self._most = choices, most
+        self._what, self._capturer, self._clock, self._choices = what, capturer, clock, choices
         self._asked = choices.asked("graphs")
         self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
         if self._asked is False:
@@ -164,7 +162,7 @@ class GraphReplays:
     def _entry(self, key: Hashable) -> _Entry:
         entry = self._entries.pop(key, None) or _Entry()
         self._entries[key] = entry
-        if len(self._entries) > self._most:
+        if len(self._entries) > MAX_SHAPES:
             self._forget(self._entries.popitem(last=False)[1])
         return entry
 

@@ -33,8 +33,6 @@ class ReadAhead(Generic[T]):
     in that thread. `most`: how many pieces may wait, beside the one that is being read; bounds the
     memory.
 
-    Examples
-    --------
     >>> with ReadAhead(lambda z: z * z, range(4)) as squares:
     ...     list(squares)
     [0, 1, 4, 9]

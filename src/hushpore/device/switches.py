@@ -40,8 +40,6 @@ _ON_HOST = ("read_ahead",)
 class Switches:
     """What the user says of each optimisation; what `auto` comes to, `Choices.outlook` tells.
 
-    Examples
-    --------
     >>> Switches.parse("graphs=off, pinned=on").graphs
     'off'
     """
@@ -85,8 +83,6 @@ class Choices:
 
     `without`: why there is nothing that those of a GPU could be used for.
 
-    Examples
-    --------
     >>> choices = Choices(Switches(), without="no CUDA device")
     >>> choices.lines()["graphs"]
     'off, no CUDA device'

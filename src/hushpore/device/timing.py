@@ -45,8 +45,6 @@ class StageTimer:
     `choices`: what is decided about optimisations; told with the times.
     `dropped`: samples not taken because the clock had no mark to give.
 
-    Examples
-    --------
     >>> timer = StageTimer()
     >>> with timer.stage("upload", nbytes=4_000_000):
     ...     pass

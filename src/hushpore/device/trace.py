@@ -28,8 +28,6 @@ class Trace:
 
     The format is described in "Trace Event Format", Google, 2016.
 
-    Examples
-    --------
     >>> from hushpore.base.events import Metric
     >>> trace = Trace("Denoise")
     >>> trace.add(Metric("loss", 25, 0.5))

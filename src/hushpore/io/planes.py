@@ -92,8 +92,6 @@ class PlaneStack(DiskArray):
     `plane_shape`: rows and columns of every plane. `read`: ``read(number, out)`` fills the array
     `out` with a plane; called from several threads.
 
-    Examples
-    --------
     >>> stack = PlaneStack(np.arange(3), (2, 2), np.dtype(int), lambda n, out: out.fill(n))
     >>> stack.shape, stack[1:, 0, :].tolist()
     ((3, 2, 2), [[1, 1], [2, 2]])

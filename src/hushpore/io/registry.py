@@ -303,8 +303,6 @@ def kind_of(path: str | os.PathLike[str]) -> str | None:
     `path`: a file or folder, existing or not.
     Returns: a key of `READERS`; None where it is not for `hushpore.read`.
 
-    Examples
-    --------
     >>> kind_of("no such file") is None
     True
     """

@@ -28,11 +28,7 @@ _INK, _FAINT, _BAR = "#1f2933", "#7b8794", "#3b7ea1"
 
 
 def report_figure(
-    before: Volume,
-    after: Volume | None,
-    labels: Volume,
-    diameters: npt.ArrayLike,
-    title: str = "",
+    before: Volume, after: Volume | None, labels: Volume, diameters: npt.ArrayLike, title: str = ""
 ) -> bytes:
     """Draw the report picture of a pore analysis.
 

@@ -24,8 +24,6 @@ def choose(volumes: Sequence[Volume], series: int | str) -> Volume:
     Returns: one of them.
     Raises InputError if none, or more than one, fits; lists them all.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from hushpore.base.volume import Volume
     >>> head, chest = (Volume(np.zeros((2, 3)), name=name) for name in ("head", "chest"))

@@ -27,8 +27,6 @@ def slabs(
     Yields: where the slab lies: ``data[index]``; in native byte order. All axes before the one that
     is cut are dropped; an array without such an axis comes whole.
 
-    Examples
-    --------
     >>> [values.shape for _, values in slabs(np.zeros((2, 5, 4, 3)), depth=2)]
     [(2, 4, 3), (2, 4, 3), (1, 4, 3), (2, 4, 3), (2, 4, 3), (1, 4, 3)]
     """

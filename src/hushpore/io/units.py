@@ -25,8 +25,6 @@ _CONVERTED = {
 def unit_of(text: str) -> tuple[str, float] | None:
     """Return the name of a unit and the factor that converts to it, or None if it is unknown.
 
-    Examples
-    --------
     >>> unit_of("micron"), unit_of("inch"), unit_of("furlong")
     (('um', 1.0), ('mm', 25.4), None)
     """

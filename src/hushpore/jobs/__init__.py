@@ -27,10 +27,8 @@ from hushpore.pores.settings import PoreSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from hushpore.base.events import Event, Job
-    from hushpore.base.result import Result
     from hushpore.n2v2.result import Denoised
     from hushpore.patches.result import Patches
     from hushpore.pores.result import Pores
@@ -64,15 +62,6 @@ class ExtraFile:
     def flag(self) -> str:
         """The command-line flag."""
         return "--" + self.name.replace("_", "-")
-
-    def check(self, path: str, overwrite: bool) -> Path:
-        """Return where it goes, or raise where it cannot go there."""
-        target: Path = load(self.checker)(path, overwrite)
-        return target
-
-    def write(self, target: Path, result: Result, volume: Volume | None, overwrite: bool) -> None:
-        """Write it."""
-        load(self.writer)(target, result, volume, overwrite)
 
 
 @dataclass(frozen=True)

@@ -101,8 +101,6 @@ def find_scans(patterns: Iterable[str], output: Path) -> list[Path]:
 def names_of(scans: Sequence[Path]) -> list[str]:
     """Return a name for each scan that no other has: its own, with its folder's where needed.
 
-    Examples
-    --------
     >>> names_of([Path("/a/one.tif"), Path("/a/scan"), Path("/b/scan")])
     ['one', 'a_scan', 'b_scan']
     """

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
     import pandas as pd
-    from matplotlib.axes import Axes
 
     from hushpore.io.export import PoreResult
     from hushpore.runs.pore_result import ResultLike
@@ -155,11 +154,10 @@ def comparison_figure(a: ResultLike, b: ResultLike, dpi: int = 150) -> bytes:
     """
     from matplotlib.figure import Figure
 
-    first, second = open_result(a), open_result(b)
-    scale = _scale(first, second)
+    both = open_result(a), open_result(b)
     figure = Figure(figsize=(12, 3.8), layout="constrained")
     axes = list(figure.subplots(1, 3))
-    unit = readable_unit(first.labels.unit)
+    unit = readable_unit(both[0].labels.unit)
     titles = ("share of pores", "cumulative share of their number", "... of their volume")
     for ax, title in zip(axes, titles, strict=True):
         ax.set_xlabel(f"equivalent diameter ({unit})")
@@ -167,15 +165,19 @@ def comparison_figure(a: ResultLike, b: ResultLike, dpi: int = 150) -> bytes:
         ax.spines[["top", "right"]].set_visible(False)
     sizes = [
         found.pores["equivalent_diameter"].to_numpy(np.float64) * factor
-        for found, factor in ((first, 1.0), (second, scale))
+        for found, factor in zip(both, (1.0, _scale(*both)), strict=True)
     ]
     largest = float(np.concatenate(sizes).max(initial=0))
     edges = [float(edge) for edge in np.linspace(0, largest or 1, 31)]
-    for number, (found, name) in enumerate(
-        zip((first, second), _names(first, second), strict=True)
-    ):
+    for found, diameter, name, colour in zip(both, sizes, _names(*both), COLOURS, strict=True):
         volume = found.pores["volume"].to_numpy(np.float64)
-        _draw(axes, sizes[number], volume, edges, name, COLOURS[number])
+        label = f"{name} ({diameter.size:,} pores)"
+        shares = np.full(diameter.size, 1 / max(diameter.size, 1))
+        axes[0].hist(diameter, edges, weights=shares, histtype="step", color=colour, label=label)
+        order = np.argsort(diameter)
+        for ax, weight in zip(axes[1:], (shares, volume / (volume.sum() or 1)), strict=True):
+            share = np.cumsum(weight[order])
+            ax.step(diameter[order], share, color=colour, label=name, where="post")
     for ax in axes:
         ax.legend(frameon=False, fontsize=9)
     buffer = io.BytesIO()
@@ -192,24 +194,6 @@ def bin_edges(values: npt.NDArray[np.float64], log: bool, bins: int) -> npt.NDAr
     # rounding must not leave out the smallest and the largest
     edges[0], edges[-1] = low, high
     return edges
-
-
-def _draw(
-    axes: list[Axes],
-    diameter: npt.NDArray[np.float64],
-    volume: npt.NDArray[np.float64],
-    edges: list[float],
-    name: str,
-    colour: str,
-) -> None:
-    """Draw one result into all three plots."""
-    count = diameter.size
-    label = f"{name} ({count:,} pores)"
-    shares = np.full(count, 1 / max(count, 1))
-    axes[0].hist(diameter, edges, weights=shares, histtype="step", color=colour, label=label)
-    order = np.argsort(diameter)
-    for ax, weight in zip(axes[1:], (shares, volume / (volume.sum() or 1)), strict=True):
-        ax.step(diameter[order], np.cumsum(weight[order]), color=colour, label=name, where="post")
 
 
 def _rows(first: PoreResult, second: PoreResult, scale: float) -> Iterator[tuple[Any, ...]]:

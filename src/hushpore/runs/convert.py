@@ -126,7 +126,7 @@ def converting(
 
     `reading`: how the scan is read, whatever its path.
     """
-    zarr = import_zarr()
+    import_zarr()
     target = check_target(path, overwrite, suffixes=EXPORTERS["ome-zarr"].endings)
     memory = _memory(memory_budget)
 
@@ -139,16 +139,8 @@ def converting(
             yield Note(note)
         key = {"hushpore": __version__, "source": known, "name": volume.name}
         with resumable_directory(target, key, overwrite, require_zarr) as begun:
-            folder = str(begun.content)
-            # the metadata of the group are written last
-            if begun.resumed and "ome" in zarr.open_group(folder, mode="a").attrs:
-                image = ZarrImage.open(folder)
-            else:
-                group = zarr.open_group(folder, mode="w", zarr_format=3)
-                labels = looks_like_labels(volume)
-                image = ZarrImage.create(
-                    group, volume, volume.name, are_labels=labels, memory=memory
-                )
+            labels = looks_like_labels(volume)
+            image = ZarrImage.begin(begun.content, volume, are_labels=labels, memory=memory)
             n_present = yield from write_blocks(image, volume.data, timer)
             stored = sum(file.stat().st_size for file in begun.content.rglob("*") if file.is_file())
         levels = tuple(tuple(map(int, level.shape)) for level in image.levels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import InputError
@@ -35,8 +36,15 @@ def save_preferences(wanted: Preferences) -> Path:
         If the file cannot be written.
     """
     Switches.parse(wanted.switches)
-    if wanted.temporary_folder:
-        _require_folder(wanted.temporary_folder)
+    folder = wanted.temporary_folder
+    try:
+        if folder:
+            TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise InputError(
+            f"The folder for temporary files cannot be {folder!r}: {error.strerror}. Name one that "
+            "is there, and in which you may write."
+        ) from error
     lines = [setting_lines(opt, getattr(wanted, opt.name)) for opt in wanted.options()]
     head = "# Preferences of hushpore on this machine. A line that begins with # has the default.\n"
     return keep(preferences_file(), head + "".join(lines))
@@ -59,15 +67,3 @@ def in_force() -> dict[str, dict[str, Any]]:
         known = {"value": value, "reason": reason or "the default"}
         found[opt.name] = {**known, "variable": variable_of(opt.name)}
     return found
-
-
-def _require_folder(folder: str) -> None:
-    from tempfile import TemporaryFile
-
-    try:
-        TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise InputError(
-            f"The folder for temporary files cannot be {folder!r}: {error.strerror}. Name one that "
-            "is there, and in which you may write."
-        ) from error

@@ -11,12 +11,11 @@ import numpy as np
 
 from hushpore.base.errors import HushporeError, InputError, MissingPackageError
 from hushpore.io.codestream import stated_size
-from hushpore.io.dicom.codecs import decoder_of
 from hushpore.io.log_capture import captured_warnings
 from hushpore.io.planes import read_uncompressed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
@@ -26,6 +25,24 @@ if TYPE_CHECKING:
 _DECODERS = "pip install python-gdcm (or, for JPEG 2000, pylibjpeg pylibjpeg-openjpeg)"
 _LARGEST_RATIO = 2000  # no method compresses a real image further
 _SMALL = 2**24
+_RLE = "1.2.840.10008.1.2.5"
+_JPEG = "1.2.840.10008.1.2.4."
+# transfer syntax: names of the decoders in imagecodecs, the first that is there is taken
+_NAMES = {
+    f"{_JPEG}50": ("jpeg8",),
+    f"{_JPEG}51": ("jpeg8",),
+    f"{_JPEG}57": ("ljpeg", "jpegsof3"),
+    f"{_JPEG}70": ("ljpeg", "jpegsof3"),
+    f"{_JPEG}80": ("jpegls",),
+    f"{_JPEG}81": ("jpegls",),
+    f"{_JPEG}90": ("jpeg2k",),
+    f"{_JPEG}91": ("jpeg2k",),
+    f"{_JPEG}201": ("jpeg2k",),
+    f"{_JPEG}202": ("jpeg2k",),
+    f"{_JPEG}203": ("jpeg2k",),
+    _RLE: ("dicomrle",),
+}
+_END_OF_IMAGE = b"\xff\xd9"  # of JPEG, JPEG-LS and JPEG 2000 alike
 
 
 @dataclass(frozen=True)
@@ -122,6 +139,8 @@ class SeriesReader:
             np.subtract(both, out, out=out, casting="unsafe", dtype=np.float64)
 
     def _stored(self, item: Slice, out: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        from pydicom.encaps import get_frame
+
         encoding = item.encoding
         try:
             if encoding.offset >= 0 and encoding.length is not None:
@@ -129,7 +148,9 @@ class SeriesReader:
             decode = decoder_of(encoding.syntax) if encoding.offset >= 0 else None
             if decode is None:
                 return self._by_pydicom(item)
-            frame = _encapsulated(encoding, item.frame)
+            with encoding.path.open("rb") as file:
+                file.seek(encoding.offset)
+                frame = bytes(get_frame(file, item.frame, number_of_frames=encoding.n_frames))
             rows, columns = stated_size(frame) or encoding.shape
             if (rows, columns) != encoding.shape:
                 raise InputError(
@@ -137,8 +158,7 @@ class SeriesReader:
                     f"{rows} x {columns} pixels, its header {encoding.shape[0]} x "
                     f"{encoding.shape[1]}."
                 )
-            decoded = decode(frame, encoding.shape, encoding.dtype.newbyteorder("="))
-            return _as_stated(decoded, encoding)
+            return _as_stated(_decoded(decode, frame, encoding), encoding)
         except (HushporeError, OSError, MemoryError):
             raise
         except Exception as error:
@@ -193,14 +213,6 @@ def _as_stated(decoded: npt.NDArray[Any], encoding: Encoding) -> npt.NDArray[Any
     return values
 
 
-def _encapsulated(encoding: Encoding, frame: int) -> bytes:
-    from pydicom.encaps import get_frame
-
-    with encoding.path.open("rb") as file:
-        file.seek(encoding.offset)
-        return bytes(get_frame(file, frame, number_of_frames=encoding.n_frames))
-
-
 def _pixel_array(encoding: Encoding) -> npt.NDArray[Any]:
     import pydicom
     from pydicom import uid
@@ -240,3 +252,28 @@ def _require_decoder(dataset: Any, path: Path) -> None:
             f"{path.name} is compressed ({syntax.name}), and no decoder for that is installed: "
             f"{_DECODERS}"
         )
+
+
+def decoder_of(syntax: str) -> Callable[..., Any] | None:
+    """Return the decoder of imagecodecs for a transfer syntax, or None where it has none."""
+    try:
+        import imagecodecs
+    except ImportError:
+        return None
+    names = _NAMES.get(syntax, ())
+    found = (name for name in names if getattr(imagecodecs, name.upper()).available)
+    return next((getattr(imagecodecs, f"{name}_decode") for name in found), None)
+
+
+def _decoded(decode: Callable[..., Any], frame: bytes, encoding: Encoding) -> npt.NDArray[Any]:
+    """Return the values of a frame, in the type that it states itself where it does."""
+    if encoding.syntax == _RLE:
+        values = np.empty(encoding.shape, encoding.dtype.newbyteorder("="))
+        filled = decode(frame, values.dtype, out=values.reshape(-1).view(np.uint8))
+        if len(filled) != values.nbytes:
+            raise EOFError("the runs end before the frame does")
+        return values
+    # without the mark at its end a frame that was cut keeps CharLS busy for seconds
+    ended = frame[-16:].rstrip(b"\0").endswith(_END_OF_IMAGE)
+    decoded: npt.NDArray[Any] = decode(frame if ended else frame + _END_OF_IMAGE)
+    return decoded

@@ -44,8 +44,12 @@ def open_dicom(
     Raises InputError if no file holds a greyscale image.
     """
     slices, left_out = yield from read_headers(files)
-    groups, localisers = _without_localisers(group_by_series(slices))
-    left_out += localisers
+    groups = group_by_series(slices)
+    kept = [each for each in groups if not each[0].facts["localiser"]]
+    if kept:
+        dropped = [item for each in groups if each[0].facts["localiser"] for item in each]
+        left_out += [(item.path.name, "a localiser") for item in dropped]
+        groups = kept
     if not groups:
         reasons = "; ".join(f"{name}: {why}" for name, why in left_out[:3])
         reasons = reasons or "There is the directory file of a disc alone; its images are missing"
@@ -57,16 +61,6 @@ def open_dicom(
     notes = _left_out_notes(left_out, strays)
     notes += [LEFT_OUT.format(failure) for failure in failures]
     return [volume.replace(volume.data, notes=[*notes, *volume.notes]) for volume in volumes]
-
-
-def _without_localisers(
-    groups: list[list[Slice]],
-) -> tuple[list[list[Slice]], list[tuple[str, str]]]:
-    kept = [each for each in groups if not each[0].facts["localiser"]]
-    if not kept:
-        return groups, []
-    dropped = [each for each in groups if each[0].facts["localiser"]]
-    return kept, [(item.path.name, "a localiser") for each in dropped for item in each]
 
 
 def _left_out_notes(left_out: list[tuple[str, str]], strays: Sequence[Path]) -> list[str]:
@@ -140,8 +134,12 @@ def _volume(part: Arrangement, name: str) -> Volume:
     # a single slice has no z axis
     numbers = np.arange(len(part.slices)) if len(part.slices) > 1 else np.array(0)
     axes = "zyx" if numbers.ndim else "yx"
+    values: PlaneStack | Scaled = PlaneStack(numbers, first.shape, reader.dtype, reader)
+    lines = [(item.slope, item.intercept) for item in part.slices]
+    if any(line != (1.0, 0.0) for line in lines):
+        values = Scaled(values, *zip(*lines, strict=True))
     return Volume(
-        _values(PlaneStack(numbers, first.shape, reader.dtype, reader), part.slices),
+        values,
         spacing=part.spacing[-len(axes) :],
         unit=part.unit,
         axes=axes,
@@ -150,11 +148,3 @@ def _volume(part: Arrangement, name: str) -> Volume:
         notes=notes,
         metadata=metadata,
     )
-
-
-def _values(stored: PlaneStack, slices: Sequence[Slice]) -> PlaneStack | Scaled:
-    """Return grey values: what is stored, with slope and intercept where they change anything."""
-    lines = [(item.slope, item.intercept) for item in slices]
-    if all(line == (1.0, 0.0) for line in lines):
-        return stored
-    return Scaled(stored, *zip(*lines, strict=True))

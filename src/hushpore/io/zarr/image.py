@@ -84,6 +84,26 @@ class ZarrImage:
         return cls(tuple(levels), volume.n_spatial, are_labels)
 
     @classmethod
+    def begin(
+        cls,
+        path: str | os.PathLike[str],
+        volume: Volume,
+        *,
+        are_labels: bool,
+        memory: float = MEMORY,
+    ) -> ZarrImage:
+        """Open the image in a folder that an earlier run has begun, or make it there; as `create`.
+
+        It has the name of the volume.
+        """
+        zarr = import_zarr()
+        # the metadata of the group are written last
+        if "ome" in zarr.open_group(str(path), mode="a").attrs:
+            return cls.open(path)
+        group = zarr.open_group(str(path), mode="w", zarr_format=3)
+        return cls.create(group, volume, volume.name, are_labels=are_labels, memory=memory)
+
+    @classmethod
     def open(cls, path: str | os.PathLike[str]) -> ZarrImage:
         """Open an image that `create` made, to write blocks into it."""
         group = import_zarr().open_group(str(path), mode="r+")
