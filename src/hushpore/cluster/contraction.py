@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
+#: Columns of edges beside the groups that they join.
+_OF_EDGES = ("a", "b", "saddle", "contacts", "partial")
+
+
 @dataclass(frozen=True, eq=False)
 class Reduced:
     """What a range of slabs leaves undecided: groups of basins, and edges between them."""
@@ -109,11 +113,7 @@ def contract(whole: Reduced, h: float) -> tuple[Reduced, npt.NDArray[np.int64]]:
         high=high,
         u=u,
         v=v,
-        a=whole.a[picked],
-        b=whole.b[picked],
-        saddle=whole.saddle[picked],
-        contacts=whole.contacts[picked],
-        partial=whole.partial[picked],
+        **{name: getattr(whole, name)[picked] for name in _OF_EDGES},
     )
     return left, becomes
 
@@ -134,7 +134,7 @@ def combine(first: Reduced, second: Reduced) -> Reduced:
     is_face = low | high
     edges = {
         name: np.concatenate([getattr(each, name) for each in both])
-        for name in ("u", "v", "a", "b", "saddle", "contacts", "partial")
+        for name in ("u", "v", *_OF_EDGES)
     }
     partial = edges.pop("partial")
     whole = {name: column[~partial] for name, column in edges.items()}

@@ -16,17 +16,9 @@ from hushpore._version import __version__
 from hushpore.base.errors import InputError
 from hushpore.base.events import Note, Progress, Timing
 from hushpore.base.provenance import make_provenance
+from hushpore.cluster import denoise_tasks as remote
 from hushpore.cluster.connection import connect
-from hushpore.cluster.denoise_tasks import (
-    Paths,
-    PredictionOptions,
-    arithmetic,
-    denoise_block,
-    examine,
-    learn_on_worker,
-    reduce_block,
-)
-from hushpore.cluster.grey_scale import measure_block, scale_of
+from hushpore.cluster.denoise_tasks import Paths, PredictionOptions, scale_of
 from hushpore.cluster.remote_job import watch
 from hushpore.cluster.scan import as_zarr, stamp_of
 from hushpore.cluster.task_runner import in_words, loss_in_words, memory_of, spread
@@ -52,7 +44,6 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from hushpore.base.events import Event, Job
-    from hushpore.cluster.grey_scale import Measured
     from hushpore.cluster.scan import Scan
     from hushpore.n2v2.noise.residual import Residual
     from hushpore.n2v2.settings import DenoiseSettings
@@ -162,7 +153,7 @@ class _Denoising:
         moments = mean, math.sqrt(max(square / count - mean**2, 0.0))
         self.progress = Progress("examining", 0, 0, "", _COARSER)
         how = (self.paths, learnt.noise, self.settings.dimensions, self.settings.seed)
-        (residual,) = yield from self._timed(spread(self.client, examine, [moments], *how))
+        (residual,) = yield from self._timed(spread(self.client, remote.examine, [moments], *how))
         for message in residual.problems:
             yield self._note(message, warning=True)
         yield self.timer.timing()
@@ -172,7 +163,10 @@ class _Denoising:
         """Return what all workers compute in, and their devices in words."""
         with loss_in_words():
             found = self.client.run(
-                arithmetic, self.device, self.settings.precision, self.settings.dimensions
+                remote.arithmetic,
+                self.device,
+                self.settings.precision,
+                self.settings.dimensions,
             )
         dtypes = {dtype for _, dtype in found.values()}
         names = sorted({name for name, _ in found.values()})
@@ -202,7 +196,9 @@ class _Denoising:
         limit = memory_of(self.client)
         if limit and settings.denoise_memory is None:
             settings = dataclasses.replace(settings, denoise_memory=limit / 4e9)
-        watched = watch(self.client, learn_on_worker, self.paths, settings, self.device, scale)
+        watched = watch(
+            self.client, remote.learn_on_worker, self.paths, settings, self.device, scale
+        )
         learnt: TrainingResult = yield from mapped(
             part_of(watched, _MEASURED, _LEARNT), self._taken_in
         )
@@ -220,8 +216,8 @@ class _Denoising:
         """Return the grey scale of the volume, of which every value is looked at."""
         blocks = list(self.image.blocks())
         self.progress = Progress("measuring", 0, len(blocks), "blocks", _CONVERTED)
-        tasks = spread(self.client, measure_block, blocks, self.paths)
-        found: list[Measured] = yield from self._timed(tasks, _MEASURED)
+        tasks = spread(self.client, remote.measure_block, blocks, self.paths)
+        found: list[remote.Measured] = yield from self._timed(tasks, _MEASURED)
         return scale_of(found, self.volume)
 
     def _predict(self, model: Model) -> Generator[Event, None, tuple[list[dict[str, Any]], int]]:
@@ -251,7 +247,7 @@ class _Denoising:
             # by its file, so that it can be read again; each worker gets it once
             file = str(Path(self.paths.scratch, "model.safetensors"))
             shared = self.client.submit(load_model, file, pure=False)
-        tasks = spread(self.client, denoise_block, missing, self.paths, options, shared)
+        tasks = spread(self.client, remote.denoise_block, missing, self.paths, options, shared)
         yield from self._timed(tasks, _PREDICTED)
         files = [self.paths.done(block) for block in blocks]
         return [json.loads(file.read_text(encoding="utf-8")) for file in files], written
@@ -266,7 +262,9 @@ class _Denoising:
             end = _PREDICTED + (_COARSER - _PREDICTED) * done / total
             written = len(blocks) - len(missing)
             self.progress = Progress("coarser levels", written, len(blocks), "blocks", begin)
-            yield from self._timed(spread(self.client, reduce_block, missing, self.paths), end)
+            yield from self._timed(
+                spread(self.client, remote.reduce_block, missing, self.paths), end
+            )
             begin = end
 
     def _timed(self, tasks: Iterable[Any], end: float = _COARSER) -> Counted:

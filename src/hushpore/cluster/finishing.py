@@ -91,21 +91,15 @@ def collect(
     columns = [np.concatenate(column) for column in zip(*single, strict=True)]
     if columns[0].size:
         joined |= _with_single(joined, columns)
-    graph = BasinGraph(
-        peak=_with_zero(joined["peak"]),
-        peak_squared_distance=_with_zero(joined["peak_squared_distance"]),
-        sums=_with_zero(joined["sums"]),
-        crossings=_with_zero(joined["crossings"]),
-        bounds=_with_zero(joined["bounds"]),
-        is_open=_with_zero(joined["is_open"]),
-        border_crossings=border_crossings,
-        a=(np.searchsorted(pore, joined["a"]) + 1).astype(np.int32),
-        b=(np.searchsorted(pore, joined["b"]) + 1).astype(np.int32),
-        saddle=joined["saddle"],
-        saddle_at=joined["saddle_at"],
-        contacts=joined["contacts"],
-    )
-    return graph, pore
+    for name in BASINS:
+        # with a row 0, which tables of basins have
+        column = joined[name]
+        nothing = np.zeros((1, *column.shape[1:]), column.dtype)
+        joined[name] = np.concatenate([nothing, column])
+    for end in ("a", "b"):
+        joined[end] = (np.searchsorted(pore, joined[end]) + 1).astype(np.int32)
+    columns_of_graph: dict[str, Any] = {**joined, "border_crossings": border_crossings}
+    return BasinGraph(**columns_of_graph), pore
 
 
 def _with_single(
@@ -204,8 +198,3 @@ def write_tables(
     for name, table in (("pores", pores), ("throats", throats), ("profile", profile)):
         path = content / f"{name}.csv"
         pd.DataFrame(table).to_csv(path, index=False, lineterminator="\n", encoding="utf-8")
-
-
-def _with_zero(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a column with a row 0, which tables of basins have."""
-    return np.concatenate([np.zeros((1, *column.shape[1:]), column.dtype), column])

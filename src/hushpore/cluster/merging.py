@@ -10,8 +10,6 @@ import numpy as np
 from hushpore.cluster.contraction import Reduced, combine, contract, look_up
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import numpy.typing as npt
 
     from hushpore.cluster.blocks import Blocks
@@ -63,15 +61,9 @@ def roots(
     blocks: Blocks, slab: int, levels: int, numbers: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """Return the basin that stands for the pore of each basin of a slab, 0 for 0."""
-    return look_up(numbers, list(_maps(blocks, slab, levels)))
-
-
-def _maps(
-    blocks: Blocks, slab: int, levels: int
-) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    for level in range(levels):
-        keys, values = blocks.load(f"map-{level}", slab >> level, "keys", "values")
-        yield keys, values
+    names = ("keys", "values")
+    maps = [blocks.load(f"map-{level}", slab >> level, *names) for level in range(levels)]
+    return look_up(numbers, maps)
 
 
 def _decide(blocks: Blocks, level: int, number: int, whole: Reduced) -> int:

@@ -95,12 +95,16 @@ def _run(name: str, task: Callable[..., Job], args: tuple[Any, ...]) -> Any:
         try:
             event = next(job)
             while True:
-                told = _with(told, event)
+                if isinstance(event, _DROPPED):
+                    told = [each for each in told if type(each) is not type(event)]
+                told.append(event)
                 answer = None
                 if time.monotonic() >= due:
                     events.put(pickle.dumps((worker.address, told)))
                     told = []
-                    if not _is_wanted(worker, key):
+                    known = worker.state.tasks.get(key)
+                    # the one who asked is gone, or has taken it back
+                    if known is None or known.state not in ("executing", "long-running"):
                         return None
                     answer = _newest(answers)
                     due = time.monotonic() + _PAUSE
@@ -115,12 +119,6 @@ def _run(name: str, task: Callable[..., Job], args: tuple[Any, ...]) -> Any:
             return end.value
 
 
-def _with(told: list[Event], event: Event) -> list[Event]:
-    if isinstance(event, _DROPPED):
-        told = [each for each in told if type(each) is not type(event)]
-    return [*told, event]
-
-
 def _newest(answers: Any) -> Any:
     """Return the newest answer; a stop is not to be missed for another."""
     found = None
@@ -128,9 +126,3 @@ def _newest(answers: Any) -> Any:
         answer = answers.get()
         found = found if found == _STOP else answer
     return found
-
-
-def _is_wanted(worker: Any, key: Any) -> bool:
-    """Whether the one who asked for a task is still there, and has not taken it back."""
-    task = worker.state.tasks.get(key)
-    return task is not None and task.state in ("executing", "long-running")

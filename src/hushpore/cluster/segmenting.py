@@ -179,19 +179,13 @@ class _Segmentation:
         _check_folders(client, image, work.scratch)
         cut = cut_volume(self.volume, settings, client, threads, thickness)
         self.scratch, self.content = work.scratch, work.content
-        shape = (int(n) for n in self.volume.shape)
+        depth, height, width = self.volume.shape
+        shape = depth, height, width
         # a band for each worker that carries planes along z
-        bands = min(len(client.scheduler_info(n_workers=-1)["workers"]), self.volume.shape[1])
+        bands = min(len(client.scheduler_info(n_workers=-1)["workers"]), height)
         begun = self._begun(cut.thickness, bands, thickness)
         self.plan = Plan(
-            image,
-            number,
-            str(work.scratch),
-            str(work.content),
-            settings,
-            (next(shape), next(shape), next(shape)),
-            *begun,
-            threads,
+            image, number, str(work.scratch), str(work.content), settings, shape, *begun, threads
         )
         self.most_basins = cut.most_basins
         # tasks that an earlier run has left done
@@ -357,10 +351,8 @@ class _Segmentation:
         crossings, border_crossings = np.zeros((2, 13), np.int64)
         for each in [*found, *reduced]:
             if "border_crossings" in each:
-                crossings, border_crossings = (
-                    crossings + each["crossings"],
-                    border_crossings + each["border_crossings"],
-                )
+                crossings += each["crossings"]
+                border_crossings += each["border_crossings"]
         return crossings, border_crossings
 
     def _merge(

@@ -14,7 +14,7 @@ from hushpore.base.provenance import fingerprint
 from hushpore.pores.distance import carry, edge_plane
 from hushpore.pores.grey import GreyValues
 from hushpore.pores.outside import face_neighbours, mark_outside
-from hushpore.pores.passes import air_crossings, highest_void, solid_beyond
+from hushpore.pores.passes import highest_void, solid_beyond
 from hushpore.pores.slabs import Scratch, Slabs, Stack
 from hushpore.pores.threshold import Histogram, Range, counted_once, find_range, make_histogram
 from hushpore.pores.void import (
@@ -243,13 +243,6 @@ def carried(blocks: Blocks, slab: int) -> tuple[npt.NDArray[np.float32], npt.NDA
             planes.append(blocks.read_plane("carried", band, index, (0, height), height))
     before, after = (np.concatenate(planes) for planes in found)
     return before, after
-
-
-def own_air_crossings(phase: npt.NDArray[np.uint8], own: slice) -> npt.NDArray[np.int64]:
-    """Count where void of a slab opens into the air, with the slice after it; by direction."""
-    return air_crossings(phase[own.start : own.stop + 1]) - air_crossings(
-        phase[own.stop : own.stop + 1]
-    )
 
 
 def digest_of(reports: Sequence[Report]) -> dict[str, str]:

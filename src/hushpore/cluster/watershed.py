@@ -16,12 +16,12 @@ from hushpore.base.errors import MemoryLimitError
 from hushpore.cluster.blocks import load_arrays, save_arrays
 from hushpore.cluster.merging import begin_merging
 from hushpore.cluster.tables import BASINS, EDGES, ELSEWHERE, join_tables
-from hushpore.cluster.void import carried, own_air_crossings
+from hushpore.cluster.void import carried
 from hushpore.pores.basins import watershed_slab
 from hushpore.pores.distance import fill_distance
 from hushpore.pores.graph import Tables
 from hushpore.pores.grey import GreyValues, rounded_grey
-from hushpore.pores.passes import highest_void, solid_beyond
+from hushpore.pores.passes import air_crossings, highest_void, solid_beyond
 from hushpore.pores.plan import BYTES_A_BASIN
 from hushpore.pores.void import AIR, OPEN
 
@@ -55,7 +55,9 @@ def watershed(
     border_crossings = np.zeros(13, np.int64)
     if work.has_air:
         distance[phase == AIR] = 0
-        border_crossings += own_air_crossings(phase, own)
+        # with those between the slab and the slice after it
+        after_it = phase[own.stop : own.stop + 1]
+        border_crossings += air_crossings(phase[own.start : own.stop + 1]) - air_crossings(after_it)
     basins = np.empty(phase.shape, np.int32)
     found = watershed_slab(
         distance, basins, blocks.threads, own.start, own.stop, faces_only=work.faces_only
@@ -213,29 +215,17 @@ def reduce_basins(
     reaches = (np.isin(basin, low[low > 0]), np.isin(basin, high[high > 0]))
     blocks.save("slab", slab, basin=basin, **joined, is_face=reaches[0] | reaches[1])
     blocks.save("numbers", slab, numbers=numbers)
-    peak_squared_distance = _with_neighbouring_peaks(
-        blocks, slab, basins_before, basin, joined["peak_squared_distance"]
-    )
-    size = begin_merging(blocks, slab, basin, peak_squared_distance, reaches, joined)
-    return {**report, "basins": basin.size, "edges": joined["a"].size, "open_bytes": size}
-
-
-def _with_neighbouring_peaks(
-    blocks: Blocks,
-    slab: int,
-    basins_before: Sequence[int],
-    basin: npt.NDArray[np.int64],
-    peak_squared_distance: npt.NDArray[np.float32],
-) -> npt.NDArray[np.float32]:
-    """Fill in the peaks of basins whose peaks lie in the slabs beside; others may be higher."""
+    peak_squared_distance = joined["peak_squared_distance"]
+    # the peaks of some lie in the slabs beside; others may be higher
     for other in (slab - 1, slab + 1):
-        if 0 <= other < len(blocks.plan.slabs):
-            first, last = basins_before[other], basins_before[other + 1]
-            theirs = (basin > first) & (basin <= last)
+        if 0 <= other < len(plan.slabs):
+            begin, end = basins_before[other], basins_before[other + 1]
+            theirs = (basin > begin) & (basin <= end)
             if theirs.any():
                 peak_squared = blocks.load("slab_basins", other, "peak_squared_distance")
-                peak_squared_distance[theirs] = peak_squared[basin[theirs] - first]
-    return peak_squared_distance
+                peak_squared_distance[theirs] = peak_squared[basin[theirs] - begin]
+    size = begin_merging(blocks, slab, basin, peak_squared_distance, reaches, joined)
+    return {**report, "basins": basin.size, "edges": joined["a"].size, "open_bytes": size}
 
 
 def _measure(

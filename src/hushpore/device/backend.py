@@ -246,7 +246,11 @@ def choose_backend(device: str = "auto", switches: Switches | None = None) -> Ba
     if device == "auto":
         wanted, reason = preferred("device")
         if wanted != "auto":
-            return _preferred_backend(wanted, reason)
+            try:
+                return replace(choose_backend(wanted), reason=reason)
+            except DeviceError as error:
+                # nothing fails for want of what was not asked for
+                return Backend(reason=f"{wanted} {reason}, but: {error}".removesuffix(_INSTEAD))
     if device == "cpu":
         return Backend()
     if device != "auto" and not re.fullmatch(r"cuda(:\d+)?", device):
@@ -263,14 +267,6 @@ def choose_backend(device: str = "auto", switches: Switches | None = None) -> Ba
 
     reason = "a GPU is available" if device == "auto" else "as asked"
     return Backend(f"cuda:{number}", torch.cuda.get_device_name(number), reason)
-
-
-def _preferred_backend(device: str, reason: str) -> Backend:
-    """Return what is preferred, or the CPU: nothing fails for want of what was not asked for."""
-    try:
-        return replace(choose_backend(device), reason=reason)
-    except DeviceError as error:
-        return Backend(reason=f"{device} {reason}, but: {error}".removesuffix(_INSTEAD))
 
 
 def _cuda_of_torch() -> str:

@@ -223,20 +223,10 @@ class _Stage:
 
     def snapshot(self) -> StageTime:
         return StageTime(
-            self.count,
-            self.seconds,
-            self.worst,
-            self.first,
-            self.last,
-            self._percentile(0.5),
-            self._percentile(0.95),
-            self.host,
-            self.nbytes,
-            self.voxels,
-            self.syncs,
-            self._rate(self.nbytes, self.first_nbytes),
-            self._rate(self.voxels, self.first_voxels),
-        )
+            self.count, self.seconds, self.worst, self.first, self.last, self._percentile(0.5),
+            self._percentile(0.95), self.host, self.nbytes, self.voxels, self.syncs,
+            self._rate(self.nbytes, self.first_nbytes), self._rate(self.voxels, self.first_voxels),
+        )  # fmt: skip
 
     def _rate(self, amount: int, first: int) -> float:
         """How much of something a second, without the first run where there are more."""

@@ -194,7 +194,7 @@ class Transfers:
     ) -> npt.NDArray[Any]:
         """Copy a tensor to the host, into `out` where there is one; waits for the device."""
         bus = self._bus
-        if bus is None or not self._may_pin("down", values.nbytes):
+        if bus is None or not self._may_pin("down", bus, values.nbytes):
             if out is None:
                 array: npt.NDArray[Any] = values.cpu().numpy()
                 return array
@@ -241,7 +241,7 @@ class Transfers:
 
     def _upload(self, values: npt.NDArray[Any]) -> torch.Tensor:
         bus = self._bus
-        if bus is None or not self._may_pin("up", values.nbytes):
+        if bus is None or not self._may_pin("up", bus, values.nbytes):
             return _tensor(values).to(self._device)
         source = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
         dtype = torch.from_numpy(np.empty(0, values.dtype)).dtype
@@ -257,7 +257,7 @@ class Transfers:
         self._copy("up", bus, values.nbytes, plain, pinned)
         return on_device
 
-    def _may_pin(self, way: str, nbytes: int) -> bool:
+    def _may_pin(self, way: str, bus: CudaBus, nbytes: int) -> bool:
         """Whether pinned copies are used, or tried; decided once for each direction."""
         if way not in self._is_pinned:
             asked = self.choices.asked("pinned")
@@ -269,24 +269,17 @@ class Transfers:
             if asked is False:
                 self._is_pinned[way] = self.choices.say("pinned", False, "as asked")
                 return False
-            if not self._has_staging(way):
-                self._is_pinned[way] = False
+            staging = self._staging.setdefault(way, Staging(bus, self._chunk))
+            try:
+                staging.prepare()
+            except RuntimeError as error:
+                staging.release()
+                reason = "no pinned memory is to be had: " + str(error).partition("\n")[0]
+                self._is_pinned[way] = self.choices.say("pinned", False, reason)
                 return False
             if asked:
                 self._is_pinned[way] = self.choices.say("pinned", True, "as asked")
         return self._is_pinned.get(way, True)
-
-    def _has_staging(self, way: str) -> bool:
-        assert self._bus is not None
-        staging = self._staging.setdefault(way, Staging(self._bus, self._chunk))
-        try:
-            staging.prepare()
-        except RuntimeError as error:
-            staging.release()
-            reason = str(error).partition("\n")[0]
-            self.choices.say("pinned", False, f"no pinned memory is to be had: {reason}")
-            return False
-        return True
 
     def _copy(self, way: str, bus: CudaBus, nbytes: int, plain: _Copy, pinned: _Copy) -> None:
         """Copy all bytes; in both ways in turn where it is not decided yet which is the faster."""

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hushpore.base.errors import DeviceError, HushporeError, OutputError
-from hushpore.io.target import check_target, move_into_place, require_result, writing_error
+from hushpore.base.errors import DeviceError, OutputError
+from hushpore.io.target import check_target, explained_writing, move_into_place, require_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -53,37 +53,34 @@ def resumable_directory(
     # as JSON gives it back
     wanted = json.loads(json.dumps(key))
     lost = False
-    try:
+    with explained_writing(target):
         work.mkdir(exist_ok=True)
         _lock(work, target)
-    except OSError as error:
-        raise writing_error(target, error) from error
+    content, scratch = work / "content", work / "scratch"
     try:
-        resumed = _key_of(work) == wanted
-        if not resumed:
-            for item in work.iterdir():
-                if item.is_dir():
-                    shutil.rmtree(item)
-                elif item.name != _OWNER:
-                    item.unlink()
-            (work / "content").mkdir()
-            (work / "scratch").mkdir()
-            # last, so that what has a key is whole
-            (work / _KEY).write_text(json.dumps(wanted), encoding="utf-8")
-        yield Unfinished(work / "content", work / "scratch", resumed)
-        check_target(target, overwrite, replaceable=replaceable)
-        # what a writer that was killed has left: zarr's files have such names until they are whole
-        for part in (work / "content").rglob("*.partial"):
-            part.unlink(missing_ok=True)
-        move_into_place(work / "content", target)
+        with explained_writing(target):
+            resumed = _key_of(work) == wanted
+            if not resumed:
+                for item in work.iterdir():
+                    if item.is_dir():
+                        shutil.rmtree(item)
+                    elif item.name != _OWNER:
+                        item.unlink()
+                content.mkdir()
+                scratch.mkdir()
+                # last, so that what has a key is whole
+                (work / _KEY).write_text(json.dumps(wanted), encoding="utf-8")
+            yield Unfinished(content, scratch, resumed)
+            check_target(target, overwrite, replaceable=replaceable)
+            # what a writer that was killed has left: zarr's files have such names until they are
+            # whole
+            for part in content.rglob("*.partial"):
+                part.unlink(missing_ok=True)
+            move_into_place(content, target)
     except DeviceError:
         # a cluster that was never there has left nothing to go on with
-        lost = any(any((work / name).iterdir()) for name in ("content", "scratch"))
+        lost = any(any(folder.iterdir()) for folder in (content, scratch))
         raise
-    except HushporeError:
-        raise
-    except OSError as error:
-        raise writing_error(target, error) from error
     finally:
         if lost:
             (work / _OWNER).unlink(missing_ok=True)

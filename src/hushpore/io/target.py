@@ -131,14 +131,11 @@ def new_directory(
     """
     part = _partial_path(target)
     try:
-        part.mkdir()
-        yield part
-        check_target(target, overwrite, replaceable=replaceable)
-        move_into_place(part, target)
-    except HushporeError:
-        raise
-    except OSError as error:
-        raise writing_error(target, error) from error
+        with explained_writing(target):
+            part.mkdir()
+            yield part
+            check_target(target, overwrite, replaceable=replaceable)
+            move_into_place(part, target)
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
@@ -148,14 +145,11 @@ def new_file(target: Path, overwrite: bool) -> Iterator[Path]:
     """Write a file that takes its place only when it is complete; as `new_directory`."""
     part = _partial_path(target)
     try:
-        yield part
-        if not overwrite and target.exists():
-            raise OutputError(f"Cannot write {target}: it has appeared there meanwhile.")
-        part.replace(target)
-    except HushporeError:
-        raise
-    except OSError as error:
-        raise writing_error(target, error) from error
+        with explained_writing(target):
+            yield part
+            if not overwrite and target.exists():
+                raise OutputError(f"Cannot write {target}: it has appeared there meanwhile.")
+            part.replace(target)
     finally:
         part.unlink(missing_ok=True)
 
@@ -180,8 +174,9 @@ def move_into_place(part: Path, target: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def writing_error(target: Path, error: OSError) -> OutputError:
-    """Return why a result cannot be written, in the user's words."""
+@contextmanager
+def explained_writing(target: Path) -> Iterator[None]:
+    """Say of an error of the system why a result cannot be written, in the user's words."""
     reasons = {
         errno.ENOSPC: "the disk is full",
         errno.EDQUOT: "your disk quota is used up",
@@ -190,5 +185,12 @@ def writing_error(target: Path, error: OSError) -> OutputError:
         errno.EROFS: "the disk is read-only",
         errno.ENAMETOOLONG: "the name is too long",
     }
-    reason = reasons.get(error.errno or 0, str(error.strerror or error))
-    return OutputError(f"Cannot write {target}: {reason}. Nothing was left half-written.")
+    try:
+        yield
+    except HushporeError:
+        raise
+    except OSError as error:
+        reason = reasons.get(error.errno or 0, str(error.strerror or error))
+        raise OutputError(
+            f"Cannot write {target}: {reason}. Nothing was left half-written."
+        ) from error

@@ -36,16 +36,13 @@ def open_result(given: ResultLike) -> PoreResult:
     """
     if isinstance(given, PoreResult):
         return given
-    if isinstance(given, str | os.PathLike):
-        return _from_folder(Path(given).expanduser())
-    return PoreResult(
-        given.volume.name, given.labels_volume, given.pores, given.throats, given.provenance
-    )
-
-
-def _from_folder(path: Path) -> PoreResult:
+    if not isinstance(given, str | os.PathLike):
+        return PoreResult(
+            given.volume.name, given.labels_volume, given.pores, given.throats, given.provenance
+        )
     import pandas as pd
 
+    path = Path(given).expanduser()
     provenance = read_provenance(path)
     folder = path if path.is_dir() else path.parent
     made = [job for job in provenance.get("jobs", []) if job.get("job") == "pores"]

@@ -187,7 +187,13 @@ def _slices(header: Header, encoding: Encoding) -> list[Slice]:
         turned = numbers(value("ImageOrientationPatient", "PlaneOrientationSequence"))
         orientation = tuple(turned) if len(turned) == 6 and any(turned) else None
         if position and n_frames > 1 and own is None:
-            position = _offset(position, orientation, offsets, frame)
+            if frame < len(offsets) and orientation is not None:
+                # offsets from the first frame, as dose grids state them
+                normal = np.cross(orientation[:3], orientation[3:])
+                x, y, z = np.asarray(position) + normal * (offsets[frame] - offsets[0])
+                position = float(x), float(y), float(z)
+            else:
+                position = None
         rescale = "PixelValueTransformationSequence"
         slope = value("RescaleSlope", rescale)
         intercept = value("RescaleIntercept", rescale)
@@ -267,17 +273,3 @@ def _distance(value: Lookup) -> float | None:
         if found and abs(found[0]) > 0:
             return abs(found[0])
     return None
-
-
-def _offset(
-    position: tuple[float, float, float],
-    orientation: tuple[float, ...] | None,
-    offsets: list[float],
-    frame: int,
-) -> tuple[float, float, float] | None:
-    """Place a frame of an image that states offsets from its first one, as dose grids do."""
-    if frame >= len(offsets) or orientation is None:
-        return None
-    normal = np.cross(orientation[:3], orientation[3:])
-    x, y, z = np.asarray(position) + normal * (offsets[frame] - offsets[0])
-    return float(x), float(y), float(z)

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.io.export import PoreResult
 
-_FACES = "zyx"
-
 
 def network_arrays(
     pores: pd.DataFrame, throats: pd.DataFrame, volume: Volume
@@ -59,6 +57,10 @@ def network_arrays(
     area = throats["area"].to_numpy(np.float64) * metre**2
     first, second = centre[conns[:, 0]], centre[conns[:, 1]]
     inscribed = pores["inscribed_diameter"].to_numpy(np.float64) * metre
+    at_faces = {}
+    for axis, length in zip("zyx", volume.spatial_shape, strict=True):
+        at_faces[f"pore.{axis}min"] = pores[f"bbox_{axis}_start"].to_numpy() == 0
+        at_faces[f"pore.{axis}max"] = pores[f"bbox_{axis}_stop"].to_numpy() == length
     return {
         "pore.coords": centre,
         "throat.conns": conns,
@@ -75,7 +77,7 @@ def network_arrays(
         "throat.diameter": width,
         "throat.direct_length": _distance(first, second),
         "throat.total_length": _distance(first, neck) + _distance(neck, second),
-        **_at_faces(pores, volume),
+        **at_faces,
     }
 
 
@@ -124,11 +126,3 @@ def _coordinates(table: pd.DataFrame, what: str) -> npt.NDArray[np.float64]:
 def _distance(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     distance: npt.NDArray[np.float64] = np.linalg.norm(a - b, axis=1)
     return distance
-
-
-def _at_faces(pores: pd.DataFrame, volume: Volume) -> dict[str, npt.NDArray[np.bool_]]:
-    marks = {}
-    for axis, length in zip(_FACES, volume.spatial_shape, strict=True):
-        marks[f"pore.{axis}min"] = pores[f"bbox_{axis}_start"].to_numpy() == 0
-        marks[f"pore.{axis}max"] = pores[f"bbox_{axis}_stop"].to_numpy() == length
-    return marks

@@ -6,7 +6,6 @@ import itertools
 import math
 import re
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -177,7 +176,7 @@ def _read_one(tif: tifffile.TiffFile, index: int, series: Any, path: Path) -> Vo
     return _volume(values, axes, size, path.stem, notes)
 
 
-def _coarser_levels(series: Any, kept: list[_Axis], path: Path) -> Iterator[PlaneStack]:
+def _coarser_levels(series: Any, kept: dict[str, int], path: Path) -> Iterator[PlaneStack]:
     """Yield the further levels of a pyramid, as far as they are whole and their pages planes."""
     for level in series.levels[1:]:
         shape, letters = level.get_shape(squeeze=False), level.get_axes(squeeze=False)
@@ -208,25 +207,18 @@ def _volume(values: Any, axes: str, size: VoxelSize, name: str, notes: list[str]
     )
 
 
-@dataclass(frozen=True)
-class _Axis:
-    letter: str
-    position: int
-
-
-def _named_axes(letters: str, shape: Sequence[int], size: VoxelSize) -> list[_Axis]:
-    """Name the axes of a series with ours; an axis of length one is kept only if it is stated."""
+def _named_axes(letters: str, shape: Sequence[int], size: VoxelSize) -> dict[str, int]:
+    """Return the places of axes by our names; one of length one is kept only if it is stated."""
     stated = size.axes
-    found: list[_Axis] = []
+    found: dict[str, int] = {}
     unknown: list[int] = []
     for position, (letter, length) in enumerate(zip(letters.lower(), shape, strict=True)):
         if letter in "yx" or (letter in "zct" and (length > 1 or letter in stated)):
-            found.append(_Axis(letter, position))
+            found[letter] = position
         elif length > 1:
             unknown.append(position)
-    taken = {axis.letter for axis in found}
     # the last unknown axis is z; a second is time, and a third makes them time and channels
-    free = [letter for letter in "zct" if letter not in taken]
+    free = [letter for letter in "zct" if letter not in found]
     if len(unknown) == 2 and free == ["z", "c", "t"]:
         free = ["z", "t"]
     if len(unknown) > len(free):
@@ -234,18 +226,18 @@ def _named_axes(letters: str, shape: Sequence[int], size: VoxelSize) -> list[_Ax
             f"An image with axes {letters} and shape {tuple(shape)} has more axes than time, "
             "channel, z, y and x. Split it first, for example in ImageJ."
         )
-    found += [_Axis(letter, p) for letter, p in zip(free, reversed(unknown), strict=False)]
-    return sorted(found, key=lambda axis: _ORDER.index(axis.letter))
+    found |= zip(free, reversed(unknown), strict=False)
+    return {letter: found[letter] for letter in _ORDER if letter in found}
 
 
 def _in_axis_order(
-    level: Any, letters: str, shape: Sequence[int], kept: list[_Axis], path: Path
+    level: Any, letters: str, shape: Sequence[int], kept: dict[str, int], path: Path
 ) -> tuple[Any, str]:
     """Return the values of a series in the order of our axes, on disk where that is possible."""
-    axes = "".join(axis.letter for axis in kept)
+    axes = "".join(kept)
     if not axes.endswith("yx"):
         raise InputError(f"{path.name} holds no plane: its axes are {letters}.")
-    order = [axis.position for axis in kept]
+    order = list(kept.values())
     if order[-2] < order[-1] and math.prod(shape[order[-2] + 1 :]) == shape[order[-1]]:
         # the number of each plane in the file, turned as the leading axes are
         numbers = np.arange(math.prod(shape[: order[-2]])).reshape(
@@ -288,8 +280,7 @@ def _photometric_notes(page: Any) -> list[str]:
 
 
 def _require_complete(messages: list[str], path: Path) -> None:
-    broken = [message for message in messages if _INCOMPLETE.search(message)]
-    if broken:
+    if any(_INCOMPLETE.search(message) for message in messages):
         raise _incomplete(path)
 
 

@@ -85,12 +85,7 @@ class ZarrImage:
 
     @classmethod
     def begin(
-        cls,
-        path: str | os.PathLike[str],
-        volume: Volume,
-        *,
-        are_labels: bool,
-        memory: float = MEMORY,
+        cls, path: str | Path, volume: Volume, *, are_labels: bool, memory: float = MEMORY
     ) -> ZarrImage:
         """Open the image in a folder that an earlier run has begun, or make it there; as `create`.
 
