@@ -139,8 +139,7 @@ class Volume:
     @property
     def nbytes(self) -> int:
         """Size of the values in bytes, as they are kept."""
-        kept: np.dtype[Any] = np.dtype(held(self.data).dtype)
-        return math.prod(self.shape) * kept.itemsize
+        return math.prod(self.shape) * int(np.dtype(held(self.data).dtype).itemsize)
 
     @property
     def voxel_size(self) -> float:

@@ -155,13 +155,6 @@ def _flag(option: Option, section: str) -> Callable[[Any], Any]:
     else:
         names, kind = option.flag, SettingType(option)
     return click.option(
-        names,
-        option.name,
-        cls=SettingOption,
-        section=section,
-        formerly=option.formerly,
-        type=kind,
-        default=option.default,
-        show_default=option.default != "",
-        help=help,
-    )
+        names, option.name, cls=SettingOption, section=section, formerly=option.formerly,
+        type=kind, default=option.default, show_default=option.default != "", help=help,
+    )  # fmt: skip

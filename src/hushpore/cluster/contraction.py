@@ -105,16 +105,8 @@ def contract(whole: Reduced, h: float) -> tuple[Reduced, npt.NDArray[np.int64]]:
         [_first_between(whole, order[kept], becomes), np.flatnonzero(whole.partial)]
     )
     u, v = (becomes[np.searchsorted(whole.group, each[picked])] for each in (whole.u, whole.v))
-    left = Reduced(
-        group=name[stays],
-        root=root[stays],
-        radius=radius[stays],
-        low=low,
-        high=high,
-        u=u,
-        v=v,
-        **{name: getattr(whole, name)[picked] for name in _OF_EDGES},
-    )
+    edges = {column: getattr(whole, column)[picked] for column in _OF_EDGES}
+    left = Reduced(name[stays], root[stays], radius[stays], low, high, u, v, **edges)
     return left, becomes
 
 

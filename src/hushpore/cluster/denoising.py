@@ -142,7 +142,14 @@ class _Denoising:
         )
         # what cannot be used is said before anything is computed
         Source(self.volume, self.settings.dimensions)
-        self.dtype, self.devices = self._arithmetic()
+        with loss_in_words():
+            arithmetic = self.client.run(
+                remote.arithmetic, self.device, self.settings.precision, self.settings.dimensions
+            )
+        self.devices = ", ".join(sorted({name for name, _ in arithmetic.values()}))
+        dtypes = {dtype for _, dtype in arithmetic.values()}
+        # blocks in different arithmetic would show where they meet
+        self.dtype = dtypes.pop() if len(dtypes) == 1 else torch.float32
         learnt = yield from self._learn()
         written, blocks = yield from self._predict(learnt.model)
         yield from self._make_coarser()
@@ -158,20 +165,6 @@ class _Denoising:
             yield self._note(message, warning=True)
         yield self.timer.timing()
         return self._result(learnt, residual, written, blocks)
-
-    def _arithmetic(self) -> tuple[torch.dtype, str]:
-        """Return what all workers compute in, and their devices in words."""
-        with loss_in_words():
-            found = self.client.run(
-                remote.arithmetic,
-                self.device,
-                self.settings.precision,
-                self.settings.dimensions,
-            )
-        dtypes = {dtype for _, dtype in found.values()}
-        names = sorted({name for name, _ in found.values()})
-        # blocks in different arithmetic would show where they meet
-        return dtypes.pop() if len(dtypes) == 1 else torch.float32, ", ".join(names)
 
     def _learn(self) -> Generator[Event, None, TrainingResult]:
         file = Path(self.paths.scratch) / "learnt.json"

@@ -132,8 +132,11 @@ def segment_pores(
     with resumable_directory(target, key, overwrite) as work, connect(where, memory) as client:
         image, number = yield from part_of(as_zarr(scan, work.scratch, series), 0.0, 0.02)
         job = _Segmentation(client, work, image, number, settings, threads, thickness)
+        count = len(client.scheduler_info(n_workers=-1)["workers"])
+        name = where if isinstance(where, str) else "the cluster of the client that was given"
+        place = f"{count} {'worker' if count == 1 else 'workers'} of {name}"
         try:
-            provenance, summary = yield from job.run(origin, _place(where, client))
+            provenance, summary = yield from job.run(origin, place)
         except DeviceError:
             raise
         except BaseException:
@@ -453,10 +456,3 @@ def _check_disk(folder: Path, voxels: int) -> None:
             f"The work needs {needed / 1e9:.1f} GB in {folder.parent.parent} until it is complete; "
             f"{free / 1e9:.1f} GB are free. Name a folder on another disk."
         )
-
-
-def _place(where: str | Client, client: Client) -> str:
-    """Return the workers in words."""
-    count = len(client.scheduler_info(n_workers=-1)["workers"])
-    name = where if isinstance(where, str) else "the cluster of the client that was given"
-    return f"{count} {'worker' if count == 1 else 'workers'} of {name}"

@@ -37,6 +37,7 @@ def spread(
     Raises HushporeError: what a task raised; DeviceError if the scheduler is lost, or a task has
     cost too many workers their lives.
     """
+    distributed = require_distributed()
     waiting: set[Future] = set()
     left = iter(keys)
     try:
@@ -47,7 +48,10 @@ def spread(
                     waiting.add(client.submit(task, *shared, key, pure=False))
             if not waiting:
                 return
-            done = first_done(client, waiting)
+            # cancelled by the end of the scheduler: `outcome` says so
+            with contextlib.suppress(TimeoutError, distributed.CancelledError), client.as_current():
+                distributed.wait(waiting, timeout=LOOK, return_when="FIRST_COMPLETED")
+            done = [future for future in waiting if future.status != "pending"]
             if not done:
                 yield None
             for future in done:
@@ -57,20 +61,6 @@ def spread(
         # the first error is the one to tell
         with contextlib.suppress(Exception):
             client.cancel(list(waiting))  # type: ignore[no-untyped-call]
-
-
-def first_done(client: Client, futures: Iterable[Future]) -> set[Future]:
-    """Return those that are done, waiting a moment until there is one."""
-    distributed = require_distributed()
-    futures = set(futures)
-    try:
-        with client.as_current():
-            distributed.wait(futures, timeout=LOOK, return_when="FIRST_COMPLETED")
-    except TimeoutError:
-        return set()
-    except distributed.CancelledError:
-        pass  # by the end of the scheduler; `outcome` says so
-    return {future for future in futures if future.status != "pending"}
 
 
 def outcome(future: Future) -> Any:

@@ -137,8 +137,11 @@ def _round_length(length: float) -> float:
 def _histogram(ax: Axes, sizes: npt.NDArray[Any], unit: str, ratio: float) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    shown = readable_unit(unit)
-    ax.set_title(_summary(sizes, shown), fontsize=11, color=_INK)
+    shown, title = readable_unit(unit), "no pores"
+    if sizes.size:
+        count = "1 pore" if sizes.size == 1 else f"{sizes.size:,} pores"
+        title = f"{count}, median {np.median(sizes):.3g} {shown}"
+    ax.set_title(title, fontsize=11, color=_INK)
     ax.set_box_aspect(ratio)
     ax.set_xlabel(f"equivalent diameter ({shown})", color=_INK)
     ax.set_ylabel("number of pores", color=_INK)
@@ -152,10 +155,3 @@ def _histogram(ax: Axes, sizes: npt.NDArray[Any], unit: str, ratio: float) -> No
     ax.axvline(float(np.median(sizes)), color=_INK, linewidth=1, linestyle=(0, (4, 3)))
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     ax.margins(x=0.02)
-
-
-def _summary(sizes: npt.NDArray[Any], unit: str) -> str:
-    if not sizes.size:
-        return "no pores"
-    count = "1 pore" if sizes.size == 1 else f"{sizes.size:,} pores"
-    return f"{count}, median {np.median(sizes):.3g} {unit}"

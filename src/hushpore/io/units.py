@@ -5,16 +5,15 @@ from __future__ import annotations
 # metres in one unit; the names are those that a Volume uses
 METRES = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "nm": 1e-9}
 
-_SPELLINGS = {
-    "m": ("m", "meter", "meters", "metre", "metres"),
-    "cm": ("cm", "centimeter", "centimeters", "centimetre", "centimetres"),
-    "mm": ("mm", "millimeter", "millimeters", "millimetre", "millimetres"),
-    "um": ("um", "µm", "μm", "micron", "microns", "micrometer", "micrometers", "micrometre",
-           "micrometres", "\\u00b5m", "\\u03bcm"),
-    "nm": ("nm", "nanometer", "nanometers", "nanometre", "nanometres"),
-    "pixel": ("", "pixel", "pixels", "px", "voxel", "voxels"),
+#: Their names in full, as NGFF writes them.
+FULL = {"m": "meter", "cm": "centimeter", "mm": "millimeter", "um": "micrometer", "nm": "nanometer"}
+_NAMES = {
+    **{unit: unit for unit in METRES},
+    **{spelling: unit for unit, full in FULL.items()
+       for spelling in (full, f"{full}s", full[:-2] + "re", full[:-2] + "res")},
+    **dict.fromkeys(("µm", "μm", "micron", "microns", "\\u00b5m", "\\u03bcm"), "um"),
+    **dict.fromkeys(("", "pixel", "pixels", "px", "voxel", "voxels"), "pixel"),
 }  # fmt: skip
-_NAMES = {spelling: name for name, spellings in _SPELLINGS.items() for spelling in spellings}
 # units that are converted, because nobody measures pores in them
 _CONVERTED = {
     "inch": ("mm", 25.4), "in": ("mm", 25.4), '"': ("mm", 25.4), "inches": ("mm", 25.4),

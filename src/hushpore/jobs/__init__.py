@@ -10,8 +10,8 @@ rerun, report, documentation and widget are made from it.
 from __future__ import annotations
 
 import dataclasses
+import pkgutil
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -39,8 +39,7 @@ def load(name: str) -> Callable[..., Any]:
 
     The libraries behind a job take seconds to load, and what lies above it imports this.
     """
-    module, _, function = name.partition(":")
-    loaded: Callable[..., Any] = getattr(import_module(module), function)
+    loaded: Callable[..., Any] = pkgutil.resolve_name(name)
     return loaded
 
 

@@ -137,7 +137,12 @@ def run_batch(
     """
     if jobs < 1:
         raise InputError(f"jobs must be at least 1; got {jobs}.")
-    folder = _folder(Path(output).expanduser().resolve())
+    folder = Path(output).expanduser().resolve()
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        why = "its folder does not exist" if not folder.parent.exists() else error.strerror
+        raise OutputError(f"Cannot write to {folder}: {why}.") from error
     given = [patterns] if isinstance(patterns, str | os.PathLike) else list(patterns)
     if denoise is not None or pores is not None:
         warnings.warn(
@@ -229,15 +234,6 @@ def _row(task: Task, state: State) -> dict[str, Any]:
     jobs = provenance["jobs"] if provenance else []
     seconds = sum(sum(job["timings"].values()) for job in jobs) if provenance else None
     return {**row, "seconds": seconds, "message": state.message, "path": task.source.path}
-
-
-def _folder(folder: Path) -> Path:
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        why = "its folder does not exist" if not folder.parent.exists() else error.strerror
-        raise OutputError(f"Cannot write to {folder}: {why}.") from error
-    return folder
 
 
 @contextmanager

@@ -129,7 +129,9 @@ class _Process:
         self.task: Task | None = None
         self.needs = 0.0
         self.pipe: Connection[Any, Any] | None = None
-        self._cores = _cores(number, count)
+        # cores are dealt out, where the system lets processes have their own
+        cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+        self._cores = cores[number::count] or cores
         self._process: SpawnProcess | None = None
 
     def give(self, task: Task, needs: float) -> None:
@@ -195,14 +197,6 @@ def _end_with_parent() -> None:
         parent.join()
     # killed, it can stop nobody; a batch that is started again must find nobody at work
     os._exit(1)
-
-
-def _cores(number: int, count: int) -> list[int]:
-    """Deal the cores out, where the system lets processes have their own."""
-    if not hasattr(os, "sched_getaffinity"):
-        return []
-    cores = sorted(os.sched_getaffinity(0))
-    return cores[number::count] or cores
 
 
 def _memory(task: Task) -> float:

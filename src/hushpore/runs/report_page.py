@@ -150,10 +150,11 @@ def _page(
 
 
 def _totals(result: Mapping[str, Any], unit: str) -> Iterable[tuple[str, str]]:
+    units = {0: "", 1: unit, -1: f"1/{unit}"}
     for key, title, power, share in _TOTALS:
         value = result.get(key)
         if value is not None:
-            shown = f"{100 * value:.2f} %" if share else f"{_number(value)} {_power(unit, power)}"
+            shown = f"{100 * value:.2f} %" if share else f"{_number(value)} {units[power]}"
             yield title, shown.strip()
 
 
@@ -295,11 +296,6 @@ def _number(value: float) -> str:
         # four digits that count, without an exponent
         return f"{float(f'{value:.4g}'):,.0f}"
     return f"{value:.4g}"
-
-
-def _power(unit: str, power: int) -> str:
-    marks = {0: "", 1: unit, 2: f"{unit}²", 3: f"{unit}³", -1: f"1/{unit}"}
-    return marks[power]
 
 
 def _text(value: object) -> str:

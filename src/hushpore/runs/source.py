@@ -14,6 +14,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.volume import readable_unit
 from hushpore.device.backend import choose_backend
 from hushpore.io import is_on_disk, is_uneven, read, resample_evenly
+from hushpore.io.points import read_points
 from hushpore.io.resample import resampled
 from hushpore.io.units import METRES, unit_of
 
@@ -152,17 +153,9 @@ def attach_files(volume: Volume, settings: Settings) -> Volume:
     Raises InputError if a file cannot be read.
     """
     paths = {getattr(settings, opt.name) for opt in settings.options() if opt.auxiliary} - {""}
-    missing = {path: _read_auxiliary(path) for path in sorted(paths - set(volume.auxiliary))}
-    return (
-        dataclasses.replace(volume, auxiliary={**volume.auxiliary, **missing})
-        if missing
-        else volume
-    )
-
-
-def _read_auxiliary(path: str) -> Any:
-    from hushpore.io.points import read_points
-
-    if Path(path).suffix.lower() == ".csv":
-        return read_points(path)
-    return read(path).data
+    missing = {
+        path: read_points(path) if Path(path).suffix.lower() == ".csv" else read(path).data
+        for path in sorted(paths - set(volume.auxiliary))
+    }
+    auxiliary = {**volume.auxiliary, **missing}
+    return dataclasses.replace(volume, auxiliary=auxiliary) if missing else volume

@@ -2,14 +2,15 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 import zlib
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 import hushpore
-from hushpore import InputError, Volume, export
-from hushpore.io.export.vtk import write_image_data
+from hushpore import Volume, export
+from hushpore.io.export.vtk import write_vti
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,8 +40,8 @@ def contents(path: Path) -> tuple[ET.Element, dict[str, np.ndarray]]:
 
 
 def contents_of(folder: Path, volume: Volume) -> tuple[ET.Element, dict[str, np.ndarray]]:
-    """Write a volume under the name x, and read it."""
-    write_image_data(folder / "a.vti", {"x": volume})
+    """Write a volume as labels, and read it."""
+    write_vti(folder / "a.vti", SimpleNamespace(labels=volume))
     return contents(folder / "a.vti")
 
 
@@ -65,14 +66,14 @@ def test_image_data_keeps_values_and_place(tmp_path: Path, found: Pores) -> None
 def test_values_of_more_than_one_block_survive(tmp_path: Path, rng: np.random.Generator) -> None:
     values = rng.integers(0, 2**31 - 1, (3, 512, 512), np.int32)
     _, arrays = contents_of(tmp_path, Volume(values))
-    np.testing.assert_array_equal(arrays["x"], values.ravel())
+    np.testing.assert_array_equal(arrays["label"], values.ravel())
 
 
 @pytest.mark.parametrize("dtype", ["bool", "u1", ">u2", "i2", "u4", "i8", "f4", ">f8"])
 def test_every_type_of_values_is_written(tmp_path: Path, dtype: str) -> None:
     values = np.arange(24).reshape(2, 3, 4).astype(dtype)
     _, arrays = contents_of(tmp_path, Volume(values))
-    np.testing.assert_array_equal(arrays["x"], values.ravel())
+    np.testing.assert_array_equal(arrays["label"], values.ravel())
 
 
 def test_the_network_is_points_and_lines_with_the_tables(tmp_path: Path, found: Pores) -> None:
@@ -109,12 +110,3 @@ def test_vtk_reads_both(tmp_path: Path, found: Pores) -> None:
     assert network.GetNumberOfLines() == len(found.throats)
     volume = vtk_to_numpy(network.GetPointData().GetArray("volume"))
     np.testing.assert_array_equal(volume, found.pores["volume"])
-
-
-def test_leading_axes_and_other_shapes_are_refused(tmp_path: Path) -> None:
-    one, other = Volume(np.zeros((2, 3, 4))), Volume(np.zeros((2, 3, 5)))
-    with pytest.raises(InputError, match="expected"):
-        write_image_data(tmp_path / "a.vti", {"a": one, "b": other})
-    with pytest.raises(InputError, match="Take one position"):
-        write_image_data(tmp_path / "a.vti", {"a": Volume(np.zeros((2, 2, 3, 4)))})
-    assert list(tmp_path.iterdir()) == []

@@ -12,15 +12,11 @@ from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
-from hushpore.base.errors import InputError
-
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     import numpy.typing as npt
 
-    from hushpore.base.volume import Volume
     from hushpore.io.export import PoreResult
 
 _BLOCK = 1 << 20  # bytes that are compressed at a time
@@ -32,34 +28,17 @@ _TYPES = {
 
 
 def write_vti(path: Path, result: PoreResult) -> None:
-    """Write the labels as VTK image data."""
-    write_image_data(path, {"label": result.labels})
-
-
-def write_image_data(path: Path, images: Mapping[str, Volume]) -> None:
-    """Write volumes of one place as VTK image data: a value a cell, in the order x, y, z.
-
-    `images`: 2D or 3D, of one shape, by the names that ParaView shows; booleans become uint8.
-    Raises InputError if a volume has leading axes or another shape.
-    """
-    first = next(iter(images.values()))
-    for volume in images.values():
-        if volume.leading_shape or volume.shape != first.shape:
-            raise InputError(
-                f"{volume.name} has axes {volume.axes!r} and shape {volume.shape}; expected yx or "
-                f"zyx, and {first.shape}. Take one position, for example volume.at(t=0)."
-            )
-    missing = 3 - first.n_spatial
-    shape = (1,) * missing + first.shape
-    spacing = (first.spacing[-1],) * missing + first.spacing
+    """Write the labels as VTK image data: a value a cell, in the order x, y, z."""
+    labels = result.labels
+    missing = 3 - labels.n_spatial
+    shape = (1,) * missing + labels.shape
+    spacing = (labels.spacing[-1],) * missing + labels.spacing
+    origin = (0.0,) * missing + labels.origin
     # voxels are cells around the places that a volume gives
-    corner = [
-        place - step / 2
-        for place, step in zip((0.0,) * missing + first.origin, spacing, strict=True)
-    ]
+    corner = [place - step / 2 for place, step in zip(origin, spacing, strict=True)]
     extent = " ".join(f"0 {length}" for length in reversed(shape))
     values = _Values()
-    cells = "".join(values.add(name, volume.array()) for name, volume in images.items())
+    cells = values.add("label", labels.array())
     body = (
         f'<ImageData WholeExtent="{extent}" Origin="{_numbers(corner)}" '
         f'Spacing="{_numbers(spacing)}"><Piece Extent="{extent}">'

@@ -13,7 +13,6 @@ from hushpore.io.log_capture import captured_log
 from hushpore.io.planes import PlaneStack, uncompressed_planes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     import numpy as np
@@ -40,12 +39,32 @@ def planes_of(
     if level.dataoffset is not None:
         stored = level.dtype.newbyteorder(level.keyframe.parent.byteorder)
         return uncompressed_planes(path, level.dataoffset, stored, leading, plane_shape)
-    pages = list(level.pages)
+    pages: list[Any] = list(level.pages)
     if level.is_multifile or len(pages) != leading.size:
         return None
     if any(page is None or math.prod(page.shape) != math.prod(plane_shape) for page in pages):
         return None
-    return PlaneStack(leading, plane_shape, native, _Pages(pages, path))
+    handle: Any = pages[0].parent.filehandle
+    handle.set_lock(True)
+
+    def read(number: int, out: npt.NDArray[Any]) -> None:
+        try:
+            with captured_log("tifffile"):
+                with handle.lock:
+                    if handle.closed:
+                        handle.open()
+                _require_size(pages[number], handle)
+                # the planes are read by several threads already
+                values = pages[number].asarray(maxworkers=1)
+            out[...] = values.reshape(out.shape)
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:
+            raise explained(path, error) from error
+
+    # what was opened for a stack is closed with it
+    weakref.finalize(read, handle.close)
+    return PlaneStack(leading, plane_shape, native, read)
 
 
 def explained(path: Path, error: Exception) -> InputError | MissingPackageError:
@@ -61,32 +80,6 @@ def explained(path: Path, error: Exception) -> InputError | MissingPackageError:
         f"{path.name} is damaged or incomplete and cannot be read as TIFF "
         f"({type(error).__name__}: {error}). Copy or export it again."
     )
-
-
-class _Pages:
-    """Decodes pages; opens the file once more when the first is asked for."""
-
-    def __init__(self, pages: Sequence[Any], path: Path) -> None:
-        self._pages, self._path = pages, path
-        self._handle = pages[0].parent.filehandle
-        self._handle.set_lock(True)
-        # what was opened for a stack is closed with it
-        weakref.finalize(self, self._handle.close)
-
-    def __call__(self, number: int, out: npt.NDArray[Any]) -> None:
-        try:
-            with captured_log("tifffile"):
-                with self._handle.lock:
-                    if self._handle.closed:
-                        self._handle.open()
-                _require_size(self._pages[number], self._handle)
-                # the planes are read by several threads already
-                values = self._pages[number].asarray(maxworkers=1)
-            out[...] = values.reshape(out.shape)
-        except (OSError, MemoryError):
-            raise
-        except Exception as error:
-            raise explained(self._path, error) from error
 
 
 def _require_size(page: Any, handle: Any) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from hushpore.base.errors import MemoryLimitError, import_optional
 from hushpore.base.volume import readable_bytes
+from hushpore.io.units import FULL
 
 if TYPE_CHECKING:
     import os
@@ -36,9 +37,6 @@ MEMORY = 600_000_000
 #: Multiples of the tiles in which the denoiser predicts.
 _CHUNK, _BLOCK = 64, 512
 _SMALLEST = 256  # pixels of the coarsest level
-# names of units as NGFF spells them
-_UNITS = {"m": "meter", "cm": "centimeter", "mm": "millimeter", "um": "micrometer",
-          "nm": "nanometer"}  # fmt: skip
 
 
 def import_zarr() -> ModuleType:
@@ -74,7 +72,10 @@ class ZarrImage:
         places = [_transformations(volume, scale, are_labels)]
         while max(shape[-volume.n_spatial :]) > _SMALLEST:
             spatial = shape[-volume.n_spatial :]
-            factors = _factors(spatial, np.asarray(volume.spacing) * scale)
+            # axes that are finest are halved, so that voxels become cubes
+            steps = list(zip(np.asarray(volume.spacing) * scale, spatial, strict=True))
+            finest = min(step for step, n in steps if n > 1)
+            factors = [2 if n > 1 and step < 2 * finest else 1 for step, n in steps]
             divided = (n // f for n, f in zip(spatial, factors, strict=True))
             shape = (*shape[: -volume.n_spatial], *divided)
             scale = scale * factors
@@ -232,12 +233,6 @@ def _layout(
     return chunks, shards
 
 
-def _factors(shape: tuple[int, ...], spacing: npt.NDArray[np.float64]) -> list[int]:
-    """Return by what to divide each axis: those that are finest, so that voxels become cubes."""
-    finest = min(step for step, n in zip(spacing, shape, strict=True) if n > 1)
-    return [2 if n > 1 and step < 2 * finest else 1 for step, n in zip(spacing, shape, strict=True)]
-
-
 def _transformations(
     volume: Volume, scale: npt.NDArray[np.float64], are_labels: bool
 ) -> list[dict[str, Any]]:
@@ -260,8 +255,8 @@ def _attributes(
     axes: list[dict[str, str]] = []
     for letter in volume.axes:
         axis = {"name": letter, "type": kinds.get(letter, "space")}
-        if letter in "zyx" and volume.unit in _UNITS:
-            axis["unit"] = _UNITS[volume.unit]
+        if letter in "zyx" and volume.unit in FULL:
+            axis["unit"] = FULL[volume.unit]
         axes.append(axis)
     image = {
         "name": name,
