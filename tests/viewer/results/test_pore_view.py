@@ -1,12 +1,19 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from napari.utils.colormaps import AVAILABLE_COLORMAPS, label_colormap
 
 from hushpore.viewer.results import pore_view
 from hushpore.viewer.results.pore_layer import update_pore_layer
-from hushpore.viewer.results.pore_view import PoreView
+from hushpore.viewer.results.pore_view import (
+    MISSING,
+    PALETTE,
+    PoreView,
+    categories_of,
+    is_categorical,
+)
 
 
 @pytest.fixture
@@ -152,3 +159,50 @@ def test_too_many_labels_for_napari_keep_their_colours(monkeypatch, viewer, laye
     view.select_labels([2])
     assert layer.colormap is own
     assert view.selected.tolist() == [False, True, False, False]
+
+
+def kinds_of(values, name="group"):
+    return [(kind.word, kind.rows.tolist()) for kind in categories_of(pd.Series(values, name=name))]
+
+
+@pytest.mark.parametrize(
+    ("values", "is_one"),
+    [
+        ([True, False], True),
+        (["a", "b", "a"], True),
+        (pd.Categorical(["a", "b"]), True),
+        ([f"pore {number}" for number in range(9)], False),
+        ([1, 2, 1], False),
+        ([0.5, 1.5], False),
+    ],
+)
+def test_yes_and_no_and_a_few_words_are_kinds(values, is_one):
+    assert is_categorical(pd.Series(values)) == is_one
+
+
+def test_kinds_are_in_order_and_every_pore_is_of_one():
+    assert kinds_of(["b", "a", "b"]) == [
+        ("a", [False, True, False]),
+        ("b", [True, False, True]),
+    ]
+
+
+def test_yes_and_no_are_said_in_the_words_of_the_column():
+    assert [word for word, _ in kinds_of([True, False], "is_open")] == ["closed", "open"]
+    assert [word for word, _ in kinds_of([True, False], "touches_border")] == [
+        "inside",
+        "cut by a face",
+    ]
+    assert [word for word, _ in kinds_of([True, False], "anything")] == ["no", "yes"]
+
+
+def test_a_kind_has_the_same_colour_whether_or_not_others_occur():
+    (alone,) = categories_of(pd.Series([True, True], name="is_open"))
+    both = categories_of(pd.Series([True, False], name="is_open"))
+    assert alone.colour == both[1].colour == PALETTE[1]
+
+
+def test_what_is_missing_is_of_no_kind():
+    *_, last = categories_of(pd.Series(["a", None, "b"], dtype=object))
+    assert (last.word, last.colour) == ("not known", MISSING)
+    assert last.rows.tolist() == [False, True, False]

@@ -53,6 +53,7 @@ def test_it_stops_with_the_widget_and_nobody_waits(qtbot, compiling):
     _, closed = compiling
     label = KernelWarmup()
     worker = label._worker
+    qtbot.waitUntil(lambda: not label.isHidden(), timeout=10_000)
     label.deleteLater()
     qtbot.waitUntil(lambda: worker.is_cancelling, timeout=10_000)
     assert closed.wait(60)

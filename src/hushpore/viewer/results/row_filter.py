@@ -104,8 +104,7 @@ def _column(name: str, table: pd.DataFrame) -> npt.NDArray[Any]:
     values = table[name].to_numpy()
     if values.dtype.kind not in "buif":
         raise InputError(f"The column {name} holds words, not numbers.")
-    numbers: npt.NDArray[Any] = values if values.dtype.kind == "b" else values.astype(np.float64)
-    return numbers
+    return np.asarray(values, np.bool_ if values.dtype.kind == "b" else np.float64)
 
 
 def _number(node: ast.expr, table: pd.DataFrame) -> Any:

@@ -78,19 +78,14 @@ class GreyHistogram(QWidget):
     def __init__(self, viewer: Any) -> None:
         super().__init__()
         self._viewer = viewer
-        self._greys: GreySurvey | None = None
-        self.limits = (0.0, 1.0)
-        self.lines: dict[str, float] = {}
-        self._mark: tuple[str, float] | None = None
-        self._bright = self._is_log = False
-        self._reason = ""
-        self.step = 1.0
+        self.step, self._is_log = 1.0, False
         self._held: str | None = None
         self._at_hand = THRESHOLD
         self.setFixedHeight(HEIGHT)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         viewer.events.theme.connect(self._refresh)
-        self._refresh()
+        self.show_lines({})
+        self.show_greys(None)
 
     # ---- what is shown
 
