@@ -37,7 +37,7 @@ from hushpore.io.zarr.reader import open_zarr
 from hushpore.pores.grey import step_of
 from hushpore.pores.job import void_totals
 from hushpore.pores.measures import pore_columns, surface_of, throat_columns
-from hushpore.pores.numbering import number_pores
+from hushpore.pores.merging import number_pores
 from hushpore.pores.passes import check_hysteresis, local_threshold, threshold_of
 from hushpore.pores.result import basins_left_out, summary_of, totals_of
 from hushpore.pores.sums import SUMS

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Job
     from hushpore.pores.graph import BasinGraph
-    from hushpore.pores.numbering import Numbering
+    from hushpore.pores.merging import Numbering
     from hushpore.pores.slabs import Stack
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.volume import Volume
     from hushpore.pores.graph import BasinGraph
-    from hushpore.pores.numbering import Numbering
+    from hushpore.pores.merging import Numbering
 
 S = TypeVar("S")
 

@@ -1,4 +1,4 @@
-"""Merging basins into pores, on their graph alone.
+"""Merging basins into pores, on their graph alone, and numbering these.
 
 The edges are taken from the widest neck to the narrowest. Two basins become one pore where the
 lower of their peaks rises above the neck by no more than a height h; radii are compared, in
@@ -12,6 +12,7 @@ https://doi.org/10.1007/978-3-662-05088-0
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,16 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.pores.graph import BasinGraph
+
+
+@dataclass(frozen=True, eq=False)
+class Numbering:
+    """Which pore each basin belongs to."""
+
+    # (basins + 1,), int32: label of each basin's pore; 0 for solid and for pores left out
+    label_of: npt.NDArray[np.int32]
+    # (pores,), int32: the basin with the highest peak of each pore, in the order of labels
+    root: npt.NDArray[np.int32]
 
 
 def merge_by_height(graph: BasinGraph, h: float) -> npt.NDArray[np.int32]:
@@ -53,6 +64,57 @@ def merge_to_markers(graph: BasinGraph, marked: npt.NDArray[np.int32]) -> npt.ND
     https://doi.org/10.1007/978-94-011-1040-2_11
     """
     return _spread(marked.astype(np.int32), graph.a, graph.b, graph.by_neck)
+
+
+def number_pores(
+    graph: BasinGraph,
+    root_of: npt.NDArray[np.int32],
+    minimum_voxels: int,
+    left_out: npt.NDArray[np.bool_] | None,
+) -> Numbering:
+    """Number the pores from 1, in the order in which their peaks lie in memory.
+
+    `root_of`: (n + 1,), int32: the basin that stands for the pore of each basin. `minimum_voxels`:
+    pores of fewer voxels get label 0. `left_out`: (n + 1,), bool: pores that hold one of these
+    basins get label 0.
+    """
+    # basins are numbered in that order, and so are their roots
+    return Numbering(*_number(graph, root_of, minimum_voxels, left_out))
+
+
+def number_groups(
+    graph: BasinGraph,
+    group_of: npt.NDArray[np.int32],
+    minimum_voxels: int,
+    left_out: npt.NDArray[np.bool_] | None,
+) -> Numbering:
+    """Number the pores from 1, in the order of the groups that their basins were given.
+
+    `group_of`: (n + 1,), int32: the group of each basin, from 1; 0 for what belongs to none. The
+    others as for `number_pores`.
+    """
+    label_of, kept = _number(graph, group_of, minimum_voxels, left_out)
+    # of each group the highest peak, and of equal ones the first
+    order = np.lexsort((-graph.peak_squared_distance, group_of))
+    first = order[np.searchsorted(group_of[order], kept)]
+    return Numbering(label_of, first.astype(np.int32))
+
+
+def _number(
+    graph: BasinGraph,
+    group_of: npt.NDArray[np.int32],
+    minimum_voxels: int,
+    left_out: npt.NDArray[np.bool_] | None,
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Return the label of each basin, and which groups got one, in the order of labels."""
+    voxels = np.bincount(group_of, graph.voxels)
+    voxels[0] = -1
+    if left_out is not None:
+        voxels[group_of[left_out]] = -1
+    kept = np.flatnonzero(voxels >= minimum_voxels)
+    label = np.zeros(voxels.size, np.int32)
+    label[kept] = np.arange(1, kept.size + 1)
+    return label[group_of], kept.astype(np.int32)
 
 
 @kernel

@@ -16,8 +16,7 @@ from hushpore.base.events import result_of
 from hushpore.base.result import ResultFiles
 from hushpore.base.volume import readable_unit
 from hushpore.pores.measures import pore_columns, reach_a_face, throat_columns
-from hushpore.pores.merging import merge_by_height, merge_to_markers
-from hushpore.pores.numbering import number_groups, number_pores
+from hushpore.pores.merging import merge_by_height, merge_to_markers, number_groups, number_pores
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import write_labels
 from hushpore.pores.slabs import Scratch, check_disk
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.volume import Volume
     from hushpore.pores.graph import BasinGraph
-    from hushpore.pores.numbering import Numbering
+    from hushpore.pores.merging import Numbering
     from hushpore.pores.passes import Pass
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.slabs import Slabs, Stack
