@@ -336,7 +336,7 @@ def classify_void(work: Work, phase: Stack, air: npt.NDArray[np.int64]) -> Pass[
         phase_of[components.is_open != (work.settings.mode == "open")] = SOLID
     for share in _paint(work, phase, components, phase_of):
         yield 0.5 + 0.5 * share
-    voxels = (components.open_voxels, components.closed_voxels, components.count)
+    voxels = components.totals
     del components
     open_to_air = np.zeros(len(DIRECTIONS), np.int64)
     if work.has_air:

@@ -12,7 +12,7 @@ https://doi.org/10.1109/TIP.2008.919369
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,15 @@ if TYPE_CHECKING:
 SOLID, OPEN, CLOSED, AIR = 0, 1, 2, 3
 
 
+class Lines(NamedTuple):
+    """Where runs lie in lines along x."""
+
+    start: npt.NDArray[np.int64]  # first run of each line
+    # as in `Runs`
+    begin: npt.NDArray[np.int32]
+    end: npt.NDArray[np.int32]
+
+
 @dataclass(frozen=True, eq=False)
 class Runs:
     """Stretches of void along x in a slab, and which of its 6-connected parts each belongs to."""
@@ -41,6 +50,11 @@ class Runs:
     part: npt.NDArray[np.int32]  # (runs,), int32: from 0
     count: int  # number of parts
 
+    @property
+    def lines(self) -> Lines:
+        """Where they lie."""
+        return Lines(self.row_start, self.begin, self.end)
+
     def face(self, last: bool) -> Runs:
         """Return the runs of the first slice, or of the last one, with the parts of the slab."""
         height = self.shape[1]
@@ -52,13 +66,13 @@ class Runs:
     def paint(self, phase: npt.NDArray[np.uint8], phase_of: npt.NDArray[np.uint8]) -> None:
         """Write the phase of each part, in place, but where it is `OPEN`, as all void is first."""
         rows = phase.reshape(-1, phase.shape[-1])
-        _paint_runs(rows, self.row_start, self.begin, self.end, phase_of[self.part])
+        _paint_runs(rows, self.lines, phase_of[self.part])
 
     def holding(self, strict: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """Return which parts hold a voxel of `strict` (z, y, x), one bool a part."""
         rows = strict.view(np.uint8).reshape(-1, strict.shape[-1])
         marked = np.zeros(self.count, np.bool_)
-        marked[self.part[_marked(rows, self.row_start, self.begin, self.end)]] = True
+        marked[self.part[_marked(rows, self.lines)]] = True
         return marked
 
 
@@ -84,19 +98,11 @@ class Components:
         self._component: npt.NDArray[np.int32] = np.zeros(0, np.int32)
 
     @property
-    def count(self) -> int:
-        """Number of components."""
-        return int(self.voxels.size)
-
-    @property
-    def open_voxels(self) -> int:
-        """Void voxels that are connected to a face of the volume."""
-        return int(self.voxels[self.is_open].sum())
-
-    @property
-    def closed_voxels(self) -> int:
-        """Void voxels that are not."""
-        return int(self.voxels[~self.is_open].sum())
+    def totals(self) -> tuple[int, int, int]:
+        """Void voxels that are open, those that are not, and the number of components."""
+        is_open = self.is_open
+        opened, closed = (int(self.voxels[which].sum()) for which in (is_open, ~is_open))
+        return opened, closed, int(self.voxels.size)
 
     def add(self, runs: Runs, marked: npt.NDArray[np.bool_] | None = None) -> None:
         """Add the next slab; parts that are `marked`, (parts,), bool, count as open."""
@@ -186,7 +192,7 @@ def find_runs(phase: npt.NDArray[Any], threads: KernelThreads) -> Runs:
     begin = np.concatenate([begins for _, begins, _ in pieces])
     end = np.concatenate([ends for _, _, ends in pieces])
     part = np.arange(begin.size, dtype=np.int32)
-    count = _connect(depth, height, row_start, begin, end, part)
+    count = _connect(depth, height, Lines(row_start, begin, end), part)
     return Runs((depth, height, width), row_start, begin, end, part, count)
 
 
@@ -204,16 +210,12 @@ def find_components(
 
 
 @kernel
-def _marked(
-    rows: npt.NDArray[np.uint8],
-    row_start: npt.NDArray[np.int64],
-    begin: npt.NDArray[np.int32],
-    end: npt.NDArray[np.int32],
-) -> npt.NDArray[np.bool_]:
+def _marked(rows: npt.NDArray[np.uint8], lines: Lines) -> npt.NDArray[np.bool_]:
     """Return which runs hold a voxel above zero."""
+    start, begin, end = lines
     found = np.zeros(begin.size, np.bool_)
     for row in range(len(rows)):
-        for run in range(row_start[row], row_start[row + 1]):
+        for run in range(start[row], start[row + 1]):
             found[run] = rows[row, begin[run] : end[run]].any()
     return found
 
@@ -257,39 +259,26 @@ def _find_runs(
 
 
 @kernel
-def _connect(
-    depth: int,
-    height: int,
-    row_start: npt.NDArray[np.int64],
-    begin: npt.NDArray[np.int32],
-    end: npt.NDArray[np.int32],
-    parent: npt.NDArray[np.int32],
-) -> int:
+def _connect(depth: int, height: int, lines: Lines, parent: npt.NDArray[np.int32]) -> int:
     """Number the components of runs from 0, in the order of their first runs, by union-find.
 
     At first every run is its own parent; the numbers take their place.
     """
     for row in range(depth * height):
         if row % height:
-            _union_rows(parent, row_start, begin, end, row, row - 1)
+            _union_rows(parent, lines, row, row - 1)
         if row >= height:
-            _union_rows(parent, row_start, begin, end, row, row - height)
+            _union_rows(parent, lines, row, row - height)
     return _compact(parent)
 
 
 @kernel
-def _union_rows(
-    parent: npt.NDArray[np.int32],
-    row_start: npt.NDArray[np.int64],
-    begin: npt.NDArray[np.int32],
-    end: npt.NDArray[np.int32],
-    row: int,
-    other: int,
-) -> None:
+def _union_rows(parent: npt.NDArray[np.int32], lines: Lines, row: int, other: int) -> None:
     """Join all runs of two rows that overlap in x."""
-    a = row_start[row]
-    b = row_start[other]
-    while a < row_start[row + 1] and b < row_start[other + 1]:
+    start, begin, end = lines
+    a = start[row]
+    b = start[other]
+    while a < start[row + 1] and b < start[other + 1]:
         if begin[a] < end[b] and begin[b] < end[a]:
             _union(parent, a, b)
         if end[a] < end[b]:
@@ -340,35 +329,26 @@ def _compact(parent: npt.NDArray[np.int32]) -> int:
 
 def pairs_across(before: Runs, after: Runs) -> npt.NDArray[np.int64]:
     """Return the parts (n, 2) of two slabs that are connected, of the first and of the second."""
-    height = before.shape[1]
-    starts = (before.row_start[-height - 1 :], after.row_start[: height + 1])
-    return np.unique(
-        _overlaps(
-            *starts, before.begin, before.end, before.part, after.begin, after.end, after.part
-        ),
-        axis=0,
-    )
+    last, first = before.face(last=True), after.face(last=False)
+    return np.unique(_overlaps(last.lines, last.part, first.lines, first.part), axis=0)
 
 
 @kernel
 def _overlaps(
-    row_start_a: npt.NDArray[np.int64],
-    row_start_b: npt.NDArray[np.int64],
-    begin_a: npt.NDArray[np.int32],
-    end_a: npt.NDArray[np.int32],
+    lines_a: Lines,
     part_a: npt.NDArray[np.int32],
-    begin_b: npt.NDArray[np.int32],
-    end_b: npt.NDArray[np.int32],
+    lines_b: Lines,
     part_b: npt.NDArray[np.int32],
 ) -> npt.NDArray[np.int64]:
     """Return the parts (n, 2) of all runs of two slices that overlap in x."""
-    most = row_start_a[-1] - row_start_a[0] + row_start_b[-1] - row_start_b[0]
-    pairs = np.empty((most, 2), np.int64)
+    start_a, begin_a, end_a = lines_a
+    start_b, begin_b, end_b = lines_b
+    pairs = np.empty((begin_a.size + begin_b.size, 2), np.int64)
     count = 0
-    for row in range(row_start_a.size - 1):
-        a = row_start_a[row]
-        b = row_start_b[row]
-        while a < row_start_a[row + 1] and b < row_start_b[row + 1]:
+    for row in range(start_a.size - 1):
+        a = start_a[row]
+        b = start_b[row]
+        while a < start_a[row + 1] and b < start_b[row + 1]:
             if begin_a[a] < end_b[b] and begin_b[b] < end_a[a]:
                 pairs[count, 0] = part_a[a]
                 pairs[count, 1] = part_b[b]
@@ -400,14 +380,9 @@ def touching(
 
 
 @kernel
-def _paint_runs(
-    rows: npt.NDArray[np.uint8],
-    row_start: npt.NDArray[np.int64],
-    begin: npt.NDArray[np.int32],
-    end: npt.NDArray[np.int32],
-    phase: npt.NDArray[np.uint8],
-) -> None:
+def _paint_runs(rows: npt.NDArray[np.uint8], lines: Lines, phase: npt.NDArray[np.uint8]) -> None:
+    start, begin, end = lines
     for row in range(len(rows)):
-        for run in range(row_start[row], row_start[row + 1]):
+        for run in range(start[row], start[row + 1]):
             if phase[run] != 1:
                 rows[row, begin[run] : end[run]] = phase[run]
