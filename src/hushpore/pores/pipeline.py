@@ -25,6 +25,7 @@ from hushpore.pores.gpu.passes import (
     in_one_piece,
     open_gpu,
 )
+from hushpore.pores.gpu.slabs import GpuSlabs
 from hushpore.pores.gpu.void import why_on_host
 from hushpore.pores.passes import (
     VoidPhases,
@@ -99,7 +100,9 @@ class Pipeline:
                 reason = str(error)
             self._backend = Backend(reason=reason)
             yield from self._say(f"Pores are segmented on the CPU: {reason}.", warning=True)
-        return (yield from self._on_cpu())
+        if self._void is None:
+            self._void = yield from self._find_void()
+        return (yield from self._in_slabs(self._work, None))
 
     def _on_gpu(self, gpu: Gpu, ways: list[Slabs]) -> Generator[Event, None, Segmented | None]:
         """Find it in thinner and thinner slabs; None where none was thin enough."""
@@ -133,26 +136,33 @@ class Pipeline:
             found, void_phases, threshold, problem = yield from run
             yield from self._warn(problem)
             return Segmented(self._backend, threshold, void_phases, *found)
+        if not in_one_piece(work, slabs):
+            in_slabs = dataclasses.replace(work, slabs=slabs)
+            return (yield from self._in_slabs(in_slabs, GpuSlabs(gpu, timer)))
         assert self._void is not None, "it was found first of all"
         phase, void_phases, threshold, grey = self._void
-        from_void = find_from_void(gpu, work, slabs, phase, grey, timer)
+        from_void = find_from_void(gpu, work, phase, grey, timer)
         found = yield from self._stages.run("", from_void, 0.85)
         phase.close()
         return Segmented(self._backend, threshold, void_phases, *found)
 
-    def _on_cpu(self) -> Generator[Event, None, Segmented]:
-        if self._void is None:
-            self._void = yield from self._find_void()
+    def _in_slabs(self, work: Work, gpu: GpuSlabs | None) -> Generator[Event, None, Segmented]:
+        """Find it in the void slab by slab, where what is done to a slab may be done on a GPU."""
+        assert self._void is not None, "it was found first of all"
         phase, void_phases, threshold, grey = self._void
-        work, run = self._work, self._stages.run
-        distance = yield from run("distance", find_distance(work, phase), 0.4)
-        unstitched = yield from run("basins", find_basins(work, phase, distance), 0.6)
-        phase.close()
+        run = self._stages.run
+        distance = yield from run("distance", find_distance(work, phase, gpu), 0.4)
+        unstitched = yield from run("basins", find_basins(work, phase, distance, gpu), 0.6)
+        if gpu is None:
+            phase.close()
         check_tables(work.volume, work.settings, work.slabs, unstitched.found.count)
-        measuring = measure_basins(work, unstitched, distance, grey)
+        measuring = measure_basins(work, unstitched, distance, grey, gpu)
         graph = yield from run("measuring", measuring, 0.85, unstitched.stack)
-        found = (unstitched.stack, graph, distance, None)
-        return Segmented(self._backend, threshold, void_phases, *found)
+        # where a GPU's memory runs out before, it is needed again
+        phase.close()
+        return Segmented(
+            self._backend, threshold, void_phases, unstitched.stack, graph, distance, None
+        )
 
     def _find_void(self) -> Generator[Event, None, _Void]:
         """Find the void on the host, and tell open from closed."""

@@ -35,16 +35,12 @@ from hushpore.device.timing import StageTimer
 from hushpore.pores.gpu.engine import Gpu
 from hushpore.pores.gpu.grey import GpuGrey
 from hushpore.pores.gpu.labels import GpuBasins
-from hushpore.pores.gpu.slabs import GpuSlabs
 from hushpore.pores.gpu.void import BYTES_OUTSIDE, bytes_outside, classify_void, find_void
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import (
     VoidPhases,
     Work,
-    find_basins,
-    find_distance,
     highest_void,
-    measure_basins,
     solid_beyond,
     void_phases_of,
 )
@@ -56,7 +52,6 @@ from hushpore.pores.void import AIR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import TypeVar
 
     import numpy.typing as npt
 
@@ -65,8 +60,6 @@ if TYPE_CHECKING:
     from hushpore.pores.grey import RoundedGrey
     from hushpore.pores.passes import Pass
     from hushpore.pores.slabs import Stack
-
-    T = TypeVar("T")
 
 #: Bytes a voxel that are in use on the GPU at once: distance and pointers 4 each, keys 8, void 1.
 #: The rest is for tables.
@@ -127,12 +120,12 @@ def holds_values(work: Work, slabs: Slabs, free: int) -> bool:
 
 
 class FoundBasins(NamedTuple):
-    """What was found in a void."""
+    """What was found in a void that the GPU holds."""
 
     basins: Stack
     graph: BasinGraph
     distance: Stack
-    on_gpu: GpuBasins | None  # the basins once more, where the GPU holds all of them
+    on_gpu: GpuBasins  # the basins once more
 
 
 class FromValues(NamedTuple):
@@ -169,52 +162,23 @@ def find_from_values(gpu: Gpu, work: Work, timer: StageTimer) -> Pass[FromValues
 
 
 def find_from_void(
-    gpu: Gpu, work: Work, slabs: Slabs, phase: Stack, grey: RoundedGrey | None, timer: StageTimer
+    gpu: Gpu, work: Work, phase: Stack, grey: RoundedGrey | None, timer: StageTimer
 ) -> Pass[FoundBasins]:
-    """Find the basins and their graph in a void that was found on the host.
+    """Find the basins and their graph in a void that was found on the host, in one piece.
 
-    `slabs`: in what pieces, one of `open_gpu`. `phase`: the void. `grey`: where there are sums of
-    grey values.
+    `phase`: the void. `grey`: where there are sums of grey values.
     """
-    if not in_one_piece(work, slabs):
-        in_slabs = dataclasses.replace(work, slabs=slabs)
-        return (yield from _in_slabs(gpu, in_slabs, phase, grey, timer))
     with timer.stage("upload", nbytes=phase.nbytes):
         on_gpu = gpu.put(phase.array())
 
     def rounded() -> tuple[Any, float]:
         assert grey is not None, "there are sums of them"
-        values = grey.read(0, slabs.depth)
+        values = grey.read(0, work.slabs.depth)
         with timer.stage("upload", nbytes=values.nbytes):
             return gpu.put(values), grey.step
 
     found, _ = yield from _find_whole(gpu, work, on_gpu, [], timer, rounded if grey else None)
     return found
-
-
-def _in_slabs(
-    gpu: Gpu, work: Work, phase: Stack, grey: RoundedGrey | None, timer: StageTimer
-) -> Pass[FoundBasins]:
-    slabs = GpuSlabs(gpu, timer)
-    measuring = find_distance(work, phase, slabs)
-    distance = yield from _timed(timer, "distance", measuring, 0.0, 0.4)
-    ascending = find_basins(work, phase, distance, slabs)
-    unstitched = yield from _timed(timer, "basins", ascending, 0.4, 0.7)
-    measuring_basins = measure_basins(work, unstitched, distance, grey, slabs)
-    graph = yield from _timed(timer, "measuring", measuring_basins, 0.7, 1.0)
-    return FoundBasins(unstitched.stack, graph, distance, None)
-
-
-def _timed(timer: StageTimer, stage: str, work: Pass[T], begin: float, end: float) -> Pass[T]:
-    """Time every step of a pass, and let its shares run from one to another."""
-    while True:
-        try:
-            with timer.stage(stage):
-                share = next(work)
-        except StopIteration as over:
-            result: T = over.value
-            return result
-        yield begin + (end - begin) * share
 
 
 def _find_whole(
@@ -272,6 +236,5 @@ def _warm_up(gpu: Gpu) -> None:
             found = result_of(find_from_values(gpu, work, timer)).basins
             label_of = np.arange(found.graph.count + 1, dtype=np.int32)
             choices = Choices(Switches(labels="on"))
-            assert found.on_gpu is not None, "it is in one piece"
             to = found.basins
             result_of(found.on_gpu.write_labels(work, to, label_of, to, timer, choices))
