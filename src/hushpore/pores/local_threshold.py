@@ -148,12 +148,7 @@ def _mirrored(length: int, window: int) -> npt.NDArray[np.int64]:
 
     Entry i to ``i + window`` are the window around voxel i.
     """
-    half = window // 2
-    place = np.arange(-half, length + half)
-    if length == 1:
-        return np.zeros(place.size, np.int64)
-    place = np.abs(place) % (2 * length - 2)
-    return np.minimum(place, 2 * length - 2 - place)
+    return np.pad(np.arange(length), window // 2, mode="reflect")
 
 
 @kernel

@@ -97,9 +97,8 @@ def mark_outside(
     ball = ball_around(phase.shape, spacing, radius, slicewise)
     shape, limit = ball.shape, ball.limit
     before, *inner = ball.inner[0].start, *ball.inner[1:]
-    around = Slabs(shape[0], min(slabs.thickness, shape[0]), slabs.on_disk)
-    if len(slabs) == 1:
-        around = Slabs(shape[0], shape[0], slabs.on_disk)
+    thickness = shape[0] if len(slabs) == 1 else min(slabs.thickness, shape[0])
+    around = Slabs(shape[0], thickness, slabs.on_disk)
     balls = scratch.stack("balls", shape, np.uint8)
     for first, last in around:
         part = phase.read(first - before, last - before)

@@ -147,9 +147,7 @@ class Scratch:
 
     def stack(self, name: str, shape: Sequence[int], dtype: npt.DTypeLike) -> Stack:
         """Return a new stack, (z, y, x), of any values."""
-        path = None
-        if self.on_disk:
-            path = new_folder(scratch_folder()) / f"{name}.raw"
+        path = new_folder(scratch_folder()) / f"{name}.raw" if self.on_disk else None
         stack = Stack(shape, dtype, path)
         self._stacks.append(stack)
         return stack

@@ -6,6 +6,7 @@ numbers of up to 65,536 levels are counted level by level; anything else in 1024
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -75,10 +76,7 @@ def find_range(values: npt.NDArray[Any], threads: KernelThreads) -> Range:
             bad = int(part.size - np.count_nonzero(np.isfinite(part)))
         return Range(low, high, bad)
 
-    first, *others = threads.over(len(values), look)
-    for other in others:
-        first = first.join(other)
-    found: Range = first
+    found: Range = functools.reduce(Range.join, threads.over(len(values), look))
     return found
 
 
@@ -135,31 +133,31 @@ def survey(
     Raises InputError if the values are all the same, or some of them are not finite.
     """
     counted = counted_once(values.dtype) if with_histogram else None
-    passes = 1 + (with_histogram and counted is None)
-    found: Range | None = None
-    counts: Any = 0
-    histogram = None
-    for (_, last), part in zip(values.slabs, values.ahead(), strict=True):
-        if counted:
-            histogram = make_histogram(part, threads, counted)
-            counts = counts + histogram.counts
-        else:
-            own = find_range(part, threads)
-            found = found.join(own) if found else own
-        yield last / values.slabs.depth / passes
-    if counted and histogram:
-        histogram = Histogram(counts, histogram.centers).trimmed()
+    if counted:
+        histogram = (yield from _count_all(values, counted, threads, 0.0)).trimmed()
         found = Range(*values.dtype.type(histogram.centers[[0, -1]]))
-    assert found is not None, "a stack has slabs"
+        require_range(values.volume, *found)
+        return found, histogram
+    ranges = []
+    for (_, last), part in zip(values.slabs, values.ahead(), strict=True):
+        ranges.append(find_range(part, threads))
+        yield last / values.slabs.depth / (1 + with_histogram)
+    found = functools.reduce(Range.join, ranges)
     require_range(values.volume, *found)
-    if passes == 2:
-        for (_, last), part in zip(values.slabs, values.ahead(), strict=True):
-            histogram = make_histogram(part, threads, found)
-            counts = counts + histogram.counts
-            yield (1 + last / values.slabs.depth) / passes
-        assert histogram is not None, "a stack has slabs"
-        histogram = Histogram(counts, histogram.centers)
-    return found, histogram
+    if not with_histogram:
+        return found, None
+    return found, (yield from _count_all(values, found, threads, 0.5))
+
+
+def _count_all(
+    values: GreyValues, among: Range, threads: KernelThreads, begin: float
+) -> Generator[float, None, Histogram]:
+    """Count the grey values of all slabs; what is done before is a share of the whole."""
+    counts: Any = 0
+    for (_, last), part in zip(values.slabs, values.ahead(), strict=True):
+        counts = counts + make_histogram(part, threads, among).counts
+        yield begin + (1 - begin) * last / values.slabs.depth
+    return Histogram(counts, bins_of(values.dtype, among)[0])
 
 
 def counted_once(dtype: np.dtype[Any]) -> Range | None:

@@ -73,8 +73,9 @@ class GpuGrey:
         counted = counted_once(dtype) if with_histogram else None
         if counted:
             centers, _ = bins_of(dtype, counted)
-            levels = self._gpu.get_all([self._levels(int(counted.low), centers.size)])
-            histogram = Histogram(levels[0], centers).trimmed()
+            lowest = np.int32(int(counted.low))
+            levels = self._counts("count_levels", self._values[:2], centers.size, lowest)
+            histogram = Histogram(self._gpu.get_all([levels])[0], centers).trimmed()
             found = Range(*dtype.type(histogram.centers[[0, -1]]))
             require_range(self._volume, *found)
             return found, histogram
@@ -82,9 +83,10 @@ class GpuGrey:
         extremes = xp.full(2, _UNKNOWN, np.int32)
         extremes[1] = -_UNKNOWN
         bad = xp.zeros(1, np.int32)
-        self._stride("find_range", *self._values, extremes, bad)
+        given = (*self._values, extremes)
+        self._gpu.stride(self._gpu.void, "find_range", self._count, *given, bad)
         bins = bins_of(dtype, Range(0, 1))[0].size if with_histogram else 0
-        counted_in = [self._bins(extremes, bins)] if bins else []
+        counted_in = [self._counts("count_bins", given, bins)] if bins else []
         ranks, others, *counts = self._gpu.get_all([extremes, bad, *counted_in])
         low, high = _values_of(ranks).astype(dtype)
         found = Range(low, high, int(others[0]))
@@ -132,25 +134,13 @@ class GpuGrey:
         above = threshold is None or bright
         return np.float64(threshold or 0.0), np.int32(above), np.int64(self._count)
 
-    def _levels(self, lowest: int, bins: int) -> Any:
-        counts, tables = self._tables(bins)
-        stored, kind = self._values[:2]
-        table = (counts, np.int32(bins), tables, np.int32(lowest))
-        self._stride("count_levels", stored, kind, *table)
-        return counts.sum(axis=0, dtype=np.int64)
-
-    def _bins(self, extremes: Any, bins: int) -> Any:
-        counts, tables = self._tables(bins)
-        table = (extremes, counts, np.int32(bins), tables)
-        self._stride("count_bins", *self._values, *table)
-        return counts.sum(axis=0, dtype=np.int64)
-
-    def _tables(self, bins: int) -> tuple[Any, np.int32]:
+    def _counts(self, name: str, before: tuple[Any, ...], bins: int, *after: Any) -> Any:
+        """Count values in several tables at a time, and add these up."""
         tables = _COUNTERS // bins
-        return self._gpu.xp.zeros((tables, bins), np.int32), np.int32(tables)
-
-    def _stride(self, name: str, *arguments: Any) -> None:
-        self._gpu.stride(self._gpu.void, name, self._count, *arguments)
+        counts = self._gpu.xp.zeros((tables, bins), np.int32)
+        given = (*before, counts, np.int32(bins), np.int32(tables), *after)
+        self._gpu.stride(self._gpu.void, name, self._count, *given)
+        return counts.sum(axis=0, dtype=np.int64)
 
 
 def _values_of(ranks: Any) -> Any:
