@@ -19,7 +19,7 @@ from hushpore.device.timing import StageTimer
 from hushpore.n2v2 import job as denoising
 from hushpore.n2v2.inference import volumes
 from hushpore.n2v2.training import loop
-from hushpore.n2v2.training.preview import PreviewPace
+from hushpore.n2v2.training.loop import PreviewPace
 from hushpore.n2v2.training.step import Learner
 
 if TYPE_CHECKING:

@@ -60,7 +60,13 @@ def write_package(
             _write_documentation(network.architecture, folder)
             described = _describe(spec, network.architecture, scale, folder, name, authors, license)
             core.save_bioimageio_package(described, output_path=part)
-        _require_passed(core.test_model(part))
+        tested = core.test_model(part)
+        if tested.status == "failed":
+            problems = [str(error.msg) for detail in tested.details for error in detail.errors]
+            raise InputError(
+                "The BioImage Model Zoo's own test does not accept the package: "
+                + "; ".join(problems)
+            )
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
@@ -193,11 +199,3 @@ def _output_axis(spec: Any, letter: str, halo: int) -> Any:
     if halo:
         return spec.SpaceOutputAxisWithHalo(id=spec.AxisId(letter), halo=halo, size=size)
     return spec.SpaceOutputAxis(id=spec.AxisId(letter), size=size)
-
-
-def _require_passed(summary: Any) -> None:
-    if summary.status == "failed":
-        problems = [str(error.msg) for detail in summary.details for error in detail.errors]
-        raise InputError(
-            "The BioImage Model Zoo's own test does not accept the package: " + "; ".join(problems)
-        )

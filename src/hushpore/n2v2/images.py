@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 from hushpore.base.errors import InputError
-from hushpore.patches.places import in_volume
 from hushpore.patches.sampling import read_windows
 
 if TYPE_CHECKING:
@@ -55,13 +54,6 @@ class Arrangement:
         output[predicted.ravel()] = np.tile(np.arange(self.outputs), len(predicted))
         return image, output
 
-    def in_volume(
-        self, corners: npt.NDArray[np.int64], leading: tuple[int, ...]
-    ) -> npt.NDArray[np.int64]:
-        """Return places (image, first voxel in it) as places in a volume of some leading axes."""
-        planes = self.predicted[corners[:, 0], 0]
-        return in_volume(np.column_stack([planes, corners[:, 1:]]), leading)
-
     def part(self, images: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Arrangement]:
         """Return the planes that some images need, and these images in terms of them."""
         planes, members = np.unique(self.members[images], return_inverse=True)
@@ -83,18 +75,12 @@ def arrange(
     """
     leading = volume.shape[:-dimensions]
     numbers = np.arange(math.prod(leading)).reshape(leading)
-    if context:
-        return _with_neighbours(volume, dimensions, channels, context, numbers)
-    if channels == "together" and "c" in volume.axes:
+    if not context and channels == "together" and "c" in volume.axes:
         together = np.moveaxis(numbers, volume.axes.index("c"), -1)
         count = together.shape[-1]
         return Arrangement(together.reshape(-1, count), 0, count)
-    return Arrangement(numbers.reshape(-1, 1))
-
-
-def _with_neighbours(
-    volume: Volume, dimensions: int, channels: str, context: int, numbers: npt.NDArray[np.int64]
-) -> Arrangement:
+    if not context:
+        return Arrangement(numbers.reshape(-1, 1))
     if dimensions != 2 or channels == "together":
         raise InputError(
             "Neighbouring slices are seen beside a slice only with dimensions=2 and "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,113 +54,85 @@ def inspect_patches(volume: Volume, settings: PatchSettings, backend: Backend) -
     if model is not None:
         _require_fitting(model, volume, settings)
     try:
-        result = yield from sample_patches(volume, settings, backend, _BlindSpotInspector(model))
+        inspect = partial(_inspect_blind_spots, model)
+        result = yield from sample_patches(volume, settings, backend, inspect)
     finally:
         backend.release()
     return result
 
 
-class _BlindSpotInspector:
-    """Masks pixels of patches and predicts them, as the network does in its training."""
-
-    def __init__(self, model: Model | None) -> None:
-        self._model = model
-
-    def __call__(
-        self,
-        volume: Volume,
-        settings: PatchSettings,
-        backend: Backend,
-        drawn: npt.NDArray[np.int64],
-        patches: npt.NDArray[Any],
-        generator: torch.Generator,
-        timer: StageTimer,
-    ) -> Job:
-        if self._model is None:
-            yield Note(
-                "No trained model was given: predictions, residuals and losses are left out."
+def _inspect_blind_spots(
+    model: Model | None,
+    volume: Volume,
+    settings: PatchSettings,
+    backend: Backend,
+    drawn: npt.NDArray[np.int64],
+    patches: npt.NDArray[Any],
+    generator: torch.Generator,
+    timer: StageTimer,
+) -> Job:
+    """Mask pixels of patches and predict them, as the network does in its training."""
+    if model is None:
+        yield Note("No trained model was given: predictions, residuals and losses are left out.")
+    size, count = settings.size, len(patches)
+    together = max(1, _PIECE // math.prod(size))
+    parts = []
+    for start in range(0, count, together):
+        part = slice(start, start + together)
+        fraction = 0.2 + 0.75 * start / count
+        yield Progress("looking at patches", start, count, "patches", fraction)
+        with timer.stage("masking" if model is None else "prediction"):
+            values = backend.put(patches[part].astype(np.float32))
+            positions = draw_positions(
+                size, settings.masked_share, len(values), generator, backend.device
             )
-        size, count = settings.size, len(patches)
-        together = max(1, _PIECE // math.prod(size))
-        parts = []
-        for start in range(0, count, together):
-            part = slice(start, start + together)
-            fraction = 0.2 + 0.75 * start / count
-            yield Progress("looking at patches", start, count, "patches", fraction)
-            with timer.stage("prediction" if self._model is not None else "masking"):
-                positions = draw_positions(
-                    size, settings.masked_share, len(patches[part]), generator, backend.device
-                )
-                parts.append(self._masked(volume, backend, drawn[part], patches[part], positions))
-        return BlindSpots(*(_joined(each) for each in zip(*parts, strict=True)))
-
-    def _masked(
-        self,
-        volume: Volume,
-        backend: Backend,
-        drawn: npt.NDArray[np.int64],
-        patches: npt.NDArray[Any],
-        positions: torch.Tensor,
-    ) -> tuple[Any, ...]:
-        """Return positions, originals, replacements, predictions and losses of some patches."""
-        values = backend.put(patches.astype(np.float32))
-        originals, new = (
-            values_at(values, positions),
-            replacement_values(values, positions, _REPLACEMENT),
-        )
-        found = positions.cpu().numpy(), backend.get(originals), backend.get(new)
-        if self._model is None:
-            return *found, None, None
-        return *found, *self._predict(volume, backend, drawn, patches.shape[1:], positions)
-
-    def _predict(
-        self,
-        volume: Volume,
-        backend: Backend,
-        drawn: npt.NDArray[np.int64],
-        size: tuple[int, ...],
-        positions: torch.Tensor,
-    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        """Predict patches with their pixels hidden, as a training step does."""
-        assert self._model is not None
-        model, count = self._model, len(drawn)
-        arrangement, channels = model.arrange(volume), Source(volume, len(size)).channels
-        first, outputs = arrangement.first, arrangement.outputs
-        image_of, output_of = arrangement.predicted_by
-        planes = arrangement.members[image_of[drawn[:, 0]]]  # (count, inputs)
-        corners = np.column_stack([planes.ravel(), drawn[:, 1:].repeat(planes.shape[1], axis=0)])
-        raw = _read(volume, corners, size)
-        inputs = model.scale.normalise(backend.put(raw), channels[planes.ravel()])
-        inputs = inputs.view(count, -1, *size)
-        # a copy, for the hidden ones take its place
-        noisy = inputs[:, first : first + outputs].flatten(0, 1).clone()
-        hidden = mask_pixels(noisy, positions.repeat_interleave(outputs, 0), _REPLACEMENT)
-        inputs[:, first : first + outputs] = hidden.view(count, outputs, *size)
-        dtype = choose_precision("auto", backend, len(size))
-        network = model.network.to(backend.device)
-        with torch.inference_mode(), mixed_precision(backend.device.partition(":")[0], dtype):
-            predicted = network(channels_last(inputs)).float()
-        output = torch.from_numpy(output_of[drawn[:, 0]]).to(backend.device)
-        each = torch.arange(count, device=backend.device)
-        predicted = predicted[each, output]
-        truth = noisy.view(count, outputs, *size)[each, output]
-        errors = values_at(predicted, positions) - values_at(truth, positions)
-        losses = backend.get((errors**2).mean(1))
-        return model.scale.restore(backend.get(predicted), channels[drawn[:, 0]]), losses
+            originals = values_at(values, positions)
+            new = replacement_values(values, positions, _REPLACEMENT)
+            found = positions.cpu().numpy(), backend.get(originals), backend.get(new)
+            predicted: tuple[Any, Any] = None, None
+            if model is not None:
+                predicted = _predict(model, volume, backend, drawn[part], size, positions)
+            parts.append((*found, *predicted))
+    columns: Any = zip(*parts, strict=True)
+    joined: list[Any] = [None if each[0] is None else np.concatenate(each) for each in columns]
+    return BlindSpots(*joined)
 
 
-def _read(
-    volume: Volume, corners: npt.NDArray[np.int64], size: tuple[int, ...]
-) -> npt.NDArray[Any]:
-    """Read patches at (plane, first voxel)."""
+def _predict(
+    model: Model,
+    volume: Volume,
+    backend: Backend,
+    drawn: npt.NDArray[np.int64],
+    size: tuple[int, ...],
+    positions: torch.Tensor,
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """Predict patches with their pixels hidden, as a training step does."""
+    count = len(drawn)
+    arrangement, channels = model.arrange(volume), Source(volume, len(size)).channels
+    first, outputs = arrangement.first, arrangement.outputs
+    image_of, output_of = arrangement.predicted_by
+    planes = arrangement.members[image_of[drawn[:, 0]]]  # (count, inputs)
+    corners = np.column_stack([planes.ravel(), drawn[:, 1:].repeat(planes.shape[1], axis=0)])
     leading = volume.shape[: -len(size)]
-    found: npt.NDArray[Any]
-    found = read_patches(volume.data, in_volume(corners, leading), (1,) * len(leading) + size)
-    return found.reshape(-1, *size)
-
-
-def _joined(parts: tuple[Any, ...]) -> Any:
-    return None if parts[0] is None else np.concatenate(parts)
+    where = in_volume(corners, leading)
+    raw = read_patches(volume.data, where, (1,) * len(leading) + size).reshape(-1, *size)
+    inputs = model.scale.normalise(backend.put(raw), channels[planes.ravel()])
+    inputs = inputs.view(count, -1, *size)
+    # a copy, for the hidden ones take its place
+    noisy = inputs[:, first : first + outputs].flatten(0, 1).clone()
+    hidden = mask_pixels(noisy, positions.repeat_interleave(outputs, 0), _REPLACEMENT)
+    inputs[:, first : first + outputs] = hidden.view(count, outputs, *size)
+    dtype = choose_precision("auto", backend, len(size))
+    network = model.network.to(backend.device)
+    with torch.inference_mode(), mixed_precision(backend.device.partition(":")[0], dtype):
+        predicted = network(channels_last(inputs)).float()
+    output = torch.from_numpy(output_of[drawn[:, 0]]).to(backend.device)
+    each = torch.arange(count, device=backend.device)
+    predicted = predicted[each, output]
+    truth = noisy.view(count, outputs, *size)[each, output]
+    errors = values_at(predicted, positions) - values_at(truth, positions)
+    losses = backend.get((errors**2).mean(1))
+    return model.scale.restore(backend.get(predicted), channels[drawn[:, 0]]), losses
 
 
 def _require_fitting(model: Model, volume: Volume, settings: PatchSettings) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,11 +16,14 @@ from hushpore.base.provenance import fingerprint, make_provenance
 from hushpore.device.backend import Backend
 from hushpore.device.memory import is_out_of_memory
 from hushpore.device.scratch import array_within
-from hushpore.n2v2.detail_restoration import restore_detail_in_place
 from hushpore.n2v2.images import Images, arrange
 from hushpore.n2v2.inference.volumes import FREE_SHARE, IMAGES_SHARE, VolumePredictor
 from hushpore.n2v2.noise.diagnosis import diagnose_noise
-from hushpore.n2v2.noise.residual import examine_residual, residual_moments
+from hushpore.n2v2.noise.residual import (
+    examine_residual,
+    residual_moments,
+    restore_detail_in_place,
+)
 from hushpore.n2v2.plan import (
     BATCH,
     architecture_for,
@@ -33,11 +37,11 @@ from hushpore.n2v2.result import Denoised, TrainingResult, make_result
 from hushpore.n2v2.source import Scale, Source, measure_scale_in_pieces
 from hushpore.n2v2.trained import Model, load_model, require_dimensions
 from hushpore.n2v2.training.blocks import BlockSampler
-from hushpore.n2v2.training.checkpoint import Checkpoint, training_key
-from hushpore.n2v2.training.loop import TrainingLoop
-from hushpore.n2v2.training.preview import read_preview_slice
+from hushpore.n2v2.training.checkpoint import FREE, Checkpoint
+from hushpore.n2v2.training.loop import TrainingLoop, read_preview_slice
 from hushpore.n2v2.training.step import BatchSampler, choose_precision
 from hushpore.patches.job import require_room
+from hushpore.patches.places import in_volume
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -49,7 +53,6 @@ if TYPE_CHECKING:
     from hushpore.device.timing import StageTimer
     from hushpore.n2v2.model import UNet
     from hushpore.n2v2.settings import DenoiseSettings
-    from hushpore.n2v2.training.preview import PreviewSlice
 
     T = TypeVar("T")
 
@@ -255,12 +258,11 @@ class DenoisingRun:
                 yield self._to_cpu()
 
     def _train(self, batches: BatchSampler) -> Job:
-        notes: list[str] = []
         images = yield from self._training_images()
+        volume = (self.source, self.arrangement, self.scale, self.backend)
         loop = TrainingLoop(
             self.settings, self.backend, self.timer, images, batches, self.dtype,
-            self._preview_slice(), self._to_model, TRAINING_SHARE, notes, self._preview_slice,
-            self._to_batch,
+            partial(read_preview_slice, *volume), self._to_model, self._to_batch, TRAINING_SHARE,
         )  # fmt: skip
         state = loop.start(self.architecture)
         checkpoint = self._checkpoint(batches)
@@ -269,7 +271,7 @@ class DenoisingRun:
             yield self._note(f"Went on from the checkpoint, after {state.step} steps.", False)
         yield _PREPARING
         yield from loop.run(state, checkpoint)
-        self.notes += notes
+        self.notes += loop.notes
         self.model = self._to_model(state.learner.average)
         self.curves, self.steps, self.elapsed = state.curves, state.step, state.elapsed
         # what a checkpoint of an older version has left out cannot be repeated
@@ -282,7 +284,9 @@ class DenoisingRun:
         corners = patch_losses[:, :-1].astype(np.int64)
         if self.blocks is not None:
             corners = self.blocks.in_volume(step - 1, corners)
-        corners = self.arrangement.in_volume(corners, leading)
+        # all planes that an image predicts have the same patches
+        corners[:, 0] = self.arrangement.predicted[corners[:, 0], 0]
+        corners = in_volume(corners, leading)
         return Batch(step, corners, self.size, patch_losses[:, -1])
 
     def _training_images(self) -> Generator[Progress, Any, Callable[[int], Images]]:
@@ -309,23 +313,20 @@ class DenoisingRun:
     def _checkpoint(self, batches: BatchSampler) -> Checkpoint | None:
         if not self.settings.checkpoint:
             return None
-        device = self.backend.device.partition(":")[0]
-        key = training_key(
-            self.settings.to_dict(),
-            fingerprint(self.volume.data) + regions_fingerprint(self.volume, self.settings),
-            device,
-            self.dtype,
-            batches.count,
-        )
+        regions = regions_fingerprint(self.volume, self.settings)
+        key = {
+            "volume": fingerprint(self.volume.data) + regions,
+            # each has its own random numbers
+            "device": self.backend.device.partition(":")[0],
+            "arithmetic": str(self.dtype),
+            **{name: each for name, each in self.settings.to_dict().items() if name not in FREE},
+            "batch_size": batches.count,
+        }
         return Checkpoint(self.settings.checkpoint, key)
 
     def _to_model(self, network: UNet) -> Model:
         settings = self.settings
         return Model(network, self.scale.mean, self.scale.std, settings.channels, settings.context)
-
-    def _preview_slice(self, at: tuple[int, ...] | None = None) -> PreviewSlice:
-        """Return what previews show: the slice `at`, or the one in the middle."""
-        return read_preview_slice(self.source, self.arrangement, self.scale, self.backend, at)
 
     def predict(self) -> Job:
         """Predict the whole volume, in smaller tiles and then on the CPU where memory runs out."""

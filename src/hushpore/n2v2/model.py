@@ -208,9 +208,13 @@ def fuse_batch_norm(network: UNet) -> UNet:
     `network`: in evaluation mode; stays as it is.
     """
     result = copy.deepcopy(network)
-    for block in result.children():
-        if isinstance(block, nn.Sequential):
-            _fuse(block)
+    for block in (each for each in result.children() if isinstance(each, nn.Sequential)):
+        for number, normalisation in enumerate(block):
+            if isinstance(normalisation, nn.BatchNorm2d | nn.BatchNorm3d):
+                before = block[number - 1]
+                assert isinstance(before, nn.Conv2d | nn.Conv3d)
+                fused = fuse_conv_bn_eval(before.double(), normalisation.double())
+                block[number - 1], block[number] = fused.float(), nn.Identity()
     return result
 
 
@@ -231,12 +235,3 @@ def _convolution(
 ) -> nn.Conv2d | nn.Conv3d:
     convolution = nn.Conv2d if dimensions == 2 else nn.Conv3d
     return convolution(inputs, outputs, kernel, padding=kernel // 2)
-
-
-def _fuse(block: nn.Sequential) -> None:
-    for number, normalisation in enumerate(block):
-        if isinstance(normalisation, nn.BatchNorm2d | nn.BatchNorm3d):
-            before = block[number - 1]
-            assert isinstance(before, nn.Conv2d | nn.Conv3d)
-            block[number - 1] = fuse_conv_bn_eval(before.double(), normalisation.double()).float()
-            block[number] = nn.Identity()

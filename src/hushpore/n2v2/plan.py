@@ -78,17 +78,13 @@ def replacement_for(settings: DenoiseSettings) -> Replacement:
     kind = settings.replacement
     if kind == "auto":
         kind = "median" if settings.method == "n2v2" else "uniform"
-    return Replacement(kind, settings.replacement_window, _line(settings))
-
-
-def _line(settings: DenoiseSettings) -> Line | None:
-    axis = settings.correlated_along
+    axis, axes = settings.correlated_along, "zyx"[-settings.dimensions :]
     if axis == "none":
-        return None
-    axes = "zyx"[-settings.dimensions :]
+        return Replacement(kind, settings.replacement_window)
     if axis not in axes:
         raise InputError(f"Noise that runs along {axis} can only be hidden with dimensions=3.")
-    return Line(axes.index(axis), settings.correlated_reach)
+    line = Line(axes.index(axis), settings.correlated_reach)
+    return Replacement(kind, settings.replacement_window, line)
 
 
 def require_dimensions_of(model: Model, settings: DenoiseSettings | PatchSettings) -> None:

@@ -100,7 +100,13 @@ class Regions:
         """
         shape = (len(images), rows.stop - rows.start, *self._plane[1:])
         if self._corners is not None:
-            return self._around_points(self._corners, images, rows, shape, shares)
+            image, first = self._corners[:, 0], self._corners[:, 1]
+            inside = (first >= rows.start) & (first + self._size[0] <= rows.stop)
+            found = self._corners[np.isin(image, images) & inside]
+            found[:, 0] = np.searchsorted(images, found[:, 0])
+            found[:, 1] -= rows.start
+            weights = None if shares is None else torch.from_numpy(shares[found[:, 0], found[:, 1]])
+            return Places.from_corners(torch.from_numpy(found), shape, weights)
         sums = self._sums(images, rows)
         if shares is not None:
             sums = sums * torch.from_numpy(shares.reshape(*shares.shape, *[1] * (sums.ndim - 2)))
@@ -158,22 +164,6 @@ class Regions:
         numbers, back = np.unique(self._mask_of[images], return_inverse=True)
         found = [data[int(k), rows] if self._is_stack else data[rows] for k in numbers]
         return torch.from_numpy((np.stack([np.asarray(each) for each in found]) != 0)[back])
-
-    def _around_points(
-        self,
-        corners: npt.NDArray[np.int64],
-        images: npt.NDArray[np.int64],
-        rows: slice,
-        shape: tuple[int, ...],
-        shares: npt.NDArray[np.float64] | None,
-    ) -> Places:
-        image, first = corners[:, 0], corners[:, 1]
-        inside = (first >= rows.start) & (first + self._size[0] <= rows.stop)
-        found = corners[np.isin(image, images) & inside]
-        found[:, 0] = np.searchsorted(images, found[:, 0])
-        found[:, 1] -= rows.start
-        weights = None if shares is None else torch.from_numpy(shares[found[:, 0], found[:, 1]])
-        return Places.from_corners(torch.from_numpy(found), shape, weights)
 
     def _allowed(self, corners: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return which patches do not reach into what is left out."""

@@ -70,10 +70,10 @@ class Model:
         """
         dimensions = self.network.dimensions
         require_dimensions(volume, dimensions)
-        if channel_count(volume) != len(self.mean):
+        count = volume.shape[volume.axes.index("c")] if "c" in volume.axes else 1
+        if count != len(self.mean):
             raise InputError(
-                f"The model was trained on {len(self.mean)} channels; "
-                f"{volume.name} has {channel_count(volume)}."
+                f"The model was trained on {len(self.mean)} channels; {volume.name} has {count}."
             )
         return arrange(volume, dimensions, self.channels, self.context)
 
@@ -266,8 +266,3 @@ def require_dimensions(volume: Volume, dimensions: int) -> None:
         raise InputError(
             f"{volume.name} is a 2D image ({volume.facts}); denoise it with dimensions=2."
         )
-
-
-def channel_count(volume: Volume) -> int:
-    """Number of channels of a volume."""
-    return volume.shape[volume.axes.index("c")] if "c" in volume.axes else 1

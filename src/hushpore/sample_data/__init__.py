@@ -2,7 +2,42 @@
 
 from __future__ import annotations
 
-from hushpore.sample_data.ct import ct_slice
+import dataclasses
+from typing import TYPE_CHECKING
+
+from hushpore.base.errors import InputError, import_optional
+from hushpore.io import read
 from hushpore.sample_data.phantom import Phantom, foam_phantom
 
+if TYPE_CHECKING:
+    from hushpore.base.volume import Volume
+
 __all__ = ["Phantom", "ct_slice", "foam_phantom"]
+
+_NAME = "CT_small.dcm"
+
+
+def ct_slice() -> Volume:
+    """Return a real CT slice of 128 x 128 pixels in HU.
+
+    It is installed with pydicom; nothing is downloaded.
+
+    Returns
+    -------
+    Volume
+        float32 HU, axes yx, in mm.
+
+    Raises
+    ------
+    MissingPackageError
+        If pydicom is not installed.
+    InputError
+        If this installation of pydicom left its test data out.
+    """
+    import_optional("pydicom", "The CT slice")
+    from pydicom.data import get_testdata_file
+
+    path = get_testdata_file(_NAME, download=False)
+    if path is None:
+        raise InputError(f"This installation of pydicom does not hold its test file {_NAME}.")
+    return dataclasses.replace(read(str(path)), name="CT slice", source=f"pydicom: {_NAME}")

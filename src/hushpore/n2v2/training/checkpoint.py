@@ -30,7 +30,7 @@ SAVE_INTERVAL = 30.0
 _ENTRY = "training"
 
 #: Settings that change neither weights nor schedule.
-_FREE = ("checkpoint", "model", "test_time_augmentation", "restore_detail", "denoise_memory")
+FREE = ("checkpoint", "model", "test_time_augmentation", "restore_detail", "denoise_memory")
 
 
 @dataclass
@@ -162,16 +162,3 @@ class Checkpoint:
                 f"The checkpoint {self._path.name} is of another training: {differing[0]}. "
                 "Choose another name for the checkpoint, or delete the file to begin anew."
             )
-
-
-def training_key(
-    settings: Mapping[str, Any], fingerprint: str, device: str, dtype: torch.dtype, count: int
-) -> dict[str, Any]:
-    """Return what a training depends on, as JSON values.
-
-    `fingerprint`: of the values of the volume. `device`: ``"cpu"`` or ``"cuda"``: each has its own
-    random numbers. `dtype`: arithmetic of the network. `count`: patches in a batch.
-    """
-    kept = {name: value for name, value in settings.items() if name not in _FREE}
-    facts = {"volume": fingerprint, "device": device, "arithmetic": str(dtype)}
-    return {**facts, **kept, "batch_size": count}

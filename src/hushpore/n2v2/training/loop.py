@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -10,12 +11,12 @@ import numpy as np
 import torch
 
 from hushpore.base.errors import InputError
-from hushpore.base.events import Attention, Batch, Event, Job, Metric, Progress, StopEarly
+from hushpore.base.events import Attention, Batch, Event, Job, Metric, Preview, Progress, StopEarly
 from hushpore.device.readback import Readback
+from hushpore.n2v2.images import Images
 from hushpore.n2v2.inference.tiles import predict_images
 from hushpore.n2v2.model import Architecture, build_network
 from hushpore.n2v2.training.checkpoint import TrainingState
-from hushpore.n2v2.training.preview import PreviewPace
 from hushpore.n2v2.training.schedule import Schedule, learning_rate, to_parts
 from hushpore.n2v2.training.step import BatchSampler, Learner
 
@@ -26,18 +27,21 @@ if TYPE_CHECKING:
 
     from hushpore.device.backend import Backend
     from hushpore.device.timing import StageTimer
-    from hushpore.n2v2.images import Images
+    from hushpore.n2v2.images import Arrangement
     from hushpore.n2v2.model import UNet
     from hushpore.n2v2.settings import DenoiseSettings
+    from hushpore.n2v2.source import Scale, Source
     from hushpore.n2v2.trained import Model
     from hushpore.n2v2.training.checkpoint import Checkpoint
-    from hushpore.n2v2.training.preview import PreviewSlice
 
 #: Steps between two readings of the loss.
 LOG_INTERVAL = 25
 
 #: Seconds between two reported batches.
 BATCH_INTERVAL = 0.2
+
+#: Slices to either side that are denoised with the one that is shown, in 3D.
+_AROUND = 8
 
 
 @dataclass
@@ -51,20 +55,22 @@ class TrainingLoop:
     images: Callable[[int], Images]  # returns the `Images` to learn from in a step
     batch_sampler: BatchSampler  # what a step draws from them; its generator is part of the state
     dtype: torch.dtype  # arithmetic of the network
-    preview_slice: PreviewSlice | None  # what previews show; None: there are none
+    # returns the `PreviewSlice` of the slice at a position on the volume's leading axes; of None
+    # the one in the middle
+    read_preview_slice: Callable[[tuple[int, ...] | None], PreviewSlice]
     to_model: Callable[[UNet], Model]  # makes a `Model` of a network
-    share: float = 1.0  # of the whole job, for progress
-    notes: list[str] = field(default_factory=list)  # what was said; added to
-    # returns the `PreviewSlice` of the slice at a position on the volume's leading axes
-    read_preview_slice: Callable[[tuple[int, ...]], PreviewSlice] | None = None
-    # makes a `Batch` of a step and of `Learner.patch_losses`; None: batches are not reported
-    to_batch: Callable[[int, npt.NDArray[np.float64]], Batch] | None = None
+    # makes a `Batch` of a step and of `Learner.patch_losses`
+    to_batch: Callable[[int, npt.NDArray[np.float64]], Batch]
+    share: float  # of the whole job, for progress
+    notes: list[str] = field(default_factory=list)  # what was said
     schedule: Schedule = field(init=False)  # how far it is at each step, as the settings ask for
+    preview_slice: PreviewSlice = field(init=False)  # what previews show
     _wanted: tuple[int, ...] | None = field(default=None, init=False)
     _seen: tuple[int, ...] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.schedule = Schedule.of(self.settings)
+        self.preview_slice = self.read_preview_slice(None)
 
     def start(self, architecture: Architecture) -> TrainingState:
         """Return the state before the first step."""
@@ -103,9 +109,7 @@ class TrainingLoop:
         start = time.monotonic() - state.elapsed
         fraction, batch_due = self.schedule.fraction_done(state.step, state.elapsed), start
         while fraction < 1:
-            learner.keeps_patch_losses = (
-                self.to_batch is not None and start + state.elapsed >= batch_due
-            )
+            learner.keeps_patch_losses = start + state.elapsed >= batch_due
             rate = learning_rate(fraction, settings.learning_rate)
             with self.timer.stage("training", voxels=self.batch_sampler.voxels):
                 state.total += learner.step(
@@ -169,7 +173,6 @@ class TrainingLoop:
                 events.append(step.preview(value))
                 continue
             if kind == "batch":
-                assert self.to_batch is not None
                 events.append(self.to_batch(step, value))
                 continue
             if not np.isfinite(value).all():
@@ -185,17 +188,12 @@ class TrainingLoop:
 
     def _follow_attention(self) -> None:
         """Turn to the slice that is being looked at."""
-        if (
-            self._wanted is not None
-            and self._wanted != self._seen
-            and self.read_preview_slice is not None
-        ):
+        if self._wanted not in (None, self._seen):
             self._seen = self._wanted
             self.preview_slice = self.read_preview_slice(self._wanted)
 
     def _preview(self, learner: Learner) -> torch.Tensor:
         """Denoise the slice to be shown as well as the network can by now."""
-        assert self.preview_slice is not None
         architecture = learner.average.architecture
         result = predict_images(
             learner.average, self.preview_slice.image, dtype=self.dtype, architecture=architecture
@@ -213,3 +211,70 @@ class TrainingLoop:
         finished = losses[-1][0] if self.backend.is_cuda and losses else step
         share = self.share * min(fraction, 1) * (finished / step)  # never beyond by rounding
         return Progress("training", finished, total, "steps", share)
+
+
+@dataclass(frozen=True)
+class PreviewSlice:
+    """What previews show."""
+
+    image: Images  # one image, or in 3D a few slices of one
+    # which of the planes that it predicts, and which row of that
+    output: int
+    row: int
+    preview: Callable[[npt.NDArray[np.float32]], Preview]  # makes a `Preview` of a normalised slice
+
+
+def read_preview_slice(
+    source: Source,
+    arrangement: Arrangement,
+    scale: Scale,
+    backend: Backend,
+    at: tuple[int, ...] | None,
+) -> PreviewSlice:
+    """Read what is needed to show a slice.
+
+    `source`, `arrangement`, `scale`, `backend`: the volume, what the network sees of it, its grey
+    scale, and where to put it. `at`: where the slice lies on the volume's leading axes; by default
+    in the middle.
+    """
+    leading = source.volume.shape[:-2]
+    # of two middle slices the first: there a viewer opens the volume
+    number = (math.prod(leading) - 1) // 2
+    if at is not None and len(at) == len(leading) and leading:
+        number = int(np.ravel_multi_index(at, leading, mode="clip"))
+    plane, row, rows = number, 0, slice(None)
+    if len(source.size) == 3:
+        plane, z = divmod(number, source.size[0])
+        rows = slice(max(z - _AROUND, 0), min(z + _AROUND, source.size[0]))
+        row = z - rows.start
+    image, output = (int(each[plane]) for each in arrangement.predicted_by)
+    planes, part = arrangement.part(np.array([image]))
+    channels = source.channels
+    raw = source.put(source.stored(planes, rows), planes, backend)
+    images = Images.of(scale.normalise(raw, channels[planes]), part)
+    index = tuple(int(i) for i in np.unravel_index(number, (1, *leading))[1:])
+
+    def preview(value: npt.NDArray[np.float32]) -> Preview:
+        restored = scale.restore(value[None], channels[[plane]])[0]
+        return Preview("denoised", restored, index)
+
+    return PreviewSlice(images, output, row, preview)
+
+
+class PreviewPace:
+    """Lets previews take a twentieth of the time at most, and come once a second at most."""
+
+    def __init__(self, preview_slice: PreviewSlice, batch_voxels: int) -> None:
+        # prediction is the forward third of a training step
+        self._steps_each = preview_slice.image.planes[0].numel() / batch_voxels / 3
+        self._cost: float | None = None
+        self._last = 0.0
+
+    def due(self, step_seconds: float, now: float) -> bool:
+        """Whether a preview may be made now, `now` seconds into the training."""
+        cost = self._cost if self._cost is not None else self._steps_each * step_seconds
+        return now - self._last >= max(1.0, 20 * cost)
+
+    def done(self, cost: float, now: float) -> None:
+        """Remember what the preview took."""
+        self._cost, self._last = cost, now + cost

@@ -148,7 +148,10 @@ class Learner:
 
         `step`: number of this step, from 0.
         """
-        self._set_rate(rate)
+        if isinstance(self._rate, torch.Tensor):
+            self._rate.fill_(rate)
+        else:
+            self._rate = rate
         if self._replays is None or self.keeps_patch_losses:
             loss = self._train(images, batch_sampler)
         else:
@@ -166,12 +169,6 @@ class Learner:
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step(self._rate)
         return loss.detach()
-
-    def _set_rate(self, rate: float) -> None:
-        if isinstance(self._rate, torch.Tensor):
-            self._rate.fill_(rate)
-        else:
-            self._rate = rate
 
     @torch.no_grad()
     def validate(self, images: Images, batch_sampler: BatchSampler) -> torch.Tensor:

@@ -6,8 +6,8 @@ from scipy.ndimage import gaussian_filter
 
 import hushpore
 from hushpore import Volume
-from hushpore.n2v2.detail_restoration import restore_detail, restore_detail_in_place
 from hushpore.n2v2.noise.diagnosis import NoiseDiagnosis
+from hushpore.n2v2.noise.residual import restore_detail, restore_detail_in_place
 from hushpore.n2v2.source import Source
 
 WHITE = NoiseDiagnosis({"y": 0.0, "x": 0.0}, 10.0, 0.0, 0.0, 100.0)
