@@ -36,23 +36,20 @@ class Slab(NamedTuple):
     offset: int  # slices of the stack that lie before
     basins: npt.NDArray[np.int32]  # of all voxels
     heights: npt.NDArray[np.float32]  # squared distances
-    grey: npt.NDArray[np.int32]  # as whole numbers; empty where no sum takes any
     ways: npt.NDArray[np.int64]
+    low: int  # the lowest basin: tables begin with it
 
 
 class Sums(NamedTuple):
-    """What is summed over some basins, as it is added up.
+    """The sums of `hushpore.pores.sums.SUMS` over some basins, as they are added up.
 
-    What a stretch of voxels along x adds to one of `hushpore.pores.sums.SUMS` is a product: of
-    powers of z and y, which are those of its row, and of a sum along it. Sums share these, so that
-    each is worked out once.
+    What a stretch of voxels along x adds to a sum is a product: of powers of z and y, which are
+    those of its row, and of a sum along it. Sums share these, so that each is worked out once.
     """
 
-    low: int  # the basin of the first row of tables
     totals: npt.NDArray[np.int64]  # (basins, sums)
     bounds: npt.NDArray[np.int32]  # (basins, 6)
-    crossings: npt.NDArray[np.int64]  # (basins, directions)
-    border_crossings: npt.NDArray[np.int64]  # (directions,)
+    grey: npt.NDArray[np.int32]  # of all voxels, as whole numbers; empty where no sum takes any
     in_row: npt.NDArray[np.int64]  # (sums, 2): powers of z and y
     along: npt.NDArray[np.int64]  # (sums along x, 2): powers of x and grey; first 1, x and x**2
     which: npt.NDArray[np.uint64]  # (sums,): which of the sums along x
@@ -60,18 +57,15 @@ class Sums(NamedTuple):
     run_factor: npt.NDArray[np.int64]  # (sums along x,): room for what is of the stretch
 
 
-def _no_sums(low: int, high: int) -> Sums:
-    """Return the sums over the basins from `low` on before any voxel is added, for one thread."""
-    count = high - low
+def _no_sums(count: int, grey: npt.NDArray[np.int32] | None) -> Sums:
+    """Return the sums over some basins before any voxel is added, for one thread."""
     bounds = np.zeros((count, 6), np.int32)
     bounds[:, :3] = np.iinfo(np.int32).max
     along = list(dict.fromkeys([(0, 0), (1, 0), (2, 0), *((each.x, each.grey) for each in SUMS)]))
     return Sums(
-        low,
         np.zeros((count, len(SUMS)), np.int64),
         bounds,
-        np.zeros((count, N_DIRECTIONS), np.int64),
-        np.zeros(N_DIRECTIONS, np.int64),
+        np.zeros(0, np.int32) if grey is None else grey.reshape(-1),
         np.array([(each.z, each.y) for each in SUMS], np.int64),
         np.array(along, np.int64),
         np.array([along.index((each.x, each.grey)) for each in SUMS], np.uint64),
@@ -125,24 +119,34 @@ def scan_slices(
     The slices are those from `offset` on of a stack of the given shape. `grey` are grey values as
     whole numbers, where there is a sum that takes them.
     """
-    sums = _no_sums(*span(basins, first, last))
-    values = np.zeros(0, np.int32) if grey is None else grey.reshape(-1)
+    low, high = span(basins, first, last)
+    sums = _no_sums(high - low, grey)
+    crossings = np.zeros((high - low, N_DIRECTIONS), np.int64)
+    border_crossings = np.zeros(N_DIRECTIONS, np.int64)
+    tables = (sums, crossings, border_crossings)
     ways = _WAYS_OVER_FACES if faces_only else _WAYS
-    slab = Slab(shape, offset, basins.reshape(-1), distance.reshape(-1), values, ways)
+    slab = Slab(shape, offset, basins.reshape(-1), distance.reshape(-1), ways, low)
     edges, used = _no_edges(1 << 10), 0
     row, end = first * shape[1], last * shape[1]
     while row < end:
-        used, row = _scan_rows(slab, sums, edges, used, row, end)
+        used, row = _scan_rows(slab, *tables, edges, used, row, end)
         if row < end:
             edges = _with_more_room(edges, used)
     edges = edges.first(used)
     edges.place[:] += offset * shape[1] * shape[2]
-    return sums.low, sums.totals, sums.bounds, sums.crossings, sums.border_crossings, edges
+    return low, sums.totals, sums.bounds, crossings, border_crossings, edges
 
 
 @kernel
 def _scan_rows(
-    slab: Slab, sums: Sums, edges: Edges, used: int, row: int, end: int
+    slab: Slab,
+    sums: Sums,
+    crossings: npt.NDArray[np.int64],
+    border_crossings: npt.NDArray[np.int64],
+    edges: Edges,
+    used: int,
+    row: int,
+    end: int,
 ) -> tuple[int, int]:
     """Go through rows as long as there is room; returns the number of edges, and the next row.
 
@@ -152,23 +156,32 @@ def _scan_rows(
     _, height, width = slab.shape
     # a row cannot find more edges than its voxels have contacts
     while row < end and edges.keys.size - used >= N_DIRECTIONS * width:
-        used = _scan_row(slab, row // height, row % height, sums, edges, used)
+        z, y = row // height, row % height
+        used = _scan_row(slab, z, y, sums, crossings, border_crossings, edges, used)
         row += 1
     return used, row
 
 
 @kernel
-def _scan_row(slab: Slab, z: int, y: int, sums: Sums, edges: Edges, used: int) -> int:
+def _scan_row(
+    slab: Slab,
+    z: int,
+    y: int,
+    sums: Sums,
+    crossings: npt.NDArray[np.int64],
+    border_crossings: npt.NDArray[np.int64],
+    edges: Edges,
+    used: int,
+) -> int:
     """Go through the runs of a row, stretches of one basin along x; returns the number of edges.
 
     In another row the neighbours with x - 1, x and x + 1 are the same voxels but for the outermost,
     so that one count of equal voxels does for three directions; and only where some are of a third
     kind, neither solid nor of this basin, there are contacts to look for.
     """
-    depth, height, width = slab.shape
-    flat, heights, ways = slab.basins, slab.heights, slab.ways
-    crossings = sums.crossings
-    at_z = z + slab.offset
+    shape, offset, flat, heights, ways, low = slab
+    depth, height, width = shape
+    at_z = z + offset
     start = (z * height + y) * width
     stop = start + width
     for k in range(sums.row_factor.size):
@@ -181,10 +194,10 @@ def _scan_row(slab: Slab, z: int, y: int, sums: Sums, edges: Edges, used: int) -
             i += 1
         if a == 0:
             continue
-        own = a - sums.low
+        own = a - low
         length = i - begin
-        _add_run(slab, sums, own, at_z, y, begin - start, i - start, start)
-        _add_border_crossings(sums.border_crossings, slab.shape, at_z, y, begin - start, i - start)
+        _add_run(sums, own, at_z, y, begin - start, i - start, start)
+        _add_border_crossings(border_crossings, shape, at_z, y, begin - start, i - start)
         crossings[own, _ALONG_X] += 1
         if i < stop and flat[i] != 0:
             step, row = _ALONG_X_ONLY[0], _ALONG_X_ONLY
@@ -387,9 +400,7 @@ def _power(base: int, exponent: int) -> int:
 
 
 @kernel
-def _add_run(
-    slab: Slab, sums: Sums, own: int, z: int, y: int, begin: int, end: int, start: int
-) -> None:
+def _add_run(sums: Sums, own: int, z: int, y: int, begin: int, end: int, start: int) -> None:
     """Add the voxels ``begin`` to ``end`` of the row from ``start`` to the sums of their basin."""
     n = end - begin
     factor = sums.run_factor
@@ -399,7 +410,7 @@ def _add_run(
     for i in range(3, factor.size):
         value_sum = 0
         for x in range(begin, end):
-            value = int(slab.grey[start + x])
+            value = int(sums.grey[start + x])
             value_sum += _power(x, sums.along[i, 0]) * _power(value, sums.along[i, 1])
         factor[i] = value_sum
     total = sums.totals[own]

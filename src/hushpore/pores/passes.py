@@ -269,15 +269,8 @@ def find_air(work: Work, phase: Stack) -> Pass[npt.NDArray[np.int64]]:
         return (yield from _mask(work, phase))
     require_solid(work, not all(phase.read(first, last).all() for first, last in work.slabs))
     slicewise = is_slicewise(work.volume, work.settings)
-    yield from mark_outside(
-        phase,
-        work.slabs,
-        work.scratch,
-        work.spacing,
-        work.settings.outside_radius,
-        slicewise,
-        work.threads,
-    )
+    ball = (work.spacing, work.settings.outside_radius, slicewise)
+    yield from mark_outside(phase, work.slabs, work.scratch, *ball, work.threads)
     counts = []
     for first, last in work.slabs:
         part = phase.read(first, last)

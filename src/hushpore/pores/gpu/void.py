@@ -125,15 +125,8 @@ def classify_void(gpu: Gpu, work: Work, phase: Any) -> GpuVoid:
     air = gpu.xp.zeros(len(lines), np.int64)
     if work.has_air:
         size = tuple(np.int32(length) for length in phase.shape[1:])
-        gpu.stride(
-            gpu.graph,
-            "count_air_crossings",
-            phase.size,
-            phase,
-            border_crossings,
-            np.int32(AIR),
-            *size,
-        )
+        given = (phase, border_crossings, np.int32(AIR), *size)
+        gpu.stride(gpu.graph, "count_air_crossings", phase.size, *given)
         air = (lines == AIR).sum(axis=1, dtype=np.int64)
     return GpuVoid(phase, totals, border_crossings, air)
 
