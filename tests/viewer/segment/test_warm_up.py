@@ -19,7 +19,7 @@ def compiling(monkeypatch):
         finally:
             closed.set()
 
-    monkeypatch.setattr(widget, "_prepare", prepare)
+    monkeypatch.setattr(widget, "prepare_kernels", prepare)
     yield done, closed
     done.set()
 
@@ -41,7 +41,7 @@ def test_loading_from_the_disk_says_nothing(qtbot, monkeypatch):
         while not gate.wait(0.01):
             yield Progress("preparing", 0, 0, "", 0.0)
 
-    monkeypatch.setattr(widget, "_prepare", prepare)
+    monkeypatch.setattr(widget, "prepare_kernels", prepare)
     label = KernelWarmup()
     qtbot.addWidget(label)
     qtbot.wait(2 * widget.POLL_INTERVAL)

@@ -245,8 +245,8 @@ class BatchWidget(WorkerContainer):
         buttons = fill(QHBoxLayout(), self._files, self._folder, self._remove)
         scans = self.scans.native
         shown = self._run_button, self._reason, self._bar, self._result
-        column = fill(self.native.layout(), purpose, scans, buttons, form, *shown, wide=scans)
-        column.setContentsMargins(6, 6, 6, 6)
+        parts = (purpose, scans, buttons, form, *shown)
+        fill(self.native.layout(), *parts, margin=6, wide=scans)
         self.native.setMinimumWidth(300)
         # what has its place can be an item, and is by its name an attribute
         self.extend([self.scans, self.resample, self.denoise, self.denoise_preset,

@@ -16,13 +16,13 @@ from qtpy.QtWidgets import (
 )
 
 
-def fill(layout: Any, *parts: Any, spacing: int = -1, wide: Any = None) -> Any:
-    """Put widgets and layouts into a layout one after another, without margins; return it.
+def fill(layout: Any, *parts: Any, spacing: int = -1, margin: int = 0, wide: Any = None) -> Any:
+    """Put widgets and layouts into a layout one after another, and return it.
 
-    `parts`: None is room that stretches. `spacing`: pixels between them; by default those of the
-    style. `wide`: the part that takes what room is left.
+    `parts`: None is room that stretches. `spacing`, `margin`: pixels between and around them; by
+    default those of the style, and none. `wide`: the part that takes what room is left.
     """
-    layout.setContentsMargins(0, 0, 0, 0)
+    layout.setContentsMargins(margin, margin, margin, margin)
     layout.setSpacing(spacing)
     for part in parts:
         if part is None:
@@ -46,8 +46,7 @@ class ScrolledColumn(QScrollArea):
             horizontalScrollBarPolicy=Qt.ScrollBarPolicy.ScrollBarAlwaysOff,
         )
         content = QWidget()
-        self.column = fill(QVBoxLayout(content), *parts, spacing=6)
-        self.column.setContentsMargins(margin, margin, margin, margin)
+        self.column = fill(QVBoxLayout(content), *parts, spacing=6, margin=margin)
         self.column.addStretch(1)
         self.setWidget(content)
 

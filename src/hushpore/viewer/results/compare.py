@@ -265,9 +265,8 @@ class CompareWidget(WorkerContainer):
         line = fill(QHBoxLayout(), self.log.native, self.cumulative.native, None, self._save_plot)
         save = fill(QHBoxLayout(), None, self._save_table)
         parts = (grid, self._nothing, self._problem, what, self.canvas, line, self.table, save)
-        column = fill(self.native.layout(), *parts, wide=self.canvas)
+        column = fill(self.native.layout(), *parts, margin=6, wide=self.canvas)
         column.setStretchFactor(self.table, 1)
-        column.setContentsMargins(6, 6, 6, 6)
         self.native.setMinimumWidth(342)
         # what has its place can be an item, and is by its name an attribute
         self.extend([self.a, self.b, self.quantity, self.shares, self.log, self.cumulative])

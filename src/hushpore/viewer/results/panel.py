@@ -218,8 +218,7 @@ class ResultsWidget(LayerTrackingWidget):
         self._left = ScrolledColumn(self._title, self._summary, self._controls, margin=0)
         self._left.column.setSpacing(4)
         # as it is beside the canvas at first: wider, it would widen what is docked there
-        self._box = fill(QVBoxLayout(self), self._left, self._tabs, wide=self._tabs)
-        self._box.setContentsMargins(6, 6, 6, 6)
+        self._box = fill(QVBoxLayout(self), self._left, self._tabs, margin=6, wide=self._tabs)
 
     def _build_grid(self) -> QGridLayout:
         self._filter = QLineEdit(

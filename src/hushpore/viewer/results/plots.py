@@ -244,5 +244,5 @@ class PlotsWidget(LayerTrackingWidget):
         grid.addWidget(self._y, 1, 1)
         line = fill(QHBoxLayout(), self._log, self._cumulative, None, self._save_button)
         parts = (self._nothing, grid, self.canvas, line)
-        fill(QVBoxLayout(self), *parts, wide=self.canvas).setContentsMargins(6, 6, 6, 6)
+        fill(QVBoxLayout(self), *parts, margin=6, wide=self.canvas)
         self.setMinimumWidth(300)

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 #: Characters of the longest line; a longer one could nest deeper than Python reads.
 LONGEST = 1000
 
-_OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
+_OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
     ast.Div: operator.truediv, ast.Mod: operator.mod, ast.Pow: operator.pow,
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
-    ast.Eq: operator.eq, ast.NotEq: operator.ne,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.USub: operator.neg, ast.UAdd: operator.pos,
 }  # fmt: skip
 _WORDS = {"&": " and ", "&&": " and ", "|": " or ", "||": " or ", "~": " not "}
 _HOW = "Write, for example: equivalent_diameter > 20 and not is_open"
@@ -81,10 +81,8 @@ def _value(node: ast.expr, table: pd.DataFrame) -> Any:  # noqa: PLR0911 - one f
             return join.reduce([np.broadcast_to(part, len(table)) for part in parts])
         case ast.UnaryOp(op=ast.Not()):
             return ~_yes_or_no(node.operand, table)
-        case ast.UnaryOp(op=ast.USub()):
-            return -_number(node.operand, table)
-        case ast.UnaryOp(op=ast.UAdd()):
-            return _number(node.operand, table)
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd()):
+            return _OPERATORS[type(node.op)](_number(node.operand, table))
         case ast.BinOp() if type(node.op) in _OPERATORS:
             left, right = _number(node.left, table), _number(node.right, table)
             return _OPERATORS[type(node.op)](left, right)

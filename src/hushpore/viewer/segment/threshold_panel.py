@@ -21,7 +21,7 @@ from hushpore.viewer.running.latest_only import LatestOnlyWorker
 from hushpore.viewer.running.target import capture
 from hushpore.viewer.running.worker import calling
 from hushpore.viewer.segment.grey_histogram import STRICT, THRESHOLD, GreyHistogram
-from hushpore.viewer.segment.void_preview import VoidPreview
+from hushpore.viewer.segment.void_preview import VoidPreview, prepare_kernels
 
 if TYPE_CHECKING:
     from hushpore.base.events import Job
@@ -276,12 +276,10 @@ _HYSTERESIS = (
 
 
 def _count(volume: Volume) -> Job:
-    from hushpore.pores.job import prepare, warm_up_kind
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.preview import survey_greys
-    from hushpore.pores.settings import PoreSettings
 
-    yield from prepare(warm_up_kind(PoreSettings()))
+    yield from prepare_kernels()
     with KernelThreads() as threads:
         survey = survey_greys(volume, threads)
         while True:

@@ -138,7 +138,13 @@ class VoidPreview(QObject):
 def _find(
     void: SliceVoid, index: tuple[int, ...], settings: PoreSettings, greys: GreySurvey
 ) -> Job:
-    from hushpore.pores.job import prepare, warm_up_kind
-
-    yield from prepare(warm_up_kind(settings))
+    yield from prepare_kernels(settings)
     return void.phase(index, settings, greys)
+
+
+def prepare_kernels(settings: PoreSettings | None = None) -> Job:
+    """Compile or load the kernels that settings need, by default those of a form just opened."""
+    from hushpore.pores.job import prepare, warm_up_kind
+    from hushpore.pores.settings import PoreSettings
+
+    yield from prepare(warm_up_kind(settings or PoreSettings()))

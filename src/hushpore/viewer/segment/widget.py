@@ -19,9 +19,9 @@ from hushpore.viewer.results.pore_layer import pore_layer
 from hushpore.viewer.running.worker import JobWorker, stop_on_destroy
 from hushpore.viewer.segment.merge_height import MergeHeight
 from hushpore.viewer.segment.threshold_panel import ThresholdPanel
+from hushpore.viewer.segment.void_preview import prepare_kernels
 
 if TYPE_CHECKING:
-    from hushpore.base.events import Job
     from hushpore.base.volume import Volume
     from hushpore.pores.result import Pores
     from hushpore.runs.pipeline import Written
@@ -128,7 +128,7 @@ class KernelWarmup(QLabel):
             toolTip="Its code is compiled for this computer, once after installing. Meanwhile all "
             "works.", visible=False,
         )  # fmt: skip
-        self._worker = worker = JobWorker(_prepare, "preparing pores")
+        self._worker = worker = JobWorker(prepare_kernels, "preparing pores")
         self._timer = QTimer(self, interval=POLL_INTERVAL, timeout=self._look)
         for end in (worker.returned, worker.failed, worker.cancelled):
             end.connect(self._end)
@@ -145,10 +145,3 @@ class KernelWarmup(QLabel):
         # what went wrong is said where it matters: by the job
         self._timer.stop()
         self.hide()
-
-
-def _prepare() -> Job:
-    from hushpore.pores.job import prepare, warm_up_kind
-    from hushpore.pores.settings import PoreSettings
-
-    yield from prepare(warm_up_kind(PoreSettings()))
