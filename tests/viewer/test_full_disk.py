@@ -12,7 +12,7 @@ from napari.utils.notifications import notification_manager
 from hushpore.base.errors import OutputError
 from hushpore.io import read
 from hushpore.viewer.denoise.widget import DenoiseWidget
-from hushpore.viewer.layers.conversion import KEY
+from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.layers.writer import write_image_layer, write_labels_layer
 from hushpore.viewer.results.saving import save
 from hushpore.viewer.segment.widget import PoresWidget
@@ -93,7 +93,10 @@ def test_what_a_job_has_made_stays_and_the_widget_can_be_used_again(
     run(qtbot, widget)
     result = viewer.layers["scan denoised"]
     before = result.data.copy()
-    provenance = {**result.metadata[KEY]["provenance"], "notes": ["a line of a long record"] * 1000}
+    provenance = {
+        **result.metadata[METADATA_KEY]["provenance"],
+        "notes": ["a line of a long record"] * 1000,
+    }
     folder = tmp_path / "results"
     folder.mkdir()
     with Disk():

@@ -20,7 +20,7 @@ from hushpore import InputError
 from hushpore.base.events import Metric, Note, Preview, Progress, StageTime, StopEarly, Timing
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.forms.docking import stay_in_front
-from hushpore.viewer.layers.conversion import KEY
+from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.running import progress_presenter
 from hushpore.viewer.running.problem import explain
 from hushpore.viewer.running.worker_container import PATIENCE
@@ -85,7 +85,7 @@ def test_it_says_what_the_layer_is(widget):
 
 
 def test_it_repeats_what_was_odd_about_the_file(viewer, widget):
-    metadata = {KEY: {"notes": ["Slice 6 is missing."]}}
+    metadata = {METADATA_KEY: {"notes": ["Slice 6 is missing."]}}
     viewer.add_image(np.zeros((4, 8, 8)), name="holed", metadata=metadata)
     assert widget._facts.text().splitlines()[1:] == ["Slice 6 is missing."]
 
@@ -115,7 +115,7 @@ def test_a_result_becomes_a_layer_in_the_same_place_with_its_record(
     assert result.units == scan.units
     assert result.axis_labels == PLACE["axis_labels"]
     assert result.contrast_limits == scan.contrast_limits
-    assert result.metadata[KEY]["provenance"]["job"] == "denoise"
+    assert result.metadata[METADATA_KEY]["provenance"]["job"] == "denoise"
     assert viewer.layers.selection.active is result
     assert widget.layer.value is scan
     assert widget._result.text().startswith("It is done")

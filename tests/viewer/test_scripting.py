@@ -22,7 +22,7 @@ from hushpore.pores.settings import PoreSettings
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.forms.form import SettingsForm, annotation_of
 from hushpore.viewer.job_widget import JobWidget
-from hushpore.viewer.layers.conversion import KEY
+from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.patches.widget import PatchesWidget
 from hushpore.viewer.running.worker import JobWorker
 from hushpore.viewer.segment.widget import PoresWidget
@@ -90,7 +90,7 @@ def test_a_job_needs_no_more_than_its_entry_to_be_run_in_the_window(widget, view
     assert isinstance(made, Image)
     assert tuple(made.scale) == (2, 1, 1)
     np.testing.assert_array_equal(made.data, median_filter(scan, 5))
-    assert made.metadata[KEY]["provenance"]["settings"] == {"size": 5, "mode": "reflect"}
+    assert made.metadata[METADATA_KEY]["provenance"]["settings"] == {"size": 5, "mode": "reflect"}
     # its own result is not what it works on next
     assert widget.layer.value is viewer.layers["scan"]
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     #: A file, a folder, or several files.
     Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
     #: A job that yields `Progress` and returns volumes.
-    Loading: TypeAlias = Generator[Progress, None, list[Volume]]
+    LoadingJob: TypeAlias = Generator[Progress, None, list[Volume]]
     #: Makes an array of a shape and dtype.
     Empty: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], np.ndarray]
 
@@ -35,7 +35,7 @@ MEMORY_SHARE = 0.5
 _HEADERS = 0.1  # share of the time that headers take
 
 
-def load(path: Paths, *, lazy: bool | None = None, empty: Empty | None = None) -> Loading:
+def load(path: Paths, *, lazy: bool | None = None, empty: Empty | None = None) -> LoadingJob:
     """Read every image stack of a file or folder, as a job; closing it stops the reading.
 
     `path`, `lazy`: as for `hushpore.io.read_all`. `empty`: makes the array, given shape and dtype;
@@ -58,7 +58,7 @@ def load(path: Paths, *, lazy: bool | None = None, empty: Empty | None = None) -
 
 def into_memory(
     volumes: Sequence[Volume], *, lazy: bool | None = None, empty: Empty | None = None
-) -> Loading:
+) -> LoadingJob:
     """Read the values of volumes that lie on disk; one that is damaged does not stop the others.
 
     `volumes`: as `load` returns them with ``lazy=True``. `lazy`, `empty`: as for `load`.
@@ -136,7 +136,7 @@ def _common_folder(files: Sequence[Path]) -> Path:
         return files[0].absolute().parent
 
 
-def _with_progress(work: Opening) -> Loading:
+def _with_progress(work: Opening) -> LoadingJob:
     while True:
         try:
             share = next(work)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-_KEY, _OWNER = "work.json", "owner.json"
+_WORK_FILE, _OWNER_FILE = "work.json", "owner.json"
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,12 @@ def resumable_directory(
                 for item in work.iterdir():
                     if item.is_dir():
                         shutil.rmtree(item)
-                    elif item.name != _OWNER:
+                    elif item.name != _OWNER_FILE:
                         item.unlink()
                 content.mkdir()
                 scratch.mkdir()
                 # last, so that what has a key is whole
-                (work / _KEY).write_text(json.dumps(wanted), encoding="utf-8")
+                (work / _WORK_FILE).write_text(json.dumps(wanted), encoding="utf-8")
             yield Unfinished(content, scratch, resumed)
             check_target(target, overwrite, replaceable=replaceable)
             # what a writer that was killed has left: zarr's files have such names until they are
@@ -83,7 +83,7 @@ def resumable_directory(
         raise
     finally:
         if lost:
-            (work / _OWNER).unlink(missing_ok=True)
+            (work / _OWNER_FILE).unlink(missing_ok=True)
         else:
             shutil.rmtree(work, ignore_errors=True)
 
@@ -92,7 +92,7 @@ def _lock(work: Path, target: Path) -> None:
     """Take possession of the work, unless a process that lives has it."""
     import psutil
 
-    file, own = work / _OWNER, os.getpid()
+    file, own = work / _OWNER_FILE, os.getpid()
     mine = {"host": platform.node(), "pid": own, "since": psutil.Process(own).create_time()}
     try:
         with file.open("x", encoding="utf-8") as new:
@@ -121,6 +121,6 @@ def _lock(work: Path, target: Path) -> None:
 
 def _key_of(work: Path) -> Any:
     try:
-        return json.loads((work / _KEY).read_text(encoding="utf-8"))
+        return json.loads((work / _WORK_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None

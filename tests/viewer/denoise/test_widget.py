@@ -4,9 +4,9 @@ from napari.components import ViewerModel
 from napari.layers import Image, Labels
 
 from hushpore.viewer.denoise.widget import DenoiseWidget
-from hushpore.viewer.layers.conversion import KEY
+from hushpore.viewer.layers.conversion import METADATA_KEY
 
-RESULT = {KEY: {"provenance": {"job": "denoise"}}}
+RESULT = {METADATA_KEY: {"provenance": {"job": "denoise"}}}
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_the_real_denoiser_can_be_finished_early(qtbot, widget):
     widget._buttons.finish.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
     assert widget._result.text().startswith("Finished early. Denoised")
-    provenance = widget._viewer.layers["scan denoised"].metadata[KEY]["provenance"]
+    provenance = widget._viewer.layers["scan denoised"].metadata[METADATA_KEY]["provenance"]
     assert 0 < provenance["result"]["steps"] < 100_000
     assert any("Stopped early" in note for note in provenance["notes"])
 
@@ -62,7 +62,7 @@ def test_the_real_denoiser_runs_behind_the_widget(qtbot, widget, scan):
     assert result.dtype == np.float32
     assert tuple(result.scale) == (2, 0.5, 0.5)
     assert {str(unit) for unit in result.units} == {"millimeter"}
-    provenance = result.metadata[KEY]["provenance"]
+    provenance = result.metadata[METADATA_KEY]["provenance"]
     assert provenance["settings"]["steps"] == 3
     assert provenance["input"]["name"] == "scan"
 
@@ -78,7 +78,7 @@ def test_a_cancelled_training_can_be_used_and_gone_on_with(qtbot, widget):
     widget._follow("apply")
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
     assert widget._result.text().startswith("Finished early. Denoised")
-    provenance = widget._viewer.layers["scan denoised"].metadata[KEY]["provenance"]
+    provenance = widget._viewer.layers["scan denoised"].metadata[METADATA_KEY]["provenance"]
     went_on = next(note for note in provenance["notes"] if note.startswith("Went on from"))
     assert provenance["result"]["steps"] > int(went_on.split()[-2]) > 0
 

@@ -3,10 +3,10 @@ import pytest
 from napari.layers import Image
 
 from hushpore.viewer.forms.layer_choice import LayerChoice
-from hushpore.viewer.layers.conversion import KEY, is_result
+from hushpore.viewer.layers.conversion import METADATA_KEY, is_result
 
 STACK = np.zeros((3, 8, 8))
-RESULT = {KEY: {"provenance": {"job": "denoise"}}}
+RESULT = {METADATA_KEY: {"provenance": {"job": "denoise"}}}
 
 
 @pytest.fixture
@@ -72,14 +72,16 @@ def test_the_jobs_own_result_is_listed_but_not_taken(viewer, choice):
 
 def test_a_preview_is_never_listed(viewer, choice):
     viewer.add_image(STACK, name="a")
-    viewer.add_image(STACK, name="preview", metadata={KEY: {"preview": True}})
+    viewer.add_image(STACK, name="preview", metadata={METADATA_KEY: {"preview": True}})
     assert names(choice) == ["a"]
 
 
 def test_a_preview_that_becomes_a_result_is_taken_as_one(viewer, choice):
     viewer.add_image(STACK, name="a")
-    preview = viewer.add_image(STACK, name="preview", metadata={KEY: {"preview": "filtered"}})
-    preview.metadata = {KEY: {"provenance": {"job": "filter"}}}
+    preview = viewer.add_image(
+        STACK, name="preview", metadata={METADATA_KEY: {"preview": "filtered"}}
+    )
+    preview.metadata = {METADATA_KEY: {"provenance": {"job": "filter"}}}
     preview.data = STACK + 1
     assert choice.value is preview
 

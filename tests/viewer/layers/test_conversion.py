@@ -8,7 +8,7 @@ from hushpore import InputError, Volume
 from hushpore.io.planes import PlaneStack
 from hushpore.viewer.layers.conversion import (
     CONTRAST_SLICES,
-    KEY,
+    METADATA_KEY,
     contrast_limits,
     is_result,
     layer_data,
@@ -132,7 +132,7 @@ def test_a_part_of_a_turned_layer_is_placed_where_it_belongs():
 def test_a_result_keeps_its_record():
     provenance = {"job": "denoise", "settings": {"seed": 0}}
     layer = layer_of(Volume(STACK), provenance=provenance)
-    assert layer.metadata[KEY]["provenance"] == provenance
+    assert layer.metadata[METADATA_KEY]["provenance"] == provenance
     assert is_result(layer, "denoise")
     assert not is_result(layer, "pores")
     assert not is_result(Image(STACK), "denoise")

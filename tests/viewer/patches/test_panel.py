@@ -4,7 +4,7 @@ from napari.components import ViewerModel
 from napari.layers import Layer
 
 import hushpore
-from hushpore.viewer.layers.conversion import KEY
+from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.patches.layers import patch_layers
 from hushpore.viewer.patches.panel import PatchesPanel
 from hushpore.viewer.running.target import capture
@@ -52,7 +52,7 @@ def test_a_click_on_a_box_marks_its_tile_and_its_row(panel):
     assert panel._marked == patch
     np.testing.assert_array_equal(colours(panel)[patch], (1, 1, 0, 1))
     layer = sheet_of(panel)
-    top, left, *_ = layer.metadata[KEY]["sheet"].box_of(patch)
+    top, left, *_ = layer.metadata[METADATA_KEY]["sheet"].box_of(patch)
     assert (layer.data[max(top - 1, 0), left : left + 8] == layer.contrast_limits[1]).all() or (
         layer.data[top : top + 8, left - 1] == layer.contrast_limits[1]
     ).all()
@@ -62,7 +62,7 @@ def test_a_click_on_a_box_marks_its_tile_and_its_row(panel):
 
 def test_a_click_on_a_tile_moves_the_viewer_to_its_patch(panel):
     layer = sheet_of(panel)
-    sheet = layer.metadata[KEY]["sheet"]
+    sheet = layer.metadata[METADATA_KEY]["sheet"]
     patch = 12
     y, x, _, _ = sheet.box_of(patch)
     world = (0.0, *layer.data_to_world((y + 2, x + 3)))
@@ -96,10 +96,10 @@ def test_a_marked_patch_that_has_no_tile_is_given_one(panel, monkeypatch):
     panel.feature.setCurrentText("mean")
     layer = sheet_of(panel)
     least = int(panel.result.features["mean"].argmin())
-    assert layer.metadata[KEY]["sheet"].box_of(least) is None
+    assert layer.metadata[METADATA_KEY]["sheet"].box_of(least) is None
     panel.mark(least)
-    assert layer.metadata[KEY]["sheet"].patches[0] == least
-    assert len(layer.metadata[KEY]["sheet"].patches) == 5
+    assert layer.metadata[METADATA_KEY]["sheet"].patches[0] == least
+    assert len(layer.metadata[METADATA_KEY]["sheet"].patches) == 5
 
 
 def test_a_click_beside_everything_changes_nothing(panel):
@@ -116,7 +116,7 @@ def test_a_range_of_the_histogram_chooses_boxes_and_tiles(panel):
     assert len(chosen) == 6
     opaque = colours(panel)[:, 3] == 1
     np.testing.assert_array_equal(np.flatnonzero(opaque), chosen)
-    sheet = sheet_of(panel).metadata[KEY]["sheet"]
+    sheet = sheet_of(panel).metadata[METADATA_KEY]["sheet"]
     # the highest first
     np.testing.assert_array_equal(sheet.patches, chosen[values[chosen].argsort()[::-1]])
     assert "the 6 of 30 patches" in panel.message.text()

@@ -3,7 +3,7 @@ import pytest
 from napari.components import ViewerModel
 from napari.layers import Image, Labels, Points, Vectors
 
-from hushpore.viewer.layers.conversion import KEY
+from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.patches.widget import PatchesWidget
 
 
@@ -37,7 +37,7 @@ def test_a_result_is_boxes_hidden_pixels_groups_and_a_sheet(shown, scan):
     assert isinstance(hidden, Points)
     assert isinstance(groups, Vectors)
     assert tuple(boxes.scale) == (2, 0.5, 0.5)
-    assert boxes.metadata[KEY]["provenance"]["job"] == "patches"
+    assert boxes.metadata[METADATA_KEY]["provenance"]["job"] == "patches"
     result = widget.panel.result
     z, y, x = result.corners[2]
     assert boxes.features["mean"][8] == pytest.approx(scan[z, y : y + 8, x : x + 8].mean())
@@ -88,7 +88,7 @@ def test_the_model_of_a_denoised_layer_is_taken(qtbot, scan):
     model = Model(network, (0.0,), (500.0,))
     viewer.add_image(
         scan, name="scan denoised",
-        metadata={KEY: {"model": model, "provenance": {"job": "denoise"}}},
+        metadata={METADATA_KEY: {"model": model, "provenance": {"job": "denoise"}}},
     )  # fmt: skip
     assert widget.model.native.currentText() == "of scan denoised"
     widget.patch_size.value = 16
@@ -98,6 +98,8 @@ def test_the_model_of_a_denoised_layer_is_taken(qtbot, scan):
     result = widget.panel.result
     assert result.volume.name == "scan"
     assert (result.features["loss"] > 0).all()
-    assert viewer.layers["scan contact sheet"].metadata[KEY]["sheet"].rows[-1] == "residual"
+    assert (
+        viewer.layers["scan contact sheet"].metadata[METADATA_KEY]["sheet"].rows[-1] == "residual"
+    )
     viewer.layers.remove("scan denoised")
     assert widget.form.model.value == ""

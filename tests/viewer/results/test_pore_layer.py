@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 from napari.layers import Image, Labels, Layer
 
-from hushpore.viewer.layers.conversion import KEY
+from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.results.pore_layer import (
     features_of,
     pore_layer,
@@ -42,7 +42,7 @@ def test_another_result_of_the_same_volume_replaces_all_numbers(made_of_cubes):
     pd.testing.assert_frame_equal(tables.pores, merged.pores)
     assert len(tables.throats) == 1
     assert tables.totals["count"] == 2
-    assert layer.metadata[KEY]["source"] == ""
+    assert layer.metadata[METADATA_KEY]["source"] == ""
     assert layer.data is merged.labels
 
 
@@ -55,7 +55,7 @@ def test_another_result_of_the_same_volume_replaces_all_numbers(made_of_cubes):
         Labels(
             np.zeros((4, 4), int),
             features={"index": [1], "num_voxels": [2]},
-            metadata={KEY: {"preview": "labels"}},
+            metadata={METADATA_KEY: {"preview": "labels"}},
         ),
     ],
 )

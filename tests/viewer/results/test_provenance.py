@@ -5,7 +5,7 @@ import pytest
 from qtpy.QtWidgets import QApplication, QFileDialog
 
 import hushpore
-from hushpore.viewer.layers.conversion import KEY, layer_data
+from hushpore.viewer.layers.conversion import METADATA_KEY, layer_data
 from hushpore.viewer.results.provenance import ProvenanceWidget, provenance_of
 
 PROVENANCE = {
@@ -43,7 +43,7 @@ def lines(panel):
 
 
 def result(viewer, **more):
-    metadata = {KEY: {"source": "scan.tif", "notes": [], "provenance": PROVENANCE}}
+    metadata = {METADATA_KEY: {"source": "scan.tif", "notes": [], "provenance": PROVENANCE}}
     return viewer.add_image(np.zeros((4, 8, 8)), name="result", metadata=metadata, **more)
 
 
@@ -62,7 +62,7 @@ def test_the_record_of_the_active_layer_is_shown(viewer, panel):
 
 def test_settings_have_the_names_and_units_of_the_form(viewer, panel):
     provenance = {**PROVENANCE, "job": "pores", "settings": {"h": 0.5, "mode": "all", "gone": 1}}
-    viewer.add_labels(np.zeros((4, 8, 8), int), metadata={KEY: {"provenance": provenance}})
+    viewer.add_labels(np.zeros((4, 8, 8), int), metadata={METADATA_KEY: {"provenance": provenance}})
     shown = lines(panel)
     assert shown["settings", "watershed merge height"] == "0.5 voxels"
     assert shown["settings", "open or closed pores"] == "all"
@@ -92,9 +92,9 @@ def test_without_a_layer_it_says_what_to_do(panel):
 
 
 def test_a_preview_that_becomes_the_result_brings_its_record(viewer, panel):
-    layer = viewer.add_image(np.zeros((4, 8, 8)), metadata={KEY: {"preview": "denoised"}})
+    layer = viewer.add_image(np.zeros((4, 8, 8)), metadata={METADATA_KEY: {"preview": "denoised"}})
     assert "the record comes with the result" in panel._why.text()
-    layer.metadata = {KEY: {"provenance": PROVENANCE}}
+    layer.metadata = {METADATA_KEY: {"provenance": PROVENANCE}}
     assert panel.provenance()["job"] == "denoise"
 
 

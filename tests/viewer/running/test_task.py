@@ -12,7 +12,7 @@ from hushpore.base.volume import Volume
 from hushpore.io import read, read_all
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.forms.device_choice import RunOn
-from hushpore.viewer.layers.conversion import KEY
+from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.layers.reader import _layer
 from hushpore.viewer.patches.widget import PatchesWidget
 from hushpore.viewer.results.pore_layer import PROFILE, THROATS
@@ -70,13 +70,15 @@ def test_denoised_on_a_cluster_the_result_is_a_layer_from_disk(qtbot, viewer, ad
     assert "scan_denoised.ome.zarr" in widget._result.text(), widget._result._details
     layer = viewer.layers["scan denoised"]
     assert not isinstance(layer.data, np.ndarray)
-    assert layer.metadata[KEY]["provenance"]["cluster"]["blocks"] == 1
+    assert layer.metadata[METADATA_KEY]["provenance"]["cluster"]["blocks"] == 1
     assert tuple(layer.scale) == (0.5, 0.5, 0.5)
     back = read(tmp_path / "scan_denoised.ome.zarr")
     np.testing.assert_array_equal(np.asarray(layer.data), back.data)
     # dask's own page, as a link
     assert '<a href="http://127.0.0.1:' in widget._notes.text()
-    assert {"training", "denoising", "writing"} <= set(layer.metadata[KEY]["provenance"]["timings"])
+    assert {"training", "denoising", "writing"} <= set(
+        layer.metadata[METADATA_KEY]["provenance"]["timings"]
+    )
 
 
 def test_pores_segmented_on_a_cluster_come_with_their_tables(qtbot, viewer, address, tmp_path):
@@ -88,7 +90,7 @@ def test_pores_segmented_on_a_cluster_come_with_their_tables(qtbot, viewer, addr
     layer = viewer.layers["scan pores"]
     assert not isinstance(layer.data, np.ndarray)
     assert len(layer.features) > 0
-    assert {THROATS, PROFILE} <= set(layer.metadata[KEY])
+    assert {THROATS, PROFILE} <= set(layer.metadata[METADATA_KEY])
     assert (tmp_path / "scan_pores" / "pores.csv").is_file()
     # and the same from the folder
     (labels,) = read_all(tmp_path / "scan_pores" / "labels.ome.zarr", lazy=True)

@@ -3,7 +3,7 @@ import pytest
 from napari.layers import Layer
 
 import hushpore
-from hushpore.viewer.layers.conversion import KEY
+from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.results.pore_layer import pore_layer, result_of, tables_of
 from hushpore.viewer.segment.merge_height import MergeHeight
 
@@ -39,7 +39,7 @@ def wait(qtbot, control):
 
 
 def height_of(layer):
-    return layer.metadata[KEY]["provenance"]["settings"]["h"]
+    return layer.metadata[METADATA_KEY]["provenance"]["settings"]["h"]
 
 
 def test_it_is_hidden_until_a_result_is_chosen(viewer, control, result):
@@ -125,7 +125,7 @@ def test_peaks_of_snow_give_way_to_heights_and_come_back(qtbot, viewer, control,
     control._box.setValue(0.4)
     wait(qtbot, control)
     assert "Merged by height now" in control._note.text()
-    assert layer.metadata[KEY]["provenance"]["settings"]["merging"] == "height"
+    assert layer.metadata[METADATA_KEY]["provenance"]["settings"]["merging"] == "height"
     control.undo()
     wait(qtbot, control)
     np.testing.assert_array_equal(layer.data, snow.labels)

@@ -5,7 +5,7 @@ from napari.components import ViewerModel
 
 import hushpore
 from hushpore.pores import preview
-from hushpore.viewer.layers.conversion import KEY
+from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.segment.grey_histogram import STRICT, THRESHOLD
 from hushpore.viewer.segment.widget import PoresWidget
 
@@ -15,7 +15,7 @@ SOON = 60_000
 @pytest.fixture
 def viewer(scan):
     viewer = ViewerModel()
-    metadata = {KEY: {"metadata": {"value_unit": "HU"}}}
+    metadata = {METADATA_KEY: {"metadata": {"value_unit": "HU"}}}
     viewer.add_image(scan.round().astype(np.int16), name="scan", metadata=metadata)
     return viewer
 

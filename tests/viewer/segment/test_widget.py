@@ -5,7 +5,7 @@ from napari.layers import Image, Labels
 
 import hushpore
 from hushpore import jobs
-from hushpore.viewer.layers.conversion import KEY
+from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.segment.widget import PoresWidget
 
 
@@ -29,7 +29,7 @@ def run(qtbot, widget):
 
 
 def test_the_result_of_the_denoiser_is_taken_as_soon_as_it_is_there(viewer, widget, scan):
-    metadata = {KEY: {"provenance": {"job": "denoise"}}}
+    metadata = {METADATA_KEY: {"provenance": {"job": "denoise"}}}
     denoised = viewer.add_image(scan, name="scan denoised", metadata=metadata)
     assert widget.layer.value is denoised
 
@@ -58,7 +58,7 @@ def test_the_real_segmentation_runs_behind_the_widget(qtbot, viewer, widget, sca
     assert tuple(labels.scale) == (2, 0.5, 0.5)
     assert labels.data.max() == len(labels.features) == 4
     assert np.mean((labels.data > 0) == (scan < 0)) > 0.99
-    assert labels.metadata[KEY]["provenance"]["job"] == "pores"
+    assert labels.metadata[METADATA_KEY]["provenance"]["job"] == "pores"
     assert widget.layer.value is viewer.layers["scan"]
 
 
@@ -99,7 +99,7 @@ def test_the_result_can_be_merged_anew_at_once(qtbot, viewer, widget, scan):
     assert not widget.remerging.isHidden()
     widget.remerging._box.setValue(50.0)
     qtbot.waitUntil(lambda: not widget.remerging.is_busy, timeout=20_000)
-    provenance = labels.metadata[KEY]["provenance"]
+    provenance = labels.metadata[METADATA_KEY]["provenance"]
     assert provenance["settings"]["h"] == 50.0
     assert f"{provenance['result']['count']} pores" in widget._result.text()
     assert widget.form.value.h == 50.0

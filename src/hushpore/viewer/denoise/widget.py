@@ -18,7 +18,7 @@ from hushpore.base.scaled import held
 from hushpore.device.scratch import new_folder
 from hushpore.viewer.forms.rich_label import link
 from hushpore.viewer.job_widget import JobWidget
-from hushpore.viewer.layers.conversion import KEY, LayerData, layer_data
+from hushpore.viewer.layers.conversion import METADATA_KEY, LayerData, layer_data
 from hushpore.viewer.patches.live_patches import LatestBatch
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class DenoiseWidget(JobWidget):
         (denoised,) = super().result_layers(result, target)
         denoised[1]["name"] = f"{target.volume.name} denoised"
         # what shows patches can then show what this model makes of them
-        denoised[1]["metadata"][KEY]["model"] = result.model
+        denoised[1]["metadata"][METADATA_KEY]["model"] = result.model
         has_residual = "residual" in result.provenance
         return [denoised, _removed(result, target)] if has_residual else [denoised]
 
@@ -141,7 +141,7 @@ def _removed(result: Denoised, target: Target) -> LayerData:
         contrast_limits=(-spread, spread),
     )
     # to be looked at, and never offered to a job
-    keywords["metadata"][KEY]["preview"] = True
+    keywords["metadata"][METADATA_KEY]["preview"] = True
     return data, keywords, kind
 
 

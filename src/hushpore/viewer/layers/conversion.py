@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LayerData = tuple[Any, dict[str, Any], str]
 
 #: Where hushpore keeps its record in a layer's metadata.
-KEY = "hushpore"
+METADATA_KEY = "hushpore"
 
 #: Values looked at to find a good contrast.
 CONTRAST_SAMPLE = 1_000_000
@@ -149,7 +149,7 @@ def layer_data(
         "provenance": provenance,
     }
     keywords = _placement(volume) if placement is None else placement.kwargs()
-    keywords |= {"name": volume.name, "metadata": {KEY: known}}
+    keywords |= {"name": volume.name, "metadata": {METADATA_KEY: known}}
     if kind == "image" and "contrast_limits" not in more:
         keywords["contrast_limits"] = contrast_limits(volume.data)
     levels = list(getattr(volume.data, "levels", ()))
@@ -196,7 +196,7 @@ def unwrapped(layer: Any) -> Any:
 
 def known_of(layer: Any) -> dict[str, Any]:
     """Return what hushpore keeps in the metadata of a layer; empty where that is nothing."""
-    known = layer.metadata.get(KEY)
+    known = layer.metadata.get(METADATA_KEY)
     return known if isinstance(known, dict) else {}
 
 

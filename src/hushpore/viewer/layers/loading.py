@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 POLL_INTERVAL = 125
 
 
-class Loading:
+class LoadingTask:
     """One piece of work in a thread, which begins at once.
 
     `title`: what is done, for the activity dock: ``"Reading scan"``. `make_job`: returns the
@@ -30,7 +30,7 @@ class Loading:
     """
 
     #: Keeps them alive while they work: a connection to a bound method does not.
-    running: ClassVar[set[Loading]] = set()
+    running: ClassVar[set[LoadingTask]] = set()
 
     def __init__(
         self, title: str, make_job: Callable[[], Job], then: Callable[[Any], None]
@@ -42,7 +42,7 @@ class Loading:
         self._worker.cancelled.connect(self._close)
         self._activity = Activity(title, self._worker.cancel)
         self._timer = QTimer(interval=POLL_INTERVAL, timeout=self._look)
-        Loading.running.add(self)
+        LoadingTask.running.add(self)
         self._worker.start()
         self._timer.start()
 
@@ -60,7 +60,7 @@ class Loading:
         notify_problem(problem)
 
     def _close(self) -> None:
-        Loading.running.discard(self)
+        LoadingTask.running.discard(self)
         self._timer.stop()
         self._activity.close()
 

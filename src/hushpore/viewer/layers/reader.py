@@ -30,8 +30,8 @@ from hushpore.io.loading import into_memory
 from hushpore.io.registry import READERS
 from hushpore.io.resample import is_uneven, resampling
 from hushpore.io.series import split_notes
-from hushpore.viewer.layers.conversion import KEY, LayerData, layer_data, volume_of
-from hushpore.viewer.layers.loading import Loading, add_one_by_one
+from hushpore.viewer.layers.conversion import METADATA_KEY, LayerData, layer_data, volume_of
+from hushpore.viewer.layers.loading import LoadingTask, add_one_by_one
 from hushpore.viewer.layers.result_folder import labels_from_result
 from hushpore.viewer.layers.series_chooser import offer_series
 from hushpore.viewer.layers.slice_grouping import can_be_slice, collect_slice, is_slice
@@ -102,7 +102,7 @@ def read_layers(path: str | list[str]) -> list[Any]:
 def _read_in_thread(viewer: Any, path: str | list[str]) -> None:
     name = _name(path)
     choosing = getattr(viewer, "window", None) is not None
-    Loading(f"Reading {name}", partial(_read, path, choosing), partial(_found, viewer, name))
+    LoadingTask(f"Reading {name}", partial(_read, path, choosing), partial(_found, viewer, name))
 
 
 def _name(path: str | list[str]) -> str:
@@ -158,7 +158,7 @@ def _found(viewer: Any, name: str, found: list[Any]) -> None:
         return
 
     def read(volumes: Sequence[Volume]) -> None:
-        Loading(f"Reading {name}", partial(_loaded, volumes), partial(_found, viewer, name))
+        LoadingTask(f"Reading {name}", partial(_loaded, volumes), partial(_found, viewer, name))
 
     offer_series(viewer, name, found, read)
 
@@ -179,7 +179,7 @@ def _mention_notes(viewer: Any, found: Iterable[tuple[str, dict[str, Any]]]) -> 
 
     Each layer is given as its name and its metadata; the notes also stay in those.
     """
-    layers = [(name, metadata[KEY]) for name, metadata in found]
+    layers = [(name, metadata[METADATA_KEY]) for name, metadata in found]
     shared, own = split_notes([known["notes"] for _, known in layers])
     uneven = [known for _, known in layers if "slice_positions" in known["metadata"]]
     pairs = zip(layers, own, strict=True)
@@ -197,7 +197,7 @@ def _mention_notes(viewer: Any, found: Iterable[tuple[str, dict[str, Any]]]) -> 
 def _resample(viewer: Any, uneven: Sequence[dict[str, Any]], *_: Any) -> None:
     """Resample the layers that a note was about, as far as they are still there."""
     for layer in list(viewer.layers):
-        if any(layer.metadata.get(KEY) is known for known in uneven):
+        if any(layer.metadata.get(METADATA_KEY) is known for known in uneven):
             resample(viewer, layer)
 
 
@@ -233,7 +233,7 @@ def resample(viewer: Any, layer: Any) -> None:
         )
         return
     work = partial(_resampled, volume_of(layer), tuple(layer.contrast_limits))
-    Loading(f"Resampling {layer.name}", work, viewer.add_layer)
+    LoadingTask(f"Resampling {layer.name}", work, viewer.add_layer)
 
 
 def _resampled(volume: Volume, limits: tuple[float, float]) -> Job:

@@ -12,7 +12,7 @@ import numpy as np
 from hushpore.io import describe
 from hushpore.io.target import PROVENANCE
 from hushpore.runs.pore_result import LABELS_IN_BLOCKS
-from hushpore.viewer.layers.conversion import KEY, layer_data
+from hushpore.viewer.layers.conversion import METADATA_KEY, layer_data
 from hushpore.viewer.results.pore_layer import PROFILE, THROATS, features_of
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def labels_from_result(volume: Volume) -> LayerData | None:
         provenance=provenance or None,
         features=features_of(tables[PORES]),
     )
-    known = keywords["metadata"][KEY]
+    known = keywords["metadata"][METADATA_KEY]
     if THROATS in tables:
         known[THROATS] = tables[THROATS]
     # where all is sample, the share of each slice (row, in 2D) that is pore is its porosity

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from hushpore.viewer.layers.conversion import KEY
+from hushpore.viewer.layers.conversion import METADATA_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +62,7 @@ def box_layer(result: Patches, target: Target) -> LayerData:
         edge_width=max(1.0, result.patch_shape[-1] / 40),
         vector_style="line",
     )  # fmt: skip
-    keywords["metadata"][KEY]["patches"] = result
+    keywords["metadata"][METADATA_KEY]["patches"] = result
     return lines, keywords, "vectors"
 
 
@@ -135,7 +135,7 @@ def sheet_layer(result: Patches, target: Target, sheet: Sheet) -> LayerData:
         "metadata": _keywords(result, target, SHEET, name="")["metadata"],
     }
     # to be looked at, and never offered to a job
-    keywords["metadata"][KEY] |= {"sheet": sheet, "preview": SHEET}
+    keywords["metadata"][METADATA_KEY] |= {"sheet": sheet, "preview": SHEET}
     return sheet.image, keywords, "image"
 
 
@@ -196,4 +196,4 @@ def _keywords(
         "shows": shows,
     }
     name = f"{target.volume.name} {name}"
-    return {**target.placement.kwargs(), "name": name, "metadata": {KEY: known}, **more}
+    return {**target.placement.kwargs(), "name": name, "metadata": {METADATA_KEY: known}, **more}

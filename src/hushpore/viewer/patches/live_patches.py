@@ -11,7 +11,7 @@ from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import QCheckBox
 
 from hushpore.base.events import Batch
-from hushpore.viewer.layers.conversion import KEY
+from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.patches.layers import boxes
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class LivePatches(QCheckBox):
             edge_colormap="plasma",
             edge_width=max(1.0, batch.patch_shape[-1] / 30),
             vector_style="line",
-            metadata={KEY: {"preview": "batch"}},
+            metadata={METADATA_KEY: {"preview": "batch"}},
         )
         selected = set(self._viewer.layers.selection)
         self._viewer.add_layer(layer)

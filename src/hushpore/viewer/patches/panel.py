@@ -17,7 +17,7 @@ from superqt.utils import signals_blocked
 from hushpore.patches.sheet import GAP
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import RichLabel, link
-from hushpore.viewer.layers.conversion import KEY
+from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.patches.histogram import Histogram
 from hushpore.viewer.patches.layers import BOXES, SHEET, TILES, boxes_at
 from hushpore.viewer.results.pore_view import ends_as_click
@@ -81,7 +81,7 @@ class PatchesPanel(QWidget):
     @property
     def result(self) -> Patches | None:
         """The patches that are shown."""
-        return None if self.boxes is None else self.boxes.metadata[KEY]["patches"]
+        return None if self.boxes is None else self.boxes.metadata[METADATA_KEY]["patches"]
 
     def chosen(self) -> npt.NDArray[np.int64]:
         """Return the patches in the range of the histogram; all where there is none."""
@@ -93,7 +93,7 @@ class PatchesPanel(QWidget):
         self._marked = patch
         self._paint_boxes()
         layer = self._sheet_layer()
-        if layer is not None and layer.metadata[KEY]["sheet"].box_of(patch) is None:
+        if layer is not None and layer.metadata[METADATA_KEY]["sheet"].box_of(patch) is None:
             self._fill_sheet()
         else:
             self._paint_sheet()
@@ -142,9 +142,9 @@ class PatchesPanel(QWidget):
         """Return the contact sheet that belongs to the boxes, or None."""
         if self.boxes is None:
             return None
-        made = self.boxes.metadata[KEY]["provenance"]
+        made = self.boxes.metadata[METADATA_KEY]["provenance"]
         for layer in reversed(self._viewer.layers):
-            if _shows(layer, SHEET) and layer.metadata[KEY]["provenance"] is made:
+            if _shows(layer, SHEET) and layer.metadata[METADATA_KEY]["provenance"] is made:
                 return layer
         return None
 
@@ -163,7 +163,7 @@ class PatchesPanel(QWidget):
             return
         layer = self._sheet_layer()
         if layer is not None and layer.visible:
-            found = layer.metadata[KEY]["sheet"].at(*layer.world_to_data(world)[-2:])
+            found = layer.metadata[METADATA_KEY]["sheet"].at(*layer.world_to_data(world)[-2:])
             if found is not None:
                 self.mark(*found)
                 self.go_to(found[0])
@@ -224,7 +224,7 @@ class PatchesPanel(QWidget):
         if self._marked is not None and self._marked not in tiles:
             tiles = np.concatenate([[self._marked], tiles[: TILES - 1]])
         sheet = self.result.sheet(tiles)
-        layer.metadata[KEY]["sheet"] = sheet
+        layer.metadata[METADATA_KEY]["sheet"] = sheet
         high = layer.scale[0] * layer.data.shape[0]
         layer.data = sheet.image
         layer.scale = (high / sheet.image.shape[0],) * 2
@@ -235,7 +235,7 @@ class PatchesPanel(QWidget):
         layer = self._sheet_layer()
         if layer is None:
             return
-        sheet: Sheet = layer.metadata[KEY]["sheet"]
+        sheet: Sheet = layer.metadata[METADATA_KEY]["sheet"]
         box = None if self._marked is None else sheet.box_of(self._marked)
         image = sheet.image
         if box is not None:
@@ -279,6 +279,6 @@ class PatchesPanel(QWidget):
 
 
 def _shows(layer: Any, what: str) -> bool:
-    known = layer.metadata.get(KEY)
+    known = layer.metadata.get(METADATA_KEY)
     kind = Vectors if what == BOXES else Image
     return isinstance(layer, kind) and isinstance(known, dict) and known.get("shows") == what

@@ -15,7 +15,7 @@ from napari.layers import Labels
 from hushpore.base.volume import readable_unit
 from hushpore.pores.measures import measure_of
 from hushpore.viewer.forms.layer_choice import is_preview
-from hushpore.viewer.layers.conversion import KEY, layer_data, volume_of
+from hushpore.viewer.layers.conversion import METADATA_KEY, layer_data, volume_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,21 +76,25 @@ def pore_layer(
         name=name,
         features=features_of(result.pores),
     )
-    keywords["metadata"][KEY].update(_tables_metadata(result))
+    keywords["metadata"][METADATA_KEY].update(_tables_metadata(result))
     return data, keywords, kind
 
 
 def update_pore_layer(layer: Any, result: Pores) -> None:
     """Show another result of the same volume, for example merged anew, in a layer."""
-    known = {**layer.metadata[KEY], "provenance": result.provenance, **_tables_metadata(result)}
-    layer.metadata = {**layer.metadata, KEY: known}
+    known = {
+        **layer.metadata[METADATA_KEY],
+        "provenance": result.provenance,
+        **_tables_metadata(result),
+    }
+    layer.metadata = {**layer.metadata, METADATA_KEY: known}
     layer.data = result.labels
     layer.features = features_of(result.pores)
 
 
 def result_of(layer: Any) -> Pores | None:
     """Return the result that a layer shows, or None where there is none that can be merged anew."""
-    known = layer.metadata.get(KEY)
+    known = layer.metadata.get(METADATA_KEY)
     return known.get(RESULT) if isinstance(known, dict) else None
 
 
@@ -101,7 +105,7 @@ def tables_of(layer: Any) -> PoreTables | None:
     features = layer.features
     if "index" not in features or "num_voxels" not in features:
         return None
-    known = layer.metadata.get(KEY, {})
+    known = layer.metadata.get(METADATA_KEY, {})
     volume = volume_of(layer)
     pores = features.rename(columns={"index": "label"})
     totals = (known.get("provenance") or {}).get("result") or {}

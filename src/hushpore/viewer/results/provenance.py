@@ -22,7 +22,7 @@ from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.layer_choice import is_preview
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import plain_label
-from hushpore.viewer.layers.conversion import KEY, unwrapped
+from hushpore.viewer.layers.conversion import METADATA_KEY, unwrapped
 from hushpore.viewer.results.saving import ask_and_save, to_json
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def provenance_of(layer: Any) -> dict[str, Any]:
 
     Empty where hushpore did neither, or where the job still runs.
     """
-    known = layer.metadata.get(KEY)
+    known = layer.metadata.get(METADATA_KEY)
     if not isinstance(known, dict) or is_preview(layer):
         return {}
     made = known.get("provenance")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from napari.layers import Layer
 from qtpy.QtCore import QTimer
 
-from hushpore.viewer.layers.conversion import KEY, unwrapped
+from hushpore.viewer.layers.conversion import METADATA_KEY, unwrapped
 
 if TYPE_CHECKING:
     from hushpore.base.events import Preview
@@ -70,11 +70,11 @@ class Previews:
     def only_refines(self, preview: Preview) -> bool:
         """Whether it only refines a slice that is shown already."""
         layer = self._layers.get(preview.name)
-        return layer is not None and bool(layer.metadata[KEY]["index"] == preview.index)
+        return layer is not None and bool(layer.metadata[METADATA_KEY]["index"] == preview.index)
 
     def slice_index(self) -> int | None:
         """Return the slice that is previewed, for the user may be looking at another."""
-        indices = (layer.metadata[KEY]["index"] for layer in self._shown())
+        indices = (layer.metadata[METADATA_KEY]["index"] for layer in self._shown())
         return next((int(index[-1]) for index in indices if index), None)
 
     def go_to(self) -> None:
@@ -118,14 +118,14 @@ class Previews:
             **self._placement(preview).kwargs(),
             **(self._target.appearance if kind == "image" else {}),
             "name": f"{self._target.volume.name} {preview.name} (preview)",
-            "metadata": {KEY: {"preview": preview.name, "index": preview.index}},
+            "metadata": {METADATA_KEY: {"preview": preview.name, "index": preview.index}},
         }
         return Layer.create(_image(preview), keywords, kind)
 
     def _refine(self, layer: Any, preview: Preview) -> None:
         layer.data = _image(preview)
-        if layer.metadata[KEY]["index"] != preview.index:
-            layer.metadata[KEY]["index"] = preview.index
+        if layer.metadata[METADATA_KEY]["index"] != preview.index:
+            layer.metadata[METADATA_KEY]["index"] = preview.index
             layer.translate = self._placement(preview).translate
 
     def _placement(self, preview: Preview) -> Placement:

@@ -10,7 +10,7 @@ from napari.layers import Labels
 from napari.utils.colormaps import DirectLabelColormap
 from qtpy.QtCore import QObject, Signal
 
-from hushpore.viewer.layers.conversion import KEY, unwrapped
+from hushpore.viewer.layers.conversion import METADATA_KEY, unwrapped
 from hushpore.viewer.running.latest_only import LatestOnlyWorker
 from hushpore.viewer.running.target import slice_on_screen
 from hushpore.viewer.segment.grey_histogram import VOID_COLOUR, WEAK_COLOUR
@@ -103,8 +103,8 @@ class VoidPreview(QObject):
             self.layer = self._add(target, index, image)
             return
         self.layer.data = image
-        if self.layer.metadata[KEY]["index"] != index:
-            self.layer.metadata[KEY]["index"] = index
+        if self.layer.metadata[METADATA_KEY]["index"] != index:
+            self.layer.metadata[METADATA_KEY]["index"] = index
             self.layer.translate = target.placement.at((*index, 0, 0)).translate
         if self._is_away:
             self.layer.visible, self._is_away = True, False
@@ -118,7 +118,7 @@ class VoidPreview(QObject):
             image,
             **target.placement.at((*index, 0, 0)).kwargs(),
             name=f"{target.volume.name} void (preview)",
-            metadata={KEY: {"preview": "void", "index": index}},
+            metadata={METADATA_KEY: {"preview": "void", "index": index}},
             colormap=DirectLabelColormap(color_dict=colours),
             opacity=OPACITY,
         )
