@@ -220,7 +220,7 @@ class _NumberBox(QDoubleSpinBox):
         # what is too long is read from its beginning
         self.valueChanged.connect(lambda: self.lineEdit().home(False))
         self.lineEdit().home(False)
-        _leave_the_wheel(self)
+        _WheelLeaver(self)
 
     def suit(self, step: float, unit: str) -> None:
         """Go in other steps, and have another unit."""
@@ -237,16 +237,16 @@ class _NumberBox(QDoubleSpinBox):
 class _WheelLeaver(QObject):
     """Lets the wheel scroll the form rather than change a value that has not been clicked."""
 
+    def __init__(self, widget: QWidget) -> None:
+        super().__init__(widget)
+        widget.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        widget.installEventFilter(self)
+
     def eventFilter(self, watched: Any, event: Any) -> bool:  # noqa: N802
         if event.type() == QEvent.Type.Wheel and not watched.hasFocus():
             event.ignore()
             return True
         return False
-
-
-def _leave_the_wheel(widget: QWidget) -> None:
-    widget.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-    widget.installEventFilter(_WheelLeaver(widget))
 
 
 def choices_of(option: Option) -> tuple[Any, ...]:
@@ -268,7 +268,7 @@ def keep_narrow(box: QComboBox, name: str) -> None:
     box.setAccessibleName(name)
     box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
     box.setMinimumContentsLength(6)
-    _leave_the_wheel(box)
+    _WheelLeaver(box)
 
 
 def compact_file_edit(edit: FileEdit, name: str, hint: str = "") -> None:

@@ -53,11 +53,11 @@ class LayerChoice(BaseValueWidget):
         super().__init__(name="layer", annotation=Layer, **shown_by(QComboBox))
         events = self._all.events
         events.inserted.connect(self._inserted)
-        events.removed.connect(self._removed)
+        events.removed.connect(self._refresh)
         events.reordered.connect(self._refresh)
         for layer in self._all:
             self._watch(layer)
-        self._begin(viewer.layers.selection.active)
+        self._refresh()
 
     def get_value(self) -> Any:
         """Return the layer chosen, or None where none suits."""
@@ -81,33 +81,12 @@ class LayerChoice(BaseValueWidget):
         box.setMinimumContentsLength(12)
         box.activated.connect(self._choose)
 
-    def _begin(self, active: Any) -> None:
-        suitable = [layer for layer in self._all if self._suits(layer)]
-        preferred = [layer for layer in suitable if self._prefers(layer)]
-        newest = (preferred or suitable or [None])[-1]
-        self._take(active if active in preferred else newest)
-
     def _suits(self, layer: Any) -> bool:
         return not is_preview(layer) and self._accepts(layer)
 
     def _inserted(self, event: Any) -> None:
         self._watch(event.value)
-        self._consider(event.value)
-
-    def _consider(self, layer: Any) -> None:
-        """Take a layer that is new, where it is better than what is chosen."""
-        wanted = self._suits(layer) and not self._chosen and self._prefers(layer)
-        self._take(layer if wanted or (self._layer is None and self._suits(layer)) else self._layer)
-
-    def _removed(self, event: Any) -> None:
-        layer = event.value
-        for name in _SHOWN:
-            getattr(layer.events, name).disconnect(self._altered)
-        if layer == self._layer:
-            self._chosen = False
-            self._begin(self._all.selection.active)
-        else:
-            self._refresh()
+        self._refresh()
 
     def _watch(self, layer: Any) -> None:
         for name in _SHOWN:
@@ -115,10 +94,8 @@ class LayerChoice(BaseValueWidget):
 
     def _altered(self, event: Any) -> None:
         layer = event.source
-        if layer not in self._listed and self._suits(layer):
-            # a preview has become a result
-            self._consider(layer)
-        elif event.type == "name":
+        # a preview may have become a result
+        if event.type == "name" or self._suits(layer) != (layer in self._listed):
             self._refresh()
         elif layer == self._layer:
             self.changed.emit(layer)
@@ -126,24 +103,33 @@ class LayerChoice(BaseValueWidget):
     def _choose(self, position: int) -> None:
         self.set_value(self._listed[position])
 
-    def _take(self, layer: Any) -> None:
-        before, self._layer = self._layer, layer
-        self._refresh()
-        if layer is None or before is None or layer != before:
-            self.changed.emit(layer)
-
     def _refresh(self, event: Any = None) -> None:
+        before = self._listed
         # newest first, as in napari's own list
         self._listed = [layer for layer in reversed(self._all) if self._suits(layer)]
-        self.native.clear()
-        self.native.addItems([layer.name for layer in self._listed])
+        self._take(self._best([layer for layer in self._listed if layer not in before]))
+
+    def _best(self, new: list[Any]) -> Any:
+        """Return the layer to take now that others are listed, some of them new."""
         if self._layer in self._listed:
-            self.native.setCurrentIndex(self._listed.index(self._layer))
-            self.native.setToolTip(f"What to work on: {self._layer.name}")
-        else:
-            self.native.addItem("no suitable layer")
-            self.native.setToolTip("There is no layer that this can work on.")
+            better = [layer for layer in new if self._prefers(layer) and not self._chosen]
+            return (better or [self._layer])[0]
+        self._chosen = False
+        preferred = [layer for layer in self._listed if self._prefers(layer)]
+        active = self._all.selection.active
+        return active if active in preferred else (preferred or self._listed or [None])[0]
+
+    def _take(self, layer: Any) -> None:
+        before, self._layer = self._layer, layer
+        self.native.clear()
+        self.native.addItems([each.name for each in self._listed] or ["no suitable layer"])
         self.native.setEnabled(bool(self._listed))
+        self.native.setToolTip("There is no layer that this can work on.")
+        if layer is not None:
+            self.native.setCurrentIndex(self._listed.index(layer))
+            self.native.setToolTip(f"What to work on: {layer.name}")
+        if layer is None or layer != before:
+            self.changed.emit(layer)
 
 
 class LayerFacts(QLabel):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -64,7 +65,7 @@ class Placement:
         """Return the placement of the part of the layer that begins at a voxel."""
         offset = self._linear @ np.asarray(index, float)
         moved = tuple(float(t + o) for t, o in zip(self.translate, offset, strict=True))
-        return Placement(**{**vars(self), "translate": moved})
+        return dataclasses.replace(self, translate=moved)
 
     def voxel_at(self, point: Sequence[float]) -> tuple[int, ...]:
         """Return the voxel at a point of the world, which may lie outside the layer."""

@@ -24,7 +24,7 @@ from hushpore.base.volume import readable_bytes
 from hushpore.io.loading import MEMORY_SHARE, free_memory
 from hushpore.io.series import preselected, split_notes
 from hushpore.viewer.forms.docking import SharesSide
-from hushpore.viewer.forms.layout import ScrolledColumn
+from hushpore.viewer.forms.layout import ScrolledColumn, fill
 from hushpore.viewer.forms.rich_label import plain_label
 from hushpore.viewer.layers.conversion import contrast_limits
 from hushpore.viewer.layers.loading import POLL_INTERVAL
@@ -63,14 +63,13 @@ class SeriesChooser(QWidget):
             row.box.toggled.connect(self._count)
         self._total = plain_label()
         self._open = QPushButton("Open", clicked=lambda: self._answer(self._ticked()))
-        line = QHBoxLayout()
-        for button in (
+        line = fill(
+            QHBoxLayout(),
             self._open,
             QPushButton("All", clicked=lambda: self.tick(range(len(self._rows)))),
             QPushButton("None", clicked=lambda: self.tick(())),
             QPushButton("Close", clicked=lambda: self._answer([])),
-        ):
-            line.addWidget(button)
+        )
         column = QVBoxLayout(self)
         column.addWidget(plain_label(f"{len(self._volumes)} series were found. Which to open?"))
         for note in shared:
@@ -140,11 +139,8 @@ class _Row(QFrame):
         lines = [volume.name, f"{f'{modality} · ' * bool(modality)}{shape}"]
         lines += [f"{spacing} · {' · '.join(stored)}", *(f"⚠ {note}" for note in notes)]
         self.text = plain_label("\n".join(lines))
-        line = QHBoxLayout(self)
+        line = fill(QHBoxLayout(self), self.box, self.thumbnail, self.text, wide=self.text)
         line.setContentsMargins(0, 4, 0, 4)
-        line.addWidget(self.box)
-        line.addWidget(self.thumbnail)
-        line.addWidget(self.text, 1)
 
     def mousePressEvent(self, event: Any) -> None:  # noqa: N802 - Qt's name
         """Let a click anywhere in the row change the tick."""
