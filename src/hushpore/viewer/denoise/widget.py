@@ -166,12 +166,12 @@ class NoiseLine(QObject):
         if values is volume.data or not isinstance(held(volume.data), np.ndarray):
             return text
         self._known[layer] = (volume.data, "")
-        threading.Thread(
-            target=self._look, args=(layer, volume), name="hushpore noise", daemon=True
-        ).start()
+        # not the layer itself: one that is removed meanwhile would not be let go
+        given = weakref.ref(layer), volume
+        threading.Thread(target=self._look, args=given, name="hushpore noise", daemon=True).start()
         return ""
 
-    def _look(self, layer: Any, volume: Volume) -> None:
+    def _look(self, layer: weakref.ref[Any], volume: Volume) -> None:
         from hushpore.n2v2.noise.diagnosis import diagnose_noise
 
         try:
@@ -179,7 +179,8 @@ class NoiseLine(QObject):
         except Exception:
             # what is wrong with the image is said when it is denoised
             return
-        self._known[layer] = (volume.data, text)
+        if (looked_at := layer()) is not None:
+            self._known[looked_at] = (volume.data, text)
         with contextlib.suppress(RuntimeError):  # the window was closed meanwhile
             self.found.emit()
 
