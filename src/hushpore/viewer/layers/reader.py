@@ -34,7 +34,7 @@ from hushpore.viewer.layers.conversion import METADATA_KEY, LayerData, layer_dat
 from hushpore.viewer.layers.loading import LoadingTask, add_one_by_one
 from hushpore.viewer.layers.result_folder import labels_from_result
 from hushpore.viewer.layers.series_chooser import offer_series
-from hushpore.viewer.layers.slice_grouping import can_be_slice, collect_slice, is_slice
+from hushpore.viewer.layers.slice_grouping import collect_slice, is_slice, slices_by
 from hushpore.viewer.running.problem import explain, notify_problem
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def get_reader(path: str | list[str]) -> Callable[[str | list[str]], list[Any]] 
     if isinstance(path, str):
         return None if kind_of(path) is None else read_layers
     files = [Path(each) for each in itertools.islice(path, _PEEK)]
-    return read_layers if files and all(map(can_be_slice, files)) else None
+    return read_layers if files and all(map(slices_by, files)) else None
 
 
 def read_layers(path: str | list[str]) -> list[Any]:

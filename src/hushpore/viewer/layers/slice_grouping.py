@@ -37,13 +37,8 @@ def is_slice(viewer: Any, path: str) -> bool:
 
     DICOM files are; TIFF files are where others in their folder are named alike but for a number.
     """
-    by = _slices_by(path)
+    by = slices_by(path)
     return by == "header" or (by == "name" and (viewer in _pending or _has_alike(path)))
-
-
-def can_be_slice(path: str | Path) -> bool:
-    """Whether a file is of a format of which several files can be slices of one volume."""
-    return bool(_slices_by(path))
 
 
 def collect_slice(viewer: Any, path: str, read: Read) -> None:
@@ -61,7 +56,7 @@ def grouped(paths: Sequence[str]) -> list[list[str]]:
     """Part files into what belongs together: all with a header, and those that are numbered."""
     by_pattern: dict[str, list[str]] = {}
     for path in paths:
-        pattern = _pattern(path) if _slices_by(path) == "name" else ""
+        pattern = _pattern(path) if slices_by(path) == "name" else ""
         by_pattern.setdefault(pattern, []).append(path)
     groups = []
     for pattern, alike in by_pattern.items():
@@ -76,7 +71,7 @@ def _read_all(viewer: Any, read: Read) -> None:
         read(viewer, group[0] if len(group) == 1 else group)
 
 
-def _slices_by(path: str | Path) -> str:
+def slices_by(path: str | Path) -> str:
     """Return what brings files like this one in order as slices; empty where nothing does."""
     kind = kind_of(path) if Path(path).is_file() else None
     return READERS[kind].slices_by if kind else ""
