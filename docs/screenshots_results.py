@@ -65,8 +65,7 @@ def picture_batch(viewer: Any, path: Path, scratch: Path) -> None:
         volume = foam_phantom((40, 128, 128), seed=number, noise=0.2).volume
         write_image(scans / f"bread {number}.tif", volume)
     (scans / "bread 3.tif").write_text("The disk was full.")
-    for dock in list(viewer.window.dock_widgets.values()):
-        viewer.window.remove_dock_widget(dock)
+    close_docks(viewer)
     batch, _ = widget(viewer, "Batch of scans")
     batch.add(str(scan) for scan in sorted(scans.iterdir()))
     batch.output.value = scratch / "results"
@@ -77,6 +76,12 @@ def picture_batch(viewer: Any, path: Path, scratch: Path) -> None:
     wait(lambda: not batch.is_running, 300)
 
 
+def close_docks(viewer: Any) -> None:
+    """Close the widgets that are open."""
+    for inner in list(viewer.window.dock_widgets.values()):
+        viewer.window.remove_dock_widget(getattr(inner, "native", inner))
+
+
 def done(batch: Any) -> int:
     """Return how many scans have ended, as the list says it."""
     rows = range(batch.scans.native.topLevelItemCount())
@@ -85,9 +90,8 @@ def done(batch: Any) -> int:
 
 
 def picture_preferences(viewer: Any, path: Path) -> None:
-    for dock in list(viewer.window.dock_widgets.values()):
-        viewer.window.remove_dock_widget(dock)
-    page, dock = widget(viewer, "Preferences")
+    close_docks(viewer)
+    page, _ = widget(viewer, "Preferences")
     wait(lambda: "Looking" not in page._files.text() + page._device.text(), 60)
     page.form.memory.value = 8
     save(viewer, path)
