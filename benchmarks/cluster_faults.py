@@ -64,7 +64,7 @@ def measure() -> dict[str, Any]:
         return {
             "voxels": SIZE**3,
             "blocks": whole.slabs,
-            "tasks": whole.crew.computed,
+            "tasks": whole.runner.computed,
             "undisturbed, s": round(whole.wall, 2),
             "killed after, s": [after for after, _, _ in kills],
             "done after, s": [wall for _, _, wall in kills],

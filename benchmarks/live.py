@@ -104,7 +104,8 @@ class Heart:
 
     def _beat(self) -> None:
         now = time.perf_counter()
-        if self.phase == "start" and self.widget._presenter.stage not in ("", "preparing"):
+        stage = self.widget._progress.stage.text()
+        if self.phase == "start" and not stage.startswith("preparing"):
             self.phase = "run"
         if self.phase in ("start", "run") and not self.widget.is_running:
             self.phase = "end"

@@ -72,7 +72,7 @@ def _flood(told: list[int]) -> Job:
             yield Progress("training", told[0], int(RATE * SECONDS), "steps", share)
             yield Preview("denoised", 300 * image, (SIDE // 2,))
             yield Timing({"training": StageTime(told[0], spent, 1e-4)}, spent)
-    return Outcome("Flooded", [], {})
+    return Outcome("Flooded", [], {}, None)
 
 
 if __name__ == "__main__":
