@@ -207,6 +207,12 @@ def _without_niceness() -> None:
     priority.NICE = 0
 
 
+def _without_frequent_turns() -> None:
+    from hushpore.viewer.running import priority
+
+    priority.SWITCH = sys.getswitchinterval()
+
+
 def _without_freezing() -> None:
     from hushpore.viewer.running import priority
 
@@ -268,6 +274,7 @@ def _without_wheel_pausing() -> None:
 #: What may be left out, and how: before the window is opened.
 PIECES: dict[str, Callable[[], None]] = {
     "niceness of jobs": _without_niceness,
+    "threads in short turns": _without_frequent_turns,
     "old objects frozen": _without_freezing,
     "redraws coalesced": _without_coalescing,
     "redraws throttled": _without_throttle,

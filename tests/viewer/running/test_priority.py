@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from hushpore.viewer.running.priority import NICE, background_job, freeze_again, thaw
+from hushpore.viewer.running.priority import NICE, SWITCH, background_job, freeze_again, thaw
 
 pytestmark = pytest.mark.usefixtures("no_job_running")
 
@@ -42,6 +42,16 @@ def running_job():
     finally:
         end.set()
         thread.join()
+
+
+def test_threads_take_turns_often_while_a_job_runs_and_as_before_after_it():
+    before = sys.getswitchinterval()
+    assert before > SWITCH
+    with running_job():
+        with running_job():
+            pass
+        assert sys.getswitchinterval() == pytest.approx(SWITCH)
+    assert sys.getswitchinterval() == pytest.approx(before)
 
 
 def test_old_garbage_is_not_looked_for_while_a_job_runs_and_found_after_it():

@@ -23,8 +23,13 @@ if TYPE_CHECKING:
 #: still 2 to 7 times as long in all.
 NICE = 5
 
+#: Seconds after which a thread that runs Python code gives way to one that waits. With Python's
+#: own, 5 ms, the 99th percentile of gaps about a denoising is 18 to 21 ms, not 14 to 16.
+SWITCH = 0.0005
+
 _lock = threading.Lock()
 _jobs = 0
+_switch_before = 0.0
 
 
 @contextmanager
@@ -32,7 +37,8 @@ def background_job() -> Iterator[None]:
     """Let other threads go before this one, and before those that it starts.
 
     For a thread that ends after it: where the system allows less priority for a single thread
-    (Linux), it has less until its end. What objects there are when the first job begins is not
+    (Linux), it has less until its end. How often threads take turns is as before once the last job
+    has ended. What objects there are when the first job begins is not
     searched for garbage until the last has ended: with napari and PyTorch loaded all threads stand
     still for 210 to 400 ms while it is, and for 20 to 120 ms without.
     """
@@ -64,10 +70,13 @@ def freeze_again() -> None:
 
 
 def _count(change: int) -> None:
-    global _jobs
+    global _jobs, _switch_before  # noqa: PLW0603 - the interpreter has one of each
     with _lock:
         before, _jobs = _jobs, _jobs + change
         if not before:
             gc.freeze()
+            _switch_before = sys.getswitchinterval()
+            sys.setswitchinterval(min(_switch_before, SWITCH))
         elif not _jobs:
             gc.unfreeze()
+            sys.setswitchinterval(_switch_before)
