@@ -18,6 +18,8 @@ from hushpore import Volume
 from hushpore.base.events import Metric, Progress
 from hushpore.n2v2.training.loop import LOG_INTERVAL
 
+PACKAGE = Path(hushpore.__file__).parent
+
 #: Operations whose result has a size, or is a value, that the host must know.
 WAITING = {
     "_local_scalar_dense", "nonzero", "nonzero_numpy", "equal", "is_nonzero", "masked_select",
@@ -48,7 +50,7 @@ class Waits(TorchDispatchMode):
 
     def count(self) -> None:
         frame = sys._getframe(1)
-        while frame is not None and "hushpore" not in Path(frame.f_code.co_filename).parts:
+        while frame is not None and PACKAGE not in Path(frame.f_code.co_filename).parents:
             frame = frame.f_back  # type: ignore[assignment]
         self.of[Path(frame.f_code.co_filename).stem if frame is not None else "test"] += 1
 
