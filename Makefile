@@ -1,5 +1,5 @@
 # make demo    from nothing to a pore table, in demo/   (make demo VOLUME=path: on your own stack)
-# make test    all tests, in as many processes as there are cores
+# make test    all tests, in as many processes as there are cores, at most 8
 # make gui     napari with the sample loaded
 # make lint    style and types       make bench    benchmarks
 # make docs    what in docs/ is made by the program: pictures and tables

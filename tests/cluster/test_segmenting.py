@@ -93,19 +93,34 @@ def test_blocks_of_any_thickness_give_the_same_bits(
     assert_same(run(path, client, thickness), expected)
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"mode": "closed"},
-        {"mode": "open", "border_is_solid": True},
-        {"threshold": 130, "hysteresis": 40},
-        {"outside": "remove-slicewise", "outside_radius": 3, "mode": "open"},
-        {"edge_pores": "remove", "minimum_voxels": 5, "h": 1.5},
-        {"threshold": "sauvola", "window": 9, "pores_are": "bright", "h": 0},
-        {"connectivity": "faces", "threshold": 110},
-    ],
-    ids=lambda values: " ".join(map(str, values.values())),
-)
+#: What a cluster does as one machine does.
+DONE: list[dict[str, Any]] = [
+    {"mode": "closed"},
+    {"mode": "open", "border_is_solid": True},
+    {"threshold": 130, "hysteresis": 40, "memory_budget": 1.0},
+    {"phases": 3},
+    {"outside": "remove-slicewise", "outside_radius": 3, "mode": "open"},
+    {"edge_pores": "remove", "minimum_voxels": 5, "h": 1.5},
+    {"threshold": "sauvola", "window": 9, "pores_are": "bright", "h": 0},
+    {"threshold": "niblack", "window": 7, "window_in_slice": True, "local_k": 0.4},
+    {"connectivity": "faces", "threshold": 110},
+]
+
+#: What it refuses.
+REFUSED: list[dict[str, Any]] = [
+    {"merging": "snow"},
+    {"outside": "remove"},
+    {"markers": "markers.tif"},
+    {"sample_mask": "mask.tif"},
+]
+
+
+def test_every_setting_is_tried_on_a_cluster() -> None:
+    tried = set().union(*DONE, *REFUSED)
+    assert tried == {each.name for each in dataclasses.fields(PoreSettings)}
+
+
+@pytest.mark.parametrize("values", DONE, ids=lambda values: " ".join(map(str, values.values())))
 def test_blocks_change_nothing_whatever_is_asked_for(
     scan: np.ndarray, tmp_path: Path, client: Client, values: dict[str, Any]
 ) -> None:
@@ -271,11 +286,7 @@ def test_a_result_that_is_there_is_not_replaced_unasked(path: Path, client: Clie
         next(segment_pores(path, folder, PoreSettings(), where=client))
 
 
-@pytest.mark.parametrize(
-    "values",
-    [{"merging": "snow"}, {"outside": "remove"}],
-    ids=lambda values: " ".join(map(str, values.values())),
-)
+@pytest.mark.parametrize("values", REFUSED, ids=" ".join)
 def test_what_there_is_not_on_a_cluster_is_refused(
     path: Path, client: Client, values: dict[str, Any]
 ) -> None:

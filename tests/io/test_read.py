@@ -11,6 +11,7 @@ from hushpore.base.errors import InputError, MissingPackageError
 from hushpore.base.volume import Volume
 from hushpore.io import kind_of, read, read_all
 from hushpore.io.dicom import write_series
+from hushpore.io.registry import READERS, titles
 
 
 @pytest.fixture
@@ -81,9 +82,9 @@ def test_a_dicom_file_whose_free_bytes_look_like_tiff_is_read_as_dicom(series):
         ("scan.npy", b"this is only text, not an image", "named like NumPy"),
         ("scan.tif", b"", "empty"),
         ("scan.raw", b"\1\2\3\4", "JSON file of the same name"),
-        ("notes.txt", b"hello", "expected DICOM, TIFF, OME-Zarr, NIfTI, NumPy, MetaImage or raw"),
+        ("notes.txt", b"hello", f"expected {titles(READERS.values())}"),
         ("photo.png", b"\x89PNG\r\n\x1a\n", "greyscale TIFF"),
-        ("photo.jpg", b"\xff\xd8\xff\xe0", "and raw voxels are read"),
+        ("photo.jpg", b"\xff\xd8\xff\xe0", f"{titles(READERS.values(), 'and')} are read"),
         ("scan.tif", b"II*\0\x08\0\0\0\xff\xff", "damaged or incomplete"),
         ("scan.tif", b"II*\0", "damaged or incomplete"),
         ("scan.npy", b"\x93NUMPY\x01\x00v\x00", "not a complete NumPy file"),

@@ -1,9 +1,9 @@
 """The formats that are read and written: one entry each, from which all that knows of them is made.
 
 To read one more, write a function that opens a file of it, and an entry in `READERS`. What is told
-of a file, how it is opened, messages, the help of the command line, napari's reader and the table
-in docs/formats.md follow. To write one more, write a function that writes it, and an entry in
-`EXPORTERS`. Tests hold napari.yaml and the tables of the docs equal to the entries.
+of a file, how it is opened, messages and the help of the command line follow. To write one more,
+write a function that writes it, and an entry in `EXPORTERS`. Tests hold napari.yaml and the tables
+of the docs equal to the entries.
 """
 
 from __future__ import annotations
