@@ -18,7 +18,7 @@ METHODS = ("otsu", "li", "triangle", "yen", "isodata", "minimum")
 
 #: Methods that find one for every voxel.
 LOCAL_METHODS = ("sauvola", "niblack")
-_LOCAL = " and ".join((", ".join(LOCAL_METHODS[:-1]), LOCAL_METHODS[-1]))
+_LOCAL = " and ".join(LOCAL_METHODS)
 
 #: Merge height up to which the steps of voxels in a surface part pores: of a ball on a grid the
 #: distance map has side peaks of up to half a voxel.
