@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from napari.components import ViewerModel
 from qtpy.QtCore import QPoint, Qt
+from qtpy.QtGui import QImage
 
 from hushpore.pores.preview import GreySurvey
 from hushpore.pores.threshold import Histogram, Range
@@ -148,6 +149,34 @@ def test_bars_of_the_void_have_its_colour(histogram, bright):
     strict = 400.0 if bright else -600.0
     histogram.show_lines({THRESHOLD: 0.0, STRICT: strict}, bright=bright)
     assert {VOID_COLOUR, WEAK_COLOUR} <= colours_in(histogram)
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+@pytest.mark.parametrize("mark", [None, ("otsu", 100.0), ("otsu", 0.0)])
+def test_focus_draws_a_frame_and_nothing_within(qtbot, histogram, theme, mark):
+    histogram._viewer.theme = theme
+    histogram.show_lines({THRESHOLD: 0.0}, mark=mark)
+    histogram.show()
+    histogram.activateWindow()
+
+    def pixels():
+        image = histogram.grab().toImage().convertToFormat(QImage.Format.Format_RGB32)
+        bits = image.constBits().asarray(image.sizeInBytes())
+        return np.array(bits, int).reshape(image.height(), image.width(), 4)[..., :3]
+
+    histogram.setFocus()
+    qtbot.waitUntil(histogram.hasFocus)
+    focused = pixels()
+    histogram.clearFocus()
+    plain = pixels()
+    differs = np.abs(focused - plain).max(axis=2) > 0
+    frame = np.ones_like(differs)
+    frame[3:-3, 3:-3] = False
+    assert differs[frame].mean() > 0.5
+    # the line at hand is drawn thicker; all else is as it was
+    within = differs & ~frame
+    assert within.any(axis=0).sum() <= 4
+    assert within.mean() < 0.02
 
 
 def test_it_follows_the_theme(histogram):

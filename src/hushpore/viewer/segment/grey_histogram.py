@@ -190,6 +190,8 @@ class GreyHistogram(QWidget):
             painter.drawText(over, centre | up, self._reason)
         if self.hasFocus():
             painter.setPen(QPen(QColor(theme.current.as_hex()), 2))
+            # a triangle may have left one
+            painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.drawRect(self.rect().adjusted(1, 1, -1, -1))
         painter.end()
 
