@@ -85,7 +85,7 @@ def picture(viewer: Any, seconds: float, name: str, live: str = "") -> None:
     for layer in viewer.layers:
         if layer.name.endswith(("denoised", "removed")):
             layer.visible = False
-    patches._scroll.ensureWidgetVisible(panel.table)
+    patches._lower.ensureWidgetVisible(panel.table)
     save(viewer, IMAGES / name)
 
 

@@ -16,7 +16,7 @@ from hushpore.viewer.forms.device_choice import DeviceChoice, RunOn
 from hushpore.viewer.forms.docking import SharesSide, open_beside
 from hushpore.viewer.forms.form import SettingsForm
 from hushpore.viewer.forms.layer_choice import LayerChoice, LayerFacts
-from hushpore.viewer.forms.layout import ScrolledColumn, fill, rule
+from hushpore.viewer.forms.layout import PinnedColumn, ScrolledColumn, fill, rule
 from hushpore.viewer.forms.native import ValueOf
 from hushpore.viewer.forms.presets import PresetRow
 from hushpore.viewer.forms.rich_label import NoteMessages, ResultMessage, link, plain_label
@@ -83,7 +83,7 @@ class JobWidget(WorkerContainer):
     def _make_ready(self) -> None:
         """Do now what would take seconds when Run is pressed."""
         FontWarmup(self.native, self._viewer)
-        SharesSide(self.native)
+        SharesSide(self.native, self.job.capitalize())
         work = partial(calling, import_libraries, self._description)
         self._importing = JobWorker(work, "hushpore imports")
         self._importing.start()
@@ -150,7 +150,7 @@ class JobWidget(WorkerContainer):
         if layer is None:
             raise InputError(str(self._facts.text()))
         self._result.say("")
-        self._notes.say("")
+        self._notes.show_notes(())
         settings = self.settings()
         target = capture(layer, self._facts.labels_of_axes(layer.ndim), self._auxiliary_layers())
         remember(self.job, self.form.value)
@@ -167,7 +167,7 @@ class JobWidget(WorkerContainer):
         self._now = RunState(self._viewer, worker, target, self.cancel)
         worker.start(line)
         self._presenter.begin(self._now)
-        self._scroll.bring_into_view(self._progress)
+        self._lower.bring_into_view(self._buttons)
         return worker
 
     def cancel(self) -> None:
@@ -287,17 +287,11 @@ class JobWidget(WorkerContainer):
         what = plain_label(job.purpose), choice, self._facts
         how = rule(), self.form.native, self.presets
         where = rule(), self.device.native, self.run_on.native
-        self._scroll = ScrolledColumn(
-            *what,
-            *how,
-            *where,
-            self._buttons,
-            self._progress,
-            self._result,
-            self._notes,
-            self.timing,
+        self._upper = ScrolledColumn(*what, *how, *where)
+        self._lower = ScrolledColumn(
+            self._buttons, self._progress, self._result, self._notes, self.timing
         )
-        self.native.layout().addWidget(self._scroll)
+        self.native.layout().addWidget(PinnedColumn(self._upper, self._lower))
         # what is inside must fit beside a scroll bar: there is none for the width
         self.native.setMinimumWidth(354)
         # what has its place can be an item, and is by its name an attribute
@@ -314,11 +308,11 @@ class JobWidget(WorkerContainer):
 
     def _show_result(self, text: str) -> None:
         self._result.say(text)
-        self._scroll.bring_into_view(self._result)
+        self._lower.bring_into_view(self._result)
 
     def _show_problem(self, problem: Problem) -> None:
         self._result.show_problem(problem)
-        self._scroll.bring_into_view(self._result)
+        self._lower.bring_into_view(self._result)
 
     def _press(self) -> None:
         if self.is_running:

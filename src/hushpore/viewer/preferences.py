@@ -37,7 +37,7 @@ class PreferencesWidget(QWidget):
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__()
-        SharesSide(self)
+        SharesSide(self, "Preferences")
         self._viewer = napari_viewer
         self._build()
         self.form.value = load_preferences()

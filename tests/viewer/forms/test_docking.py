@@ -1,6 +1,6 @@
 import pytest
 from qtpy.QtCore import QSize, Qt
-from qtpy.QtWidgets import QApplication, QDockWidget, QMainWindow, QWidget
+from qtpy.QtWidgets import QApplication, QDockWidget, QMainWindow, QTabBar, QWidget
 
 from hushpore.viewer.forms.docking import SharesSide, dock_of
 
@@ -26,10 +26,10 @@ class High(QWidget):
         return QSize(50, self._height)
 
 
-def open_in(window, area=RIGHT, ours=True, height=50):
-    dock, widget = QDockWidget(window), High(height)
+def open_in(window, area=RIGHT, ours=True, height=50, tab=""):
+    dock, widget = QDockWidget("A long name (plugin)", window), High(height)
     if ours:
-        SharesSide(widget)
+        SharesSide(widget, tab)
     dock.setWidget(widget)
     window.addDockWidget(area, dock)
     return dock
@@ -46,6 +46,15 @@ def test_what_is_opened_below_another_becomes_a_tab_beside_it(qtbot, window):
     second, third = open_in(window), open_in(window)
     beside = {second, third}
     qtbot.waitUntil(lambda: set(window.tabifiedDockWidgets(first)) == beside, timeout=5000)
+
+
+def test_its_tab_has_a_short_name(qtbot, window):
+    first = open_in(window, tab="Pores")
+    settle()
+    second = open_in(window)
+    qtbot.waitUntil(lambda: second in window.tabifiedDockWidgets(first), timeout=5000)
+    (bar,) = window.findChildren(QTabBar)
+    assert {bar.tabText(number) for number in range(2)} == {"Pores", "A long name (plugin)"}
 
 
 def test_the_window_does_not_grow_to_make_room_for_it(window):

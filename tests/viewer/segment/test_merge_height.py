@@ -56,7 +56,7 @@ def test_it_is_hidden_until_a_result_is_chosen(viewer, control, result):
 def test_it_is_called_as_the_layer_is(viewer, control, result):
     layer = show(viewer, result, "pores (preview)")
     layer.name = "pores"
-    assert control._title.text().startswith("Watershed merge height of pores,")
+    assert control._title.toolTip().startswith("Of pores. ")
 
 
 def test_another_height_changes_labels_tables_and_record_in_place(qtbot, viewer, control, result):

@@ -77,7 +77,7 @@ class BatchWidget(WorkerContainer):
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__(name="batch")
-        SharesSide(self.native)
+        SharesSide(self.native, "Batch")
         self._viewer = napari_viewer
         self._states: dict[str, State] = {}
         self._timer = QTimer(self.native, interval=LOOK, timeout=self._look)

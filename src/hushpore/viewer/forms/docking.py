@@ -35,11 +35,14 @@ class SharesSide(QObject):
     """Lets a widget become a tab beside another that does, when it is shown first.
 
     napari's menu opens each below the one before, where two leave hardly a line to either.
+
+    `tab`: what stands on its tab; empty for the name that napari gives the dock, which with that of
+    the plugin is too long for three tabs side by side. The dock keeps its name, and shows it.
     """
 
-    def __init__(self, widget: QWidget) -> None:
+    def __init__(self, widget: QWidget, tab: str = "") -> None:
         super().__init__(widget)
-        self._widget = widget
+        self._widget, self._tab = widget, tab
         # to make room for it below the others, the window would grow, for good
         widget.setMinimumHeight(1)
         widget.installEventFilter(self)
@@ -57,6 +60,10 @@ class SharesSide(QObject):
 
     def _join(self) -> None:
         dock: Any = dock_of(self._widget)
+        if dock is not None and self._tab:
+            dock.setWindowTitle(self._tab)
+            # the entry of the window's menu, which follows the title
+            dock.toggleViewAction().setText(getattr(dock, "name", self._tab))
         window = dock and dock.parent()
         if not isinstance(window, QMainWindow) or window.tabifiedDockWidgets(dock):
             return

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from qtpy.QtCore import Qt, QTimer
+from qtpy.QtCore import QEvent, QSize, Qt, QTimer
 from qtpy.QtWidgets import (
     QFrame,
     QHBoxLayout,
     QLayout,
     QScrollArea,
+    QSizePolicy,
     QToolButton,
     QVBoxLayout,
     QWidget,
@@ -55,8 +56,67 @@ class ScrolledColumn(QScrollArea):
         self._wanted = widget
         QTimer.singleShot(0, self._scroll_to_wanted)
 
+    def needed_height(self) -> int:
+        """Return the pixels in which all of it is seen at the width that it has now."""
+        inside = self.maximumViewportSize()
+        low = self.column.heightForWidth(inside.width()) if self.column.hasHeightForWidth() else -1
+        return max(low, self.column.minimumSize().height()) + self.height() - inside.height()
+
     def _scroll_to_wanted(self) -> None:
         self.ensureWidgetVisible(self._wanted, 0, 6)
+
+
+class PinnedColumn(QWidget):
+    """A column that scrolls, above another that stays in sight.
+
+    The lower one is as high as it needs to be, up to `MOST` of the whole; beyond that it scrolls,
+    too, unless the upper one leaves it more.
+
+    `upper`, `lower`: both columns.
+    """
+
+    #: Share of the height that the lower column may take from the upper one.
+    MOST = 0.6
+
+    def __init__(self, upper: ScrolledColumn, lower: ScrolledColumn) -> None:
+        super().__init__()
+        self.upper, self.lower, self._rule = upper, lower, rule()
+        # placed by hand: what a layout holds asks for its height, and makes the window grow
+        for part in (upper, self._rule, lower):
+            part.setParent(self)
+        policy = QSizePolicy.Policy.Expanding
+        self.setSizePolicy(policy, policy)
+        for column in (upper, lower):
+            column.widget().installEventFilter(self)
+
+    def minimumSizeHint(self) -> QSize:  # noqa: N802
+        """As wide as the columns, and a few lines high."""
+        width = max(part.minimumSizeHint().width() for part in (self.upper, self.lower))
+        return QSize(width, 6 * self.fontMetrics().height())
+
+    def sizeHint(self) -> QSize:  # noqa: N802
+        """As high as both columns."""
+        high = self.upper.needed_height() + self.lower.needed_height() + 1
+        return QSize(self.minimumSizeHint().width(), high)
+
+    def eventFilter(self, watched: Any, event: Any) -> bool:  # noqa: N802
+        """Share the height anew when what is in the columns has changed."""
+        if event.type() == QEvent.Type.LayoutRequest:
+            self._share()
+        return False
+
+    def resizeEvent(self, event: Any) -> None:  # noqa: N802
+        """Share the height anew."""
+        super().resizeEvent(event)
+        self._share()
+
+    def _share(self) -> None:
+        width, whole = self.width(), self.height() - 1
+        spare = whole - self.upper.needed_height()
+        low = min(self.lower.needed_height(), max(round(self.MOST * whole), spare), whole)
+        self.upper.setGeometry(0, 0, width, whole - low)
+        self._rule.setGeometry(0, whole - low, width, 1)
+        self.lower.setGeometry(0, whole - low + 1, width, low)
 
 
 def rule() -> QFrame:

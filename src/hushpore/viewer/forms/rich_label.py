@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from napari.utils.theme import get_theme
 from qtpy.QtCore import Qt
 from qtpy.QtGui import QColor
-from qtpy.QtWidgets import QApplication, QLabel
+from qtpy.QtWidgets import QApplication, QLabel, QVBoxLayout, QWidget
 
+from hushpore.viewer.forms.layout import Fold, fill
 from hushpore.viewer.running.problem import notify_problem
 
 if TYPE_CHECKING:
@@ -106,15 +107,37 @@ class ResultMessage(RichLabel):
             QApplication.clipboard().setText(self._details)
 
 
-class NoteMessages(RichLabel):
-    """The notes of a job, one a line; addresses in them are opened by the browser."""
+class NoteMessages(QWidget):
+    """The notes of a job: the most important one in sight, the others folded away.
+
+    Addresses in them are opened by the browser. Hidden while there is no note.
+    """
 
     def __init__(self, viewer: Any) -> None:
-        super().__init__(viewer)
-        self.setOpenExternalLinks(True)
+        super().__init__()
+        self._first, self._others = RichLabel(viewer), RichLabel(viewer)
+        self._fold = Fold("")
+        self._fold.add(self._others)
+        for label in (self._first, self._others):
+            label.setOpenExternalLinks(True)
+        fill(QVBoxLayout(self), self._first, self._fold, spacing=2)
+        self.show_notes(())
+
+    def text(self) -> str:
+        """Return all notes as HTML, the most important one first."""
+        return "<br>".join(filter(None, (self._first.text(), self._others.text())))
 
     def show_notes(self, notes: Iterable[Note]) -> None:
-        """Show notes; warnings have a sign."""
-        signs = {True: f"{sign(False)} ", False: ""}
-        text = "<br>".join(signs[note.warning] + html.escape(note.message) for note in notes)
-        self.say(_ADDRESS.sub(lambda found: link(found[0], found[0]), text))
+        """Show notes; warnings have a sign, and come first."""
+        lines = [_line(note) for note in sorted(notes, key=lambda note: not note.warning)]
+        count = max(len(lines) - 1, 0)
+        self._first.say("".join(lines[:1]))
+        self._others.say("<br>".join(lines[1:]))
+        self._fold.set_title(f"{count} more {'note' if count == 1 else 'notes'}")
+        self._fold.setVisible(bool(count))
+        self.setVisible(bool(lines))
+
+
+def _line(note: Note) -> str:
+    text = (f"{sign(False)} " if note.warning else "") + html.escape(note.message)
+    return _ADDRESS.sub(lambda found: link(found[0], found[0]), text)

@@ -53,7 +53,7 @@ class SeriesChooser(QWidget):
 
     def __init__(self, volumes: Sequence[Volume]) -> None:
         super().__init__()
-        SharesSide(self)
+        SharesSide(self, "Series")
         self._volumes = list(volumes)
         ticked = preselected(self._volumes, MEMORY_SHARE * free_memory())
         shared, own = split_notes([volume.notes for volume in self._volumes])

@@ -32,7 +32,7 @@ class PatchesWidget(JobWidget):
         super().__init__(napari_viewer)
         self.panel = PatchesPanel(napari_viewer)
         self.panel.train_requested.connect(self._feed_denoiser)
-        column = self._scroll.column
+        column = self._lower.column
         self.live = LivePatches(napari_viewer)
         column.insertWidget(column.indexOf(self.timing), self.panel)
         column.insertWidget(column.indexOf(self.panel), self.live)

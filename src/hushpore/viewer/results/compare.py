@@ -93,7 +93,7 @@ class CompareWidget(WorkerContainer):
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__(name="compare")
-        SharesSide(self.native)
+        SharesSide(self.native, "Compare")
         self._viewer = napari_viewer
         # both change at once where a layer comes, and tables are replaced one after another
         self._wait = QTimer(self.native, singleShot=True, interval=0, timeout=self._compare)

@@ -66,7 +66,7 @@ class PlotsWidget(LayerTrackingWidget):
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__(napari_viewer)
-        SharesSide(self)
+        SharesSide(self, "Plots")
         self._selector: Any = None  # matplotlib holds it weakly
         self._mark: Any = None
         self._build()

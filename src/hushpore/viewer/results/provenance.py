@@ -45,7 +45,7 @@ class ProvenanceWidget(QWidget):
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__()
-        SharesSide(self)
+        SharesSide(self, "Record")
         self._layers = napari_viewer.layers
         self._title = QLabel(textFormat=Qt.TextFormat.RichText, wordWrap=True)
         self._why = plain_label()

@@ -6,7 +6,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import Qt, QTimer, Signal
-from qtpy.QtWidgets import QDoubleSpinBox, QHBoxLayout, QPushButton, QSlider, QVBoxLayout, QWidget
+from qtpy.QtWidgets import (
+    QDoubleSpinBox,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QSizePolicy,
+    QSlider,
+    QVBoxLayout,
+    QWidget,
+)
 from superqt.utils import signals_blocked
 
 from hushpore.viewer.forms.layout import fill
@@ -92,9 +101,11 @@ class MergeHeight(QWidget):
         )  # fmt: skip
         self._undo = QPushButton("Undo", clicked=self.undo)
         self._redo = QPushButton("Redo", clicked=self.redo)
-        self._title, self._note = plain_label(), plain_label()
-        line = fill(QHBoxLayout(), self._box, self._undo, self._redo, wide=self._box)
-        fill(QVBoxLayout(self), self._title, self._slider, line, self._note, spacing=2)
+        self._title, self._note = QLabel("Merge height (live)", toolTip=tip), plain_label()
+        self._box.setSizePolicy(QSizePolicy.Policy.Minimum, QSizePolicy.Policy.Fixed)
+        title = fill(QHBoxLayout(), self._title, None, self._undo, self._redo)
+        line = fill(QHBoxLayout(), self._slider, self._box, wide=self._slider)
+        fill(QVBoxLayout(self), title, line, self._note, spacing=2)
 
     # ---- which result
 
@@ -120,9 +131,7 @@ class MergeHeight(QWidget):
             self._show_state()
             self.show()
         if self.layer is not None:
-            self._title.setText(
-                f"Watershed merge height of {self.layer.name}, changed at once and in the form"
-            )
+            self._title.setToolTip(f"Of {self.layer.name}. {self._slider.toolTip()}")
 
     # ---- merging
 

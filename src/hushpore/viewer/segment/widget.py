@@ -48,8 +48,8 @@ class PoresWidget(JobWidget):
         self.remerging.merged.connect(self._show_merged)
         self.remerging.settled.connect(self._take_over)
         self._kernel_warmup = KernelWarmup()
-        column = self._scroll.column
-        column.insertWidget(column.indexOf(self.form.native), self.greys)
+        upper, column = self._upper.column, self._lower.column
+        upper.insertWidget(upper.indexOf(self.form.native), self.greys)
         self.greys.place_after(self.layer.native)
         column.insertWidget(column.indexOf(self._result) + 1, self.remerging)
         column.insertWidget(column.indexOf(self._result), self._kernel_warmup)
@@ -99,11 +99,6 @@ class PoresWidget(JobWidget):
         if isinstance(self.layer.value, Labels):
             return f"{volume.facts} · every label is taken as pore space"
         return super().facts(volume)
-
-    def _show_result(self, text: str) -> None:
-        super()._show_result(text)
-        if not self.remerging.isHidden():
-            self._scroll.bring_into_view(self.remerging)
 
     def _show_merged(self, result: Pores) -> None:
         self._show_result(f"{html.escape(result.summary)} · {link('record', PROVENANCE)}")
