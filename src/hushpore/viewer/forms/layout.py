@@ -60,7 +60,8 @@ class ScrolledColumn(QScrollArea):
         """Return the pixels in which all of it is seen at the width that it has now."""
         inside = self.maximumViewportSize()
         low = self.column.heightForWidth(inside.width()) if self.column.hasHeightForWidth() else -1
-        return max(low, self.column.minimumSize().height()) + self.height() - inside.height()
+        inner: int = max(low, self.column.minimumSize().height())
+        return inner + self.height() - inside.height()
 
     def _scroll_to_wanted(self) -> None:
         self.ensureWidgetVisible(self._wanted, 0, 6)
