@@ -98,7 +98,7 @@ def picture_results(viewer: Any, labels: Any, folder: Path) -> None:
     settle()
     dock.raise_()
     labels.opacity = 0.7
-    results.colours.by.setCurrentText("equivalent_diameter")
+    results.colours.by.choose("equivalent_diameter")
     plots._kind.setCurrentText("Sizes by volume")
     save(viewer, folder / "results.png")
     results._filter.setText("not touches_border")

@@ -42,7 +42,7 @@ def main(folder: Path) -> None:
     results, _ = widget(viewer, "Results")
     settle()
     viewer.reset_view()
-    results.colours.by.setCurrentText("touches_border")
+    results.colours.by.choose("touches_border")
     save(viewer, folder / "pores-kinds.png")
     viewer.close()
 

@@ -69,7 +69,16 @@ class Measure(Generic[S]):
     @property
     def title(self) -> str:
         """The name in words."""
-        return self.name.replace("num_", "number of ").replace("_", " ")
+        words = {"num_": "number of ", "bbox_": "bounding box ", "is_": "", "_": " "}
+        title = self.name
+        for part, word in words.items():
+            title = title.replace(part, word)
+        return title
+
+    @property
+    def heading(self) -> str:
+        """The title as it stands over a column."""
+        return self.title[:1].upper() + self.title[1:]
 
     def power(self, n_spatial: int = 3) -> int:
         """Return the power of the unit of length in 3D or 2D."""

@@ -60,6 +60,8 @@ def test_a_missing_number_passes_no_comparison():
     [
         ("volum > 3", "did you mean volume"),
         ("xyz > 3", "there are: label, volume"),
+        ("spher > 3", "did you mean sphericity"),
+        ("open", "did you mean is_open"),
         ("volume", "is a number; compare it"),
         ("volume and is_open", "is a number; compare it"),
         ("volume = 3", "write =="),

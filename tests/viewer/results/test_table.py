@@ -35,9 +35,28 @@ def user_selects(view, *rows):
 
 def test_titles_carry_units_and_say_what_they_mean(view):
     title = view.rows.headerData(1, Qt.Orientation.Horizontal)
-    assert title == "volume\nµm³"
+    assert title == "Volume,\nµm³"
     tip = view.rows.headerData(1, Qt.Orientation.Horizontal, Qt.ItemDataRole.ToolTipRole)
     assert "area" in tip
+    assert tip.endswith("files: volume")
+
+
+def test_columns_are_as_narrow_as_two_lines_of_their_titles(view):
+    assert view.rows.headerData(2, Qt.Orientation.Horizontal).split("\n")[0] == "Open"
+    view.show_table(pd.DataFrame({"equivalent_diameter": [1.0], "x": [2.0]}), "mm")
+    title = view.rows.headerData(0, Qt.Orientation.Horizontal)
+    assert title.split("\n") == ["Equivalent", "diameter, mm"]
+    advance = view.horizontalHeader().fontMetrics().horizontalAdvance
+    assert advance("diameter, mm") < view.columnWidth(0) < advance("Equivalent diameter, mm")
+
+
+def test_it_knows_how_high_it_is_with_some_rows_in_sight(qtbot, view):
+    view.show_table(pd.DataFrame({"label": range(1, 41)}))
+    view.resize(300, view.height_of(12))
+    view.show()
+    qtbot.waitExposed(view)
+    last = view.rowAt(view.viewport().height() - 1)
+    assert last in (11, 12)
 
 
 def test_sorting_is_that_of_pandas(view):

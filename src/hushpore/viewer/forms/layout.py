@@ -61,7 +61,8 @@ class ScrolledColumn(QScrollArea):
         inside = self.maximumViewportSize()
         low = self.column.heightForWidth(inside.width()) if self.column.hasHeightForWidth() else -1
         inner: int = max(low, self.column.minimumSize().height())
-        return inner + self.height() - inside.height()
+        around: int = self.height() - inside.height()
+        return inner + around
 
     def _scroll_to_wanted(self) -> None:
         self.ensureWidgetVisible(self._wanted, 0, 6)

@@ -42,7 +42,7 @@ class ColourChoice(QWidget):
     def __init__(self, viewer: Any) -> None:
         super().__init__()
         self._view: PoreView | None = None
-        self.by = compact_combo_box(toolTip="Colour the labels by a column of the table.")
+        self.by = ColumnBox(toolTip="Colour the labels by a column of the table.")
         self.map = compact_combo_box(toolTip=_FIRST, accessibleName="Colour map")
         self.map.addItems(COLORMAPS)
         for box in (self.by, self.map):
@@ -55,8 +55,8 @@ class ColourChoice(QWidget):
         grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setVerticalSpacing(4)
-        for column, box in enumerate((self.by, self.map)):
-            grid.setColumnStretch(column, 1)
+        for column, (box, share) in enumerate(((self.by, 3), (self.map, 2))):
+            grid.setColumnStretch(column, share)
             grid.addWidget(box, 0, column)
         grid.addWidget(self.bar, 1, 0, 1, 2)
         grid.addWidget(self.legend, 2, 0, 1, 2)
@@ -67,7 +67,7 @@ class ColourChoice(QWidget):
         if view is not None:
             table = view.tables.pores
             names = columns_of(table, is_numeric) + columns_of(table, is_categorical)
-            fill_columns(self.by, [RANDOM, *names], view.column or RANDOM)
+            self.by.list_columns([RANDOM, *names], view.column or RANDOM)
             self.show_colours()
 
     def show_colours(self) -> None:
@@ -75,9 +75,9 @@ class ColourChoice(QWidget):
         view = self._view
         assert view is not None
         kinds, column = view.categories(), view.column
-        for box, text in ((self.by, column or RANDOM), (self.map, view.colormap)):
-            with signals_blocked(box):
-                box.setCurrentText(text)
+        with signals_blocked(self.by), signals_blocked(self.map):
+            self.by.choose(column or RANDOM)
+            self.map.setCurrentText(view.colormap)
         has_map = bool(column) and not kinds
         self.map.setEnabled(has_map)
         self.map.setToolTip(
@@ -98,7 +98,7 @@ class ColourChoice(QWidget):
 
     def _colour(self) -> None:
         if self._view is not None:
-            column = self.by.currentText()
+            column = self.by.column()
             self._view.colour_by("" if column == RANDOM else column, self.map.currentText())
 
     def _select(self, number: str) -> None:
@@ -113,14 +113,37 @@ def compact_combo_box(**properties: Any) -> QComboBox:
     return QComboBox(**{"sizeAdjustPolicy": policy, "minimumContentsLength": 6, **properties})
 
 
-def fill_columns(box: QComboBox, names: Iterable[str], chosen: str) -> None:
-    """List columns, with what they mean, without telling so."""
-    with signals_blocked(box):
-        box.clear()
-        box.addItems(list(names))
-        for row in range(box.count()):
-            box.setItemData(row, measure_of(box.itemText(row)).meaning, Qt.ItemDataRole.ToolTipRole)
-        box.setCurrentText(chosen)
+class ColumnBox(QComboBox):
+    """A combo box of columns, in words and with what they mean.
+
+    ``**properties``: of the box.
+    """
+
+    def __init__(self, **properties: Any) -> None:
+        policy = QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+        super().__init__(**{"sizeAdjustPolicy": policy, "minimumContentsLength": 6, **properties})
+
+    def list_columns(self, names: Iterable[str], chosen: str) -> None:
+        """List columns, by the names that they have in a table, without telling so."""
+        with signals_blocked(self):
+            self.clear()
+            for row, name in enumerate(names):
+                self.addItem(_in_words(name), name)
+                tip = measure_of(name).meaning
+                self.setItemData(row, tip, Qt.ItemDataRole.ToolTipRole)
+            self.choose(chosen)
+
+    def column(self) -> str:
+        """Return the name of the column that is chosen; empty where none is."""
+        return str(self.currentData() or "")
+
+    def choose(self, name: str) -> None:
+        """Choose a column by its name."""
+        self.setCurrentIndex(self.findData(name))
+
+
+def _in_words(name: str) -> str:
+    return name if name == RANDOM else measure_of(name).heading
 
 
 def columns_of(table: pd.DataFrame, suits: Callable[[pd.Series], bool]) -> list[str]:

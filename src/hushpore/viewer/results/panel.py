@@ -22,21 +22,20 @@ from superqt import QDoubleRangeSlider
 from superqt.utils import signals_blocked
 
 from hushpore.base.errors import InputError
-from hushpore.pores.measures import THROATS
+from hushpore.pores.measures import PORES, THROATS, measure_of
 from hushpore.viewer.forms.docking import dock_of
 from hushpore.viewer.forms.layout import ScrolledColumn, fill
 from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
 from hushpore.viewer.results.colour_choice import (
     ColourChoice,
+    ColumnBox,
     columns_of,
-    compact_combo_box,
-    fill_columns,
     is_numeric,
 )
 from hushpore.viewer.results.pore_layer import summary_lines
 from hushpore.viewer.results.pore_view import MOST_COLOURS, LayerTrackingWidget
 from hushpore.viewer.results.row_filter import filter_rows
-from hushpore.viewer.results.saving import ask_for_file, save_table
+from hushpore.viewer.results.saving import ask_for_file, save_measures
 from hushpore.viewer.results.table import TableView, cell_text
 
 if TYPE_CHECKING:
@@ -54,8 +53,8 @@ WIDE = 760
 #: Pixels of the controls beside the table, the bar that scrolls them included.
 NARROW, _ANY = 360, 2**24 - 1
 
-#: Pixels that the panel takes under the canvas at first.
-HEIGHT = 230
+#: Rows of the table that are seen under the canvas at first.
+ROWS = 12
 
 NO_RESULT = (
     "No pore result is chosen. Run 'Segment pores', or drop a result folder on the window and "
@@ -87,14 +86,14 @@ class ResultsWidget(LayerTrackingWidget):
         self._title.setText(f"<b>{self.view.layer.name}</b>")
         self._filter.clear()
         self.pores.show_table(tables.pores, tables.unit, tables.n_spatial)
-        self._tabs.setTabText(0, f"&Pores ({len(tables.pores):,})")
         throats = tables.throats
         self._tabs.setTabEnabled(1, throats is not None)
         self._tabs.setTabText(1, "&Throats" if throats is None else f"&Throats ({len(throats):,})")
         if throats is not None:
             self.throats.show_table(throats, tables.unit, tables.n_spatial)
-        before, names = self._range_of.currentText(), columns_of(tables.pores, is_numeric)
-        fill_columns(self._range_of, names, before if before in names else "equivalent_diameter")
+        before, names = self._range_of.column(), columns_of(tables.pores, is_numeric)
+        first = before if before in names else "equivalent_diameter"
+        self._range_of.list_columns(names, first)
         self._choose_range()
         self._show_shown()
         self._show_selected()
@@ -107,6 +106,9 @@ class ResultsWidget(LayerTrackingWidget):
 
     def _show_shown(self) -> None:
         assert self.view is not None
+        shown, count = int(self.view.shown.sum()), len(self.view.shown)
+        of = f"{shown:,} of {count:,}" if shown < count else f"{count:,}"
+        self._tabs.setTabText(0, f"&Pores ({of})")
         self._summary.setText("\n".join(summary_lines(self.view.tables, self.view.shown)))
         self.pores.rows.show_only(self.view.shown)
 
@@ -140,16 +142,16 @@ class ResultsWidget(LayerTrackingWidget):
             return
         self._problem.say("")
         low, high = self._range.value()
-        column = self._range_of.currentText()
+        column = self._range_of.column()
         if column and (low, high) != (self._range.minimum(), self._range.maximum()):
             values = table[column].to_numpy()
             passing &= (values >= low) & (values <= high)
         self.view.show_only(passing)
 
     def _choose_range(self) -> None:
-        if self.view is None or not self._range_of.currentText():
+        if self.view is None or not self._range_of.column():
             return
-        values = self.view.tables.pores[self._range_of.currentText()].to_numpy(np.float64)
+        values = self.view.tables.pores[self._range_of.column()].to_numpy(np.float64)
         values = values[np.isfinite(values)]
         low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
         high = high if high > low else low + 1.0
@@ -161,7 +163,7 @@ class ResultsWidget(LayerTrackingWidget):
     def _show_range(self) -> None:
         assert self.view is not None
         low, high = (cell_text(float(end)) for end in self._range.value())
-        unit = self.view.tables.unit_of(self._range_of.currentText())
+        unit = self.view.tables.unit_of(self._range_of.column())
         self._range_text.setText(f"{low} to {high} {unit}".strip())
 
     def _rows_selected(self, mask: Any) -> None:
@@ -193,7 +195,14 @@ class ResultsWidget(LayerTrackingWidget):
         name = f"{self.view.layer.name} {kind}.csv"
         path = ask_for_file(self, f"Export the {kind} shown", name, "CSV (*.csv)")
         if path is not None:
-            save_table(path, self._table().rows.table)
+            save_measures(path, self._table().rows.table, self._describe)
+
+    def _describe(self, column: str) -> tuple[str, str]:
+        """Return the unit of a column of the table at hand, and what it means."""
+        assert self.view is not None
+        tables = self.view.tables
+        measure = measure_of(column, PORES if self._table() is self.pores else THROATS)
+        return measure.unit(tables.unit, tables.n_spatial), measure.meaning
 
     def _table(self) -> TableView:
         return self.throats if self._tabs.currentWidget() is self.throats else self.pores
@@ -230,7 +239,7 @@ class ResultsWidget(LayerTrackingWidget):
         self._pause = QTimer(self, singleShot=True, interval=PAUSE, timeout=self.apply_filter)
         self._filter.textChanged.connect(self._pause.start)
         self._filter.returnPressed.connect(self.apply_filter)
-        self._range_of = compact_combo_box(toolTip="Column of the slider.")
+        self._range_of = ColumnBox(toolTip="Column of the slider.")
         self._range_of.currentIndexChanged.connect(self._choose_range)
         self._range_of.currentIndexChanged.connect(self.apply_filter)
         self._range = QDoubleRangeSlider(Qt.Orientation.Horizontal)
@@ -241,12 +250,13 @@ class ResultsWidget(LayerTrackingWidget):
         self.colours = ColourChoice(self._viewer)
         grid = QGridLayout()
         grid.setVerticalSpacing(4)
-        grid.setColumnStretch(1, 1)
-        grid.setColumnStretch(2, 1)
+        grid.setColumnStretch(1, 3)
+        grid.setColumnStretch(2, 2)
+        # first of all the colours: whatever the others have to say, they stay in sight
         lines = (
+            ("&Colour", self.colours.by),
             ("&Filter", self._filter),
             ("&Range", self._range_of),
-            ("&Colour", self.colours.by),
         )
         for number, (text, buddy) in enumerate(lines):
             label = QLabel(text)
@@ -254,12 +264,12 @@ class ResultsWidget(LayerTrackingWidget):
             # the first line of what is beside it may not be the only one
             label.setFixedHeight(buddy.sizeHint().height())
             grid.addWidget(label, 2 * number, 0, Qt.AlignmentFlag.AlignTop)
-        grid.addWidget(self._filter, 0, 1, 1, 2)
-        grid.addWidget(self._problem, 1, 1, 1, 2)
-        grid.addWidget(self._range_of, 2, 1)
-        grid.addWidget(self._range, 2, 2)
-        grid.addWidget(self._range_text, 3, 1, 1, 2)
-        grid.addWidget(self.colours, 4, 1, 1, 2, Qt.AlignmentFlag.AlignTop)
+        grid.addWidget(self.colours, 0, 1, 1, 2, Qt.AlignmentFlag.AlignTop)
+        grid.addWidget(self._filter, 2, 1, 1, 2)
+        grid.addWidget(self._problem, 3, 1, 1, 2)
+        grid.addWidget(self._range_of, 4, 1)
+        grid.addWidget(self._range, 4, 2)
+        grid.addWidget(self._range_text, 5, 1, 1, 2)
         return grid
 
     def _build_buttons(self) -> QWidget:
@@ -308,4 +318,8 @@ class ResultsWidget(LayerTrackingWidget):
             # the list of layers keeps its height: a low window has no more for it
             window.setCorner(Qt.Corner.BottomLeftCorner, Qt.DockWidgetArea.LeftDockWidgetArea)
             window.addDockWidget(Qt.DockWidgetArea.BottomDockWidgetArea, dock)
-            window.resizeDocks([dock], [HEIGHT], Qt.Orientation.Vertical)
+            tabs: int = self._tabs.tabBar().sizeHint().height()
+            margins = self._box.contentsMargins()
+            around = margins.top() + margins.bottom() + tabs + 2
+            height = self.pores.height_of(ROWS) + around
+            window.resizeDocks([dock], [height], Qt.Orientation.Vertical)

@@ -8,16 +8,16 @@ import numpy as np
 import pandas as pd
 from matplotlib.backend_bases import MouseButton
 from matplotlib.widgets import RectangleSelector
-from qtpy.QtWidgets import QCheckBox, QGridLayout, QHBoxLayout, QPushButton, QVBoxLayout
+from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QPushButton, QVBoxLayout
 
 from hushpore.runs.compare import bin_edges
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import plain_label
 from hushpore.viewer.results.colour_choice import (
+    ColumnBox,
     columns_of,
     compact_combo_box,
-    fill_columns,
     is_numeric,
 )
 from hushpore.viewer.results.panel import NO_RESULT
@@ -93,8 +93,8 @@ class PlotsWidget(LayerTrackingWidget):
         if self.view is not None:
             names = columns_of(self.view.tables.pores, is_numeric)
             for box, first in ((self._x, "equivalent_diameter"), (self._y, "sphericity")):
-                before = box.currentText()
-                fill_columns(box, names, before if before in names else first)
+                before = box.column()
+                box.list_columns(names, before if before in names else first)
         self.draw()
 
     def draw(self, event: Any = None) -> None:
@@ -120,7 +120,7 @@ class PlotsWidget(LayerTrackingWidget):
         self.canvas.show_figure()
 
     def _draw_sizes(self, view: PoreView, by_volume: bool) -> None:
-        pores, column = view.tables.pores[view.shown], self._x.currentText()
+        pores, column = view.tables.pores[view.shown], self._x.column()
         sizes = pores[column].to_numpy(np.float64)
         weights = pores["num_voxels"].to_numpy(np.float64) if by_volume else np.ones(len(pores))
         log = self._log.isChecked()
@@ -156,7 +156,7 @@ class PlotsWidget(LayerTrackingWidget):
             self._mark = self.axes.axvline(view.slice_on_screen(), color=_MARK, linewidth=1.5)
 
     def _draw_scatter(self, view: PoreView) -> None:
-        x, y = self._x.currentText(), self._y.currentText()
+        x, y = self._x.column(), self._y.column()
         self.canvas.numbers = data = view.tables.pores.loc[
             view.shown, list(dict.fromkeys(["label", x, y]))
         ]
@@ -181,7 +181,7 @@ class PlotsWidget(LayerTrackingWidget):
         if self.view is None or self._selector is None:
             return
         rows = self.view.tables.pores[self.view.selected & self.view.shown]
-        self._mark.set_data(rows[self._x.currentText()], rows[self._y.currentText()])
+        self._mark.set_data(rows[self._x.column()], rows[self._y.column()])
         self.canvas.draw_idle()
 
     def _mark_slice(self, event: Any = None) -> None:
@@ -199,7 +199,7 @@ class PlotsWidget(LayerTrackingWidget):
         table = self.view.tables.pores
         inside = self.view.shown.copy()
         ends = ((press.xdata, release.xdata), (press.ydata, release.ydata))
-        for name, pair in zip((self._x.currentText(), self._y.currentText()), ends, strict=True):
+        for name, pair in zip((self._x.column(), self._y.column()), ends, strict=True):
             values = table[name].to_numpy()
             inside &= (values >= min(pair)) & (values <= max(pair))
         self.view.select(inside, self)
@@ -226,9 +226,10 @@ class PlotsWidget(LayerTrackingWidget):
             "Horizontal axis": "Column along the horizontal axis.",
             "Vertical axis": "Column along the vertical axis.",
         }
+        kinds = compact_combo_box, ColumnBox, ColumnBox
         self._kind, self._x, self._y = boxes = [
-            compact_combo_box(minimumContentsLength=8, accessibleName=name, toolTip=tip)
-            for name, tip in tips.items()
+            make(minimumContentsLength=8, accessibleName=name, toolTip=tip)
+            for make, (name, tip) in zip(kinds, tips.items(), strict=True)
         ]
         self._kind.addItems([BY_NUMBER, BY_VOLUME, PROFILE, SCATTER])
         for box in boxes:
@@ -238,11 +239,10 @@ class PlotsWidget(LayerTrackingWidget):
             "&cumulative", toolTip="The share up to each size.", toggled=self.draw
         )
         self._save_button = QPushButton("&Save …", toolTip=SAVE_TIP, clicked=self._save)
-        grid = QGridLayout()
-        grid.addWidget(self._kind, 0, 0, 1, 2)
-        grid.addWidget(self._x, 1, 0)
-        grid.addWidget(self._y, 1, 1)
+        axes = QHBoxLayout()
+        for box in (self._x, self._y):
+            axes.addWidget(box, 1)
         line = fill(QHBoxLayout(), self._log, self._cumulative, None, self._save_button)
-        parts = (self._nothing, grid, self.canvas, line)
+        parts = (self._nothing, self._kind, axes, self.canvas, line)
         fill(QVBoxLayout(self), *parts, margin=6, wide=self.canvas)
         self.setMinimumWidth(300)

@@ -17,7 +17,7 @@ import numpy as np
 from hushpore.base.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
     import pandas as pd
@@ -96,13 +96,29 @@ def _value(node: ast.expr, table: pd.DataFrame) -> Any:  # noqa: PLR0911 - one f
 
 def _column(name: str, table: pd.DataFrame) -> npt.NDArray[Any]:
     if name not in table.columns:
-        close = difflib.get_close_matches(name, [str(column) for column in table.columns], 1)
-        hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(table.columns)}."
+        near = near_names(name, [str(column) for column in table.columns])
+        hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(table)}."
         raise InputError(f"There is no column {name}: {hint}")
     values = table[name].to_numpy()
     if values.dtype.kind not in "buif":
         raise InputError(f"The column {name} holds words, not numbers.")
     return np.asarray(values, np.bool_ if values.dtype.kind == "b" else np.float64)
+
+
+def near_names(name: str, names: Sequence[str], most: int = 3) -> list[str]:
+    """Return the names that someone may have meant, the likeliest first.
+
+    Those that are spelt nearly so, and those of which it is a part.
+
+    Examples
+    --------
+    >>> near_names("diameter", ["volume", "equivalent_diameter", "inscribed_diameter"])
+    ['equivalent_diameter', 'inscribed_diameter']
+    """
+    word = name.lower()
+    spelt = difflib.get_close_matches(word, names, most)
+    parts = [each for each in names if len(word) > 2 and (word in each or each in word)]
+    return list(dict.fromkeys([*spelt, *parts]))[:most]
 
 
 def _number(node: ast.expr, table: pd.DataFrame) -> Any:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    #: The unit of a column, and its meaning.
+    Column = tuple[str, str]
+
 
 def ask_and_save(parent: QWidget, title: str, name: str, make: Callable[[], Any]) -> None:
     """Ask for a file and write JSON values to it in a thread; says where, or why not.
@@ -47,6 +50,22 @@ def save_table(path: Path, table: pd.DataFrame) -> None:
     """Write a table as CSV in a thread, numbers in full precision; says where, or why not."""
     path = path if path.suffix else path.with_suffix(".csv")
     save_with(path, lambda part: table.to_csv(part, index=False, lineterminator="\n"))
+
+
+def save_measures(path: Path, table: pd.DataFrame, describe: Callable[[str], Column]) -> None:
+    """Write a table as CSV, and beside it what its columns are: ``NAME columns.csv``.
+
+    Columns keep the names that filters, scripts and other files have for them; units stand in the
+    second file, so that the first one is read without a further word.
+
+    `describe`: returns the unit of a column, and what it means.
+    """
+    import pandas as pd
+
+    save_table(path, table)
+    rows = [(name, *describe(str(name))) for name in table.columns]
+    columns = pd.DataFrame(rows, columns=["column", "unit", "meaning"])
+    save_table(path.with_name(f"{path.stem} columns{path.suffix or '.csv'}"), columns)
 
 
 def save_with(path: Path, write: Callable[[Path], object]) -> JobWorker:

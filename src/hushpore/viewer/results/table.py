@@ -53,9 +53,8 @@ class TableModel(QAbstractTableModel):
         self.beginResetModel()
         self.whole = table
         self._columns = [table[name].to_numpy() for name in table.columns]
-        self._titles = [
-            f"{name}\n{self._measure(name).unit(unit, n_spatial)}" for name in table.columns
-        ]
+        measures = [self._measure(name) for name in table.columns]
+        self._titles = [two_lines(each.heading, each.unit(unit, n_spatial)) for each in measures]
         self._mask = np.ones(len(table), np.bool_)
         self.on_top = np.zeros(len(table), np.bool_)
         self._order = self.positions = np.arange(len(table))
@@ -99,12 +98,14 @@ class TableModel(QAbstractTableModel):
     def headerData(  # noqa: N802
         self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
     ) -> Any:
-        """Return the title of a column with its unit, and what it means."""
+        """Return the title of a column with its unit; what it means, and its name elsewhere."""
         if orientation == Qt.Orientation.Horizontal:
             if role == Qt.ItemDataRole.DisplayRole:
                 return self._titles[section]
             if role == Qt.ItemDataRole.ToolTipRole:
-                return self._measure(self.whole.columns[section]).meaning
+                name = self.whole.columns[section]
+                meaning = self._measure(name).meaning
+                return f"{meaning}\nIn filters and files: {name}".strip()
         return None
 
     def _measure(self, column: str) -> Measure[Any]:
@@ -128,6 +129,20 @@ def cell_text(value: Any) -> str:
     return str(value)
 
 
+def two_lines(heading: str, unit: str) -> str:
+    """Write the heading of a column, and its unit, in two lines about equally long.
+
+    Examples
+    --------
+    >>> two_lines("Equivalent diameter", "mm").split(chr(10))
+    ['Equivalent', 'diameter, mm']
+    """
+    words = f"{heading}, {unit}".split(" ") if unit else heading.split(" ")
+    ways = [(" ".join(words[:cut]), " ".join(words[cut:])) for cut in range(1, len(words) + 1)]
+    # the title of every column has two lines, so that all are as high
+    return "\n".join(min(ways, key=lambda lines: max(map(len, lines))))
+
+
 class TableView(QTableView):
     """Shows a `TableModel`; selects whole rows, and copies them with Ctrl+C.
 
@@ -147,7 +162,8 @@ class TableView(QTableView):
         side, header = self.verticalHeader(), self.horizontalHeader()
         side.hide()
         side.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
-        side.setDefaultSectionSize(self.fontMetrics().height() + 6)
+        side.setMinimumSectionSize(1)
+        side.setDefaultSectionSize(self.fontMetrics().height() + 4)
         header.setSortIndicatorClearable(True)
         header.setSortIndicator(-1, _UP)
         header.setDefaultAlignment(_RIGHT)
@@ -162,8 +178,16 @@ class TableView(QTableView):
         self.horizontalHeader().setSortIndicator(-1, _UP)
         self.rows.show_table(table, unit, n_spatial)
         metrics = self.horizontalHeader().fontMetrics()
-        for number, name in enumerate(table.columns):
-            self.setColumnWidth(number, max(NARROW, metrics.horizontalAdvance(str(name)) + 26))
+        for number in range(self.rows.columnCount()):
+            title = self.rows.headerData(number, Qt.Orientation.Horizontal)
+            width = max(metrics.horizontalAdvance(line) for line in title.split("\n"))
+            self.setColumnWidth(number, max(NARROW, width + 26))
+
+    def height_of(self, rows: int) -> int:
+        """Return the pixels in which some rows are seen, title and scroll bar included."""
+        bar: int = self.horizontalScrollBar().sizeHint().height()
+        title: int = self.horizontalHeader().sizeHint().height()
+        return title + rows * self.verticalHeader().defaultSectionSize() + bar + 4
 
     def select(self, mask: npt.NDArray[np.bool_]) -> None:
         """Select the rows whose position is true in `mask`, without telling so.
