@@ -187,7 +187,8 @@ class TableView(QTableView):
         """Return the pixels in which some rows are seen, title and scroll bar included."""
         bar: int = self.horizontalScrollBar().sizeHint().height()
         title: int = self.horizontalHeader().sizeHint().height()
-        return title + rows * self.verticalHeader().defaultSectionSize() + bar + 4
+        row: int = self.verticalHeader().defaultSectionSize()
+        return title + rows * row + bar + 4
 
     def select(self, mask: npt.NDArray[np.bool_]) -> None:
         """Select the rows whose position is true in `mask`, without telling so.
