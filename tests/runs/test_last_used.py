@@ -74,3 +74,13 @@ def test_what_was_last_used_is_a_preset_that_cannot_be_saved_over() -> None:
     assert presets.load_preset("Last used", "pores") == PORES(h=2.5)
     with pytest.raises(InputError, match="cannot be the name of a preset"):
         presets.save_preset("Last used", "pores", PORES())
+
+
+def test_a_grey_value_is_of_one_scan_and_is_not_kept() -> None:
+    remember("pores", PORES(threshold=300, hysteresis=250, h=2.0))
+    assert remembered("pores", PORES) == PORES(h=2.0)
+    remember("pores", PORES(threshold="li"))
+    assert remembered("pores", PORES) == PORES(threshold="li")
+    # nor taken from a file of an earlier version
+    remembered_file().write_text("[pores]\nthreshold = 300.0\nh = 2.0\n")
+    assert remembered("pores", PORES) == PORES(h=2.0)

@@ -4,11 +4,12 @@ import itertools
 import re
 import threading
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
 from napari.components import ViewerModel
-from napari.layers import Layer
+from napari.layers import Image, Layer
 from napari.utils._proxies import PublicOnlyProxy
 from napari.utils.notifications import notification_manager
 from napari.utils.progress import progress as napari_progress
@@ -21,6 +22,7 @@ from hushpore.base.events import Metric, Note, Preview, Progress, StageTime, Sto
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.forms.docking import stay_in_front
 from hushpore.viewer.layers.conversion import METADATA_KEY
+from hushpore.viewer.layers.origin import Origin, scan_of, set_origin
 from hushpore.viewer.running import progress_presenter
 from hushpore.viewer.running.problem import explain
 from hushpore.viewer.running.worker_container import PATIENCE
@@ -160,15 +162,21 @@ def test_cancel_keeps_what_the_preview_shows_and_says_so(qtbot, viewer, widget, 
     start(qtbot, widget)
     widget.cancel()
     until_done(qtbot, widget)
-    assert names(viewer) == ["scan", "scan denoised (cancelled)"]
-    assert "kept as scan denoised (cancelled); scan is unchanged" in widget._result.text()
+    kept = "scan denoised of slice 5 (cancelled)"
+    # under the scan, which it would hide
+    assert names(viewer) == [kept, "scan"]
+    assert not viewer.layers[kept].visible
+    assert f"hidden under it, as {kept}" in widget._result.text()
+    widget._result.linkActivated.emit("show")
+    assert names(viewer) == ["scan", kept]
+    assert viewer.layers[kept].visible
     # it is no result: the next job does not take it for one, nor for its input
     assert widget.layer.value is viewer.layers["scan"]
     fake_job.gate.set()
     fake_job.script = fake_job.wait_at_gate
     widget.run()
     until_done(qtbot, widget)
-    assert names(viewer) == ["scan", "scan denoised (cancelled)", "scan denoised"]
+    assert names(viewer) == ["scan", "scan denoised"]
 
 
 def cut_short(fake_job):
@@ -743,7 +751,7 @@ def test_a_second_job_waits_for_the_first_and_says_so(qtbot, viewer, widget, fak
     until_done(qtbot, widget)
     until_done(qtbot, second)
     assert len(fake_job.calls) == 2
-    assert names(viewer) == ["scan", "scan denoised", "scan denoised [1]"]
+    assert names(viewer) == ["scan", "scan denoised (before)", "scan denoised"]
 
 
 def test_a_job_that_waits_can_be_cancelled_and_does_not_disturb_the_first(
@@ -856,3 +864,98 @@ def test_a_panel_that_opens_elsewhere_leaves_the_widget_in_front(qtbot, widget):
     stay_in_front(widget.native, table)
     assert raised == [own]
     widget.native.setParent(None)
+
+
+def run_once(qtbot, widget, fake_job):
+    fake_job.gate.set()
+    widget._buttons.run.click()
+    until_done(qtbot, widget)
+
+
+def test_a_rerun_takes_the_place_of_what_the_run_before_has_made(qtbot, viewer, widget, fake_job):
+    run_once(qtbot, widget, fake_job)
+    first = viewer.layers["scan denoised"]
+    run_once(qtbot, widget, fake_job)
+    second = viewer.layers["scan denoised"]
+    assert second is not first
+    assert names(viewer) == ["scan", "scan denoised (before)", "scan denoised"]
+    assert (first.visible, second.visible) == (False, True)
+    run_once(qtbot, widget, fake_job)
+    # one to compare with, and no more
+    assert names(viewer) == ["scan", "scan denoised (before)", "scan denoised"]
+    assert second is viewer.layers["scan denoised (before)"]
+    assert first not in viewer.layers
+
+
+def test_what_the_user_has_named_is_hidden_and_never_taken_away(qtbot, viewer, widget, fake_job):
+    run_once(qtbot, widget, fake_job)
+    mine = viewer.layers["scan denoised"]
+    mine.name = "for the paper"
+    for _ in range(3):
+        run_once(qtbot, widget, fake_job)
+    assert mine in viewer.layers
+    assert mine.name == "for the paper"
+    assert not mine.visible
+
+
+def test_the_same_job_on_another_layer_leaves_results_alone(qtbot, viewer, widget, fake_job):
+    run_once(qtbot, widget, fake_job)
+    viewer.add_image(np.ones((8, 32, 32)), name="other")
+    run_once(qtbot, widget, fake_job)
+    assert names(viewer) == ["scan", "scan denoised", "other", "other denoised"]
+    assert viewer.layers["scan denoised"].visible
+
+
+def test_what_is_said_of_a_run_goes_with_its_scan_and_comes_back_with_it(
+    qtbot, viewer, widget, fake_job
+):
+    def script(volume):
+        yield Note("The noise has stripes.")
+        return fake_job.result(volume)
+
+    fake_job.script = script
+    run_once(qtbot, widget, fake_job)
+    result = viewer.layers["scan denoised"]
+    assert widget._result.text().startswith("It is done")
+    other = viewer.add_image(np.ones((8, 32, 32)), name="other")
+    assert widget.layer.value is other
+    assert widget._result.isHidden()
+    assert widget._notes.isHidden()
+    assert widget.timing.isHidden()
+    # what was made of the same scan: the sentence stays, and says what it is about
+    widget.layer.value = result
+    assert widget._result.text().startswith("scan: It is done")
+    widget.layer.value = viewer.layers["scan"]
+    assert widget._result.text().startswith("It is done")
+    assert not widget._notes.isHidden()
+    assert not widget.timing.isHidden()
+
+
+def test_a_run_on_another_layer_than_the_one_chosen_is_named(qtbot, viewer, widget, fake_job):
+    start(qtbot, widget)
+    viewer.add_image(np.ones((8, 32, 32)), name="other")
+    assert widget.layer.value is viewer.layers["other"]
+    qtbot.waitUntil(lambda: widget._progress.stage.text().startswith("scan: training"))
+    fake_job.gate.set()
+    until_done(qtbot, widget)
+    # its result waits with its scan
+    assert widget._result.isHidden()
+    widget.layer.value = viewer.layers["scan"]
+    assert widget._result.text().startswith("It is done")
+
+
+def test_the_links_after_a_cancel_are_of_the_layer_that_was_worked_on(
+    qtbot, viewer, widget, fake_job
+):
+    start(qtbot, widget)
+    Path(widget._kept.checkpoint).write_bytes(b"learnt")
+    widget.cancel()
+    until_done(qtbot, widget)
+    fake_job.gate.set()
+    copy = Image(np.zeros((8, 32, 32), np.float32), name="copy")
+    set_origin(copy, Origin(scan_of(viewer.layers["scan"]), "", "", "copy"))
+    viewer.add_layer(copy)
+    assert widget._result.text().startswith("scan: Cancelled")
+    widget._result.linkActivated.emit("go on")
+    until_done(qtbot, widget)
+    assert fake_job.calls[-1][0].name == "scan"

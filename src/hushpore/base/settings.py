@@ -44,6 +44,12 @@ class Option:
     # for a setting that is a path, of what: ``"file"``, ``"new file"`` or ``"folder"``; else empty
     path: str
     formerly: tuple[str, ...]  # names that it had in earlier versions, which are still understood
+    grey_value: bool  # whether a number is a grey value, of which another scan has others
+
+    @property
+    def is_of_scan(self) -> bool:
+        """Whether a value that is chosen is of one scan, and says nothing of another."""
+        return self.grey_value or bool(self.auxiliary) or self.path == "new file"
 
     @property
     def flag(self) -> str:
@@ -139,6 +145,7 @@ def option(
     auxiliary: tuple[str, ...] = (),
     path: str = "",
     formerly: tuple[str, ...] = (),
+    grey_value: bool = False,
 ) -> Any:
     """Declare one setting of a `Settings` class; see `Option` for the parameters."""
     metadata = {
@@ -153,6 +160,7 @@ def option(
         "auxiliary": auxiliary,
         "path": path,
         "formerly": formerly,
+        "grey_value": grey_value,
     }
     return dataclasses.field(default=default, metadata=metadata)
 

@@ -34,6 +34,7 @@ class PoreSettings(Settings):
         f"Grey value between pore and solid: a method that finds it, or a number. {_LOCAL} find "
         "one for every voxel, from what is around it, for grounds of uneven grey.",
         choices=(*METHODS, *LOCAL_METHODS),
+        grey_value=True,
     )
     phases: int = option(
         2,
@@ -49,6 +50,7 @@ class PoreSettings(Settings):
         "None: all of it.",
         label="Hysteresis threshold",
         more=True,
+        grey_value=True,
     )
     window: int = option(
         51,

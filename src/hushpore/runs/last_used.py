@@ -1,7 +1,7 @@
 """The settings with which each kind of work was last run, so that the next one begins with them.
 
 Numbers, choices, and yes or no are kept, and nothing else: what is free text names files, layers or
-places, which are of that one scan, and may be of a patient.
+places, which are of that one scan, and may be of a patient. Grey values are of one scan too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def remember(name: str, settings: Settings) -> None:
     kept[name] = {
         opt.name: "none" if value is None else value
         for opt in settings.options()
-        if _can_be_kept(opt) and (value := getattr(settings, opt.name)) != opt.default
+        if _can_be_kept(opt, value := getattr(settings, opt.name)) and value != opt.default
     }
     lines = ["# What hushpore was last run with; it may be deleted at any time.\n"]
     for table, values in kept.items():
@@ -58,12 +58,12 @@ def remembered(name: str, kind: type[T]) -> T | None:
     table = _tables().get(name)
     if table is None:
         return None
-    options = {opt.name: opt for opt in kind.options() if _can_be_kept(opt)}
+    options = {opt.name: opt for opt in kind.options()}
     return kind.of_what_fits(
         {
             key: None if value == "none" and options[key].optional else value
             for key, value in table.items()
-            if key in options
+            if key in options and _can_be_kept(options[key], value)
         }
     )
 
@@ -82,5 +82,8 @@ def _tables() -> dict[str, dict[str, Any]]:
     return {name: table for name, table in found.items() if isinstance(table, dict)}
 
 
-def _can_be_kept(opt: Option) -> bool:
-    return not opt.auxiliary and (str not in opt.types or bool(opt.choices))
+def _can_be_kept(opt: Option, value: Any) -> bool:
+    is_word = isinstance(value, str)
+    if opt.auxiliary or (opt.grey_value and value is not None and not is_word):
+        return False
+    return str not in opt.types or bool(opt.choices)

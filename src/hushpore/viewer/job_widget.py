@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,6 +22,13 @@ from hushpore.viewer.forms.native import ValueOf
 from hushpore.viewer.forms.presets import PresetRow
 from hushpore.viewer.forms.rich_label import NoteMessages, ResultMessage, link, plain_label
 from hushpore.viewer.layers.conversion import LayerData, is_result, layer_data
+from hushpore.viewer.layers.origin import (
+    identity,
+    scan_of,
+    set_aside,
+    set_aside_remains,
+    watch_painting,
+)
 from hushpore.viewer.running.drawing import coalesce_redraws
 from hushpore.viewer.running.problem import Problem, explain
 from hushpore.viewer.running.progress_presenter import JobProgress, ProgressPresenter, RunState
@@ -43,6 +51,9 @@ if TYPE_CHECKING:
 
 #: Name of the widget that shows the record of a layer.
 PROVENANCE = "How it was made"
+
+#: Links: to show what a cancelled run has left, and to take over settings of another scan.
+SHOW, TAKE_OVER = "show", "take over"
 
 
 class JobWidget(WorkerContainer):
@@ -73,11 +84,16 @@ class JobWidget(WorkerContainer):
         self._viewer = napari_viewer
         self._now: RunState | None = None
         self._made: list[Layer] = []
+        # the scan of the chosen layer, and by scan what was chosen for it alone
+        self._scan = ""
+        self._own: dict[str, dict[str, Any]] = {}
+        self._left: dict[str, Any] = {}
+        self._said: Message | None = None
         self._description = jobs.JOBS[self.job]
         self._build()
         self._make_ready()
-        self.layer.changed.connect(self._show_facts)
-        self._show_facts()
+        self.layer.changed.connect(self._follow_layer)
+        self._follow_layer()
         napari_viewer.layers.events.removed.connect(self._forget)
 
     def _make_ready(self) -> None:
@@ -149,10 +165,12 @@ class JobWidget(WorkerContainer):
         layer = self.layer.value
         if layer is None:
             raise InputError(str(self._facts.text()))
+        self._said = None
         self._result.say("")
         self._notes.show_notes(())
         settings = self.settings()
-        target = capture(layer, self._facts.labels_of_axes(layer.ndim), self._auxiliary_layers())
+        labels = self._facts.labels_of_axes(layer.ndim)
+        target = capture(layer, labels, self._auxiliary_layers(), self.job)
         remember(self.job, self.form.value)
         # jobs on one device run one after another
         device, line = self.device.value, self.device.native.resolved()
@@ -205,8 +223,10 @@ class JobWidget(WorkerContainer):
     def _returned(self, outcome: Outcome) -> None:
         assert self._now is not None
         previews, early = self._now.previews, self._now.worker.finished_early
+        target = self._now.target
         coalesce_redraws(self.native)
         try:
+            set_aside(self._viewer, target)
             made = [self._place(layer, previews) for layer in outcome.layers]
         except Exception as error:
             self._failed(explain(error))
@@ -220,7 +240,7 @@ class JobWidget(WorkerContainer):
         if self.next_step is not None:
             text += ". " + link("next", self.next_step[1])
         text += " · " + link("record", PROVENANCE)
-        self._show_result(text)
+        self._show_result(text, target)
         self.called.emit(outcome.result)
 
     def _place(self, layer: Layer, previews: Previews) -> Layer:
@@ -228,21 +248,31 @@ class JobWidget(WorkerContainer):
         shown = previews.adopt(layer)
         if shown is None:
             self._viewer.add_layer(layer)
+        watch_painting(shown or layer)
         return shown or layer
 
     def _failed(self, problem: Problem) -> None:
+        assert self._now is not None
+        target = self._now.target
         self._finish()
-        self._show_problem(problem)
+        self._show_problem(problem, target)
         self.failed.emit(problem)
 
     def _cancelled(self) -> None:
         assert self._now is not None
-        name = html.escape(self._now.target.volume.name)
-        kept = html.escape(", ".join(self._now.previews.keep()))
+        target = self._now.target
+        name = html.escape(target.volume.name)
+        set_aside_remains(self._viewer, target)
+        self._made = self._now.previews.keep()
+        kept = html.escape(", ".join(layer.name for layer in self._made))
         self._finish()
-        became = f"What was done is kept as {kept}" if kept else "There was nothing to keep yet"
-        text = f"Cancelled. {became}; {name} is unchanged."
-        self._show_result(f"{text} {self.after_cancel()}".rstrip())
+        text = f"Cancelled. There was nothing to keep yet; {name} is unchanged."
+        if kept:
+            text = (
+                f"Cancelled. {name} is unchanged; what was done is kept, hidden under it, as "
+                f"{kept} ({link(SHOW, 'show')})."
+            )
+        self._show_result(f"{text} {self.after_cancel()}".rstrip(), target)
         self.failed.emit(None)
 
     def _finish(self) -> None:
@@ -299,6 +329,21 @@ class JobWidget(WorkerContainer):
         if job.cluster:
             self.append(self.run_on)
 
+    def _follow_layer(self) -> None:
+        """Take in another layer, or what has changed in it: another scan starts clean."""
+        layer = self.layer.value
+        scan = self._scan if layer is None else scan_of(layer)
+        before, self._scan = self._scan, scan
+        if before and scan != before:
+            is_new = scan not in self._own
+            self._own[before] = left = self.form.begin_scan(self._own.get(scan, {}))
+            text = self._left_behind(left) if is_new and not self.is_running else ""
+            if text:
+                self._left = left
+                self._said = Message(text, scan, identity(layer))
+        self._show_facts()
+        self._show_said()
+
     def _show_facts(self) -> None:
         """Say what the chosen layer is, and whether Run can be pressed."""
         reason = self._facts.show_layer(self.layer.value)
@@ -306,13 +351,49 @@ class JobWidget(WorkerContainer):
         if not self.is_running:
             self._buttons.show_idle(reason)
 
-    def _show_result(self, text: str) -> None:
-        self._result.say(text)
+    def _show_result(self, text: str, target: Target) -> None:
+        """Say what a run came to, for as long as its scan is chosen."""
+        self._said = Message(text, target.scan, target.layer, html.escape(target.volume.name))
+        self._show_said()
         self._lower.bring_into_view(self._result)
 
-    def _show_problem(self, problem: Problem) -> None:
+    def _left_behind(self, left: dict[str, Any]) -> str:
+        """Say which settings begin anew with another scan, and how to have them here too."""
+        fields = {field.name: field for field in self.form}
+        lost = [name for name, value in left.items() if fields[name].value != value]
+        if not lost:
+            return ""
+        words = [f"{fields[name].option.label} ({_word(left[name])})" for name in lost]
+        return (
+            f"Another scan: what was chosen for the one before is not taken over: "
+            f"{html.escape(', '.join(words))}. {link(TAKE_OVER, 'Use it here too')}"
+        )
+
+    def _show_problem(self, problem: Problem, target: Target | None = None) -> None:
         self._result.show_problem(problem)
+        layer = self.layer.value
+        if target is not None:
+            self._show_result(self._result.said, target)
+        elif layer is not None:
+            self._said = Message(self._result.said, scan_of(layer), identity(layer))
         self._lower.bring_into_view(self._result)
+
+    def _show_said(self) -> None:
+        """Show what is said of the last run only where it is of this scan, with its name."""
+        layer, said = self.layer.value, self._said
+        chosen = "" if layer is None else identity(layer)
+        if self._now is not None:
+            # what is shown below is of this run
+            target = self._now.target
+            self._progress.of = "" if chosen == target.layer else target.volume.name
+            return
+        is_of_scan = said is not None and layer is not None and said.scan == scan_of(layer)
+        text = "" if said is None or not is_of_scan else said.text
+        if text and said is not None and said.name and said.layer != chosen:
+            text = f"{said.name}: {text}"
+        self._result.say(text)
+        for shown in (self._notes, self.timing):
+            shown.setVisible(is_of_scan and shown.has_content)
 
     def _press(self) -> None:
         if self.is_running:
@@ -328,7 +409,32 @@ class JobWidget(WorkerContainer):
             self._show_problem(explain(error))
 
     def _follow(self, target: str) -> None:
-        if target == "record":
+        shown = [layer for layer in self._made if layer in self._viewer.layers]
+        if target == TAKE_OVER:
+            self.form.update(self._left)
+            self._said = None
+            self._show_said()
+        elif target == SHOW:
+            for layer in shown:
+                self._viewer.layers.move(self._viewer.layers.index(layer), -1)
+                layer.visible = True
+        elif target == "record":
+            # it is of the layer that is active
+            self._viewer.layers.selection.active = (shown or [self.layer.value])[0]
             open_beside(self.native, self._viewer, PROVENANCE)
         elif target == "next" and self.next_step is not None:
             open_beside(self.native, self._viewer, self.next_step[0])
+
+
+@dataclass(frozen=True)
+class Message:
+    """What is said under Run, and of which scan."""
+
+    text: str  # HTML
+    scan: str  # see `scan_of`
+    layer: str  # the layer that it is about; see `identity`
+    name: str = ""  # of that layer, to be said where another layer of the scan is chosen
+
+
+def _word(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

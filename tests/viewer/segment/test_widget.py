@@ -6,6 +6,7 @@ from napari.layers import Image, Labels
 import hushpore
 from hushpore import jobs
 from hushpore.viewer.layers.conversion import METADATA_KEY
+from hushpore.viewer.layers.origin import Origin, scan_of, set_origin
 from hushpore.viewer.segment.widget import PoresWidget
 
 
@@ -126,3 +127,64 @@ def test_a_mask_and_markers_are_layers(qtbot, viewer, widget, scan):
     assert (widget.form.value.h, widget.form.value.markers) == (2.0, "")
     widget.remerging.undo()
     assert widget.form.value.markers == "seed"
+
+
+def test_another_scan_begins_with_the_method_and_not_with_the_number(qtbot, viewer, widget, scan):
+    widget.threshold.value = "li"
+    widget.threshold.value = 120.0
+    widget.h.value = 2.0
+    mask = viewer.add_labels(np.ones(scan.shape, np.uint8), name="mask")
+    widget.sample_mask.value = mask
+    other = viewer.add_image(scan * 0.1, name="other")
+    assert widget.layer.value is other
+    assert widget.form.value.threshold == "li"
+    assert widget.form.value.sample_mask == ""
+    # which is no grey value, and is marked as changed
+    assert widget.form.value.h == 2.0
+    assert "Threshold (120)" in widget._result.text()
+    # nothing is lost: back at the first scan all is as it was
+    widget.layer.value = viewer.layers["scan"]
+    assert widget.form.value.threshold == 120.0
+    assert widget.form.value.sample_mask == "mask"
+    assert widget._result.isHidden()
+
+
+def test_a_threshold_can_be_taken_over_to_another_scan(qtbot, viewer, widget, scan):
+    widget.threshold.value = 120.0
+    viewer.add_image(scan, name="other")
+    widget._result.linkActivated.emit("take over")
+    assert widget.form.value.threshold == 120.0
+    assert widget._result.isHidden()
+
+
+def test_a_layer_that_was_made_of_the_scan_keeps_its_threshold(qtbot, viewer, widget, scan):
+    widget.threshold.value = 120.0
+    denoised = Image(scan, name="scan denoised")
+    set_origin(denoised, Origin(scan_of(viewer.layers["scan"]), "", "denoise", denoised.name))
+    viewer.add_layer(denoised)
+    assert widget.layer.value is denoised
+    assert widget.form.value.threshold == 120.0
+
+
+def test_the_merging_of_another_scan_is_out_of_the_way(qtbot, viewer, widget, scan):
+    run(qtbot, widget)
+    viewer.add_image(scan, name="other")
+    assert widget.remerging.isHidden()
+    assert widget._result.isHidden()
+    viewer.layers.selection.active = viewer.layers["scan pores"]
+    assert not widget.remerging.isHidden()
+    widget.remerging._box.setValue(50.0)
+    qtbot.waitUntil(lambda: not widget.remerging.is_busy)
+    assert widget._result.text().startswith("scan pores: ")
+    # which the next run on the other scan does not take over
+    assert widget.form.value.h == 0.5
+
+
+def test_labels_that_were_painted_on_are_not_taken_away(qtbot, viewer, widget):
+    run(qtbot, widget)
+    labels = viewer.layers["scan pores"]
+    labels.paint((4, 8, 8), 1)
+    for _ in range(2):
+        run(qtbot, widget)
+    assert labels in viewer.layers
+    assert not labels.visible

@@ -19,6 +19,7 @@ from hushpore.device.scratch import new_folder
 from hushpore.viewer.forms.rich_label import link
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY, LayerData, layer_data
+from hushpore.viewer.layers.origin import find_layer, identity
 from hushpore.viewer.patches.live_patches import LatestBatch
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class DenoiseWidget(JobWidget):
         self._noise = NoiseLine()
         self._folder, self._runs = "", 0
         self._kept: DenoiseSettings | None = None
+        self._kept_of = ""  # the layer that it was learnt of; see `identity`
         self._again: DenoiseSettings | None = None
         super().__init__(napari_viewer)
         # by way of what goes with the window: a thread may find something after that
@@ -88,7 +90,7 @@ class DenoiseWidget(JobWidget):
         if not settings.model and not self.run_on.value:
             if not settings.checkpoint:
                 settings = dataclasses.replace(settings, checkpoint=self._new_file())
-            self._kept = settings
+            self._kept, self._kept_of = settings, identity(self.layer.value)
         return settings
 
     def _new_file(self) -> str:
@@ -113,6 +115,9 @@ class DenoiseWidget(JobWidget):
         if target not in (_APPLY, _GO_ON):
             super()._follow(target)
             return
+        layer = find_layer(self._viewer, self._kept_of)
+        if layer is not None:
+            self.layer.value = layer
         self._again = self._kept
         try:
             self._try_to_run()

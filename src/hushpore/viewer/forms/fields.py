@@ -64,6 +64,10 @@ class Field(BaseValueWidget):
         """Whether the default is shown."""
         return bool(self.value == self.option.default)
 
+    def start_clean(self) -> None:
+        """Show what another scan begins with."""
+        self.value = self.option.default
+
     def _tell(self, *_: object) -> None:
         self.changed.emit(self.value)
 
@@ -162,6 +166,7 @@ class WordOrNumberField(Field):
         self._spin.valueChanged.connect(self._tell)
         fill(QVBoxLayout(self.native), self._box, self._spin, spacing=4)
         self._spin.hide()
+        self._word = str(self.option.default)
 
     def get_value(self) -> str | float:
         """Return the method's name, or the number."""
@@ -183,6 +188,11 @@ class WordOrNumberField(Field):
         else:
             self._box.setCurrentText(VALUE)
 
+    def start_clean(self) -> None:
+        """Go back to the method that was chosen last: a number is of one scan."""
+        if self._box.currentText() == VALUE:
+            self._box.setCurrentText(self._word)
+
     def suggest(self, number: float) -> None:
         """Set the number to begin with, where the user has not opened it yet."""
         if self._box.currentText() != VALUE:
@@ -193,7 +203,9 @@ class WordOrNumberField(Field):
         self._spin.suit(step, unit)
 
     def _show_spin(self) -> None:
-        self._spin.setVisible(self._box.currentText() == VALUE)
+        word = str(self._box.currentText())
+        self._spin.setVisible(word == VALUE)
+        self._word = self._word if word == VALUE else word
         self._tell()
 
 

@@ -100,6 +100,21 @@ class SettingsForm(PlacedContainer):
         """Show the defaults."""
         self.value = self._class()
 
+    def begin_scan(self, own: Mapping[str, Any]) -> dict[str, Any]:
+        """Let another scan begin without what was chosen for the one before.
+
+        `own`: what was chosen for this scan already, by names of settings.
+        Returns: what was chosen for the one before.
+        """
+        fields = [field for field in self if field.option.is_of_scan]
+        left = {field.name: field.value for field in fields}
+        for field in fields:
+            if field.name in own:
+                field.value = own[field.name]
+            else:
+                field.start_clean()
+        return left
+
     def know(self, **known: Any) -> None:
         """Take in what is known of the volume, for what the settings have to say of it.
 

@@ -50,6 +50,11 @@ class RichLabel(QLabel):
         self._paint()
         self.setVisible(bool(text))
 
+    @property
+    def said(self) -> str:
+        """The sentence in HTML, as it was given."""
+        return self._html
+
     def _paint(self, event: Any = None) -> None:
         theme = get_theme(self._viewer.theme)
         error = QColor(theme.error.as_hex())
@@ -122,6 +127,11 @@ class NoteMessages(QWidget):
             label.setOpenExternalLinks(True)
         fill(QVBoxLayout(self), self._first, self._fold, spacing=2)
         self.show_notes(())
+
+    @property
+    def has_content(self) -> bool:
+        """Whether there are notes, shown or not."""
+        return bool(self.text())
 
     def text(self) -> str:
         """Return all notes as HTML, the most important one first."""

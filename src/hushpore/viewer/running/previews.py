@@ -9,6 +9,7 @@ from napari.layers import Layer
 from qtpy.QtCore import QTimer
 
 from hushpore.viewer.layers.conversion import METADATA_KEY, unwrapped
+from hushpore.viewer.layers.origin import CANCELLED, PREVIEW, find_layer, mark_as_made
 
 if TYPE_CHECKING:
     from hushpore.base.events import Preview
@@ -98,13 +99,19 @@ class Previews:
                 return layer
         return None
 
-    def keep(self) -> list[str]:
-        """Leave them to the user as they are, one slice each, and return their new names."""
+    def keep(self) -> list[Any]:
+        """Leave them to the user, one slice each, hidden under what they were made of."""
         kept = self._shown()
         self._layers.clear()
+        below = find_layer(self._viewer, self._target.layer)
         for layer in kept:
-            layer.name = layer.name.replace("(preview)", "(cancelled)")
-        return [layer.name for layer in kept]
+            layer.visible = False
+            layer.name = layer.name.replace(PREVIEW, f"{_slice_of(layer)}{CANCELLED}")
+            mark_as_made(layer, self._target)
+            if below is not None:
+                layers = self._viewer.layers
+                layers.move(layers.index(layer), layers.index(below))
+        return kept
 
     def remove(self) -> None:
         """Take away what is left of them."""
@@ -117,10 +124,12 @@ class Previews:
         keywords = {
             **self._placement(preview).kwargs(),
             **(self._target.appearance if kind == "image" else {}),
-            "name": f"{self._target.volume.name} {preview.name} (preview)",
+            "name": f"{self._target.volume.name} {preview.name}{PREVIEW}",
             "metadata": {METADATA_KEY: {"preview": preview.name, "index": preview.index}},
         }
-        return Layer.create(_image(preview), keywords, kind)
+        layer = Layer.create(_image(preview), keywords, kind)
+        mark_as_made(layer, self._target)
+        return layer
 
     def _refine(self, layer: Any, preview: Preview) -> None:
         layer.data = _image(preview)
@@ -166,6 +175,12 @@ class Previews:
             for axis in range(layer.ndim - 2)
         ]
         return round(max(away, default=0.0), 3)
+
+
+def _slice_of(layer: Any) -> str:
+    """Return which slice a preview is of, as its name says it; empty of a single image."""
+    index = layer.metadata[METADATA_KEY]["index"]
+    return f" of slice {index[-1]}" if index else ""
 
 
 def _image(preview: Preview) -> Any:

@@ -135,6 +135,8 @@ class JobProgress(QWidget):
         # never a bar that only moves to and fro: it draws the window anew all the time
         self.bar = QProgressBar(maximum=BAR_STEPS)
         self.stage = RichLabel(viewer)
+        #: The layer whose job this is, where another is chosen.
+        self.of = ""
         fill(QVBoxLayout(self), self.bar, self.stage, spacing=2)
         self.hide()
 
@@ -155,7 +157,8 @@ class JobProgress(QWidget):
         is_known = progress.fraction > 0
         self.bar.setValue(round(BAR_STEPS * progress.fraction))
         self.bar.setFormat(bar_text(progress, left) if is_known else f"{duration(elapsed)} so far")
-        text = html.escape(stage_text(progress))
+        name = f"{self.of}: " if self.of else ""
+        text = html.escape(f"{name}{stage_text(progress)}")
         if previewed is not None:
             text += " · " + link("preview", f"preview in slice {previewed}")
         self.stage.say(text)

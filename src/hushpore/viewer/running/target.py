@@ -12,6 +12,7 @@ from napari.utils.colormaps import AVAILABLE_COLORMAPS
 
 from hushpore.base.errors import InputError
 from hushpore.viewer.layers.conversion import Placement, placement_of, volume_of
+from hushpore.viewer.layers.origin import identity, scan_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,13 +29,18 @@ class Target:
     kind: str  # ``"image"`` or ``"labels"``
     # contrast limits, gamma and colour map of an image, for results shown beside it
     appearance: dict[str, Any]
+    job: str = ""  # what is done with it, a key of `hushpore.jobs.JOBS`
+    layer: str = ""  # which layer it is; see `identity`
+    scan: str = ""  # of which scan it is; see `scan_of`
 
 
-def capture(layer: Any, axis_labels: Sequence[str] = (), auxiliary: Sequence[Any] = ()) -> Target:
+def capture(
+    layer: Any, axis_labels: Sequence[str] = (), auxiliary: Sequence[Any] = (), job: str = ""
+) -> Target:
     """Remember a layer; its values are not copied.
 
     `layer`, `axis_labels`: as for `volume_of`, which says the errors too. `auxiliary`: other layers
-    that the job needs: they lie beside the volume under their names.
+    that the job needs: they lie beside the volume under their names. `job`: what is done with it.
     """
     placement = placement_of(layer)
     volume = dataclasses.replace(
@@ -42,11 +48,11 @@ def capture(layer: Any, axis_labels: Sequence[str] = (), auxiliary: Sequence[Any
         auxiliary={other.name: _over(other, layer) for other in auxiliary},
     )
     if not isinstance(layer, Image):
-        return Target(volume, placement, "labels", {})
+        return Target(volume, placement, "labels", {}, job, identity(layer), scan_of(layer))
     appearance = {"contrast_limits": tuple(layer.contrast_limits), "gamma": layer.gamma}
     if layer.colormap.name in AVAILABLE_COLORMAPS:
         appearance["colormap"] = layer.colormap.name
-    return Target(volume, placement, "image", appearance)
+    return Target(volume, placement, "image", appearance, job, identity(layer), scan_of(layer))
 
 
 def _over(other: Any, layer: Any) -> Any:

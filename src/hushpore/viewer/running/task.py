@@ -17,6 +17,7 @@ from hushpore import jobs
 from hushpore.base.errors import InputError
 from hushpore.base.events import Note, Progress
 from hushpore.device.scratch import new_folder
+from hushpore.viewer.layers.origin import mark_as_made
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,7 +65,7 @@ def local_task(widget: LayerJob, target: Target, settings: Settings, device: str
     volume = widget.prepare(target)
     result = yield from jobs.start(widget.job, volume, settings, device)
     # made here, for napari looks for contrast, thumbnail and colours when a layer is made
-    layers: list[Any] = [Layer.create(*data) for data in widget.result_layers(result, target)]
+    layers = _made(widget.result_layers(result, target), target)
     return Outcome(result.summary, layers, result.timings, result)
 
 
@@ -93,9 +94,17 @@ def cluster_task(
         end = ".ome.zarr" if kind.gives else ""
         path = unused_path(folder, f"{volume.name}_{kind.gives or widget.job}", end)
         result = yield from jobs.load(kind.cluster)(client, volume, path, settings, device=device)
-    layers: list[Any] = [Layer.create(*data) for data in widget.cluster_layers(result, target)]
+    layers = _made(widget.cluster_layers(result, target), target)
     summary = f"{result.summary}. Written: {path}"
     return Outcome(summary, layers, result.provenance["timings"], result)
+
+
+def _made(found: list[LayerData], target: Target) -> list[Layer]:
+    """Return the layers of a result, which know what they were made of."""
+    layers: list[Any] = [Layer.create(*data) for data in found]
+    for layer in layers:
+        mark_as_made(layer, target)
+    return layers
 
 
 def result_folder_for(volume: Volume, where: str) -> Path:

@@ -65,6 +65,11 @@ class TimingPanel(Fold):
             self.add(widget)
         self.hide()
 
+    @property
+    def has_content(self) -> bool:
+        """Whether there is a time to show."""
+        return any(stage.seconds > 0 for stage in self._timing.stages.values())
+
     def begin(self, trace: Trace | None = None) -> None:
         """Forget the job before; `trace` collects the one that begins."""
         self._timing, self._trace = Timing(), trace

@@ -21,6 +21,7 @@ from superqt.utils import signals_blocked
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import plain_label
 from hushpore.viewer.layers.conversion import unwrapped
+from hushpore.viewer.layers.origin import scan_of
 from hushpore.viewer.results.pore_layer import result_of, update_pore_layer
 from hushpore.viewer.running.latest_only import LatestOnlyWorker
 from hushpore.viewer.running.worker import calling
@@ -61,6 +62,7 @@ class MergeHeight(QWidget):
         self._history: list[float | None] = []  # heights; None is the first result
         self._position = 0
         self._wanted: float | None = None
+        self._scan = ""
         self._worker = LatestOnlyWorker("merging pores")
         self._worker.returned.connect(self._returned)
         self._worker.failed.connect(self._failed)
@@ -75,6 +77,14 @@ class MergeHeight(QWidget):
     def is_busy(self) -> bool:
         """Whether a height that was asked for is not shown yet."""
         return self._worker.is_busy or self._wanted is not None
+
+    def follow_scan(self, scan: str) -> None:
+        """Hide while another scan is worked on, until labels of the layer's are chosen again.
+
+        `scan`: as `scan_of` says it.
+        """
+        self._scan = scan
+        self._take_result()
 
     def undo(self) -> None:
         """Go back to the height before."""
@@ -129,8 +139,9 @@ class MergeHeight(QWidget):
             self._history, self._position = [h], 0
             self._show_height(result.provenance["settings"]["h"] if h is None else h)
             self._show_state()
-            self.show()
         if self.layer is not None:
+            is_of_scan = self._scan in ("", scan_of(self.layer))
+            self.setVisible(is_of_scan or unwrapped(active) is self.layer)
             self._title.setToolTip(f"Of {self.layer.name}. {self._slider.toolTip()}")
 
     # ---- merging

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,8 @@ from qtpy.QtWidgets import QLabel
 
 from hushpore.base.errors import InputError
 from hushpore.viewer.forms.rich_label import link
-from hushpore.viewer.job_widget import PROVENANCE, JobWidget
+from hushpore.viewer.job_widget import PROVENANCE, JobWidget, Message
+from hushpore.viewer.layers.origin import identity, scan_of
 from hushpore.viewer.layers.result_folder import layer_of_result
 from hushpore.viewer.results.panel import RESULTS
 from hushpore.viewer.results.pore_layer import pore_layer
@@ -101,10 +103,27 @@ class PoresWidget(JobWidget):
         return super().facts(volume)
 
     def _show_merged(self, result: Pores) -> None:
-        self._show_result(f"{html.escape(result.summary)} · {link('record', PROVENANCE)}")
+        """Say what merging anew came to; of another scan's pores with their name."""
+        layer, chosen = self.remerging.layer, self.layer.value
+        text = f"{html.escape(result.summary)} · {link('record', PROVENANCE)}"
+        if scan_of(layer) != self._scan:
+            text = f"{html.escape(layer.name)}: {text}"
+        if self._said is not None and self._said.scan == scan_of(layer) == self._scan:
+            self._said = dataclasses.replace(self._said, text=text)
+        else:
+            self._said = Message(text, self._scan, "" if chosen is None else identity(chosen))
+        self._made = [layer]
+        self._show_said()
+
+    def _follow_layer(self) -> None:
+        super()._follow_layer()
+        if hasattr(self, "remerging"):
+            self.remerging.follow_scan(self._scan)
 
     def _take_over(self, result: Pores) -> None:
-        """Let the next run part pores as those on the screen are."""
+        """Let the next run part pores as those on the screen are, of the same scan."""
+        if scan_of(self.remerging.layer) != self._scan:
+            return
         used = result.provenance["settings"]
         self.form.update({name: used[name] for name in ("markers", "merging", "h")})
 
