@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hushpore.viewer.layers.conversion import METADATA_KEY, known_of, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from hushpore.viewer.running.target import Target
 
 #: Key of an `Origin` in what hushpore keeps in the metadata of a layer.
 ORIGIN = "origin"
@@ -36,6 +34,22 @@ class Origin:
     name: str  # that the layer was given: one that has another by now was named by the user
 
 
+class WorkedOn(Protocol):
+    """A layer that a job works on: a `hushpore.viewer.running.target.Target`."""
+
+    @property
+    def layer(self) -> str:
+        """Which one it is, as `identity` has it."""
+
+    @property
+    def scan(self) -> str:
+        """Which scan it is of."""
+
+    @property
+    def job(self) -> str:
+        """Key of `hushpore.jobs.JOBS`."""
+
+
 def identity(layer: Any) -> str:
     """Return what tells a layer from all others, whatever it is called."""
     return str(unwrapped(layer).unique_id)
@@ -53,7 +67,7 @@ def scan_of(layer: Any) -> str:
     return identity(layer) if origin is None else origin.scan
 
 
-def mark_as_made(layer: Any, target: Target) -> None:
+def mark_as_made(layer: Any, target: WorkedOn) -> None:
     """Remember what a layer that has its name was made of."""
     set_origin(layer, Origin(target.scan, target.layer, target.job, layer.name))
 
@@ -74,7 +88,7 @@ def _remember_painting(event: Any) -> None:
     known_of(event.source)[_PAINTED] = True
 
 
-def set_aside(viewer: Any, target: Target) -> None:
+def set_aside(viewer: Any, target: WorkedOn) -> None:
     """Make room for what a job has made of a layer: hide what it had made of that before.
 
     One run before stays, hidden, to compare with; what it had replaced itself goes, and so does
@@ -89,14 +103,16 @@ def set_aside(viewer: Any, target: Target) -> None:
             mark_as_made(layer, target)
 
 
-def set_aside_remains(viewer: Any, target: Target, endings: tuple[str, ...] = (CANCELLED,)) -> None:
+def set_aside_remains(
+    viewer: Any, target: WorkedOn, endings: tuple[str, ...] = (CANCELLED,)
+) -> None:
     """Take away what was left of a run of a job on a layer that was cancelled."""
     for layer, is_the_users in _made_of(viewer, target):
         if layer.name.endswith(endings) and not is_the_users:
             viewer.layers.remove(layer)
 
 
-def _made_of(viewer: Any, target: Target) -> Iterator[tuple[Any, bool]]:
+def _made_of(viewer: Any, target: WorkedOn) -> Iterator[tuple[Any, bool]]:
     """Return what a job has made of a layer; of each, whether the user has worked on it.
 
     What it makes now, a preview, is not among them.
