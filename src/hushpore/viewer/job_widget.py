@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from napari.layers import Image
+from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import QHBoxLayout, QLabel
 
 from hushpore import jobs
@@ -29,7 +30,7 @@ from hushpore.viewer.layers.origin import (
     set_aside_remains,
     watch_painting,
 )
-from hushpore.viewer.running.drawing import coalesce_redraws
+from hushpore.viewer.running.drawing import LAYOUT_DELAY, coalesce_redraws
 from hushpore.viewer.running.problem import Problem, explain
 from hushpore.viewer.running.progress_presenter import JobProgress, ProgressPresenter, RunState
 from hushpore.viewer.running.run_buttons import RunButtons
@@ -222,15 +223,36 @@ class JobWidget(WorkerContainer):
 
     def _returned(self, outcome: Outcome) -> None:
         assert self._now is not None
-        previews, early = self._now.previews, self._now.worker.finished_early
-        target = self._now.target
-        coalesce_redraws(self.native)
         try:
-            set_aside(self._viewer, target)
-            made = [self._place(layer, previews) for layer in outcome.layers]
+            set_aside(self._viewer, self._now.target)
         except Exception as error:
             self._failed(explain(error))
             return
+        self._place_next(outcome, [])
+
+    def _place_next(self, outcome: Outcome, made: list[Layer]) -> None:
+        """Show the next layer of a result, in a turn of its own: napari takes 0.1 s for one."""
+        assert self._now is not None
+        coalesce_redraws(self.native)
+        try:
+            for layer in outcome.layers[len(made) : len(made) + 1]:
+                made.append(self._place(layer, self._now.previews))
+        except Exception as error:
+            self._failed(explain(error))
+            return
+        if len(made) < len(outcome.layers):
+            # a child of the widget, with which it goes
+            turn = QTimer(self.native, singleShot=True)
+            turn.timeout.connect(partial(self._place_next, outcome, made))
+            turn.timeout.connect(turn.deleteLater)
+            turn.start(LAYOUT_DELAY)
+        else:
+            self._show_outcome(outcome, made)
+
+    def _show_outcome(self, outcome: Outcome, made: list[Layer]) -> None:
+        """Say what came of the job, whose layers are all there."""
+        assert self._now is not None
+        target, early = self._now.target, self._now.worker.finished_early
         self._finish()
         self.result, self._made = outcome.result, made
         if made:

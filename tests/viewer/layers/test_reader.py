@@ -225,7 +225,15 @@ def test_a_note_about_missing_slices_offers_to_resample(
     assert [layer.data.shape[0] for layer in viewer.layers] == [8, 9]
 
 
-def test_the_size_of_a_folder_is_found_without_walking_it_all(tmp_path):
+def test_many_small_files_count_as_a_large_one(tmp_path):
+    for number in range(100):
+        (tmp_path / f"{number}").touch()
+    assert reader.size_of(str(tmp_path), reader.LARGE) >= reader.LARGE
+    assert reader.size_of(str(tmp_path / "0"), reader.LARGE) < reader.LARGE
+
+
+def test_the_size_of_a_folder_is_found_without_walking_it_all(tmp_path, monkeypatch):
+    monkeypatch.setattr(reader, "EACH_FILE", 1)
     for number in range(5):
         (tmp_path / f"{number}").write_bytes(b"x" * 10)
     assert reader.size_of(str(tmp_path), 1000) == 50

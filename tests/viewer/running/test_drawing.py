@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 from qtpy.QtCore import QEvent, QObject, Qt, QTimer
 from qtpy.QtWidgets import QApplication, QProgressBar, QVBoxLayout, QWidget
@@ -6,6 +7,7 @@ from hushpore.viewer.running.drawing import (
     MAX_DELAY,
     RedrawThrottle,
     coalesce_redraws,
+    keep_drawing_code,
     redraws_suspended,
 )
 
@@ -166,3 +168,27 @@ def test_the_window_may_end_in_one_of_the_events(qtbot):
     window.show()
     with redraws_suspended(window), qtbot.waitSignal(window.destroyed):
         window.close()
+
+
+def test_other_labels_are_shown_without_code_compiled_anew(make_napari_viewer, monkeypatch):
+    viewer = make_napari_viewer()
+    layer = viewer.add_labels(np.ones((4, 4), np.int32))
+    drawn = viewer.window._qt_viewer.canvas.layer_to_visual[layer]
+    made = []
+    before = type(drawn)._on_colormap_change
+    monkeypatch.setattr(
+        type(drawn),
+        "_on_colormap_change",
+        lambda self, event=None: (made.append(1), before(self, event))[1],
+    )
+    layer.data = np.full((4, 4), 2, np.int32)
+    assert made, "napari compiles for other labels: without that nothing need be kept"
+    keep_drawing_code(layer)
+    made.clear()
+    layer.data = np.full((4, 4), 3, np.int32)
+    assert not made
+    assert (layer._slice.image.raw == 3).all()
+    assert drawn._data.max() > 0
+    # another type needs other code, and has it
+    layer.data = np.full((4, 4), 3, np.uint8)
+    assert made

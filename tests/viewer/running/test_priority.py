@@ -9,7 +9,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from hushpore.viewer.running.priority import NICE, SWITCH, background_job, freeze_again, thaw
+from hushpore.viewer.running.priority import (
+    NICE,
+    SWITCH,
+    background_job,
+    freeze_again,
+    old_objects_kept,
+    thaw,
+)
 
 pytestmark = pytest.mark.usefixtures("no_job_running")
 
@@ -105,3 +112,16 @@ def test_a_job_and_the_threads_that_it_starts_ask_for_less_of_the_processor():
     thread.join()
     assert seen == [min(before + NICE, 19)] * 2
     assert os.getpriority(os.PRIO_PROCESS, os.getpid()) == before
+
+
+def test_what_is_small_is_removed_without_a_search_through_what_is_old():
+    old = Ring()
+    gone = weakref.ref(old)
+    gc.collect()
+    del old
+    with old_objects_kept():
+        gc.collect()
+        assert gone() is not None
+    gc.collect()
+    assert gone() is None
+    assert not gc.get_freeze_count()

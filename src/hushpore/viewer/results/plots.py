@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.backend_bases import MouseButton
 from matplotlib.widgets import RectangleSelector
+from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QPushButton, QVBoxLayout
 
 from hushpore.runs.compare import bin_edges
@@ -23,6 +24,7 @@ from hushpore.viewer.results.colour_choice import (
 from hushpore.viewer.results.panel import NO_RESULT
 from hushpore.viewer.results.plot_canvas import SAVE_TIP, PlotCanvas
 from hushpore.viewer.results.pore_view import LayerTrackingWidget
+from hushpore.viewer.running.drawing import LAYOUT_DELAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +71,8 @@ class PlotsWidget(LayerTrackingWidget):
         SharesSide(self, "Plots")
         self._selector: Any = None  # matplotlib holds it weakly
         self._mark: Any = None
+        show = self.show_view
+        self._draw_timer = QTimer(self, singleShot=True, interval=LAYOUT_DELAY, timeout=show)
         self._build()
         napari_viewer.dims.events.point.connect(self._mark_slice)
         napari_viewer.events.theme.connect(self.draw)
@@ -79,7 +83,7 @@ class PlotsWidget(LayerTrackingWidget):
     def slots(self) -> dict[str, Callable[..., None]]:
         """Plot what is shown, and mark what is selected elsewhere."""
         return {
-            "tables_changed": self.show_view,
+            "tables_changed": self._show_tables,
             "shown_changed": self.draw,
             "selected_changed": self._mark_selected,
         }
@@ -96,6 +100,10 @@ class PlotsWidget(LayerTrackingWidget):
                 before = box.column()
                 box.list_columns(names, before if before in names else first)
         self.draw()
+
+    def _show_tables(self) -> None:
+        """Plot other numbers of the same layer, in a turn of its own: pores may be merged live."""
+        self._draw_timer.start()
 
     def draw(self, event: Any = None) -> None:
         """Plot what is chosen."""

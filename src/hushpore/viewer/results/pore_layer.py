@@ -16,6 +16,7 @@ from hushpore.base.volume import readable_unit
 from hushpore.pores.measures import measure_of
 from hushpore.viewer.forms.layer_choice import is_preview
 from hushpore.viewer.layers.conversion import METADATA_KEY, layer_data, volume_of
+from hushpore.viewer.running.drawing import keep_drawing_code
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,6 +89,7 @@ def update_pore_layer(layer: Any, result: Pores) -> None:
         **_tables_metadata(result),
     }
     layer.metadata = {**layer.metadata, METADATA_KEY: known}
+    keep_drawing_code(layer)
     layer.data = result.labels
     layer.features = features_of(result.pores)
 

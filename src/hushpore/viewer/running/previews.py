@@ -145,12 +145,7 @@ class Previews:
         # not what this returns: napari hands its widgets proxies, and the kind of layer counts here
         self._viewer.add_layer(layer)
         # what the user has at hand stays at hand; in a turn of its own, as it draws all controls
-        QTimer.singleShot(0, partial(self._select, selected, layer))
-
-    def _select(self, selected: set[Any], instead: Any) -> None:
-        """Select what was selected before a layer was added, unless another is by now."""
-        if unwrapped(self._viewer.layers.selection.active) is unwrapped(instead):
-            self._viewer.layers.selection = selected.intersection(self._viewer.layers)
+        QTimer.singleShot(0, partial(select_again, self._viewer, selected, layer))
 
     def _is_blank(self, image: Any) -> bool:
         limits = self._target.appearance.get("contrast_limits")
@@ -181,6 +176,12 @@ def _slice_of(layer: Any) -> str:
     """Return which slice a preview is of, as its name says it; empty of a single image."""
     index = layer.metadata[METADATA_KEY]["index"]
     return f" of slice {index[-1]}" if index else ""
+
+
+def select_again(viewer: Any, selected: set[Any], instead: Any) -> None:
+    """Select what was selected before a layer was added, unless another is by now."""
+    if unwrapped(viewer.layers.selection.active) is unwrapped(instead):
+        viewer.layers.selection = selected.intersection(viewer.layers)
 
 
 def _image(preview: Preview) -> Any:

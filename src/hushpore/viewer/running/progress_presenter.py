@@ -11,6 +11,7 @@ from qtpy.QtCore import QObject, QTimer
 from qtpy.QtWidgets import QProgressBar, QVBoxLayout, QWidget
 
 from hushpore.base.events import Note, Preview, Progress
+from hushpore.viewer.forms.layer_choice import is_preview
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import RichLabel, link
 from hushpore.viewer.running.activity import Activity
@@ -120,6 +121,9 @@ class RunState:
             self._activity.close()
 
     def _layer_removing(self, event: Any) -> None:
+        if is_preview(self.viewer.layers[event.index]):
+            # one slice, whose memory can wait
+            return
         thaw()
         QTimer.singleShot(0, freeze_again)
 

@@ -29,6 +29,15 @@ if TYPE_CHECKING:
     from hushpore.viewer.running.target import Target
 
 
+#: Modules of widgets that are likely opened next; matplotlib behind the last takes half a second.
+NEXT_WIDGETS = (
+    "hushpore.viewer.segment.widget",
+    "hushpore.viewer.patches.widget",
+    "hushpore.viewer.results.panel",
+    "hushpore.viewer.results.plots",
+)
+
+
 @dataclass(frozen=True)
 class Outcome:
     """A finished job, made ready for the window."""
@@ -130,12 +139,14 @@ def unused_path(folder: Path, stem: str, suffix: str = "") -> Path:
 
 
 def import_libraries(kind: jobs.JobDescription) -> None:
-    """Import the libraries behind a job and its layers, and make ready a first layer of labels.
+    """Import the libraries behind a job, its layers and what follows; make a first layer of labels.
 
     What that needs is the code of napari's colours, which is compiled, and the dashes of the lines
     around a label, for which VisPy takes a twentieth of a second.
     """
     kind.load()
+    for module in NEXT_WIDGETS:
+        import_module(module)
     # what was removed from an image is computed slice by slice
     import_module("dask.array")
     Labels(np.zeros((2, 2), np.int32))

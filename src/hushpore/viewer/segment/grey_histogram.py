@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from napari.utils.theme import get_theme
-from qtpy.QtCore import QPointF, QRectF, Qt, Signal
+from qtpy.QtCore import QPointF, QRectF, Qt, QTimer, Signal
 from qtpy.QtGui import QColor, QPainter, QPen, QPolygonF
 from qtpy.QtWidgets import QWidget
 
@@ -30,6 +30,10 @@ _BAR = 2
 
 #: Share of the voxels that may lie beyond either end of what is shown.
 _BEYOND = 5e-4
+
+#: Milliseconds between two places of a dragged line that are told: more often than a slice is drawn
+#: nothing can be seen of it.
+DRAG_INTERVAL = 40
 
 #: Steps that an arrow key takes with Shift or Ctrl.
 _LEAP = 10
@@ -72,7 +76,8 @@ class GreyHistogram(QWidget):
     ends. `step`: by how much an arrow key moves a line.
     """
 
-    #: The name of a line, and the grey value that the user moves it to.
+    #: The name of a line, and the grey value that the user moves it to; while one is dragged at
+    #: most every `DRAG_INTERVAL`, and where it comes to rest.
     moved = Signal(str, float)
 
     def __init__(self, viewer: Any) -> None:
@@ -81,6 +86,8 @@ class GreyHistogram(QWidget):
         self.step, self._is_log = 1.0, False
         self._held: str | None = None
         self._at_hand = THRESHOLD
+        self._dragged_to: float | None = None  # where nobody has been told of yet
+        self._drag_timer = QTimer(self, interval=DRAG_INTERVAL, timeout=self._tell_dragged)
         self.setFixedHeight(HEIGHT)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         viewer.events.theme.connect(self._refresh)
@@ -136,15 +143,17 @@ class GreyHistogram(QWidget):
             x = event.position().x()
             self._held = min(self.lines, key=lambda name: abs(self._x(self.lines[name]) - x))
             self._at_hand = self._held
-            self._move(self._held, self._value_at(x))
+            self._drag_to(x)
 
     def mouseMoveEvent(self, event: Any) -> None:  # noqa: N802
         """Move the line that was taken."""
         if self._held is not None:
-            self._move(self._held, self._value_at(event.position().x()))
+            self._drag_to(event.position().x())
 
     def mouseReleaseEvent(self, event: Any) -> None:  # noqa: N802
         """Let the line go."""
+        self._tell_dragged()
+        self._drag_timer.stop()
         self._held = None
 
     def keyPressEvent(self, event: Any) -> None:  # noqa: N802
@@ -161,6 +170,28 @@ class GreyHistogram(QWidget):
             self._refresh()
         else:
             super().keyPressEvent(event)
+
+    def _drag_to(self, x: float) -> None:
+        """Have the line that is held moved here: now, or with what else comes until the next time.
+
+        The line follows the pointer in any case.
+        """
+        assert self._held is not None
+        low, high = self.limits
+        self._dragged_to = min(max(self._value_at(x), low), high)
+        if self._drag_timer.isActive():
+            self.lines = {**self.lines, self._held: self.rounded(self._dragged_to)}
+            self.update()
+            return
+        self._drag_timer.start()
+        self._tell_dragged()
+
+    def _tell_dragged(self) -> None:
+        value, self._dragged_to = self._dragged_to, None
+        if value is None or self._held is None:
+            self._drag_timer.stop()
+            return
+        self._move(self._held, value)
 
     def _move(self, name: str, value: float) -> None:
         low, high = self.limits

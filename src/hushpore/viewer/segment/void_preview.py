@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from napari.layers import Labels
-from napari.utils.colormaps import DirectLabelColormap
-from qtpy.QtCore import QObject, Signal
+from napari.utils.colormaps import CyclicLabelColormap
+from qtpy.QtCore import QObject, QTimer, Signal
 
 from hushpore.viewer.layers.conversion import METADATA_KEY, unwrapped
 from hushpore.viewer.running.latest_only import LatestOnlyWorker
+from hushpore.viewer.running.previews import select_again
+from hushpore.viewer.running.priority import old_objects_kept
 from hushpore.viewer.running.target import slice_on_screen
 from hushpore.viewer.segment.grey_histogram import VOID_COLOUR, WEAK_COLOUR
 
@@ -75,7 +77,9 @@ class VoidPreview(QObject):
         self._worker.cancel()
         layer, self.layer = self.layer, None
         if layer is not None:
-            self._viewer.layers.remove(layer)
+            # one slice: no garbage that is worth a search
+            with old_objects_kept():
+                self._viewer.layers.remove(layer)
 
     def _request(self, event: Any = None) -> None:
         if self._target is None:
@@ -102,7 +106,9 @@ class VoidPreview(QObject):
         if self.layer is None:
             self.layer = self._add(target, index, image)
             return
-        self.layer.data = image
+        # in place: for another array napari compiles what draws the layer anew
+        np.copyto(self.layer.data, image)
+        self.layer.refresh(extent=False, highlight=False)
         if self.layer.metadata[METADATA_KEY]["index"] != index:
             self.layer.metadata[METADATA_KEY]["index"] = index
             self.layer.translate = target.placement.at((*index, 0, 0)).translate
@@ -113,19 +119,20 @@ class VoidPreview(QObject):
         self.message_changed.emit(problem.message)
 
     def _add(self, target: Target, index: tuple[int, ...], image: Any) -> Any:
-        colours = {None: np.zeros(4), 0: np.zeros(4), 1: VOID_COLOUR, 2: WEAK_COLOUR}
+        # not a direct one, for which napari compiles code for 1.5 s in every session
+        colours = CyclicLabelColormap(colors=["transparent", VOID_COLOUR, WEAK_COLOUR])
         layer = Labels(
-            image,
+            image.copy(),
             **target.placement.at((*index, 0, 0)).kwargs(),
             name=f"{target.volume.name} void (preview)",
             metadata={METADATA_KEY: {"preview": "void", "index": index}},
-            colormap=DirectLabelColormap(color_dict=colours),
+            colormap=colours,
             opacity=OPACITY,
         )
         selected = set(self._viewer.layers.selection)
         self._viewer.add_layer(layer)
-        # what the user has at hand stays at hand
-        self._viewer.layers.selection = selected
+        # what the user has at hand stays at hand; in a turn of its own, as it draws all controls
+        QTimer.singleShot(0, partial(select_again, self._viewer, selected, layer))
         return layer
 
     def _removed(self, event: Any) -> None:
