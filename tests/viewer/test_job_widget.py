@@ -162,7 +162,7 @@ def test_cancel_keeps_what_the_preview_shows_and_says_so(qtbot, viewer, widget, 
     start(qtbot, widget)
     widget.cancel()
     until_done(qtbot, widget)
-    kept = "scan denoised of slice 5 (cancelled)"
+    kept = "scan denoised, slice 5 (cancelled)"
     # under the scan, which it would hide
     assert names(viewer) == [kept, "scan"]
     assert not viewer.layers[kept].visible

@@ -208,18 +208,23 @@ class Volume:
         return self.replace(select(tuple(key)), axes=axes)
 
     @property
+    def size_in_words(self) -> str:
+        """The voxel size as people write it, or that it is unknown."""
+        if self.unit == "pixel":
+            return "voxel size unknown"
+        spacing = " x ".join(f"{step:.4g}" for step in self.spacing)
+        return f"{spacing} {readable_unit(self.unit)}"
+
+    @property
     def facts(self) -> str:
         """One line that says what this is: shape, voxel size, type and memory."""
         shape = " x ".join(str(n) for n in self.shape)
         if self.axes not in SPATIAL_AXES:
             shape += f" ({self.axes})"
-        spacing = " x ".join(f"{step:.4g}" for step in self.spacing)
-        known = self.unit != "pixel"
-        size = f"{spacing} {readable_unit(self.unit)}" if known else "voxel size unknown"
         kind = self.dtype.name
         if isinstance(self.data, Scaled):
             kind = f"{held(self.data).dtype} → {self.metadata.get('value_unit', kind)}"
-        return f"{shape} · {size} · {kind} · {readable_bytes(self.nbytes)}"
+        return f"{shape} · {self.size_in_words} · {kind} · {readable_bytes(self.nbytes)}"
 
 
 def as_volume(image: VolumeLike, **known: Any) -> Volume:

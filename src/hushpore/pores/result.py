@@ -15,21 +15,27 @@ from hushpore.base.errors import InputError
 from hushpore.base.events import result_of
 from hushpore.base.result import ResultFiles
 from hushpore.base.volume import readable_unit
-from hushpore.pores.measures import pore_columns, reach_a_face, throat_columns
-from hushpore.pores.merging import merge_by_height, merge_to_markers, number_groups, number_pores
+from hushpore.pores.measures import pore_columns, reach_a_face, throat_columns, void_surface
+from hushpore.pores.merging import (
+    Numbering,
+    merge_by_height,
+    merge_to_markers,
+    number_groups,
+    number_pores,
+)
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import write_labels
+from hushpore.pores.resizing import is_proportional
 from hushpore.pores.slabs import Scratch, check_disk
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
     import pandas as pd
 
     from hushpore.base.volume import Volume
     from hushpore.pores.graph import BasinGraph
-    from hushpore.pores.merging import Numbering
     from hushpore.pores.passes import Pass
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.slabs import Slabs, Stack
@@ -201,6 +207,69 @@ class Pores:
             np.asarray(markers), self._basins, self._graph, self._settings, self.volume
         )
         return self._renumber(numbering, self._settings, by)
+
+    def resized(self, spacing: Sequence[float], unit: str, note: str = "") -> Pores:
+        """Return the same segmentation of voxels of another size.
+
+        Parameters
+        ----------
+        spacing : sequence of float
+            Size of a voxel along each axis, of the same shape as before: with another one pores
+            are parted elsewhere.
+        unit : str
+            Unit of `spacing`.
+        note : str, optional
+            For the record: who says so.
+
+        Returns
+        -------
+        Pores
+            As `segment_pores` gives of the volume with this spacing, its first voxel at 0.
+
+        Raises
+        ------
+        InputError
+            If voxels have another shape.
+        """
+        if not is_proportional(self.volume.spacing, spacing):
+            raise InputError(
+                f"Voxels of {tuple(spacing)} have another shape than those of "
+                f"{self.volume.spacing}: segment the pores again."
+            )
+        notes = [*self.volume.notes, *([note] if note else [])]
+        volume = self.volume.replace(
+            self.volume.data, spacing=tuple(spacing), unit=unit, origin=(), notes=notes
+        )
+        numbering = self._numbering()
+        columns: dict[str, Any] = {
+            "_pore_columns": pore_columns(self._graph, numbering, volume),
+            "_throat_columns": throat_columns(self._graph, numbering, volume),
+        }
+        result = self.provenance["result"]
+        surface = void_surface(self._graph, volume)
+        found = {
+            **result,
+            "specific_surface": surface / (result["sample_voxels"] * volume.voxel_size),
+        }
+        provenance = {
+            **self.provenance,
+            "input": {
+                **self.provenance["input"], "spacing": list(volume.spacing), "unit": volume.unit,
+            },
+            "notes": [*self.provenance["notes"], *notes[len(self.volume.notes) :]],
+            "result": totals_of(columns, volume, found),
+        }  # fmt: skip
+        return dataclasses.replace(self, **columns, volume=volume, provenance=provenance)
+
+    def _numbering(self) -> Numbering:
+        """Return which pore each basin belongs to, however they were merged."""
+        label_of = np.zeros(self._graph.count + 1, np.int32)
+        label_of[1:] = self.labels.reshape(-1)[self._graph.peak[1:]]
+        # of each pore the basin with the highest peak comes last
+        order = np.lexsort((self._graph.peak_squared_distance, label_of))
+        last = np.flatnonzero(np.diff(label_of[order], append=-1))
+        root = order[last].astype(np.int32)
+        return Numbering(label_of, root[label_of[root] > 0])
 
     def _renumber(self, numbering: Numbering, settings: PoreSettings, by: dict[str, Any]) -> Pores:
         if self._slabs.on_disk:

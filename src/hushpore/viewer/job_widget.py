@@ -17,11 +17,12 @@ from hushpore.runs.last_used import remember, remembered
 from hushpore.viewer.forms.device_choice import DeviceChoice, RunOn
 from hushpore.viewer.forms.docking import SharesSide, open_beside
 from hushpore.viewer.forms.form import SettingsForm
-from hushpore.viewer.forms.layer_choice import LayerChoice, LayerFacts
+from hushpore.viewer.forms.layer_choice import VOXEL_SIZE, LayerChoice, LayerFacts
 from hushpore.viewer.forms.layout import PinnedColumn, ScrolledColumn, fill, rule
 from hushpore.viewer.forms.native import ValueOf
 from hushpore.viewer.forms.presets import PresetRow
-from hushpore.viewer.forms.rich_label import NoteMessages, ResultMessage, link, plain_label
+from hushpore.viewer.forms.rich_label import NoteMessages, ResultMessage, link, plain_label, sign
+from hushpore.viewer.forms.voxel_size_field import VoxelSizeField
 from hushpore.viewer.layers.conversion import LayerData, is_result, layer_data
 from hushpore.viewer.layers.origin import (
     identity,
@@ -30,6 +31,8 @@ from hushpore.viewer.layers.origin import (
     set_aside_remains,
     watch_painting,
 )
+from hushpore.viewer.layers.presenting import show_scale_bar
+from hushpore.viewer.layers.voxel_size import follow_voxel_size, set_voxel_size
 from hushpore.viewer.running.drawing import LAYOUT_DELAY, coalesce_redraws
 from hushpore.viewer.running.problem import Problem, explain
 from hushpore.viewer.running.progress_presenter import JobProgress, ProgressPresenter, RunState
@@ -53,8 +56,8 @@ if TYPE_CHECKING:
 #: Name of the widget that shows the record of a layer.
 PROVENANCE = "How it was made"
 
-#: Links: to show what a cancelled run has left, and to take over settings of another scan.
-SHOW, TAKE_OVER = "show", "take over"
+#: Links: to show what a cancelled run has left, to take over settings of another scan, and to run.
+SHOW, TAKE_OVER, RUN_AGAIN = "show", "take over", "run again"
 
 
 class JobWidget(WorkerContainer):
@@ -89,13 +92,17 @@ class JobWidget(WorkerContainer):
         self._scan = ""
         self._own: dict[str, dict[str, Any]] = {}
         self._left: dict[str, Any] = {}
+        # what is said of the last run, and of a scan that is new
         self._said: Message | None = None
+        self._hint: Message | None = None
         self._description = jobs.JOBS[self.job]
         self._build()
         self._make_ready()
         self.layer.changed.connect(self._follow_layer)
         self._follow_layer()
         napari_viewer.layers.events.removed.connect(self._forget)
+        napari_viewer.layers.events.inserted.connect(self._show_scale_bar)
+        self._show_scale_bar()
 
     def _make_ready(self) -> None:
         """Do now what would take seconds when Run is pressed."""
@@ -166,7 +173,7 @@ class JobWidget(WorkerContainer):
         layer = self.layer.value
         if layer is None:
             raise InputError(str(self._facts.text()))
-        self._said = None
+        self._said = self._hint = None
         self._result.say("")
         self._notes.show_notes(())
         settings = self.settings()
@@ -253,6 +260,7 @@ class JobWidget(WorkerContainer):
         """Say what came of the job, whose layers are all there."""
         assert self._now is not None
         target, early = self._now.target, self._now.worker.finished_early
+        follow_voxel_size(self._viewer, made, target)
         self._finish()
         self.result, self._made = outcome.result, made
         if made:
@@ -305,6 +313,9 @@ class JobWidget(WorkerContainer):
         self._presenter.end()
         self._show_facts()
 
+    def _show_scale_bar(self, event: Any = None) -> None:
+        show_scale_bar(self._viewer)
+
     def _forget(self, event: Any) -> None:
         """Let go of a result whose layers are all gone: it may hold gigabytes."""
         if event.value in self._made:
@@ -319,6 +330,9 @@ class JobWidget(WorkerContainer):
         self.layer = LayerChoice(self._viewer, self.accepts, self.prefers)
         self._facts = LayerFacts(self._viewer, self.facts)
         self._facts.outdated.connect(self._show_facts)
+        self._facts.linkActivated.connect(self._follow)
+        self._voxel_size = VoxelSizeField()
+        self._voxel_size.given.connect(self._set_voxel_size)
         self.form = SettingsForm(job.settings, viewer=self._viewer, fields=self.fields)
         self.form.begin_with(remembered(self.job, job.settings))
         self.presets = PresetRow(self.job, self.form)
@@ -336,7 +350,7 @@ class JobWidget(WorkerContainer):
         shown = self._buttons, self._progress, self._notes, self.timing
         self._presenter = ProgressPresenter(self.native, *shown)
         choice = fill(QHBoxLayout(), QLabel("Layer"), self.layer.native, wide=self.layer.native)
-        what = plain_label(job.purpose), choice, self._facts
+        what = plain_label(job.purpose), choice, self._facts, self._voxel_size
         how = rule(), self.form.native, self.presets
         where = rule(), self.device.native, self.run_on.native
         self._upper = ScrolledColumn(*what, *how, *where)
@@ -358,11 +372,11 @@ class JobWidget(WorkerContainer):
         before, self._scan = self._scan, scan
         if before and scan != before:
             is_new = scan not in self._own
+            self._voxel_size.hide()
             self._own[before] = left = self.form.begin_scan(self._own.get(scan, {}))
             text = self._left_behind(left) if is_new and not self.is_running else ""
-            if text:
-                self._left = left
-                self._said = Message(text, scan, identity(layer))
+            self._left = left
+            self._hint = Message(text, scan, identity(layer)) if text else None
         self._show_facts()
         self._show_said()
 
@@ -372,6 +386,23 @@ class JobWidget(WorkerContainer):
         self.form.know(volume=self._facts.volume)
         if not self.is_running:
             self._buttons.show_idle(reason)
+
+    def _set_voxel_size(self, text: str) -> None:
+        layer = self.layer.value
+        try:
+            outdated = set_voxel_size(self._viewer, layer, text)
+        except InputError as error:
+            self._voxel_size.refuse(error)
+            return
+        self._voxel_size.hide()
+        if outdated:
+            names = html.escape(" and ".join(outdated))
+            words = (
+                f"{sign(False)} Voxels have another shape now, and {names} was made with that of "
+                f"before: its numbers stay as they were. {link(RUN_AGAIN, 'Run again')}"
+            )
+            self._hint = Message(words, self._scan, identity(layer))
+        self._show_said()
 
     def _show_result(self, text: str, target: Target) -> None:
         """Say what a run came to, for as long as its scan is chosen."""
@@ -409,10 +440,12 @@ class JobWidget(WorkerContainer):
             target = self._now.target
             self._progress.of = "" if chosen == target.layer else target.volume.name
             return
-        is_of_scan = said is not None and layer is not None and said.scan == scan_of(layer)
-        text = "" if said is None or not is_of_scan else said.text
+        text = "" if said is None or said.scan != self._scan or layer is None else said.text
+        is_of_scan = bool(text)
         if text and said is not None and said.name and said.layer != chosen:
             text = f"{said.name}: {text}"
+        if self._hint is not None and self._hint.scan == self._scan:
+            text = "<br>".join(filter(None, (self._hint.text, text)))
         self._result.say(text)
         for shown in (self._notes, self.timing):
             shown.setVisible(is_of_scan and shown.has_content)
@@ -432,9 +465,13 @@ class JobWidget(WorkerContainer):
 
     def _follow(self, target: str) -> None:
         shown = [layer for layer in self._made if layer in self._viewer.layers]
-        if target == TAKE_OVER:
+        if target == VOXEL_SIZE and self._facts.volume is not None:
+            self._voxel_size.ask(self._facts.volume)
+        elif target == RUN_AGAIN:
+            self._try_to_run()
+        elif target == TAKE_OVER:
             self.form.update(self._left)
-            self._said = None
+            self._hint = None
             self._show_said()
         elif target == SHOW:
             for layer in shown:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import html
 import re
 from typing import TYPE_CHECKING, Any
 
 from magicgui.widgets.bases import BaseValueWidget
 from napari.layers import Layer
-from qtpy.QtCore import Qt, Signal
-from qtpy.QtWidgets import QComboBox, QLabel, QSizePolicy
+from qtpy.QtCore import Signal
+from qtpy.QtWidgets import QComboBox, QSizePolicy
 
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.viewer.forms.fields import keep_narrow
 from hushpore.viewer.forms.native import shown_by
+from hushpore.viewer.forms.rich_label import RichLabel, link
 from hushpore.viewer.layers.conversion import known_of, volume_of
 
 if TYPE_CHECKING:
@@ -25,6 +27,9 @@ _UNBROKEN = re.compile(r" (?=(?:[kMGT]?B|mm|µm|nm|HU|a\.u\.|[·✓⚠])(?:\s|$)
 
 #: What is said where there is no layer.
 _BEGIN = "Drop a CT stack on the window to begin, or try one: File > Open Sample > hushpore."
+
+#: Link that asks for another voxel size.
+VOXEL_SIZE = "voxel size"
 
 #: Changes of a layer that the combo box and the facts line show.
 _SHOWN = ("name", "data", "scale", "units", "axis_labels", "translate")
@@ -132,8 +137,10 @@ class LayerChoice(BaseValueWidget):
             self.changed.emit(layer)
 
 
-class LayerFacts(QLabel):
+class LayerFacts(RichLabel):
     """A line about a layer: shape, voxel size, type, size, and what was odd about its file.
+
+    Its voxel size is a link, `VOXEL_SIZE`.
 
     `describe`: returns the line about a volume.
     `volume`: of the layer that is shown; None where there is none that can be worked on.
@@ -143,12 +150,14 @@ class LayerFacts(QLabel):
     outdated = Signal()
 
     def __init__(self, viewer: Any, describe: Callable[[Volume], str]) -> None:
-        super().__init__()
-        self._viewer, self._describe = viewer, describe
+        super().__init__(viewer)
+        self._describe = describe
+        self._plain = ""
         self.volume: Volume | None = None
-        self.setWordWrap(True)
-        self.setTextFormat(Qt.TextFormat.PlainText)
-        self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+
+    def text(self) -> str:
+        """Return what is said, as plain text."""
+        return self._plain
 
     def show_layer(self, layer: Any) -> str:
         """Say what a layer is, and return why it cannot be worked on: empty where it can."""
@@ -166,8 +175,16 @@ class LayerFacts(QLabel):
                 self.volume = volume
             except HushporeError as error:
                 text = reason = str(error)
-        self.setText(text)
+        self._plain = text
+        self.say(self._with_link(html.escape(text, quote=False)))
         return reason
+
+    def _with_link(self, text: str) -> str:
+        if self.volume is not None:
+            size = _UNBROKEN.sub("\u00a0", self.volume.size_in_words)
+            words = size if self.volume.unit != "pixel" else f"{size}:\u00a0set\u00a0it"
+            text = text.replace(size, link(VOXEL_SIZE, words), 1)
+        return text.replace("\n", "<br>")
 
     def labels_of_axes(self, ndim: int) -> tuple[str, ...]:
         """Return the names that the viewer gives to the last axes."""

@@ -212,12 +212,13 @@ def _placement(volume: Volume) -> dict[str, Any]:
     return {
         "scale": (1.0,) * n_leading + volume.spacing,
         "translate": (0.0,) * n_leading + volume.origin,
-        "units": ("pixel",) * n_leading + (_pint_name(volume.unit),) * volume.n_spatial,
+        "units": ("pixel",) * n_leading + (pint_name(volume.unit),) * volume.n_spatial,
         "axis_labels": tuple(volume.axes),
     }
 
 
-def _pint_name(unit: str) -> str:
+def pint_name(unit: str) -> str:
+    """Return a unit as layers have it; pixels where it is none."""
     try:
         return str(pint.Unit(unit))
     except (pint.errors.PintError, ValueError, TypeError):

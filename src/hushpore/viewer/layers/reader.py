@@ -32,6 +32,7 @@ from hushpore.io.resample import is_uneven, resampling
 from hushpore.io.series import split_notes
 from hushpore.viewer.layers.conversion import METADATA_KEY, LayerData, layer_data, volume_of
 from hushpore.viewer.layers.loading import LoadingTask, add_one_by_one
+from hushpore.viewer.layers.presenting import present, present_next, show_scale_bar
 from hushpore.viewer.layers.result_folder import labels_from_result
 from hushpore.viewer.layers.series_chooser import offer_series
 from hushpore.viewer.layers.slice_grouping import collect_slice, is_slice, slices_by
@@ -96,6 +97,9 @@ def read_layers(path: str | list[str]) -> list[Any]:
             raise
         notify_problem(explain(error))
         return NO_LAYERS
+    if viewer is not None:
+        show_scale_bar(viewer, [each["units"][-1] for _, each, _ in found])
+        present_next(viewer)
     _mention_notes(viewer, ((each["name"], each["metadata"]) for _, each, _ in found))
     return found
 
@@ -155,6 +159,8 @@ def _found(viewer: Any, name: str, found: list[Any]) -> None:
     """Show layers, or a list of series to choose from."""
 
     def said(layers: Sequence[Layer]) -> None:
+        show_scale_bar(viewer)
+        present(viewer, layers)
         _mention_notes(viewer, ((layer.name, layer.metadata) for layer in layers))
 
     if not found or not isinstance(found[0], Volume):

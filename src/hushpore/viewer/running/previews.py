@@ -175,7 +175,7 @@ class Previews:
 def _slice_of(layer: Any) -> str:
     """Return which slice a preview is of, as its name says it; empty of a single image."""
     index = layer.metadata[METADATA_KEY]["index"]
-    return f" of slice {index[-1]}" if index else ""
+    return f", slice {index[-1]}" if index else ""
 
 
 def select_again(viewer: Any, selected: set[Any], instead: Any) -> None:

@@ -124,6 +124,11 @@ class MergeHeight(QWidget):
             self.layer = self._result = self._initial = None
             self._timer.stop()
             self.hide()
+        elif event.type == "metadata" and self._is_outdated():
+            # its voxels have another size
+            result = result_of(self.layer)
+            if result is not None:
+                self._take(self.layer, result)
         elif event.type in ("metadata", "name"):
             # a preview becomes a result, and keeps its place in the list
             self._take_result()
@@ -133,16 +138,23 @@ class MergeHeight(QWidget):
         active = self._viewer.layers.selection.active
         result = None if active is None else result_of(active)
         if result is not None and result is not self._result:
-            self.layer, self._result = unwrapped(active), result
-            h = result.provenance["result"]["merged_by"].get("h")
-            self._initial = result if h is None else None
-            self._history, self._position = [h], 0
-            self._show_height(result.provenance["settings"]["h"] if h is None else h)
-            self._show_state()
+            self._take(unwrapped(active), result)
         if self.layer is not None:
             is_of_scan = self._scan in ("", scan_of(self.layer))
             self.setVisible(is_of_scan or unwrapped(active) is self.layer)
             self._title.setToolTip(f"Of {self.layer.name}. {self._slider.toolTip()}")
+
+    def _is_outdated(self) -> bool:
+        """Whether the layer has another result than it was given here."""
+        return self.layer is not None and result_of(self.layer) is not self._result
+
+    def _take(self, layer: Any, result: Pores) -> None:
+        self.layer, self._result = layer, result
+        h = result.provenance["result"]["merged_by"].get("h")
+        self._initial = result if h is None else None
+        self._history, self._position = [h], 0
+        self._show_height(result.provenance["settings"]["h"] if h is None else h)
+        self._show_state()
 
     # ---- merging
 

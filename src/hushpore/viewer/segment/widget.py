@@ -17,7 +17,7 @@ from hushpore.viewer.job_widget import PROVENANCE, JobWidget, Message
 from hushpore.viewer.layers.origin import identity, scan_of
 from hushpore.viewer.layers.result_folder import layer_of_result
 from hushpore.viewer.results.panel import RESULTS
-from hushpore.viewer.results.pore_layer import pore_layer
+from hushpore.viewer.results.pore_layer import pore_layer, result_of
 from hushpore.viewer.running.worker import JobWorker, stop_on_destroy
 from hushpore.viewer.segment.merge_height import MergeHeight
 from hushpore.viewer.segment.threshold_panel import ThresholdPanel
@@ -114,6 +114,16 @@ class PoresWidget(JobWidget):
             self._said = Message(text, self._scan, "" if chosen is None else identity(chosen))
         self._made = [layer]
         self._show_said()
+
+    def _set_voxel_size(self, text: str) -> None:
+        super()._set_voxel_size(text)
+        made = [result_of(layer) for layer in self._made if layer in self._viewer.layers]
+        result = next(filter(None, made), None)
+        if self._said is not None and result is not None and result is not self.result:
+            before, now = (html.escape(each.summary) for each in (self.result, result))
+            self._said = dataclasses.replace(self._said, text=self._said.text.replace(before, now))
+            self.result = result
+            self._show_said()
 
     def _follow_layer(self) -> None:
         super()._follow_layer()

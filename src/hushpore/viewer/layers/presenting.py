@@ -1,0 +1,69 @@
+"""What of the layers is on the screen when a scan comes, or when it gets another size."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from napari.layers import Image
+from qtpy.QtCore import QTimer
+
+from hushpore.viewer.layers.origin import scan_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def show_scale_bar(viewer: Any, units: Sequence[Any] = ()) -> None:
+    """Show a scale bar in a viewer whose layers have a unit of length.
+
+    `units`: of layers that it does not have yet.
+    """
+    known = [*units, *(layer.units[-1] for layer in viewer.layers)]
+    if any(str(unit) not in ("pixel", "dimensionless") for unit in known):
+        viewer.canvas.overlays.scale_bar.visible = True
+
+
+def present_next(viewer: Any) -> None:
+    """Bring to the screen what napari adds in this turn of the event loop."""
+    before = list(viewer.layers)
+    QTimer.singleShot(0, partial(_present_new, viewer, before))
+
+
+def _present_new(viewer: Any, before: Sequence[Any]) -> None:
+    present(viewer, [layer for layer in viewer.layers if layer not in before])
+
+
+def present(viewer: Any, new: Sequence[Any]) -> None:
+    """Bring scans that were opened to the screen, and hide those before them.
+
+    Two scans that are no copies of each other rarely have their voxels in the same places: the
+    slice on the screen may be none of the new one's, and its size another.
+    """
+    new = [layer for layer in new if layer in viewer.layers]
+    scans = {scan_of(layer) for layer in new}
+    others = [layer for layer in viewer.layers if scan_of(layer) not in scans]
+    if not any(isinstance(layer, Image) for layer in new) or not others:
+        return
+    for layer in others:
+        layer.visible = False
+    go_to_slice(viewer, new[0], [(length - 1) // 2 for length in _shape(new[0])])
+    viewer.reset_view(layers=new)
+
+
+def slice_of(viewer: Any, layer: Any) -> list[float]:
+    """Return the place in a layer that is on the screen, in voxels."""
+    return [float(at) for at in layer.world_to_data(viewer.dims.point[-layer.ndim :])]
+
+
+def go_to_slice(viewer: Any, layer: Any, place: Sequence[float]) -> None:
+    """Bring a place in a layer, in voxels, to the screen."""
+    first = viewer.dims.ndim - layer.ndim
+    world = layer.data_to_world(place)
+    for axis in range(layer.ndim):
+        viewer.dims.set_point(first + axis, float(world[axis]))
+
+
+def _shape(layer: Any) -> tuple[int, ...]:
+    data = layer.data[0] if layer.multiscale else layer.data
+    return tuple(data.shape)

@@ -1,0 +1,138 @@
+"""The voxel size of a scan, given by the user: all that was made of the scan follows."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.pores.measures import PORES, THROATS
+from hushpore.pores.resizing import is_proportional, resized_table, resized_totals
+from hushpore.runs.source import with_voxel_size
+from hushpore.viewer.layers.conversion import METADATA_KEY, known_of, pint_name, volume_of
+from hushpore.viewer.layers.origin import find_layer, scan_of
+from hushpore.viewer.layers.presenting import go_to_slice, show_scale_bar, slice_of
+from hushpore.viewer.results.pore_layer import (
+    THROATS as THROATS_KEY,
+)
+from hushpore.viewer.results.pore_layer import (
+    features_of,
+    result_of,
+    tables_of,
+    update_pore_layer,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hushpore.base.volume import Volume
+    from hushpore.viewer.running.target import Target
+
+#: Key of what the user has said, as `hushpore.runs.source.Source` takes it, in what hushpore keeps
+#: in the metadata of a layer.
+VOXEL_SIZE = "voxel_size"
+
+#: Key of spacing and unit as the file has them.
+OF_FILE = "voxel_size_of_file"
+
+
+@dataclasses.dataclass(frozen=True)
+class NewSize:
+    """A voxel size that the user has given."""
+
+    text: str  # as it was said: ``"15.4um"``
+    spacing: tuple[float, ...]  # z, y, x; in 2D y, x
+    unit: str
+    note: str  # what is said of it in records
+
+
+def parse_voxel_size(volume: Volume, text: str) -> NewSize:
+    """Return the voxel size of a volume that a text says.
+
+    Raises InputError as `hushpore.runs.source.with_voxel_size` does.
+    """
+    bare = dataclasses.replace(volume, notes=[])
+    found = with_voxel_size(bare, text)
+    return NewSize(text.strip(), found.spacing, found.unit, found.notes[-1])
+
+
+def set_voxel_size(viewer: Any, layer: Any, text: str) -> list[str]:
+    """Give a scan another voxel size: the layer, and all that was made of it.
+
+    `text`: as `hushpore.runs.source.with_voxel_size` takes it.
+    Returns: names of pore layers whose numbers stay as they were, for voxels of another shape.
+    Raises InputError if the text cannot be understood, or does not fit the volume.
+    """
+    volume = volume_of(layer, tuple(viewer.dims.axis_labels[-layer.ndim :]))
+    spacing, unit = known_of(layer).get(OF_FILE, (volume.spacing, volume.unit))
+    size = parse_voxel_size(dataclasses.replace(volume, spacing=spacing, unit=unit), text)
+    place = slice_of(viewer, layer)
+    others = [each for each in viewer.layers if scan_of(each) == scan_of(layer)]
+    left = [each.name for each in others if not resize_layer(each, volume, size)]
+    # in the world all of it lies elsewhere now
+    go_to_slice(viewer, layer, place)
+    viewer.reset_view(layers=[each for each in others if each.visible] or [layer])
+    show_scale_bar(viewer)
+    return left
+
+
+def resize_layer(layer: Any, volume: Volume, size: NewSize) -> bool:
+    """Give a layer another voxel size; return whether its numbers, if it has any, follow.
+
+    `volume`: of the scan, with the size and the place that it had.
+    """
+    n_spatial = len(volume.spacing)
+    if layer.ndim < n_spatial or known_of(layer).get("sheet") is not None:
+        return True
+    ratio = np.array(size.spacing) / volume.spacing
+    scale, translate = np.array(layer.scale, float), np.array(layer.translate, float)
+    scale[-n_spatial:] *= ratio
+    translate[-n_spatial:] = (translate[-n_spatial:] - volume.origin) * ratio
+    known = dict(known_of(layer))
+    before = known.get(VOXEL_SIZE, "")
+    notes = [note for note in known.get("notes", []) if not (before and before in note)]
+    known |= {VOXEL_SIZE: size.text, "notes": [*notes, size.note]}
+    known.setdefault(OF_FILE, (volume.spacing, volume.unit))
+    follows = is_proportional(volume.spacing, size.spacing)
+    if follows and known.get("provenance"):
+        known["provenance"] = _with_size(known["provenance"], size)
+    tables = tables_of(layer)
+    layer.metadata = {**layer.metadata, METADATA_KEY: known}
+    layer.units = (*layer.units[:-n_spatial], *[pint_name(size.unit)] * n_spatial)
+    layer.scale, layer.translate = scale, translate
+    if tables is None:
+        return True
+    if not follows:
+        return False
+    result = result_of(layer)
+    if result is not None:
+        update_pore_layer(layer, result.resized(size.spacing, size.unit, size.note))
+        return True
+    # read from a folder: there are its numbers alone
+    frames = (volume.origin, ratio)
+    known = dict(known_of(layer))
+    if tables.throats is not None:
+        known[THROATS_KEY] = resized_table(tables.throats, THROATS, *frames)
+    if known.get("provenance"):
+        totals = resized_totals(tables.totals, float(ratio[0]), size.unit)
+        known["provenance"] = {**known["provenance"], "result": totals}
+    layer.metadata = {**layer.metadata, METADATA_KEY: known}
+    layer.features = features_of(resized_table(tables.pores, PORES, *frames))
+    return True
+
+
+def follow_voxel_size(viewer: Any, made: Sequence[Any], target: Target) -> None:
+    """Give what a job has made the voxel size that its layer was given meanwhile."""
+    layer = find_layer(viewer, target.layer)
+    text = "" if layer is None else known_of(layer).get(VOXEL_SIZE, "")
+    volume = target.volume
+    if text and volume_of(layer, volume.axes).spacing != volume.spacing:
+        for each in made:
+            resize_layer(each, volume, parse_voxel_size(volume, text))
+
+
+def _with_size(provenance: dict[str, Any], size: NewSize) -> dict[str, Any]:
+    made_of = {**provenance.get("input", {}), "spacing": list(size.spacing), "unit": size.unit}
+    notes = [*provenance.get("notes", []), size.note]
+    return {**provenance, "input": made_of, "notes": notes}

@@ -1,0 +1,163 @@
+"""A voxel size that the user gives in the line of facts, and all that follows it."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from napari.components import ViewerModel
+
+import hushpore
+from hushpore import Volume
+from hushpore.viewer.denoise.widget import DenoiseWidget
+from hushpore.viewer.layers.conversion import METADATA_KEY, volume_of
+from hushpore.viewer.results.panel import ResultsWidget
+from hushpore.viewer.segment.widget import PoresWidget
+
+
+@pytest.fixture
+def viewer(scan):
+    """A scan of which the file does not say how large its voxels are."""
+    viewer = ViewerModel()
+    viewer.add_image(scan, name="scan")
+    return viewer
+
+
+@pytest.fixture
+def widget(qtbot, viewer):
+    widget = PoresWidget(viewer)
+    qtbot.addWidget(widget.native)
+    return widget
+
+
+def give(widget, across, unit="µm", along=None):
+    """Fill the field in as a user does."""
+    widget._facts.linkActivated.emit("voxel size")
+    field = widget._voxel_size
+    assert not field.isHidden()
+    field._across.setText(across)
+    field._unit.setCurrentText(unit)
+    field._same.setChecked(along is None)
+    if along is not None:
+        field._along.setText(along)
+    field._set.click()
+
+
+def run(qtbot, widget):
+    widget._buttons.run.click()
+    qtbot.waitUntil(lambda: not widget.is_running)
+
+
+def test_the_line_of_facts_asks_for_a_size_that_is_unknown(viewer, widget):
+    assert "voxel size unknown" in widget._facts.text()
+    assert 'href="voxel size"' in widget._facts.said
+    assert "set\xa0it" in widget._facts.said
+    assert not viewer.canvas.overlays.scale_bar.visible
+    give(widget, "15,4")
+    assert widget._voxel_size.isHidden()
+    layer = viewer.layers["scan"]
+    assert tuple(layer.scale) == (15.4, 15.4, 15.4)
+    assert {str(unit) for unit in layer.units} == {"micrometer"}
+    facts = widget._facts.text().replace("\xa0", " ")
+    assert "15.4 x 15.4 x 15.4 µm" in facts
+    assert "The voxel size 15.4um was given by the user." in facts
+    assert viewer.canvas.overlays.scale_bar.visible
+    # and can be mended
+    give(widget, "16", "mm")
+    assert volume_of(layer).notes == ["The voxel size 16mm was given by the user."]
+    assert volume_of(layer).unit == "mm"
+
+
+@pytest.mark.parametrize("text", ["", "wide", "0", "-3", "inf"])
+def test_what_is_no_size_is_refused_with_words(viewer, widget, text):
+    give(widget, text)
+    assert "a number above 0" in widget._voxel_size._problem.text()
+    assert not widget._voxel_size.isHidden()
+    assert tuple(viewer.layers["scan"].scale) == (1, 1, 1)
+
+
+def test_slices_may_be_farther_apart(viewer, widget):
+    give(widget, "0.49", "mm", along="5")
+    assert tuple(viewer.layers["scan"].scale) == (5, 0.49, 0.49)
+
+
+def test_a_size_that_is_known_is_a_link_too(viewer, widget, scan):
+    viewer.add_image(scan, name="known", scale=(2, 0.5, 0.5), units=("mm",) * 3)
+    widget._facts.linkActivated.emit("voxel size")
+    field = widget._voxel_size
+    assert (field._across.text(), field._along.text()) == ("0.5", "2")
+    assert field._unit.currentText() == "mm"
+    assert not field._same.isChecked()
+
+
+def test_labels_tables_and_record_follow_at_once(qtbot, viewer, widget, scan):
+    results = ResultsWidget(viewer)
+    qtbot.addWidget(results)
+    run(qtbot, widget)
+    labels = viewer.layers["scan pores"]
+    viewer.dims.set_current_step(0, 5)
+    give(widget, "15.4")
+    assert viewer.dims.current_step[0] == 5
+    assert tuple(labels.scale) == (15.4, 15.4, 15.4)
+    truth = hushpore.segment_pores(Volume(scan, spacing=15.4, unit="um"))
+    qtbot.waitUntil(lambda: results.view.tables.unit == "um")
+    pd.testing.assert_frame_equal(results.view.tables.pores, truth.pores)
+    assert "µm" in results._summary.text()
+    known = labels.metadata[METADATA_KEY]
+    pd.testing.assert_frame_equal(known["throats"], truth.throats)
+    assert known["provenance"]["result"] == truth.provenance["result"]
+    assert known["provenance"]["input"]["spacing"] == [15.4] * 3
+    assert "The voxel size 15.4um was given by the user." in known["provenance"]["notes"]
+    # merging goes on with it
+    widget.remerging._box.setValue(50.0)
+    qtbot.waitUntil(lambda: not widget.remerging.is_busy)
+    merged = truth.remerge(50.0)
+    qtbot.waitUntil(lambda: len(results.view.tables.pores) == len(merged.pores))
+    pd.testing.assert_frame_equal(results.view.tables.pores, merged.pores)
+
+
+def test_pores_that_were_parted_in_voxels_of_another_shape_stay_and_say_so(qtbot, viewer, widget):
+    run(qtbot, widget)
+    labels = viewer.layers["scan pores"]
+    before = labels.features.copy()
+    give(widget, "0.5", "mm", along="5")
+    assert tuple(labels.scale) == (5, 0.5, 0.5)
+    pd.testing.assert_frame_equal(labels.features, before)
+    assert "scan pores was made with that of before" in widget._result.text()
+    widget._result.linkActivated.emit("run again")
+    qtbot.waitUntil(lambda: not widget.is_running)
+    made = viewer.layers["scan pores"].metadata[METADATA_KEY]["provenance"]
+    assert made["result"]["unit"] == "mm"
+
+
+def test_a_result_that_is_still_made_gets_the_new_size(qtbot, viewer, fake_job, scan):
+    widget = DenoiseWidget(viewer)
+    qtbot.addWidget(widget.native)
+    widget._buttons.run.click()
+    qtbot.waitUntil(lambda: widget._progress.bar.value() == 250)
+    give(widget, "15.4")
+    fake_job.gate.set()
+    qtbot.waitUntil(lambda: not widget.is_running)
+    assert tuple(viewer.layers["scan denoised"].scale) == (15.4,) * 3
+    assert {str(unit) for unit in viewer.layers["scan denoised"].units} == {"micrometer"}
+
+
+def test_another_scan_keeps_the_size_that_it_has(viewer, widget, scan):
+    other = viewer.add_image(scan, name="other", scale=(2, 0.5, 0.5), units=("mm",) * 3)
+    widget.layer.value = viewer.layers["scan"]
+    give(widget, "15.4")
+    assert tuple(other.scale) == (2, 0.5, 0.5)
+
+
+def test_a_scale_bar_is_shown_as_soon_as_a_unit_is_known(viewer, widget, scan):
+    assert not viewer.canvas.overlays.scale_bar.visible
+    viewer.add_image(scan, name="known", scale=(2, 0.5, 0.5), units=("mm",) * 3)
+    assert viewer.canvas.overlays.scale_bar.visible
+
+
+def test_the_sentence_on_the_result_is_in_the_new_unit(qtbot, viewer, widget, scan):
+    run(qtbot, widget)
+    assert "px" in widget._result.text()
+    give(widget, "15.4")
+    truth = hushpore.segment_pores(Volume(scan, spacing=15.4, unit="um"))
+    assert widget._result.text().startswith(truth.summary)
+    assert widget.result.summary == truth.summary
