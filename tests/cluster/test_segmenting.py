@@ -130,6 +130,30 @@ def test_blocks_change_nothing_whatever_is_asked_for(
     assert_same(run(path, client, 9, **values), expected)
 
 
+@pytest.mark.parametrize("dtype", [np.int16, np.float32])
+def test_what_is_around_a_sample_is_the_same_in_blocks(
+    tmp_path: Path, client: Client, dtype: Any
+) -> None:
+    along = np.arange(64) - 31.5
+    away = np.hypot(along[:, None], along)[None]
+    noise = ndimage.gaussian_filter(np.random.default_rng(3).normal(size=(20, 64, 64)), 2)
+    solid = ndimage.gaussian_filter(((away < 20) & (noise < 0.06)).astype(float), 0.6)
+    core = np.where(away < 31, 300 + 900 * solid, -2000).astype(dtype)
+    # what is filled in at the ends, too: whole slices and whole blocks of them
+    core = np.pad(core, ((3, 6), (0, 0), (0, 0)), constant_values=-2000)
+    expected = hushpore.segment_pores(hushpore.read(store(core, tmp_path)))
+    totals = expected.provenance["result"]
+    assert (totals["outside"], totals["padding_value"]) == ("remove-slicewise", -2000)
+    assert_same(run(tmp_path / "scan.ome.zarr", client, 4), expected)
+    # a core that is whole is left out slice by slice here, and in one piece on one machine
+    whole = np.pad(core[3:-6], ((4, 4), (0, 0), (0, 0)), constant_values=300)
+    whole[:, away[0] >= 31] = 300
+    (tmp_path / "whole").mkdir()
+    folder = run(store(whole, tmp_path / "whole"), client, 4)
+    totals = json.loads((folder / "result.json").read_text())["jobs"][0]["result"]
+    assert totals["outside"] == "remove-slicewise"
+
+
 @pytest.mark.parametrize("dtype", [np.int16, np.float32, np.bool_])
 def test_blocks_are_read_of_any_type(
     scan: np.ndarray, tmp_path: Path, client: Client, dtype: Any

@@ -81,7 +81,8 @@ def unused(**settings):
 
 
 def test_settings_without_effect_say_what_they_are_for():
-    assert set(unused()) == {"window", "window_in_slice", "local_k", "outside_radius"}
+    assert set(unused()) == {"window", "window_in_slice", "local_k"}
+    assert "outside_radius" in unused(outside="keep")
     assert {"phases", "hysteresis"} <= set(unused(threshold="sauvola"))
     assert unused(merging="snow")["h"].startswith("Not used: SNOW parts pores")
     assert {"h", "merging"} <= set(unused(markers="seeds"))

@@ -98,12 +98,14 @@ def test_the_summary_says_of_what_and_what_is_left_out(balls: Callable[..., np.n
     settings = {"outside": "remove-slicewise", "outside_radius": 9}
     every = hushpore.segment_pores(Volume(void, unit="um", spacing=1), **settings)
     assert every.summary == (
+        "Air around the sample (66 % of the volume) was left out. "
         "Porosity 6.0 % of the sample (open 2.1, closed 3.9), 2 pores, median diameter 14.5 µm"
     )
     inner = hushpore.segment_pores(
         Volume(void, unit="um", spacing=1), edge_pores="remove", **settings
     )
     assert inner.summary == (
+        "Air around the sample (66 % of the volume) was left out. "
         "Porosity 3.9 % of the sample (all void 6.0: open 2.1, closed 3.9), 1 pore, "
         "median diameter 15.9 µm"
     )

@@ -6,7 +6,7 @@ from skimage.morphology import h_maxima
 
 from hushpore import sample_data
 from hushpore.base.errors import InputError
-from hushpore.sample_data import foam_phantom
+from hushpore.sample_data import core_phantom, foam_phantom
 from hushpore.sample_data.phantom import AIR, WALL
 
 
@@ -121,3 +121,37 @@ def test_a_pore_is_drawn_in_its_own_box_alone(monkeypatch):
 def test_what_cannot_be_made_is_refused(arguments):
     with pytest.raises(InputError):
         foam_phantom(**arguments)
+
+
+@pytest.fixture(scope="module")
+def core():
+    return core_phantom((40, 120, 130))
+
+
+def test_a_core_is_a_cylinder_in_air_with_pores_in_it(core):
+    assert (core.volume.unit, core.volume.dtype) == ("pixel", np.uint16)
+    # 0.82 as wide as the narrower side
+    assert core.sample.mean() == pytest.approx(np.pi * (0.41 * 120) ** 2 / (120 * 130), rel=0.01)
+    assert not core.void[~core.sample].any()
+    assert core.porosity == pytest.approx(core.void.sum() / core.sample.sum())
+    assert 0.02 < core.porosity < 0.08
+    # pores and air around are as dark, with little noise
+    values = core.volume.data
+    inner = ndimage.binary_erosion(core.void, iterations=2)
+    outer = ndimage.binary_erosion(~core.sample, iterations=2)
+    assert np.median(values[inner]) == pytest.approx(np.median(values[outer]), rel=0.05)
+    solid = ndimage.binary_erosion(core.sample & ~core.void, iterations=2)
+    assert values[outer].std() < 0.05 * (np.median(values[solid]) - np.median(values[outer]))
+
+
+def test_of_a_core_most_pores_are_closed(core):
+    parts, count = ndimage.label(core.void)
+    rim = np.unique(parts[core.sample ^ ndimage.binary_erosion(core.sample)])
+    ends = np.unique(parts[[0, -1]])
+    assert len(np.union1d(rim, ends)) < 0.4 * count
+
+
+@pytest.mark.parametrize(("shape", "noise"), [((8, 50, 50), 0.1), ((20, 20, 20), -1)])
+def test_a_core_that_cannot_be_made_is_refused(shape, noise):
+    with pytest.raises(InputError):
+        core_phantom(shape, noise=noise)

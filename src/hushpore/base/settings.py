@@ -32,6 +32,9 @@ class Option:
     types: tuple[type, ...]  # accepted Python types, a subset of bool, int, float and str
     default: Any
     choices: tuple[str, ...]  # accepted words; empty where any value of `types` is
+    choice_labels: tuple[
+        str, ...
+    ]  # what a form calls them; empty where they are called as they are
     # inclusive limits, and a form's increment
     minimum: float | None
     maximum: float | None
@@ -79,6 +82,11 @@ class Option:
         if self.optional:
             parts.append("None")
         return " or ".join(parts)
+
+    def in_words(self, choice: str) -> str:
+        """Return what a form calls one of the accepted words."""
+        labels = dict(zip(self.choices, self.choice_labels, strict=False))
+        return labels.get(choice, choice)
 
     def check(self, value: Any) -> Any:
         """Return `value` as the type that the setting holds.
@@ -138,6 +146,7 @@ def option(
     label: str = "",
     unit: str = "",
     choices: tuple[str, ...] = (),
+    choice_labels: tuple[str, ...] = (),
     minimum: float | None = None,
     maximum: float | None = None,
     step: float | None = None,
@@ -153,6 +162,7 @@ def option(
         "help": help,
         "unit": unit,
         "choices": choices,
+        "choice_labels": choice_labels,
         "minimum": minimum,
         "maximum": maximum,
         "step": step,

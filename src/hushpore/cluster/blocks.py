@@ -48,6 +48,7 @@ class Plan:
     # into how many ranges of rows the volume is cut where slabs are passed one after another
     bands: int = 1
     threads: int = 1  # on which a task runs
+    padding: float | None = None  # see `hushpore.pores.passes.Work`
 
     @property
     def slabs(self) -> Slabs:
@@ -74,7 +75,14 @@ class Blocks:
         self.plan = plan
         self.folder = Path(plan.scratch)
         self.threads = KernelThreads(plan.threads)
-        self.work = Work(plan.volume(), plan.settings, plan.slabs, Scratch(False), self.threads)
+        self.work = Work(
+            plan.volume(),
+            plan.settings,
+            plan.slabs,
+            Scratch(False),
+            self.threads,
+            padding=plan.padding,
+        )
         self.moved = 0
 
     def __enter__(self) -> Blocks:

@@ -35,12 +35,13 @@ from hushpore.io.resumable import resumable_directory
 from hushpore.io.target import PROVENANCE, check_target, new_file
 from hushpore.io.zarr.reader import open_zarr
 from hushpore.pores.grey import step_of
-from hushpore.pores.job import void_totals
+from hushpore.pores.job import outside_totals, void_totals, warnings_of
 from hushpore.pores.measures import pore_columns, surface_of, throat_columns
 from hushpore.pores.merging import number_pores
 from hushpore.pores.passes import check_hysteresis, local_threshold, threshold_of
 from hushpore.pores.result import basins_left_out, summary_of, totals_of
 from hushpore.pores.sums import SUMS
+from hushpore.pores.surroundings import find_surroundings
 from hushpore.runs.pipeline import Written, part_of
 from hushpore.runs.source import Source
 
@@ -176,9 +177,14 @@ class _Segmentation:
         threads: int,
         thickness: int | None,
     ) -> None:
-        self.client, self.settings = client, settings
+        self.client, self.given = client, settings
         self.volume: Volume = open_zarr(Path(image))[number]
         check_settings(self.volume, settings)
+        self.surroundings = find_surroundings(self.volume, settings)
+        if settings.outside == "auto" and self.surroundings.outside == "remove":
+            # a ball that rolls through all slabs is not to be had here
+            self.surroundings = self.surroundings._replace(outside="remove-slicewise")
+        self.settings = settings = self.surroundings.apply(settings)
         _check_folders(client, image, work.scratch)
         cut = cut_volume(self.volume, settings, client, threads, thickness)
         self.scratch, self.content = work.scratch, work.content
@@ -188,7 +194,15 @@ class _Segmentation:
         bands = min(len(client.scheduler_info(n_workers=-1)["workers"]), height)
         begun = self._begun(cut.thickness, bands, thickness)
         self.plan = Plan(
-            image, number, str(work.scratch), str(work.content), settings, shape, *begun, threads
+            image,
+            number,
+            str(work.scratch),
+            str(work.content),
+            settings,
+            shape,
+            *begun,
+            threads,
+            self.surroundings.padding,
         )
         self.most_basins = cut.most_basins
         # tasks that an earlier run has left done
@@ -198,6 +212,7 @@ class _Segmentation:
         self.runner = StageRunner(client, self.plan)
         self.slabs = len(self.plan.slabs)
         self.notes: list[str] = []
+        self.padded = np.zeros(0, np.int64)
         self.grey_range = (0.0, 1.0)
 
     def run(self, origin: dict[str, Any], where: str) -> Generator[Event, Any, tuple[Any, str]]:
@@ -212,6 +227,10 @@ class _Segmentation:
             )
         digest, threshold, phase = yield from self._find_void()
         sample, parts = yield from self._classify_void(phase)
+        voxels = math.prod(self.plan.shape)
+        share = float(voxels - sample.sum()) / voxels
+        for warning in warnings_of(self.given, self.surroundings, share):
+            yield from self._note(warning, warning=True)
         crossings, border_crossings = yield from self._find_basins()
         graph, root = yield from self._merge(border_crossings)
         grey_step = step_of(self.volume.dtype, *self.grey_range)
@@ -237,7 +256,11 @@ class _Segmentation:
         totals = totals_of(
             {"_pore_columns": pores, "_throat_columns": throats},
             self.volume,
-            {**known, "merged_by": {"h": self.settings.h}},
+            {
+                **known,
+                "merged_by": {"h": self.settings.h},
+                **outside_totals(self.surroundings, share),
+            },
         )
         yield from self._note(
             f"{self.runner.computed} tasks were done, "
@@ -246,7 +269,7 @@ class _Segmentation:
         timing = self.runner.timing()
         yield timing
         provenance = make_provenance(
-            "pores", self.volume, self.settings, where, timing, self.notes, digest
+            "pores", self.volume, self.given, where, timing, self.notes, digest
         )
         provenance["result"] = totals
         summary = summary_of(totals, self.settings)
@@ -284,6 +307,10 @@ class _Segmentation:
         how: dict[str, Any] = {"threshold": threshold, "local": local, "strict": strict}
         reports = yield from self._slabs("threshold", "void", 0.18, target=phase, **how)
         all_void = all(bool(part["is_all_void"]) for part in reports)
+        # of each slice, where there is such
+        self.padded = np.concatenate(
+            [part.get("padded", np.zeros(0, np.int64)) for part in reports]
+        )
         if strict is not None:
             joined = yield from self._join("hysteresis-parts", reports)
             each = [{"kept": part} for part in joined.marked]
@@ -292,7 +319,7 @@ class _Segmentation:
             )
             self._remove(f"{phase}-*.slab")
             phase = "kept"
-        if settings.outside != "keep" and all_void:
+        if settings.removes_air and all_void:
             raise InputError(
                 f"There is no solid in {self.volume.name}, so no sample that air could be around. "
                 "Set another threshold, or outside to 'keep'."
@@ -304,7 +331,7 @@ class _Segmentation:
     ) -> Generator[Event, Any, tuple[npt.NDArray[np.int64], Joined]]:
         """Tell open void from closed; returns the voxels of the sample in each slice, and both."""
         sample = np.full(self.plan.shape[0], math.prod(self.plan.shape[1:]), np.int64)
-        if self.settings.outside != "keep":
+        if self.settings.removes_air:
             reports = yield from self._slabs("air", "void", 0.22, source=phase, target="aired")
             self._remove(f"{phase}-*.slab")
             phase = "aired"
@@ -313,6 +340,8 @@ class _Segmentation:
             if not air.any():
                 problem = "No air was found outside the sample: the ball cannot reach any."
                 yield from self._note(problem, warning=True)
+        elif self.padded.size:
+            sample -= self.padded
         reports = yield from self._slabs("parts", "void", 0.25, source=phase)
         joined = yield from self._join("join", reports)
         is_open = [{"shared_open": part} for part in joined.marked]

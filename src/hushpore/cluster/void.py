@@ -16,13 +16,22 @@ from hushpore.pores.grey import GreyValues
 from hushpore.pores.outside import face_neighbours, mark_outside
 from hushpore.pores.passes import highest_void, solid_beyond
 from hushpore.pores.slabs import Scratch, Slabs, Stack
-from hushpore.pores.threshold import Histogram, Range, counted_once, find_range, make_histogram
+from hushpore.pores.threshold import (
+    Histogram,
+    Range,
+    bins_of,
+    counted_once,
+    find_range,
+    make_histogram,
+    measured,
+)
 from hushpore.pores.void import (
     AIR,
     CLOSED,
     OPEN,
     SOLID,
     Runs,
+    find_filled_in,
     find_runs,
     make_void,
     pairs_across,
@@ -53,10 +62,13 @@ def survey(blocks: Blocks, slab: int, with_histogram: bool) -> Report:
     counted = counted_once(grey.dtype) if with_histogram else None
     if grey.dtype == np.bool_:
         return report
+    own = measured(grey, blocks.plan.padding)
     if counted is not None:
-        counts = make_histogram(grey, blocks.threads, counted).counts
+        counts = _counts(own, blocks, counted)
         return {**report, "counts": counts}
-    found = find_range(grey, blocks.threads)
+    if not own.size:
+        return {**report, "range": np.zeros(0, grey.dtype), "bad": 0}
+    found = find_range(own, blocks.threads)
     return {**report, "range": np.array([found.low, found.high], grey.dtype), "bad": found.bad}
 
 
@@ -64,8 +76,16 @@ def count_levels(blocks: Blocks, slab: int, low: Any, high: Any) -> Report:
     """Count the grey values of a slab between the ends of all."""
     grey = _grey(blocks).read(*blocks.plan.slabs[slab])
     blocks.moved += grey.nbytes
-    histogram = make_histogram(grey, blocks.threads, Range(low, high))
-    return {"counts": histogram.counts, "centers": histogram.centers}
+    among = Range(low, high)
+    counts = _counts(measured(grey, blocks.plan.padding), blocks, among)
+    return {"counts": counts, "centers": bins_of(grey.dtype, among)[0]}
+
+
+def _counts(values: npt.NDArray[Any], blocks: Blocks, among: Range) -> npt.NDArray[np.int64]:
+    """Count the grey values of a slab, of which there may be none."""
+    if not values.size:
+        return np.zeros(bins_of(values.dtype, among)[0].size, np.int64)
+    return make_histogram(values, blocks.threads, among).counts
 
 
 def find_void(
@@ -87,8 +107,14 @@ def find_void(
         local.void(grey, first, last, blocks.threads, phase.view(np.bool_))
     else:
         make_void(grey, threshold, bright, blocks.threads, phase.view(np.bool_))
+    report: Report = {}
+    padding = blocks.plan.padding
+    if padding is not None:
+        own = grey[first - wanted[0] :][: last - first]
+        phase[find_filled_in(own, padding, blocks.threads)] = AIR
+        report["padded"] = np.count_nonzero(phase == AIR, axis=(1, 2)).astype(np.int64)
     blocks.write(target, slab, phase)
-    report: Report = {"is_all_void": bool(phase.all())}
+    report["is_all_void"] = bool(phase.all())
     if strict is not None:
         runs = find_runs(phase, blocks.threads)
         marked = runs.holding(make_void(grey, strict, bright, blocks.threads))
@@ -256,7 +282,8 @@ def digest_of(reports: Sequence[Report]) -> dict[str, str]:
 def range_of(reports: Sequence[Report], dtype: np.dtype[Any]) -> tuple[Range, Histogram | None]:
     """Return the range of all values, and their histogram where one reading was enough for it."""
     if "counts" not in reports[0]:
-        ends = np.array([each["range"] for each in reports])
+        # slabs that are filled in throughout have none
+        ends = np.array([each["range"] for each in reports if len(each["range"])])
         bad = sum(int(each["bad"]) for each in reports)
         return Range(ends[:, 0].min(), ends[:, 1].max(), bad), None
     limits = counted_once(dtype)

@@ -30,6 +30,7 @@ from hushpore.pores.result import (
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Scratch, Slabs
 from hushpore.pores.stages import Stages
+from hushpore.pores.surroundings import Surroundings, find_surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -61,38 +62,48 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
     _check(volume)
     if volume.dtype != np.bool_:
         check_local(settings)
-    slabs = plan_slabs(volume, settings)
     stages = Stages(volume, backend.timer())
     notes: list[str] = []
+    with stages.timer.stage("sample"):
+        surroundings = find_surroundings(volume, settings)
+    decided = surroundings.apply(settings)
+    slabs = plan_slabs(volume, decided)
     if slabs.on_disk:
         notes.append(
             f"Worked on in {len(slabs)} slabs of {slabs.thickness} slices, with temporary files "
             f"in {scratch_folder()}."
         )
         yield Note(notes[-1])
-    kind = warm_up_kind(settings, volume.dtype == np.bool_, slabs.on_disk)
+    kind = warm_up_kind(decided, volume.dtype == np.bool_, slabs.on_disk)
     yield from stages.prepare(prepare(kind))
-    return (yield from _segment(volume, settings, backend, slabs, stages, notes))
+    return (yield from _segment(volume, settings, surroundings, backend, slabs, stages, notes))
 
 
 def _segment(
     volume: Volume,
     settings: PoreSettings,
+    surroundings: Surroundings,
     backend: Backend,
     slabs: Slabs,
     stages: Stages,
     notes: list[str],
 ) -> Job:
     """Do all of it; see `segment_pores`."""
+    decided, padding = surroundings.apply(settings), surroundings.padding
     with ExitStack() as at_end:
         at_end.callback(backend.release)
         scratch = at_end.enter_context(closing(Scratch(slabs.on_disk)))
         threads = at_end.enter_context(KernelThreads())
-        work = Work(volume, settings, slabs, scratch, threads, backend.choices, stages.timer)
+        work = Work(
+            volume, decided, slabs, scratch, threads, backend.choices, stages.timer, padding
+        )
         found = yield from Pipeline(work, backend, stages, notes).run()
         backend, threshold, void_phases, basins, graph, distance, on_gpu = found
         if on_gpu is not None:
             at_end.callback(on_gpu.release)
+        for warning in warnings_of(settings, surroundings, void_phases.share_outside):
+            notes.append(warning)
+            yield Note(warning, warning=True)
         yield from stages.show(basins)
         # where pores open into air around the sample, they have no surface
         graph = dataclasses.replace(
@@ -130,6 +141,7 @@ def _segment(
                 volume,
             ),
             "merged_by": by,
+            **outside_totals(surroundings, void_phases.share_outside),
         },
     )
     provenance = make_provenance("pores", volume, settings, backend.description, timing, notes)
@@ -201,6 +213,46 @@ def void_totals(
     }
 
 
+def outside_totals(surroundings: Surroundings, share: float) -> dict[str, Any]:
+    """Return what the record says of what is around the sample.
+
+    `share`: which share of the volume that is.
+    """
+    return {
+        "outside": surroundings.outside,
+        "outside_share": share,
+        "outside_radius": surroundings.radius,
+        "padding_value": surroundings.padding,
+    }
+
+
+def warnings_of(settings: PoreSettings, surroundings: Surroundings, share: float) -> list[str]:
+    """Return what is to be said where the air around a sample is another than was looked for.
+
+    `settings`: as they were given. `share`: of the volume, which was left out.
+    """
+    if settings.outside != "auto" or surroundings.outside == "keep":
+        return []
+    found = []
+    if surroundings.radius != settings.outside_radius:
+        found.append(
+            f"The ball that finds the air around the sample has a radius of "
+            f"{surroundings.radius:g} voxels here: with {settings.outside_radius:g} it gets into "
+            "the pores (Rolling ball radius)."
+        )
+    if share < _FAR_OFF * surroundings.share:
+        found.append(
+            f"There seems to be air around the sample, about {100 * surroundings.share:.0f} % of "
+            f"the volume, but only {100 * share:.1f} % could be told from its pores: noise in the "
+            "air is taken for solid. Denoise the scan first, or set the threshold lower."
+        )
+    return found
+
+
+#: Share of the air that is expected below which it was not found.
+_FAR_OFF = 0.6
+
+
 class WarmUpKind(NamedTuple):
     """What decides which kernels a job needs."""
 
@@ -224,7 +276,7 @@ def warm_up_kind(
         hysteresis=None if settings.hysteresis is None else 60.0,
         window=3,
         # void outside a mask is handled like air
-        outside="remove-slicewise" if settings.sample_mask else settings.outside,
+        outside="remove-slicewise" if settings.sample_mask else _as_decided(settings.outside),
         outside_radius=1,
         # markers and peaks are merged to alike
         merging="snow" if settings.markers else settings.merging,
@@ -233,13 +285,19 @@ def warm_up_kind(
     return WarmUpKind(tiny, is_void, on_disk)
 
 
+def _as_decided(outside: str) -> str:
+    """Return what is made ready for what is not decided yet: the most that is likely."""
+    return "remove-slicewise" if outside == "auto" else outside
+
+
 def _warm_up(kind: WarmUpKind) -> Job:
     """Do a whole job on a volume that is tiny, and has all that a kernel could meet."""
     # rows are so long that the table of edges has to grow; there is more than one slab
     grey = np.random.default_rng(0).integers(0, 256, (6, 8, 80), np.uint8)
     volume = Volume(grey < 128 if kind.is_void else grey, name="warm-up")
     slabs = Slabs(len(grey), 3, kind.on_disk)
-    return _segment(volume, kind.settings, Backend(), slabs, Stages(volume), [])
+    decided = Surroundings(kind.settings.outside, kind.settings.outside_radius)
+    return _segment(volume, kind.settings, decided, Backend(), slabs, Stages(volume), [])
 
 
 def prepare(kind: WarmUpKind) -> Generator[Progress, None, None]:

@@ -22,7 +22,16 @@ from hushpore.pores.outside import count_crossings, face_neighbours, mark_outsid
 from hushpore.pores.snow import find_peaks
 from hushpore.pores.surface import DIRECTIONS
 from hushpore.pores.threshold import find_threshold, survey
-from hushpore.pores.void import AIR, CLOSED, OPEN, SOLID, Components, find_runs, make_void
+from hushpore.pores.void import (
+    AIR,
+    CLOSED,
+    OPEN,
+    SOLID,
+    Components,
+    find_filled_in,
+    find_runs,
+    make_void,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -55,6 +64,7 @@ class Work:
     threads: KernelThreads
     choices: Choices | None = None  # about optimisations
     timer: StageTimer | None = None  # told how long values are waited for
+    padding: float | None = None  # grey value of what is filled in, around what was measured
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -78,8 +88,9 @@ class Work:
 
     @property
     def has_air(self) -> bool:
-        """Whether there may be air outside the sample."""
-        return self.settings.outside != "keep" or bool(self.settings.sample_mask)
+        """Whether there may be air outside the sample, or what is filled in."""
+        settings = self.settings
+        return settings.removes_air or bool(settings.sample_mask) or self.padding is not None
 
 
 def spacing_of(volume: Volume) -> tuple[float, ...]:
@@ -127,7 +138,8 @@ def find_grey_value(work: Work) -> Pass[Grey]:
         found, _ = yield from survey(values, False, work.threads)
         local = local_threshold(work.volume, settings, work.slabs.depth, found)
         return Grey(values, None, "", local, rounded_grey(values, found.low, found.high))
-    (low, high, _), histogram = yield from survey(values, isinstance(method, str), work.threads)
+    counting = survey(values, isinstance(method, str), work.threads, work.padding)
+    (low, high, _), histogram = yield from counting
     threshold, problem = threshold_of(settings, low, high, histogram)
     return Grey(values, threshold, problem, rounded=rounded_grey(values, low, high))
 
@@ -205,7 +217,7 @@ def window_of(volume: Volume, settings: PoreSettings) -> tuple[int, int, int]:
 def find_void(work: Work, grey: Grey) -> Pass[Stack]:
     """Find the void beyond the threshold, with hysteresis where that is asked for.
 
-    Returns a stack of uint8, `SOLID` and `OPEN`.
+    Returns a stack of uint8, `SOLID` and `OPEN`; what is filled in is `AIR`.
     """
     values, threshold, local = grey.values, grey.threshold, grey.local
     bright = work.settings.pores_are == "bright"
@@ -222,6 +234,9 @@ def find_void(work: Work, grey: Grey) -> Pass[Stack]:
             local.void(part, first, last, work.threads, room.view(np.bool_))
         else:
             make_void(part, threshold, bright, work.threads, room.view(np.bool_))
+        if work.padding is not None:
+            own = part if local is None else part[first - local.slices(first, last)[0] :]
+            room[find_filled_in(own[: last - first], work.padding, work.threads)] = AIR
         phase.write(first, room)
         if strict is not None:
             runs = find_runs(room, work.threads)
@@ -255,6 +270,7 @@ class VoidPhases(NamedTuple):
     components: int
     air_crossings: npt.NDArray[np.int64]  # crossings between void and the air outside, by direction
     sample: npt.NDArray[np.int64]  # voxels of each slice (row, in 2D) that are not air
+    share_outside: float  # of the volume that is air
     problem: str
 
 
@@ -267,10 +283,11 @@ def find_air(work: Work, phase: Stack) -> Pass[npt.NDArray[np.int64]]:
         return np.zeros(work.volume.shape[0], np.int64)
     if work.settings.sample_mask:
         return (yield from _mask(work, phase))
-    require_solid(work, not all(phase.read(first, last).all() for first, last in work.slabs))
-    slicewise = is_slicewise(work.volume, work.settings)
-    ball = (work.spacing, work.settings.outside_radius, slicewise)
-    yield from mark_outside(phase, work.slabs, work.scratch, *ball, work.threads)
+    if work.settings.removes_air:
+        require_solid(work, not all(phase.read(first, last).all() for first, last in work.slabs))
+        slicewise = is_slicewise(work.volume, work.settings)
+        ball = (work.spacing, work.settings.outside_radius, slicewise)
+        yield from mark_outside(phase, work.slabs, work.scratch, *ball, work.threads)
     counts = []
     for first, last in work.slabs:
         part = phase.read(first, last)
@@ -349,9 +366,11 @@ def void_phases_of(
 ) -> VoidPhases:
     """Return the phases of the void, given the air in each slice (row, in 2D)."""
     problem = ""
-    if work.has_air and not work.settings.sample_mask and not air.any():
+    if work.settings.removes_air and not air.any():
         problem = "No air was found outside the sample: the ball cannot reach any."
-    return VoidPhases(*voxels, open_to_air, math.prod(work.volume.shape[1:]) - air, problem)
+    sample = math.prod(work.volume.shape[1:]) - air
+    share = float(air.sum()) / math.prod(work.volume.shape)
+    return VoidPhases(*voxels, open_to_air, sample, share, problem)
 
 
 def air_crossings(phase: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:

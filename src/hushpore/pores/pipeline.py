@@ -185,7 +185,7 @@ class Pipeline:
     def _begins_on_gpu(self, slabs: Slabs) -> bool:
         """Whether the void is found on the GPU, too; told with its reason."""
         work, choices = self._work, self._backend.choices
-        reason = why_on_host(work.volume, work.settings)
+        reason = why_on_host(work.volume, work.settings, work.padding)
         if not reason and not holds_values(work, slabs, self._backend.free_memory()):
             reason = "the GPU does not hold the volume with its grey values"
         asked = choices.asked("void")

@@ -65,7 +65,7 @@ def plan_slabs(volume: Volume, settings: PoreSettings) -> Slabs:
         budget, whose = int(settings.memory_budget * 1e9), "are allowed (memory_budget)"
     if _bytes_in_memory(volume, settings) <= budget and depth * slice_voxels <= _MOST:
         return _even(depth, max(LEAST_SLICES, AT_A_TIME // slice_voxels))
-    if settings.outside != "keep" and not settings.sample_mask:
+    if settings.removes_air:
         # the ball needs more room, in which it is alone
         slice_voxels = math.prod(ball_around(stacked, *_ball(volume, settings)).shape[1:])
     if 5 * slice_voxels > _MOST:
@@ -121,7 +121,7 @@ def _bytes_in_memory(volume: Volume, settings: PoreSettings) -> int:
     count = math.prod(volume.shape)
     in_place = isinstance(volume.data, np.ndarray) and volume.data.flags.c_contiguous
     needed = count * BYTES_A_VOXEL
-    if settings.outside != "keep" and not settings.sample_mask:
+    if settings.removes_air:
         shape = (1,) * (3 - volume.n_spatial) + volume.shape
         needed = max(needed, outside_bytes(shape, *_ball(volume, settings)))
     return needed + (0 if in_place else count * volume.dtype.itemsize)

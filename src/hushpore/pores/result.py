@@ -295,8 +295,10 @@ def summary_of(result: Mapping[str, Any], settings: PoreSettings) -> str:
     if settings.mode == "all" and not math.isclose(porosity, void, abs_tol=1e-9):
         # pores that are left out are void all the same
         parts = f"all void {100 * void:.1f}: {parts}"
-    of_sample = settings.outside != "keep" or settings.sample_mask
+    left_out = outside_in_words(result)
+    of_sample = left_out or settings.removes_air or settings.sample_mask
     sentence = (
+        f"{left_out}{' ' if left_out else ''}"
         f"Porosity {100 * porosity:.1f} % "
         f"{'of the sample ' if of_sample else ''}"
         f"({parts}), {count:,} {'pore' if count == 1 else 'pores'}"
@@ -305,6 +307,30 @@ def summary_of(result: Mapping[str, Any], settings: PoreSettings) -> str:
         unit = readable_unit(result["unit"])
         sentence += f", median diameter {result['median_diameter']:.3g} {unit}"
     return sentence
+
+
+def outside_in_words(result: Mapping[str, Any]) -> str:
+    """Return in a sentence what was left out around a sample; empty where that is nothing.
+
+    `result`: the totals of a record; of an earlier version they say nothing of it.
+    """
+    share, padding = result.get("outside_share", 0.0), result.get("padding_value")
+    if not share:
+        return ""
+    what = [] if result["outside"] == "keep" else ["air around the sample"]
+    what += [] if padding is None else [f"what is filled in with the value {padding:g}"]
+    if not what:
+        # that a mask left it out is known to whoever gave it
+        return ""
+    sentence = (
+        f"{' and '.join(what)} ({percent(share)} of the volume) {'were' if what[1:] else 'was'}"
+    )
+    return f"{sentence[0].upper()}{sentence[1:]} left out."
+
+
+def percent(share: float) -> str:
+    """Write a share in per cent, as few digits as are needed."""
+    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 
 def number_basins(

@@ -92,12 +92,19 @@ class PoreSettings(Settings):
         choices=("all", "open", "closed"),
     )
     outside: str = option(
-        "keep",
-        "The air around the sample. keep: it is void like any other; remove: it is no pore, and "
-        "porosity is a share of the sample; remove-slicewise: the same slice by slice, for a "
-        "sample that runs through from the first slice to the last.",
-        label="Air outside sample",
-        choices=("keep", "remove", "remove-slicewise"),
+        "auto",
+        "The air around the sample. auto: where a quick look at the volume finds some it is left "
+        "out, as what is filled in around a scan with one value is; keep: it counts as pore; "
+        "remove: it is no pore, and porosity is a share of the sample; remove-slicewise: the same "
+        "slice by slice, for a sample that runs through from the first slice to the last.",
+        label="Air around sample",
+        choices=("auto", "keep", "remove", "remove-slicewise"),
+        choice_labels=(
+            "Leave out if there is any",
+            "Count as pore",
+            "Leave out",
+            "Leave out slice by slice",
+        ),
     )
     sample_mask: str = option(
         "",
@@ -110,7 +117,8 @@ class PoreSettings(Settings):
     outside_radius: float = option(
         10.0,
         "Radius of the ball (slice by slice: the disc) that finds the air outside, rolled over the "
-        "sample: openings about twice as wide count as outside, narrower ones as pores.",
+        "sample: openings about twice as wide count as outside, narrower ones as pores. With "
+        "outside auto it is made larger where it would get into the pores of a foam.",
         label="Rolling ball radius",
         unit="voxels",
         minimum=1,
@@ -186,6 +194,11 @@ class PoreSettings(Settings):
     def is_local(self) -> bool:
         """Whether every voxel has a threshold of its own."""
         return self.threshold in LOCAL_METHODS
+
+    @property
+    def removes_air(self) -> bool:
+        """Whether a ball finds the air around the sample; with ``"auto"`` that is not decided."""
+        return self.outside.startswith("remove") and not self.sample_mask
 
     def hints(self, known: Mapping[str, Any]) -> dict[str, str]:
         """Return what values come to; ``greys`` may be a `hushpore.pores.preview.GreySurvey`."""

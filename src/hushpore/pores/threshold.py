@@ -122,10 +122,17 @@ def bins_of(dtype: np.dtype[Any], among: Range) -> tuple[npt.NDArray[np.float64]
     return (edges[:-1] + edges[1:]) / 2, False
 
 
+def measured(values: npt.NDArray[Any], padding: float | None) -> npt.NDArray[Any]:
+    """Return the values that are not filled in with one, in one row where there are such."""
+    return values if padding is None else values[values != padding].reshape(1, -1)
+
+
 def survey(
-    values: GreyValues, with_histogram: bool, threads: KernelThreads
+    values: GreyValues, with_histogram: bool, threads: KernelThreads, padding: float | None = None
 ) -> Generator[float, None, tuple[Range, Histogram | None]]:
     """Find the range of a volume, slab by slab, and its histogram where that is wanted.
+
+    `padding`: a value that is none, of voxels that are filled in, and does not count.
 
     Whole numbers of 16 bits are read once, anything else a second time for the histogram.
 
@@ -134,28 +141,35 @@ def survey(
     """
     counted = counted_once(values.dtype) if with_histogram else None
     if counted:
-        histogram = (yield from _count_all(values, counted, threads, 0.0)).trimmed()
+        counting = _count_all(values, counted, threads, 0.0, padding)
+        histogram = (yield from counting).trimmed()
         found = Range(*values.dtype.type(histogram.centers[[0, -1]]))
         require_range(values.volume, *found)
         return found, histogram
     ranges = []
     for (_, last), part in zip(values.slabs, values.ahead(), strict=True):
-        ranges.append(find_range(part, threads))
+        if (own := measured(part, padding)).size:
+            ranges.append(find_range(own, threads))
         yield last / values.slabs.depth / (1 + with_histogram)
     found = functools.reduce(Range.join, ranges)
     require_range(values.volume, *found)
     if not with_histogram:
         return found, None
-    return found, (yield from _count_all(values, found, threads, 0.5))
+    return found, (yield from _count_all(values, found, threads, 0.5, padding))
 
 
 def _count_all(
-    values: GreyValues, among: Range, threads: KernelThreads, begin: float
+    values: GreyValues,
+    among: Range,
+    threads: KernelThreads,
+    begin: float,
+    padding: float | None,
 ) -> Generator[float, None, Histogram]:
     """Count the grey values of all slabs; what is done before is a share of the whole."""
     counts: Any = 0
     for (_, last), part in zip(values.slabs, values.ahead(), strict=True):
-        counts = counts + make_histogram(part, threads, among).counts
+        if (own := measured(part, padding)).size:
+            counts = counts + make_histogram(own, threads, among).counts
         yield begin + (1 - begin) * last / values.slabs.depth
     return Histogram(counts, bins_of(values.dtype, among)[0])
 

@@ -209,6 +209,21 @@ def find_components(
     return components
 
 
+def find_filled_in(
+    values: npt.NDArray[Any], padding: float, threads: KernelThreads
+) -> npt.NDArray[np.bool_]:
+    """Return what is filled in around a scan: voxels of one value up to the rim of their slice.
+
+    `values`: (z, y, x). `padding`: that value. Elsewhere it may be a grey value like any other.
+    """
+    found: npt.NDArray[np.uint8] = np.equal(values, padding).view(np.uint8)
+    for plane in found:
+        runs = find_runs(plane[None], threads)
+        reach_rim = touching(runs, ((False, False), (True, True)))
+        runs.paint(plane[None], reach_rim.view(np.uint8))
+    return found.view(np.bool_)
+
+
 @kernel
 def _marked(rows: npt.NDArray[np.uint8], lines: Lines) -> npt.NDArray[np.bool_]:
     """Return which runs hold a voxel above zero."""

@@ -1,4 +1,4 @@
-"""Data to try things on: a phantom with known truth, and a real CT slice."""
+"""Data to try things on: phantoms with known truth, and a real CT slice."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from hushpore.base.errors import InputError, import_optional
 from hushpore.io import read
-from hushpore.sample_data.phantom import Phantom, foam_phantom
+from hushpore.sample_data.phantom import Phantom, core_phantom, foam_phantom
 
 if TYPE_CHECKING:
     from hushpore.base.volume import Volume
 
-__all__ = ["Phantom", "ct_slice", "foam_phantom"]
+__all__ = ["Phantom", "core_phantom", "ct_slice", "foam_phantom"]
 
 _NAME = "CT_small.dcm"
 

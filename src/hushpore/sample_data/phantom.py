@@ -1,4 +1,4 @@
-"""A phantom of a noisy foam CT: overlapping spheres of air in a solid, with the truth known."""
+"""Phantoms with a known truth: a noisy foam, and a core of concrete with air around it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 AIR, WALL = -1000.0, 200.0
 
+#: Grey values of a core: of the air around it and in its voids, of paste, and of aggregate.
+SURROUNDINGS, PASTE, GRAIN = 4000.0, 24000.0, 29000.0
+
 _RADII = (5.5, 12.0)  # voxels
+_GRAINS, _AIR_VOIDS = (6.0, 24.0), (1.5, 7.0)  # voxels
 _NEAREST = 0.9  # distance of two centres, as a share of the sum of the radii
 _ATTEMPTS = 3000
 _BLUR = 0.6  # voxels; the point spread of the scanner
@@ -34,15 +38,17 @@ class Phantom:
     Attributes
     ----------
     volume : Volume
-        What the scanner gives: int16 HU with noise and rings.
+        What the scanner gives, with noise: of a foam int16 HU, of a core uint16.
     clean : Volume
-        The same without noise and rings: float32 HU.
+        The same without noise and rings: float32.
     void : numpy.ndarray
         bool, True where the centre of a voxel lies in a pore.
     labels : numpy.ndarray
         int32, the pore that a voxel of the void belongs to, 1 to `n_pores`; 0 in the solid.
     spheres : pandas.DataFrame
         One row a pore: ``label``, centre ``z``, ``y``, ``x`` and ``radius``, all in voxels.
+    sample : numpy.ndarray
+        bool, True where the centre of a voxel lies in the sample, its pores included.
     """
 
     volume: Volume
@@ -50,6 +56,7 @@ class Phantom:
     void: npt.NDArray[np.bool_]
     labels: npt.NDArray[np.int32]
     spheres: pd.DataFrame
+    sample: npt.NDArray[np.bool_]
 
     @property
     def n_pores(self) -> int:
@@ -58,8 +65,8 @@ class Phantom:
 
     @property
     def porosity(self) -> float:
-        """Share of the void, 0 to 1."""
-        return float(self.void.mean())
+        """Share of the sample that is void, 0 to 1."""
+        return float(self.void.sum() / self.sample.sum())
 
 
 def foam_phantom(
@@ -118,23 +125,97 @@ def foam_phantom(
         void=labels > 0,
         labels=labels,
         spheres=_table(centres, radii),
+        sample=np.ones(shape, np.bool_),
+    )
+
+
+def core_phantom(
+    shape: tuple[int, int, int] = (64, 192, 192), seed: int = 0, *, noise: float = 0.02
+) -> Phantom:
+    """Make a phantom of a drilled core of concrete as a micro-CT scanner sees it.
+
+    The core runs through from the first slice to the last, with air around it. In a paste lie
+    grains of aggregate, somewhat brighter, and air voids: round, apart, some per cent of the core,
+    a few of them cut by its surface. There is little noise, and no voxel size, as in a TIFF that
+    was exported.
+
+    Parameters
+    ----------
+    shape : tuple of int, optional
+        Voxels along z, y and x; at least 16 each. The core is 0.82 as wide as the narrower of the
+        last two.
+    seed : int, optional
+        The same seed gives the same phantom; the global random state is not touched.
+    noise : float, optional
+        Standard deviation of the noise, as a share of the contrast between paste and air.
+
+    Returns
+    -------
+    Phantom
+        The scan and its truth; voids are numbered where the core has them.
+
+    Raises
+    ------
+    InputError
+        If the shape is too small or the noise is negative.
+    """
+    from scipy import ndimage
+
+    if len(shape) != 3 or min(shape) < 16:
+        raise InputError(f"A phantom needs three axes of at least 16 voxels; got {shape}.")
+    if noise < 0:
+        raise InputError("noise must not be negative.")
+    rng = np.random.default_rng(seed)
+    grains, _ = _rasterise(*_spheres(rng, shape, _GRAINS, apart=1.05), shape)
+    centres, radii = _spheres(
+        rng, shape, _AIR_VOIDS, apart=1.25, most=round(2e-4 * math.prod(shape))
+    )
+    radius = 0.41 * min(shape[1:])
+    middle = (np.asarray(shape[1:]) - 1) / 2
+    away = np.hypot(*(centres[:, 1:] - middle).T)
+    inside = away < radius
+    centres, radii = centres[inside], radii[inside]
+    distance, labels = _rasterise(centres, radii, shape)
+    rows, columns = np.ogrid[: shape[1], : shape[2]]
+    from_axis = np.hypot(rows - middle[0], columns - middle[1]).astype(np.float32)
+    sample = np.broadcast_to(from_axis < radius, shape)
+    solid = np.clip(np.minimum(distance, radius - from_axis) + 0.5, 0.0, 1.0)
+    matter = PASTE + (GRAIN - PASTE) * np.clip(0.5 - grains, 0.0, 1.0)
+    clean = ndimage.gaussian_filter(SURROUNDINGS + (matter - SURROUNDINGS) * solid, _BLUR)
+    noisy = clean + noise * (PASTE - SURROUNDINGS) * rng.standard_normal(shape, dtype=np.float32)
+    labels[~sample] = 0
+    return Phantom(
+        volume=Volume(noisy.round().astype(np.uint16), name="concrete core", axes="zyx"),
+        clean=Volume(clean.astype(np.float32), name="concrete core (clean)", axes="zyx"),
+        void=labels > 0,
+        labels=labels,
+        spheres=_table(centres, radii),
+        sample=sample.copy(),
     )
 
 
 def _spheres(
-    rng: np.random.Generator, shape: tuple[int, int, int]
+    rng: np.random.Generator,
+    shape: tuple[int, int, int],
+    radii_between: tuple[float, float] = _RADII,
+    apart: float = _NEAREST,
+    most: int = _ATTEMPTS,
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Place spheres at random, large ones first, wherever they fit."""
-    low, high = _RADII
+    """Place spheres at random, large ones first, wherever they fit.
+
+    `apart`: least distance of two centres, as a share of the sum of the radii. `most`: how many are
+    tried.
+    """
+    low, high = radii_between
     high = min(high, min(shape) / 3)
     low = min(low, high / 2)
     # many small ones and few large ones, as in a foam
-    candidates = np.sort(low + (high - low) * rng.beta(1.2, 2.0, _ATTEMPTS))[::-1]
-    places = rng.uniform(3.0, np.asarray(shape) - 4.0, (_ATTEMPTS, 3))
+    candidates = np.sort(low + (high - low) * rng.beta(1.2, 2.0, most))[::-1]
+    places = rng.uniform(3.0, np.asarray(shape) - 4.0, (most, 3))
     centres, radii = np.empty((0, 3)), np.empty(0)
     for place, radius in zip(places, candidates, strict=True):
-        apart = np.linalg.norm(centres - place, axis=1)
-        if (apart >= _NEAREST * (radii + radius)).all():
+        distances = np.linalg.norm(centres - place, axis=1)
+        if (distances >= apart * (radii + radius)).all():
             centres, radii = np.vstack([centres, place]), np.append(radii, radius)
     return centres, radii
 

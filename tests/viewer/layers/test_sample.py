@@ -17,6 +17,13 @@ def test_the_foam_comes_with_its_truth_hidden():
     assert np.mean(noisy.data[truth.data > 0]) < np.mean(noisy.data[truth.data == 0])
 
 
+def test_the_core_lies_in_air_and_has_no_voxel_size():
+    scan, truth = (Layer.create(*data) for data in sample.core())
+    assert {str(unit) for unit in scan.units} == {"pixel"}
+    assert scan.data[:, 0, 0].mean() < 0.5 * scan.data[:, 96, 96].mean()
+    assert not truth.data[:, :5].any()
+
+
 def test_a_real_slice_can_be_opened():
     (layer,) = (Layer.create(*data) for data in sample.slice_of_ct())
     assert layer.data.ndim == 2

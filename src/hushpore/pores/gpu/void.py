@@ -29,14 +29,18 @@ if TYPE_CHECKING:
 BYTES_OUTSIDE = 12
 
 
-def why_on_host(volume: Volume, settings: PoreSettings) -> str:
+def why_on_host(volume: Volume, settings: PoreSettings, padding: float | None = None) -> str:
     """Say why the void of a volume is found on the host, and not on a GPU; empty where it need not.
+
+    `padding`: grey value of what is filled in, where there is such.
 
     A mask of the sample would have to cross as well, and a local threshold takes sums in windows,
     which are worked on as slices come.
     """
     if settings.sample_mask:
         return "the host tells by the mask what is outside the sample"
+    if padding is not None:
+        return "the host tells what is filled in around the scan"
     if settings.is_local and volume.dtype != np.bool_:
         return f"the host finds the local threshold {settings.threshold}"
     if kind_of(volume) is None:

@@ -80,7 +80,10 @@ class ChoiceField(Field, ComboBox):
     """One of a few words or small whole numbers."""
 
     def __init__(self, option: Option, **given: Any) -> None:
-        super().__init__(option, **{"choices": choices_of(option), **given})
+        choices = choices_of(option)
+        if option.choice_labels:
+            choices = tuple((option.in_words(choice), choice) for choice in choices)
+        super().__init__(option, **{"choices": choices, **given})
 
     def _post_init(self) -> None:
         super()._post_init()
@@ -323,4 +326,6 @@ def default_in_words(option: Option) -> str:
     """Return the default of a setting as its field shows it."""
     if option.default is None:
         return _none_in_words(option)
-    return f"{option.default:g}" if isinstance(option.default, float) else str(option.default)
+    if isinstance(option.default, float):
+        return f"{option.default:g}"
+    return option.in_words(str(option.default))

@@ -1,4 +1,4 @@
-"""Sample data: a foam whose pores are known, and one real CT slice."""
+"""Sample data: a foam and a core whose pores are known, and one real CT slice."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from hushpore.viewer.layers.conversion import LayerData, layer_data
 
 def foam() -> list[LayerData]:
     """Return a noisy CT of foam, and over it its true pores, hidden."""
-    phantom = sample_data.foam_phantom()
+    return _with_truth(sample_data.foam_phantom())
+
+
+def core() -> list[LayerData]:
+    """Return a CT of a core of concrete in air, and over it its true pores, hidden."""
+    return _with_truth(sample_data.core_phantom())
+
+
+def _with_truth(phantom: sample_data.Phantom) -> list[LayerData]:
     truth = phantom.volume.replace(phantom.void.astype("uint8"), name="true pores")
     return [layer_data(phantom.volume), layer_data(truth, "labels", visible=False, opacity=0.5)]
 
