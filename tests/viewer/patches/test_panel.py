@@ -39,9 +39,41 @@ def test_boxes_are_coloured_by_any_feature(panel):
     assert len(np.unique(colours(panel), axis=0)) == 30
     panel.feature.setCurrentText("sd")
     order = panel.result.features["sd"].argsort()
-    # the colour map goes from cyan to magenta: red rises
-    assert (np.diff(colours(panel)[order, 0]) >= 0).all()
-    assert colours(panel)[order[-1], 0] == 1
+    # who does not see colours sees them grow lighter
+    light = colours(panel)[order, :3] @ (0.2126, 0.7152, 0.0722)
+    assert (np.diff(light) > -1e-3).all()
+    assert light[0] < 0.1
+    assert light[-1] > 0.8
+
+
+def test_boxes_open_by_how_much_is_in_them_and_then_by_what_the_user_chose(panel):
+    assert panel.feature.currentText() == "gradient"
+    most = panel.result.features["gradient"].argmax()
+    assert panel.boxes.edge_color[4 * most, 1] > 0.9
+    sheet = sheet_of(panel).metadata[METADATA_KEY]["sheet"]
+    assert sheet.patches[0] == most
+    panel.feature.setCurrentText("mean")
+    panel.feature.textActivated.emit("mean")
+    again = panel.boxes
+    panel._viewer.layers.remove(again)
+    panel._viewer.add_layer(again)
+    assert panel.feature.currentText() == "mean"
+
+
+def test_a_sheet_that_is_out_of_sight_is_brought_into_view(panel):
+    viewer = panel._viewer
+    viewer.canvas.size = (400, 400)
+    viewer.reset_view()
+    viewer.scene.camera.zoom *= 20
+    panel.bring_sheet_into_view()
+    camera = viewer.scene.camera
+    half = np.array(viewer.canvas.size) / camera.zoom / 2
+    for layer in (viewer.layers["scan"], sheet_of(panel)):
+        away = np.abs(layer.extent.world[:, -2:] - camera.center[-2:])
+        assert (away <= half * 1.01).all()
+    zoom = camera.zoom
+    panel.bring_sheet_into_view()
+    assert camera.zoom == zoom
 
 
 def test_a_click_on_a_box_marks_its_tile_and_its_row(panel):
@@ -50,7 +82,7 @@ def test_a_click_on_a_box_marks_its_tile_and_its_row(panel):
     panel._viewer.dims.set_point(0, 1 + 3 * z)
     panel.click(panel.boxes.data_to_world((z, y, x)))
     assert panel._marked == patch
-    np.testing.assert_array_equal(colours(panel)[patch], (1, 1, 0, 1))
+    np.testing.assert_array_equal(colours(panel)[patch], (1, 1, 1, 1))
     layer = sheet_of(panel)
     top, left, *_ = layer.metadata[METADATA_KEY]["sheet"].box_of(patch)
     assert (layer.data[max(top - 1, 0), left : left + 8] == layer.contrast_limits[1]).all() or (

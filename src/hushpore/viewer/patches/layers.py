@@ -38,7 +38,7 @@ _TURNS = np.array([(0, 0), (0, 1), (1, 1), (1, 0)])
 
 def patch_layers(result: Patches, target: Target) -> list[LayerData]:
     """Return the layers of sampled patches."""
-    shown = result.ranked("order", TILES)
+    shown = result.ranked(first_feature(result), TILES)
     layers = [box_layer(result, target)]
     if result.blind is not None:
         layers.append(_hidden_layer(result, target, shown))
@@ -49,7 +49,7 @@ def patch_layers(result: Patches, target: Target) -> list[LayerData]:
 
 
 def box_layer(result: Patches, target: Target) -> LayerData:
-    """Return the boxes, coloured by the order in which they were drawn."""
+    """Return the boxes, coloured by what tells most of them."""
     lines = boxes(result.corners, result.patch_shape)
     table = pd.DataFrame({"patch": np.arange(len(result.corners)), **result.features})
     each = len(lines) // max(len(table), 1)
@@ -57,13 +57,24 @@ def box_layer(result: Patches, target: Target) -> LayerData:
         result, target, BOXES,
         name="patches",
         features=table.loc[table.index.repeat(each)].reset_index(drop=True),
-        edge_color="order",
-        edge_colormap="cool",
+        edge_color=first_feature(result),
+        edge_colormap="plasma",
         edge_width=max(1.0, result.patch_shape[-1] / 40),
         vector_style="line",
     )  # fmt: skip
     keywords["metadata"][METADATA_KEY]["patches"] = result
     return lines, keywords, "vectors"
+
+
+def first_feature(result: Patches) -> str:
+    """Return the number to colour by at first: how hard patches are, or else how much is in them.
+
+    >>> from types import SimpleNamespace
+    >>> first_feature(SimpleNamespace(features={"order": [], "gradient": []}))
+    'gradient'
+    """
+    named = (name for name in ("loss", "gradient") if name in result.features)
+    return next(named, "order")
 
 
 def boxes(

@@ -19,7 +19,7 @@ from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import RichLabel, link
 from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.patches.histogram import Histogram
-from hushpore.viewer.patches.layers import BOXES, SHEET, TILES, boxes_at
+from hushpore.viewer.patches.layers import BOXES, SHEET, TILES, boxes_at, first_feature
 from hushpore.viewer.results.pore_view import ends_as_click
 from hushpore.viewer.results.table import TableView
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from hushpore.patches.result import Patches
     from hushpore.patches.sheet import Sheet
 
-#: Colour of the marked box, and opacity of boxes that are not chosen.
-_MARK, _PALE = (1.0, 1.0, 0.0, 1.0), 0.15
+#: Colour of the marked box, which no number has, and opacity of boxes that are not chosen.
+_MARK, _PALE = (1.0, 1.0, 1.0, 1.0), 0.15
 
 
 class PatchesPanel(QWidget):
@@ -50,11 +50,14 @@ class PatchesPanel(QWidget):
         self.boxes: Any = None
         self._chosen: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
         self._marked: int | None = None
+        self._user_feature = ""  # what the user has chosen to colour by
         self._colours: npt.NDArray[np.float32] = np.zeros((0, 4), np.float32)
         self.feature = QComboBox(
             accessibleName="Colour boxes by", currentTextChanged=self._show_feature,
-            toolTip="Column of the table that the boxes are coloured by.",
+            toolTip="Column of the table that the boxes are coloured by: from blue, low, to "
+            "yellow, high.",
         )  # fmt: skip
+        self.feature.textActivated.connect(self._take_feature)
         self.histogram = Histogram(viewer)
         self.histogram.chosen.connect(self._choose_range)
         self.message = RichLabel(viewer)
@@ -115,6 +118,16 @@ class PatchesPanel(QWidget):
         if (away > seen).any():
             camera.center = tuple(float(each) for each in place)
 
+    def bring_sheet_into_view(self) -> None:
+        """Move back until volume and contact sheet are both in sight, if the sheet is not."""
+        layer, camera = self._sheet_layer(), self._viewer.scene.camera
+        if layer is None or not layer.visible or self._viewer.dims.ndisplay != 2:
+            return
+        half = np.array(self._viewer.canvas.size) / camera.zoom / 2
+        corners = layer.extent.world[:, -2:]
+        if (np.abs(corners - camera.center[-2:]) > half).any():
+            self._viewer.reset_view()
+
     # ---- following the viewer
 
     def _follow_layers(self, event: Any = None) -> None:
@@ -130,11 +143,11 @@ class PatchesPanel(QWidget):
         if self.result is None:
             return
         self._chosen = np.ones(len(self.result.corners), np.bool_)
-        before, names = self.feature.currentText(), list(self.result.features)
+        before, names = self._user_feature, list(self.result.features)
         with signals_blocked(self.feature):
             self.feature.clear()
             self.feature.addItems(names)
-            self.feature.setCurrentText(before if before in names else "order")
+            self.feature.setCurrentText(before if before in names else first_feature(self.result))
         self.table.show_table(self.result.table())
         self._show_feature()
 
@@ -180,6 +193,10 @@ class PatchesPanel(QWidget):
                 self.mark(int(under[(again[0] + 1) % len(under)] if len(again) else under[0]))
 
     # ---- one choice, told to all views
+
+    def _take_feature(self, name: str) -> None:
+        """Colour what comes by it, too."""
+        self._user_feature = name
 
     def _show_feature(self, name: str = "") -> None:
         """Colour the boxes by a number, and sort the sheet by it."""

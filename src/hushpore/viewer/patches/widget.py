@@ -15,8 +15,11 @@ from hushpore.viewer.patches.live_patches import LivePatches
 from hushpore.viewer.patches.panel import PatchesPanel
 
 if TYPE_CHECKING:
+    from napari.layers import Layer
+
     from hushpore.patches.result import Patches
     from hushpore.viewer.running.target import Target
+    from hushpore.viewer.running.task import Outcome
 
 #: Most voxels of a mask that is made for the regions to leave out.
 _MOST_VOXELS = 1 << 30
@@ -49,6 +52,10 @@ class PatchesWidget(JobWidget):
     def result_layers(cls, result: Patches, target: Target) -> list[LayerData]:
         """Return boxes, hidden pixels, groups and the contact sheet."""
         return patch_layers(result, target)
+
+    def _show_outcome(self, outcome: Outcome, made: list[Layer]) -> None:
+        super()._show_outcome(outcome, made)
+        self.panel.bring_sheet_into_view()
 
     def _follow_model(self) -> None:
         """Take patches of as many axes as the model sees."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from hushpore.viewer.results.pore_layer import summary_lines
 from hushpore.viewer.results.pore_view import MOST_COLOURS, LayerTrackingWidget
 from hushpore.viewer.results.row_filter import filter_rows
 from hushpore.viewer.results.saving import ask_for_file, save_measures
+from hushpore.viewer.results.scene_3d import FRAMES, Scene3D
 from hushpore.viewer.results.table import TableView, cell_text
 
 if TYPE_CHECKING:
@@ -75,7 +77,11 @@ class ResultsWidget(LayerTrackingWidget):
 
     def show_view(self) -> None:
         """Show the result of another layer, or that there is none."""
+        if not self.scene.is_of(self.view):
+            self.scene.leave()
         self.colours.show_view(self.view)
+        is_3d = self.view is not None and self.view.tables.n_spatial == 3
+        self._in_3d.setEnabled(is_3d)
         for widget in (self._controls, self._tabs):
             widget.setEnabled(self.view is not None)
         if self.view is None:
@@ -178,6 +184,29 @@ class ResultsWidget(LayerTrackingWidget):
             rows = self.view.tables.throats[mask]
             self.view.select_labels(rows[["pore_1", "pore_2"]].to_numpy(), self.throats)
 
+    def _show_in_3d(self, is_wanted: bool) -> None:
+        if self.view is not None and is_wanted:
+            self.scene.show(self.view)
+        else:
+            self.scene.leave()
+        self._show_scene(self.scene.is_shown)
+
+    def _show_scene(self, is_shown: bool) -> None:
+        self._in_3d.setChecked(is_shown)
+        self._save_3d.setEnabled(is_shown and self.scene.is_ready)
+
+    def _show_filmed(self, frames: int) -> None:
+        """Say how much of a film there is."""
+        self._save_3d.setText(f"Filming {100 * frames // FRAMES} %" if frames else "Save 3D …")
+
+    def _save_in_3d(self) -> None:
+        if self.view is not None and self.scene.is_shown:
+            kinds = "Picture (*.png);;Film of one turn (*.gif)"
+            path = ask_for_file(self, "Save 3D", f"{self.view.layer.name} 3D.png", kinds)
+            # the dialog lets the window live
+            if path is not None and self.scene.is_shown:
+                self.scene.save(path)
+
     def _reset(self) -> None:
         if self.view is not None:
             self._filter.clear()
@@ -248,6 +277,20 @@ class ResultsWidget(LayerTrackingWidget):
         self._range.valueChanged.connect(self.apply_filter)
         self._range_text = QLabel()
         self.colours = ColourChoice(self._viewer)
+        self.scene = Scene3D(self._viewer)
+        self._in_3d = QPushButton(
+            "&3D", checkable=True, clicked=self._show_in_3d,
+            toolTip="Show the pores in 3D, coloured by their size, in a ghost of the sample; drag "
+            "to turn them. Again: back to where you were.",
+        )  # fmt: skip
+        self._save_3d = QPushButton(
+            "Save 3D …", clicked=self._save_in_3d, enabled=False,
+            toolTip="Save what the canvas shows, with a legend, as a picture (PNG), or a film of "
+            "one turn (GIF). Show the pores in 3D first.",
+        )  # fmt: skip
+        self.scene.changed.connect(self._show_scene)
+        self.scene.shown.connect(partial(self._show_scene, True))
+        self.scene.filmed.connect(self._show_filmed)
         grid = QGridLayout()
         grid.setVerticalSpacing(4)
         grid.setColumnStretch(1, 3)
@@ -270,6 +313,7 @@ class ResultsWidget(LayerTrackingWidget):
         grid.addWidget(self._range_of, 4, 1)
         grid.addWidget(self._range, 4, 2)
         grid.addWidget(self._range_text, 5, 1, 1, 2)
+        grid.addLayout(fill(QHBoxLayout(), self._in_3d, self._save_3d, None), 6, 1, 1, 2)
         return grid
 
     def _build_buttons(self) -> QWidget:

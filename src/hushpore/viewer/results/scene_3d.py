@@ -1,0 +1,321 @@
+"""The pores in 3D, in a ghost of their sample, and pictures and films of them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from napari.layers import Image
+from napari.utils.colormaps import AVAILABLE_COLORMAPS
+from napari.utils.notifications import show_info
+from qtpy.QtCore import QObject, QRectF, Qt, QTimer, Signal
+from qtpy.QtGui import QColor, QImage, QPainter
+
+from hushpore.viewer.forms.layer_choice import is_preview
+from hushpore.viewer.layers.conversion import METADATA_KEY, unwrapped
+from hushpore.viewer.results.saving import save_with
+from hushpore.viewer.results.table import cell_text
+from hushpore.viewer.running.latest_only import LatestOnlyWorker
+from hushpore.viewer.running.priority import old_objects_kept
+from hushpore.viewer.running.worker import calling
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from hushpore.viewer.results.pore_view import PoreView
+
+#: Column that pores are coloured by in 3D, unless they are by another one already.
+SIZE = "equivalent_diameter"
+
+#: From where the sample is seen at first, as napari's camera has it: degrees.
+ANGLES = (10.0, -30.0, 140.0)
+
+#: Voxels of the ghost along its longest axis, and how much of it is seen.
+GHOST_SIDE, GHOST_OPACITY = 128, 0.14
+
+#: Frames of a film, milliseconds that each is shown, and its width in pixels at most.
+FRAMES, FRAME_TIME, FILM_WIDTH = 36, 110, 640
+
+#: Pixels of the legend in a picture, from its corner and of its bar.
+_MARGIN, _BAR = 14, (180, 10)
+
+
+class Scene3D(QObject):
+    """Shows the pores of a view in 3D, and gives the window back as it was.
+
+    `is_shown`: whether it does, or will when the ghost of the sample is made.
+    """
+
+    #: Whether it is wanted now.
+    changed = Signal(bool)
+    #: It can be seen.
+    shown = Signal()
+    #: Frames of a film that have been taken; 0 where none is being made.
+    filmed = Signal(int)
+
+    def __init__(self, viewer: Any) -> None:
+        super().__init__()
+        self._viewer = viewer
+        self._view: PoreView | None = None
+        self._before: dict[str, Any] = {}
+        self._ghost: Any = None
+        self._frames: list[QImage] = []
+        self._timer = QTimer(self, timeout=self._take_frame)
+        self._worker = LatestOnlyWorker("ghost of the sample")
+        self._worker.returned.connect(self._begin)
+        self._worker.failed.connect(lambda *_: self._begin(None, None))
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the scene is shown."""
+        return self._view is not None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it can be seen."""
+        return bool(self._before)
+
+    @property
+    def is_filming(self) -> bool:
+        """Whether a film is being made."""
+        return bool(self._timer.isActive())
+
+    def is_of(self, view: PoreView | None) -> bool:
+        """Whether it is a scene of this view."""
+        return self._view is view
+
+    def show(self, view: PoreView) -> None:
+        """Turn the pores to where they are seen well, alone, by their size, in their sample."""
+        if self.is_shown or view.tables.n_spatial != 3:
+            return
+        self._view = view
+        sample = self._sample(view)
+        if sample is None:
+            self._begin(None, None)
+        else:
+            make = partial(calling, _ghost_of, sample, view.tables.totals)
+            self._worker.submit(make, sample)
+        self.changed.emit(True)
+
+    def _begin(self, sample: Any, ghost: tuple[npt.NDArray[np.float32], int] | None) -> None:
+        """Show what has been wanted, once the ghost is there."""
+        view, viewer, camera = self._view, self._viewer, self._viewer.scene.camera
+        if view is None:
+            return
+        self._before = {
+            "visible": {layer: layer.visible for layer in viewer.layers},
+            "camera": {name: getattr(camera, name) for name in ("center", "zoom", "angles")},
+            "column": view.column,
+            "opacity": view.layer.opacity,
+        }
+        for layer in viewer.layers:
+            layer.visible = unwrapped(layer) is view.layer
+        if ghost is not None:
+            # before it is 3D: there napari cannot select labels under a pointer that has not moved
+            self._add_ghost(sample, *ghost)
+        view.layer.opacity = 1.0
+        viewer.dims.ndisplay = 3
+        viewer.reset_view()
+        camera.angles = ANGLES
+        if not view.column and SIZE in view.tables.pores:
+            view.colour_by(SIZE)
+        viewer.dims.events.ndisplay.connect(self._turned_flat)
+        viewer.layers.events.removed.connect(self._removed)
+        self.shown.emit()
+
+    def leave(self) -> None:
+        """Give the window back as it was before."""
+        view, self._view = self._view, None
+        if view is None:
+            return
+        self._stop_film()
+        self._worker.cancel()
+        viewer, before = self._viewer, self._before
+        if not before:
+            self.changed.emit(False)
+            return
+        viewer.dims.events.ndisplay.disconnect(self._turned_flat)
+        viewer.layers.events.removed.disconnect(self._removed)
+        viewer.dims.ndisplay = 2
+        ghost, self._ghost = self._ghost, None
+        if ghost is not None and ghost in viewer.layers:
+            with old_objects_kept():
+                viewer.layers.remove(ghost)
+        for name, value in before["camera"].items():
+            setattr(viewer.scene.camera, name, value)
+        for layer, visible in before["visible"].items():
+            layer.visible = visible
+        view.layer.opacity = before["opacity"]
+        if view.column == SIZE and before["column"] != SIZE:
+            view.colour_by(before["column"])
+        self._before = {}
+        self.changed.emit(False)
+
+    # ---- pictures
+
+    def picture(self) -> QImage:
+        """Return the canvas with a legend of the colours."""
+        assert self._view is not None
+        shown = np.ascontiguousarray(self._viewer.screenshot(canvas_only=True, flash=False))
+        height, width = shown.shape[:2]
+        image = QImage(shown.data, width, height, 4 * width, QImage.Format.Format_RGBA8888).copy()
+        paint_legend(image, self._view)
+        return image
+
+    def save(self, path: Path) -> None:
+        """Save a picture, or, to a path that ends in ``.gif``, a film of one turn."""
+        if path.suffix.lower() != ".gif":
+            path = path if path.suffix else path.with_suffix(".png")
+            image = self.picture()
+            save_with(path, lambda part: image.save(str(part), path.suffix.lstrip(".").upper()))
+        elif not self.is_filming:
+            self._path, self._start = path, self._viewer.scene.camera.angles
+            self._frames = []
+            # a frame a turn, so that the window lives on
+            self._timer.start()
+
+    def _take_frame(self) -> None:
+        number = len(self._frames)
+        first, second, third = self._start
+        camera = self._viewer.scene.camera
+        if number == FRAMES:
+            camera.angles = self._start
+            self._timer.stop()
+            frames, self._frames = self._frames, []
+            save_with(self._path, partial(_write_film, frames))
+            self.filmed.emit(0)
+            return
+        camera.angles = (first, (second + 180 + 360 * number / FRAMES) % 360 - 180, third)
+        frame = self.picture()
+        if frame.width() > FILM_WIDTH:
+            way = Qt.TransformationMode.SmoothTransformation
+            frame = frame.scaledToWidth(FILM_WIDTH, way)
+        self._frames.append(frame.convertToFormat(QImage.Format.Format_RGB888))
+        self.filmed.emit(number + 1)
+
+    def _stop_film(self) -> None:
+        if self.is_filming:
+            self._timer.stop()
+            self._frames = []
+            self.filmed.emit(0)
+            show_info("The film was given up: 3D was left before its end.")
+
+    # ---- the sample
+
+    def _sample(self, view: PoreView) -> Any:
+        """Return the image that the pores are of, or None where there is none like it."""
+        shape = view.layer.data.shape
+        images = [
+            layer
+            for layer in self._viewer.layers
+            if isinstance(layer, Image) and not layer.rgb and not layer.multiscale
+            if layer.data.shape == shape and not is_preview(layer)
+        ]
+        named = [layer for layer in images if view.layer.name.startswith(layer.name)]
+        # of several the one whose name is most like that of the pores
+        return max(named or images[:1], key=lambda layer: len(layer.name), default=None)
+
+    def _add_ghost(self, sample: Any, values: npt.NDArray[np.float32], step: int) -> None:
+        # the middle of a block of voxels
+        shift = (np.array(sample.data.shape) - step * (np.array(values.shape) - 1) - 1) / 2
+        self._ghost = Image(
+            values,
+            scale=np.array(sample.scale) * step,
+            translate=np.array(sample.translate) + np.array(sample.scale) * shift,
+            units=sample.units,
+            axis_labels=sample.axis_labels,
+            name=f"{sample.name} ghost",
+            rendering="iso",
+            iso_threshold=0.5,
+            contrast_limits=(0, 1),
+            opacity=GHOST_OPACITY,
+            blending="translucent_no_depth",
+            metadata={METADATA_KEY: {"preview": "ghost"}},
+        )
+        selected = set(self._viewer.layers.selection)
+        self._viewer.add_layer(self._ghost)
+        self._viewer.layers.selection = selected
+
+    # ---- what the user does
+
+    def _turned_flat(self, event: Any = None) -> None:
+        if self._viewer.dims.ndisplay == 2:
+            self.leave()
+
+    def _removed(self, event: Any) -> None:
+        self._before["visible"].pop(event.value, None)
+        if self._view is not None and unwrapped(event.value) is self._view.layer:
+            self.leave()
+
+
+def paint_legend(image: QImage, view: PoreView) -> None:
+    """Write into the lower left corner of a picture what the colours of the pores mean."""
+    if not view.column:
+        return
+    painter = QPainter(image)
+    kinds, line = view.categories(), painter.fontMetrics().height()
+    height = line * (1 + max(len(kinds), 1)) + _BAR[1] + 4
+    left, top = _MARGIN, image.height() - _MARGIN - height
+    back = QColor("black")
+    back.setAlphaF(0.55)
+    painter.fillRect(left - 6, top - 4, _BAR[0] + 12, height + 8, back)
+    painter.setPen(QColor("white"))
+
+    def write(row: QRectF, text: str, at: Any = Qt.AlignmentFlag.AlignLeft) -> None:
+        painter.drawText(row, int(at | Qt.AlignmentFlag.AlignVCenter), text)
+
+    write(QRectF(left, top, _BAR[0], line), view.tables.titled(view.column))
+    if kinds:
+        for number, kind in enumerate(kinds):
+            at = top + line * (number + 1)
+            painter.fillRect(QRectF(left, at + 3, line - 6, line - 6), QColor(kind.colour[:7]))
+            write(QRectF(left + line, at, _BAR[0] - line, line), kind.word)
+    else:
+        colours = AVAILABLE_COLORMAPS[view.colormap].map(np.linspace(0, 1, _BAR[0]))
+        for x, colour in enumerate(colours):
+            own = QColor.fromRgbF(*map(float, colour))
+            painter.fillRect(QRectF(left + x, top + line + 2, 1, _BAR[1]), own)
+        row = QRectF(left, top + line + 2 + _BAR[1], _BAR[0], line)
+        low, high = (cell_text(limit) for limit in view.limits())
+        write(row, low)
+        write(row, high, Qt.AlignmentFlag.AlignRight)
+    painter.end()
+
+
+def _ghost_of(sample: Any, totals: dict[str, Any]) -> tuple[npt.NDArray[np.float32], int]:
+    """Return where there is material, coarsely, and the step between its voxels."""
+    from scipy.ndimage import uniform_filter
+
+    data = sample.data
+    step = max(1, -(-max(data.shape) // GHOST_SIDE))
+    coarse = np.asarray(data[(slice(step // 2, None, step),) * data.ndim], np.float32)
+    low, high = sample.contrast_limits
+    limit = totals.get("threshold")
+    is_solid = coarse > (limit if isinstance(limit, int | float) else (low + high) / 2)
+    # noise would make its surface rough
+    smooth: npt.NDArray[np.float32] = uniform_filter(is_solid.astype(np.float32), 3, mode="nearest")
+    return smooth, step
+
+
+def _write_film(frames: list[QImage], path: Path) -> None:
+    from PIL import Image as Picture
+
+    arrays = [_pixels(frame) for frame in frames]
+    # one palette for all, or colours would flicker
+    all_colours = Picture.fromarray(np.vstack([array[::8, ::8] for array in arrays]))
+    palette, none = all_colours.quantize(255), Picture.Dither.NONE
+    few = [Picture.fromarray(array).quantize(palette=palette, dither=none) for array in arrays]
+    few[0].save(
+        path, "GIF", save_all=True, append_images=few[1:], duration=FRAME_TIME, loop=0,
+    )  # fmt: skip
+
+
+def _pixels(image: QImage) -> npt.NDArray[np.uint8]:
+    """Return the pixels of an image of three colours, (y, x, 3)."""
+    bits: Any = image.constBits()
+    flat = bits.asarray(image.sizeInBytes()) if hasattr(bits, "asarray") else bits
+    rows = np.array(flat, np.uint8).reshape(image.height(), image.bytesPerLine())
+    return np.ascontiguousarray(rows[:, : 3 * image.width()].reshape(image.height(), -1, 3))
