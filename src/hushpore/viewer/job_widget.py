@@ -22,6 +22,14 @@ from hushpore.viewer.forms.layout import PinnedColumn, ScrolledColumn, fill, rul
 from hushpore.viewer.forms.native import ValueOf
 from hushpore.viewer.forms.presets import PresetRow
 from hushpore.viewer.forms.rich_label import NoteMessages, ResultMessage, link, plain_label, sign
+from hushpore.viewer.forms.shortcuts import (
+    CANCEL,
+    NEXT_SLICE,
+    PREVIOUS_SLICE,
+    RUN,
+    bind,
+    step_slice,
+)
 from hushpore.viewer.forms.voxel_size_field import VoxelSizeField
 from hushpore.viewer.layers.conversion import LayerData, is_result, layer_data
 from hushpore.viewer.layers.origin import (
@@ -107,6 +115,10 @@ class JobWidget(WorkerContainer):
     def _make_ready(self) -> None:
         """Do now what would take seconds when Run is pressed."""
         FontWarmup(self.native, self._viewer)
+        bind(self.native, RUN, self._press_run)
+        bind(self.native, CANCEL, self.cancel)
+        bind(self.native, PREVIOUS_SLICE, partial(step_slice, self._viewer, -1))
+        bind(self.native, NEXT_SLICE, partial(step_slice, self._viewer, 1))
         SharesSide(self.native, self.job.capitalize())
         work = partial(calling, import_libraries, self._description)
         self._importing = JobWorker(work, "hushpore imports")
@@ -455,6 +467,11 @@ class JobWidget(WorkerContainer):
             self.cancel()
         elif self.layer.value is not None:
             self._try_to_run()
+
+    def _press_run(self) -> None:
+        """Start as the button does; a second press of the key does not cancel."""
+        if not self.is_running:
+            self._press()
 
     def _try_to_run(self) -> None:
         """Start, or say in the widget why that cannot be."""

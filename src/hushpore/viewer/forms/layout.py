@@ -45,6 +45,8 @@ class ScrolledColumn(QScrollArea):
             widgetResizable=True,
             frameShape=QFrame.Shape.NoFrame,
             horizontalScrollBarPolicy=Qt.ScrollBarPolicy.ScrollBarAlwaysOff,
+            # it follows the focus of what is in it, and needs none itself
+            focusPolicy=Qt.FocusPolicy.NoFocus,
         )
         content = QWidget()
         self.column = fill(QVBoxLayout(content), *parts, spacing=6, margin=margin)

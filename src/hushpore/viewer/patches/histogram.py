@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from napari.utils.theme import get_theme
 from qtpy.QtCore import QRectF, Qt, Signal
-from qtpy.QtGui import QColor, QPainter
+from qtpy.QtGui import QColor, QPainter, QPen
 from qtpy.QtWidgets import QWidget
 
 if TYPE_CHECKING:
@@ -37,7 +37,12 @@ class Histogram(QWidget):
         self.range: tuple[float, float] | None = None
         self._start: float | None = None
         self.setFixedHeight(90)
-        self.setToolTip("Drag to choose patches by this number; click to choose all again.")
+        self.setToolTip(
+            "Drag to choose patches by this number; click to choose all again. With the keyboard: "
+            "left and right move the upper end, with Shift the lower one; Escape chooses all."
+        )
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setAccessibleName("Histogram")
         viewer.events.theme.connect(self._repaint)
 
     def show_values(self, name: str, values: npt.NDArray[Any]) -> None:
@@ -78,6 +83,23 @@ class Histogram(QWidget):
             self.clear()
         self._start = None
 
+    def keyPressEvent(self, event: Any) -> None:  # noqa: N802
+        """Move an end of the range by a bar, or choose all."""
+        way = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(event.key())
+        if event.key() == Qt.Key.Key_Escape and self.range is not None:
+            self.clear()
+        elif way is not None:
+            first, last = self._limits
+            low, high = self.range or self._limits
+            by = way * (last - first) / _BINS
+            if event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
+                low = min(max(low + by, first), high)
+            else:
+                high = max(min(high + by, last), low)
+            self.choose(low, high)
+        else:
+            super().keyPressEvent(event)
+
     def paintEvent(self, event: Any) -> None:  # noqa: N802
         """Draw the bars, those in the range in full, and the limits in numbers."""
         theme = get_theme(self._viewer.theme)
@@ -102,6 +124,9 @@ class Histogram(QWidget):
         below = QRectF(area.left(), area.bottom(), area.width(), line + 2)
         painter.drawText(below, Qt.AlignmentFlag.AlignLeft, f"{low:.4g}")
         painter.drawText(below, Qt.AlignmentFlag.AlignRight, f"{high:.4g}")
+        if self.hasFocus():
+            painter.setPen(QPen(QColor(theme.current.as_hex()), 2))
+            painter.drawRect(self.rect().adjusted(1, 1, -1, -1))
         painter.end()
 
     def _value_at(self, x: float) -> float:

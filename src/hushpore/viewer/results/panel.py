@@ -245,7 +245,7 @@ class ResultsWidget(LayerTrackingWidget):
         self.throats = TableView("Table of throats", THROATS)
         self.pores.chosen.connect(self._rows_selected)
         self.throats.chosen.connect(self._throats_selected)
-        self._tabs = QTabWidget(minimumHeight=110)
+        self._tabs = QTabWidget(minimumHeight=110, accessibleName="Tables")
         self._tabs.addTab(self.pores, "&Pores")
         self._tabs.addTab(self.throats, "&Throats")
         # there they are in sight however low the panel is
@@ -272,6 +272,7 @@ class ResultsWidget(LayerTrackingWidget):
         self._range_of.currentIndexChanged.connect(self._choose_range)
         self._range_of.currentIndexChanged.connect(self.apply_filter)
         self._range = QDoubleRangeSlider(Qt.Orientation.Horizontal)
+        self._range.setAccessibleName("Range of the column")
         self._range.setToolTip("Show the pores between these two values.")
         self._range.valueChanged.connect(self._show_range)
         self._range.valueChanged.connect(self.apply_filter)

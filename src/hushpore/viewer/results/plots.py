@@ -227,6 +227,7 @@ class PlotsWidget(LayerTrackingWidget):
     def _build(self) -> None:
         self.canvas: Any = PlotCanvas(self._viewer)
         self.canvas.setMinimumHeight(150)
+        self.canvas.setAccessibleName("Plot")
         self.canvas.mpl_connect("button_press_event", self._clicked)
         self._nothing = plain_label(NO_RESULT)
         tips = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from qtpy.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
 from hushpore.viewer.forms.layout import fill
+from hushpore.viewer.forms.shortcuts import CANCEL, RUN, with_key
 
 
 class RunButtons(QWidget):
@@ -26,11 +27,13 @@ class RunButtons(QWidget):
     def show_idle(self, why_not: str) -> None:
         """Offer Run, unless there is a reason against it."""
         self.finish.hide()
-        offer(self.run, "Run", why_not or f"{self._title} on this layer.", not why_not)
+        tip = why_not or with_key(f"{self._title} on this layer.", RUN)
+        offer(self.run, "Run", tip, not why_not)
 
     def show_running(self) -> None:
         """Offer Cancel, and Finish now for a job that has something before its end."""
-        offer(self.run, "Cancel", "Stop; only what the preview shows is kept.")
+        tip = with_key("Stop; only what the preview shows is kept.", CANCEL)
+        offer(self.run, "Cancel", tip)
         self.finish.setVisible(bool(self._ends_early_in))
         offer(self.finish, "Finish now", "Nothing has been learnt yet.", False)
 

@@ -20,6 +20,7 @@ from superqt.utils import signals_blocked
 
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import plain_label
+from hushpore.viewer.forms.shortcuts import REDO_MERGE, UNDO_MERGE, bind, with_key
 from hushpore.viewer.layers.conversion import unwrapped
 from hushpore.viewer.layers.origin import scan_of
 from hushpore.viewer.results.pore_layer import result_of, update_pore_layer
@@ -68,6 +69,8 @@ class MergeHeight(QWidget):
         self._worker.failed.connect(self._failed)
         self._timer = QTimer(self, singleShot=True, interval=PAUSE, timeout=self._merge)
         self._build()
+        bind(self, UNDO_MERGE, self.undo)
+        bind(self, REDO_MERGE, self.redo)
         self.hide()
         viewer.layers.selection.events.active.connect(self._take_result)
         viewer.layers.events.connect(self._follow)
@@ -219,14 +222,16 @@ class MergeHeight(QWidget):
             self.settled.emit(self._initial)
 
     def _show_state(self) -> None:
-        for button, at, word in (
-            (self._undo, self._position - 1, "before"),
-            (self._redo, self._position + 1, "after"),
+        for button, at, word, key in (
+            (self._undo, self._position - 1, "before", UNDO_MERGE),
+            (self._redo, self._position + 1, "after", REDO_MERGE),
         ):
             is_there = 0 <= at < len(self._history)
             button.setEnabled(is_there)
             button.setToolTip(
-                self._named(self._history[at]) if is_there else f"There is none {word}."
+                with_key(self._named(self._history[at]), key)
+                if is_there
+                else f"There is none {word}."
             )
         word = ""
         if self._result is not self._initial and self._initial is not None:
