@@ -13,6 +13,15 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
 
 
+@dataclass(frozen=True)
+class Offer:
+    """A way on from what a result says: other settings, with which the job may be run again."""
+
+    sentence: str  # what it is about, as the summary says it, or a sentence more
+    link: str  # what is offered, in a few words
+    changes: Mapping[str, Any]  # settings, by their names
+
+
 @dataclass(frozen=True, eq=False)
 class ResultFiles:
     """What a result is on disk, whoever writes it."""

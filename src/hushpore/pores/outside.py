@@ -90,7 +90,7 @@ def mark_outside(
     if slicewise:
         for first, last in slabs:
             part = phase.read(first, last)
-            part[_outside_of_slices(part != SOLID, spacing, radius, threads)] = AIR
+            part[outside_of_slices(part != SOLID, spacing, radius, threads)] = AIR
             phase.write(first, part)
             yield last / slabs.depth
         return
@@ -132,7 +132,7 @@ def mark_outside(
     balls.close()
 
 
-def _outside_of_slices(
+def outside_of_slices(
     void: npt.NDArray[np.bool_], spacing: Sequence[float], radius: float, threads: KernelThreads
 ) -> npt.NDArray[np.bool_]:
     """Return the air around the sample in slices, each of them taken for itself."""

@@ -15,13 +15,15 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.scaled import held
-from hushpore.base.volume import Volume
+from hushpore.base.volume import SPATIAL_AXES, Volume
 from hushpore.pores.grey import GreyValues
+from hushpore.pores.outside import outside_of_slices
 from hushpore.pores.parallel import KernelThreads
-from hushpore.pores.passes import local_threshold
+from hushpore.pores.passes import local_threshold, spacing_of
 from hushpore.pores.slabs import Slabs
+from hushpore.pores.surroundings import find_surroundings, make_thumbnail
 from hushpore.pores.threshold import find_threshold, survey
-from hushpore.pores.void import find_runs, make_void
+from hushpore.pores.void import find_filled_in, find_runs, make_void
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
     from hushpore.pores.passes import Pass
     from hushpore.pores.settings import PoreSettings
+    from hushpore.pores.surroundings import Surroundings, Thumbnail
     from hushpore.pores.threshold import Histogram, Range
 
 #: Voxels up to which all grey values in memory are counted; of more, slices from all over are.
@@ -156,7 +159,11 @@ def survey_greys(volume: Volume, threads: KernelThreads) -> Pass[GreySurvey]:
     counted = _counted(volume)
     rows = math.prod(counted.shape[1:])
     slabs = Slabs(counted.shape[0], max(1, _AT_A_TIME // rows), on_disk=True)
-    found, histogram = yield from survey(GreyValues(counted, slabs), True, threads)
+    padding = None
+    if volume.axes in SPATIAL_AXES and volume.dtype != np.bool_:
+        # as the job does, which leaves it out
+        padding = make_thumbnail(volume).padding
+    found, histogram = yield from survey(GreyValues(counted, slabs), True, threads, padding)
     assert histogram is not None, "it was asked for"
     share = math.prod(counted.shape) / math.prod(volume.shape)
     unit = str(volume.metadata.get("value_unit", ""))
@@ -195,13 +202,16 @@ class SliceVoid:
     def __init__(self, volume: Volume) -> None:
         self._volume = volume
         self._read: tuple[Any, npt.NDArray[Any]] | None = None
+        self._small: tuple[Any, Thumbnail] | None = None
+        self._around: tuple[Any, Surroundings] | None = None
 
     def phase(
         self, index: Sequence[int], settings: PoreSettings, greys: GreySurvey
     ) -> npt.NDArray[np.uint8] | None:
         """Return what the voxels of a slice are: `SOLID`, `VOID` or `WEAK`.
 
-        Before air outside is looked for and open void told from closed.
+        Without air around the sample, as the job leaves it out; before open void is told from
+        closed. The air is found slice by slice, also where the job rolls a ball through all slices.
 
         `index`: position on the axes before y and x. `greys`: what is known of the volume; of a
         sample, a threshold that is found is that of the sample.
@@ -224,19 +234,56 @@ class SliceVoid:
         with KernelThreads(1) as threads:
             if settings.is_local:
                 local = local_threshold(volume, settings, depth, greys.range)
-                values = values_of(*local.slices(z, z + 1))
+                cut = local.slices(z, z + 1)
+                values = values_of(*cut)
                 if greys.share < 1:
                     # there may be values beyond the range of the sample
                     values = np.clip(values, greys.range.low, greys.range.high)
-                return np.asarray(local.void(values, z, z + 1, threads)[0], np.uint8)
-            threshold = greys.find(settings)
-            if not isinstance(threshold, float):
-                return None
-            values = values_of(z, z + 1)
-            phase = make_void(values, threshold, bright, threads).view(np.uint8)
-            if strict is not None:
-                runs = find_runs(phase, threads)
-                kept = runs.holding(make_void(values, strict, bright, threads))
-                runs.paint(phase, np.where(kept, VOID, WEAK).astype(np.uint8))
+                phase = local.void(values, z, z + 1, threads).view(np.uint8)
+                values = values_of(*cut)[z - cut[0] :][:1]
+            else:
+                threshold = greys.find(settings)
+                if not isinstance(threshold, float):
+                    return None
+                values = values_of(z, z + 1)
+                phase = make_void(values, threshold, bright, threads).view(np.uint8)
+                if strict is not None:
+                    runs = find_runs(phase, threads)
+                    kept = runs.holding(make_void(values, strict, bright, threads))
+                    runs.paint(phase, np.where(kept, VOID, WEAK).astype(np.uint8))
+            around = self._surroundings(volume, tuple(leading.items()), settings)
+            _leave_out(phase, values, volume, around, threads)
         first: npt.NDArray[np.uint8] = phase[0]
         return first
+
+    def _surroundings(
+        self, volume: Volume, leading: tuple[Any, ...], settings: PoreSettings
+    ) -> Surroundings:
+        """Return what the job finds around the sample, for the settings that were last asked for.
+
+        `leading`: which of the images of a series it is; a thumbnail of it is kept.
+        """
+        if settings.outside == "auto" and (self._small is None or self._small[0] != leading):
+            self._small = leading, make_thumbnail(volume)
+        if self._around is None or self._around[0] != (leading, settings):
+            small = None if self._small is None else self._small[1]
+            self._around = (leading, settings), find_surroundings(volume, settings, small)
+        return self._around[1]
+
+
+def _leave_out(
+    phase: npt.NDArray[np.uint8],
+    values: npt.NDArray[Any],
+    volume: Volume,
+    around: Surroundings,
+    threads: KernelThreads,
+) -> None:
+    """Take what is around the sample out of the void of a slice (1, y, x), in place."""
+    padded = np.zeros(phase.shape, np.bool_)
+    if around.padding is not None:
+        padded = find_filled_in(values, around.padding, threads)
+    if around.outside != "keep":
+        void = (phase != SOLID) | padded
+        air = outside_of_slices(void, spacing_of(volume), around.radius, threads)
+        phase[air] = SOLID
+    phase[padded] = SOLID

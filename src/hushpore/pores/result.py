@@ -13,7 +13,7 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.events import result_of
-from hushpore.base.result import ResultFiles
+from hushpore.base.result import Offer, ResultFiles
 from hushpore.base.volume import readable_unit
 from hushpore.pores.measures import pore_columns, reach_a_face, throat_columns, void_surface
 from hushpore.pores.merging import (
@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from hushpore.pores.passes import Pass
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.slabs import Slabs, Stack
+
+
+#: Voxels that a pore needs for its shape to say anything: of fewer it is that of the grid.
+RELIABLE = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +151,25 @@ class Pores:
     def summary(self) -> str:
         """One sentence: porosity, number of pores, median diameter."""
         return summary_of(self.provenance["result"], self._settings)
+
+    @property
+    def offers(self) -> tuple[Offer, ...]:
+        """What else may be done about what was found: with other settings, in a few words."""
+        found, totals = [], self.provenance["result"]
+        around = outside_in_words(totals)
+        if totals["air_kept_share"]:
+            found.append(Offer(around, "Leave it out", {"outside": "auto"}))
+        elif around and totals["padding_value"] is None:
+            found.append(Offer(around, "Count it as pore", {"outside": "keep"}))
+        tiny = int(np.count_nonzero(self._pore_columns["num_voxels"] < RELIABLE))
+        if tiny:
+            count = totals["count"]
+            sentence = (
+                f"{tiny:,} of {count:,} pores {'has' if tiny == 1 else 'have'} fewer than "
+                f"{RELIABLE} voxels: their shape is not reliable."
+            )
+            found.append(Offer(sentence, "Leave them out", {"minimum_voxels": RELIABLE}))
+        return tuple(found)
 
     def files(self) -> ResultFiles:
         """Return what is written of it: labels, tables, and the porosity of each slice."""
@@ -295,10 +318,10 @@ def summary_of(result: Mapping[str, Any], settings: PoreSettings) -> str:
     if settings.mode == "all" and not math.isclose(porosity, void, abs_tol=1e-9):
         # pores that are left out are void all the same
         parts = f"all void {100 * void:.1f}: {parts}"
-    left_out = outside_in_words(result)
-    of_sample = left_out or settings.removes_air or settings.sample_mask
+    around = outside_in_words(result)
+    of_sample = result.get("outside_share") or settings.removes_air or settings.sample_mask
     sentence = (
-        f"{left_out}{' ' if left_out else ''}"
+        f"{around}{' ' if around else ''}"
         f"Porosity {100 * porosity:.1f} % "
         f"{'of the sample ' if of_sample else ''}"
         f"({parts}), {count:,} {'pore' if count == 1 else 'pores'}"
@@ -310,11 +333,14 @@ def summary_of(result: Mapping[str, Any], settings: PoreSettings) -> str:
 
 
 def outside_in_words(result: Mapping[str, Any]) -> str:
-    """Return in a sentence what was left out around a sample; empty where that is nothing.
+    """Return in a sentence what was done about what is around a sample; empty where it is nothing.
 
     `result`: the totals of a record; of an earlier version they say nothing of it.
     """
     share, padding = result.get("outside_share", 0.0), result.get("padding_value")
+    kept = result.get("air_kept_share")
+    if kept:
+        return f"Air around the sample (about {percent(kept)} of the volume) counts as pore."
     if not share:
         return ""
     what = [] if result["outside"] == "keep" else ["air around the sample"]

@@ -161,11 +161,10 @@ class PoreSettings(Settings):
     )
     minimum_voxels: int = option(
         1,
-        "Pores of fewer voxels are left out.",
-        label="Minimum pore size",
+        "Pores of fewer voxels are left out. Below 8 the shape of a pore is that of the grid.",
+        label="Smallest pore",
         unit="voxels",
         minimum=1,
-        more=True,
     )
     edge_pores: str = option(
         "keep",

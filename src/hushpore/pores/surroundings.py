@@ -86,14 +86,17 @@ class Thumbnail:
 
     values: npt.NDArray[Any]  # (z, y, x), as they are
     means: npt.NDArray[np.float32]  # (z, y, x): means of the voxels around each
-    step: int  # voxels from one pixel to the next
     spacing: tuple[float, float, float]  # of the stack, in smallest voxels
     depth: int  # slices of the volume
-    padding: float | None  # what the file says that is filled in
+    padded: npt.NDArray[np.bool_]  # (z, y, x): where it is filled in
+    padding: float | None = None  # and with which value
 
 
 def make_thumbnail(volume: Volume) -> Thumbnail:
-    """Read a small stack of a volume, 2D or 3D: its first slice, its last, and some in between."""
+    """Read a small stack of a volume, 2D or 3D: its first slice, its last, and some in between.
+
+    And see where it is filled in with one value.
+    """
     spacing = (min(volume.spacing),) * (3 - volume.n_spatial) + volume.spacing
     depth, height, width = (1,) * (3 - volume.n_spatial) + volume.shape
     places = np.unique(np.linspace(0, depth - 1, min(depth, SLICES)).round().astype(int))
@@ -110,9 +113,11 @@ def make_thumbnail(volume: Volume) -> Thumbnail:
     unit = min(spacing)
     along = (depth - 1) / max(1, len(places) - 1) if depth > 1 else 1.0
     steps = (along * spacing[0] / unit, step * spacing[1] / unit, step * spacing[2] / unit)
-    given = volume.metadata.get("padding_value")
-    padding = float(given) if isinstance(given, int | float) else None
-    return Thumbnail(np.stack(values), np.stack(means), step, steps, depth, padding)
+    stack = np.stack(values)
+    nowhere = np.zeros(stack.shape, np.bool_)
+    small = Thumbnail(stack, np.stack(means), steps, depth, nowhere)
+    padded, padding = _find_padding(small, volume)
+    return dataclasses.replace(small, padded=padded, padding=padding)
 
 
 def find_surroundings(
@@ -133,21 +138,16 @@ def find_surroundings(
         small = make_thumbnail(volume)
     if small is None or settings.sample_mask or not np.isfinite(small.means).all():
         return nothing
-    padded, padding = _find_padding(small, volume)
-    nothing = nothing._replace(share=float(padded.mean()), padding=padding)
-    void = _void(small, settings, padded)
-    return nothing if void is None else _find_air(void | padded, padded, small, nothing)
+    nothing = nothing._replace(share=float(small.padded.mean()), padding=small.padding)
+    void = _void(small, settings)
+    return nothing if void is None else _find_air(void | small.padded, small, nothing)
 
 
-def _find_air(
-    void: npt.NDArray[np.bool_],
-    padded: npt.NDArray[np.bool_],
-    small: Thumbnail,
-    nothing: Surroundings,
-) -> Surroundings:
+def _find_air(void: npt.NDArray[np.bool_], small: Thumbnail, nothing: Surroundings) -> Surroundings:
     """Return what to do with the air around a sample; `nothing` where there is none."""
     from scipy import ndimage
 
+    padded = small.padded
     if void.all() or not any(_is_around(void, padded, at, small.spacing) for at in _axes(void)):
         return nothing
     radius, outside, places = _fitting_ball(void, small, nothing.radius)
@@ -185,9 +185,7 @@ def _block_means(plane: npt.NDArray[Any], block: int) -> npt.NDArray[np.float32]
     return smooth
 
 
-def _void(
-    small: Thumbnail, settings: PoreSettings, padded: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.bool_] | None:
+def _void(small: Thumbnail, settings: PoreSettings) -> npt.NDArray[np.bool_] | None:
     """Return the void of a thumbnail, roughly; None where a method finds no threshold."""
     if small.values.dtype == np.bool_:
         return small.means > 0.5
@@ -196,7 +194,9 @@ def _void(
         method, phases = ("otsu", 2) if settings.is_local else (threshold, settings.phases)
         bright = settings.pores_are == "bright"
         try:
-            threshold = find_threshold(_histogram(small.values[~padded]), method, phases, bright)
+            threshold = find_threshold(
+                _histogram(small.values[~small.padded]), method, phases, bright
+            )
         except InputError:
             return None
     if settings.pores_are == "bright":
@@ -219,13 +219,15 @@ def _find_padding(small: Thumbnail, volume: Volume) -> tuple[npt.NDArray[np.bool
     """Return where a thumbnail is filled in with one value, and which that is."""
     values = small.values
     nothing = np.zeros(values.shape, np.bool_)
-    if values.dtype == np.bool_:
+    if values.dtype == np.bool_ or not np.isfinite(small.means).all():
         return nothing, None
     rim = np.concatenate([values[:, [0, -1], :].ravel(), values[:, :, [0, -1]].ravel()])
     levels, counts = np.unique(rim, return_counts=True)
     candidates = [float(levels[np.argmax(counts)])]
-    if small.padding is not None:
-        candidates.insert(0, small.padding)
+    # what the file says that is
+    given = volume.metadata.get("padding_value")
+    if isinstance(given, int | float):
+        candidates.insert(0, float(given))
     for value in candidates:
         padded: npt.NDArray[np.bool_] = values == value
         if padded.mean() < _LEAST_SHARE or padded.all():

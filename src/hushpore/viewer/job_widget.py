@@ -53,9 +53,12 @@ from hushpore.viewer.running.worker import JobWorker, calling
 from hushpore.viewer.running.worker_container import WorkerContainer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from napari.layers import Layer
 
     from hushpore.base.events import Job
+    from hushpore.base.result import Offer
     from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
     from hushpore.viewer.forms.fields import Field
@@ -66,6 +69,9 @@ PROVENANCE = "How it was made"
 
 #: Links: to show what a cancelled run has left, to take over settings of another scan, and to run.
 SHOW, TAKE_OVER, RUN_AGAIN = "show", "take over", "run again"
+
+#: Link: to run again with settings that a result offers; its number stands behind.
+OFFER = "offer "
 
 
 class JobWidget(WorkerContainer):
@@ -96,6 +102,7 @@ class JobWidget(WorkerContainer):
         self._viewer = napari_viewer
         self._now: RunState | None = None
         self._made: list[Layer] = []
+        self._offers: Sequence[Offer] = ()
         # the scan of the chosen layer, and by scan what was chosen for it alone
         self._scan = ""
         self._own: dict[str, dict[str, Any]] = {}
@@ -278,12 +285,24 @@ class JobWidget(WorkerContainer):
         if made:
             self._viewer.layers.selection.active = made[0]
         self.timing.show_totals(outcome.timings)
-        text = ("Finished early. " if early else "") + html.escape(outcome.summary)
+        text = ("Finished early. " if early else "") + self._with_offers(outcome)
         if self.next_step is not None:
             text += ". " + link("next", self.next_step[1])
         text += " · " + link("record", PROVENANCE)
         self._show_result(text, target)
         self.called.emit(outcome.result)
+
+    def _with_offers(self, outcome: Any) -> str:
+        """Return the summary of a result as HTML, with links to what it offers."""
+        self._offers = getattr(outcome, "offers", ())
+        text = html.escape(outcome.summary)
+        for number, offer in enumerate(self._offers):
+            sentence, after = html.escape(offer.sentence), link(f"{OFFER}{number}", offer.link)
+            if sentence in text:
+                text = text.replace(sentence, f"{sentence} {after}.", 1)
+            else:
+                text += f". {sentence} {after}"
+        return text
 
     def _place(self, layer: Layer, previews: Previews) -> Layer:
         """Show a layer of a result: in place of its preview, where there is one."""
@@ -485,6 +504,9 @@ class JobWidget(WorkerContainer):
         if target == VOXEL_SIZE and self._facts.volume is not None:
             self._voxel_size.ask(self._facts.volume)
         elif target == RUN_AGAIN:
+            self._try_to_run()
+        elif target.startswith(OFFER):
+            self.form.update(dict(self._offers[int(target.removeprefix(OFFER))].changes))
             self._try_to_run()
         elif target == TAKE_OVER:
             self.form.update(self._left)

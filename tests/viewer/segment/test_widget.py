@@ -188,3 +188,63 @@ def test_labels_that_were_painted_on_are_not_taken_away(qtbot, viewer, widget):
         run(qtbot, widget)
     assert labels in viewer.layers
     assert not labels.visible
+
+
+@pytest.fixture
+def core(viewer):
+    """A core in air, with pores of 27 voxels and of one."""
+    y, x = np.indices((80, 80)) - 39.5
+    values = np.where(np.hypot(y, x) < 30, 1000, 100) * np.ones((12, 80, 80))
+    values[4:7, 30:33, 30:33] = values[4:7, 50:53, 40:43] = values[2, 40, 60] = 100
+    noise = np.random.default_rng(0).normal(0, 10, values.shape)
+    layer = viewer.add_image((values + noise).astype(np.float32), name="core")
+    return layer
+
+
+def test_the_result_says_first_what_was_done_about_air_and_a_link_changes_it(
+    qtbot, viewer, widget, core
+):
+    widget.layer.value = core
+    run(qtbot, widget)
+    text = widget._result.text()
+    assert text.startswith("Air around the sample (56 % of the volume) was left out. ")
+    assert widget.result.porosity == pytest.approx(55 / (12 * np.pi * 30**2), rel=0.02)
+    assert "Count it as pore" in text
+    widget._result.linkActivated.emit("offer 0")
+    qtbot.waitUntil(lambda: not widget.is_running, timeout=120_000)
+    assert widget.outside.value == "keep"
+    text = widget._result.text()
+    assert text.startswith("Air around the sample (about 52 % of the volume) counts as pore. ")
+    assert widget.result.porosity > 0.5
+    # and back
+    assert "Leave it out" in text
+    widget._result.linkActivated.emit("offer 0")
+    qtbot.waitUntil(lambda: not widget.is_running, timeout=120_000)
+    assert widget.outside.value == "auto"
+    assert widget._result.text().startswith("Air around the sample (56 %")
+
+
+def test_pores_too_small_for_a_shape_are_counted_and_a_link_leaves_them_out(
+    qtbot, viewer, widget, core
+):
+    widget.layer.value = core
+    run(qtbot, widget)
+    text = widget._result.text()
+    assert "1 of 3 pores has fewer than 8 voxels: their shape is not reliable." in text
+    assert "Leave them out" in text
+    widget._result.linkActivated.emit("offer 1")
+    qtbot.waitUntil(lambda: not widget.is_running, timeout=120_000)
+    assert widget.minimum_voxels.value == 8
+    assert len(widget.result.pores) == 2
+    assert "not reliable" not in widget._result.text()
+
+
+def test_the_choices_about_air_are_in_plain_words(widget):
+    box = widget.form.outside.native
+    words = [box.itemText(row) for row in range(box.count())]
+    assert words == [
+        "Leave out if there is any", "Count as pore", "Leave out", "Leave out slice by slice",
+    ]  # fmt: skip
+    widget.outside.value = "remove"
+    assert box.currentText() == "Leave out"
+    assert widget.form.value.outside == "remove"

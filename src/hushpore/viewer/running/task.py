@@ -20,9 +20,10 @@ from hushpore.device.scratch import new_folder
 from hushpore.viewer.layers.origin import mark_as_made
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from hushpore.base.events import Job
+    from hushpore.base.result import Offer
     from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
     from hushpore.viewer.layers.conversion import LayerData
@@ -46,6 +47,7 @@ class Outcome:
     layers: list[Layer]  # the result as layers, which no viewer has yet
     timings: Mapping[str, float]  # seconds by stage
     result: Any  # what the job returned
+    offers: Sequence[Offer] = ()  # what can be done with it
 
 
 class LayerJob(Protocol):
@@ -75,7 +77,8 @@ def local_task(widget: LayerJob, target: Target, settings: Settings, device: str
     result = yield from jobs.start(widget.job, volume, settings, device)
     # made here, for napari looks for contrast, thumbnail and colours when a layer is made
     layers = _made(widget.result_layers(result, target), target)
-    return Outcome(result.summary, layers, result.timings, result)
+    offers = getattr(result, "offers", ())
+    return Outcome(result.summary, layers, result.timings, result, offers)
 
 
 def cluster_task(

@@ -223,9 +223,9 @@ class ThresholdPanel(QWidget):
         self.histogram.moved.connect(self._moved)
         self._void = QCheckBox(
             "Show void", toggled=self._void_toggled,
-            toolTip="Paint the void on the slice on the screen, as this threshold makes it; before "
-            "air outside is taken away and open void told from closed. Moving a line switches it "
-            "on, Run switches it off.",
+            toolTip="Paint the void on the slice on the screen as this threshold makes it, without "
+            "air around the sample where that is left out; before open void is told from closed. "
+            "Moving a line switches it on, Run switches it off.",
         )  # fmt: skip
         self._hysteresis = QCheckBox("Hysteresis", toolTip=_HYSTERESIS, toggled=self._choose_two)
         self._log = QCheckBox(

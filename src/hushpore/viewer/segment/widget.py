@@ -105,7 +105,7 @@ class PoresWidget(JobWidget):
     def _show_merged(self, result: Pores) -> None:
         """Say what merging anew came to; of another scan's pores with their name."""
         layer, chosen = self.remerging.layer, self.layer.value
-        text = f"{html.escape(result.summary)} · {link('record', PROVENANCE)}"
+        text = f"{self._with_offers(result)} · {link('record', PROVENANCE)}"
         if scan_of(layer) != self._scan:
             text = f"{html.escape(layer.name)}: {text}"
         if self._said is not None and self._said.scan == scan_of(layer) == self._scan:
