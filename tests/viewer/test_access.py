@@ -1,6 +1,7 @@
 """All is reached from the keyboard, has a name for a screen reader, and colours to tell apart."""
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,8 +13,10 @@ from qtpy.QtWidgets import (
     QAbstractSlider,
     QAbstractSpinBox,
     QComboBox,
+    QDockWidget,
     QLabel,
     QLineEdit,
+    QMainWindow,
     QScrollBar,
     QTabBar,
     QWidget,
@@ -171,6 +174,7 @@ def test_slices_are_gone_through_without_leaving_the_form(viewer, opened):
 def test_steps_of_merging_are_undone_and_redone_by_keys(opened, monkeypatch):
     widget, native = opened(PoresWidget)
     done = []
+    widget.remerging.show()
     monkeypatch.setattr(widget.remerging, "_go_to", done.append)
     keys = keys_of(native)
     keys[QKeySequence(UNDO_MERGE).toString()].activated.emit()
@@ -194,6 +198,31 @@ def test_a_key_acts_wherever_the_focus_is_while_its_widget_is_seen(qtbot):
     one.hide()
     qtbot.keyClick(elsewhere, Qt.Key.Key_Return, ctrl)
     assert pressed == [1]
+
+
+def test_of_tabs_that_share_a_side_the_one_in_front_has_the_key(qtbot):
+    window = QMainWindow()
+    qtbot.addWidget(window)
+    window.setCentralWidget(QLineEdit())
+    docks, pressed = [], []
+    for number in range(3):
+        dock = QDockWidget(str(number), window)
+        dock.setWidget(QLineEdit())
+        bind(dock.widget(), RUN, partial(pressed.append, number))
+        window.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, dock)
+        if docks:
+            window.tabifyDockWidget(docks[0], dock)
+        docks.append(dock)
+    window.show()
+    window.activateWindow()
+    qtbot.waitExposed(window)
+    window.centralWidget().setFocus()
+    for number in (1, 0, 2, 2):
+        docks[number].raise_()
+        qtbot.wait(50)
+        ctrl = Qt.KeyboardModifier.ControlModifier
+        qtbot.keyClick(window.centralWidget(), Qt.Key.Key_Return, ctrl)
+    assert pressed == [1, 0, 2, 2]
 
 
 def test_no_key_is_one_of_naparis(make_napari_viewer):
