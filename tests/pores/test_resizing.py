@@ -58,9 +58,11 @@ def test_tables_alone_are_resized_like_the_result(foam: np.ndarray) -> None:
     pd.testing.assert_frame_equal(throats, truth.throats, rtol=1e-9)
     totals = resized_totals(before.provenance["result"], float(ratio[0]), "mm")
     expected = truth.provenance["result"]
-    for name in ("merged_by", "unit"):
-        assert totals.pop(name) == expected.pop(name)
-    assert totals == pytest.approx(expected, rel=1e-9)
+    numbers = {name for name, value in expected.items() if isinstance(value, float)}
+    assert {"median_diameter", "specific_surface"} <= numbers
+    for name, value in expected.items():
+        assert totals[name] == (pytest.approx(value, rel=1e-9) if name in numbers else value)
+    assert totals.keys() == expected.keys()
 
 
 def test_an_image_of_pores_is_resized_too(foam: np.ndarray) -> None:

@@ -29,6 +29,8 @@ class ResultFiles:
     images: Mapping[str, Volume]  # ``<name>.tif``; of these the fingerprints are kept
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)  # ``<name>.csv``
     figures: Mapping[str, bytes] = field(default_factory=dict)  # ``<name>.png``
+    # sets of arrays by their names, compressed: ``<name>.npz``
+    arrays: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     # further entries of ``result.json``
     provenance: Mapping[str, Any] = field(default_factory=dict)
 

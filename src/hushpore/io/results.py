@@ -60,6 +60,7 @@ def write_results(
     provenance: Mapping[str, Any],
     figures: Mapping[str, bytes] | None = None,
     pages: Mapping[str, str] | None = None,
+    arrays: Mapping[str, Mapping[str, Any]] | None = None,
     overwrite: bool = False,
 ) -> Path:
     """Write a result as a directory that is complete or not there at all.
@@ -79,6 +80,8 @@ def write_results(
         PNG files, written as ``<name>.png``.
     pages : mapping of str to str, optional
         HTML pages, written as ``<name>.html``.
+    arrays : mapping of str to mapping, optional
+        Sets of arrays by their names, written compressed as ``<name>.npz``.
     overwrite : bool, optional
         Replace an earlier result, once this one is complete. A directory that is not a result, or
         that holds other files too, is never replaced.
@@ -96,8 +99,8 @@ def write_results(
         If a name cannot be a file's, or an image has a type that TIFF does not know.
     """
     target = check_target(directory, overwrite)
-    figures, pages = figures or {}, pages or {}
-    parts = {"tif": images, "csv": tables, "png": figures, "html": pages}
+    figures, pages, arrays = figures or {}, pages or {}, arrays or {}
+    parts = {"tif": images, "csv": tables, "png": figures, "html": pages, "npz": arrays}
     names = [f"{name}.{ending}" for ending, named in parts.items() for name in named]
     for name in names:
         if not _NAME.fullmatch(name):
@@ -111,6 +114,8 @@ def write_results(
             (part / f"{name}.png").write_bytes(picture)
         for name, page in pages.items():
             (part / f"{name}.html").write_text(page, encoding="utf-8")
+        for name, named in arrays.items():
+            np.savez_compressed(part / f"{name}.npz", **named)
         write_json(part / PROVENANCE, {**provenance, "files": sorted([*names, PROVENANCE])})
     return target
 

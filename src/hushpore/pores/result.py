@@ -148,6 +148,22 @@ class Pores:
         )
 
     @property
+    def basins(self) -> npt.NDArray[np.int32]:
+        """The basins that pores are merged from, (z, y, x): 0 is solid."""
+        basins: npt.NDArray[np.int32] = self._basins.array()
+        return basins
+
+    @property
+    def graph(self) -> BasinGraph:
+        """What is known of the basins, and where they touch."""
+        return self._graph
+
+    @property
+    def sample(self) -> npt.NDArray[np.int64]:
+        """Voxels of each slice (row, in 2D) that are of the sample."""
+        return self._sample
+
+    @property
     def summary(self) -> str:
         """One sentence: porosity, number of pores, median diameter."""
         return summary_of(self.provenance["result"], self._settings)
@@ -263,7 +279,7 @@ class Pores:
         volume = self.volume.replace(
             self.volume.data, spacing=tuple(spacing), unit=unit, origin=(), notes=notes
         )
-        numbering = self._numbering()
+        numbering = numbering_of(self.labels, self._graph)
         columns: dict[str, Any] = {
             "_pore_columns": pore_columns(self._graph, numbering, volume),
             "_throat_columns": throat_columns(self._graph, numbering, volume),
@@ -283,16 +299,6 @@ class Pores:
             "result": totals_of(columns, volume, found),
         }  # fmt: skip
         return dataclasses.replace(self, **columns, volume=volume, provenance=provenance)
-
-    def _numbering(self) -> Numbering:
-        """Return which pore each basin belongs to, however they were merged."""
-        label_of = np.zeros(self._graph.count + 1, np.int32)
-        label_of[1:] = self.labels.reshape(-1)[self._graph.peak[1:]]
-        # of each pore the basin with the highest peak comes last
-        order = np.lexsort((self._graph.peak_squared_distance, label_of))
-        last = np.flatnonzero(np.diff(label_of[order], append=-1))
-        root = order[last].astype(np.int32)
-        return Numbering(label_of, root[label_of[root] > 0])
 
     def _renumber(self, numbering: Numbering, settings: PoreSettings, by: dict[str, Any]) -> Pores:
         if self._slabs.on_disk:
@@ -357,6 +363,17 @@ def outside_in_words(result: Mapping[str, Any]) -> str:
 def percent(share: float) -> str:
     """Write a share in per cent, as few digits as are needed."""
     return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
+
+
+def numbering_of(labels: npt.NDArray[np.int32], graph: BasinGraph) -> Numbering:
+    """Return which pore each basin belongs to, however they were merged."""
+    label_of = np.zeros(graph.count + 1, np.int32)
+    label_of[1:] = labels.reshape(-1)[graph.peak[1:]]
+    # of each pore the basin with the highest peak comes last
+    order = np.lexsort((graph.peak_squared_distance, label_of))
+    last = np.flatnonzero(np.diff(label_of[order], append=-1))
+    root = order[last].astype(np.int32)
+    return Numbering(label_of, root[label_of[root] > 0])
 
 
 def number_basins(

@@ -86,6 +86,7 @@ def write_result(
         provenance=provenance,
         figures={**files.figures, **figures},
         pages=pages,
+        arrays=files.arrays,
         overwrite=overwrite,
     )
 

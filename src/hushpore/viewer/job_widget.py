@@ -41,6 +41,8 @@ from hushpore.viewer.layers.origin import (
 )
 from hushpore.viewer.layers.presenting import show_scale_bar
 from hushpore.viewer.layers.voxel_size import follow_voxel_size, set_voxel_size
+from hushpore.viewer.layers.writer import prefer_our_writers
+from hushpore.viewer.results.save_result import SAVE_RESULT, ask_and_save_result
 from hushpore.viewer.running.drawing import LAYOUT_DELAY, coalesce_redraws
 from hushpore.viewer.running.problem import Problem, explain
 from hushpore.viewer.running.progress_presenter import JobProgress, ProgressPresenter, RunState
@@ -121,6 +123,7 @@ class JobWidget(WorkerContainer):
 
     def _make_ready(self) -> None:
         """Do now what would take seconds when Run is pressed."""
+        prefer_our_writers()
         FontWarmup(self.native, self._viewer)
         bind(self.native, RUN, self._press_run)
         bind(self.native, CANCEL, self.cancel)
@@ -289,6 +292,7 @@ class JobWidget(WorkerContainer):
         if self.next_step is not None:
             text += ". " + link("next", self.next_step[1])
         text += " · " + link("record", PROVENANCE)
+        text += " · " + link("save", SAVE_RESULT)
         self._show_result(text, target)
         self.called.emit(outcome.result)
 
@@ -503,6 +507,8 @@ class JobWidget(WorkerContainer):
         shown = [layer for layer in self._made if layer in self._viewer.layers]
         if target == VOXEL_SIZE and self._facts.volume is not None:
             self._voxel_size.ask(self._facts.volume)
+        elif target == "save" and shown:
+            ask_and_save_result(self.native, shown[0])
         elif target == RUN_AGAIN:
             self._try_to_run()
         elif target.startswith(OFFER):

@@ -9,6 +9,7 @@ from napari.layers import Layer
 
 import hushpore
 from hushpore import Volume
+from hushpore.base.provenance import fingerprint
 from hushpore.viewer.layers.conversion import layer_data
 from hushpore.viewer.layers.writer import (
     write_image_layer,
@@ -48,7 +49,8 @@ def test_a_saved_layer_comes_back_where_it_lay(
 def test_how_a_layer_was_made_is_saved_beside_it(tmp_path: Path) -> None:
     volume = Volume(np.ones((4, 4), np.float32), spacing=1, unit="mm")
     save(str(tmp_path / "bread.tif"), layer_data(volume, provenance={"job": "denoise"}))
-    assert json.loads((tmp_path / "bread.json").read_text()) == {"job": "denoise"}
+    record = json.loads((tmp_path / "bread.json").read_text())
+    assert record == {"job": "denoise", "fingerprints": {"image": fingerprint(volume.data)}}
 
 
 def test_an_image_and_the_labels_over_it_are_saved_as_one(tmp_path: Path) -> None:

@@ -13,6 +13,13 @@ if TYPE_CHECKING:
 #: Key of an `Origin` in what hushpore keeps in the metadata of a layer.
 ORIGIN = "origin"
 
+#: Key of the records of the jobs that have made what a layer was made of, the first one first.
+UPSTREAM = "upstream"
+
+#: Keys of the voxel size that the user has given, as `hushpore.runs.source.Source` takes it, and of
+#: spacing and unit as the file has them.
+VOXEL_SIZE, OF_FILE = GIVEN = ("voxel_size", "voxel_size_of_file")
+
 #: Key that says that a user has painted on a layer.
 _PAINTED = "painted"
 

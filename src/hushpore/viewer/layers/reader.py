@@ -33,9 +33,10 @@ from hushpore.io.series import split_notes
 from hushpore.viewer.layers.conversion import METADATA_KEY, LayerData, layer_data, volume_of
 from hushpore.viewer.layers.loading import LoadingTask, add_one_by_one
 from hushpore.viewer.layers.presenting import present, present_next, show_scale_bar
-from hushpore.viewer.layers.result_folder import labels_from_result
+from hushpore.viewer.layers.result_folder import labels_from_result, provenance_of_image
 from hushpore.viewer.layers.series_chooser import offer_series
 from hushpore.viewer.layers.slice_grouping import collect_slice, is_slice, slices_by
+from hushpore.viewer.layers.writer import prefer_our_writers
 from hushpore.viewer.running.problem import explain, notify_problem
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def read_layers(path: str | list[str]) -> list[Any]:
     volume. Where there are several series, a list of them is docked in the window, and those are
     opened that the user ticks. What cannot be read is said in a notification.
     """
+    prefer_our_writers()
     viewer = current_viewer()
     several = getattr(viewer, "window", None) is not None
     if several and isinstance(path, str) and is_slice(viewer, path):
@@ -181,7 +183,7 @@ def _layer(volume: Volume) -> LayerData:
     if volume.metadata.get("labels"):
         return layer_data(volume, "labels")
     chosen = {k: volume.metadata[k] for k in ("contrast_limits",) if k in volume.metadata}
-    return layer_data(volume, **chosen)
+    return layer_data(volume, provenance=provenance_of_image(volume), **chosen)
 
 
 def _mention_notes(viewer: Any, found: Iterable[tuple[str, dict[str, Any]]]) -> None:

@@ -1,22 +1,33 @@
-"""The files of a result on their way back into the window: labels with their tables."""
+"""The files of a result on their way back into the window: tables, record, and merging anew."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
+import zipfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushpore.base.errors import InputError
+from hushpore.base.provenance import fingerprint
 from hushpore.io import describe
 from hushpore.io.target import PROVENANCE
+from hushpore.jobs import JOBS
 from hushpore.runs.pore_result import LABELS_IN_BLOCKS
 from hushpore.viewer.layers.conversion import METADATA_KEY, layer_data
-from hushpore.viewer.results.pore_layer import PROFILE, THROATS, features_of
+from hushpore.viewer.layers.origin import UPSTREAM
+from hushpore.viewer.layers.saved import MERGING, beside
+from hushpore.viewer.results.pore_layer import PROFILE, RESULT, THROATS, features_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hushpore.base.volume import Volume
+    from hushpore.pores.result import Pores
     from hushpore.viewer.layers.conversion import LayerData, Placement
 
 #: Names of the files in a result folder.
@@ -27,31 +38,47 @@ def labels_from_result(volume: Volume) -> LayerData | None:
     """Return a volume as the labels layer that it was saved from, or None where it is not one.
 
     `volume`: as read from a file. One that is called ``labels`` and lies in a result folder, beside
-    ``result.json`` and ``pores.csv``, gets back its tables and its record.
+    ``result.json`` and ``pores.csv``, gets back its tables and its record, and what it is merged
+    anew from where that was stored; so does one that was saved alone, from what lies beside it
+    under its name.
     """
     source = Path(volume.source)
     in_blocks = source.name == LABELS_IN_BLOCKS
-    may_be = volume.source and (volume.name == LABELS or in_blocks)
-    if not may_be or volume.dtype.kind not in "iu":
+    if not volume.source or volume.dtype.kind not in "iu":
         return None
     folder = source if source.is_dir() and not in_blocks else source.parent
-    if not (folder / PROVENANCE).is_file() or not (folder / f"{PORES}.csv").is_file():
+    of_folder = volume.name == LABELS or in_blocks
+    file: Callable[[str], Path]
+    if of_folder and (folder / PROVENANCE).is_file() and (folder / f"{PORES}.csv").is_file():
+        jobs, name, file = _jobs(folder / PROVENANCE), f"{folder.name} pores", folder.joinpath
+    elif beside(source, f"{PORES}.csv").is_file():
+        jobs, name, file = _jobs(_record_of(source)), volume.name, partial(beside, source)
+    else:
         return None
     import pandas as pd
 
-    files = {name: folder / f"{name}.csv" for name in (PORES, THROATS, "profile")}
-    tables = {name: pd.read_csv(file) for name, file in files.items() if file.is_file()}
-    provenance = _provenance_of_pores(folder / PROVENANCE)
+    files = {name: file(f"{name}.csv") for name in (PORES, THROATS, "profile")}
+    tables = {name: pd.read_csv(each) for name, each in files.items() if each.is_file()}
+    made = [job for job in jobs if job.get("job") == "pores"]
+    provenance = made[-1] if made else {}
     values: Any = volume.data if in_blocks else volume.array()
+    labels = volume.replace(values, name=name)
+    result, problem = _result(labels, file(f"{MERGING}.npz"), provenance)
+    if result is not None:
+        labels = labels.replace(result.labels)
     data, keywords, kind = layer_data(
-        volume.replace(values, name=f"{folder.name} pores"),
+        dataclasses.replace(labels, notes=[*labels.notes, *problem]),
         "labels",
         provenance=provenance or None,
         features=features_of(tables[PORES]),
     )
     known = keywords["metadata"][METADATA_KEY]
+    known[UPSTREAM] = tuple(jobs[: jobs.index(provenance)]) if provenance else ()
     if THROATS in tables:
         known[THROATS] = tables[THROATS]
+    if result is not None:
+        known |= {RESULT: result, PROFILE: result.porosity_profile}
+        return data, keywords, kind
     # where all is sample, the share of each slice (row, in 2D) that is pore is its porosity
     if provenance.get("result", {}).get("sample_voxels") == math.prod(values.shape):
         if isinstance(values, np.ndarray) or "profile" not in tables:
@@ -72,11 +99,62 @@ def layer_of_result(folder: Path, name: str, placement: Placement) -> LayerData:
     return data, {**keywords, **placement.kwargs(), "name": name}, kind
 
 
-def _provenance_of_pores(path: Path) -> dict[str, Any]:
-    """Return the record of the segmentation, of all jobs of a result."""
+def provenance_of_image(volume: Volume) -> dict[str, Any] | None:
+    """Return the record of the job that made an image, where its file has one beside it.
+
+    `volume`: as read from a file. A record of another image, by its fingerprint or its shape, is
+    none.
+    """
+    source = Path(volume.source)
+    if not volume.source or volume.dtype.kind != "f":
+        return None
+    folder = source if source.is_dir() and source.suffix != ".zarr" else source.parent
+    for file, name in ((_record_of(source), "image"), (folder / PROVENANCE, volume.name)):
+        record = _json(file)
+        made = [job for job in _jobs(file) if JOBS_THAT_GIVE.get(str(job.get("job")))]
+        wanted = [job for job in made if name in ("image", JOBS_THAT_GIVE[job["job"]])]
+        if not wanted or list(volume.shape) != wanted[-1].get("input", {}).get("shape"):
+            continue
+        known = record.get("fingerprints", {}).get(name)
+        if known and isinstance(volume.data, np.ndarray) and fingerprint(volume.data) != known:
+            continue
+        return wanted[-1]
+    return None
+
+
+#: What jobs call the image that they give, by their names.
+JOBS_THAT_GIVE = {name: job.gives for name, job in JOBS.items() if job.gives}
+
+
+def _record_of(image: Path) -> Path:
+    return image.with_suffix(".json")
+
+
+def _json(path: Path) -> dict[str, Any]:
     try:
-        jobs = json.loads(path.read_text(encoding="utf-8")).get("jobs", [])
-    except (ValueError, AttributeError):
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return {}
-    found = [job for job in jobs if isinstance(job, dict) and job.get("job") == "pores"]
-    return found[-1] if found else {}
+    return found if isinstance(found, dict) else {}
+
+
+def _jobs(path: Path) -> list[dict[str, Any]]:
+    """Return the records of the jobs in a file, in their order; none where it is damaged."""
+    found = _json(path)
+    jobs = found.get("jobs", [found] if "job" in found else [])
+    return [job for job in jobs if isinstance(job, dict)] if isinstance(jobs, list) else []
+
+
+def _result(
+    labels: Volume, file: Path, provenance: dict[str, Any]
+) -> tuple[Pores | None, tuple[str, ...]]:
+    """Return what can be merged anew, as far as it was stored; and what is wrong with it."""
+    if not file.is_file() or not isinstance(labels.data, np.ndarray):
+        return None, ()
+    from hushpore.pores.stored import restored
+
+    try:
+        with np.load(file) as arrays:
+            return restored(labels, dict(arrays), provenance), ()
+    except (InputError, OSError, ValueError, zipfile.BadZipFile) as error:
+        return None, (f"The pores cannot be merged anew: {error}",)

@@ -11,7 +11,7 @@ from hushpore.pores.measures import PORES, THROATS
 from hushpore.pores.resizing import is_proportional, resized_table, resized_totals
 from hushpore.runs.source import with_voxel_size
 from hushpore.viewer.layers.conversion import METADATA_KEY, known_of, pint_name, volume_of
-from hushpore.viewer.layers.origin import find_layer, scan_of
+from hushpore.viewer.layers.origin import OF_FILE, VOXEL_SIZE, find_layer, scan_of
 from hushpore.viewer.layers.presenting import go_to_slice, show_scale_bar, slice_of
 from hushpore.viewer.results.pore_layer import (
     THROATS as THROATS_KEY,
@@ -28,13 +28,6 @@ if TYPE_CHECKING:
 
     from hushpore.base.volume import Volume
     from hushpore.viewer.running.target import Target
-
-#: Key of what the user has said, as `hushpore.runs.source.Source` takes it, in what hushpore keeps
-#: in the metadata of a layer.
-VOXEL_SIZE = "voxel_size"
-
-#: Key of spacing and unit as the file has them.
-OF_FILE = "voxel_size_of_file"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
+import npe2
 from napari.layers import Layer
 
 from hushpore.io.results import write_image
 from hushpore.io.zarr import write_zarr
-from hushpore.viewer.layers.conversion import known_of, volume_of
+from hushpore.viewer.layers.conversion import volume_of
+from hushpore.viewer.layers.saved import SavedLayer
 
 
 def write_image_layer(path: str, data: Any, attributes: dict[str, Any]) -> list[str]:
@@ -30,8 +33,22 @@ def write_image_with_labels(path: str, layers: list[tuple[Any, dict[str, Any], s
     return [str(written)]
 
 
+def prefer_our_writers() -> None:
+    """List hushpore's writers before napari's own, which lose voxel size, in its dialog to save.
+
+    Of writers that suit alike npe2 takes the first that was registered, and knows no other order.
+    """
+    with contextlib.suppress(AttributeError, TypeError):
+        npe2.PluginManager.instance()._contrib._writers.sort(key=_is_not_ours)
+
+
+def _is_not_ours(entry: Any) -> bool:
+    return str(entry[-1].command).partition(".")[0] != "hushpore"
+
+
 def _write(path: str, layer: Any) -> list[str]:
-    provenance = known_of(layer).get("provenance")
+    saved = SavedLayer.of(layer)
     # napari has asked by now whether an existing file may be replaced
-    written = write_image(path, volume_of(layer), provenance=provenance, overwrite=True)
-    return [str(written)]
+    record = saved.record("image") or None
+    written = write_image(path, saved.volume, provenance=record, overwrite=True)
+    return [str(written), *map(str, saved.write_beside(written))]

@@ -36,6 +36,7 @@ from hushpore.viewer.results.colour_choice import (
 from hushpore.viewer.results.pore_layer import summary_lines
 from hushpore.viewer.results.pore_view import MOST_COLOURS, LayerTrackingWidget
 from hushpore.viewer.results.row_filter import filter_rows
+from hushpore.viewer.results.save_result import SAVE_RESULT, ask_and_save_result
 from hushpore.viewer.results.saving import ask_for_file, save_measures
 from hushpore.viewer.results.scene_3d import FRAMES, Scene3D
 from hushpore.viewer.results.table import TableView, cell_text
@@ -233,6 +234,10 @@ class ResultsWidget(LayerTrackingWidget):
         measure = measure_of(column, PORES if self._table() is self.pores else THROATS)
         return measure.unit(tables.unit, tables.n_spatial), measure.meaning
 
+    def _save(self) -> None:
+        if self.view is not None:
+            ask_and_save_result(self, self.view.layer)
+
     def _table(self) -> TableView:
         return self.throats if self._tabs.currentWidget() is self.throats else self.pores
 
@@ -332,6 +337,11 @@ class ResultsWidget(LayerTrackingWidget):
             QPushButton(
                 "&Export …", clicked=self._export,
                 toolTip="Save the rows that are shown, in their order, as CSV.",
+            ),
+            QPushButton(
+                f"Sa&{SAVE_RESULT[2:]}", clicked=self._save,
+                toolTip="Save labels, tables, record and report as a folder, which can be dropped "
+                "on the window again.",
             ),
         )  # fmt: skip
         line.setContentsMargins(0, 0, 0, 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +11,8 @@ from napari.layers import Image, Points
 from napari.utils.colormaps import AVAILABLE_COLORMAPS
 
 from hushpore.base.errors import InputError
-from hushpore.viewer.layers.conversion import Placement, placement_of, volume_of
-from hushpore.viewer.layers.origin import identity, scan_of
+from hushpore.viewer.layers.conversion import Placement, known_of, placement_of, volume_of
+from hushpore.viewer.layers.origin import GIVEN, UPSTREAM, identity, scan_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +32,9 @@ class Target:
     job: str = ""  # what is done with it, a key of `hushpore.jobs.JOBS`
     layer: str = ""  # which layer it is; see `identity`
     scan: str = ""  # of which scan it is; see `scan_of`
+    # what hushpore keeps in the metadata of what is made of it: the records of the jobs before, and
+    # the voxel size that the user has given
+    inherited: dict[str, Any] = field(default_factory=dict)
 
 
 def capture(
@@ -43,16 +46,24 @@ def capture(
     that the job needs: they lie beside the volume under their names. `job`: what is done with it.
     """
     placement = placement_of(layer)
+    which = (job, identity(layer), scan_of(layer), _inherited(layer))
     volume = dataclasses.replace(
         volume_of(layer, axis_labels),
         auxiliary={other.name: _over(other, layer) for other in auxiliary},
     )
     if not isinstance(layer, Image):
-        return Target(volume, placement, "labels", {}, job, identity(layer), scan_of(layer))
+        return Target(volume, placement, "labels", {}, *which)
     appearance = {"contrast_limits": tuple(layer.contrast_limits), "gamma": layer.gamma}
     if layer.colormap.name in AVAILABLE_COLORMAPS:
         appearance["colormap"] = layer.colormap.name
-    return Target(volume, placement, "image", appearance, job, identity(layer), scan_of(layer))
+    return Target(volume, placement, "image", appearance, *which)
+
+
+def _inherited(layer: Any) -> dict[str, Any]:
+    known = known_of(layer)
+    provenance = known.get("provenance")
+    before = (*known.get(UPSTREAM, ()), *([provenance] if provenance else []))
+    return {UPSTREAM: before, **{key: known[key] for key in GIVEN if key in known}}
 
 
 def _over(other: Any, layer: Any) -> Any:

@@ -17,6 +17,7 @@ from hushpore import jobs
 from hushpore.base.errors import InputError
 from hushpore.base.events import Note, Progress
 from hushpore.device.scratch import new_folder
+from hushpore.viewer.layers.conversion import known_of
 from hushpore.viewer.layers.origin import mark_as_made
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ def _made(found: list[LayerData], target: Target) -> list[Layer]:
     layers: list[Any] = [Layer.create(*data) for data in found]
     for layer in layers:
         mark_as_made(layer, target)
+        known_of(layer).update(target.inherited)
     return layers
 
 

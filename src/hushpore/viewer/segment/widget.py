@@ -18,6 +18,7 @@ from hushpore.viewer.layers.origin import identity, scan_of
 from hushpore.viewer.layers.result_folder import layer_of_result
 from hushpore.viewer.results.panel import RESULTS
 from hushpore.viewer.results.pore_layer import pore_layer, result_of
+from hushpore.viewer.results.save_result import SAVE_RESULT
 from hushpore.viewer.running.worker import JobWorker, stop_on_destroy
 from hushpore.viewer.segment.merge_height import MergeHeight
 from hushpore.viewer.segment.threshold_panel import ThresholdPanel
@@ -106,6 +107,7 @@ class PoresWidget(JobWidget):
         """Say what merging anew came to; of another scan's pores with their name."""
         layer, chosen = self.remerging.layer, self.layer.value
         text = f"{self._with_offers(result)} · {link('record', PROVENANCE)}"
+        text += f" · {link('save', SAVE_RESULT)}"
         if scan_of(layer) != self._scan:
             text = f"{html.escape(layer.name)}: {text}"
         if self._said is not None and self._said.scan == scan_of(layer) == self._scan:

@@ -1,0 +1,78 @@
+"""What a finished segmentation is merged anew from, on its way to a file and back."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.base.errors import InputError
+from hushpore.pores.graph import BasinGraph
+from hushpore.pores.measures import pore_columns, throat_columns
+from hushpore.pores.result import Pores, numbering_of
+from hushpore.pores.settings import PoreSettings
+from hushpore.pores.slabs import Slabs, Stack
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+    from hushpore.base.volume import Volume
+
+_GRAPH = "graph_"
+
+
+def merging_arrays(result: Pores) -> dict[str, npt.NDArray[Any]]:
+    """Return the basins of a segmentation and how they touch, for `restored`, by their names."""
+    graph = result.graph
+    parts = {field.name: getattr(graph, field.name) for field in dataclasses.fields(graph)}
+    return {
+        "basins": result.basins,
+        "sample": result.sample,
+        **{f"{_GRAPH}{name}": np.asarray(part) for name, part in parts.items()},
+    }
+
+
+def restored(
+    labels: Volume, arrays: Mapping[str, npt.NDArray[Any]], provenance: dict[str, Any]
+) -> Pores:
+    """Return a segmentation that was stored, so that it can be merged anew.
+
+    `labels`: as they were stored, in memory; its place and voxel size are those of the result.
+    `arrays`: as `merging_arrays` gave them. `provenance`: the record of the job.
+    Raises InputError if they do not belong together.
+    """
+    try:
+        fields = dataclasses.fields(BasinGraph)
+        parts: dict[str, Any] = {one.name: arrays[f"{_GRAPH}{one.name}"] for one in fields}
+        graph = BasinGraph(**{**parts, "grey_step": float(parts["grey_step"])})
+        basins, sample = arrays["basins"], arrays["sample"]
+        totals, name = provenance["result"], provenance["input"]["name"]
+        notes = tuple(provenance.get("notes", ()))
+    except KeyError as error:
+        raise InputError(f"What these pores were merged from is not complete: {error}.") from None
+    values = np.ascontiguousarray(labels.array(), np.int32)
+    if basins.size != values.size or ((basins > 0) < (values > 0).reshape(basins.shape)).any():
+        raise InputError("What these pores were merged from is not of these labels.")
+    stack = Stack(basins.shape, np.int32, None)
+    stack.array()[...] = basins
+    volume = labels.replace(values, name=name)
+    numbering = numbering_of(values, graph)
+    return Pores(
+        labels=values,
+        porosity=totals["porosity"],
+        threshold=totals.get("threshold"),
+        volume=volume,
+        timings=dict(provenance.get("timings", {})),
+        provenance=provenance,
+        notes=notes,
+        _pore_columns=pore_columns(graph, numbering, volume),
+        _throat_columns=throat_columns(graph, numbering, volume),
+        _sample=sample,
+        _basins=stack,
+        _slabs=Slabs(len(basins), len(basins), False),
+        _graph=graph,
+        _settings=PoreSettings.of_what_fits(provenance.get("settings", {})),
+    )

@@ -1,0 +1,183 @@
+"""A layer with all that is known of it, on its way to files."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from hushpore.base.provenance import fingerprint
+from hushpore.base.result import ResultFiles
+from hushpore.io.results import write_image, write_results
+from hushpore.io.target import new_file
+from hushpore.pores.stored import merging_arrays
+from hushpore.runs.result_folder import write_result
+from hushpore.runs.source import Source
+from hushpore.viewer.layers.conversion import known_of, volume_of
+from hushpore.viewer.layers.origin import UPSTREAM, VOXEL_SIZE
+from hushpore.viewer.results.pore_layer import result_of, tables_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+
+    from hushpore.base.volume import Volume
+    from hushpore.pores.result import Pores
+
+#: What the set of arrays is called from which pores are merged anew.
+MERGING = "merging"
+
+
+@dataclass(frozen=True)
+class SavedLayer:
+    """A layer as it was when it was to be saved: what happens to it later changes nothing here."""
+
+    volume: Volume
+    provenance: dict[str, Any]  # of the job that made it; empty where none did
+    upstream: tuple[dict[str, Any], ...]  # of the jobs before, the first one first
+    voxel_size: str  # as the user has given it
+    tables: dict[str, pd.DataFrame]  # of pores
+    pores: Pores | None  # what can be merged anew
+    result: Any  # of another job that is written as a folder
+
+    @classmethod
+    def of(cls, layer: Any, axis_labels: tuple[str, ...] = ()) -> SavedLayer:
+        """Remember a layer; its values are not copied."""
+        known, found = known_of(layer), tables_of(layer)
+        volume = volume_of(layer, axis_labels)
+        tables: dict[str, pd.DataFrame] = {}
+        if found is not None:
+            tables["pores"] = found.pores
+            if found.throats is not None:
+                tables["throats"] = found.throats
+            if found.profile is not None:
+                tables["profile"] = _profile(volume, found.profile)
+        provenance = dict(known.get("provenance") or {})
+        upstream = tuple(known.get(UPSTREAM, ()))
+        given = known.get(VOXEL_SIZE, "")
+        return cls(
+            volume, provenance, upstream, given, tables, result_of(layer), known.get("patches")
+        )
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is written as a folder: all but an image by itself."""
+        return bool(self.tables) or self.result is not None
+
+    @property
+    def proposed(self) -> Path:
+        """Where it may go: beside the scan, where one can write there."""
+        name = re.sub(r"[^\w. -]", "_", self.volume.name)
+        place = Path(self.volume.source).expanduser() if self.volume.source else Path()
+        beside = place.parent if place.is_absolute() else Path.home()
+        folder = beside if os.access(beside, os.W_OK) else Path.home()
+        return folder / (name if self.is_folder else f"{name}.tif")
+
+    def write(self, path: Path) -> Path:
+        """Write a result folder, or an image with its record beside it; an older one is replaced.
+
+        Raises OutputError as `hushpore.io.results.write_results` does.
+        """
+        if not self.is_folder:
+            record = self.record("image") or None
+            target = path if path.suffix else path.with_suffix(".tif")
+            return write_image(target, self.volume, provenance=record, overwrite=True)
+        source = self._source()
+        if self.pores is not None:
+            prints = {"denoised": fingerprint(self.pores.volume.data)} if self.upstream else {}
+            extra = {
+                "jobs": [*self.upstream, self.provenance],
+                "fingerprints": {**prints, "labels": fingerprint(self.volume.data)},
+            }
+            stored = _Stored(self.pores, self.volume)
+            before = self.pores.volume
+            return write_result(path, [stored], before, source=source, extra=extra, overwrite=True)
+        if self.result is not None:
+            before = self.result.volume
+            return write_result(path, [self.result], before, source=source, overwrite=True)
+        record = {
+            "source": source,
+            "jobs": [*self.upstream, self.provenance],
+            "fingerprints": {"labels": fingerprint(self.volume.data)},
+        }
+        return write_results(
+            path,
+            images={"labels": self.volume},
+            tables=self.tables,
+            provenance=record,
+            overwrite=True,
+        )
+
+    def record(self, image: str) -> dict[str, Any]:
+        """Return what stands beside an image that is written alone; empty where nothing is known.
+
+        `image`: what it is called in the fingerprints.
+        """
+        if not self.provenance:
+            return {}
+        prints = {image: fingerprint(self.volume.data)}
+        source = self._source()
+        return {**self.provenance, **({"source": source} if source else {}), "fingerprints": prints}
+
+    def write_beside(self, image: Path) -> list[Path]:
+        """Write the tables of pores, and what they are merged from, beside an image of them."""
+        import numpy as np
+
+        written = []
+        for name, table in self.tables.items():
+            target = beside(image, f"{name}.csv")
+            with new_file(target, overwrite=True) as part:
+                table.to_csv(part, index=False, lineterminator="\n", encoding="utf-8")
+            written.append(target)
+        if self.pores is not None:
+            target = beside(image, f"{MERGING}.npz")
+            with new_file(target, overwrite=True) as part, part.open("wb") as file:
+                arrays: dict[str, Any] = merging_arrays(self.pores)
+                np.savez_compressed(file, **arrays)
+            written.append(target)
+        return written
+
+    def _source(self) -> dict[str, Any]:
+        made_of = self.upstream[0] if self.upstream else self.provenance
+        known = made_of.get("input", {})
+        path = known.get("source") or self.volume.source
+        if not path or not Path(path).exists():
+            return {}
+        # of one series of several the name says which
+        series = str(known.get("name", "")) if Path(path).is_dir() else ""
+        return Source(str(path), series=series, voxel_size=self.voxel_size).to_dict()
+
+
+class _Stored:
+    """A segmentation as it is written from the window: with what it is merged from."""
+
+    def __init__(self, result: Pores, labels: Volume) -> None:
+        self._result, self._labels = result, labels
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._result, name)
+
+    def files(self) -> ResultFiles:
+        """Return what is written of it."""
+        files = self._result.files()
+        arrays: Mapping[str, Any] = {MERGING: merging_arrays(self._result)}
+        return ResultFiles({"labels": self._labels}, files.tables, arrays=arrays)
+
+
+def beside(image: Path, ending: str) -> Path:
+    """Return where something lies that goes with an image that is written alone."""
+    stem = image.name.removesuffix(image.suffix).removesuffix(".ome")
+    return image.with_name(f"{stem}_{ending}")
+
+
+def _profile(volume: Volume, porosity: np.ndarray) -> pd.DataFrame:
+    import numpy as np
+
+    slices = np.arange(porosity.size)
+    position = volume.origin[0] + volume.spacing[0] * slices
+    return pd.DataFrame({"slice": slices, "position": position, "porosity": porosity})

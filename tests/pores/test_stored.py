@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from hushpore import InputError, Volume, segment_pores
+from hushpore.pores.stored import merging_arrays, restored
+
+
+@pytest.fixture
+def core() -> Volume:
+    """A cylinder with pores, some of them open, and air around it."""
+    rng = np.random.default_rng(1)
+    z, y, x = np.mgrid[:20, :48, :48]
+    solid = (y - 23.5) ** 2 + (x - 23.5) ** 2 < 20**2
+    for at, radius in zip(rng.uniform(4, 44, (16, 3)), rng.uniform(2, 6, 16), strict=True):
+        solid &= ((z - at[0] * 0.4) ** 2 + (y - at[1]) ** 2 + (x - at[2]) ** 2) > radius**2
+    return Volume(np.where(solid, 200, 30).astype(np.uint8), 0.5, "mm", origin=(1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"outside": "remove", "outside_radius": 6}, {"merging": "snow"}, {"minimum_voxels": 40}],
+)
+def test_what_was_stored_merges_like_the_result_itself(core: Volume, settings: dict) -> None:
+    result = segment_pores(core, **settings)
+    again = restored(result.labels_volume, merging_arrays(result), result.provenance)
+    pd.testing.assert_frame_equal(again.pores, result.pores, check_exact=True)
+    pd.testing.assert_frame_equal(again.throats, result.throats, check_exact=True)
+    np.testing.assert_array_equal(again.porosity_profile, result.porosity_profile)
+    assert again.summary == result.summary
+    merged, truth = again.remerge(2.0), result.remerge(2.0)
+    np.testing.assert_array_equal(merged.labels, truth.labels)
+    pd.testing.assert_frame_equal(merged.pores, truth.pores, check_exact=True)
+    assert merged.provenance == truth.provenance
+
+
+def test_an_image_is_stored_too(core: Volume) -> None:
+    result = segment_pores(Volume(core.data[10]))
+    again = restored(result.labels_volume, merging_arrays(result), result.provenance)
+    np.testing.assert_array_equal(again.remerge(2.0).labels, result.remerge(2.0).labels)
+
+
+def test_what_is_not_of_these_labels_is_refused(core: Volume) -> None:
+    result = segment_pores(core)
+    arrays = merging_arrays(result)
+    moved = result.labels_volume.replace(np.roll(result.labels, 5, axis=2))
+    with pytest.raises(InputError, match="not of these labels"):
+        restored(moved, arrays, result.provenance)
+    del arrays["graph_saddle"]
+    with pytest.raises(InputError, match="not complete"):
+        restored(result.labels_volume, arrays, result.provenance)
