@@ -122,7 +122,8 @@ class PoresWidget(JobWidget):
         made = [result_of(layer) for layer in self._made if layer in self._viewer.layers]
         result = next(filter(None, made), None)
         if self._said is not None and result is not None and result is not self.result:
-            before, now = (html.escape(each.summary) for each in (self.result, result))
+            # the newer one last: its offers count
+            before, now = self._with_offers(self.result), self._with_offers(result)
             self._said = dataclasses.replace(self._said, text=self._said.text.replace(before, now))
             self.result = result
             self._show_said()
