@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import types
 import warnings
 from contextlib import suppress
@@ -82,6 +83,14 @@ class Option:
         if self.optional:
             parts.append("None")
         return " or ".join(parts)
+
+    @property
+    def help_in_words(self) -> str:
+        """What it does, with its accepted words as a form calls them."""
+        text = self.help
+        for choice, label in zip(self.choices, self.choice_labels, strict=False):
+            text = re.sub(rf"(?<=[.;] ){re.escape(choice)}:", f"{label}:", text)
+        return text
 
     def in_words(self, choice: str) -> str:
         """Return what a form calls one of the accepted words."""

@@ -100,10 +100,10 @@ class PoreSettings(Settings):
         label="Air around sample",
         choices=("auto", "keep", "remove", "remove-slicewise"),
         choice_labels=(
-            "Leave out if there is any",
-            "Count as pore",
             "Leave out",
-            "Leave out slice by slice",
+            "Count as pore",
+            "Always leave out",
+            "Slice by slice",
         ),
     )
     sample_mask: str = option(

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.pores.settings import PoreSettings
 from hushpore.pores.threshold import Histogram, find_threshold
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.base.volume import Volume
-    from hushpore.pores.settings import PoreSettings
 
 #: Slices that are looked at, and pixels along the longer side of each.
 SLICES, PIXELS = 24, 160
@@ -61,6 +61,9 @@ _BLOBS = 1e-5
 #: leaves that may be void where it takes more, but for ways that are so much wider than the ball.
 _TAKEN, _HOLLOW, _WIDE = 0.1, 0.25, 3.0
 
+#: Pixels that the radius of a disc has at the least.
+_BLUNT = 1.5
+
 #: Bins for values that are not counted level by level.
 _BINS = 1024
 
@@ -92,14 +95,15 @@ class Thumbnail:
     padding: float | None = None  # and with which value
 
 
-def make_thumbnail(volume: Volume) -> Thumbnail:
+def make_thumbnail(volume: Volume, slices: int = SLICES) -> Thumbnail:
     """Read a small stack of a volume, 2D or 3D: its first slice, its last, and some in between.
 
-    And see where it is filled in with one value.
+    And see where it is filled in with one value, in three more slices at most. `slices`: how many
+    are read for the stack at most.
     """
     spacing = (min(volume.spacing),) * (3 - volume.n_spatial) + volume.spacing
     depth, height, width = (1,) * (3 - volume.n_spatial) + volume.shape
-    places = np.unique(np.linspace(0, depth - 1, min(depth, SLICES)).round().astype(int))
+    places = np.unique(np.linspace(0, depth - 1, min(depth, slices)).round().astype(int))
     side = max(height, width)
     every = max(1, side // _READ)
     block = math.ceil(math.ceil(side / every) / PIXELS)
@@ -118,6 +122,31 @@ def make_thumbnail(volume: Volume) -> Thumbnail:
     small = Thumbnail(stack, np.stack(means), steps, depth, nowhere)
     padded, padding = _find_padding(small, volume)
     return dataclasses.replace(small, padded=padded, padding=padding)
+
+
+def values_of_sample(volume: Volume, slices: int) -> npt.NDArray[Any]:
+    """Return some grey values of a sample, and none of what is around it.
+
+    `volume`: 2D or 3D. `slices`: how many are read at most, of four at least.
+    Returns: (n,), of the type of the volume.
+    """
+    from scipy import ndimage
+
+    small = make_thumbnail(volume, slices - 3)
+    settings = PoreSettings()
+    around = find_surroundings(volume, settings, small)
+    left_out = small.padded
+    if around.outside != "keep":
+        void = _void(small, settings)
+        assert void is not None, "there is air"
+        ball = max(around.radius, _BLUNT * min(small.spacing[1:]))
+        planes = [roll(plane, small.spacing[1:], ball) for plane in void | left_out]
+        left_out = left_out | np.stack(planes)
+    # the rim is neither
+    left_out = ndimage.binary_dilation(left_out, np.ones((1, 5, 5), np.bool_))
+    values: npt.NDArray[Any] = small.values[~left_out]
+    # of one value alone nothing would be seen
+    return values if values.size and np.ptp(values) > 0 else small.values.ravel()
 
 
 def find_surroundings(
@@ -342,7 +371,7 @@ def _fitting_ball(
     hull = ~np.stack([roll(plane, sides, widest) for plane in planes])
     depth = np.stack([ndimage.distance_transform_edt(each, sampling=sides) for each in planes])
     while True:
-        ball = max(radius, 1.5 * min(sides))
+        ball = max(radius, _BLUNT * min(sides))
         left = ~np.stack([roll(plane, sides, ball) for plane in planes])
         taken = hull & ~left
         if np.count_nonzero(taken) <= _TAKEN * np.count_nonzero(hull) or 2 * radius > widest:

@@ -189,3 +189,18 @@ def test_of_a_pyramid_all_levels_are_shown_and_jobs_get_the_finest(tmp_path):
     assert [level.shape for level in layer.data] == [(4, 300, 520), (4, 150, 260), (4, 75, 130)]
     assert tuple(layer.scale) == (9, 1, 1)
     np.testing.assert_array_equal(volume_of(layer).array(), values)
+
+
+@pytest.mark.parametrize("value", [-3024, 5000])
+def test_contrast_is_that_of_the_sample_and_not_of_what_is_around_it(value):
+    away = np.hypot(*(np.indices((90, 90)) - 44.5))
+    rng = np.random.default_rng(0)
+    core = np.where(away < 30, 1000.0, -1000.0) + rng.normal(0, 30, (12, 90, 90))
+    low, high = contrast_limits(core.astype(np.int16))
+    assert low == pytest.approx(1000 - 3 * 30, abs=60)
+    assert high == pytest.approx(1000 + 3 * 30, abs=20)
+    # a value that fills in what lies outside a round field of view counts for nothing
+    rock = rng.normal(1000, 30, (12, 90, 90))
+    rock[:, away > 44] = value
+    limits = contrast_limits(rock.astype(np.int16))
+    np.testing.assert_allclose(limits, (1000 - 3 * 30, 1000 + 3 * 30), atol=20)

@@ -242,9 +242,9 @@ def test_pores_too_small_for_a_shape_are_counted_and_a_link_leaves_them_out(
 def test_the_choices_about_air_are_in_plain_words(widget):
     box = widget.form.outside.native
     words = [box.itemText(row) for row in range(box.count())]
-    assert words == [
-        "Leave out if there is any", "Count as pore", "Leave out", "Leave out slice by slice",
-    ]  # fmt: skip
+    assert words == ["Leave out", "Count as pore", "Always leave out", "Slice by slice"]
+    # where it is explained, too
+    assert "Count as pore: it " in box.toolTip()
     widget.outside.value = "remove"
-    assert box.currentText() == "Leave out"
+    assert box.currentText() == "Always leave out"
     assert widget.form.value.outside == "remove"

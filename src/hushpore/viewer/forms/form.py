@@ -177,7 +177,7 @@ class SettingsForm(PlacedContainer):
             self._lines[name].setText(said.get(name, ""))
             self._lines[name].setVisible(name in said)
             tip = [unused[name]] if name in unused else []
-            tip += [field.option.help]
+            tip += [field.option.help_in_words]
             tip += [] if field.is_default else [f"Default: {default_in_words(field.option)}"]
             field.enabled = name not in unused
             field.tooltip = "\n".join(tip)

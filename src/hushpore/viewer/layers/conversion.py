@@ -163,16 +163,29 @@ def contrast_limits(data: Any) -> tuple[float, float]:
     """Return grey values between which nearly all of the image lies.
 
     The 0.1st and 99.9th percentile of every n-th value, so that a few hot pixels do not darken
-    the rest. Of a large image on disk a few slices are read, and of a pyramid its coarsest level.
+    the rest; where there is air around a sample, or something filled in, of values of the sample
+    alone. Of a large image on disk some slices are read, and of a pyramid its coarsest level.
     """
     if np.dtype(data.dtype) == np.bool_:
         return 0.0, 1.0
-    values = _sample(getattr(data, "levels", (data,))[-1])
+    coarsest = getattr(data, "levels", (data,))[-1]
+    values = _values_of_sample(coarsest)
+    if values is None:
+        values = _sample(coarsest)
     values = values[np.isfinite(values)]
     if values.size == 0:
         return 0.0, 1.0
     low, high = (float(limit) for limit in np.percentile(values, (0.1, 99.9)))
     return (low, high) if low < high else (low, low + 1.0)
+
+
+def _values_of_sample(data: Any) -> npt.NDArray[Any] | None:
+    """Return values of a sample without what is around it; None where that cannot be told."""
+    if data.ndim not in (2, 3) or 0 in data.shape or np.dtype(data.dtype).kind not in "iuf":
+        return None
+    from hushpore.pores.surroundings import values_of_sample
+
+    return values_of_sample(Volume(data, axes="zyx"[-data.ndim :]), CONTRAST_SLICES)
 
 
 def _sample(data: Any) -> npt.NDArray[Any]:
