@@ -959,3 +959,18 @@ def test_the_links_after_a_cancel_are_of_the_layer_that_was_worked_on(
     widget._result.linkActivated.emit("go on")
     until_done(qtbot, widget)
     assert fake_job.calls[-1][0].name == "scan"
+
+
+def test_what_is_said_of_the_result_comes_before_what_was_odd_about_the_scan(
+    qtbot, widget, fake_job
+):
+    def script(volume):
+        yield Note("The noise has stripes.", warning=True)
+        yield Note("Went on from the checkpoint.", warning=False)
+        yield Note("Some of the image went with the noise.", warning=True)
+        return fake_job.result(volume)
+
+    fake_job.script = script
+    run_once(qtbot, widget, fake_job)
+    said = [widget._notes.text().index(word) for word in ("image", "stripes", "checkpoint")]
+    assert said == sorted(said)

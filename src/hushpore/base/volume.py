@@ -336,6 +336,17 @@ def readable_unit(unit: str, power: int = 1) -> str:
     return sign + {1: "", 2: "²", 3: "³", -1: "⁻¹"}[power]
 
 
+def readable_number(value: float, digits: int = 3) -> str:
+    """Write a number as people do: with so many digits that count, and rarely an exponent.
+
+    >>> readable_number(1350.4), readable_number(999.96), readable_number(-0.01234)
+    ('1,350', '1,000', '-0.0123')
+    """
+    rounded = float(f"{value:.{digits}g}")
+    # as many zeros as it takes
+    return f"{rounded:,.0f}" if 10**digits <= abs(rounded) < 1e9 else f"{rounded:,.{digits}g}"
+
+
 def readable_bytes(count: float) -> str:
     """Write a number of bytes with a unit: 14.7 MB."""
     for unit in ("B", "kB", "MB", "GB"):

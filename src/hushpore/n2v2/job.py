@@ -375,7 +375,16 @@ class DenoisingRun:
                 self.source, self.denoised, self.noise, self.settings.seed, moments
             )
         for message in self.residual.problems:
-            yield self._note(message)
+            yield self._note(f"{message}{self._advice()}")
+
+    def _advice(self) -> str:
+        """Return what helps where the result is not as it should be, unless the user refused it."""
+        if self.trained is not None:
+            return " The model has learnt from another scan: train on this one."
+        if self.steps < self.settings.steps:
+            # whoever has cut the training short, or limited its time, knows
+            return ""
+        return " Train longer (Training steps)."
 
     def _to_cpu(self) -> Note:
         if not self.backend.is_cuda:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.result import ResultFiles
+from hushpore.base.volume import readable_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,11 +55,12 @@ class Denoised:
         """The result in one sentence."""
         result = self.provenance["result"]
         unit = self.volume.metadata.get("value_unit", "")
-        noise = f"{result['noise_removed']:.3g} {unit}".strip()
+        noise = f"{readable_number(result['noise_removed'])} {unit}".strip()
         removed = f"Denoised: {noise} of noise removed (standard deviation)"
         if not result["steps"]:
             return f"{removed}, with the model {self.provenance['settings']['model']}"
-        return f"{removed}, {result['steps']} training steps in {result['training_seconds']:.0f} s"
+        seconds = f"{result['training_seconds']:,.0f} s"
+        return f"{removed}, {result['steps']:,} training steps in {seconds}"
 
     @property
     def notes(self) -> tuple[str, ...]:

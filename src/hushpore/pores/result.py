@@ -14,7 +14,7 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.base.events import result_of
 from hushpore.base.result import Offer, ResultFiles
-from hushpore.base.volume import readable_unit
+from hushpore.base.volume import readable_number, readable_unit
 from hushpore.pores.measures import pore_columns, reach_a_face, throat_columns, void_surface
 from hushpore.pores.merging import (
     Numbering,
@@ -334,7 +334,7 @@ def summary_of(result: Mapping[str, Any], settings: PoreSettings) -> str:
     )
     if count:
         unit = readable_unit(result["unit"])
-        sentence += f", median diameter {result['median_diameter']:.3g} {unit}"
+        sentence += f", median diameter {readable_number(result['median_diameter'])} {unit}"
     return sentence
 
 

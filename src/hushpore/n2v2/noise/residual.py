@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.events import result_of
+from hushpore.base.volume import readable_number
 from hushpore.n2v2.noise.boxes import move_into_chunks, read_boxes
 from hushpore.n2v2.noise.diagnosis import neighbour_correlation
 from hushpore.n2v2.source import pieces
@@ -104,9 +105,10 @@ def nyquist_energy(images: npt.NDArray[Any]) -> dict[str, float]:
 def _problems(found: Residual, noise: NoiseDiagnosis) -> list[str]:
     problems = []
     if found.deviation and abs(found.mean) > NOTABLE_MEAN * found.deviation:
+        mean = f"{'+' if found.mean > 0 else ''}{readable_number(found.mean)}"
         problems.append(
-            f"What was removed is not zero on average ({found.mean:+.3g} at a deviation of "
-            f"{found.deviation:.3g}): grey values have shifted. Train longer."
+            f"What was removed is not zero on average ({mean} at a "
+            f"deviation of {readable_number(found.deviation)}): grey values have shifted."
         )
     left = {
         axis: value
@@ -118,13 +120,13 @@ def _problems(found: Residual, noise: NoiseDiagnosis) -> list[str]:
         axes = f"{', '.join(others)} and {last}" if others else last
         problems.append(
             f"What was removed has structure along {axes} that the noise has not (correlation of "
-            f"neighbours {max(left.values()):.2f}): some of the image went with it. Train longer."
+            f"neighbours {max(left.values()):.2f}): some of the image went with it."
         )
     pattern = max(found.nyquist.values())
     if pattern > NOTABLE_PATTERN:
         problems.append(
             f"The result has a checkerboard pattern ({pattern:.1f} times as much energy at the "
-            "highest frequency as below it); train longer, or with method='n2v2'."
+            "highest frequency as below it); the method n2v2 has none."
         )
     return problems
 

@@ -143,7 +143,8 @@ class TrainingLoop:
                     pace.done(time.monotonic() - before, elapsed)
                     yield from self._report(readback.arrived(), state)
             except StopEarly:
-                self.notes.append(f"Stopped early, after {state.step} of {settings.steps} steps.")
+                done = f"{state.step:,} of {settings.steps:,} steps"
+                self.notes.append(f"Stopped early, after {done}.")
                 break
         # a last mean over a few steps alone would jump
         if state.step - state.logged_steps > LOG_INTERVAL // 2 or not state.logged_steps:

@@ -138,8 +138,13 @@ class NoteMessages(QWidget):
         return "<br>".join(filter(None, (self._first.text(), self._others.text())))
 
     def show_notes(self, notes: Iterable[Note]) -> None:
-        """Show notes; warnings have a sign, and come first."""
-        lines = [_line(note) for note in sorted(notes, key=lambda note: not note.warning)]
+        """Show notes; warnings have a sign and come first, what was found last before the others.
+
+        What is said of the result comes last, and matters more than what was odd about its input.
+        """
+        told = list(notes)
+        warnings = [note for note in reversed(told) if note.warning]
+        lines = [_line(note) for note in [*warnings, *(n for n in told if not n.warning)]]
         count = max(len(lines) - 1, 0)
         self._first.say("".join(lines[:1]))
         self._others.say("<br>".join(lines[1:]))

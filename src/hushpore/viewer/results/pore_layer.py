@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from napari.layers import Labels
 
-from hushpore.base.volume import readable_unit
+from hushpore.base.volume import readable_number, readable_unit
 from hushpore.pores.measures import measure_of
 from hushpore.viewer.forms.layer_choice import is_preview
 from hushpore.viewer.layers.conversion import METADATA_KEY, layer_data, volume_of
@@ -145,7 +145,7 @@ def _void(totals: Mapping[str, Any]) -> str:
         text += f" · open void {100 * is_open:.2f} %, closed {100 * is_closed:.2f} %"
     if totals.get("specific_surface") is not None:
         per_length = readable_unit(totals.get("unit", "pixel"), -1)
-        text += f" · specific surface {totals['specific_surface']:.4g} {per_length}"
+        text += f" · specific surface {readable_number(totals['specific_surface'], 4)} {per_length}"
     return text
 
 
@@ -157,4 +157,5 @@ def _count(pores: pd.DataFrame, unit: str, more: str) -> str:
     if "equivalent_diameter" not in pores:
         return f"{text} · diameters unknown"
     sizes, unit = pores["equivalent_diameter"], readable_unit(unit)
-    return f"{text} · diameter: mean {sizes.mean():.4g} {unit}, median {sizes.median():.4g} {unit}"
+    mean, median = (readable_number(each, 4) for each in (sizes.mean(), sizes.median()))
+    return f"{text} · diameter: mean {mean} {unit}, median {median} {unit}"

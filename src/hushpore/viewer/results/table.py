@@ -17,6 +17,7 @@ from qtpy.QtCore import (
 from qtpy.QtGui import QKeySequence
 from qtpy.QtWidgets import QAbstractItemView, QApplication, QHeaderView, QTableView
 
+from hushpore.base.volume import readable_number
 from hushpore.pores.measures import PORES, measure_of
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def cell_text(value: Any) -> str:
     if isinstance(value, np.bool_ | bool):
         return "yes" if value else "no"
     if isinstance(value, np.floating | float):
-        return "" if np.isnan(value) else f"{value:.4g}"
+        return "" if np.isnan(value) else readable_number(float(value), 4)
     return str(value)
 
 
