@@ -69,11 +69,11 @@ class Measure(Generic[S]):
     @property
     def title(self) -> str:
         """The name in words."""
-        words = {"num_": "number of ", "bbox_": "bounding box ", "is_": "", "_": " "}
         title = self.name
-        for part, word in words.items():
-            title = title.replace(part, word)
-        return title
+        for start, words in {"num_": "number of ", "bbox_": "bounding box ", "is_": ""}.items():
+            if title.startswith(start):
+                title = words + title.removeprefix(start)
+        return title.replace("_", " ")
 
     @property
     def heading(self) -> str:

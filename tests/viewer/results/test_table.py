@@ -4,6 +4,7 @@ import pytest
 from qtpy.QtCore import QItemSelectionModel, Qt
 from qtpy.QtWidgets import QApplication
 
+from hushpore.pores.measures import measure_of
 from hushpore.viewer.results.table import TableView, cell_text
 
 TABLE = pd.DataFrame(
@@ -48,6 +49,18 @@ def test_columns_are_as_narrow_as_two_lines_of_their_titles(view):
     assert title.split("\n") == ["Equivalent", "diameter, mm"]
     advance = view.horizontalHeader().fontMetrics().horizontalAdvance
     assert advance("diameter, mm") < view.columnWidth(0) < advance("Equivalent diameter, mm")
+
+
+def test_names_of_columns_are_written_in_words():
+    names = ["num_voxels", "bbox_z_start", "is_open", "axis_z", "touches_border", "axis_num_is"]
+    assert [measure_of(name).heading for name in names] == [
+        "Number of voxels",
+        "Bounding box z start",
+        "Open",
+        "Axis z",
+        "Touches border",
+        "Axis num is",
+    ]
 
 
 def test_it_knows_how_high_it_is_with_some_rows_in_sight(qtbot, view):
