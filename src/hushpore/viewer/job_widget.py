@@ -483,7 +483,8 @@ class JobWidget(WorkerContainer):
             text = "<br>".join(filter(None, (self._hint.text, text)))
         self._result.say(text)
         for shown in (self._notes, self.timing):
-            shown.setVisible(is_of_scan and shown.has_content)
+            is_of_it = is_of_scan and said is not None and said.is_of_run
+            shown.setVisible(is_of_it and shown.has_content)
 
     def _press(self) -> None:
         if self.is_running:
@@ -538,6 +539,7 @@ class Message:
     scan: str  # see `scan_of`
     layer: str  # the layer that it is about; see `identity`
     name: str = ""  # of that layer, to be said where another layer of the scan is chosen
+    is_of_run: bool = True  # whether notes and times are of it, too
 
 
 def _word(value: Any) -> str:

@@ -176,6 +176,7 @@ def test_the_merging_of_another_scan_is_out_of_the_way(qtbot, viewer, widget, sc
     widget.remerging._box.setValue(50.0)
     qtbot.waitUntil(lambda: not widget.remerging.is_busy)
     assert widget._result.text().startswith("scan pores: ")
+    assert widget.timing.isHidden()
     # which the next run on the other scan does not take over
     assert widget.form.value.h == 0.5
 

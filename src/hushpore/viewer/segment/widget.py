@@ -113,7 +113,8 @@ class PoresWidget(JobWidget):
         if self._said is not None and self._said.scan == scan_of(layer) == self._scan:
             self._said = dataclasses.replace(self._said, text=text)
         else:
-            self._said = Message(text, self._scan, "" if chosen is None else identity(chosen))
+            layer_of = "" if chosen is None else identity(chosen)
+            self._said = Message(text, self._scan, layer_of, is_of_run=False)
         self._made = [layer]
         self._show_said()
 
