@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -74,6 +75,48 @@ def test_slice_by_slice_every_slice_is_an_image(
     found = find_outside(void, (1, 1, 1), radius, True, threads)
     for plane, image in zip(found, void, strict=True):
         np.testing.assert_array_equal(plane, rolled(image, (1, 1), radius))
+
+
+def flooded(void: np.ndarray, radius: float) -> np.ndarray:
+    """Once more without distances: a flood from beyond the faces, as wide as the ball."""
+    reach = math.floor(radius)
+    offsets = np.indices((2 * reach + 1,) * void.ndim) - reach
+    ball = (offsets**2).sum(axis=0) <= radius**2
+    around = np.pad(void, reach + 1, constant_values=True)
+    fits = ndimage.binary_erosion(around, ball, border_value=1)
+    begin = np.pad(np.zeros(void.shape, bool), reach + 1, constant_values=True) & fits
+    reached = ndimage.binary_propagation(begin, mask=fits)
+    covered = ndimage.binary_dilation(reached, ball)
+    inner = (slice(reach + 1, -reach - 1),) * void.ndim
+    return np.asarray(covered[inner] & void)
+
+
+@st.composite
+def blobs(draw: st.DrawFn) -> np.ndarray:
+    shape = draw(st.tuples(*[st.integers(3, 24)] * 3))
+    noise = np.random.default_rng(draw(st.integers(0, 10**6))).standard_normal(shape)
+    field = ndimage.gaussian_filter(noise, draw(st.sampled_from([0, 1, 2, 3])))
+    return np.asarray(field < np.quantile(field, draw(st.sampled_from([0.2, 0.5, 0.8, 0.95]))))
+
+
+@settings(max_examples=60, deadline=None)
+@given(blobs(), st.sampled_from([1, 1.5, 2, 3, 4.5]), st.integers(1, 24))
+def test_the_air_outside_is_what_a_flood_from_the_faces_fills(
+    threads: KernelThreads, void: np.ndarray, radius: float, thickness: int
+) -> None:
+    expected = flooded(void, radius)
+    for slabs in (Slabs(len(void), len(void)), Slabs(len(void), min(thickness, len(void)), True)):
+        with closing(Scratch(slabs.on_disk)) as scratch:
+            phase = scratch.stack("phase", void.shape, np.uint8)
+            phase.write(0, void.astype(np.uint8))
+            for _ in mark_outside(phase, slabs, scratch, (1, 1, 1), radius, False, threads):
+                pass
+            np.testing.assert_array_equal(phase.read(0, len(void)) == AIR, expected)
+    # slice by slice the same of each image
+    for plane, image in zip(
+        find_outside(void, (1, 1, 1), radius, True, threads), void, strict=True
+    ):
+        np.testing.assert_array_equal(plane, flooded(image, radius))
 
 
 def ball_with_holes(balls: Balls) -> tuple[np.ndarray, np.ndarray]:

@@ -153,7 +153,7 @@ JOBS: dict[str, JobDescription] = {
         help="Segment and measure the pores of PATH: tables, labels.tif, report.html, result.json.",
         figures=(
             "porosity", "open_porosity", "closed_porosity", "count", "throats", "median_diameter",
-            "specific_surface", "threshold", "unit",
+            "specific_surface", "threshold", "outside", "outside_share", "unit",
         ),
         report="hushpore.runs.report_page:pore_report",
         cluster="hushpore.cluster.segmenting:segment_on",

@@ -146,7 +146,7 @@ def values_of_sample(volume: Volume, slices: int) -> npt.NDArray[Any]:
     left_out = ndimage.binary_dilation(left_out, np.ones((1, 5, 5), np.bool_))
     values: npt.NDArray[Any] = small.values[~left_out]
     # of one value alone nothing would be seen
-    return values if values.size and np.ptp(values) > 0 else small.values.ravel()
+    return values if values.size and values.min() < values.max() else small.values.ravel()
 
 
 def find_surroundings(
