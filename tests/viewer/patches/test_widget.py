@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from napari.components import ViewerModel
 from napari.layers import Image, Labels, Points, Vectors
+from qtpy.QtWidgets import QFileDialog
 
 from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.patches.widget import PatchesWidget
@@ -103,3 +104,12 @@ def test_the_model_of_a_denoised_layer_is_taken(qtbot, scan):
     )
     viewer.layers.remove("scan denoised")
     assert widget.form.model.value == ""
+
+
+def test_patches_are_saved_from_their_link(qtbot, monkeypatch, shown, tmp_path):
+    _, widget = shown
+    path = tmp_path / "patches"
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(path), ""))
+    widget._result.linkActivated.emit("save")
+    qtbot.waitUntil(path.exists)
+    assert (path / "result.json").is_file()

@@ -49,7 +49,9 @@ class SavedLayer:
     def of(cls, layer: Any, axis_labels: tuple[str, ...] = ()) -> SavedLayer:
         """Remember a layer; its values are not copied."""
         known, found = known_of(layer), tables_of(layer)
-        volume = volume_of(layer, axis_labels)
+        result = known.get("patches")
+        # boxes are no image: they go with what they lie in
+        volume = volume_of(layer, axis_labels) if result is None else result.volume
         tables: dict[str, pd.DataFrame] = {}
         if found is not None:
             tables["pores"] = found.pores
@@ -60,9 +62,7 @@ class SavedLayer:
         provenance = dict(known.get("provenance") or {})
         upstream = tuple(known.get(UPSTREAM, ()))
         given = known.get(VOXEL_SIZE, "")
-        return cls(
-            volume, provenance, upstream, given, tables, result_of(layer), known.get("patches")
-        )
+        return cls(volume, provenance, upstream, given, tables, result_of(layer), result)
 
     @property
     def is_folder(self) -> bool:
