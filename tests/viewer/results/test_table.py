@@ -69,7 +69,8 @@ def test_it_knows_how_high_it_is_with_some_rows_in_sight(qtbot, view):
     view.show()
     qtbot.waitExposed(view)
     last = view.rowAt(view.viewport().height() - 1)
-    assert last in (11, 12)
+    # where all columns fit there is room for a bar more
+    assert 11 <= last <= 13
 
 
 def test_sorting_is_that_of_pandas(view):

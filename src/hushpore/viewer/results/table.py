@@ -189,7 +189,7 @@ class TableView(QTableView):
         bar: int = self.horizontalScrollBar().sizeHint().height()
         title: int = self.horizontalHeader().sizeHint().height()
         row: int = self.verticalHeader().defaultSectionSize()
-        return title + rows * row + bar + 4
+        return title + rows * row + bar + 2 * int(self.frameWidth()) + 6
 
     def select(self, mask: npt.NDArray[np.bool_]) -> None:
         """Select the rows whose position is true in `mask`, without telling so.

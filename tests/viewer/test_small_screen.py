@@ -1,0 +1,92 @@
+"""A window of 1366 x 768 pixels, with Results open, has room for what matters."""
+
+import numpy as np
+import pytest
+from napari.layers import Layer
+from qtpy.QtCore import QPoint, QRect, Qt
+from qtpy.QtWidgets import QDockWidget, QMainWindow, QTabBar, QWidget
+
+from hushpore.viewer.denoise.widget import DenoiseWidget
+from hushpore.viewer.patches.widget import PatchesWidget
+from hushpore.viewer.results.panel import ResultsWidget
+from hushpore.viewer.results.pore_layer import pore_layer
+from hushpore.viewer.segment.widget import PoresWidget
+
+
+@pytest.fixture
+def window(qtbot, viewer, made_of_cubes):
+    """A window with docks where napari has them, and what is in it by name."""
+    viewer.add_image(np.random.default_rng(0).random((4, 16, 16), np.float32), name="scan")
+    viewer.add_layer(Layer.create(*pore_layer(made_of_cubes([2, 3] * 20), "pores")))
+    viewer.layers.selection.active = viewer.layers["scan"]
+    main = QMainWindow()
+    qtbot.addWidget(main)
+    main.menuBar().addMenu("File")
+    main.statusBar().showMessage("ready")
+    main.setCentralWidget(QWidget())
+    main.resize(1366, 768)
+    main.show()
+    kinds = {"": QWidget, "Denoise": DenoiseWidget, "Show patches": PatchesWidget}
+    kinds |= {"Segment pores": PoresWidget, "Results": ResultsWidget}
+    widgets, docks = {}, {}
+    for name, kind in kinds.items():
+        widgets[name] = kind(viewer) if name else QWidget(minimumWidth=320)
+        docks[name] = QDockWidget(f"{name} (hushpore)", main)
+        if name == "Results":
+            # as napari's title bar of what lies below
+            docks[name].setFeatures(QDockWidget.DockWidgetFeature.DockWidgetVerticalTitleBar)
+        docks[name].setWidget(getattr(widgets[name], "native", widgets[name]))
+        area = (
+            Qt.DockWidgetArea.RightDockWidgetArea if name else Qt.DockWidgetArea.LeftDockWidgetArea
+        )
+        main.addDockWidget(area, docks[name])
+        qtbot.wait(100)
+    docks["Segment pores"].raise_()
+    below = Qt.DockWidgetArea.BottomDockWidgetArea
+    qtbot.waitUntil(lambda: main.dockWidgetArea(docks["Results"]) == below, timeout=10_000)
+    qtbot.wait(300)
+    return main, widgets
+
+
+def is_in_sight(widget):
+    return widget.visibleRegion().boundingRect() == QRect(QPoint(0, 0), widget.size())
+
+
+def test_run_progress_and_result_are_in_sight_beside_results(qtbot, window):
+    main, widgets = window
+    pores = widgets["Segment pores"]
+    long = "Porosity 20 %, and a line that is long enough to be wrapped once or twice"
+    pores._result.say(long)
+    pores._progress.begin()
+    qtbot.wait(200)
+    assert main.height() == 768
+    assert is_in_sight(pores._buttons.run)
+    assert is_in_sight(pores._progress)
+    assert is_in_sight(pores._result)
+    # and the form has its share
+    assert pores._upper.height() > 0.3 * pores.native.height()
+    pores._progress.hide()
+
+
+def test_twelve_rows_of_the_table_are_in_sight(window):
+    table = window[1]["Results"].pores
+    ends = [table.rowViewportPosition(row) + table.rowHeight(row) for row in range(40)]
+    assert sum(end <= table.viewport().height() for end in ends) >= 12
+
+
+def test_the_names_of_all_tabs_can_be_read(window):
+    main, _ = window
+    bars = [bar for bar in main.findChildren(QTabBar) if bar.parent() is main]
+    (bar,) = [bar for bar in bars if bar.isVisible() and bar.count() > 1]
+    names = [bar.tabText(number) for number in range(bar.count())]
+    assert names == ["Denoise", "Patches", "Pores"]
+    for number, name in enumerate(names):
+        assert bar.tabRect(number).width() > bar.fontMetrics().horizontalAdvance(name)
+    assert bar.tabRect(len(names) - 1).right() <= bar.width()
+
+
+def test_nothing_is_wider_than_its_column(window):
+    for name, widget in window[1].items():
+        if hasattr(widget, "_upper"):
+            for column in (widget._upper, widget._lower):
+                assert column.widget().minimumSizeHint().width() <= column.viewport().width(), name
