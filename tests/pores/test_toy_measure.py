@@ -188,7 +188,7 @@ def test_it_is_in_the_viewer(toy_grey: None) -> None:
     model = TableModel(PORES)
     model.show_table(found.pores, "um")
     across, last = Qt.Orientation.Horizontal, model.columnCount() - 1
-    assert model.headerData(last, across) == "toy_grey\n"
+    assert model.headerData(last, across) == "Toy\ngrey"
     meaning = model.headerData(last, across, Qt.ItemDataRole.ToolTipRole)
     assert meaning == "Mean grey value of its voxels."
     middle = float(np.median(found.pores["toy_grey"]))
