@@ -190,7 +190,7 @@ def test_it_is_in_the_viewer(toy_grey: None) -> None:
     across, last = Qt.Orientation.Horizontal, model.columnCount() - 1
     assert model.headerData(last, across) == "Toy\ngrey"
     meaning = model.headerData(last, across, Qt.ItemDataRole.ToolTipRole)
-    assert meaning == "Mean grey value of its voxels."
+    assert meaning == "Mean grey value of its voxels.\nIn filters and files: toy_grey"
     middle = float(np.median(found.pores["toy_grey"]))
     passing = filter_rows(f"toy_grey > {middle}", found.pores)
     np.testing.assert_array_equal(passing, found.pores["toy_grey"] > middle)
