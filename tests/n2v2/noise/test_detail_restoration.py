@@ -55,7 +55,7 @@ def test_slices_of_any_volume_get_their_own(
 
 
 def test_a_job_gives_detail_back_where_the_noise_allows(rng: np.random.Generator) -> None:
-    quick = {"steps": 3, "patch_size": 16, "batch_size": 2, "device": "cpu"}
+    quick = {"method": "n2v2", "steps": 3, "patch_size": 16, "batch_size": 2, "device": "cpu"}
     image = 100 * (gaussian_filter(rng.normal(size=(2, 64, 64)), (0, 3, 3)) > 0)
     noisy = image + rng.normal(0, 20, image.shape)
     plain, detailed = (hushpore.denoise(noisy, restore_detail=on, **quick) for on in (False, True))

@@ -1,0 +1,195 @@
+"""The autocovariance of noise from small blocks, of which the image was taken out as polynomials.
+
+What is taken out of a block takes some of the noise along. How much of each lag is a linear
+function of the autocovariance itself, so that it can be solved for it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from functools import lru_cache, reduce
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import fft
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy.typing as npt
+
+#: Blocks whose spectra are held at once.
+_AT_ONCE = 256
+
+
+class DetrendedBlocks:
+    """Blocks of one size, of which polynomials up to second degree are taken out.
+
+    With Q the orthonormal polynomials on a block, M = I - QQ' takes them out, and the residual of
+    stationary noise of covariance C has the covariance MCM. Its sums over pairs of voxels at the
+    same lag are linear in the autocovariance c, as C is; `autocovariance` solves for c, taken for
+    zero beyond `reach`.
+
+    Lags are held as vectors: one of each pair of opposite lags, zero first (see `unfold`).
+
+    Parameters
+    ----------
+    size : tuple of int
+        Voxels of a block along each axis.
+    reach : tuple of int
+        The largest lag along each axis, below `size`.
+    """
+
+    def __init__(self, size: tuple[int, ...], reach: tuple[int, ...]) -> None:
+        self.size, self.reach = size, reach
+        degrees = [min(2, n - 1) for n in size]
+        lines = [_polynomials(n, degree) for n, degree in zip(size, degrees, strict=True)]
+        terms = [t for t in itertools.product(*(range(d + 1) for d in degrees)) if 0 <= sum(t) <= 2]
+        #: (n_terms, n_voxels), orthonormal, the constant first
+        self.polynomials = np.stack(
+            [_outer(q[i] for q, i in zip(lines, t, strict=True)) for t in terms]
+        )
+        pairs = [_pairs(q, r) for q, r in zip(lines, reach, strict=True)]
+        #: (n_terms, n_terms, n_lags): the sum over all voxels i of q_s(i) q_t(i + lag)
+        self._overlaps = np.stack(
+            [
+                [_outer(p[a, b] for p, a, b in zip(pairs, s, t, strict=True)) for t in terms]
+                for s in terms
+            ]
+        )
+        #: how many pairs of voxels there are at each lag
+        self._counts = _outer(
+            (n - np.abs(np.arange(-r, r + 1))).astype(float)
+            for n, r in zip(size, reach, strict=True)
+        )
+        self._matrix = self._relation(lines, terms)
+        #: where the products of direct neighbours are, one an axis
+        self.neighbours = self._neighbours()
+        pairs_of = self._counts[len(self._counts) // 2 :]
+        self._finest = np.zeros(len(self._matrix))
+        self._finest[0] = 1 / pairs_of[0]
+        self._finest[self.neighbours] = -1 / pairs_of[self.neighbours] / len(self.neighbours)
+
+    def split(
+        self, blocks: npt.NDArray[np.float32]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float32]]:
+        """Return what blocks hold of each polynomial but the constant, and what is left of them.
+
+        `blocks`: shape (n, n_voxels).
+        """
+        polynomials = self.polynomials.astype(np.float32)
+        coarse = blocks @ polynomials.T
+        residual = (blocks - coarse @ polynomials).astype(np.float32, copy=False)
+        return coarse[:, 1:].astype(np.float64), residual
+
+    def products(self, residual: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+        """Return the sums over pairs of voxels at each lag, (n, n_half)."""
+        padded = [
+            fft.next_fast_len(n + r, True) for n, r in zip(self.size, self.reach, strict=True)
+        ]
+        axes = tuple(range(1, len(self.size) + 1))
+        near = np.ix_(*(np.arange(-r, r + 1) for r in self.reach))
+        sums: npt.NDArray[np.float64] = np.empty((len(residual), len(self._matrix)))
+        for start in range(0, len(residual), _AT_ONCE):
+            part = residual[start : start + _AT_ONCE].reshape(-1, *self.size)
+            power = np.abs(fft.rfftn(part, padded, axes=axes)) ** 2
+            lags = fft.irfftn(power, padded, axes=axes)[(slice(None), *near)].reshape(len(part), -1)
+            sums[start : start + len(part)] = lags[:, lags.shape[1] // 2 :]
+        return sums
+
+    def autocovariance(self, products: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return the autocovariance that leads to such products, (..., n_half)."""
+        return np.asarray(np.linalg.solve(self._matrix, products.T).T, np.float64)
+
+    def energy(self, autocovariance: npt.NDArray[np.float64]) -> float:
+        """Return the sum of squares that is expected of a residual."""
+        return float(self._matrix[0] @ autocovariance)
+
+    def relative_variance(
+        self, products: npt.NDArray[np.float64], autocovariance: npt.NDArray[np.float64]
+    ) -> npt.NDArray[np.float64]:
+        """Return the variance in each block over that of an autocovariance, (n,).
+
+        From what is left of the variance without that of neighbours: it holds least of the image.
+        """
+        expected = self._finest @ self._matrix @ autocovariance
+        relative: npt.NDArray[np.float64] = products @ self._finest / expected
+        return relative
+
+    def energy_spread(self, autocovariance: npt.NDArray[np.float64]) -> float:
+        """Return about the standard deviation of a residual's sum of squares, of normal noise."""
+        return float(np.sqrt(2 * self._counts @ self.unfold(autocovariance).ravel() ** 2))
+
+    def coarse_energy(self, autocovariance: npt.NDArray[np.float64]) -> float:
+        """Return the sum of squares that noise is expected to have in the polynomials."""
+        own = np.einsum("ttl->tl", self._overlaps)[1:].sum(0)
+        return float(own @ self.unfold(autocovariance).ravel())
+
+    def unfold(self, half: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return an array over all lags, negative and positive, zero in its middle."""
+        both = np.concatenate([half[:0:-1], half])
+        return both.reshape([2 * r + 1 for r in self.reach])
+
+    def _neighbours(self) -> list[int]:
+        shape = [2 * r + 1 for r in self.reach]
+        numbers = np.arange(np.prod(shape)).reshape(shape) - np.prod(shape) // 2
+        steps = np.eye(len(shape), dtype=int) + self.reach
+        return [int(numbers[tuple(s)]) for s, r in zip(steps, self.reach, strict=True) if r]
+
+    def _relation(
+        self, lines: list[npt.NDArray[np.float64]], terms: list[tuple[int, ...]]
+    ) -> npt.NDArray[np.float64]:
+        """Return the matrix from an autocovariance to the products that it leads to."""
+        triples = [_triples(q, r) for q, r in zip(lines, self.reach, strict=True)]
+        # the covariance of residuals, (I - QQ') C (I - QQ'), term by term: C, QQ'C and CQQ', ...
+        once = sum(reduce(np.kron, [g[i] for g, i in zip(triples, t, strict=True)]) for t in terms)
+        flat = self._overlaps.reshape(-1, self._overlaps.shape[-1])
+        matrix = np.diag(self._counts) - 2 * once + flat.T @ flat
+        matrix = (matrix + matrix[::-1]) / 2
+        # opposite lags are equal
+        middle = len(matrix) // 2
+        half: npt.NDArray[np.float64] = matrix[middle:, middle:].copy()
+        half[:, 1:] += matrix[middle:, middle - 1 :: -1]
+        return half
+
+
+@lru_cache(maxsize=8)
+def detrended_blocks(size: tuple[int, ...], reach: tuple[int, ...]) -> DetrendedBlocks:
+    """Return `DetrendedBlocks`, made once: that takes longer than to use it."""
+    return DetrendedBlocks(size, reach)
+
+
+def _polynomials(n: int, degree: int) -> npt.NDArray[np.float64]:
+    """Return orthonormal polynomials on n points, (degree + 1, n)."""
+    places = np.linspace(-1, 1, n) if n > 1 else np.zeros(1)
+    q: npt.NDArray[np.float64] = np.linalg.qr(np.vander(places, degree + 1, increasing=True))[0].T
+    return q
+
+
+def _shifted(values: npt.NDArray[np.float64], reach: int) -> npt.NDArray[np.float64]:
+    """Return values[..., i + lag], zero beyond the ends: (..., lags, n)."""
+    n = values.shape[-1]
+    padded = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(reach, reach)])
+    windows: npt.NDArray[np.float64] = np.lib.stride_tricks.sliding_window_view(padded, n, axis=-1)
+    return windows
+
+
+def _pairs(q: npt.NDArray[np.float64], reach: int) -> npt.NDArray[np.float64]:
+    """Return the sums over i of q_s(i) q_t(i + lag), (s, t, lag)."""
+    sums: npt.NDArray[np.float64] = np.einsum("si,tki->stk", q, _shifted(q, reach))
+    return sums
+
+
+def _triples(q: npt.NDArray[np.float64], reach: int) -> npt.NDArray[np.float64]:
+    """Return the sums over i of q_t(i) q_t(i + k + l), with i + k on the line: (t, k, l)."""
+    inside = _shifted(np.ones(q.shape[1]), reach)
+    lags = np.arange(2 * reach + 1)
+    far = _shifted(q, 2 * reach)[:, np.add.outer(lags, lags)]
+    sums: npt.NDArray[np.float64] = np.einsum("ti,ki,tkli->tkl", q, inside, far)
+    return sums
+
+
+def _outer(vectors: Iterable[npt.NDArray[np.float64]]) -> npt.NDArray[np.float64]:
+    """Return the outer product of vectors, one an axis, flat."""
+    product: npt.NDArray[np.float64] = reduce(np.multiply.outer, vectors).ravel()
+    return product
