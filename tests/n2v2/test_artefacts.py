@@ -24,7 +24,9 @@ def test_n2v2_leaves_far_less_energy_at_the_nyquist_frequency_than_n2v():
     noisy = clean + rng.normal(0, 30, clean.shape)
     found = {}
     for method in ("n2v", "n2v2"):
-        result = hushpore.denoise(noisy, method=method, masked_share=0.01, steps=60, **QUICK)
+        result = hushpore.denoise(
+            noisy, method=method, context=0, masked_share=0.01, steps=60, **QUICK
+        )
         assert (result.volume.data - clean).std() < 0.5 * 30
         found[method] = energy_at_nyquist(result.volume.data)
     assert found["n2v2"] < found["n2v"] / 8
@@ -38,7 +40,7 @@ def test_structn2v_removes_lines_that_n2v2_leaves_and_the_diagnosis_names_their_
     noisy = clean + lines + rng.normal(0, 10, clean.shape)
     left = {}
     for along in ("none", "x"):
-        how = {**QUICK, "batch_size": 4, "steps": 60}
+        how = {**QUICK, "method": "n2v2", "context": 0, "batch_size": 4, "steps": 60}
         result = hushpore.denoise(noisy, correlated_along=along, correlated_reach=8, **how)
         error = result.volume.data - clean
         left[along] = (error * lines).mean() / (lines**2).mean()

@@ -14,7 +14,14 @@ from hushpore.base.errors import MissingPackageError, OutputError
 if TYPE_CHECKING:
     from pathlib import Path
 
-QUICK = {"steps": 3, "patch_size": 16, "batch_size": 2, "device": "cpu", "precision": "float32"}
+QUICK = {
+    "steps": 3,
+    "patch_size": 16,
+    "batch_size": 2,
+    "device": "cpu",
+    "precision": "float32",
+    "context": 0,
+}
 
 
 def scan(axes: str, shape: tuple[int, ...]) -> Volume:
@@ -59,7 +66,7 @@ def test_without_the_zoos_library_it_is_said_what_to_install(
 
 def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
     volume = scan("zyx", (3, 32, 32))
-    model = hushpore.denoise(volume, context=1, **QUICK).model
+    model = hushpore.denoise(volume, **QUICK | {"context": 1}).model
     with pytest.raises(InputError, match=r"ends in \.zip"):
         model.export(tmp_path / "bread.tar", volume)
     with pytest.raises(InputError, match="Train it with context=0"):

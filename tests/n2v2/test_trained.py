@@ -19,7 +19,14 @@ if TYPE_CHECKING:
 
     from hushpore.n2v2.result import Denoised
 
-QUICK = {"steps": 3, "patch_size": 16, "batch_size": 4, "device": "cpu", "precision": "float32"}
+QUICK = {
+    "steps": 3,
+    "patch_size": 16,
+    "batch_size": 4,
+    "device": "cpu",
+    "precision": "float32",
+    "context": 0,
+}
 
 
 @pytest.fixture(scope="module")

@@ -309,5 +309,5 @@ class _Denoising:
         return make_result(
             self.volume, learnt.model, learnt.curves, provenance, noise=learnt.noise,
             residual=residual, steps=learnt.steps, seconds=learnt.seconds, precision=self.dtype,
-            schedule=learnt.schedule,
+            schedule=learnt.schedule, noise_model=learnt.noise_model,
         )  # fmt: skip

@@ -74,6 +74,11 @@ def _inspect_blind_spots(
     """Mask pixels of patches and predict them, as the network does in its training."""
     if model is None:
         yield Note("No trained model was given: predictions, residuals and losses are left out.")
+    elif model.network.architecture.method == "r2r":
+        yield Note(
+            "The model was trained with nothing hidden: it predicts whole patches, and the loss is "
+            "that of all of their pixels."
+        )
     size, count = settings.size, len(patches)
     together = max(1, _PIECE // math.prod(size))
     parts = []
@@ -106,7 +111,8 @@ def _predict(
     size: tuple[int, ...],
     positions: torch.Tensor,
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """Predict patches with their pixels hidden, as a training step does."""
+    """Predict patches, with their pixels hidden where a training step does so."""
+    hides = model.network.architecture.method != "r2r"
     count = len(drawn)
     arrangement, channels = model.arrange(volume), Source(volume, len(size)).channels
     first, outputs = arrangement.first, arrangement.outputs
@@ -120,8 +126,9 @@ def _predict(
     inputs = inputs.view(count, -1, *size)
     # a copy, for the hidden ones take its place
     noisy = inputs[:, first : first + outputs].flatten(0, 1).clone()
-    hidden = mask_pixels(noisy, positions.repeat_interleave(outputs, 0), _REPLACEMENT)
-    inputs[:, first : first + outputs] = hidden.view(count, outputs, *size)
+    if hides:
+        hidden = mask_pixels(noisy, positions.repeat_interleave(outputs, 0), _REPLACEMENT)
+        inputs[:, first : first + outputs] = hidden.view(count, outputs, *size)
     dtype = choose_precision("auto", backend, len(size))
     network = model.network.to(backend.device)
     with torch.inference_mode(), mixed_precision(backend.device.partition(":")[0], dtype):
@@ -130,8 +137,10 @@ def _predict(
     each = torch.arange(count, device=backend.device)
     predicted = predicted[each, output]
     truth = noisy.view(count, outputs, *size)[each, output]
-    errors = values_at(predicted, positions) - values_at(truth, positions)
-    losses = backend.get((errors**2).mean(1))
+    errors = predicted - truth
+    losses = backend.get(
+        ((values_at(errors, positions) if hides else errors.flatten(1)) ** 2).mean(1)
+    )
     return model.scale.restore(backend.get(predicted), channels[drawn[:, 0]]), losses
 
 

@@ -19,6 +19,7 @@ from hushpore.device.scratch import array_within
 from hushpore.n2v2.images import Images, arrange
 from hushpore.n2v2.inference.volumes import FREE_SHARE, IMAGES_SHARE, VolumePredictor
 from hushpore.n2v2.noise.diagnosis import diagnose_noise
+from hushpore.n2v2.noise.model import estimate_noise
 from hushpore.n2v2.noise.residual import (
     examine_residual,
     residual_moments,
@@ -27,11 +28,15 @@ from hushpore.n2v2.noise.residual import (
 from hushpore.n2v2.plan import (
     BATCH,
     architecture_for,
+    context_for,
     masked_share,
+    may_draw_noise,
+    method_for,
     patch_size_for,
     replacement_for,
     require_dimensions_of,
 )
+from hushpore.n2v2.recorruption import Recorruption
 from hushpore.n2v2.regions import PLACES_BYTES, Regions, has_regions, regions_fingerprint
 from hushpore.n2v2.result import Denoised, TrainingResult, make_result
 from hushpore.n2v2.source import Scale, Source, measure_scale_in_pieces
@@ -39,6 +44,7 @@ from hushpore.n2v2.trained import Model, load_model, require_dimensions
 from hushpore.n2v2.training.blocks import BlockSampler
 from hushpore.n2v2.training.checkpoint import FREE, Checkpoint
 from hushpore.n2v2.training.loop import TrainingLoop, read_preview_slice
+from hushpore.n2v2.training.schedule import Schedule
 from hushpore.n2v2.training.step import BatchSampler, choose_precision
 from hushpore.patches.job import require_room
 from hushpore.patches.places import in_volume
@@ -52,6 +58,7 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.device.timing import StageTimer
     from hushpore.n2v2.model import UNet
+    from hushpore.n2v2.noise.model import NoiseModel
     from hushpore.n2v2.settings import DenoiseSettings
 
     T = TypeVar("T")
@@ -68,12 +75,13 @@ _WORKING = 12
 
 
 def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
-    """Train N2V2 on a volume and denoise it.
+    """Train a network on a volume and denoise it.
 
-    Noise2Void (https://doi.org/10.1109/CVPR.2019.00223) hides pixels and predicts them from
-    their surroundings: noise that is independent from pixel to pixel cannot be predicted, and
-    so is left out. N2V2 (https://doi.org/10.1007/978-3-031-25069-9_33) is its form without
-    checkerboard artefacts.
+    By default with noise drawn like that of the volume, see `hushpore.n2v2.recorruption`: that may
+    be correlated between neighbours. Or as N2V2 (https://doi.org/10.1007/978-3-031-25069-9_33), the
+    form of Noise2Void (https://doi.org/10.1109/CVPR.2019.00223) without checkerboard artefacts: it
+    hides pixels and predicts them from their surroundings; noise that is independent from pixel to
+    pixel cannot be predicted, and so is left out.
 
     Yields: Progress, Timing, Metric ("loss", "validation"), Preview ("denoised"), Batch, Note.
     Previews are of the slice last named by an `Attention` that was sent in.
@@ -89,7 +97,7 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
         if run.trained is None:
             yield from run.train()
         yield from run.predict()
-        if settings.restore_detail:
+        if settings.restore_detail and run.noise_model is None:
             yield from run.restore_detail()
         yield from run.examine()
         yield run.timer.timing()
@@ -124,7 +132,7 @@ def train(volume: Volume, settings: DenoiseSettings, backend: Backend, scale: Sc
     run.model.network.cpu()
     return TrainingResult(
         run.model, run.noise, run.curves, run.steps, run.elapsed, run.taken_schedule,
-        tuple(run.notes), run.backend.description,
+        tuple(run.notes), run.backend.description, run.noise_facts,
     )  # fmt: skip
 
 
@@ -147,11 +155,10 @@ class DenoisingRun:
         self.source = Source(volume, settings.dimensions)
         self.trained = load_model(settings.model) if settings.model else None
         if self.trained is None:
-            self.arrangement = arrange(
-                volume, settings.dimensions, settings.channels, settings.context
-            )
-            self.architecture = architecture_for(volume, settings, self.arrangement)
-            self.size = patch_size_for(settings, self.architecture, self.source.size)
+            self.draws_noise = may_draw_noise(volume, settings)
+            self.context = context_for(volume, settings)
+            self.arrangement = arrange(volume, settings.dimensions, settings.channels, self.context)
+            self.size = patch_size_for(volume, settings, self.source.size)
             self.replacement = replacement_for(settings)
             require_room(volume, self.size)
         else:
@@ -159,6 +166,7 @@ class DenoisingRun:
             self.arrangement = self.trained.arrange(volume)
         self.timer: StageTimer = backend.timer()
         self.notes: list[str] = []
+        self.noise_model: NoiseModel | None = None
         self.curves: dict[str, list[tuple[int, float]]] = {}
         self.steps, self.elapsed = 0, 0.0
         self.taken_schedule: dict[str, Any] | None = None
@@ -223,26 +231,52 @@ class DenoisingRun:
             self.images = Images.of(planes, self.arrangement)
 
     def diagnose(self) -> Job:
-        """Say so where the noise is not what Noise2Void assumes."""
+        """Look at the noise, and say so where it is not what the method assumes."""
         with self.timer.stage("diagnosis"):
             self.noise = diagnose_noise(self.volume, self.settings.seed)
-        axes = self.noise.correlated_axes
-        if not self.noise.is_independent and axes != self.settings.correlated_along:
-            yield self._note(self.noise.summary.capitalize() + ".")
+            if self.trained is None and self.draws_noise:
+                is_alone = self.settings.dimensions == 2 and not self.context
+                self.noise_model = estimate_noise(
+                    self.volume, self.settings.seed, slicewise=is_alone
+                )
+        yield from self._say_noise()
         if self.noise.saturation:
             yield self._note(self.noise.saturation + ".")
         yield _PREPARING
 
+    def _say_noise(self) -> Job:
+        """Say so where the noise is not as the method assumes; without it, do without the model."""
+        is_suited, model = not self.noise.rings, self.noise_model
+        if model is not None and model.doubts:
+            doubts = " ".join(model.doubts)
+            if self.settings.method == "auto":
+                self.noise_model = None
+                doubts += " So pixels are hidden instead (method n2v2)."
+            yield self._note(doubts)
+        if self.noise_model is None:
+            axes = self.noise.correlated_axes
+            is_suited = self.noise.is_independent or axes == self.settings.correlated_along
+        if not is_suited:
+            yield self._note(self.noise.summary.capitalize() + ".")
+
     def train(self) -> Job:
         """Train, in smaller batches and then on the CPU where memory runs out."""
+        method = method_for(self.settings, self.noise_model)
+        self.architecture = architecture_for(self.volume, self.settings, method, self.arrangement)
         count = self.settings.batch_size or BATCH[self.settings.dimensions]
         while True:
+            recorruption = None
+            if self.noise_model is not None:
+                recorruption = Recorruption.of(
+                    self.noise_model, self.scale, self.size, self.context, self.backend.device
+                )
             batches = BatchSampler(
                 self.size,
                 count,
                 masked_share(self.settings),
                 torch.Generator(self.backend.device).manual_seed(self.settings.seed),
                 self.replacement,
+                recorruption,
             )
             try:
                 yield from self._train(batches)
@@ -325,8 +359,8 @@ class DenoisingRun:
         return Checkpoint(self.settings.checkpoint, key)
 
     def _to_model(self, network: UNet) -> Model:
-        settings = self.settings
-        return Model(network, self.scale.mean, self.scale.std, settings.channels, settings.context)
+        scale = self.scale
+        return Model(network, scale.mean, scale.std, self.settings.channels, self.context)
 
     def predict(self) -> Job:
         """Predict the whole volume, in smaller tiles and then on the CPU where memory runs out."""
@@ -381,7 +415,7 @@ class DenoisingRun:
         """Return what helps where the result is not as it should be, unless the user refused it."""
         if self.trained is not None:
             return " The model has learnt from another scan: train on this one."
-        if self.steps < self.settings.steps:
+        if self.steps < Schedule.of(self.settings).steps:
             # whoever has cut the training short, or limited its time, knows
             return ""
         return " Train longer (Training steps)."
@@ -404,6 +438,11 @@ class DenoisingRun:
         self.notes.append(message)
         return Note(message, warning)
 
+    @property
+    def noise_facts(self) -> dict[str, Any] | None:
+        """What noise was drawn by in the training, for the record."""
+        return None if self.noise_model is None else self.noise_model.to_dict()
+
     def result(self) -> Denoised:
         """Put the result and its record together."""
         timing = self.timer.timing()
@@ -416,5 +455,5 @@ class DenoisingRun:
         return make_result(
             self.volume.replace(self.denoised, name=name), self.model, self.curves, provenance,
             noise=self.noise, residual=self.residual, steps=self.steps, seconds=self.elapsed,
-            precision=self.dtype, schedule=self.taken_schedule,
+            precision=self.dtype, schedule=self.taken_schedule, noise_model=self.noise_facts,
         )  # fmt: skip

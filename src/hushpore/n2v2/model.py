@@ -29,6 +29,9 @@ MULTIPLE = 4
 #: is not (a test measures both).
 RECEPTIVE_RADIUS, FLAT_RADIUS = 32, 10
 
+#: What networks are trained for.
+METHODS = ("r2r", "n2v2", "n2v")
+
 #: Pixels of which the features are taken to float32 at once: 4 MB.
 _AT_ONCE = 1 << 15
 
@@ -39,8 +42,9 @@ class Architecture:
 
     # 2 for images (batch, inputs, y, x), 3 for volumes (batch, inputs, z, y, x)
     dimensions: int = 2
-    # ``"n2v2"``, or ``"n2v"``: max-pooling and a skip connection at the top level as well, as in
-    # the original Noise2Void (https://doi.org/10.1109/CVPR.2019.00223)
+    # ``"n2v2"``; ``"r2r"``: the same, and the input beside the features of the top level, for a
+    # training that hides nothing; or ``"n2v"``: max-pooling and a skip connection at the top level
+    # as well, as in the original Noise2Void (https://doi.org/10.1109/CVPR.2019.00223)
     method: str = "n2v2"
     # in 3D: no down-sampling along z, for stacks that are thin or whose slices lie far apart
     flat: bool = False
@@ -52,7 +56,7 @@ class Architecture:
         whole = isinstance(self.inputs, int) and isinstance(self.features, int)
         if (
             self.dimensions not in (2, 3)
-            or self.method not in ("n2v2", "n2v")
+            or self.method not in METHODS
             or not whole
             or not 1 <= self.outputs <= self.inputs <= 64
             or not 1 <= self.features <= 512
@@ -109,16 +113,17 @@ class UNet(nn.Module):
             architecture = Architecture(architecture)
         self.architecture = a = architecture
         n, f = a.dimensions, a.features
-        self.has_top_skip = a.method == "n2v"
-        if a.method == "n2v2":
-            self.pool: nn.Module = MaxBlurPool(a.steps)
+        # what is beside the features that come up to the top level
+        skipped = {"r2r": a.inputs, "n2v2": 0, "n2v": f}[a.method]
+        if a.method == "n2v":
+            self.pool: nn.Module = (nn.MaxPool2d if n == 2 else nn.MaxPool3d)(a.steps)
         else:
-            self.pool = (nn.MaxPool2d if n == 2 else nn.MaxPool3d)(a.steps)
+            self.pool = MaxBlurPool(a.steps)
         self.down_top = _two_convolutions(n, a.inputs, f, f)
         self.down = _two_convolutions(n, f, 2 * f, 2 * f)
         self.bottom = _two_convolutions(n, 2 * f, 4 * f, 2 * f)
         self.up = _two_convolutions(n, 4 * f, 2 * f, f)
-        self.up_top = _two_convolutions(n, 2 * f if self.has_top_skip else f, f, f)
+        self.up_top = _two_convolutions(n, f + skipped, f, f)
         self.out: nn.Conv2d | nn.Conv3d = _convolution(n, f, a.outputs, kernel=1)
 
     @property
@@ -128,7 +133,7 @@ class UNet(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Predict the noise-free image; axes that are down-sampled are multiples of `MULTIPLE`."""
-        return self._output(self.features(x))
+        return self.output(self.features(x))
 
     def features(self, x: torch.Tensor) -> torch.Tensor:
         """Return what the output is a weighted sum of: (batch, features, *size)."""
@@ -136,13 +141,14 @@ class UNet(nn.Module):
         top = self.down_top(x)  # (batch, f, y, x)
         middle = self.down(self.pool(top))  # (batch, 2 f, y / 2, x / 2)
         # N2V2 has no skip connection here: it would carry the noise of single pixels to the output
-        skipped = [top] if self.has_top_skip else []
+        skipped = {"r2r": [x], "n2v2": [], "n2v": [top]}[self.architecture.method]
         del top  # the largest there is: where nothing is trained, memory is short for want of it
         low = self.bottom(self.pool(middle))  # (batch, 2 f, y / 4, x / 4)
         middle = self.up(torch.cat([upsample(low, steps), middle], 1))
         del low
         upper = upsample(middle, steps)
-        result: torch.Tensor = self.up_top(torch.cat([upper, *skipped], 1) if skipped else upper)
+        beside = [each.to(upper.dtype) for each in skipped]
+        result: torch.Tensor = self.up_top(torch.cat([upper, *beside], 1) if beside else upper)
         return result
 
     def output_at(self, features: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
@@ -172,7 +178,8 @@ class UNet(nn.Module):
             elif isinstance(module, MaxBlurPool):
                 module.kernel.copy_(blur_kernel(module.steps, "cpu"))
 
-    def _output(self, features: torch.Tensor) -> torch.Tensor:
+    def output(self, features: torch.Tensor) -> torch.Tensor:
+        """Return the output of features (batch, features, *size), at every pixel."""
         if features.dtype != torch.bfloat16:
             result: torch.Tensor = self.out(features)
             return result

@@ -12,6 +12,7 @@ from hushpore.n2v2.settings import PAPER_SHARE
 if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.n2v2.images import Arrangement
+    from hushpore.n2v2.noise.model import NoiseModel
     from hushpore.n2v2.settings import DenoiseSettings
     from hushpore.n2v2.trained import Model
     from hushpore.patches.settings import PatchSettings
@@ -20,39 +21,79 @@ if TYPE_CHECKING:
 #: on a CPU.
 BATCH = {2: 16, 3: 4}
 
+#: Channels of a network's top level. R2R learns from every pixel of a patch, and more from three
+#: times as many steps than from twice as many channels (``benchmarks/denoise_correlated.py``).
+FEATURES = {"r2r": 16, "n2v2": 32, "n2v": 32}
+
+#: Neighbouring slices to either side that are seen where the settings leave it open.
+CONTEXT = 2
+
 #: Share of a patch that is hidden at most where lines are.
 MAX_MASKED = 0.3
 
-#: In 3D there is no down-sampling along z where slices lie so much further apart than pixels, or
-#: where there are fewer of them than this.
+#: Where slices lie so much further apart than pixels, they are not seen beside each other in 2D,
+#: and in 3D there is no down-sampling along z; nor where there are fewer of them than this.
 COARSE, THIN = 2.0, 16
 
 
+def may_draw_noise(volume: Volume, settings: DenoiseSettings) -> bool:
+    """Return whether a network may be trained with noise that is drawn, once that is known.
+
+    Raises InputError if noise is to be drawn for several channels, each of which has its own.
+    """
+    n_channels = volume.shape[volume.axes.index("c")] if "c" in volume.axes else 1
+    if settings.method == "r2r" and n_channels > 1:
+        raise InputError(
+            f"method='r2r' works on one channel; {volume.name} has {n_channels}. Choose a channel, "
+            "or method='n2v2'."
+        )
+    hides = n_channels > 1 or settings.correlated_along != "none"
+    return settings.method == "r2r" or (settings.method == "auto" and not hides)
+
+
+def method_for(settings: DenoiseSettings, noise: NoiseModel | None) -> str:
+    """Return the method. `noise`: None where it is not known well enough to be drawn."""
+    if settings.method != "auto":
+        return settings.method
+    return "n2v2" if noise is None else "r2r"
+
+
+def context_for(volume: Volume, settings: DenoiseSettings) -> int:
+    """Return how many neighbouring slices are seen to either side of each."""
+    if settings.context is not None:
+        return settings.context
+    if settings.dimensions == 3 or volume.n_spatial < 3 or _is_coarse(volume):
+        return 0
+    if settings.channels == "together" and "c" in volume.axes:
+        return 0
+    return min(CONTEXT, (volume.shape[-3] - 1) // 2)
+
+
 def architecture_for(
-    volume: Volume, settings: DenoiseSettings, arrangement: Arrangement
+    volume: Volume, settings: DenoiseSettings, method: str, arrangement: Arrangement
 ) -> Architecture:
     """Return what network suits a volume: in 3D without down-sampling along a coarse or short z."""
-    flat = settings.dimensions == 3 and (
-        volume.shape[-3] < THIN or volume.spacing[0] >= COARSE * max(volume.spacing[1:])
-    )
     return Architecture(
         settings.dimensions,
-        settings.method,
-        flat,
+        method,
+        flat=settings.dimensions == 3 and _is_flat(volume),
         inputs=arrangement.inputs,
         outputs=arrangement.outputs,
+        features=FEATURES[method],
     )
 
 
 def patch_size_for(
-    settings: DenoiseSettings, architecture: Architecture, size: tuple[int, ...]
+    volume: Volume, settings: DenoiseSettings, size: tuple[int, ...]
 ) -> tuple[int, ...]:
     """Return the shape of a patch in planes of some size."""
     plane = (settings.patch_size, settings.patch_size)
     if settings.dimensions == 2:
         return plane
     # without down-sampling along z a patch may be of any depth, and so of that of a thin stack
-    depth = min(settings.patch_depth, size[0]) if architecture.flat else settings.patch_depth
+    depth = settings.patch_depth
+    if _is_flat(volume):
+        depth = min(depth, size[0])
     return (depth, *plane)
 
 
@@ -77,7 +118,7 @@ def replacement_for(settings: DenoiseSettings) -> Replacement:
     """
     kind = settings.replacement
     if kind == "auto":
-        kind = "median" if settings.method == "n2v2" else "uniform"
+        kind = "uniform" if settings.method == "n2v" else "median"
     axis, axes = settings.correlated_along, "zyx"[-settings.dimensions :]
     if axis == "none":
         return Replacement(kind, settings.replacement_window)
@@ -85,6 +126,16 @@ def replacement_for(settings: DenoiseSettings) -> Replacement:
         raise InputError(f"Noise that runs along {axis} can only be hidden with dimensions=3.")
     line = Line(axes.index(axis), settings.correlated_reach)
     return Replacement(kind, settings.replacement_window, line)
+
+
+def _is_coarse(volume: Volume) -> bool:
+    """Return whether the slices of a stack lie far apart."""
+    return volume.spacing[-3] >= COARSE * max(volume.spacing[-2:])
+
+
+def _is_flat(volume: Volume) -> bool:
+    """Return whether a stack is not down-sampled along z."""
+    return volume.shape[-3] < THIN or _is_coarse(volume)
 
 
 def require_dimensions_of(model: Model, settings: DenoiseSettings | PatchSettings) -> None:

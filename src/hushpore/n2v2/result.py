@@ -84,6 +84,7 @@ class TrainingResult:
     schedule: dict[str, Any] | None  # the schedule of a training that time has ended
     notes: tuple[str, ...]  # what was said
     device: str  # where it ran, in words
+    noise_model: dict[str, Any] | None = None  # `NoiseModel.to_dict` of what noise was drawn by
 
 
 def make_result(
@@ -98,17 +99,21 @@ def make_result(
     seconds: float,
     precision: torch.dtype,
     schedule: dict[str, Any] | None,
+    noise_model: dict[str, Any] | None = None,
 ) -> Denoised:
     """Put a result together, and complete its record.
 
     `volume`: the denoised one. `curves`, `steps`, `seconds`, `schedule`: as in `TrainingResult`.
     `provenance`: as `hushpore.base.provenance.make_provenance` returns it; added to. `noise`,
     `residual`: what was found before and after. `precision`: arithmetic of the network.
+    `noise_model`: as in `TrainingResult`.
     """
     losses, validation = (
         np.array(curves.get(name, []), np.float32).reshape(-1, 2) for name in ("loss", "validation")
     )
     provenance["noise"] = {**dataclasses.asdict(noise), "summary": noise.summary}
+    if noise_model is not None:
+        provenance["noise_model"] = noise_model
     provenance["residual"] = dataclasses.asdict(residual)
     provenance["network"] = dataclasses.asdict(model.network.architecture)
     provenance["result"] = {

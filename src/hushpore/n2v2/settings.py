@@ -27,16 +27,17 @@ class DenoiseSettings(Settings):
         minimum=2,
         maximum=3,
     )
-    steps: int = option(
-        1000,
-        "Training steps; more give a cleaner image, with less and less to gain.",
+    steps: int | None = option(
+        None,
+        "Training steps; more give a cleaner image, with less and less to gain. None: 1000, or as "
+        "many as the time limit allows.",
         label="Training steps",
         minimum=1,
         step=100,
     )
     time_budget: float | None = option(
         None,
-        "Stop training after this time even if not all steps are done; None: no limit.",
+        "Train for this time, or until all steps are done where they are given; None: no limit.",
         unit="s",
         minimum=1,
         step=10,
@@ -101,15 +102,17 @@ class DenoiseSettings(Settings):
         path="file",
     )
     method: str = option(
-        "n2v2",
-        "n2v2: without checkerboard patterns. n2v: the original Noise2Void, to compare.",
-        choices=("n2v2", "n2v"),
+        "auto",
+        "r2r: learns with more noise like that of the scan, which may be correlated. n2v2: hides "
+        "pixels, whose noise must be independent. n2v: the original Noise2Void, to compare. "
+        "auto: r2r; for several channels or with an axis of correlated noise n2v2.",
+        choices=("auto", "r2r", "n2v2", "n2v"),
         more=True,
     )
-    context: int = option(
-        0,
+    context: int | None = option(
+        None,
         "Neighbouring slices to either side that the network sees with each slice, where "
-        "dimensions is 2 (2.5D).",
+        "dimensions is 2 (2.5D). None: 2, or 0 where slices lie far apart or alone.",
         label="Neighbouring slices",
         unit="slices",
         minimum=0,
@@ -126,7 +129,7 @@ class DenoiseSettings(Settings):
     replacement: str = option(
         "auto",
         "What a masked pixel is replaced by: the median or mean of its neighbours, or any one of "
-        "them (uniform). auto: median for n2v2, uniform for n2v.",
+        "them (uniform). auto: uniform for n2v, else median.",
         label="Replace masked pixels by",
         choices=("auto", "median", "mean", "uniform"),
         more=True,
@@ -228,8 +231,8 @@ class DenoiseSettings(Settings):
 
     def hints(self, known: Mapping[str, Any]) -> dict[str, str]:
         """Return what the fraction of masked pixels comes to."""
-        if self.model or self.correlated_along != "none":
-            # a trained model masks none; beside a line others are masked too
+        if self.model or self.correlated_along != "none" or self.method == "r2r":
+            # a trained model and r2r mask none; beside a line others are masked too
             return {}
         share = PAPER_SHARE if isinstance(self.masked_share, str) else self.masked_share
         plane = (self.patch_size, self.patch_size)
@@ -243,6 +246,10 @@ class DenoiseSettings(Settings):
             reasons["correlated_reach"] = "Not used: no axis is chosen (Correlated noise along)."
         if self.dimensions == 2:
             reasons["patch_depth"] = "Not used: patches lie in one slice (Dimensions)."
+        if self.method == "r2r":
+            hiding = "correlated_along correlated_reach masked_share replacement replacement_window"
+            text = "Not used: this method hides no pixels (Method)."
+            reasons |= dict.fromkeys(f"{hiding} restore_detail".split(), text)
         if self.model:
             training = "steps time_budget masked_share learning_rate replacement train_at leave_out"
             text = "Not used: a trained model is applied, nothing is trained (Trained model)."

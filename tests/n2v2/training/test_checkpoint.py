@@ -89,8 +89,14 @@ def cancel_after(steps: int, scan: np.ndarray, settings: dict[str, object]) -> N
 
 @pytest.mark.parametrize(
     "more",
-    [{}, {"dimensions": 3, "patch_depth": 4}, {"context": 1}],
-    ids=["2D", "3D", "2.5D"],
+    [
+        {"method": "n2v2", "context": 0},
+        {"method": "n2v2", "dimensions": 3, "patch_depth": 4},
+        {"method": "n2v2", "context": 1},
+        {"method": "r2r"},
+        {"method": "r2r", "dimensions": 3, "patch_depth": 4},
+    ],
+    ids=["2D", "3D", "2.5D", "2.5D with drawn noise", "3D with drawn noise"],
 )
 def test_a_cancelled_run_goes_on_too(
     scan: np.ndarray, tmp_path: Path, more: dict[str, object]
@@ -152,7 +158,7 @@ def test_a_finished_training_is_not_done_again(scan: np.ndarray, tmp_path: Path)
         ({"steps": 21}, "steps was 20 and is now 21"),
         ({"seed": 4}, "seed was 3 and is now 4"),
         ({"batch_size": 3}, "batch_size was 2 and is now 3"),
-        ({"method": "n2v"}, "method was 'n2v2' and is now 'n2v'"),
+        ({"method": "n2v"}, "method was 'auto' and is now 'n2v'"),
     ],
 )
 def test_a_checkpoint_of_another_training_is_refused(

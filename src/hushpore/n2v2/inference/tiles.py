@@ -29,7 +29,7 @@ CORES = {2: (2, 512, 512), 3: (1, 32, 128, 128)}
 
 #: Features of the top level that are in memory together at most, those of lower levels counted by
 #: their share of the pixels; with a skip connection there more are.
-_TOGETHER = {"n2v2": 3.25, "n2v": 6.25}
+_TOGETHER = {"r2r": 5.0, "n2v2": 3.25, "n2v": 6.25}
 
 #: What the C library and convolutions take beside the features, measured on a CPU; and bytes a
 #: pixel of each plane that is read or predicted.

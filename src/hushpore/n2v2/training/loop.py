@@ -17,7 +17,7 @@ from hushpore.n2v2.images import Images
 from hushpore.n2v2.inference.tiles import predict_images
 from hushpore.n2v2.model import Architecture, build_network
 from hushpore.n2v2.training.checkpoint import TrainingState
-from hushpore.n2v2.training.schedule import Schedule, learning_rate, to_parts
+from hushpore.n2v2.training.schedule import ENDLESS, Schedule, learning_rate, to_parts
 from hushpore.n2v2.training.step import BatchSampler, Learner
 
 if TYPE_CHECKING:
@@ -143,8 +143,8 @@ class TrainingLoop:
                     pace.done(time.monotonic() - before, elapsed)
                     yield from self._report(readback.arrived(), state)
             except StopEarly:
-                done = f"{state.step:,} of {settings.steps:,} steps"
-                self.notes.append(f"Stopped early, after {done}.")
+                of = "" if self.schedule.steps == ENDLESS else f" of {self.schedule.steps:,}"
+                self.notes.append(f"Stopped early, after {state.step:,}{of} steps.")
                 break
         # a last mean over a few steps alone would jump
         if state.step - state.logged_steps > LOG_INTERVAL // 2 or not state.logged_steps:

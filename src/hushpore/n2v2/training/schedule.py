@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 #: Shares are kept in whole parts of one, so that they are the same when they are read again.
 PARTS = 10**6
 
+#: Steps of a training where neither steps nor a time are given, and where the time alone ends it.
+STEPS, ENDLESS = 1000, 10**9
+
 #: Shares of a training in which the learning rate goes up, and comes down.
 WARM_UP, COOL_DOWN = 0.1, 0.3
 
@@ -47,7 +50,9 @@ class Schedule:
         Raises InputError if the record that they name holds none.
         """
         if settings.repeat:
-            return _read(Path(settings.repeat).expanduser(), settings.steps)
+            return _read(Path(settings.repeat).expanduser(), settings.steps or STEPS)
+        if settings.steps is None:
+            return cls(STEPS if settings.time_budget is None else ENDLESS, settings.time_budget)
         return cls(settings.steps, settings.time_budget)
 
     def fraction_done(self, step: int, elapsed: float) -> float:

@@ -27,16 +27,21 @@ if TYPE_CHECKING:
     from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
     from hushpore.n2v2.noise.diagnosis import NoiseDiagnosis
+    from hushpore.n2v2.noise.model import NoiseModel
     from hushpore.n2v2.result import Denoised
     from hushpore.n2v2.settings import DenoiseSettings
     from hushpore.viewer.running.target import Target
+
+#: Correlation of neighbours from which on it is worth a word; noise as a share of the contrast
+#: below which it is low; and about how many voxels along each axis tell the contrast.
+_NOTABLE, _LOW, _SAMPLED = 0.1, 0.04, 64
 
 #: Links that are offered after a cancel.
 _APPLY, _GO_ON = "apply", "go on"
 
 
 class DenoiseWidget(JobWidget):
-    """Denoises an image layer with N2V2; the results are image layers."""
+    """Denoises an image layer; the results are image layers."""
 
     job = "denoise"
     next_step = ("Segment pores", "Segment its pores")
@@ -178,9 +183,10 @@ class NoiseLine(QObject):
 
     def _look(self, layer: weakref.ref[Any], volume: Volume) -> None:
         from hushpore.n2v2.noise.diagnosis import diagnose_noise
+        from hushpore.n2v2.noise.model import estimate_noise
 
         try:
-            text = words(diagnose_noise(volume))
+            text = words(volume, diagnose_noise(volume), estimate_noise(volume))
         except Exception:
             # what is wrong with the image is said when it is denoised
             return
@@ -190,14 +196,30 @@ class NoiseLine(QObject):
             self.found.emit()
 
 
-def words(noise: NoiseDiagnosis) -> str:
+def words(volume: Volume, noise: NoiseDiagnosis, model: NoiseModel) -> str:
     """Return what was found in a few words, with the setting that helps."""
-    if not noise.noise:
+    if not model.deviation:
         return "no noise found"
-    if noise.is_independent:
-        return f"{noise.summary} ✓"
     if noise.rings:
         return "noise: alike along circles about the middle, as rings are ⚠"
-    axes = noise.correlated_axes
-    text = f"noise: alike along {' and '.join(axes)} ⚠"
-    return f"{text} (choose 'Correlated noise along' {axes} under More)" if len(axes) == 1 else text
+    if model.doubts:
+        axes = noise.correlated_axes
+        if len(axes) == 1:
+            return (
+                f"noise: alike along {axes} ⚠ (choose 'Correlated noise along' {axes} under More)"
+            )
+        return "noise: not sure how much there is ⚠"
+    alike = model.nearest_correlation
+    kind = (
+        f"alike in neighbours ({alike:.2f})"
+        if alike >= _NOTABLE
+        else "independent from voxel to voxel"
+    )
+    strength = f"{model.deviation:.3g} {volume.metadata.get('value_unit', '')}".strip()
+    text = f"noise: {strength}, {kind} ✓"
+    step = [max(1, n // _SAMPLED) for n in volume.shape]
+    low, high = np.percentile(volume.data[tuple(slice(None, None, n) for n in step)], (2, 98))
+    share = model.deviation / (high - low) if high > low else 1.0
+    if share < _LOW:
+        text += f" · {100 * share:.1f} % of the contrast: try to segment without denoising, too"
+    return text

@@ -1,0 +1,142 @@
+"""Recorrupted-to-Recorrupted: a noisy image is made into an input and a target of a training.
+
+Where the noise is known, more of it can be drawn. Of a noisy image y and drawn noise e of the same
+covariance, y + a e and y - e / a have noise that is independent of each other, however it is
+correlated between neighbours: a network that predicts the one from the other learns the image, as
+it would from a second scan. Nothing is hidden from it, so that a pore of one voxel that stands out
+of the noise is kept, and every pixel of a patch is learnt from.
+
+After Pang et al., Recorrupted-to-Recorrupted: Unsupervised Deep Learning for Image Denoising,
+https://doi.org/10.1109/CVPR46437.2021.00208; here for noise that is correlated, and that may grow
+with the grey value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (its usual name)
+from scipy import fft
+
+from hushpore.device.constants import constant
+from hushpore.n2v2.noise.model import power_spectrum
+from hushpore.patches.sampling import read_windows
+
+if TYPE_CHECKING:
+    from hushpore.n2v2.images import Images
+    from hushpore.n2v2.noise.model import NoiseModel
+    from hushpore.n2v2.source import Scale
+
+#: The noise that is added to an input, as a multiple of that of the scan. With less the input is
+#: more like the scan, with more the target is: a training came out the same within 0.4 dB from 0.5
+#: to 1.
+ADDED = 0.7
+
+#: Edge of the square over which a grey value is averaged to tell how strong the noise is there.
+_SMOOTH = 5
+
+#: The variance of the noise is nowhere less than this, as a share of that at the mean grey value.
+_LEAST_VARIANCE = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class Recorruption:
+    """Draws noise like that of a scan, and makes inputs and targets with it."""
+
+    # root of the noise's power spectrum on the grid of `torch.fft.rfftn` over its own axes, float32
+    root: torch.Tensor
+    grid: tuple[int, ...]  # shape of what is drawn at once, for one patch
+    block: tuple[int, ...]  # what of it is used: slices that lie one behind the other, y and x
+    # the variance at a normalised grey value, over that at the mean, is 1 + slope * value
+    slope: float = 0.0
+
+    @classmethod
+    def of(
+        cls, model: NoiseModel, scale: Scale, size: tuple[int, ...], context: int, device: str
+    ) -> Recorruption:
+        """Return what draws the noise of a scan.
+
+        `model`, `scale`: its noise, and its grey scale, of one channel. `size`: spatial shape of a
+        patch. `context`: neighbouring planes to either side that are seen with each. `device`:
+        where to draw.
+        """
+        (mean,), (std,) = scale.mean, scale.std
+        variance = model.autocovariance / std**2
+        block = size if len(size) == 3 else (2 * context + 1, *size)
+        if variance.ndim == 3 and block[0] == 1:
+            variance = variance[variance.shape[0] // 2]
+        # of a field that goes on periodically, a part shorter by the reach has no echo of itself
+        reach = [n // 2 for n in variance.shape]
+        edges = [n + r for n, r in zip(block[-variance.ndim :], reach, strict=True)]
+        grid = (*block[: -variance.ndim], *(fft.next_fast_len(n, True) for n in edges))
+        root = torch.from_numpy(power_spectrum(variance, grid[-variance.ndim :])).sqrt().float()
+        slope = 0.0
+        if model.slope:
+            slope = model.slope * std / (model.offset + model.slope * mean)
+        return cls(root.to(device), grid, block, slope)
+
+    def draw(self, count: int, generator: torch.Generator | None) -> torch.Tensor:
+        """Return normalised noise for some patches, as it is at the mean grey value.
+
+        Returns: float32, shape (count, *block).
+        """
+        axes = tuple(range(-self.root.ndim, 0))
+        white = torch.randn((count, *self.grid), generator=generator, device=self.root.device)
+        spectrum = torch.fft.rfftn(white, dim=axes) * self.root
+        field: torch.Tensor = torch.fft.irfftn(spectrum, self.grid[-self.root.ndim :], axes)
+        depth, height, width = self.block
+        return field[:, :depth, :height, :width].contiguous()
+
+    def pairs(
+        self,
+        images: Images,
+        corners: torch.Tensor,
+        size: tuple[int, ...],
+        orientations: torch.Tensor,
+        generator: torch.Generator | None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Read patches, and make an input and a target of each.
+
+        `images`, `corners`, `orientations`: as for `Images.windows`.
+        Returns: inputs (count, inputs, *size) and targets (count, outputs, *size).
+        """
+        noisy = images.windows(corners, size, orientations)
+        noise = self._noise(images, corners, size, orientations, generator)
+        if self.slope:
+            noise = noise * self._strength(noisy)
+        own = slice(images.first, images.first + images.outputs)
+        return noisy + ADDED * noise, noisy[:, own] - noise[:, own] / ADDED
+
+    def _noise(
+        self,
+        images: Images,
+        corners: torch.Tensor,
+        size: tuple[int, ...],
+        orientations: torch.Tensor,
+        generator: torch.Generator | None,
+    ) -> torch.Tensor:
+        """Draw noise for each plane that is seen, turned as the patches are."""
+        count = len(corners)
+        # in 3D a plane is a whole block
+        field = self.draw(count, generator).view(count, -1, *size)
+        planes = field.shape[1]
+        # a plane that is seen twice, at the ends of a stack, has the same noise both times
+        members = images.members[corners[:, 0]]
+        beside = members - members[:, images.first, None] + planes // 2
+        first = torch.arange(0, count * planes, planes, device=field.device)[:, None]
+        numbers = (first + beside).reshape(-1, 1)
+        origin = constant((0,) * len(size), field.device).expand(len(numbers), -1)
+        turned = orientations.repeat_interleave(members.shape[1], 0)
+        drawn = read_windows(field.flatten(0, 1), torch.cat([numbers, origin], 1), size, turned)
+        return drawn.view(count, -1, *size)
+
+    def _strength(self, noisy: torch.Tensor) -> torch.Tensor:
+        """Return the deviation of the noise at the grey values of patches, over that at the mean.
+
+        From an average over neighbours, that hardly depends on the noise itself.
+        """
+        planes = noisy.flatten(0, -3)[:, None]
+        smooth = F.avg_pool2d(planes, _SMOOTH, 1, _SMOOTH // 2, count_include_pad=False)
+        return (1 + self.slope * smooth.view_as(noisy)).clamp_min(_LEAST_VARIANCE).sqrt()

@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import ndimage
+
+import hushpore
+from hushpore import InputError, Volume
+from hushpore.base.events import Metric
+from hushpore.n2v2.images import Images, arrange
+from hushpore.n2v2.model import Architecture, UNet
+from hushpore.n2v2.noise.model import NoiseModel, estimate_noise
+from hushpore.n2v2.recorruption import ADDED, Recorruption
+from hushpore.n2v2.source import Scale
+from hushpore.n2v2.training.step import BatchSampler, Learner
+
+QUICK = {"patch_size": 16, "batch_size": 4, "device": "cpu", "precision": "float32"}
+
+#: A filter that correlates noise along every axis, and along y in another way than along x.
+KERNEL = np.einsum(
+    "z,y,x->zyx", np.array([0.5, 1, 0.5]), np.array([1.0, 1.0]), np.array([0.2, 1, 0.2])
+)
+
+
+def known_noise(kernel: np.ndarray, deviation: float, slope: float = 0.0) -> NoiseModel:
+    """Return the model of white noise that was filtered with a kernel: its truth."""
+    reach = (3, 5, 5)[-kernel.ndim :]
+    around = np.zeros([2 * r + 1 for r in reach])
+    around[
+        tuple(slice(r - n // 2, r - n // 2 + n) for r, n in zip(reach, kernel.shape, strict=True))
+    ] = kernel
+    autocovariance = ndimage.correlate(around, around, mode="constant")
+    autocovariance *= deviation**2 / autocovariance[reach]
+    zero, none = np.zeros_like(autocovariance), np.empty(0)
+    variance = deviation**2
+    return NoiseModel(autocovariance, zero, 0.0, variance, slope, none, 1.0, 0.0, 100)
+
+
+def correlated(rng: np.random.Generator, shape: tuple[int, ...], kernel: np.ndarray) -> np.ndarray:
+    noise = ndimage.convolve(rng.normal(size=shape), kernel, mode="wrap")
+    return noise / np.sqrt((kernel**2).sum())
+
+
+def products(a: np.ndarray, b: np.ndarray, lag: tuple[int, ...]) -> float:
+    """Return the mean product of voxels some lag apart, over the last axes."""
+    first = tuple(slice(max(-n, 0), min(-n, 0) or None) for n in lag)
+    second = tuple(slice(max(n, 0), min(n, 0) or None) for n in lag)
+    return float((a[(..., *first)] * b[(..., *second)]).mean())
+
+
+SCALE = Scale((0.0,), (2.0,))
+
+
+@pytest.mark.parametrize("lag", [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, -1), (0, 3, 0)])
+def test_drawn_noise_has_the_covariance_of_the_scan_in_units_of_its_scale(
+    lag: tuple[int, ...],
+) -> None:
+    model = known_noise(KERNEL, 3.0)
+    drawing = Recorruption.of(model, SCALE, (24, 24), 2, "cpu")
+    drawn = drawing.draw(300, torch.Generator().manual_seed(0)).numpy()
+    assert drawn.shape == (300, 5, 24, 24)
+    z, y, x = lag
+    expected = model.autocovariance[3 + z, 5 + y, 5 + x] / 2.0**2
+    # lags in the middle of the reach are held back a little, so that the spectrum has no ripple
+    assert products(drawn, drawn, lag) == pytest.approx(expected, abs=0.1 * 3.0**2 / 2.0**2)
+
+
+@pytest.mark.parametrize("dimensions", [2, 3])
+def test_input_and_target_have_noise_that_is_independent_of_each_other(dimensions: int) -> None:
+    rng = np.random.default_rng(0)
+    noise = 3 * correlated(rng, (40, 80, 80), KERNEL)
+    volume = Volume(noise.astype(np.float32))
+    context = 2 if dimensions == 2 else 0
+    size = (16, 24, 24)[-dimensions:]
+    images = Images.of(
+        torch.from_numpy(noise.astype(np.float32) / 2).reshape(-1, *noise.shape[-dimensions:]),
+        arrange(volume, dimensions, context=context),
+    )
+    drawing = Recorruption.of(known_noise(KERNEL, 3.0), SCALE, size, context, "cpu")
+    generator = torch.Generator().manual_seed(1)
+    sampler = BatchSampler(size, 400, 0.0, generator)
+    turned = torch.rand((400, dimensions + 1), generator=generator) < 0.5
+    inputs, targets = drawing.pairs(images, sampler.corners(images), size, turned, generator)
+    seen, wanted = inputs.numpy(), targets.numpy()
+    variance = (3 / 2) ** 2
+    assert seen.var() == pytest.approx((1 + ADDED**2) * variance, rel=0.05)
+    assert wanted.var() == pytest.approx((1 + 1 / ADDED**2) * variance, rel=0.05)
+    largest = np.sqrt(seen.var() * wanted.var())
+    for plane in range(seen.shape[1]):
+        for lag in [(0, 0), (0, 1), (1, 0), (1, -1)]:
+            own = products(seen[:, plane], wanted[:, 0], (0,) * (dimensions - 2) + lag)
+            assert abs(own) < 0.03 * largest
+
+
+def test_a_slice_that_is_seen_twice_at_an_end_has_the_same_noise_both_times() -> None:
+    stack = torch.zeros(6, 20, 20)
+    images = Images.of(stack, arrange(Volume(stack.numpy()), 2, context=2))
+    drawing = Recorruption.of(known_noise(KERNEL, 3.0), SCALE, (16, 16), 2, "cpu")
+    corners = torch.tensor([[0, 0, 0], [5, 2, 1], [3, 1, 1]])
+    turned = torch.zeros(3, 3, dtype=torch.bool)
+    inputs, _ = drawing.pairs(images, corners, (16, 16), turned, torch.Generator().manual_seed(0))
+    first, last, middle = inputs
+    assert torch.equal(first[0], first[4])
+    assert torch.equal(first[1], first[3])
+    assert torch.equal(last[0], last[4])
+    assert not torch.equal(middle[0], middle[4])
+
+
+def test_noise_grows_with_the_grey_value_as_that_of_the_scan_does() -> None:
+    # variance 4 at the mean, 100, and 1 more with each grey value
+    model = NoiseModel(
+        np.pad([[4.0]], 5), np.zeros((11, 11)), 0.0, -96.0, 1.0, np.empty(0), 1.0, 0.0, 100
+    )
+    scale = Scale((100.0,), (5.0,))
+    planes = torch.stack([torch.full((40, 40), (grey - 100.0) / 5) for grey in (100, 112, 97)])
+    drawing = Recorruption.of(model, scale, (32, 32), 0, "cpu")
+    corners = torch.tensor([[plane, 0, 0] for plane in range(3) for _ in range(100)])
+    turned = torch.zeros(300, 3, dtype=torch.bool)
+    inputs, _ = drawing.pairs(
+        Images.of(planes), corners, (32, 32), turned, torch.Generator().manual_seed(0)
+    )
+    added = (inputs[:, 0] - planes[corners[:, 0], :32, :32]) * 5 / ADDED
+    found = added.view(3, -1).var(1).numpy()
+    np.testing.assert_allclose(found, [4, 16, 1], rtol=0.03)
+
+
+def test_a_training_step_reads_nothing_back_and_sends_nothing_after_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    network = UNet(Architecture(2, "r2r", inputs=3, features=8)).to("meta")
+    learner = Learner(network)
+    stack = torch.empty((6, 40, 40), device="meta")
+    members = torch.zeros((6, 3), dtype=torch.int64, device="meta")
+    drawing = Recorruption.of(known_noise(KERNEL, 3.0), SCALE, (16, 16), 1, "meta")
+    batches = BatchSampler((16, 16), 4, 0.03, None, recorruption=drawing)
+    images = Images(stack, members, 1, 1)
+    learner.step(images, batches, 1e-3, 0)
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise AssertionError("host values were sent to the device")
+
+    for name in ("tensor", "as_tensor", "from_numpy"):
+        monkeypatch.setattr(torch, name, refuse)
+    assert learner.step(images, batches, 1e-3, 1).is_meta
+
+
+def balls(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Return bright matter with dark balls of radius 2 to 6."""
+    place = np.stack(np.indices(shape), -1)
+    image = np.full(shape, 1000.0)
+    for _ in range(60):
+        centre, radius = rng.uniform(0, shape), rng.uniform(2, 6)
+        image[((place - centre) ** 2).sum(-1) < radius**2] = 0.0
+    return ndimage.gaussian_filter(image, 0.6)
+
+
+def test_correlated_noise_is_removed_better_than_by_any_gaussian() -> None:
+    rng = np.random.default_rng(0)
+    clean = balls(rng, (16, 96, 96))
+    noisy = clean + 200 * correlated(rng, clean.shape, KERNEL)
+    scan = Volume(noisy.astype(np.float32))
+    result = hushpore.denoise(scan, steps=150, device="cpu")
+    assert result.provenance["network"]["method"] == "r2r"
+    assert result.provenance["network"]["inputs"] == 5
+    smooth = min(
+        np.mean((ndimage.gaussian_filter(noisy, s) - clean) ** 2)
+        for s in (0.5, 0.7, 0.9, 1.1, 1.4, 1.8)
+    )
+    own = np.mean((np.asarray(result.volume.data) - clean) ** 2)
+    # 2 dB better, at a fraction of the steps of a real training
+    assert own < smooth / 10**0.2
+    assert np.mean(result.volume.data) == pytest.approx(noisy.mean(), abs=0.03 * 200)
+
+
+def test_the_record_says_by_which_noise_it_was_trained() -> None:
+    rng = np.random.default_rng(0)
+    noisy = balls(rng, (16, 64, 64)) + 100 * correlated(rng, (16, 64, 64), KERNEL)
+    result = hushpore.denoise(Volume(noisy), steps=2, **QUICK)
+    model = estimate_noise(Volume(noisy))
+    kept = result.provenance["noise_model"]
+    assert kept["deviation"] == pytest.approx(100, rel=0.15)
+    np.testing.assert_array_equal(kept["autocovariance"], model.autocovariance)
+
+
+def test_where_the_noise_is_not_known_for_sure_pixels_are_hidden_and_it_is_said() -> None:
+    rng = np.random.default_rng(0)
+    # edges wherever one looks, and slices that have nothing to do with each other
+    clean = 1000 * (ndimage.gaussian_filter(rng.normal(size=(6, 48, 48)), (0, 2, 2)) > 0)
+    noisy = Volume((clean + rng.normal(0, 250, clean.shape)).astype(np.float32))
+    result = hushpore.denoise(noisy, steps=2, **QUICK)
+    assert result.provenance["network"]["method"] == "n2v2"
+    assert "noise_model" not in result.provenance
+    assert any("pixels are hidden instead" in note for note in result.notes)
+    insisted = hushpore.denoise(noisy, steps=2, method="r2r", **QUICK)
+    assert insisted.provenance["network"]["method"] == "r2r"
+    doubts = estimate_noise(noisy).doubts
+    assert doubts
+    assert " ".join(doubts) in insisted.notes
+
+
+def test_several_channels_are_not_one_noise() -> None:
+    scan = Volume(np.random.default_rng(0).normal(size=(2, 4, 32, 32)), axes="czyx")
+    with pytest.raises(InputError, match=r"works on one channel; .* has 2"):
+        hushpore.denoise(scan, method="r2r", **QUICK)
+    assert hushpore.denoise(scan, steps=1, **QUICK).provenance["network"]["method"] == "n2v2"
+
+
+def test_a_time_alone_ends_the_training() -> None:
+    scan = Volume(np.random.default_rng(0).normal(size=(6, 32, 32)))
+    events: list[object] = []
+    result = hushpore.run(
+        "denoise", scan, {"time_budget": 1, "patch_size": 16, "batch_size": 1}, "cpu", events.append
+    )
+    assert result.provenance["result"]["training_seconds"] == pytest.approx(1, abs=0.5)
+    assert not any(isinstance(each, Metric) and not np.isfinite(each.value) for each in events)
