@@ -55,6 +55,21 @@ def test_predictions_and_losses_are_those_of_the_network(scan, tmp_path, dimensi
         assert found.features["loss"][number] == pytest.approx(loss, rel=0.02)
 
 
+def test_a_model_that_was_trained_with_nothing_hidden_sees_whole_patches(scan, tmp_path):
+    path = model_file(tmp_path, method="r2r", features=4)
+    events = []
+    settings = {"n_patches": 5, "patch_size": 16, "model": path}
+    found = hushpore.run("patches", scan, settings, "cpu", events.append)
+    values = torch.from_numpy((found.patches - 100) / 30).float()
+    with torch.inference_mode():
+        predicted = load_model(path).network(values[:, None])[:, 0].numpy()
+    np.testing.assert_allclose(found.blind.predictions, predicted * 30 + 100, atol=1)
+    losses = ((predicted - values.numpy()) ** 2).mean((1, 2))
+    np.testing.assert_allclose(found.features["loss"], losses, rtol=0.02)
+    notes = [event.message for event in events if isinstance(event, Note)]
+    assert any("nothing hidden" in note for note in notes)
+
+
 def test_a_model_that_sees_neighbouring_slices_is_given_them(scan, tmp_path):
     path = model_file(tmp_path, inputs=3, context=1)
     found = hushpore.sample_patches(scan, n_patches=8, patch_size=16, model=path, device="cpu")

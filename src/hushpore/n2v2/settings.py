@@ -29,8 +29,8 @@ class DenoiseSettings(Settings):
     )
     steps: int | None = option(
         None,
-        "Training steps; more give a cleaner image, with less and less to gain. None: 1000, or as "
-        "many as the time limit allows.",
+        "Training steps; more give a cleaner image, with less and less to gain. None: 1000. With "
+        "a time budget alone: as many as it allows.",
         label="Training steps",
         minimum=1,
         step=100,
@@ -75,9 +75,11 @@ class DenoiseSettings(Settings):
     )
     restore_detail: bool = option(
         False,
-        "Restore what was removed beyond the noise: edges and texture are sharper, with a little "
-        "grain on them. Needs noise that is independent from pixel to pixel.",
+        "Where pixels are hidden (n2v2): restore what was removed beyond the noise: edges and texture "
+        "are sharper, with a little grain on them. Needs noise that is independent from pixel to "
+        "pixel.",
         formerly=("detail",),
+        more=True,
     )
     model: str = option(
         "",
@@ -112,7 +114,8 @@ class DenoiseSettings(Settings):
     context: int | None = option(
         None,
         "Neighbouring slices to either side that the network sees with each slice, where "
-        "dimensions is 2 (2.5D). None: 2, or 0 where slices lie far apart or alone.",
+        "dimensions is 2 (2.5D). None: automatic. That is 2, and 0 where slices lie far apart or "
+        "alone.",
         label="Neighbouring slices",
         unit="slices",
         minimum=0,
