@@ -75,9 +75,9 @@ class DenoiseSettings(Settings):
     )
     restore_detail: bool = option(
         False,
-        "Where pixels are hidden (n2v2): restore what was removed beyond the noise: edges and texture "
-        "are sharper, with a little grain on them. Needs noise that is independent from pixel to "
-        "pixel.",
+        "Where pixels are hidden (n2v2): restore what was removed beyond the noise: edges and "
+        "texture are sharper, with a little grain on them. Needs noise that is independent from "
+        "pixel to pixel.",
         formerly=("detail",),
         more=True,
     )

@@ -143,6 +143,15 @@ def test_counts_of_few_photons_are_no_cut_off_values() -> None:
     assert found.slope == pytest.approx(1, rel=0.2)
 
 
+@pytest.mark.parametrize(("counts", "is_normal"), [(8, False), (50, True)])
+def test_noise_of_a_few_counts_is_not_taken_for_normal(counts: float, is_normal: bool) -> None:
+    image = counts * np.kron([[0.5, 1.2], [1.6, 0.7]], np.ones((100, 100)))
+    # whatever a count is in grey values
+    values = 3.0 * np.random.default_rng(1).poisson(image) - 1000
+    found = estimate_noise(Volume(values.astype(np.float32)))
+    assert any("counts" in doubt for doubt in found.doubts) is not is_normal
+
+
 def test_too_few_pixels_are_named() -> None:
     with pytest.raises(InputError, match=r"6 x 6; got \(10, 5, 40\)"):
         estimate_noise(Volume(np.zeros((10, 5, 40))))

@@ -73,6 +73,9 @@ _STEEP = 0.25
 _UNSURE, _FEW, _UNLIKE = 0.1, 10, 0.4
 
 
+#: Counts of a voxel below which their noise is skewed too much to be drawn as normal noise.
+_FEW_COUNTS = 10
+
 #: Correlation at the largest lag along an axis from which on the noise goes on beyond it.
 _FAR = 0.2
 
@@ -536,6 +539,12 @@ def _model(
     error = (each - each[:, :1] * (found / found[0])).std(0) / root / found[0]
     if deviation_error > _UNSURE * deviation or len(blocks) < _FEW:
         doubts.append(f"Only {len(blocks)} flat places tell.")
+    # a Poisson variable's variance over the square of what one count is
+    counts = found[0] / line[1] ** 2 if line[1] else np.inf
+    if counts < _FEW_COUNTS:
+        doubts.append(
+            f"A voxel has about {counts:.0f} counts: the noise of so few is far from normal."
+        )
     far = {axis: abs(correlation[place]) for axis, place in _furthest(kind)}
     if far and max(far.values()) > _FAR:
         axis = max(far, key=lambda each: far[each])
