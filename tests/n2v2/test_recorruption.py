@@ -185,9 +185,9 @@ def test_the_record_says_by_which_noise_it_was_trained() -> None:
 
 def test_where_the_noise_is_not_known_for_sure_pixels_are_hidden_and_it_is_said() -> None:
     rng = np.random.default_rng(0)
-    # edges wherever one looks, and slices that have nothing to do with each other
-    clean = 1000 * (ndimage.gaussian_filter(rng.normal(size=(6, 48, 48)), (0, 2, 2)) > 0)
-    noisy = Volume((clean + rng.normal(0, 250, clean.shape)).astype(np.float32))
+    # edges wherever one looks
+    clean = np.kron(rng.normal(0, 300, (4, 10, 10)), np.ones((6, 6, 6)))
+    noisy = Volume((clean + rng.normal(0, 1, clean.shape)).astype(np.float32))
     result = hushpore.denoise(noisy, steps=2, **QUICK)
     assert result.provenance["network"]["method"] == "n2v2"
     assert "noise_model" not in result.provenance
@@ -197,6 +197,21 @@ def test_where_the_noise_is_not_known_for_sure_pixels_are_hidden_and_it_is_said(
     doubts = estimate_noise(noisy).doubts
     assert doubts
     assert " ".join(doubts) in insisted.notes
+
+
+@pytest.mark.parametrize(
+    ("spacing", "alike", "expected"), [((1, 1, 1), 1, 5), ((1, 1, 1), 0, 1), ((2, 1, 1), 1, 1)]
+)
+def test_neighbouring_slices_are_seen_where_they_are_near_and_alike(
+    spacing: tuple[float, ...], alike: int, expected: int
+) -> None:
+    rng = np.random.default_rng(0)
+    clean = balls(rng, (8, 64, 64))
+    # as a stack of pictures that have nothing to do with each other
+    others = np.stack([balls(rng, (1, 64, 64))[0] for _ in range(8)])
+    noisy = (clean if alike else others) + 300 * rng.normal(size=clean.shape)
+    result = hushpore.denoise(Volume(noisy, spacing=spacing), steps=1, **QUICK)
+    assert result.provenance["network"]["inputs"] == expected
 
 
 def test_several_channels_are_not_one_noise() -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from hushpore.base.errors import InputError
 from hushpore.n2v2.masking import Line, Replacement
 from hushpore.n2v2.model import Architecture
+from hushpore.n2v2.noise.boxes import move_into_chunks, read_boxes
 from hushpore.n2v2.settings import PAPER_SHARE
 
 if TYPE_CHECKING:
@@ -27,6 +30,10 @@ FEATURES = {"r2r": 16, "n2v2": 32, "n2v": 32}
 
 #: Neighbouring slices to either side that are seen where the settings leave it open.
 CONTEXT = 2
+
+#: Correlation of neighbouring slices above which they are seen beside each other (those of scans
+#: have above 0.9); edge of the squares whose averages are compared, and how many are.
+ALIKE, SQUARE, SQUARES = 0.5, 8, 400
 
 #: Share of a patch that is hidden at most where lines are.
 MAX_MASKED = 0.3
@@ -59,14 +66,19 @@ def method_for(settings: DenoiseSettings, noise: NoiseModel | None) -> str:
 
 
 def context_for(volume: Volume, settings: DenoiseSettings) -> int:
-    """Return how many neighbouring slices are seen to either side of each."""
+    """Return how many neighbouring slices are seen to either side of each.
+
+    None where the settings leave it open and slices lie far apart, or do not look like their
+    neighbours: as photographs in one stack do not.
+    """
     if settings.context is not None:
         return settings.context
     if settings.dimensions == 3 or volume.n_spatial < 3 or _is_coarse(volume):
         return 0
     if settings.channels == "together" and "c" in volume.axes:
         return 0
-    return min(CONTEXT, (volume.shape[-3] - 1) // 2)
+    context = min(CONTEXT, (volume.shape[-3] - 1) // 2)
+    return context if context and _likeness(volume) > ALIKE else 0
 
 
 def architecture_for(
@@ -131,6 +143,20 @@ def replacement_for(settings: DenoiseSettings) -> Replacement:
 def _is_coarse(volume: Volume) -> bool:
     """Return whether the slices of a stack lie far apart."""
     return volume.spacing[-3] >= COARSE * max(volume.spacing[-2:])
+
+
+def _likeness(volume: Volume) -> float:
+    """Return the correlation of neighbouring slices, each averaged over small squares."""
+    size = (1,) * (len(volume.shape) - 3) + (2, *(min(SQUARE, n) for n in volume.shape[-2:]))
+    room = np.array(volume.shape) - np.array(size) + 1
+    corners = np.random.default_rng(0).integers(0, room, (SQUARES, len(size)))
+    boxes = read_boxes(volume.data, move_into_chunks(corners, size, volume.data), size)
+    if not np.isfinite(boxes).all():
+        # which is refused later, and said
+        return 1.0
+    first, second = (means - means.mean() for means in boxes.reshape(SQUARES, 2, -1).mean(2).T)
+    spread = SQUARES * first.std() * second.std()
+    return float(first @ second / spread) if spread else 1.0
 
 
 def _is_flat(volume: Volume) -> bool:

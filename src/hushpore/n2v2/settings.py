@@ -115,7 +115,7 @@ class DenoiseSettings(Settings):
         None,
         "Neighbouring slices to either side that the network sees with each slice, where "
         "dimensions is 2 (2.5D). None: automatic. That is 2, and 0 where slices lie far apart or "
-        "alone.",
+        "do not look like their neighbours.",
         label="Neighbouring slices",
         unit="slices",
         minimum=0,
