@@ -95,7 +95,7 @@ class Patches:
             {"sheet": Volume(sheet.image, name="contact sheet")},
             tables,
             {"sheet": _png(sheet.image)},
-            {"sheet": {"rows": list(sheet.rows), "patches": sheet.patches.tolist()}},
+            provenance={"sheet": {"rows": list(sheet.rows), "patches": sheet.patches.tolist()}},
         )
 
     def _hidden_table(self, shown: npt.NDArray[np.int64]) -> pd.DataFrame:

@@ -113,7 +113,7 @@ def near_names(name: str, names: Sequence[str], most: int = 3) -> list[str]:
     Examples
     --------
     >>> near_names("diameter", ["volume", "equivalent_diameter", "inscribed_diameter"])
-    ['equivalent_diameter', 'inscribed_diameter']
+    ['inscribed_diameter', 'equivalent_diameter']
     """
     word = name.lower()
     spelt = difflib.get_close_matches(word, names, most)
