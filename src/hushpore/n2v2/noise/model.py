@@ -72,7 +72,6 @@ _STEEP = 0.25
 #: is; and by how much the variance may differ between these.
 _UNSURE, _FEW, _UNLIKE = 0.1, 10, 0.4
 
-
 #: Counts of a voxel below which their noise is skewed too much to be drawn as normal noise.
 _FEW_COUNTS = 10
 
@@ -295,8 +294,8 @@ def estimate_noise(volume: Volume, seed: int = 0, *, slicewise: bool = False) ->
     doubts: list[str] = []
     for size in _sizes(volume, slicewise):
         kind = detrended_blocks(size, _reach(size))
-        found = _read_flattest(volume, kind, np.random.default_rng(seed))
-        blocks, grey, hidden, unit = found
+        rng = np.random.default_rng(seed)
+        blocks, grey, hidden, unit = _read_flattest(volume, kind, rng)
         if not (blocks.products[:_FEWEST, 0] > 0).any():
             return _no_noise(kind, volume)
         used, flatness = _flat_ones(kind, blocks)
