@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 
@@ -76,3 +77,33 @@ def test_what_a_killed_writer_has_left_does_not_get_into_the_result(tmp_path):
         (work.content / "c" / "0.4711.partial").write_text("x")
         (work.content / "c" / "0").write_text("x")
     assert [item.name for item in (tmp_path / "a" / "c").iterdir()] == ["0"]
+
+
+@pytest.mark.parametrize("kind", ["a link", "another user's", "of other things"])
+def test_a_folder_that_is_not_ours_is_neither_emptied_nor_used(tmp_path, monkeypatch, kind):
+    work = tmp_path / ".a.unfinished"
+    others = tmp_path / "others" if kind == "a link" else work
+    others.mkdir()
+    (others / "thesis.txt").write_text("years of work")
+    if kind == "a link":
+        work.symlink_to(others)
+    if kind != "of other things":
+        (others / "owner.json").write_text("{}")
+    if kind == "another user's":
+        monkeypatch.setattr("os.geteuid", lambda: os.stat(work).st_uid + 1)
+    with pytest.raises(OutputError, match="in the way"):
+        fill(tmp_path / "a", {}, "one")
+    assert (others / "thesis.txt").read_text() == "years of work"
+    assert not (tmp_path / "a").exists()
+
+
+def test_what_others_have_put_into_an_unfinished_folder_stays(tmp_path):
+    with resumable_directory(tmp_path / "a", {}, overwrite=False):
+        (tmp_path / ".a.unfinished" / "thesis.txt").write_text("years of work")
+    assert (tmp_path / ".a.unfinished" / "thesis.txt").read_text() == "years of work"
+
+
+def test_long_names_with_a_common_beginning_are_made_at_once(tmp_path):
+    with resumable_directory(tmp_path / f"{'a' * 60}b", {}, overwrite=False):
+        fill(tmp_path / f"{'a' * 60}c", {}, "one")
+    assert sorted(item.name[-1] for item in tmp_path.iterdir()) == ["b", "c"]

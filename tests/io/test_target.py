@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from hushpore.base.errors import OutputError
-from hushpore.io.target import check_target, new_directory, new_file
+from hushpore.base.partial import new_file
+from hushpore.io.target import check_target, new_directory
 
 IMAGES = (".tif", ".zarr")
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 from typing import TYPE_CHECKING
 
@@ -156,3 +157,12 @@ def test_a_header_whose_length_looks_like_a_pickle_is_read(tmp_path: Path) -> No
     facts, tensors = read_tensors(path, "entry")
     assert facts["text"] == "x" * padding
     assert tensors["a"].tolist() == [1, 1]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights there")
+def test_a_model_is_not_written_through_a_link_that_waits_for_it(tmp_path: Path) -> None:
+    (tmp_path / "thesis").write_text("years of work")
+    (tmp_path / ".m.safetensors.part").symlink_to(tmp_path / "thesis")
+    write_tensors(tmp_path / "m.safetensors", {"a": torch.ones(2)}, {"entry": {}})
+    assert (tmp_path / "thesis").read_text() == "years of work"
+    assert read_tensors(tmp_path / "m.safetensors", "entry")[1]["a"].tolist() == [1, 1]

@@ -60,7 +60,8 @@ def compare_command(
     Totals and medians side by side, and the distance of the distributions (Kolmogorov-Smirnov, 0:
     alike, 1: no overlap).
     """
-    from hushpore.io.target import check_target, new_file
+    from hushpore.base.partial import new_file
+    from hushpore.io.target import check_target
     from hushpore.runs.compare import compare, comparison_figure
 
     files = {

@@ -11,6 +11,7 @@ import click
 
 from hushpore.base.errors import OutputError
 from hushpore.base.events import Timing
+from hushpore.base.partial import new_file
 from hushpore.device.breakdown import timing_table
 from hushpore.device.timing import StageTimer
 from hushpore.device.trace import Trace
@@ -69,7 +70,5 @@ class Measured:
                 click.echo(f"\n{title}\n{timing_table(whole)}", err=True)
                 read = Timing()
         if self._path is not None:
-            try:
-                self._path.write_text(json.dumps(self._trace.to_dict()), encoding="utf-8")
-            except OSError as error:
-                raise OutputError(f"Cannot write {self._path}: {error.strerror}.") from error
+            with new_file(self._path, overwrite=True) as part:
+                part.write_text(json.dumps(self._trace.to_dict()), encoding="utf-8")

@@ -17,8 +17,8 @@ import numpy as np
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
+from hushpore.base.partial import new_file
 from hushpore.io.planes import read_uncompressed
-from hushpore.io.target import new_file
 from hushpore.io.zarr.reader import open_zarr
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import Work

@@ -18,11 +18,11 @@ import numpy as np
 import torch
 
 from hushpore.base.errors import InputError, MemoryLimitError
+from hushpore.base.partial import new_file
 from hushpore.base.volume import require_range
 from hushpore.device.backend import choose_backend, cpu_threads
 from hushpore.device.memory import is_out_of_memory
 from hushpore.device.timing import StageTimer
-from hushpore.io.target import new_file
 from hushpore.io.zarr.image import ZarrImage
 from hushpore.io.zarr.reader import open_zarr
 from hushpore.n2v2.inference.blocks import BlockPredictor

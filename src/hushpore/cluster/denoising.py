@@ -15,6 +15,7 @@ import torch
 from hushpore._version import __version__
 from hushpore.base.errors import InputError
 from hushpore.base.events import Note, Progress, Timing
+from hushpore.base.partial import new_file
 from hushpore.base.provenance import make_provenance
 from hushpore.cluster import denoise_tasks as remote
 from hushpore.cluster.connection import connect
@@ -26,7 +27,7 @@ from hushpore.device.timing import StageTimer
 from hushpore.io.registry import EXPORTERS
 from hushpore.io.results import check_provenance_target, write_json
 from hushpore.io.resumable import resumable_directory
-from hushpore.io.target import check_target, new_file, require_zarr
+from hushpore.io.target import check_target, require_zarr
 from hushpore.io.zarr.image import ZarrImage, import_zarr
 from hushpore.io.zarr.reader import open_zarr
 from hushpore.n2v2.inference.tiles import CORES, core_within

@@ -20,6 +20,7 @@ import numpy as np
 from hushpore._version import __version__
 from hushpore.base.errors import DeviceError, InputError, OutputError
 from hushpore.base.events import Note, Progress
+from hushpore.base.partial import new_file
 from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import Volume, require_range
 from hushpore.cluster.blocks import Plan, save_arrays
@@ -32,7 +33,7 @@ from hushpore.cluster.void import digest_of, histogram_of, join_shared, range_of
 from hushpore.cluster.watershed import follow_through
 from hushpore.io.results import write_json
 from hushpore.io.resumable import resumable_directory
-from hushpore.io.target import PROVENANCE, check_target, new_file
+from hushpore.io.target import PROVENANCE, check_target
 from hushpore.io.zarr.reader import open_zarr
 from hushpore.pores.grey import step_of
 from hushpore.pores.job import outside_totals, void_totals, warnings_of

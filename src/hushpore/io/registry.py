@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from hushpore.base.errors import import_optional
+from hushpore.base.partial import new_file
 from hushpore.io import marks
 from hushpore.io.folders import PEEK, first_files
-from hushpore.io.target import new_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

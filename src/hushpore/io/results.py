@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 import numpy as np
 
 from hushpore.base.errors import InputError, OutputError
+from hushpore.base.partial import new_file
 from hushpore.io.registry import exporter_by_ending, exporters_of
-from hushpore.io.target import PROVENANCE, check_target, new_directory, new_file
+from hushpore.io.target import PROVENANCE, check_target, new_directory
 from hushpore.io.tiff.writer import write_tiff
 
 if TYPE_CHECKING:

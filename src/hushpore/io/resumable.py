@@ -6,22 +6,26 @@ that it runs on, leaves its finished blocks, and the same work started again goe
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
 import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import DeviceError, OutputError
-from hushpore.io.target import check_target, explained_writing, move_into_place, require_result
+from hushpore.base.partial import explained_writing, is_own_folder
+from hushpore.io.target import check_target, move_into_place, require_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 _WORK_FILE, _OWNER_FILE = "work.json", "owner.json"
+_CONTENT, _SCRATCH = "content", "scratch"
+_LONGEST = 40  # characters of a name that its hidden folder repeats
 
 
 @dataclass(frozen=True)
@@ -49,23 +53,19 @@ def resumable_directory(
     ran on are gone, and what they have written is not. Any other error removes it.
     Raises OutputError if writing fails, or another process is making the same.
     """
-    work = target.with_name(f".{target.name[:40]}.unfinished")
+    work = _work_folder(target)
     # as JSON gives it back
     wanted = json.loads(json.dumps(key))
     lost = False
     with explained_writing(target):
-        work.mkdir(exist_ok=True)
+        _take(work)
         _lock(work, target)
-    content, scratch = work / "content", work / "scratch"
+    content, scratch = work / _CONTENT, work / _SCRATCH
     try:
         with explained_writing(target):
             resumed = _key_of(work) == wanted
             if not resumed:
-                for item in work.iterdir():
-                    if item.is_dir():
-                        shutil.rmtree(item)
-                    elif item.name != _OWNER_FILE:
-                        item.unlink()
+                _empty(work)
                 content.mkdir()
                 scratch.mkdir()
                 # last, so that what has a key is whole
@@ -85,7 +85,53 @@ def resumable_directory(
         if lost:
             (work / _OWNER_FILE).unlink(missing_ok=True)
         else:
-            shutil.rmtree(work, ignore_errors=True)
+            with suppress(OSError):
+                _empty(work)
+                (work / _OWNER_FILE).unlink(missing_ok=True)
+                work.rmdir()
+
+
+def _work_folder(target: Path) -> Path:
+    """Return where the same work is found again; no other result has the same place."""
+    name = target.name
+    if len(name) > _LONGEST:
+        name = f"{name[:_LONGEST]}-{hashlib.blake2b(name.encode(), digest_size=8).hexdigest()}"
+    return target.with_name(f".{name}.unfinished")
+
+
+def _take(work: Path) -> None:
+    """Make the folder, or take the one that an earlier run has left.
+
+    Its name can be guessed. A link, another user's folder or one of other things in its place are
+    left as they are.
+    """
+    try:
+        work.mkdir()
+        return
+    except FileExistsError:
+        pass
+    # what was killed before it could write a mark has left an empty folder
+    marks = [work / name for name in (_WORK_FILE, _OWNER_FILE)]
+    ours = is_own_folder(work) and (
+        next(work.iterdir(), None) is None
+        or any(mark.is_file() and not mark.is_symlink() for mark in marks)
+    )
+    for folder in (work / _CONTENT, work / _SCRATCH):
+        ours = ours and (not os.path.lexists(folder) or is_own_folder(folder))
+    if not ours:
+        raise OutputError(
+            f"{work} is in the way, and is not what an earlier run of yours has left unfinished "
+            "(a link, another user's, or other files). Nothing was changed. Move it, or choose "
+            "another name."
+        )
+
+
+def _empty(work: Path) -> None:
+    """Remove what is made here, and nothing else."""
+    (work / _WORK_FILE).unlink(missing_ok=True)
+    for folder in (work / _CONTENT, work / _SCRATCH):
+        if folder.exists():
+            shutil.rmtree(folder)
 
 
 def _lock(work: Path, target: Path) -> None:

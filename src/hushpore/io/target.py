@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shutil
-import uuid
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hushpore.base.errors import HushporeError, OutputError
+from hushpore.base.errors import OutputError
+from hushpore.base.partial import explained_writing, partial_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -129,10 +128,11 @@ def new_directory(
     Yields: an empty directory beside `target`; removed if the block raises anything.
     Raises OutputError if writing fails.
     """
-    part = _partial_path(target)
+    part = partial_path(target)
+    with explained_writing(target):
+        part.mkdir()
     try:
         with explained_writing(target):
-            part.mkdir()
             yield part
             check_target(target, overwrite, replaceable=replaceable)
             move_into_place(part, target)
@@ -140,31 +140,12 @@ def new_directory(
         shutil.rmtree(part, ignore_errors=True)
 
 
-@contextmanager
-def new_file(target: Path, overwrite: bool) -> Iterator[Path]:
-    """Write a file that takes its place only when it is complete; as `new_directory`."""
-    part = _partial_path(target)
-    try:
-        with explained_writing(target):
-            yield part
-            if not overwrite and target.exists():
-                raise OutputError(f"Cannot write {target}: it has appeared there meanwhile.")
-            part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _partial_path(target: Path) -> Path:
-    # beside and not in /tmp: renaming is only atomic within one file system
-    return target.with_name(f".{target.name[:40]}.{uuid.uuid4().hex[:8]}.part")
-
-
 def move_into_place(part: Path, target: Path) -> None:
     """Give a finished directory its name; an earlier one of that name goes after that."""
     if not target.exists():
         part.rename(target)
         return
-    old = _partial_path(target)
+    old = partial_path(target)
     target.rename(old)
     try:
         part.rename(target)
@@ -172,25 +153,3 @@ def move_into_place(part: Path, target: Path) -> None:
         old.rename(target)
         raise
     shutil.rmtree(old, ignore_errors=True)
-
-
-@contextmanager
-def explained_writing(target: Path) -> Iterator[None]:
-    """Say of an error of the system why a result cannot be written, in the user's words."""
-    reasons = {
-        errno.ENOSPC: "the disk is full",
-        errno.EDQUOT: "your disk quota is used up",
-        errno.EACCES: "you are not allowed to write there",
-        errno.EPERM: "you are not allowed to write there",
-        errno.EROFS: "the disk is read-only",
-        errno.ENAMETOOLONG: "the name is too long",
-    }
-    try:
-        yield
-    except HushporeError:
-        raise
-    except OSError as error:
-        reason = reasons.get(error.errno or 0, str(error.strerror or error))
-        raise OutputError(
-            f"Cannot write {target}: {reason}. Nothing was left half-written."
-        ) from error

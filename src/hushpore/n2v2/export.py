@@ -16,6 +16,7 @@ import torch
 
 from hushpore._version import __version__
 from hushpore.base.errors import InputError, import_optional
+from hushpore.base.partial import new_file
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -51,8 +52,7 @@ def write_package(
     purpose = "Exporting to the BioImage Model Zoo"
     core: Any = import_optional("bioimageio.core", purpose, "bioimage")
     spec: Any = import_optional("bioimageio.spec.model.v0_5", purpose, "bioimage")
-    part = target.with_name(f".{target.name}.part.zip")
-    try:
+    with new_file(target, overwrite=True, suffix=".part.zip") as part:
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch)
             _write_weights(network, folder)
@@ -67,9 +67,6 @@ def write_package(
                 "The BioImage Model Zoo's own test does not accept the package: "
                 + "; ".join(problems)
             )
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _crop(architecture: Architecture, values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import InputError, OutputError
+from hushpore.base.partial import new_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,18 +26,11 @@ def write_tensors(
     from safetensors.torch import save
 
     header = {name: json.dumps(each) for name, each in facts.items()}
-    part = target.with_name(f".{target.name}.part")
-    try:
-        with part.open("wb") as file:
-            file.write(save(tensors, header))
-            # a file that has its name has its content, even where the power fails
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, target)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        raise OutputError(f"Cannot write {target}: {error.strerror or error}.") from error
+    with new_file(target, overwrite=True) as part, part.open("wb") as file:
+        file.write(save(tensors, header))
+        # a file that has its name has its content, even where the power fails
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def check_file_target(path: str | os.PathLike[str], overwrite: bool = False) -> Path:

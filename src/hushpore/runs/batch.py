@@ -15,8 +15,8 @@ import psutil
 from hushpore._version import __version__
 from hushpore.base.errors import InputError, OutputError
 from hushpore.base.events import Note, Progress, StopEarly
+from hushpore.base.partial import new_file, remove_partial
 from hushpore.io.results import write_json
-from hushpore.io.target import new_file
 from hushpore.jobs import JOBS, check_chain, is_one_image
 from hushpore.runs.batch_scans import plan
 from hushpore.runs.batch_workers import State, at_once, in_turn
@@ -251,8 +251,7 @@ def _claimed(folder: Path) -> Iterator[None]:
         part.write_text(json.dumps({"process": own.pid, "started": own.create_time()}))
     # what a batch that was killed was writing then
     for name in (TABLE, PROVENANCE, LOCK):
-        for half in folder.glob(f".{name}.*.part"):
-            half.unlink(missing_ok=True)
+        remove_partial(folder / name)
     try:
         yield
     finally:

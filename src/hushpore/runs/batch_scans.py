@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import glob
-import shutil
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import HushporeError, InputError, OutputError
+from hushpore.base.partial import remove_partial
 from hushpore.io.folders import natural_key
 from hushpore.io.target import require_result
 from hushpore.jobs import JOBS
@@ -72,8 +72,7 @@ class Task:
 
     def clean(self) -> None:
         """Remove what an earlier batch that was killed has left half-written beside the result."""
-        for part in self.folder.parent.glob(f".{glob.escape(self.folder.name[:40])}.*.part"):
-            shutil.rmtree(part, ignore_errors=True)
+        remove_partial(self.folder)
 
 
 def find_scans(patterns: Iterable[str], output: Path) -> list[Path]:

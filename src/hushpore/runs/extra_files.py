@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError, OutputError, import_optional
-from hushpore.io.target import new_file
+from hushpore.base.partial import new_file
+from hushpore.io.target import new_directory
 
 if TYPE_CHECKING:
     from hushpore.base.volume import Volume
@@ -77,8 +78,7 @@ def save_data_set(target: Path, found: Patches, volume: Volume, overwrite: bool)
         return
     import zarr
 
-    folder = target.with_name(f".{target.name}.part")
-    group = zarr.open_group(folder, mode="w")
-    for name, values in arrays.items():
-        group.create_array(name, data=values)
-    folder.replace(target)
+    with new_directory(target, overwrite=False) as folder:
+        group = zarr.open_group(folder, mode="w")
+        for name, values in arrays.items():
+            group.create_array(name, data=values)

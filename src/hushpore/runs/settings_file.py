@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import InputError, OutputError
-from hushpore.io.target import check_target, new_file
+from hushpore.base.partial import new_file
+from hushpore.io.target import check_target
 from hushpore.jobs import JOBS
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from hushpore.base.partial import new_file
 from hushpore.base.provenance import fingerprint
 from hushpore.base.result import ResultFiles
 from hushpore.io.results import write_image, write_results
-from hushpore.io.target import new_file
 from hushpore.pores.stored import merging_arrays
 from hushpore.runs.result_folder import write_result
 from hushpore.runs.source import Source

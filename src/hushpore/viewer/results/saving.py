@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from napari.utils.notifications import show_info, show_warning
 from qtpy.QtWidgets import QFileDialog, QWidget
 
-from hushpore.io.target import new_file
+from hushpore.base.partial import new_file
 from hushpore.viewer.running.worker import JobWorker, calling
 
 if TYPE_CHECKING:

@@ -1,0 +1,120 @@
+"""Files and folders under a hidden name until they are complete: one way for all that is written.
+
+Where several people write into one folder, such a name may have been taken by somebody else, or be
+a link to somewhere else. Nothing here follows a link, or opens, fills or empties what it has not
+made itself.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+import shutil
+import stat
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from hushpore.base.errors import HushporeError, OutputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
+_LONGEST = 40  # characters of a name that a hidden name repeats
+_MARK = re.compile(r"([0-9a-f]{8}){1,2}")  # of earlier versions half as long
+
+
+def partial_path(target: Path, suffix: str = ".part") -> Path:
+    """Return a name beside a target, in which nobody has written or could guess."""
+    # beside and not in /tmp: renaming is only atomic within one file system
+    return target.with_name(f".{target.name[:_LONGEST]}.{secrets.token_hex(8)}{suffix}")
+
+
+@contextmanager
+def new_file(target: Path, overwrite: bool, suffix: str = ".part") -> Iterator[Path]:
+    """Write a file that takes its place only when it is complete.
+
+    `overwrite`: whether a file that has appeared there may be replaced. `suffix`: how its name ends
+    until then.
+    Yields: an empty file beside `target`, to be opened by its name; removed if the block raises
+    anything.
+    Raises OutputError if writing fails.
+    """
+    part = partial_path(target, suffix)
+    with explained_writing(target):
+        create_file(part)
+    try:
+        with explained_writing(target):
+            yield part
+            if not overwrite and os.path.lexists(target):
+                raise OutputError(f"Cannot write {target}: it has appeared there meanwhile.")
+            part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def create_file(path: Path) -> None:
+    """Make an empty file where there is nothing, not even a link.
+
+    Raises FileExistsError if there is something.
+    """
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | _NO_LINKS, 0o666))
+
+
+def is_own_folder(path: Path) -> bool:
+    """Whether a path itself is a folder, and not a link to one, and this user's.
+
+    Raises OSError if it is not there.
+    """
+    state = path.lstat()
+    if not stat.S_ISDIR(state.st_mode) or _is_junction(state):
+        return False
+    # a system without user numbers (Windows) keeps a user's folders apart by itself
+    return not hasattr(os, "geteuid") or state.st_uid == os.geteuid()
+
+
+def remove_partial(target: Path) -> None:
+    """Remove what a process that was killed has left half-written beside a target."""
+    start, end = f".{target.name[:_LONGEST]}.", ".part"
+    for item in target.parent.glob(".*.part"):
+        own = item.name.startswith(start) and _MARK.fullmatch(item.name[len(start) : -len(end)])
+        try:
+            if not own:
+                continue
+            if is_own_folder(item):
+                shutil.rmtree(item, ignore_errors=True)
+            elif stat.S_ISREG(item.lstat().st_mode):
+                item.unlink()
+        except OSError:
+            continue
+
+
+@contextmanager
+def explained_writing(target: Path) -> Iterator[None]:
+    """Say of an error of the system why a result cannot be written, in the user's words."""
+    reasons = {
+        errno.ENOSPC: "the disk is full",
+        errno.EDQUOT: "your disk quota is used up",
+        errno.EACCES: "you are not allowed to write there",
+        errno.EPERM: "you are not allowed to write there",
+        errno.EROFS: "the disk is read-only",
+        errno.ENAMETOOLONG: "the name is too long",
+    }
+    try:
+        yield
+    except HushporeError:
+        raise
+    except OSError as error:
+        reason = reasons.get(error.errno or 0, str(error.strerror or error))
+        raise OutputError(
+            f"Cannot write {target}: {reason}. Nothing was left half-written."
+        ) from error
+
+
+def _is_junction(state: os.stat_result) -> bool:
+    """Whether Windows leads elsewhere from what looks like a folder."""
+    point = getattr(stat, "FILE_ATTRIBUTE_REPARSE_POINT", 0)
+    return bool(getattr(state, "st_file_attributes", 0) & point)

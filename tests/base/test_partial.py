@@ -1,0 +1,54 @@
+"""Names that can be guessed, in a folder where others write too."""
+
+import os
+
+import pytest
+
+from hushpore.base.errors import OutputError
+from hushpore.base.partial import create_file, new_file, partial_path, remove_partial
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="links need rights there")
+
+
+def test_nothing_is_opened_through_a_link(tmp_path):
+    (tmp_path / "thesis").write_text("years of work")
+    (tmp_path / "part").symlink_to(tmp_path / "thesis")
+    with pytest.raises(FileExistsError):
+        create_file(tmp_path / "part")
+    assert (tmp_path / "thesis").read_text() == "years of work"
+
+
+def test_a_link_that_leads_nowhere_is_not_followed_either(tmp_path):
+    (tmp_path / "part").symlink_to(tmp_path / "new")
+    with pytest.raises(FileExistsError):
+        create_file(tmp_path / "part")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_name_that_is_taken_is_left_to_who_has_it(tmp_path, monkeypatch):
+    (tmp_path / "thesis").write_text("years of work")
+    (tmp_path / "taken").symlink_to(tmp_path / "thesis")
+    monkeypatch.setattr("hushpore.base.partial.partial_path", lambda *_: tmp_path / "taken")
+    with pytest.raises(OutputError), new_file(tmp_path / "out.tif", overwrite=True) as part:
+        part.write_text("mine")
+    assert (tmp_path / "taken").is_symlink()
+    assert (tmp_path / "thesis").read_text() == "years of work"
+
+
+def test_long_names_with_a_common_beginning_have_hidden_names_of_their_own(tmp_path):
+    targets = [tmp_path / f"{'a' * 60}{end}" for end in "bc"]
+    assert len({partial_path(target) for target in targets * 2}) == 4
+
+
+def test_only_what_was_left_half_written_of_a_target_is_removed(tmp_path):
+    mine = tmp_path / f".scan.{'0' * 16}.part"
+    mine.mkdir()
+    (mine / "half").write_text("x")
+    (tmp_path / ".scan.notes.part").mkdir()
+    (tmp_path / f".scan2.{'0' * 16}.part").mkdir()
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / f".scan.{'1' * 16}.part").symlink_to(tmp_path / "thesis")
+    remove_partial(tmp_path / "scan")
+    assert not mine.exists()
+    kept = {".scan.notes.part", f".scan2.{'0' * 16}.part", "thesis", f".scan.{'1' * 16}.part"}
+    assert {item.name for item in tmp_path.iterdir()} == kept
