@@ -15,7 +15,9 @@ def test_as_many_pixels_are_said_to_be_hidden_as_are(share, size):
 
 def test_a_small_share_is_called_one():
     assert "learns from few" in explain_share(0.00198, (64, 64))
-    assert explain_share(0.08, (64, 64)).startswith("Masks 324 of the 4,096 pixels of a patch;")
+    assert explain_share(0.08, (64, 64)).startswith(
+        "Masks 324 of the 4,096 pixels of a patch (8 %);"
+    )
 
 
 def test_settings_of_other_samplers_say_that_they_are_not_used():

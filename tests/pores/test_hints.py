@@ -84,7 +84,7 @@ def test_settings_without_effect_say_what_they_are_for():
     assert set(unused()) == {"window", "window_in_slice", "local_k"}
     assert "outside_radius" in unused(outside="keep")
     assert {"phases", "hysteresis"} <= set(unused(threshold="sauvola"))
-    assert unused(merging="snow")["h"].startswith("Not used: SNOW parts pores")
+    assert unused(merging="snow")["h"].startswith("Not used: SNOW splits pores")
     assert {"h", "merging"} <= set(unused(markers="seeds"))
     assert {"outside", "outside_radius"} <= set(unused(sample_mask="disc", outside="remove"))
     assert "outside_radius" not in unused(outside="remove")

@@ -89,7 +89,7 @@ def test_killed_it_goes_on_from_the_blocks_that_are_written(tmp_path):
     assert not (tmp_path / "a.zarr").exists()
     done = hushpore.convert(path, tmp_path / "a.zarr")
     assert done.resumed == 2
-    assert "2 blocks were there from before" in done.summary
+    assert "2 blocks from before" in done.summary
     np.testing.assert_array_equal(read(tmp_path / "a.zarr").data, values)
 
 

@@ -81,7 +81,7 @@ def test_the_page_tells_totals_settings_and_fingerprint(found: Pores) -> None:
     assert words[words.index("Pores") + 1] == "2"
     assert fingerprint(found.labels) in words
     row = words.index("Pores at the edge")
-    assert words[row + 1 : row + 3] == ["remove", "keep"]
+    assert words[row + 1 : row + 3] == ["Leave out", "Keep"]
     assert page_of(found).count("<tr class=changed>") == 1
     assert "Equivalent diameter (µm)" in words
 

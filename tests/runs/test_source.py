@@ -58,23 +58,23 @@ def test_a_position_needs_an_axis_and_a_number(drying: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "spacing", "unit"),
+    ("text", "spacing", "unit", "said"),
     [
-        ("15.4um", (15.4, 15.4, 15.4), "um"),
-        ("5, .49,4.9e-1 mm", (5, 0.49, 0.49), "mm"),
-        ("2 micron", (2, 2, 2), "um"),
-        ("0.1inch", (2.54, 2.54, 2.54), "mm"),
+        ("15.4um", (15.4, 15.4, 15.4), "um", "15.4 µm"),
+        ("5, .49,4.9e-1 mm", (5, 0.49, 0.49), "mm", "5 x 0.49 x 0.49 mm"),
+        ("2 micron", (2, 2, 2), "um", "2 µm"),
+        ("0.1inch", (2.54, 2.54, 2.54), "mm", "2.54 mm"),
     ],
 )
 def test_a_voxel_size_that_the_file_does_not_say_can_be_given(
-    tmp_path: Path, text: str, spacing: tuple[float, ...], unit: str
+    tmp_path: Path, text: str, spacing: tuple[float, ...], unit: str, said: str
 ) -> None:
     path = write_image(tmp_path / "scan.tif", Volume(np.zeros((3, 4, 5), np.uint8)))
     source = Source(str(path), voxel_size=text)
     volume = source.read()
     np.testing.assert_allclose(volume.spacing, spacing)
     assert volume.unit == unit
-    assert f"The voxel size {text} was given by the user." in volume.notes
+    assert f"The voxel size {said} was given by the user." in volume.notes
     assert Source.of(source.to_dict()) == Source(str(path.resolve()), voxel_size=text)
     assert "voxel_size" not in Source(str(path)).to_dict()
 

@@ -121,7 +121,7 @@ def test_a_result_becomes_a_layer_in_the_same_place_with_its_record(
     assert viewer.layers.selection.active is result
     assert widget.layer.value is scan
     assert widget._result.text().startswith("It is done")
-    assert widget.timing.button.text().strip() == "Timing: 4 s, 75 % of it training"
+    assert widget.timing.button.text().strip() == "Timing: 4 s, 75 % in training"
 
 
 def test_the_job_gets_the_volume_and_the_settings_of_the_form(qtbot, widget, fake_job, scan):

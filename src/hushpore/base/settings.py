@@ -245,6 +245,11 @@ class Settings:
                 kept[name] = values[name]
         return cls(**kept)
 
+    def in_words(self, name: str) -> str:
+        """Return what a form calls the word that a setting holds."""
+        (opt,) = (opt for opt in self.options() if opt.name == name)
+        return opt.in_words(str(getattr(self, name)))
+
     def hints(self, known: Mapping[str, Any]) -> dict[str, str]:
         """Return what values come to, a short sentence for each setting that is often got wrong.
 

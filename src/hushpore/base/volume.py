@@ -347,6 +347,28 @@ def readable_number(value: float, digits: int = 3) -> str:
     return f"{rounded:,.0f}" if 10**digits <= abs(rounded) < 1e9 else f"{rounded:,.{digits}g}"
 
 
+def readable_percent(share: float) -> str:
+    """Write a share in per cent, with as few digits as are needed.
+
+    >>> readable_percent(0.386), readable_percent(0.0123), readable_percent(0.9952)
+    ('39 %', '1.2 %', '99.5 %')
+    """
+    percent = 100 * share
+    if 99 < abs(percent) < 100:
+        # what is not all of it is not written as if it were
+        return f"{percent:.3g} %"
+    return f"{percent:.0f} %" if abs(percent) >= 10 else f"{percent:.2g} %"
+
+
+def readable_count(count: int, noun: str, plural: str = "") -> str:
+    """Write how many there are of something.
+
+    >>> readable_count(1, "throat"), readable_count(1350, "patch", "patches")
+    ('1 throat', '1,350 patches')
+    """
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
+
+
 def readable_bytes(count: float) -> str:
     """Write a number of bytes with a unit: 14.7 MB."""
     for unit in ("B", "kB", "MB", "GB"):

@@ -96,13 +96,15 @@ def _print_table(accuracy: dict[str, dict[str, float]]) -> None:
     rows = {
         "psnr": ("PSNR, dB", "{:.1f}"),
         "pores": ("pores", "{:,}"),
-        "porosity": ("porosity", "{:.3f}"),
+        "porosity": ("porosity", "{:.1%}"),
         "median_diameter": ("median diameter", "{:.3g}"),
         "voxels_right": ("voxels right", "{:.2%}"),
     }
     table = Table("", *accuracy, box=box.SIMPLE_HEAD)
     for key, (name, form) in rows.items():
         values = (form.format(known[key]) if key in known else "" for known in accuracy.values())
+        # per cent are written with a space everywhere
+        values = (value.replace("%", " %") for value in values)
         table.add_row(name, *values)
     for column in table.columns[1:]:
         column.justify = "right"

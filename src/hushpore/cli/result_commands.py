@@ -62,7 +62,7 @@ def compare_command(
     """
     from hushpore.base.partial import new_file
     from hushpore.io.target import check_target
-    from hushpore.runs.compare import compare, comparison_figure
+    from hushpore.runs.compare import compare, comparison_figure, unit_in_words
 
     files = {
         suffix: check_target(path, overwrite, suffixes=(suffix,))
@@ -80,7 +80,10 @@ def compare_command(
         click.echo(table.to_json(orient="records", indent=2))
         return
     shown = table.rename(columns={"a": Path(a).name, "b": Path(b).name})
-    shown["relative"] = [f"{share:+.1%}" if isfinite(share) else "" for share in table["relative"]]
+    shown["unit"] = [unit_in_words(unit) for unit in table["unit"]]
+    shown["relative"] = [
+        f"{100 * share:+.1f} %" if isfinite(share) else "" for share in table["relative"]
+    ]
     click.echo(shown.to_string(index=False, na_rep="", float_format="%.4g"))
     for file in files.values():
         click.echo(f"Written: {file}", err=True)

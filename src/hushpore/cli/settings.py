@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from hushpore.base.errors import InputError
 from hushpore.base.preferences import Preferences, load_preferences, preferences_file
+from hushpore.base.volume import readable_bytes, readable_count
 from hushpore.cli.flags import settings_flags
 from hushpore.jobs import JOBS
 
@@ -150,5 +151,5 @@ def preferences_command(
 def _told(folders: list[Any]) -> str:
     if not folders:
         return "none"
-    count = f"{len(folders)} {'folder' if len(folders) == 1 else 'folders'}"
-    return f"{count}, {sum(folder.nbytes for folder in folders) / 1e6:,.1f} MB"
+    size = readable_bytes(sum(folder.nbytes for folder in folders))
+    return f"{readable_count(len(folders), 'folder')}, {size}"

@@ -22,7 +22,7 @@ from hushpore.base.errors import DeviceError, InputError, OutputError
 from hushpore.base.events import Note, Progress
 from hushpore.base.partial import new_file
 from hushpore.base.provenance import make_provenance
-from hushpore.base.volume import Volume, require_range
+from hushpore.base.volume import Volume, readable_count, require_range
 from hushpore.cluster.blocks import Plan, save_arrays
 from hushpore.cluster.connection import connect
 from hushpore.cluster.finishing import FILES, collect, count_layers, open_labels, write_tables
@@ -136,7 +136,7 @@ def segment_pores(
         job = _Segmentation(client, work, image, number, settings, threads, thickness)
         count = len(client.scheduler_info(n_workers=-1)["workers"])
         name = where if isinstance(where, str) else "the cluster of the client that was given"
-        place = f"{count} {'worker' if count == 1 else 'workers'} of {name}"
+        place = f"{readable_count(count, 'worker')} of {name}"
         try:
             provenance, summary = yield from job.run(origin, place)
         except DeviceError:
@@ -323,7 +323,7 @@ class _Segmentation:
         if settings.removes_air and all_void:
             raise InputError(
                 f"There is no solid in {self.volume.name}, so no sample that air could be around. "
-                "Set another threshold, or outside to 'keep'."
+                "Set another threshold, or have the air count as pore (outside='keep')."
             )
         return digest, threshold, phase
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hushpore.base.errors import DeviceError, HushporeError, MemoryLimitError
+from hushpore.base.volume import readable_count
 from hushpore.cluster.connection import require_distributed
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def in_words(client: Client) -> str:
     with loss_in_words():
         known = client.scheduler_info(n_workers=-1)
     count = len(known["workers"])
-    return f"{count} worker{'s' * (count != 1)} of dask.distributed at {known['address']}"
+    return f"{readable_count(count, 'worker')} of dask.distributed at {known['address']}"
 
 
 def _threads(client: Client) -> int:

@@ -115,7 +115,7 @@ def timing_table(timing: Timing) -> str:
         rate = throughput(stage)
         lines.append(
             f"{name:{wide}}{stage.count:>10,}{stage.seconds:>10.3f}"
-            f"{stage.seconds / total:>10.1%}"
+            f"{100 * stage.seconds / total:>8.1f} %"
             + "".join(f"{1e3 * t:>10.2f}" for t in times)
             + (f"   {rate}" if rate else "")
         )

@@ -312,7 +312,10 @@ class Transfers:
             elif self._uploads >= 2:
                 share = self._uploading / max(self._clock() - self._begun, 1e-9)
                 # all that it could hide
-                wins, reason = share >= 1 - 1 / WINS, f"copying up takes {share:.0%} of the time"
+                wins, reason = (
+                    share >= 1 - 1 / WINS,
+                    f"copying up takes {100 * share:.0f} % of the time",
+                )
                 self._streams = self.choices.say("stream", wins, reason)
         return bool(self._streams)
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hushpore.base.errors import InputError
-from hushpore.base.volume import readable_unit
+from hushpore.base.volume import readable_count, readable_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -139,8 +139,7 @@ def _histogram(ax: Axes, sizes: npt.NDArray[Any], unit: str, ratio: float) -> No
 
     shown, title = readable_unit(unit), "no pores"
     if sizes.size:
-        count = "1 pore" if sizes.size == 1 else f"{sizes.size:,} pores"
-        title = f"{count}, median {np.median(sizes):.3g} {shown}"
+        title = f"{readable_count(sizes.size, 'pore')}, median {np.median(sizes):.3g} {shown}"
     ax.set_title(title, fontsize=11, color=_INK)
     ax.set_box_aspect(ratio)
     ax.set_xlabel(f"equivalent diameter ({shown})", color=_INK)

@@ -148,7 +148,7 @@ JOBS: dict[str, JobDescription] = {
         PoreSettings,
         "hushpore.pores.job:segment_pores",
         on_gpu=False,
-        purpose="Finds the pores, parts them where they are narrow, and measures each.",
+        purpose="Finds the pores, splits them at narrow necks (watershed), and measures each.",
         short_help="Segment and measure the pores of a stack.",
         help="Segment and measure the pores of PATH: tables, labels.tif, report.html, result.json.",
         figures=(

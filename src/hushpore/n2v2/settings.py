@@ -23,7 +23,7 @@ class DenoiseSettings(Settings):
 
     dimensions: int = option(
         2,
-        "2: slice by slice, fast. 3: uses the neighbouring slices too, slower.",
+        "2: slice by slice, fast. 3: in depth too, slower.",
         minimum=2,
         maximum=3,
     )
@@ -37,7 +37,8 @@ class DenoiseSettings(Settings):
     )
     time_budget: float | None = option(
         None,
-        "Train for this time, or until all steps are done where they are given; None: no limit.",
+        "Train for this time, or until all steps are done where they are given. None: no limit.",
+        label="Time limit",
         unit="s",
         minimum=1,
         step=10,
@@ -50,16 +51,16 @@ class DenoiseSettings(Settings):
     )
     correlated_along: str = option(
         "none",
-        "Axis along which the noise of neighbours is correlated (lines, rings, streaks): a whole "
-        "piece of that line is masked (structN2V).",
-        label="Correlated noise along",
+        "Axis along which stripes, streaks or rings run, whose noise is correlated there; rings "
+        "run along z. A whole piece of that line is masked (structN2V).",
+        label="Stripes or rings along",
         choices=("none", "x", "y", "z"),
         more=True,
     )
     correlated_reach: int = option(
         4,
-        "How far the noise is correlated along that axis, to either side.",
-        label="Correlation length",
+        "How far the noise is alike along that axis, to either side.",
+        label="Length of stripes",
         unit="px",
         minimum=1,
         maximum=32,
@@ -67,9 +68,9 @@ class DenoiseSettings(Settings):
     )
     test_time_augmentation: bool = option(
         False,
-        "Average the result over 8 flipped and rotated copies: a little cleaner, and 8 times as "
-        "long once the training is over.",
-        label="Test-time augmentation",
+        "Average the result over 8 flipped and rotated copies (test-time augmentation): a little "
+        "cleaner, and 8 times as long once the training is over.",
+        label="Average 8 orientations",
         formerly=("symmetries",),
         more=True,
     )
@@ -78,6 +79,7 @@ class DenoiseSettings(Settings):
         "Where pixels are hidden (n2v2): restore what was removed beyond the noise: edges and "
         "texture are sharper, with a little grain on them. Needs noise that is independent from "
         "pixel to pixel.",
+        label="Restore fine detail",
         formerly=("detail",),
         more=True,
     )
@@ -92,6 +94,7 @@ class DenoiseSettings(Settings):
         "",
         "File (.safetensors) to keep the state of the training in, every half minute: a run that "
         "was broken off goes on from it. It can be applied as a trained model at any time.",
+        label="Checkpoint file",
         more=True,
         path="new file",
     )
@@ -109,6 +112,7 @@ class DenoiseSettings(Settings):
         "pixels, whose noise must be independent. n2v: the original Noise2Void, to compare. "
         "auto: r2r; for several channels or with an axis of correlated noise n2v2.",
         choices=("auto", "r2r", "n2v2", "n2v"),
+        choice_labels=("Automatic", "R2R", "N2V2", "N2V"),
         more=True,
     )
     context: int | None = option(
@@ -127,6 +131,7 @@ class DenoiseSettings(Settings):
         "independent: each channel is denoised by itself. together: the network sees them all, "
         "for channels that show the same thing with noise of their own.",
         choices=("independent", "together"),
+        choice_labels=("Each by itself", "Together"),
         more=True,
     )
     replacement: str = option(
@@ -135,6 +140,7 @@ class DenoiseSettings(Settings):
         "them (uniform). auto: uniform for n2v, else median.",
         label="Replace masked pixels by",
         choices=("auto", "median", "mean", "uniform"),
+        choice_labels=("Automatic", "Median", "Mean", "Any neighbour"),
         more=True,
     )
     replacement_window: int = option(
@@ -148,9 +154,10 @@ class DenoiseSettings(Settings):
     )
     masked_share: float | str = option(
         0.08,
-        "Fraction of the pixels of a patch that are masked (blind spots); paper: 0.00198.",
-        label="Masked pixels",
+        "Share of the pixels of a patch that are masked (blind spots); paper: 0.00198.",
+        label="Share of masked pixels",
         choices=("paper",),
+        choice_labels=("As in the paper",),
         minimum=0.0005,
         maximum=0.2,
         step=0.005,
@@ -207,14 +214,15 @@ class DenoiseSettings(Settings):
     )
     precision: str = option(
         "auto",
-        "Arithmetic of the network; auto takes bfloat16 where the device is fast at it.",
+        "Arithmetic of the network. auto: bfloat16 where the device is fast at it.",
         choices=("auto", "float32", "bfloat16"),
+        choice_labels=("Automatic", "float32", "bfloat16"),
         more=True,
     )
     denoise_memory: float | None = option(
         None,
         "Memory for images and, in the prediction, what the network needs; what does not fit is "
-        "read block by block, and the result is kept in a file. None: 0.9 of what is free.",
+        "read block by block, and the result is kept in a file. None: 90 % of what is free.",
         label="Memory limit",
         unit="GB",
         minimum=0.001,
@@ -246,7 +254,7 @@ class DenoiseSettings(Settings):
         """Return why settings change nothing beside the others."""
         reasons = {}
         if self.correlated_along == "none":
-            reasons["correlated_reach"] = "Not used: no axis is chosen (Correlated noise along)."
+            reasons["correlated_reach"] = "Not used: no axis is chosen (Stripes or rings along)."
         if self.dimensions == 2:
             reasons["patch_depth"] = "Not used: patches lie in one slice (Dimensions)."
         if self.method == "r2r":

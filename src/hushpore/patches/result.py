@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.result import ResultFiles
-from hushpore.base.volume import Volume
+from hushpore.base.volume import Volume, readable_count
 from hushpore.patches.sheet import contact_sheet
 
 if TYPE_CHECKING:
@@ -60,12 +60,12 @@ class Patches:
     def summary(self) -> str:
         """The result in one sentence."""
         edge = " x ".join(str(n) for n in self.patch_shape)
-        text = f"{len(self.corners)} patches of {edge} px"
+        text = f"{readable_count(len(self.corners), 'patch', 'patches')} of {edge} px"
         if "loss" in self.features:
             losses = self.features["loss"]
             text += f", loss {np.median(losses):.3g} (median), {losses.max():.3g} at most"
         if len(self.groups):
-            text += f", {len(self.groups)} groups of {self.groups.shape[1]}"
+            text += f", {readable_count(len(self.groups), 'group')} of {self.groups.shape[1]}"
         return text
 
     @property

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import InputError
 from hushpore.base.settings import Settings, option
+from hushpore.base.volume import readable_percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,21 +77,21 @@ class PatchSettings(Settings):
     )
     weights: str = option(
         "",
-        "Mask, labels or image by whose sum inside a patch it is drawn, for the sampler weights: "
-        "any label counts as 1.",
+        "Mask, labels or image for the sampling weights: a patch is drawn in proportion to its sum "
+        "inside the patch; any label counts as 1.",
         auxiliary=("labels", "image"),
         more=True,
     )
     points: str = option(
         "",
-        "Points about which patches lie, for the sampler points.",
+        "Points about which patches lie, for the sampling points.",
         auxiliary=("points",),
         more=True,
     )
     masked_share: float = option(
         0.08,
-        "Fraction of the pixels of a patch that are masked, as in the training.",
-        label="Masked pixels",
+        "Share of the pixels of a patch that are masked, as in the training.",
+        label="Share of masked pixels",
         minimum=0.0005,
         maximum=0.2,
         step=0.005,
@@ -141,7 +142,7 @@ class PatchSettings(Settings):
         reasons = {}
         for name in ("weights", "points"):
             if self.sampler != name:
-                reasons[name] = f"Not used: for the sampler {name} (Sampling)."
+                reasons[name] = f"Not used: for the sampling {name} (Sampling)."
         if self.sampler != "grid":
             reasons["overlap"] = "Not used: for patches on a grid (Sampling)."
         if self.sampler in ("grid", "points"):
@@ -172,9 +173,10 @@ def explain_share(share: float, size: Sequence[int]) -> str:
     Examples
     --------
     >>> explain_share(0.08, (64, 64))
-    'Masks 324 of the 4,096 pixels of a patch; from 3 to 20 % it hardly matters how many.'
+    'Masks 324 of the 4,096 pixels of a patch (8 %); from 3 to 20 % it hardly matters how many.'
     """
-    text = f"Masks {masked_pixels(share, size):,} of the {math.prod(size):,} pixels of a patch"
+    pixels = f"{masked_pixels(share, size):,} of the {math.prod(size):,} pixels of a patch"
+    text = f"Masks {pixels} ({readable_percent(share)})"
     if share < FEW:
         return f"{text}: a step learns from few, and training takes longer."
     return f"{text}; from 3 to 20 % it hardly matters how many."

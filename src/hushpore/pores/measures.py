@@ -14,6 +14,7 @@ To measure something else append to the lists, before anything is segmented. The
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -35,6 +36,15 @@ if TYPE_CHECKING:
     from hushpore.pores.merging import Numbering
 
 S = TypeVar("S")
+
+#: Names of columns that do not read as words where underscores are blanks.
+_IN_WORDS = {
+    "^num_": "number of ",
+    "^bbox_": "bounding box ",
+    "^is_": "",
+    "^length_(.*)": r"\1 axis length",
+    "^axis_(.)$": r"axis direction \1",
+}
 
 
 @dataclass(frozen=True)
@@ -70,9 +80,8 @@ class Measure(Generic[S]):
     def title(self) -> str:
         """The name in words."""
         title = self.name
-        for start, words in {"num_": "number of ", "bbox_": "bounding box ", "is_": ""}.items():
-            if title.startswith(start):
-                title = words + title.removeprefix(start)
+        for pattern, words in _IN_WORDS.items():
+            title = re.sub(pattern, words, title)
         return title.replace("_", " ")
 
     @property

@@ -184,8 +184,9 @@ def check_local(settings: PoreSettings) -> None:
         return
     if settings.hysteresis is not None:
         raise InputError(
-            f"hysteresis is a grey value of the whole volume and cannot be stricter than the local "
-            f"threshold {settings.threshold!r}. Set it to None, or choose another threshold."
+            "The hysteresis threshold is one grey value for the whole volume and cannot be "
+            f"stricter than the local threshold {settings.threshold!r}. Leave it out "
+            "(hysteresis=None), or choose another threshold."
         )
     if settings.phases > 2:
         raise InputError(
@@ -202,9 +203,8 @@ def check_hysteresis(settings: PoreSettings, threshold: float) -> None:
     bright, strict = settings.pores_are == "bright", settings.hysteresis
     if strict is not None and (strict < threshold) == bright:
         raise InputError(
-            f"hysteresis must be stricter than the threshold, {threshold:g}: "
-            f"{'above' if bright else 'below'} it for {settings.pores_are} pores; "
-            f"got {strict:g}."
+            f"The hysteresis threshold must be stricter than the threshold, {threshold:g}: "
+            f"{'above' if bright else 'below'} it for {settings.pores_are} pores; got {strict:g}."
         )
 
 
@@ -301,7 +301,7 @@ def require_solid(work: Work, is_solid: bool) -> None:
     if not is_solid:
         raise InputError(
             f"There is no solid in {work.volume.name}, so no sample that air could be around. "
-            "Set another threshold, or outside to 'keep'."
+            "Set another threshold, or have the air count as pore (outside='keep')."
         )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.scaled import held
-from hushpore.base.volume import SPATIAL_AXES, Volume
+from hushpore.base.volume import SPATIAL_AXES, Volume, readable_percent
 from hushpore.pores.grey import GreyValues
 from hushpore.pores.outside import outside_of_slices
 from hushpore.pores.parallel import KernelThreads
@@ -105,7 +105,7 @@ class GreySurvey:
 
         def beyond(value: float) -> str:
             dark = self.share_up_to(value)
-            return f"{_percent(1 - dark if bright else dark)} of the {of} are {way}"
+            return f"{readable_percent(1 - dark if bright else dark)} of the {of} are {way}"
 
         if low <= found < high:
             which = f"{beyond(found)}."
@@ -116,7 +116,7 @@ class GreySurvey:
                 f"grey values go from {_number(low)} to {_number(high)}{unit}."
             )
         if isinstance(settings.threshold, str):
-            text = f"{settings.threshold.capitalize()}: {_number(found)}{unit}; {which}"
+            text = f"{settings.in_words('threshold')}: {_number(found)}{unit}; {which}"
         else:
             text = which[0].upper() + which[1:]
         strict = settings.hysteresis
@@ -133,10 +133,6 @@ def _number(value: Any) -> str:
     """Write a grey value with what digits it needs."""
     value = float(value)
     return f"{value:.0f}" if value == round(value) and abs(value) < 1e6 else f"{value:.4g}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %" if 0.1 <= share <= 0.99 else f"{100 * share:.2g} %"
 
 
 def _key(settings: PoreSettings) -> tuple[str, int, bool] | None:

@@ -14,7 +14,12 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.base.events import result_of
 from hushpore.base.result import Offer, ResultFiles
-from hushpore.base.volume import readable_number, readable_unit
+from hushpore.base.volume import (
+    readable_count,
+    readable_number,
+    readable_percent,
+    readable_unit,
+)
 from hushpore.pores.measures import pore_columns, reach_a_face, throat_columns, void_surface
 from hushpore.pores.merging import (
     Numbering,
@@ -330,7 +335,7 @@ def summary_of(result: Mapping[str, Any], settings: PoreSettings) -> str:
         f"{around}{' ' if around else ''}"
         f"Porosity {100 * porosity:.1f} % "
         f"{'of the sample ' if of_sample else ''}"
-        f"({parts}), {count:,} {'pore' if count == 1 else 'pores'}"
+        f"({parts}), {readable_count(count, 'pore')}"
     )
     if count:
         unit = readable_unit(result["unit"])
@@ -346,7 +351,9 @@ def outside_in_words(result: Mapping[str, Any]) -> str:
     share, padding = result.get("outside_share", 0.0), result.get("padding_value")
     kept = result.get("air_kept_share")
     if kept:
-        return f"Air around the sample (about {percent(kept)} of the volume) counts as pore."
+        return (
+            f"Air around the sample (about {readable_percent(kept)} of the volume) counts as pore."
+        )
     if not share:
         return ""
     what = [] if result["outside"] == "keep" else ["air around the sample"]
@@ -354,15 +361,9 @@ def outside_in_words(result: Mapping[str, Any]) -> str:
     if not what:
         # that a mask left it out is known to whoever gave it
         return ""
-    sentence = (
-        f"{' and '.join(what)} ({percent(share)} of the volume) {'were' if what[1:] else 'was'}"
-    )
+    were = "were" if what[1:] else "was"
+    sentence = f"{' and '.join(what)} ({readable_percent(share)} of the volume) {were}"
     return f"{sentence[0].upper()}{sentence[1:]} left out."
-
-
-def percent(share: float) -> str:
-    """Write a share in per cent, as few digits as are needed."""
-    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 
 def numbering_of(labels: npt.NDArray[np.int32], graph: BasinGraph) -> Numbering:

@@ -31,30 +31,42 @@ class PoreSettings(Settings):
 
     threshold: str | float = option(
         "otsu",
-        f"Grey value between pore and solid: a method that finds it, or a number. {_LOCAL} find "
-        "one for every voxel, from what is around it, for grounds of uneven grey.",
+        "Grey value between pore and solid: a method that finds it, or a number. Sauvola and "
+        "Niblack find one for each voxel from its surroundings, for scans of uneven brightness.",
         choices=(*METHODS, *LOCAL_METHODS),
+        choice_labels=(
+            "Otsu",
+            "Li",
+            "Triangle",
+            "Yen",
+            "IsoData",
+            "Minimum",
+            "Sauvola (local)",
+            "Niblack (local)",
+        ),
         grey_value=True,
     )
     phases: int = option(
         2,
-        "How many grey phases there are, for the method otsu; pores are the darkest (brightest).",
-        label="Grey phases",
+        "How many materials Otsu tells apart by their grey values, pores among them; pores are the "
+        "darkest (brightest).",
+        label="Number of phases",
         minimum=2,
         maximum=5,
         more=True,
     )
     hysteresis: float | None = option(
         None,
-        "A stricter grey value: void is kept only where a connected part passes this one too; "
-        "None: all of it.",
+        "A second, stricter threshold against specks of noise: void is kept only where a connected "
+        "part of it passes this one too. None: not used.",
         label="Hysteresis threshold",
         more=True,
         grey_value=True,
     )
     window: int = option(
         51,
-        f"Side of the window around a voxel that {_LOCAL} look at; wider than the widest pore.",
+        "Edge of the window around a voxel that Sauvola and Niblack look at; larger than the "
+        "largest pore.",
         label="Local threshold window",
         unit="voxels",
         minimum=3,
@@ -64,14 +76,14 @@ class PoreSettings(Settings):
     )
     window_in_slice: bool = option(
         False,
-        "Whether that window lies in one slice, and is not as deep as it is wide.",
-        label="Local threshold in slices",
+        "Take that window within the slice alone, and not as a cube.",
+        label="Local threshold by slice",
         more=True,
     )
     local_k: float = option(
         0.2,
-        f"How far below the mean of the window the threshold lies, for {_LOCAL}: the "
-        "factor of the standard deviation; the greater, the less is pore.",
+        "Factor k of Sauvola and Niblack: how much the standard deviation in the window lowers the "
+        "threshold. The greater, the less is pore.",
         label="Local threshold k",
         minimum=-1,
         maximum=1,
@@ -83,6 +95,7 @@ class PoreSettings(Settings):
         "Whether pores are darker or brighter than the solid.",
         label="Pores are",
         choices=("dark", "bright"),
+        choice_labels=("Dark", "Bright"),
     )
     mode: str = option(
         "all",
@@ -90,6 +103,7 @@ class PoreSettings(Settings):
         "outside the sample; closed: what is not.",
         label="Open or closed pores",
         choices=("all", "open", "closed"),
+        choice_labels=("All", "Open only", "Closed only"),
     )
     outside: str = option(
         "auto",
@@ -117,8 +131,9 @@ class PoreSettings(Settings):
     outside_radius: float = option(
         10.0,
         "Radius of the ball (slice by slice: the disc) that finds the air outside, rolled over the "
-        "sample: openings about twice as wide count as outside, narrower ones as pores. With "
-        "outside auto it is made larger where it would get into the pores of a foam.",
+        "sample: openings about twice as wide count as outside, narrower ones as pores. "
+        "Where the air is looked for first, it is made larger if it would get into the pores of a "
+        "foam.",
         label="Rolling ball radius",
         unit="voxels",
         minimum=1,
@@ -132,12 +147,13 @@ class PoreSettings(Settings):
         "void too narrow for a peak is left out.",
         label="Watershed merging",
         choices=("height", "snow"),
+        choice_labels=("By merge height", "SNOW (PoreSpy)"),
         more=True,
     )
     markers: str = option(
         "",
-        "Points, or labels above 0, one for each pore: pores grow from them and part where they "
-        "meet, and void that none reaches is left out. Takes the place of merging.",
+        "Points or labels, one for each pore: pores grow from them and are split where they meet; "
+        "void that none reaches is left out. Takes the place of merging.",
         label="Watershed markers",
         auxiliary=("labels", "points"),
         more=True,
@@ -147,13 +163,14 @@ class PoreSettings(Settings):
         "Which voxels are connected, within a pore and between pores. all: the 26 neighbours of a "
         "voxel (8 in an image); faces: the 6 (4) that share a face with it.",
         choices=("all", "faces"),
+        choice_labels=("26 neighbours (2D: 8)", "6 neighbours (2D: 4)"),
         more=True,
         formerly=("neighbours",),
     )
     h: float = option(
         0.5,
-        "Neighbouring pores merge where the neck between them is less than this much "
-        "narrower, in radius, than the smaller of the two; 0 merges least.",
+        "Neighbouring pores merge where the neck between them is less than this much narrower, in "
+        "radius, than the smaller of the two. The larger, the fewer pores are split.",
         label="Watershed merge height",
         unit="voxels",
         minimum=0,
@@ -161,7 +178,8 @@ class PoreSettings(Settings):
     )
     minimum_voxels: int = option(
         1,
-        "Pores of fewer voxels are left out. Below 8 the shape of a pore is that of the grid.",
+        "Pores of fewer voxels are left out. Below 8 voxels the shape of a pore is that of the "
+        "grid.",
         label="Smallest pore",
         unit="voxels",
         minimum=1,
@@ -172,18 +190,21 @@ class PoreSettings(Settings):
         "labels, tables and porosity.",
         label="Pores at the edge",
         choices=("keep", "remove"),
+        choice_labels=("Keep", "Leave out"),
         more=True,
     )
     border_is_solid: bool = option(
         False,
-        "Whether the volume is taken to be enclosed in solid, when distances are measured.",
-        label="Solid outside volume",
+        "Take what lies beyond the volume for solid when pores are split. Otherwise pores that are "
+        "cut by its faces go on there.",
+        label="Solid beyond the volume",
         more=True,
     )
     memory_budget: float | None = option(
         None,
-        "Memory that may be used beyond the input. What needs more is worked on in slabs, with "
-        "temporary files, to the same result; None: the memory that is free.",
+        "Memory that may be used beyond the scan itself. What needs more is worked on slab by "
+        "slab, with temporary files, to the same result. None: all that is free.",
+        label="Memory limit",
         unit="GB",
         minimum=0.001,
         more=True,
@@ -205,8 +226,8 @@ class PoreSettings(Settings):
         said = {"h": _merging(self, volume)}
         if self.is_local:
             said["threshold"] = (
-                f"Each voxel has its own threshold, from the {self.window} voxels around it "
-                "(Local threshold window)."
+                f"Each voxel has its own threshold, from a window of {self.window} voxels around "
+                "it (Local threshold window)."
             )
         elif greys is not None:
             said |= greys.explain(self)
@@ -221,15 +242,15 @@ class PoreSettings(Settings):
                 reasons.update(dict.fromkeys(names.split(), f"Not used: {why}."))
 
         is_local = self.is_local
-        unless(is_local, "window window_in_slice local_k", f"for the thresholds {_LOCAL}")
+        unless(is_local, "window window_in_slice local_k", "for the thresholds Sauvola and Niblack")
         # what is refused can be set back
-        unless(self.threshold == "otsu" or self.phases > 2, "phases", "for the method otsu")
+        unless(self.threshold == "otsu" or self.phases > 2, "phases", "for the threshold Otsu")
         unless(not is_local or self.hysteresis is not None, "hysteresis", "the threshold is local")
         unless(self.outside != "keep", "outside_radius", "the air outside is kept")
         unless(not self.sample_mask, "outside outside_radius", "a mask says what the sample is")
-        why = "SNOW parts pores by its peaks (Watershed merging)"
+        why = "SNOW splits pores by its peaks (Watershed merging)"
         unless(self.merging == "height", "h", why)
-        unless(not self.markers, "h merging", "pores are parted by markers")
+        unless(not self.markers, "h merging", "pores are split by markers")
         if known.get("is_void"):
             greys = "threshold phases hysteresis window window_in_slice local_k pores_are"
             unless(False, greys, "the layer is the void itself, without grey values")
@@ -241,10 +262,12 @@ def _merging(settings: PoreSettings, volume: Volume | None) -> str:
     if settings.markers or settings.merging != "height":
         return ""
     if h < _STEPS:
-        return f"Below {_STEPS:g}, steps of single voxels in the surface split pores."
+        return f"Below {_STEPS:g}, steps of single voxels in the surface split pores, too."
     if h > _STEPS:
         size = f"{2 * h:g} voxels"
         if volume is not None and volume.unit != "pixel":
             size = f"{2 * h * min(volume.spacing):.3g} {readable_unit(volume.unit)}"
-        return f"Only necks at least {size} narrower, in diameter, than the smaller pore part two."
-    return f"{h:g} evens out steps of voxels; more, and pores with wider necks are one."
+        return (
+            f"Pores are split only at necks at least {size} narrower than the smaller of the two."
+        )
+    return f"{h:g} evens out steps of voxels; with more, fewer pores are split."

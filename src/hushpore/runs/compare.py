@@ -237,6 +237,14 @@ def _scale(first: PoreResult, second: PoreResult) -> float:
     return METRES[b] / METRES[a]
 
 
+def unit_in_words(unit: str) -> str:
+    """Write the unit of a quantity as people do: µm² for ``um^2``, which files have."""
+    if unit.startswith("1/"):
+        return readable_unit(unit.removeprefix("1/"), -1)
+    length, _, power = unit.partition("^")
+    return readable_unit(length, int(power or 1)) if length else ""
+
+
 def _names(first: PoreResult, second: PoreResult) -> tuple[str, str]:
     if first.name != second.name:
         return first.name, second.name

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from hushpore._version import __version__
 from hushpore.base.errors import InputError
 from hushpore.base.events import Note, Progress, result_of
-from hushpore.base.volume import Volume, readable_bytes
+from hushpore.base.volume import Volume, readable_bytes, readable_count
 from hushpore.device.timing import StageTimer
 from hushpore.io.loading import free_memory, load
 from hushpore.io.registry import EXPORTERS
@@ -50,8 +50,8 @@ class Converted:
     @property
     def summary(self) -> str:
         """The result in one sentence."""
-        levels = f"{len(self.levels)} level{'s' * (len(self.levels) != 1)}"
-        before = f"; {self.resumed} blocks were there from before" if self.resumed else ""
+        levels = readable_count(len(self.levels), "level")
+        before = f"; {readable_count(self.resumed, 'block')} from before" if self.resumed else ""
         return (
             f"Converted in {self.seconds:.1f} s: {self.facts}, {levels}, "
             f"{readable_bytes(self.stored)} on disk{before}"

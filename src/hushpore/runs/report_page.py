@@ -34,8 +34,8 @@ _LARGEST = 10
 #: Figures of the record: title, unit as a power of the length, and whether it is a share.
 _TOTALS = (
     ("porosity", "Porosity", 0, True),
-    ("open_porosity", "Void that is connected to a face", 0, True),
-    ("closed_porosity", "Void that is not", 0, True),
+    ("open_porosity", "Open porosity", 0, True),
+    ("closed_porosity", "Closed porosity", 0, True),
     ("count", "Pores", 0, False),
     ("throats", "Throats", 0, False),
     ("median_diameter", "Median equivalent diameter", 1, False),
@@ -286,6 +286,8 @@ def _value(opt: Option, value: Any) -> str:
         return "yes" if value else "no"
     if value == "":
         return "-"
+    if isinstance(value, str):
+        return opt.in_words(value)
     return f"{_number(value) if isinstance(value, float) else value} {opt.unit}".strip()
 
 

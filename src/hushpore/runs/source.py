@@ -134,7 +134,8 @@ def with_voxel_size(volume: Volume, text: str) -> Volume:
         )
     name, factor = unit
     each = numbers * volume.n_spatial if len(numbers) == 1 else numbers
-    note = f"The voxel size {text.strip()} was given by the user"
+    sizes = " x ".join(f"{factor * number:g}" for number in numbers)
+    note = f"The voxel size {sizes} {readable_unit(name)} was given by the user"
     if volume.unit in METRES:
         before = " x ".join(f"{size:g}" for size in volume.spacing)
         note += f"; the file says {before} {readable_unit(volume.unit)}"

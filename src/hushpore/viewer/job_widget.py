@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Job
     from hushpore.base.result import Offer
-    from hushpore.base.settings import Settings
+    from hushpore.base.settings import Option, Settings
     from hushpore.base.volume import Volume
     from hushpore.viewer.forms.fields import Field
     from hushpore.viewer.running.previews import Previews
@@ -451,7 +451,8 @@ class JobWidget(WorkerContainer):
         lost = [name for name, value in left.items() if fields[name].value != value]
         if not lost:
             return ""
-        words = [f"{fields[name].option.label} ({_word(left[name])})" for name in lost]
+        options = {name: fields[name].option for name in lost}
+        words = [f"{opt.label} ({_word(opt, left[name])})" for name, opt in options.items()]
         return (
             f"Another scan: what was chosen for the one before is not taken over: "
             f"{html.escape(', '.join(words))}. {link(TAKE_OVER, 'Use it here too')}"
@@ -542,5 +543,5 @@ class Message:
     is_of_run: bool = True  # whether notes and times are of it, too
 
 
-def _word(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def _word(option: Option, value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else option.in_words(str(value))

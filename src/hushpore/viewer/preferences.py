@@ -10,6 +10,7 @@ from qtpy.QtWidgets import QPushButton, QVBoxLayout, QWidget
 
 from hushpore.base.errors import HushporeError
 from hushpore.base.preferences import Preferences, load_preferences, preferences_file
+from hushpore.base.volume import readable_bytes, readable_count
 from hushpore.device.scratch import remove_left_over, scratch_folder, temporary_folders
 from hushpore.runs.last_used import forget, remembered_file
 from hushpore.runs.preferences import in_force, save_preferences
@@ -172,5 +173,5 @@ def _remove() -> list[TemporaryFolder]:
 def _told(folders: list[TemporaryFolder]) -> str:
     if not folders:
         return "none"
-    count = f"{len(folders)} {'folder' if len(folders) == 1 else 'folders'}"
-    return f"{count}, {sum(folder.nbytes for folder in folders) / 1e6:,.1f} MB"
+    size = readable_bytes(sum(folder.nbytes for folder in folders))
+    return f"{readable_count(len(folders), 'folder')}, {size}"

@@ -54,7 +54,7 @@ def test_a_link_that_leads_out_of_the_disc_is_refused(disc):
 
 def test_files_that_are_not_there_are_named(disc):
     rename(disc / "DICOMDIR", ["GONE"])
-    assert "1 file(s) that are not there (GONE)" in read_all(disc / "DICOMDIR")[0].notes[0]
+    assert "1 file not found (GONE)" in read_all(disc / "DICOMDIR")[0].notes[0]
 
 
 def test_a_directory_alone_is_told(tmp_path):

@@ -123,7 +123,7 @@ def test_the_same_image_in_two_files_counts_once():
     items = slices([0, 2, 4])
     result = one([*items, *items])
     assert len(result.slices) == 3
-    assert "3 image(s) occur twice" in result.notes[0]
+    assert "3 images with an identifier that occurs twice" in result.notes[0]
 
 
 def test_a_tilted_gantry_is_measured():
@@ -150,7 +150,7 @@ def test_without_positions_the_instance_number_orders_and_the_header_spaces():
     assert [item.number for item in result.slices] == [1, 2, 4, 5]
     assert result.spacing[0] == 3.0
     assert "ordered by InstanceNumber" in result.notes[0]
-    assert "missing: 3" in result.notes[1]
+    assert "missing by InstanceNumber: 3" in result.notes[1]
 
 
 def test_without_positions_and_numbers_the_file_names_order():

@@ -196,7 +196,7 @@ def test_every_directory_of_a_disc_that_comes_with_pydicom_gives_its_series(path
     # of 31 images two are localisers
     planes = [plane for volume in volumes for plane in volume.array().reshape(-1, 16, 16)]
     assert len(planes) == 29
-    assert any("2 file(s) left out, a localiser" in note for note in volumes[0].notes)
+    assert any("2 files left out, a localiser" in note for note in volumes[0].notes)
 
 
 def test_images_of_a_disc_are_read_alone_or_refused_clearly():

@@ -109,8 +109,8 @@ def test_the_facts_say_what_the_noise_is_like(qtbot):
     qtbot.waitUntil(lambda: "independent from voxel to voxel\xa0✓" in widget._facts.text())
     lines = rng.normal(100, 20, (4, 64, 1)) + rng.normal(0, 10, (4, 64, 64))
     viewer.add_image(lines, name="lines")
-    qtbot.waitUntil(lambda: "noise: alike along x\xa0⚠" in widget._facts.text())
-    assert "choose 'Correlated noise along' x" in widget._facts.text()
+    qtbot.waitUntil(lambda: "noise: stripes along x\xa0⚠" in widget._facts.text())
+    assert "choose 'Stripes or rings along' x" in widget._facts.text()
 
 
 def test_an_image_whose_noise_cannot_be_told_has_its_facts_all_the_same(qtbot):

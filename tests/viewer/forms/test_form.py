@@ -130,7 +130,7 @@ def test_a_threshold_of_ones_own_has_a_number_to_set(form):
     box, spin = field.native.findChild(QComboBox), field.native.findChild(QAbstractSpinBox)
     assert spin.isHidden()
     field.suggest(120.5)
-    box.setCurrentText("value")
+    box.setCurrentText("Manual")
     assert not spin.isHidden()
     assert form.value.threshold == 120.5
     field.suggest(7.0)

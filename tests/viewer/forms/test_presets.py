@@ -29,14 +29,14 @@ def choose(row, name):
 
 
 def test_at_first_there_are_the_defaults(row):
-    assert entries(row) == ["Default", "as above"]
+    assert entries(row) == ["Default", "Custom"]
     assert row._box.currentText() == "Default"
     assert not row._delete.isEnabled()
 
 
 def test_saved_settings_are_chosen_again_by_name(row):
     row._form.value = PORES(h=2.5, mode="closed")
-    assert row._box.currentText() == "as above"
+    assert row._box.currentText() == "Custom"
     row.save("bread")
     assert row._box.currentText() == "bread"
     choose(row, "Default")
@@ -50,7 +50,7 @@ def test_settings_put_into_the_form_show_the_preset_that_they_are(row):
     presets.save_preset("bread", "pores", PORES(h=2.5))
     presets.save_preset("noise", "denoise", JOBS["denoise"].settings(steps=5))
     row.refresh()
-    assert entries(row) == ["Default", "bread", "as above"]
+    assert entries(row) == ["Default", "bread", "Custom"]
     row._form.value = PORES(h=2.5)
     assert row._box.currentText() == "bread"
     row._form.reset()
@@ -69,7 +69,7 @@ def test_a_preset_is_deleted(row):
     row._form.value = PORES(h=2.5)
     row.save("bread")
     row._delete.click()
-    assert entries(row) == ["Default", "as above"]
+    assert entries(row) == ["Default", "Custom"]
     assert presets.list_presets() == []
     # what the form holds is not touched
     assert row._form.value == PORES(h=2.5)
@@ -100,7 +100,7 @@ def test_a_name_that_cannot_be_used_is_explained(row, monkeypatch):
 def test_what_was_last_used_can_be_chosen_and_not_deleted(row):
     remember("pores", PORES(h=1.75))
     row.refresh()
-    assert entries(row) == ["Default", "Last used", "as above"]
+    assert entries(row) == ["Default", "Last used", "Custom"]
     choose(row, "Last used")
     assert row._form.value == PORES(h=1.75)
     assert not row._delete.isEnabled()

@@ -91,7 +91,7 @@ def test_a_result_is_saved_from_its_link_and_dropped_again(qtbot, viewer, widget
     pd.testing.assert_frame_equal(after.throats, before.throats, check_dtype=False)
     np.testing.assert_array_equal(after.profile, before.profile)
     assert provenance_of(layer)["settings"] == provenance_of(pores)["settings"]
-    assert "The voxel size 15.4um was given by the user." in provenance_of(layer)["notes"]
+    assert "The voxel size 15.4 µm was given by the user." in provenance_of(layer)["notes"]
     # and merges on, as if it had just been made
     other = PoresWidget(again)
     qtbot.addWidget(other.native)

@@ -151,7 +151,7 @@ def test_a_range_of_the_histogram_chooses_boxes_and_tiles(panel):
     sheet = sheet_of(panel).metadata[METADATA_KEY]["sheet"]
     # the highest first
     np.testing.assert_array_equal(sheet.patches, chosen[values[chosen].argsort()[::-1]])
-    assert "the 6 of 30 patches" in panel.message.text()
+    assert "6 of 30 patches chosen" in panel.message.text()
     panel.histogram.clear()
     assert len(panel.chosen()) == 30
     assert (colours(panel)[:, 3] == 1).all()

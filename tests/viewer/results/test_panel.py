@@ -158,7 +158,7 @@ def test_another_result_in_the_layer_is_shown(qtbot, layer, panel, made_of_cubes
     with qtbot.waitSignal(panel.view.tables_changed):
         update_pore_layer(layer, made_of_cubes([2, 2]))
     assert shown(panel) == [1, 2]
-    assert "2 pores, 1 throats" in panel._summary.text()
+    assert "2 pores, 1 throat ·" in panel._summary.text()
 
 
 def test_the_layer_gets_its_colours_back_when_the_panel_goes(viewer, layer, panel):

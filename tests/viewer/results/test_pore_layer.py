@@ -79,4 +79,4 @@ def test_the_summary_says_porosity_counts_and_sizes_with_their_units(made_of_cub
 def test_the_summary_of_a_part_says_how_much_it_is(made_of_cubes):
     tables = tables_of(layer_of(made_of_cubes([2, 3, 5])))
     line = summary_lines(tables, np.array([True, False, True]))[-1]
-    assert line.startswith("Shown: 2 pores, 83.1 % of pore volume · diameter: mean")
+    assert line.startswith("Shown: 2 pores, 83 % of pore volume · diameter: mean")

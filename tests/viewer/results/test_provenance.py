@@ -53,7 +53,7 @@ def test_the_record_of_the_active_layer_is_shown(viewer, panel):
     assert "Denoise" in panel._title.text()
     assert shown["settings", "training steps"] == "1000"
     assert shown["settings", "learning rate"] == "0.0004"
-    assert shown["settings", "time budget"] == "none"
+    assert shown["settings", "time limit"] == "none"
     assert shown["input", "shape"] == "8 x 32 x 32"
     assert shown["notes", "1"] == "Slice 6 is missing."
     assert shown["device",] == "CPU, 2 threads"
@@ -65,7 +65,7 @@ def test_settings_have_the_names_and_units_of_the_form(viewer, panel):
     viewer.add_labels(np.zeros((4, 8, 8), int), metadata={METADATA_KEY: {"provenance": provenance}})
     shown = lines(panel)
     assert shown["settings", "watershed merge height"] == "0.5 voxels"
-    assert shown["settings", "open or closed pores"] == "all"
+    assert shown["settings", "open or closed pores"] == "All"
     assert shown["settings", "gone"] == "1"
 
 

@@ -57,7 +57,7 @@ def test_names_of_columns_are_written_in_words():
         "Number of voxels",
         "Bounding box z start",
         "Open",
-        "Axis z",
+        "Axis direction z",
         "Touches border",
         "Axis num is",
     ]

@@ -31,7 +31,7 @@ def test_stages_are_shown_with_their_shares_and_the_longest_is_named(panel):
     assert not panel.isHidden()
     assert not panel.button.isChecked()
     assert bars(panel) == [25, 75]
-    assert panel.button.text().strip() == "Timing: 4 s, 75 % of it training"
+    assert panel.button.text().strip() == "Timing: 4 s, 75 % in training"
 
 
 def test_a_second_look_updates_the_rows(qtbot, panel):

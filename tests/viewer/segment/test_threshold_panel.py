@@ -62,7 +62,7 @@ def test_moving_the_line_sets_the_threshold_and_shows_the_void(qtbot, widget, pa
     panel.histogram.moved.emit(THRESHOLD, -120.4)
     wait(qtbot, widget)
     assert threshold(widget) == -120.0
-    assert widget.form.threshold._box.currentText() == "value"
+    assert widget.form.threshold._box.currentText() == "Manual"
     assert "HU" in widget.form.threshold._spin.text()
     assert panel.histogram.lines == {THRESHOLD: -120.0}
     assert panel._void.isChecked()
@@ -74,12 +74,12 @@ def test_moving_the_line_sets_the_threshold_and_shows_the_void(qtbot, widget, pa
 def test_typing_moves_the_line_and_a_method_moves_it_back(qtbot, widget, panel):
     automatic = panel.histogram.lines[THRESHOLD]
     field = widget.form.threshold
-    field._box.setCurrentText("value")
+    field._box.setCurrentText("Manual")
     assert threshold(widget) == automatic
     field._spin.setValue(33.0)
     assert panel.histogram.lines == {THRESHOLD: 33.0}
-    assert panel.histogram._mark == ("otsu", automatic)
-    field._box.setCurrentText("li")
+    assert panel.histogram._mark == ("Otsu", automatic)
+    field._box.setCurrentText("Li")
     wait(qtbot, widget)
     assert panel.histogram.lines[THRESHOLD] != 33.0
     assert explained(widget).startswith("Li: ")
@@ -185,7 +185,7 @@ def test_a_large_volume_is_sampled_and_that_is_said(qtbot, widget, panel, viewer
     viewer.add_image(lazy, name="on disk")
     wait(qtbot, widget)
     assert panel.greys.share == pytest.approx(16 / 48)
-    assert "Counted: 33 % of the voxels" in panel._line.text()
+    assert "Counted here: 33 % of the voxels" in panel._line.text()
     assert "voxels of a sample" in explained(widget)
 
 

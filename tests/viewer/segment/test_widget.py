@@ -45,7 +45,7 @@ def test_labels_can_be_chosen_but_are_not_taken_unasked(viewer, widget, scan):
 
 def test_a_threshold_of_ones_own_begins_where_the_method_found_one(qtbot, viewer, widget, scan):
     qtbot.waitUntil(lambda: not widget.greys.is_busy, timeout=60_000)
-    widget.form.threshold._box.setCurrentText("value")
+    widget.form.threshold._box.setCurrentText("Manual")
     found = hushpore.segment_pores(scan).threshold
     assert widget.form.value.threshold == pytest.approx(found, abs=0.5)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hushpore.base.volume import readable_count
 from hushpore.io.dicom.header import is_dicomdir
 from hushpore.io.dicom.reader import open_dicom
 from hushpore.io.folders import files_below, shortened
@@ -59,10 +60,11 @@ def files_of(directory: Path) -> tuple[list[Path], list[str]]:
         else:
             files.append(path)
     notes = [
-        f"{directory.name} names {len(names)} file(s) {where} ({shortened(names)}){end}."
+        f"{directory.name} names {readable_count(len(names), 'file')} {where} "
+        f"({shortened(names)}){end}."
         for names, where, end in (
             (outside, "outside its own folder", "; they were not read"),
-            (missing, "that are not there", ""),
+            (missing, "not found", ""),
         )
         if names
     ]

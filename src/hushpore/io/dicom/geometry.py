@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushpore.base.volume import readable_count
 from hushpore.io.folders import natural_key
 
 if TYPE_CHECKING:
@@ -153,7 +154,8 @@ def _by_number(slices: Sequence[Slice], notes: list[str]) -> Arrangement:
         missing = sorted(set(range(numbers[0], numbers[-1])) - set(numbers))
         if 0 < len(missing) <= len(numbers):
             shown = ", ".join(str(number) for number in missing[:5])
-            notes.append(f"By InstanceNumber {len(missing)} slice(s) are missing: {shown}.")
+            count = readable_count(len(missing), "slice")
+            notes.append(f"{count} missing by InstanceNumber: {shown}.")
     return _finish(ordered, z or 1.0, notes, {})
 
 
@@ -272,7 +274,8 @@ def _without_copies(slices: Sequence[Slice]) -> tuple[list[Slice], list[str]]:
     for item in slices:
         seen.setdefault((item.instance or str(item.path), item.frame), item)
     dropped = len(slices) - len(seen)
-    notes = [f"{dropped} image(s) occur twice under one identifier; one of each was kept."]
+    count = readable_count(dropped, "image")
+    notes = [f"{count} with an identifier that occurs twice; one of each was kept."]
     return list(seen.values()), notes if dropped else []
 
 

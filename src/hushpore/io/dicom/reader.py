@@ -8,7 +8,7 @@ import numpy as np
 
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.scaled import Scaled
-from hushpore.base.volume import Volume
+from hushpore.base.volume import Volume, readable_count
 from hushpore.io.dicom.geometry import Arrangement, Slice, arrange, group_by_series
 from hushpore.io.dicom.header import read_headers
 from hushpore.io.dicom.pixels import SeriesReader
@@ -70,7 +70,7 @@ def _left_out_notes(left_out: list[tuple[str, str]], strays: Sequence[Path]) -> 
     if strays:
         reasons["not DICOM"] = [path.name for path in strays]
     return [
-        f"{len(names)} file(s) left out, {reason}: {shortened(names)}."
+        f"{readable_count(len(names), 'file')} left out, {reason}: {shortened(names)}."
         for reason, names in reasons.items()
     ]
 

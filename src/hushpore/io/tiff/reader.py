@@ -12,7 +12,7 @@ import numpy as np
 import tifffile
 
 from hushpore.base.errors import HushporeError, InputError
-from hushpore.base.volume import Volume
+from hushpore.base.volume import Volume, readable_count
 from hushpore.io.log_capture import captured_log, captured_warnings
 from hushpore.io.planes import PlaneStack
 from hushpore.io.tiff.planes import explained, planes_of
@@ -139,7 +139,8 @@ def _read_series(tif: tifffile.TiffFile, path: Path, messages: list[str]) -> lis
             f"The file holds {len(all_series)} image stacks ({shapes}); each is read on its own."
         )
     if len(grey) < len(all_series):
-        notes.append(f"{len(all_series) - len(grey)} colour image(s) in the file were left out.")
+        count = readable_count(len(all_series) - len(grey), "colour image")
+        notes.append(f"Left out: {count} in the file.")
     volumes = []
     for index, series in grey:
         volume = _read_one(tif, index, series, path)
@@ -348,6 +349,6 @@ def _missing_numbers(files: Sequence[Path]) -> list[str]:
         return []
     shown = ", ".join(str(n) for n in missing[:5]) + (", ..." if len(missing) > 5 else "")
     return [
-        f"By the file names {len(missing)} slice(s) are missing: {shown}. "
+        f"{readable_count(len(missing), 'slice')} missing by the file names: {shown}. "
         "The volume closes up there."
     ]

@@ -73,7 +73,7 @@ class ScanList(QTreeWidget):
             item = self.topLevelItem(row)
             state = states.get(item.text(NAME))
             if state is not None:
-                percent = f" {state.fraction:.0%}" if state.state == "running" else ""
+                percent = f" {100 * state.fraction:.0f} %" if state.state == "running" else ""
                 item.setText(STATE, state.state + percent)
                 item.setText(RESULT, state.message)
                 item.setToolTip(RESULT, state.message)

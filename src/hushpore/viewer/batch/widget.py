@@ -220,7 +220,9 @@ class BatchWidget(WorkerContainer):
         compact_file_edit(self.output, "Folder for all results", "Folder for all results")
         self.output.changed.connect(self._show_ready)
         self.overwrite = CheckBox(
-            name="overwrite", text="Make results of other settings again", annotation=bool
+            name="overwrite",
+            text="Redo results that were made with other settings",
+            annotation=bool,
         )
         self._run_button = QPushButton(
             "Run", styleSheet="font-weight: bold; padding: 6px;", clicked=self._press
@@ -236,7 +238,7 @@ class BatchWidget(WorkerContainer):
         form.addRow("&Denoise preset", self.denoise_preset.native)
         form.addRow("Po&res preset", self.pores_preset.native)
         form.addRow("Results in", self.output.native)
-        form.addRow("At on&ce", self.jobs.native)
+        form.addRow("S&cans at once", self.jobs.native)
         form.addRow(self.overwrite.native)
         purpose = plain_label(
             "Sends many scans through the same settings. What fails stops nothing; what is done is "

@@ -15,6 +15,7 @@ from napari.layers import Image
 from qtpy.QtCore import QObject, Signal
 
 from hushpore.base.scaled import held
+from hushpore.base.volume import readable_percent
 from hushpore.device.scratch import new_folder
 from hushpore.viewer.forms.rich_label import link
 from hushpore.viewer.job_widget import JobWidget
@@ -201,17 +202,17 @@ def words(volume: Volume, noise: NoiseDiagnosis, model: NoiseModel) -> str:
     if not model.deviation:
         return "no noise found"
     if noise.rings:
-        return "noise: alike along circles about the middle, as rings are ⚠"
+        return "noise: rings about the middle ⚠ (best corrected in the reconstruction)"
     if model.doubts:
         axes = noise.correlated_axes
         if len(axes) == 1:
             return (
-                f"noise: alike along {axes} ⚠ (choose 'Correlated noise along' {axes} under More)"
+                f"noise: stripes along {axes} ⚠ (choose 'Stripes or rings along' {axes} under More)"
             )
         return "noise: not sure how much there is ⚠"
     alike = model.nearest_correlation
     kind = (
-        f"alike in neighbours ({alike:.2f})"
+        f"correlated between neighbours ({alike:.2f})"
         if alike >= _NOTABLE
         else "independent from voxel to voxel"
     )
@@ -221,5 +222,7 @@ def words(volume: Volume, noise: NoiseDiagnosis, model: NoiseModel) -> str:
     low, high = np.percentile(volume.data[tuple(slice(None, None, n) for n in step)], (2, 98))
     share = model.deviation / (high - low) if high > low else 1.0
     if share < _LOW:
-        text += f" · {100 * share:.1f} % of the contrast: try to segment without denoising, too"
+        text += (
+            f" · {readable_percent(share)} of the contrast: try to segment without denoising, too"
+        )
     return text

@@ -78,7 +78,7 @@ class DeviceChoice(_ExplainedBox):
     found = Signal()
 
     def __init__(self, kind: JobDescription | None = None) -> None:
-        super().__init__("Device", "Where to run. Auto takes a GPU where one can be used.")
+        super().__init__("Device", "CPU or GPU. Auto takes a GPU where one can be used.")
         self._kind = kind
         self._devices: Devices | None = None
         self._more = ArrowButton(
@@ -183,7 +183,7 @@ class RunOn(_ExplainedBox):
 
     def __init__(self) -> None:
         super().__init__(
-            "Run on",
+            "Computer",
             "Where to run. Type the address of a scheduler of dask.distributed, as "
             "tcp://head-node:8786, or the path of its scheduler file, for work on a cluster.",
         )

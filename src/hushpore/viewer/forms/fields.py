@@ -28,7 +28,10 @@ _FAR = 2**31 - 1
 _DIALOGS = {"file": "r", "new file": "w", "folder": "d"}
 
 #: What the entry of a combo box that opens a number's spin box is called.
-VALUE = "value"
+VALUE = "Manual"
+
+#: Units that are counted, and so have a singular.
+COUNTED = ("voxels", "slices")
 
 
 class Field(BaseValueWidget):
@@ -164,7 +167,9 @@ class WordOrNumberField(Field):
     def _post_init(self) -> None:
         self._box, self._spin = QComboBox(), _NumberBox(self.option)
         keep_narrow(self._box, self.option.label)
-        self._box.addItems([*self.option.choices, VALUE])
+        for choice in self.option.choices:
+            self._box.addItem(self.option.in_words(choice), choice)
+        self._box.addItem(VALUE, VALUE)
         self._box.currentIndexChanged.connect(self._show_spin)
         self._spin.valueChanged.connect(self._tell)
         fill(QVBoxLayout(self.native), self._box, self._spin, spacing=4)
@@ -173,7 +178,7 @@ class WordOrNumberField(Field):
 
     def get_value(self) -> str | float:
         """Return the method's name, or the number."""
-        word = str(self._box.currentText())
+        word = str(self._box.currentData())
         number: float = self._spin.value()
         return number if word == VALUE else word
 
@@ -181,32 +186,35 @@ class WordOrNumberField(Field):
         """Show a method's name, or a number."""
         value = self.option.check(value)
         if isinstance(value, str):
-            self._box.setCurrentText(value)
+            self._choose(value)
             return
         # told once, when both are as they shall be
         with QSignalBlocker(self._spin):
             self._spin.setValue(value)
-        if self._box.currentText() == VALUE:
+        if self._box.currentData() == VALUE:
             self._tell()
         else:
-            self._box.setCurrentText(VALUE)
+            self._choose(VALUE)
 
     def start_clean(self) -> None:
         """Go back to the method that was chosen last: a number is of one scan."""
-        if self._box.currentText() == VALUE:
-            self._box.setCurrentText(self._word)
+        if self._box.currentData() == VALUE:
+            self._choose(self._word)
 
     def suggest(self, number: float) -> None:
         """Set the number to begin with, where the user has not opened it yet."""
-        if self._box.currentText() != VALUE:
+        if self._box.currentData() != VALUE:
             self._spin.setValue(number)
 
     def suit(self, step: float, unit: str) -> None:
         """Let the number go in other steps and have another unit."""
         self._spin.suit(step, unit)
 
+    def _choose(self, word: str) -> None:
+        self._box.setCurrentIndex(self._box.findData(word))
+
     def _show_spin(self) -> None:
-        word = str(self._box.currentText())
+        word = str(self._box.currentData())
         self._spin.setVisible(word == VALUE)
         self._word = self._word if word == VALUE else word
         self._tell()
@@ -225,6 +233,7 @@ class _NumberBox(QDoubleSpinBox):
         # numbers look the same here, on the command line and in the record
         super().__init__(locale=QLocale.c(), accessibleName=option.label, keyboardTracking=False)
         self._option = option
+        self._unit = option.unit
         self.suit(option.step or 1, option.unit)
         low = -_FAR if option.minimum is None else option.minimum
         high = _FAR if option.maximum is None else option.maximum
@@ -232,6 +241,8 @@ class _NumberBox(QDoubleSpinBox):
             self.setSpecialValueText(_none_in_words(option))
             low -= self.singleStep()
         self.setRange(low, high)
+        self._show_unit()
+        self.valueChanged.connect(self._show_unit)
         # what is too long is read from its beginning
         self.valueChanged.connect(lambda: self.lineEdit().home(False))
         self.lineEdit().home(False)
@@ -241,6 +252,14 @@ class _NumberBox(QDoubleSpinBox):
         """Go in other steps, and have another unit."""
         self.setDecimals(_decimals(self._option, step))
         self.setSingleStep(step)
+        self._unit = unit
+        self._show_unit()
+
+    def _show_unit(self) -> None:
+        """Write the unit after the number: 1 voxel, 2 voxels."""
+        unit = self._unit
+        if self.value() == 1 and unit in COUNTED:
+            unit = unit.removesuffix("s")
         self.setSuffix(f" {unit}" if unit else "")
 
     def textFromValue(self, value: float) -> str:  # noqa: N802

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hushpore.viewer.forms.form import SettingsForm
 
 #: What stands in the box while the form holds settings that are no preset.
-_OWN = "as above"
+_OWN = "Custom"
 #: The entries that are no presets of the user's.
 _FIXED = (DEFAULT, LAST, _OWN)
 

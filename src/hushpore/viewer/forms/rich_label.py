@@ -11,6 +11,7 @@ from qtpy.QtCore import Qt
 from qtpy.QtGui import QColor
 from qtpy.QtWidgets import QApplication, QLabel, QVBoxLayout, QWidget
 
+from hushpore.base.volume import readable_count
 from hushpore.viewer.forms.layout import Fold, fill
 from hushpore.viewer.running.problem import notify_problem
 
@@ -148,7 +149,7 @@ class NoteMessages(QWidget):
         count = max(len(lines) - 1, 0)
         self._first.say("".join(lines[:1]))
         self._others.say("<br>".join(lines[1:]))
-        self._fold.set_title(f"{count} more {'note' if count == 1 else 'notes'}")
+        self._fold.set_title(readable_count(count, "more note"))
         self._fold.setVisible(bool(count))
         self.setVisible(bool(lines))
 

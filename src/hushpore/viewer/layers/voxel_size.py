@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class NewSize:
     """A voxel size that the user has given."""
 
-    text: str  # as it was said: ``"15.4um"``
+    text: str  # as it was said: ``"15.4µm"``
     spacing: tuple[float, ...]  # z, y, x; in 2D y, x
     unit: str
     note: str  # what is said of it in records

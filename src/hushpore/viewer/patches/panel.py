@@ -271,8 +271,8 @@ class PatchesPanel(QWidget):
         text = (
             "Drag over the histogram to choose patches, to train on them only or to leave them out."
             if count == every
-            else f"{link('train', 'Train on')} the {count} of {every} patches chosen only, or "
-            f"{link('leave', 'leave them out')}."
+            else f"{count:,} of {every:,} patches chosen: {link('train', 'train on these only')} "
+            f"or {link('leave', 'leave these out')}."
         )
         if self._marked is not None:
             places = zip(self.result.volume.axes, self.result.corners[self._marked], strict=True)

@@ -25,10 +25,9 @@ from qtpy.QtWidgets import (
 )
 
 from hushpore.base.errors import InputError
-from hushpore.base.volume import readable_unit
 from hushpore.io.export import PoreResult
 from hushpore.pores.measures import measure_of
-from hushpore.runs.compare import columns_compared, compare, distributions
+from hushpore.runs.compare import columns_compared, compare, distributions, unit_in_words
 from hushpore.runs.pore_result import open_result
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.fields import keep_narrow
@@ -63,7 +62,7 @@ _HEADS = {
     "": "Totals, and medians over all pores or throats.",
     "A": "",
     "B": "",
-    "B - A": "Difference, as a share of A.",
+    "B - A": "Difference of B from A, in per cent of A.",
     "KS": "Kolmogorov-Smirnov distance: the largest difference of the two cumulative shares, "
     "0 (alike) to 1.",
 }
@@ -325,7 +324,7 @@ class DifferenceTable(QTableWidget):
         self._quantities = list(table["quantity"])
         self.setRowCount(len(table))
         for number, row in enumerate(table.itertuples(index=False)):
-            shift = f"{100 * row.relative:+.3g} %" if isfinite(row.relative) else ""
+            shift = f"{100 * row.relative:+.1f} %" if isfinite(row.relative) else ""
             ks = f"{row.ks:.2f}" if isfinite(row.ks) else ""
             title = _title(row.quantity, row.unit)
             cells = (title, _digits(row.a), _digits(row.b), shift, ks)
@@ -350,13 +349,8 @@ def _title(quantity: str, unit: str) -> str:
     name = quantity.removeprefix(_MEDIAN).replace("_", " ")
     if name.endswith(" of throats"):
         name = f"throats: {name.removesuffix(' of throats')}"
-    name, power = name.removesuffix(_OF_PORES), 1
-    if unit.startswith("1/"):
-        unit, power = unit.removeprefix("1/"), -1
-    elif "^" in unit:
-        unit, _, digit = unit.partition("^")
-        power = int(digit)
-    return f"{name} ({readable_unit(unit, power)})" if unit else name
+    name = name.removesuffix(_OF_PORES)
+    return f"{name} ({unit_in_words(unit)})" if unit else name
 
 
 def _digits(value: float) -> str:

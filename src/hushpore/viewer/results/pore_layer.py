@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from napari.layers import Labels
 
-from hushpore.base.volume import readable_number, readable_unit
+from hushpore.base.volume import (
+    readable_count,
+    readable_number,
+    readable_percent,
+    readable_unit,
+)
 from hushpore.pores.measures import measure_of
 from hushpore.viewer.forms.layer_choice import is_preview
 from hushpore.viewer.layers.conversion import METADATA_KEY, layer_data, volume_of
@@ -122,12 +127,12 @@ def summary_lines(tables: PoreTables, shown: npt.NDArray[np.bool_] | None = None
     `shown`: (pores,), bool: the pores that pass a filter, which the last line is about.
     """
     pores, throats = tables.pores, tables.throats
-    more = "" if throats is None else f", {len(throats):,} throats"
+    more = "" if throats is None else f", {readable_count(len(throats), 'throat')}"
     lines = [_void(tables.totals), _count(pores, tables.unit, more)]
     if shown is not None and not shown.all():
         volume = pores["num_voxels"].to_numpy()
-        share = 100 * volume[shown].sum() / max(volume.sum(), 1)
-        part = _count(pores[shown], tables.unit, f", {share:.3g} % of pore volume")
+        share = readable_percent(volume[shown].sum() / max(volume.sum(), 1))
+        part = _count(pores[shown], tables.unit, f", {share} of pore volume")
         lines.append(f"Shown: {part}")
     return [line for line in lines if line]
 
@@ -151,7 +156,7 @@ def _void(totals: Mapping[str, Any]) -> str:
 
 def _count(pores: pd.DataFrame, unit: str, more: str) -> str:
     count = len(pores)
-    text = f"{count:,} {'pore' if count == 1 else 'pores'}{more}"
+    text = f"{readable_count(count, 'pore')}{more}"
     if not count:
         return text
     if "equivalent_diameter" not in pores:

@@ -143,9 +143,13 @@ def _as_in_the_form(job: str, settings: dict[str, Any]) -> dict[str, Any]:
     shown = {}
     for name, value in settings.items():
         opt = options.get(name)
-        unit = f" {opt.unit}" if opt is not None and opt.unit and value is not None else ""
-        label = name if opt is None else opt.label.lower()
-        shown[label or name] = f"{_words(value)}{unit}" if unit else value
+        if opt is None:
+            shown[name] = value
+        elif isinstance(value, str):
+            shown[opt.label.lower()] = opt.in_words(value)
+        else:
+            unit = f" {opt.unit}" if opt.unit and value is not None else ""
+            shown[opt.label.lower()] = f"{_words(value)}{unit}" if unit else value
     return shown
 
 

@@ -98,7 +98,7 @@ class TimingPanel(Fold):
         self._used.setToolTip(choices_line(timing).replace("; ", "\n"))
         longest = max(timing.stages, key=lambda name: timing.stages[name].seconds)
         share = round(100 * timing.stages[longest].seconds / total)
-        self.set_title(f"Timing: {readable_seconds(total)}, {share} % of it {longest}")
+        self.set_title(f"Timing: {readable_seconds(total)}, {share} % in {longest}")
 
     def show_totals(self, seconds: Mapping[str, float]) -> None:
         """Show the seconds by stage of a finished job, beside what is known of its stages."""

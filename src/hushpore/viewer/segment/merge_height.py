@@ -99,9 +99,9 @@ class MergeHeight(QWidget):
 
     def _build(self) -> None:
         tip = (
-            "Neighbouring pores merge where the neck between them is less than this much narrower, "
-            "in radius, than the smaller of the two. The result changes at once; the form takes "
-            "over where you come to rest, for the next run."
+            "Merge more or fewer of the pores that were found: neighbours merge where the neck "
+            "between them is less than this much narrower, in radius, than the smaller of the two. "
+            "The result changes at once, without a run; the form keeps the height for the next."
         )
         words = {"toolTip": tip, "accessibleName": "Watershed merge height of the result"}
         self._slider = QSlider(
@@ -223,15 +223,13 @@ class MergeHeight(QWidget):
 
     def _show_state(self) -> None:
         for button, at, word, key in (
-            (self._undo, self._position - 1, "before", UNDO_MERGE),
-            (self._redo, self._position + 1, "after", REDO_MERGE),
+            (self._undo, self._position - 1, "undo", UNDO_MERGE),
+            (self._redo, self._position + 1, "redo", REDO_MERGE),
         ):
             is_there = 0 <= at < len(self._history)
             button.setEnabled(is_there)
             button.setToolTip(
-                with_key(self._named(self._history[at]), key)
-                if is_there
-                else f"There is none {word}."
+                with_key(self._named(self._history[at]), key) if is_there else f"Nothing to {word}."
             )
         word = ""
         if self._result is not self._initial and self._initial is not None:

@@ -15,6 +15,7 @@ from superqt.utils import signals_blocked
 
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.events import Progress
+from hushpore.base.volume import readable_percent
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import plain_label
 from hushpore.viewer.running.latest_only import LatestOnlyWorker
@@ -181,7 +182,7 @@ class ThresholdPanel(QWidget):
         assert self.greys is not None
         bright = settings.pores_are == "bright"
         if not isinstance(found, float):
-            reason = _LOCAL if found is None else f"{self._method.capitalize()} finds no threshold"
+            reason = _LOCAL if found is None else f"{self._named()} finds no threshold"
             self.histogram.show_lines({}, bright=bright, reason=reason)
             return
         lines = {THRESHOLD: found}
@@ -193,8 +194,12 @@ class ThresholdPanel(QWidget):
             automatic = self.greys.known(method)
         except InputError:
             automatic = None
-        mark = (self._method, automatic) if isinstance(automatic, float) else None
+        mark = (self._named(), automatic) if isinstance(automatic, float) else None
         self.histogram.show_lines(lines, bright=bright, mark=mark)
+
+    def _named(self) -> str:
+        """Return the method that was chosen last, as the form calls it."""
+        return str(self._threshold.option.in_words(self._method))
 
     def _moved(self, name: str, value: float) -> None:
         self._void.setChecked(True)
@@ -230,7 +235,7 @@ class ThresholdPanel(QWidget):
         self._hysteresis = QCheckBox("Hysteresis", toolTip=_HYSTERESIS, toggled=self._choose_two)
         self._log = QCheckBox(
             "Log", toggled=self.histogram.set_log,
-            toolTip="The logarithm of the counts: small peaks are seen beside large ones.",
+            toolTip="A logarithmic scale of counts: small peaks are seen beside large ones.",
         )  # fmt: skip
         boxes = (self._void, self._hysteresis, self._log)
         for box in boxes:
@@ -251,8 +256,8 @@ class ThresholdPanel(QWidget):
         """Say what there is to be said of preview and histogram, or that it is of a sample."""
         if not text and self.greys is not None and self.greys.share < 1:
             text = (
-                f"Counted: {100 * self.greys.share:.2g} % of the voxels, in slices from all over; "
-                "the job looks at all of them."
+                f"Counted here: {readable_percent(self.greys.share)} of the voxels, in slices from "
+                "all over the scan; Run looks at all of them."
             )
         self._line.setText(text)
         self._line.setVisible(bool(text))
