@@ -1,3 +1,4 @@
+import json
 import os
 from pathlib import Path
 
@@ -5,7 +6,7 @@ import pytest
 
 from hushpore.base.errors import OutputError
 from hushpore.base.partial import new_file
-from hushpore.io.target import check_target, new_directory
+from hushpore.io.target import check_target, new_directory, require_apart
 
 IMAGES = (".tif", ".zarr")
 
@@ -168,3 +169,58 @@ def test_a_link_to_a_folder_stays_a_link(tmp_path):
         (part / "new").write_text("x")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real" / "new").exists()
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        ["precious", "result.json"],
+        ["thesis.txt", "result.json"],
+        ["../notes.csv", "result.json"],
+        "link.csv",
+        ["link.csv", "result.json"],
+    ],
+)
+def test_a_record_that_lists_other_things_gives_nobody_leave_to_remove_them(tmp_path, files):
+    folder = tmp_path / "victim"
+    (folder / "precious").mkdir(parents=True)
+    (folder / "precious" / "thesis.txt").write_text("years of work")
+    (folder / "thesis.txt").write_text("years of work")
+    (folder / "link.csv").symlink_to(folder / "thesis.txt")
+    (folder / "result.json").write_text(json.dumps({"files": files}))
+    with pytest.raises(OutputError, match="is not replaced"):
+        check_target(folder, overwrite=True)
+
+
+def test_an_image_in_blocks_is_replaced_only_if_it_holds_nothing_else(tmp_path):
+    folder = tmp_path / "scan.zarr"
+    (folder / "0").mkdir(parents=True)
+    (folder / "zarr.json").write_text('{"attributes": {"hushpore": {}}}')
+    check_target(folder, overwrite=True, suffixes=IMAGES)
+    (folder / "notes.txt").write_text("years of work")
+    with pytest.raises(OutputError, match=r"notes\.txt"):
+        check_target(folder, overwrite=True, suffixes=IMAGES)
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [("r/scan.tif", "is what is read"), ("r", "contains"), ("stack/r", "lies inside")],
+)
+def test_what_is_read_is_never_written_to(tmp_path, place, words):
+    for folder in ("r", "stack"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "r" / "scan.tif").touch()
+    # by another name, too
+    (tmp_path / "other").symlink_to(tmp_path)
+    with pytest.raises(OutputError, match=words):
+        require_apart(
+            [tmp_path / place],
+            [tmp_path / "other" / "r" / "scan.tif", tmp_path / "other" / "stack"],
+        )
+
+
+def test_a_place_beside_what_is_read_is_free(tmp_path):
+    (tmp_path / "scan.tif").touch()
+    require_apart([tmp_path / "r", tmp_path / "r.json"], [tmp_path / "scan.tif", "", "no file"])
+    with pytest.raises(OutputError, match="one place"):
+        require_apart([tmp_path / "r", tmp_path / "r"], [])

@@ -95,7 +95,7 @@ def test_what_cannot_be_exported_is_said(
 
 def test_a_folder_that_is_no_result_is_refused(tmp_path: Path, folder: Path) -> None:
     with pytest.raises(InputError, match="There is no result in"):
-        hushpore.export(tmp_path, tmp_path / "a.stl")
+        hushpore.export(tmp_path, tmp_path.parent / "a.stl")
     (folder / "labels.tif").unlink()
     with pytest.raises(InputError, match=r"labels\.tif missing"):
         hushpore.export(folder, tmp_path / "a.stl")

@@ -69,11 +69,16 @@ def is_own_folder(path: Path) -> bool:
 
     Raises OSError if it is not there.
     """
-    state = path.lstat()
-    if not stat.S_ISDIR(state.st_mode) or _is_junction(state):
-        return False
     # a system without user numbers (Windows) keeps a user's folders apart by itself
-    return not hasattr(os, "geteuid") or state.st_uid == os.geteuid()
+    own = not hasattr(os, "geteuid") or path.lstat().st_uid == os.geteuid()
+    return is_real_folder(path) and own
+
+
+def is_real_folder(path: Path) -> bool:
+    """Whether a path itself is a folder, and not a link or a junction of Windows to one."""
+    state, point = path.lstat(), getattr(stat, "FILE_ATTRIBUTE_REPARSE_POINT", 0)
+    leads_on = bool(getattr(state, "st_file_attributes", 0) & point)
+    return stat.S_ISDIR(state.st_mode) and not leads_on
 
 
 def remove_partial(target: Path) -> None:
@@ -112,9 +117,3 @@ def explained_writing(target: Path) -> Iterator[None]:
         raise OutputError(
             f"Cannot write {target}: {reason}. Nothing was left half-written."
         ) from error
-
-
-def _is_junction(state: os.stat_result) -> bool:
-    """Whether Windows leads elsewhere from what looks like a folder."""
-    point = getattr(stat, "FILE_ATTRIBUTE_REPARSE_POINT", 0)
-    return bool(getattr(state, "st_file_attributes", 0) & point)

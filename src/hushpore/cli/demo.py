@@ -17,6 +17,7 @@ from hushpore.cli.progress_bar import drive
 from hushpore.io import read
 from hushpore.io.dicom import write_series
 from hushpore.io.results import check_target
+from hushpore.io.target import require_apart
 from hushpore.jobs import start
 from hushpore.runs.result_folder import write_result
 from hushpore.sample_data import foam_phantom
@@ -34,7 +35,7 @@ def run_demo(
     `path`: the user's stack; None for the phantom, which is written as a DICOM series and read
     back. `device`: as for `hushpore.denoise`.
     """
-    check_target(folder, overwrite)
+    require_apart([check_target(folder, overwrite)], [path] if path else [])
     begun = time.monotonic()
     phantom = None if path else foam_phantom()
     noisy = _through_dicom(phantom.volume) if phantom else read(path or "")

@@ -189,13 +189,15 @@ def _run(
     jobs: Sequence[str], extras: Sequence[ExtraFile], path: str, output: str, flags: dict[str, Any]
 ) -> None:
     from hushpore.runs.result_folder import check_result_target, write_result
-    from hushpore.runs.source import Source, attach_files
+    from hushpore.runs.source import Source, attach_files, files_of
 
     overwrite = flags["overwrite"]
     source = Source(path, *(flags[name] for name in ("series", "resample", "at", "voxel_size")))
-    target = check_result_target(output, jobs, overwrite)
     asked = {extra: flags[extra.name] for extra in extras if flags[extra.name]}
     files = {extra: load(extra.checker)(file, overwrite) for extra, file in asked.items()}
+    steps = {job: settings_from(flags, JOBS[job].settings) for job in jobs}
+    inputs = [path, *files_of(steps.values())]
+    target = check_result_target(output, jobs, overwrite, inputs=inputs, others=files.values())
     measured = Measured(flags["timings"], flags["trace"], overwrite)
     before: Volume | None = None
     if flags.get("cluster"):
@@ -207,8 +209,7 @@ def _run(
         origin = source.to_dict()
         before = volume = _read(source, measured, flags["device"] if JOBS[jobs[0]].on_gpu else None)
         results = []
-        for job in jobs:
-            settings = settings_from(flags, JOBS[job].settings)
+        for job, settings in steps.items():
             work = start(job, attach_files(volume, settings), settings, flags["device"])
             result = _drive(work, job, flags, measured)
             results.append(result)

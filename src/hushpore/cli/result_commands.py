@@ -61,7 +61,7 @@ def compare_command(
     alike, 1: no overlap).
     """
     from hushpore.base.partial import new_file
-    from hushpore.io.target import check_target
+    from hushpore.io.target import check_target, require_apart
     from hushpore.runs.compare import compare, comparison_figure, unit_in_words
 
     files = {
@@ -69,6 +69,7 @@ def compare_command(
         for suffix, path in ((".png", output), (".csv", csv))
         if path is not None
     }
+    require_apart(files.values(), [a, b], "compared")
     table = compare(a, b)
     for suffix, file in files.items():
         with new_file(file, overwrite) as part:

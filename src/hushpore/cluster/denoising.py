@@ -21,13 +21,13 @@ from hushpore.cluster import denoise_tasks as remote
 from hushpore.cluster.connection import connect
 from hushpore.cluster.denoise_tasks import Paths, PredictionOptions, scale_of
 from hushpore.cluster.remote_job import watch
-from hushpore.cluster.scan import as_zarr, stamp_of
+from hushpore.cluster.scan import as_zarr, inputs_of, stamp_of
 from hushpore.cluster.task_runner import in_words, loss_in_words, memory_of, spread
 from hushpore.device.timing import StageTimer
 from hushpore.io.registry import EXPORTERS
 from hushpore.io.results import check_provenance_target, write_json
 from hushpore.io.resumable import resumable_directory
-from hushpore.io.target import check_target, require_zarr
+from hushpore.io.target import check_target, require_apart, require_zarr
 from hushpore.io.zarr.image import ZarrImage, import_zarr
 from hushpore.io.zarr.reader import open_zarr
 from hushpore.n2v2.inference.tiles import CORES, core_within
@@ -94,7 +94,8 @@ def denoise_on(
     """
     import_zarr()
     target = check_target(path, overwrite, suffixes=EXPORTERS["ome-zarr"].endings)
-    check_provenance_target(target, overwrite)
+    beside = check_provenance_target(target, overwrite)
+    require_apart([target, beside], inputs_of(scan, settings))
     if settings.restore_detail:
         raise InputError(_WHOLE)
 

@@ -12,13 +12,14 @@ from hushpore.io import choose
 from hushpore.io.registry import kind_of
 from hushpore.io.zarr.reader import ZarrStack, open_zarr
 from hushpore.runs.convert import converting
-from hushpore.runs.source import Source
+from hushpore.runs.source import Source, files_of
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Generator
 
     from hushpore.base.events import Event
+    from hushpore.base.settings import Settings
 
     #: A file or folder, or a volume.
     Scan: TypeAlias = str | os.PathLike[str] | Volume
@@ -48,6 +49,11 @@ def as_zarr(
         )
         yield from converting(scan, folder, Source("", "" if series is None else str(series)))
     return str(folder), 0
+
+
+def inputs_of(scan: Scan, settings: Settings) -> list[str]:
+    """Return the files that are read for a job: of the scan, and those that its settings name."""
+    return [scan.source if isinstance(scan, Volume) else str(scan), *files_of([settings])]
 
 
 def _on_disk(scan: Scan, series: int | str | None) -> tuple[str, int] | None:

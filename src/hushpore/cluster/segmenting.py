@@ -27,13 +27,13 @@ from hushpore.cluster.blocks import Plan, save_arrays
 from hushpore.cluster.connection import connect
 from hushpore.cluster.finishing import FILES, collect, count_layers, open_labels, write_tables
 from hushpore.cluster.plan import check_settings, cut_volume
-from hushpore.cluster.scan import as_zarr
+from hushpore.cluster.scan import as_zarr, inputs_of
 from hushpore.cluster.stage_runner import StageRunner
 from hushpore.cluster.void import digest_of, histogram_of, join_shared, range_of
 from hushpore.cluster.watershed import follow_through
 from hushpore.io.results import write_json
 from hushpore.io.resumable import resumable_directory
-from hushpore.io.target import PROVENANCE, check_target
+from hushpore.io.target import PROVENANCE, check_target, require_apart
 from hushpore.io.zarr.reader import open_zarr
 from hushpore.pores.grey import step_of
 from hushpore.pores.job import outside_totals, void_totals, warnings_of
@@ -123,6 +123,7 @@ def segment_pores(
     number of workers and the thickness of blocks.
     """
     target = check_target(folder, overwrite)
+    require_apart([target], inputs_of(scan, settings))
     # as it is now: files that change while they are worked on are then known to have changed
     origin = _origin(scan, series)
     key = {

@@ -4,33 +4,47 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import stat
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hushpore.base.errors import OutputError
-from hushpore.base.partial import explained_writing, partial_path
+from hushpore.base.partial import explained_writing, is_real_folder, partial_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 PROVENANCE = "result.json"
+
+# what the names in a result folder look like, and those of an OME-Zarr image of any version
+_OURS = re.compile(r"[^\W.][\w .+-]*\.(tif|csv|png|html|npz|json|zarr)")
+_OF_ZARR = re.compile(r"\d+|labels|zarr\.json|\.z(attrs|group|array|metadata)")
 
 
 def require_result(folder: Path) -> None:
     """Refuse to replace a folder unless it is a result, and holds nothing but that.
 
+    A record can be written by anybody. What goes is what a result consists of: plain files with
+    names as `hushpore.io.results` gives them, and labels in blocks.
+
     Raises OutputError if it has no readable record, or other files than the record lists.
     """
     try:
-        listed = set(json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))["files"])
-    except (OSError, ValueError, KeyError, TypeError):
+        listed = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))["files"]
+        listed = {name for name in listed if isinstance(listed, list) and _OURS.fullmatch(name)}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise OutputError(
             f"{folder} is not replaced: it is not a result of hushpore (it has no readable "
             f"{PROVENANCE}). Choose another folder."
         ) from None
-    foreign = sorted({item.name for item in folder.iterdir()} - listed - {PROVENANCE})
+    foreign = sorted(
+        item.name
+        for item in folder.iterdir()
+        if item.name not in {*listed, PROVENANCE} or not _is_part_of_result(item)
+    )
     if foreign:
         raise OutputError(
             f"{folder} is not replaced: it also holds files that hushpore did not write "
@@ -39,22 +53,79 @@ def require_result(folder: Path) -> None:
 
 
 def require_zarr(folder: Path) -> None:
-    """Refuse to replace a folder unless it is an OME-Zarr image written here.
+    """Refuse to replace a folder unless it is an OME-Zarr image written here, and nothing else.
 
-    Raises OutputError if it is not.
+    Raises OutputError if it is not, or holds other files.
     """
     ours = False
     for name in ("zarr.json", ".zattrs"):  # of Zarr 3, and of versions that wrote Zarr 2
         try:
             known = json.loads((folder / name).read_text(encoding="utf-8"))
             ours = ours or "hushpore" in known.get("attributes", known)
-        except (OSError, ValueError, AttributeError):
+        except (OSError, ValueError, AttributeError, TypeError, RecursionError):
             continue
     if not ours:
         raise OutputError(
             f"{folder} is not replaced: it is not an OME-Zarr image of hushpore. Choose another "
             "name."
         )
+    foreign = sorted(
+        item.name for item in folder.iterdir() if not _OF_ZARR.fullmatch(item.name) or is_link(item)
+    )
+    if foreign:
+        raise OutputError(
+            f"{folder} is not replaced: it also holds files that hushpore did not write "
+            f"({', '.join(foreign[:3])}). Move them, or choose another name."
+        )
+
+
+def require_apart(
+    targets: Iterable[Path], inputs: Iterable[str | os.PathLike[str]], what: str = "read"
+) -> None:
+    """Refuse to write what is, contains or lies inside something that is read for it.
+
+    Whatever may be replaced, it must never be what the work is done on.
+
+    `targets`: as `check_target` returns them; all that will be written. `inputs`: files and folders
+    that are read; those that are not there are left out. `what`: is done with them, for messages.
+    Raises OutputError if one of the targets is another, or is, contains or lies inside an input.
+    """
+    places = [Path(os.path.realpath(target)) for target in targets]
+    if len(set(places)) < len(places):
+        raise OutputError(f"Two things would be written to one place: {places[0]}. Name another.")
+    for given in inputs:
+        source = Path(os.path.realpath(Path(given).expanduser()))
+        # a volume that is of no file has an empty source
+        if not str(given) or not source.exists():
+            continue
+        for place in places:
+            if place == source or (place.exists() and place.samefile(source)):
+                why = f"it is what is {what}"
+            elif place in source.parents:
+                why = f"it contains what is {what}, {source}"
+            elif source in place.parents:
+                why = f"it lies inside what is {what}, {source}"
+            else:
+                continue
+            raise OutputError(f"Cannot write {place}: {why}. Name a place beside it.")
+
+
+def is_link(path: Path) -> bool:
+    """Whether a path leads elsewhere, and is neither a file nor a folder itself."""
+    mode = path.lstat().st_mode
+    return not (stat.S_ISREG(mode) or (stat.S_ISDIR(mode) and is_real_folder(path)))
+
+
+def _is_part_of_result(item: Path) -> bool:
+    if is_link(item):
+        return False
+    if item.is_dir():
+        try:
+            require_zarr(item)
+        except OutputError:
+            return False
+        return item.suffix == ".zarr"
+    return True
 
 
 def check_target(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hushpore.base.errors import HushporeError, InputError, OutputError
 from hushpore.base.partial import remove_partial
 from hushpore.io.folders import natural_key
-from hushpore.io.target import require_result
+from hushpore.io.target import require_apart, require_result
 from hushpore.jobs import JOBS
 from hushpore.runs.pipeline import run_pipeline
 from hushpore.runs.result_folder import read_provenance
@@ -91,6 +91,11 @@ def find_scans(patterns: Iterable[str], output: Path) -> list[Path]:
             matches = [match for match in matches if Path(match).is_dir()]
         scans = [path for path in (Path(match).resolve() for match in matches)
                  if path != results and results not in path.parents]  # fmt: skip
+        if matches and not scans:
+            raise InputError(
+                f"What {pattern!r} matches lies in the folder of the results, {results}, and "
+                "nothing there is taken for a scan. Choose another folder for the results."
+            )
         if not scans:
             raise InputError(f"Nothing matches {pattern!r}: no file and no folder of that name.")
         found |= dict.fromkeys(sorted(scans, key=natural_key))
@@ -137,6 +142,7 @@ def plan(
     scans = find_scans(patterns, output)
     tasks: dict[Task, bool] = {}
     outdated = []
+    require_apart([output], scans)
     for scan, name in zip(scans, names_of(scans), strict=True):
         folder = output / name
         source = Source(str(scan)) if reading is None else replace(reading, path=str(scan))

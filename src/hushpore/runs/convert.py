@@ -17,7 +17,7 @@ from hushpore.io.loading import free_memory, load
 from hushpore.io.registry import EXPORTERS
 from hushpore.io.resumable import resumable_directory
 from hushpore.io.series import choose
-from hushpore.io.target import check_target, require_zarr
+from hushpore.io.target import check_target, require_apart, require_zarr
 from hushpore.io.zarr.image import MEMORY, ZarrImage, import_zarr
 from hushpore.io.zarr.writer import looks_like_labels, require_content, write_blocks
 from hushpore.runs.source import Source
@@ -128,6 +128,7 @@ def converting(
     """
     import_zarr()
     target = check_target(path, overwrite, suffixes=EXPORTERS["ome-zarr"].endings)
+    require_apart([target], [scan.source if isinstance(scan, Volume) else scan])
     memory = _memory(memory_budget)
 
     def work() -> Conversion:

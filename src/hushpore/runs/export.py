@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import InputError
 from hushpore.io.registry import exporter_by_ending, exporters_of
-from hushpore.io.target import check_target
+from hushpore.io.target import check_target, require_apart
 from hushpore.runs.pore_result import open_result
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Sequence
 
     from hushpore.runs.pore_result import ResultLike
@@ -80,6 +80,8 @@ def export(
     files = exporter.files(target)
     for file in files:
         check_target(file, overwrite, suffixes=exporter.suffixes)
+    if isinstance(result, str | os.PathLike):
+        require_apart(files, [result], "exported")
     exporter.require()
     found = open_result(result)
     return [exporter.write(file, found, overwrite, **options) for file in files]

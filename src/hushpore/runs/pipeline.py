@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from hushpore.base.events import Progress, StopEarly
 from hushpore.jobs import JOBS, start
 from hushpore.runs.result_folder import check_result_target, write_result
-from hushpore.runs.source import attach_files
+from hushpore.runs.source import attach_files, files_of
 
 if TYPE_CHECKING:
     import os
@@ -61,7 +61,8 @@ def run_pipeline(
     Raises HushporeError: as reading, the jobs and writing do; nothing is written then.
     """
     jobs = list(steps)
-    target = check_result_target(output, jobs, overwrite)
+    inputs = [source.path, *files_of(steps.values())]
+    target = check_result_target(output, jobs, overwrite, inputs=inputs)
     # as it is now: files that change while they are worked on are then known to have changed
     origin = source.to_dict()
     yield Progress("reading", 0, 0, "", 0.0)

@@ -11,32 +11,41 @@ from hushpore.base.errors import InputError
 from hushpore.base.provenance import fingerprint
 from hushpore.base.result import ResultFiles
 from hushpore.io.results import check_image_target, write_image, write_results
-from hushpore.io.target import PROVENANCE, check_target
+from hushpore.io.target import PROVENANCE, check_target, require_apart
 from hushpore.jobs import JOBS, check_chain, is_one_image, load
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from hushpore.base.result import Result
     from hushpore.base.volume import Volume
 
 
 def check_result_target(
-    path: str | os.PathLike[str], jobs: Sequence[str], overwrite: bool = False
+    path: str | os.PathLike[str],
+    jobs: Sequence[str],
+    overwrite: bool = False,
+    *,
+    inputs: Iterable[str | os.PathLike[str]] = (),
+    others: Iterable[Path] = (),
 ) -> Path:
     """Check that the result of some jobs can be written, before work goes into it.
 
     `jobs`: keys of `hushpore.jobs.JOBS`, in their order. `overwrite`: whether an earlier result may
-    be replaced.
+    be replaced. `inputs`: what is read for it. `others`: what is written beside it.
     Returns: the place.
     Raises InputError if these jobs cannot follow each other; OutputError if nothing can be written
-    there.
+    there, or it is, contains or lies inside an input.
     """
     check_chain(jobs)
     if not is_one_image(jobs):
-        return check_target(path, overwrite)
-    return check_image_target(path, overwrite)
+        target = check_target(path, overwrite)
+        require_apart([target, *others], inputs)
+    else:
+        target = check_image_target(path, overwrite)
+        require_apart([target, target.with_suffix(".json"), *others], inputs)
+    return target
 
 
 def write_result(

@@ -19,7 +19,7 @@ from hushpore.io.resample import resampled
 from hushpore.io.units import METRES, unit_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
@@ -146,6 +146,16 @@ def with_voxel_size(volume: Volume, text: str) -> Volume:
         origin=(),
         notes=[*volume.notes, f"{note}."],
     )
+
+
+def files_of(settings: Iterable[Settings]) -> list[str]:
+    """Return the files that settings name and that are read: masks, points, models."""
+    return [
+        value
+        for each in settings
+        for opt in each.options()
+        if (opt.auxiliary or opt.path == "file") and (value := str(getattr(each, opt.name)))
+    ]
 
 
 def attach_files(volume: Volume, settings: Settings) -> Volume:

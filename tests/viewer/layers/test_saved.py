@@ -15,6 +15,7 @@ from napari.layers import Labels, Layer
 from qtpy.QtWidgets import QFileDialog
 
 import hushpore
+from hushpore.base.errors import OutputError
 from hushpore.base.events import Timing, result_of
 from hushpore.base.provenance import make_provenance
 from hushpore.n2v2.settings import DenoiseSettings
@@ -203,3 +204,12 @@ def test_our_writers_come_first_in_naparis_dialog(monkeypatch, kind):
     assert after[0].startswith("hushpore.")
     # and the others are where they were
     assert sorted(after) == sorted(before)
+
+
+def test_a_result_is_not_saved_over_what_it_was_made_of(viewer, pores, tmp_path):
+    before = (tmp_path / "core.npy").read_bytes()
+    (tmp_path / "r").mkdir()
+    for place in (tmp_path, tmp_path / "core.npy"):
+        with pytest.raises(OutputError, match="Cannot write"):
+            SavedLayer.of(pores).write(place)
+    assert (tmp_path / "core.npy").read_bytes() == before

@@ -9,7 +9,7 @@ import numpy as np
 
 from hushpore.base.errors import InputError, OutputError, import_optional
 from hushpore.io.log_capture import captured_warnings
-from hushpore.io.target import check_target, new_directory
+from hushpore.io.target import check_target, is_link, new_directory
 from hushpore.io.units import METRES
 
 if TYPE_CHECKING:
@@ -152,7 +152,11 @@ def _decimal(value: float) -> str:
 
 
 def _require_series(folder: Path) -> None:
-    foreign = [item.name for item in folder.iterdir() if not _SLICE_NAME.fullmatch(item.name)]
+    foreign = [
+        item.name
+        for item in folder.iterdir()
+        if not _SLICE_NAME.fullmatch(item.name) or is_link(item) or item.is_dir()
+    ]
     if foreign:
         raise OutputError(
             f"{folder} is not replaced: it holds files that are not of a series written here "

@@ -13,7 +13,9 @@ import pandas as pd
 from hushpore.base.partial import new_file
 from hushpore.base.provenance import fingerprint
 from hushpore.base.result import ResultFiles
+from hushpore.io import is_on_disk
 from hushpore.io.results import write_image, write_results
+from hushpore.io.target import require_apart
 from hushpore.pores.stored import merging_arrays
 from hushpore.runs.result_folder import write_result
 from hushpore.runs.source import Source
@@ -81,8 +83,9 @@ class SavedLayer:
     def write(self, path: Path) -> Path:
         """Write a result folder, or an image with its record beside it; an older one is replaced.
 
-        Raises OutputError as `hushpore.io.results.write_results` does.
+        Raises OutputError as `hushpore.io.results.write_results` does, and `require_apart`.
         """
+        self.require_apart(path)
         if not self.is_folder:
             record = self.record("image") or None
             target = path if path.suffix else path.with_suffix(".tif")
@@ -112,6 +115,19 @@ class SavedLayer:
             provenance=record,
             overwrite=True,
         )
+
+    def require_apart(self, path: Path) -> None:
+        """Refuse a place in which lies what the layer was made of, or what of it is on disk.
+
+        A layer that is in memory, and that no job has made, may go back to its own file.
+
+        Raises OutputError if it does.
+        """
+        jobs = [*self.upstream, self.provenance]
+        inputs = {str(job.get("input", {}).get("source") or "") for job in jobs}
+        if is_on_disk(self.volume):
+            inputs.add(self.volume.source)
+        require_apart([path], sorted(inputs))
 
     def record(self, image: str) -> dict[str, Any]:
         """Return what stands beside an image that is written alone; empty where nothing is known.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import Any
 
 import npe2
@@ -29,6 +30,8 @@ def write_image_with_labels(path: str, layers: list[tuple[Any, dict[str, Any], s
     image, *labels = sorted(layers, key=lambda layer: layer[2] != "image")
     volume = volume_of(Layer.create(*image))
     over = [volume_of(Layer.create(*layer)) for layer in labels]
+    for layer in layers:
+        SavedLayer.of(Layer.create(*layer)).require_apart(Path(path))
     written = write_zarr(path, volume, labels={each.name: each for each in over}, overwrite=True)
     return [str(written)]
 
@@ -49,6 +52,7 @@ def _is_not_ours(entry: Any) -> bool:
 def _write(path: str, layer: Any) -> list[str]:
     saved = SavedLayer.of(layer)
     # napari has asked by now whether an existing file may be replaced
+    saved.require_apart(Path(path))
     record = saved.record("image") or None
     written = write_image(path, saved.volume, provenance=record, overwrite=True)
     return [str(written), *map(str, saved.write_beside(written))]
