@@ -14,12 +14,18 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).with_name("science.md")
 UNITS = ("", "length", "area", "volume")
+EMPTY = (
+    "are empty for pores of fewer than `minimum_shape_voxels`, by default 8: a pore of a few "
+    "voxels has a size, but its shape is that of the grid."
+)
 
 
 def columns_table(measures: Sequence[Measure[Any]]) -> str:
     """Return a table of columns as Markdown."""
     rows = [f"| `{each.name}` | {UNITS[each.unit_power]} | {each.meaning} |" for each in measures]
-    return "\n".join(["| column | unit | what it is |", "|---|---|---|", *rows]) + "\n"
+    table = "\n".join(["| column | unit | what it is |", "|---|---|---|", *rows]) + "\n"
+    shapes = ", ".join(f"`{each.name}`" for each in measures if each.is_shape)
+    return f"{table}\n{shapes} {EMPTY}\n" if shapes else table
 
 
 def science_page() -> str:

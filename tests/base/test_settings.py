@@ -119,6 +119,18 @@ def test_what_an_earlier_version_kept_is_read_without_a_word() -> None:
     assert Renamed.of_what_fits({"extent": 0}) == Renamed()
 
 
+@dataclass(frozen=True)
+class Later(Settings):
+    radius: int = option(2, "How far.", formerly=("reach",))
+    least: int = option(8, "From where on.", before=1)
+
+
+def test_a_record_of_before_a_setting_has_what_held_then() -> None:
+    assert Later.recorded({"reach": 5}) == {"radius": 5, "least": 1}
+    assert Later.recorded({"radius": 5, "least": 3}) == {"radius": 5, "least": 3}
+    assert Later.of({"radius": 5}) == Later(5, 8)
+
+
 def test_what_was_kept_fits_where_a_setting_depends_on_a_later_one() -> None:
     patches = JOBS["patches"].settings
     kept = {"sampler": "weights", "weights": "mask", "n_patches": 7}

@@ -100,7 +100,7 @@ DONE: list[dict[str, Any]] = [
     {"threshold": 130, "hysteresis": 40, "memory_budget": 1.0},
     {"phases": 3},
     {"outside": "remove-slicewise", "outside_radius": 3, "mode": "open"},
-    {"edge_pores": "remove", "minimum_voxels": 5, "h": 1.5},
+    {"edge_pores": "remove", "minimum_voxels": 5, "minimum_shape_voxels": 30, "h": 1.5},
     {"threshold": "sauvola", "window": 9, "pores_are": "bright", "h": 0},
     {"threshold": "niblack", "window": 7, "window_in_slice": True, "local_k": 0.4},
     {"connectivity": "faces", "threshold": 110},

@@ -154,6 +154,28 @@ def test_axes_agree_with_scikit_image(scattered: np.ndarray) -> None:
         assert row.length_major == pytest.approx(regions[row.label].axis_major_length, rel=0.03)
 
 
+def test_a_pore_of_a_few_voxels_has_a_size_and_no_shape() -> None:
+    void = np.zeros((12, 12, 30), bool)
+    void[2:4, 2:4, 2:4] = True  # 8 voxels
+    void[2:4, 2:4, 10:12] = True
+    void[2, 2, 10] = False  # 7
+    void[6, 6, 20] = True  # 1
+    result = hushpore.segment_pores(Volume(void, spacing=0.5, unit="mm"))
+    shapes = [each.name for each in PORES if each.is_shape]
+    table = result.pores.set_index("num_voxels")
+    assert table.loc[[7, 1], shapes].isna().all(axis=None)
+    assert table.drop(columns=shapes).notna().all(axis=None)
+    assert table.loc[8].notna().all()
+    assert table.loc[8, "inscribed_diameter"] == 1.0
+    # the largest ball that fits into a pore is not larger than the ball of its volume
+    assert "inscribed_diameter" in shapes
+    assert {"volume", "equivalent_diameter", "centroid_z", "is_open"}.isdisjoint(shapes)
+    every = hushpore.segment_pores(Volume(void, spacing=0.5, unit="mm"), minimum_shape_voxels=1)
+    assert every.pores.notna().all(axis=None)
+    assert every.remerge(0.2).pores.notna().all(axis=None)
+    assert result.remerge(0.2).pores["sphericity"].count() == 1
+
+
 def test_a_neck_between_two_balls_is_their_throat(balls: Callable[..., np.ndarray]) -> None:
     void = balls((40, 40, 70), [(20, 20, 20), (20, 20, 44)], 15)
     scan = Volume(void, spacing=0.5, unit="um", origin=(1, 2, 3))
@@ -175,7 +197,7 @@ def test_surfaces_of_pores_are_those_of_the_void_and_twice_the_throats() -> None
     void = np.pad(rng.random((20, 21, 22)) < 0.6, 1)
     scan = Volume(void, spacing=SPACING)
     for h in (0.0, 0.5, 9.0):
-        result = hushpore.segment_pores(scan, h=h)
+        result = hushpore.segment_pores(scan, h=h, minimum_shape_voxels=1)
         total = result.provenance["result"]["specific_surface"] * void.size * scan.voxel_size
         parts = result.pores["surface_area"].sum() - 2 * result.throats["area"].sum()
         assert parts == pytest.approx(total)

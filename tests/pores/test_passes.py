@@ -99,7 +99,7 @@ def test_any_slabs_give_the_same_bits(
         {"outside": "remove", "outside_radius": 2, "border_is_solid": True, "mode": "closed"},
         {"outside": "remove-slicewise", "outside_radius": 3, "mode": "open"},
         {"merging": "snow"},
-        {"edge_pores": "remove", "minimum_voxels": 5, "h": 1.5},
+        {"edge_pores": "remove", "minimum_voxels": 5, "minimum_shape_voxels": 30, "h": 1.5},
         {"threshold": "sauvola", "window": 9, "pores_are": "bright"},
         {"connectivity": "faces", "threshold": 110},
     ],
@@ -181,9 +181,9 @@ def test_any_void_in_any_slabs_is_filled_and_labelled_as_by_scipy(
 ) -> None:
     with monkeypatch.context() as uncut:
         uncut.setattr(job, "plan_slabs", lambda volume, _: Slabs(len(void), len(void)))
-        expected = hushpore.segment_pores(Volume(void, spacing=spacing))
+        expected = hushpore.segment_pores(Volume(void, spacing=spacing), minimum_shape_voxels=1)
     cut(thickness, on_disk=False)
-    found = hushpore.segment_pores(Volume(void, spacing=spacing))
+    found = hushpore.segment_pores(Volume(void, spacing=spacing), minimum_shape_voxels=1)
     assert_same(found, expected)
     assert found.provenance["result"]["components"] == ndimage.label(void)[1]
     closed = hushpore.segment_pores(void, mode="closed").labels > 0

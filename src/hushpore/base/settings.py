@@ -49,6 +49,9 @@ class Option:
     path: str
     formerly: tuple[str, ...]  # names that it had in earlier versions, which are still understood
     grey_value: bool  # whether a number is a grey value, of which another scan has others
+    # what held in versions that did not have it, for records that do not name it; MISSING where
+    # the default did
+    before: Any
 
     @property
     def is_of_scan(self) -> bool:
@@ -164,6 +167,7 @@ def option(
     path: str = "",
     formerly: tuple[str, ...] = (),
     grey_value: bool = False,
+    before: Any = dataclasses.MISSING,
 ) -> Any:
     """Declare one setting of a `Settings` class; see `Option` for the parameters."""
     metadata = {
@@ -180,6 +184,7 @@ def option(
         "path": path,
         "formerly": formerly,
         "grey_value": grey_value,
+        "before": before,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -225,6 +230,13 @@ class Settings:
         """Return a mapping of an earlier version under the names of this one."""
         formerly = cls._formerly()
         return {formerly.get(name, name): value for name, value in values.items()}
+
+    @classmethod
+    def recorded(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a mapping of a record as `renamed`, with what held then for settings of later."""
+        options = cls.options()
+        then = {opt.name: opt.before for opt in options if opt.before is not dataclasses.MISSING}
+        return {**then, **cls.renamed(values)}
 
     @classmethod
     def _formerly(cls) -> dict[str, str]:

@@ -247,7 +247,8 @@ class _Segmentation:
             self.scratch / "labels-0.arrays", {"root": root, "label": numbering.label_of[1:]}
         )
         pore_voxels = yield from self._write_labels()
-        pores = pore_columns(graph, numbering, self.volume)
+        least = self.settings.minimum_shape_voxels
+        pores = pore_columns(graph, numbering, self.volume, least)
         throats = throat_columns(graph, numbering, self.volume)
         write_tables(self.content, self.volume, pores, throats, sample, pore_voxels)
         surface = surface_of(crossings, border_crossings, self.volume)

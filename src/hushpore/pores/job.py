@@ -127,7 +127,7 @@ def _segment(
             choices = backend.choices
             written = on_gpu.write_labels(work, basins, label_of, labels, stages.timer, choices)
         yield from stages.run("labels", written, 0.96, labels)
-        tables = measured(labels, graph, numbering, volume)
+        tables = measured(labels, graph, numbering, settings, volume)
         merged = yield from stages.run("labels", tables, 0.99)
         scratch.keep(labels)
         scratch.keep(basins)

@@ -67,6 +67,9 @@ class Measure(Generic[S]):
         comparisons.
     words : tuple of str
         What no and yes mean, in a column of these.
+    is_shape : bool
+        Whether it tells of a shape, of which pores of a few voxels have none: it is empty (NaN)
+        there.
     """
 
     name: str
@@ -75,6 +78,7 @@ class Measure(Generic[S]):
     compute: Callable[[S], npt.NDArray[Any]]
     is_summarised: bool = True
     words: tuple[str, str] = ("no", "yes")
+    is_shape: bool = False
 
     @property
     def title(self) -> str:
@@ -335,6 +339,7 @@ PORES: list[Measure[PoreSums]] = [
         "solid one: up to a voxel more than the largest ball that fits. Infinite where there is no "
         "solid at all.",
         lambda pores: _inscribed_diameter(pores.peak_squared_distance, pores.volume),
+        is_shape=True,
     ),
     Measure(
         "surface_area",
@@ -342,6 +347,7 @@ PORES: list[Measure[PoreSums]] = [
         "Surface of the whole pore, throats and cuts by the volume's faces included; in 2D the "
         "perimeter. A Crofton estimate over 13 directions.",
         lambda pores: pores.surface,
+        is_shape=True,
     ),
     Measure(
         "sphericity",
@@ -349,6 +355,7 @@ PORES: list[Measure[PoreSums]] = [
         "Surface of the ball of the same volume over that of the pore (in 2D perimeters), at most "
         "1.",
         lambda pores: np.minimum(1.0, pores.ball_surface / pores.surface),
+        is_shape=True,
     ),
     *(
         _each(
@@ -356,6 +363,7 @@ PORES: list[Measure[PoreSums]] = [
             1,
             f"{which} axis of the ellipsoid (ellipse in 2D) of the same second moments.",
             lambda pores, place=place: pores.lengths[:, place],
+            is_shape=True,
         )
         for place, (name, which) in enumerate(
             {"major": "Longest", "medium": "Middle", "minor": "Shortest"}.items()
@@ -366,12 +374,14 @@ PORES: list[Measure[PoreSums]] = [
         0,
         "1 - medium/major axis: 0 for a ball, towards 1 for a needle.",
         lambda pores: 1 - pores.lengths[:, 1] / pores.lengths[:, 0],
+        is_shape=True,
     ),
     _each(
         "flatness",
         0,
         "1 - minor/medium axis: 0 for a ball, towards 1 for a plate; in 2D 0.",
         lambda pores: 1 - pores.lengths[:, 2] / pores.lengths[:, 1],
+        is_shape=True,
     ),
     *(
         _each(
@@ -379,6 +389,7 @@ PORES: list[Measure[PoreSums]] = [
             0,
             f"Direction of the longest axis, a unit vector: its part along {axis}.",
             lambda pores, place=place: pores.axis[:, place],
+            is_shape=True,
         )
         for place, axis in enumerate("zyx")
     ),
@@ -478,11 +489,20 @@ def summarised(measures: Sequence[Measure[Any]], *tables: pd.DataFrame) -> dict[
 
 
 def pore_columns(
-    graph: BasinGraph, numbering: Numbering, volume: Volume
+    graph: BasinGraph, numbering: Numbering, volume: Volume, minimum_shape_voxels: int
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns of the table of pores: `PORES`, a row for each label."""
+    """Return the columns of the table of pores: `PORES`, a row for each label.
+
+    `minimum_shape_voxels`: measures of shape are NaN for pores of fewer.
+    """
     pores = PoreSums.of(graph, numbering, volume)
-    return {each.name: each.compute(pores) for each in PORES}
+    columns = {each.name: each.compute(pores) for each in PORES}
+    small = pores.sum("voxels") < minimum_shape_voxels
+    if small.any():
+        for each in PORES:
+            if each.is_shape:
+                columns[each.name] = np.where(small, np.nan, columns[each.name])
+    return columns
 
 
 def throat_columns(

@@ -286,7 +286,9 @@ class Pores:
         )
         numbering = numbering_of(self.labels, self._graph)
         columns: dict[str, Any] = {
-            "_pore_columns": pore_columns(self._graph, numbering, volume),
+            "_pore_columns": pore_columns(
+                self._graph, numbering, volume, self._settings.minimum_shape_voxels
+            ),
             "_throat_columns": throat_columns(self._graph, numbering, volume),
         }
         result = self.provenance["result"]
@@ -311,7 +313,9 @@ class Pores:
         with closing(Scratch(self._slabs.on_disk)) as scratch, KernelThreads() as threads:
             labels = scratch.stack("labels", self._basins.shape, np.int32)
             result_of(write_labels(self._basins, numbering.label_of, self._slabs, labels, threads))
-            merged = result_of(measured(scratch.keep(labels), self._graph, numbering, self.volume))
+            merged = result_of(
+                measured(scratch.keep(labels), self._graph, numbering, settings, self.volume)
+            )
         found = {**self.provenance["result"], "merged_by": by}
         totals = totals_of(merged, self.volume, found)
         provenance = {**self.provenance, "settings": settings.to_dict(), "result": totals}
@@ -427,10 +431,14 @@ def basins_left_out(
 
 
 def measured(
-    labels: Stack, graph: BasinGraph, numbering: Numbering, volume: Volume
+    labels: Stack,
+    graph: BasinGraph,
+    numbering: Numbering,
+    settings: PoreSettings,
+    volume: Volume,
 ) -> Pass[dict[str, Any]]:
     """Return the fields of `Pores` that come of merging basins into pores; one table at a time."""
-    pores = pore_columns(graph, numbering, volume)
+    pores = pore_columns(graph, numbering, volume, settings.minimum_shape_voxels)
     yield 0.5
     throats = throat_columns(graph, numbering, volume)
     return {

@@ -184,6 +184,17 @@ class PoreSettings(Settings):
         unit="voxels",
         minimum=1,
     )
+    minimum_shape_voxels: int = option(
+        8,
+        "Pores of fewer voxels have no shape but that of the grid: their columns of shape "
+        "(inscribed diameter, surface, sphericity, axes, elongation, flatness) are empty. 1: all "
+        "are filled.",
+        label="Smallest pore with a shape",
+        unit="voxels",
+        minimum=1,
+        more=True,
+        before=1,
+    )
     edge_pores: str = option(
         "keep",
         "Pores that reach a face of the volume and are cut by it: keep, or remove them from "

@@ -60,6 +60,8 @@ def restored(
     stack.array()[...] = basins
     volume = labels.replace(values, name=name)
     numbering = numbering_of(values, graph)
+    made_with = PoreSettings.recorded(provenance.get("settings", {}))
+    settings = PoreSettings.of_what_fits(made_with)
     return Pores(
         labels=values,
         porosity=totals["porosity"],
@@ -68,11 +70,11 @@ def restored(
         timings=dict(provenance.get("timings", {})),
         provenance=provenance,
         notes=notes,
-        _pore_columns=pore_columns(graph, numbering, volume),
+        _pore_columns=pore_columns(graph, numbering, volume, settings.minimum_shape_voxels),
         _throat_columns=throat_columns(graph, numbering, volume),
         _sample=sample,
         _basins=stack,
         _slabs=Slabs(len(basins), len(basins), False),
         _graph=graph,
-        _settings=PoreSettings.of_what_fits(provenance.get("settings", {})),
+        _settings=settings,
     )

@@ -63,7 +63,7 @@ class Task:
         for job in provenance.get("jobs", []):
             if job["job"] in JOBS:
                 kind = JOBS[job["job"]].settings
-                used[job["job"]] = {**kind().to_dict(), **kind.renamed(job["settings"])}
+                used[job["job"]] = {**kind().to_dict(), **kind.recorded(job["settings"])}
         if provenance.get("source") != self.source.to_dict():
             return "the scan is another, or has changed since"
         if used != {job: settings.to_dict() for job, settings in self.steps.items()}:

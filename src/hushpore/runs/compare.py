@@ -206,7 +206,7 @@ def _rows(first: PoreResult, second: PoreResult, scale: float) -> Iterator[tuple
         tables = getattr(first, table), getattr(second, table)
         for column, measure in summarised(measures, *tables).items():
             power = measure.power(first.labels.n_spatial)
-            one, other = (each[column].to_numpy(np.float64) for each in tables)
+            one, other = (each[column].dropna().to_numpy(np.float64) for each in tables)
             other = other * scale**power
             a, b = (np.median(each) if each.size else np.nan for each in (one, other))
             title = f"median {column} of {table}"

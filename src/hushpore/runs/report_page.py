@@ -173,7 +173,7 @@ def _spread(pores: pd.DataFrame, titles: Mapping[str, str]) -> str:
               "largest": 1}  # fmt: skip
     rows = []
     for column, title in titles.items():
-        values = pores[column].to_numpy(np.float64)
+        values = pores[column].dropna().to_numpy(np.float64)
         if values.size:
             found = [_number(value) for value in np.quantile(values, list(levels.values()))]
             rows.append([title, *found, _number(values.mean())])
@@ -292,6 +292,8 @@ def _value(opt: Option, value: Any) -> str:
 
 
 def _number(value: float) -> str:
+    if math.isnan(value):
+        return "–"
     if math.isfinite(value) and value == int(value):
         return f"{int(value):,}"
     if 1e4 <= abs(value) < 1e9:

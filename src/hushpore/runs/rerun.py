@@ -130,7 +130,7 @@ def _steps(jobs: list[dict[str, Any]], path: str | os.PathLike[str]) -> dict[str
 
 def _settings(job: dict[str, Any], kept: dict[str, Any], file: Path) -> Settings:
     kind = JOBS[job["job"]]
-    values = kind.settings.renamed(kept)
+    values = kind.settings.recorded(kept)
     if kind.repeat:
         values = load(kind.repeat)(values, job, file)
     try:

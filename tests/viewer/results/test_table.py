@@ -129,7 +129,7 @@ def test_cells_are_short():
     values = (np.float64(1234567), np.nan, np.bool_(True), np.int32(12345))
     assert [cell_text(value) for value in values] == [
         "1,235,000",
-        "",
+        "–",
         "yes",
         "12345",
     ]

@@ -56,7 +56,10 @@ def network_arrays(
     width = throats["inscribed_diameter"].to_numpy(np.float64) * metre
     area = throats["area"].to_numpy(np.float64) * metre**2
     first, second = centre[conns[:, 0]], centre[conns[:, 1]]
-    inscribed = pores["inscribed_diameter"].to_numpy(np.float64) * metre
+    # pores that are too small to have a shape have a size all the same
+    diameter = pores["inscribed_diameter"].fillna(pores["equivalent_diameter"])
+    inscribed = diameter.to_numpy(np.float64) * metre
+    surface = pores["surface_area"].fillna(np.pi * pores["equivalent_diameter"] ** 2)
     at_faces = {}
     for axis, length in zip("zyx", volume.spatial_shape, strict=True):
         at_faces[f"pore.{axis}min"] = pores[f"bbox_{axis}_start"].to_numpy() == 0
@@ -66,7 +69,7 @@ def network_arrays(
         "throat.conns": conns,
         "pore.region_label": pores["label"].to_numpy(np.int64),
         "pore.volume": pores["volume"].to_numpy(np.float64) * metre**3,
-        "pore.surface_area": pores["surface_area"].to_numpy(np.float64) * metre**2,
+        "pore.surface_area": surface.to_numpy(np.float64) * metre**2,
         "pore.equivalent_diameter": pores["equivalent_diameter"].to_numpy(np.float64) * metre,
         "pore.inscribed_diameter": inscribed,
         "pore.diameter": inscribed,

@@ -40,7 +40,7 @@ PALETTE = (
     "#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#999999",
 )  # fmt: skip
 
-#: Colour of what is of no kind, for its entry is missing.
+#: Colour of what is of no kind, or has no value, for its entry is missing.
 MISSING = "#60606080"
 
 #: Pixels that the pointer may move in a click.
@@ -246,6 +246,7 @@ class PoreView(QObject):
             low, high = self.limits()
             share = np.nan_to_num(np.clip((values - low) / (high - low), 0, 1))
             colours = AVAILABLE_COLORMAPS[self.colormap].map(share)
+            colours[np.isnan(values)] = transform_color(MISSING)[0]
         else:
             colours = self._layer_colormap.map(self.labels.astype(np.int32))
         colours = np.array(colours, np.float32)

@@ -122,11 +122,11 @@ class TableModel(QAbstractTableModel):
 
 
 def cell_text(value: Any) -> str:
-    """Write a value as a cell shows it: four digits, yes or no, nothing where it is missing."""
+    """Write a value as a cell shows it: four digits, yes or no, a dash where it is missing."""
     if isinstance(value, np.bool_ | bool):
         return "yes" if value else "no"
     if isinstance(value, np.floating | float):
-        return "" if np.isnan(value) else readable_number(float(value), 4)
+        return "–" if np.isnan(value) else readable_number(float(value), 4)
     return str(value)
 
 
