@@ -25,6 +25,8 @@ from hushpore.sample_data import foam_phantom
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    Image = npt.NDArray[np.float32]
+
 DATA = Path(__file__).parents[2] / "shared" / "data"
 KEPT = Path(os.environ.get("HUSHPORE_SCANS", Path(tempfile.gettempdir()) / "scans"))
 
@@ -69,6 +71,7 @@ class Scan:
     scan: npt.NDArray[np.float32]
     reference: npt.NDArray[np.float32]
     core: npt.NDArray[np.bool_]  # in the field of view and off its rim; 2D
+    photons: float = 0.0  # in each pixel of the detector, in air; 0 where it is not known
 
     @property
     def noise(self) -> npt.NDArray[np.float32]:
@@ -105,10 +108,10 @@ def made(case: Case) -> Scan:
         )
         target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_suffix(".part.npz")
-        np.savez(part, scan=scan.scan, reference=scan.reference, core=scan.core)
+        np.savez(part, **vars(scan))
         part.rename(target)
     with np.load(target) as kept:
-        return Scan(kept["scan"], kept["reference"], kept["core"])
+        return Scan(*(kept[name] for name in ("scan", "reference", "core")))
 
 
 # --- what is scanned
@@ -182,25 +185,55 @@ def simulate(
     """Scan with as many photons as give the noise that is asked for, within 3 %."""
     transmitted = np.exp(-sinogram.astype(np.float64))
     core = ndimage.binary_erosion(_field_of_view(sinogram.shape[1]), iterations=6)
-
-    def reconstruct(counts: npt.NDArray[np.float64], photons: float) -> npt.NDArray[np.float32]:
-        if blur:
-            counts = ndimage.gaussian_filter(counts, (blur, blur, 0))
-        lines = -np.log(np.maximum(counts, 0.5) / photons)
-        return back_projected(lines, filter_name) / _MU * CONTRAST + AIR
-
-    reference = reconstruct(transmitted * 1e4, 1e4)
+    reference = reconstructed(transmitted * 1e4, 1e4, blur, filter_name)
     photons = 1000.0
     while True:
         counts = np.random.default_rng(seed).poisson(photons * transmitted).astype(float)
-        scan = reconstruct(counts, photons)
+        scan = reconstructed(counts, photons, blur, filter_name)
         found = float((scan - reference)[:, core].std()) / CONTRAST
         if abs(found / noise - 1) < 0.03:
-            return Scan(scan, reference, core)
+            return Scan(scan, reference, core, photons)
         photons *= (found / noise) ** 2
 
 
-def back_projected(sinogram: npt.NDArray[np.float64], filter_name: str) -> npt.NDArray[np.float32]:
+def halves_of(case: Case, photons: float) -> tuple[Image, Image]:
+    """Return what the even and the odd projections of a scan of the grid give by themselves.
+
+    `photons`: of the scan.
+    """
+    transmitted = np.exp(-sinogram_of(case.structure, case.seed).astype(np.float64))
+    counts = np.random.default_rng(case.seed).poisson(photons * transmitted).astype(float)
+    first, second = (
+        reconstructed(counts[..., views], photons, case.blur, case.filter, views)
+        for views in (slice(0, None, 2), slice(1, None, 2))
+    )
+    return first, second
+
+
+def repeated(case: Case, photons: float) -> Image:
+    """Return another scan of the same thing, with as many photons."""
+    transmitted = np.exp(-sinogram_of(case.structure, case.seed).astype(np.float64))
+    counts = np.random.default_rng(1000 + case.seed).poisson(photons * transmitted).astype(float)
+    return reconstructed(counts, photons, case.blur, case.filter)
+
+
+def reconstructed(
+    counts: npt.NDArray[np.float64],
+    photons: float,
+    blur: float,
+    filter_name: str,
+    views: slice = slice(None),
+) -> Image:
+    """Return the grey values of what was counted, (z, detector, angle), in some of the views."""
+    if blur:
+        counts = ndimage.gaussian_filter(counts, (blur, blur, 0))
+    lines = -np.log(np.maximum(counts, 0.5) / photons)
+    return back_projected(lines, filter_name, views) / _MU * CONTRAST + AIR
+
+
+def back_projected(
+    sinogram: npt.NDArray[np.float64], filter_name: str, views: slice = slice(None)
+) -> Image:
     """Filtered back-projection of all slices at once, (z, y, x), with linear interpolation."""
     n_slices, n, n_angles = sinogram.shape
     size = max(64, 2 ** int(np.ceil(np.log2(2 * n))))
@@ -208,7 +241,9 @@ def back_projected(sinogram: npt.NDArray[np.float64], filter_name: str) -> npt.N
     spectrum = fft.rfft(sinogram, size, axis=1) * response
     lines = fft.irfft(spectrum, size, axis=1)[:, :n].astype(np.float32)
     columns = np.ascontiguousarray(lines.transpose(2, 1, 0).reshape(n_angles * n, n_slices))
-    image = _back_projector(n) @ columns * (np.pi / (2 * n_angles))
+    image = (
+        _back_projector(n, views.start or 0, views.step or 1) @ columns * (np.pi / (2 * n_angles))
+    )
     return np.ascontiguousarray(image.T).reshape(n_slices, n, n)
 
 
@@ -231,17 +266,20 @@ def _response(size: int, filter_name: str) -> npt.NDArray[np.float64]:
     return response
 
 
-@lru_cache(maxsize=1)
-def _back_projector(n: int) -> sparse.csr_array:
-    """Return the matrix from all projections to a slice: (y x, angle detector)."""
+@lru_cache(maxsize=3)
+def _back_projector(n: int, first: int, step: int) -> sparse.csr_array:
+    """Return the matrix from projections to a slice: (y x, angle detector).
+
+    `first`, `step`: of all projections the first, and which after it.
+    """
     y, x = np.mgrid[:n, :n] - n // 2
     inside = y**2 + x**2 <= (n // 2) ** 2
-    angles = np.deg2rad(_angles())
+    angles = np.deg2rad(_angles()[first::step])
     t = x[inside][:, None] * np.cos(angles) - y[inside][:, None] * np.sin(angles) + n // 2
     t = np.clip(t, 0, n - 1.001).astype(np.float32)
-    first = t.astype(np.int32)
-    weights = np.stack([1 - (t - first), t - first], -1)
-    columns = np.stack([first, first + 1], -1) + n * np.arange(len(angles), dtype=np.int32)[:, None]
+    below = t.astype(np.int32)
+    weights = np.stack([1 - (t - below), t - below], -1)
+    columns = np.stack([below, below + 1], -1) + n * np.arange(len(angles), dtype=np.int32)[:, None]
     starts = np.concatenate([[0], np.cumsum(np.where(inside.ravel(), 2 * len(angles), 0))])
     return sparse.csr_array(
         (weights.ravel(), columns.ravel(), starts), shape=(n * n, len(angles) * n)

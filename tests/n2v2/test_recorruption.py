@@ -133,7 +133,7 @@ def test_a_training_step_reads_nothing_back_and_sends_nothing_after_the_first(
     stack = torch.empty((6, 40, 40), device="meta")
     members = torch.zeros((6, 3), dtype=torch.int64, device="meta")
     drawing = Recorruption.of(known_noise(KERNEL, 3.0), SCALE, (16, 16), 1, "meta")
-    batches = BatchSampler((16, 16), 4, 0.03, None, recorruption=drawing)
+    batches = BatchSampler((16, 16), 4, 0.03, None, pair_maker=drawing)
     images = Images(stack, members, 1, 1)
     learner.step(images, batches, 1e-3, 0)
 

@@ -34,6 +34,7 @@ def make_provenance(
     timing: Timing,
     notes: Sequence[str] = (),
     digest: Mapping[str, Any] | None = None,
+    auxiliary_digests: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """Return the record of a finished job as plain JSON values.
 
@@ -41,7 +42,8 @@ def make_provenance(
     defaults included, so that the job can be run again. `device`: in words. `timing`: time by
     stage, and the most memory that was in use. `notes`: what was said while it ran. `digest`: what
     tells the values from others, by name, where it was found on the way; by default the
-    `fingerprint`, for which all are read.
+    `fingerprint`, for which all are read. `auxiliary_digests`: the same of what lies beside the
+    volume, by setting.
     """
     limit = memory_in_words()
     return {
@@ -61,7 +63,7 @@ def make_provenance(
             "unit": volume.unit,
             **(digest or {"blake2b": fingerprint(volume.data)}),
         },
-        "auxiliary": _auxiliary(volume, settings),
+        "auxiliary": _auxiliary(volume, settings, auxiliary_digests or {}),
         "timings": {name: round(stage.seconds, 6) for name, stage in timing.stages.items()},
         # bytes, as far as they were watched
         "peak_memory": {"host": timing.host_memory, "device": timing.device_memory},
@@ -72,7 +74,9 @@ def make_provenance(
     }
 
 
-def _auxiliary(volume: Volume, settings: Settings) -> dict[str, Any]:
+def _auxiliary(
+    volume: Volume, settings: Settings, digests: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
     """Identify what the settings name beside the volume, by setting."""
     found = {}
     for opt in settings.options():
@@ -82,7 +86,7 @@ def _auxiliary(volume: Volume, settings: Settings) -> dict[str, Any]:
                 "name": getattr(settings, opt.name),
                 "shape": list(thing.shape),
                 "dtype": np.dtype(thing.dtype).name,
-                "blake2b": fingerprint(thing),
+                **(digests.get(opt.name) or {"blake2b": fingerprint(thing)}),
             }
     return found
 

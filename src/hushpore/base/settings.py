@@ -43,7 +43,8 @@ class Option:
     optional: bool  # whether None is accepted
     more: bool  # whether a form folds it away
     # for a setting that names something that lies beside the volume (`Volume.auxiliary`), what it
-    # may be: ``"labels"``, ``"image"``, ``"points"``; empty for any other
+    # may be: ``"labels"``, ``"image"``, ``"points"``, ``"scan"`` (another of the same thing); empty
+    # for any other
     auxiliary: tuple[str, ...]
     # for a setting that is a path, of what: ``"file"``, ``"new file"`` or ``"folder"``; else empty
     path: str

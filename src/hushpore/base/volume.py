@@ -48,9 +48,10 @@ class Volume:
         What the reader met that the user should know.
     metadata : dict, optional
         Further facts of the source, JSON values only.
-    auxiliary : dict of str to array_like, optional
+    auxiliary : dict of str to array_like or Volume, optional
         What lies in the same place, by name: labels, masks and images of the same spatial shape,
-        and points, (n, ndim) voxel coordinates. A setting of a job may name one.
+        points, (n, ndim) voxel coordinates, and other scans of the same thing, which are volumes. A
+        setting of a job may name one.
 
     Raises
     ------
@@ -160,7 +161,8 @@ class Volume:
 
         `settings`: of a job. `setting`: which of them; see `hushpore.base.settings.Option`.
         Returns: an array of the spatial shape of this volume; or points, float64 of shape
-        (n, `n_spatial`) or (n, `ndim`). None where the setting names nothing.
+        (n, `n_spatial`) or (n, `ndim`); or the values of another scan, of the shape of this one.
+        None where the setting names nothing.
         Raises InputError if there is nothing of that name, or it does not fit.
         """
         name = getattr(settings, setting)
@@ -173,6 +175,9 @@ class Volume:
                 "Pass the array itself, a file on the command line, or choose a layer."
             )
         found = self.auxiliary[name]
+        if isinstance(found, Volume):
+            self._require_same_grid(found, setting)
+            return found.data
         found = found if hasattr(found, "shape") else np.asarray(found)
         shape, dtype = tuple(found.shape), np.dtype(found.dtype)
         if dtype.kind in "buif" and shape == self.spatial_shape:
@@ -183,6 +188,23 @@ class Volume:
             f"{setting}: {name} has shape {shape}, which does not fit {self.name}. Expected "
             f"{self.spatial_shape}, or points of shape (n, {self.n_spatial}) where it takes points."
         )
+
+    def _require_same_grid(self, other: Volume, setting: str) -> None:
+        """Check that another scan has the axes and the voxels of this one."""
+        if (other.axes, other.shape) != (self.axes, self.shape):
+            raise InputError(
+                f"{setting}: {other.name} has shape {other.shape} ({other.axes}), but {self.name} "
+                f"has {self.shape} ({self.axes}). Two scans of the same thing need the same "
+                "voxels: reconstruct or crop both alike."
+            )
+        # in pixels it is not known
+        is_known = self.unit == other.unit != "pixel"
+        if is_known and not np.allclose(other.spacing, self.spacing, rtol=1e-3):
+            raise InputError(
+                f"{setting}: the voxels of {other.name} are {other.size_in_words}, those of "
+                f"{self.name} {self.size_in_words}. Two scans of the same thing need the same "
+                "voxels: reconstruct both alike, or correct the voxel size."
+            )
 
     def at(self, **index: int) -> Volume:
         """Return the volume at one position of leading axes, for example ``scan.at(t=0)``.

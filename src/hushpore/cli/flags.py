@@ -53,8 +53,10 @@ class SettingType(click.ParamType):  # type: ignore[type-arg]
             found = self.option.parse(value) if isinstance(value, str) else value
         except InputError as error:
             self.fail(str(error), param, ctx)
+        if not self.option.auxiliary or not found or "{name" in found:
+            return found
         # a record must name the file wherever it is read
-        return str(Path(found).expanduser().resolve()) if self.option.auxiliary and found else found
+        return str(Path(found).expanduser().resolve())
 
 
 class SettingOption(click.Option):

@@ -25,10 +25,11 @@ from hushpore.cli.timings import Measured
 from hushpore.jobs import CHAIN, JOBS, is_one_image, load, start
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from hushpore.base.events import Job
+    from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
     from hushpore.jobs import ExtraFile
     from hushpore.runs.source import Source
@@ -189,13 +190,13 @@ def _run(
     jobs: Sequence[str], extras: Sequence[ExtraFile], path: str, output: str, flags: dict[str, Any]
 ) -> None:
     from hushpore.runs.result_folder import check_result_target, write_result
-    from hushpore.runs.source import Source, attach_files, files_of
+    from hushpore.runs.source import Source, attach_files, files_of, settings_for
 
     overwrite = flags["overwrite"]
     source = Source(path, *(flags[name] for name in ("series", "resample", "at", "voxel_size")))
     asked = {extra: flags[extra.name] for extra in extras if flags[extra.name]}
     files = {extra: load(extra.checker)(file, overwrite) for extra, file in asked.items()}
-    steps = {job: settings_from(flags, JOBS[job].settings) for job in jobs}
+    steps = {job: settings_for(settings_from(flags, JOBS[job].settings), path) for job in jobs}
     inputs = [path, *files_of(steps.values())]
     target = check_result_target(output, jobs, overwrite, inputs=inputs, others=files.values())
     measured = Measured(flags["timings"], flags["trace"], overwrite)
@@ -204,13 +205,14 @@ def _run(
         for extra in files:
             if extra.not_on_cluster:
                 raise InputError(f"{extra.flag} {extra.not_on_cluster}")
-        result = _run_on_cluster(jobs, source, target, flags, measured)
+        result = _run_on_cluster(steps, source, target, flags, measured)
     else:
         origin = source.to_dict()
         before = volume = _read(source, measured, flags["device"] if JOBS[jobs[0]].on_gpu else None)
         results = []
         for job, settings in steps.items():
-            work = start(job, attach_files(volume, settings), settings, flags["device"])
+            attached = attach_files(volume, settings, source)
+            work = start(job, attached, settings, flags["device"])
             result = _drive(work, job, flags, measured)
             results.append(result)
             volume = result.volume if JOBS[job].gives else volume
@@ -225,20 +227,20 @@ def _run(
 
 
 def _run_on_cluster(
-    jobs: Sequence[str], source: Source, target: Path, flags: dict[str, Any], measured: Measured
-) -> Any:
+    steps: Mapping[str, Settings], source: Source, target: Path, flags: dict[str, Any],
+    measured: Measured,
+) -> Any:  # fmt: skip
     # what has to be made of the scan first is made in memory
     in_memory = source.at or source.resample or source.voxel_size
     scan = _read(source, measured) if in_memory else source.path
     series = None if in_memory else source.series or None
-    for job in jobs:
+    for job, settings in steps.items():
         kind = JOBS[job]
-        is_last = job == jobs[-1]
+        is_last = job == list(steps)[-1]
         place = target if is_last else target.with_name(f"{target.name}_{kind.gives}.ome.zarr")
         work = load(kind.cluster)(
-            flags["cluster"], scan, place, settings_from(flags, kind.settings),
-            device=flags["device"], series=series, memory=flags["cluster_memory"],
-            overwrite=flags["overwrite"],
+            flags["cluster"], scan, place, settings, device=flags["device"], series=series,
+            memory=flags["cluster_memory"], overwrite=flags["overwrite"],
         )  # fmt: skip
         result = _drive(work, job, flags, measured)
         if not is_last:

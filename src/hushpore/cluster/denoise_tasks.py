@@ -6,6 +6,7 @@ files only. A block counts as done when the file that says so is there, which is
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -57,10 +58,22 @@ class Paths:
     # the result that is being made, and the folder for what is needed meanwhile
     content: str
     scratch: str
+    # of a second scan of the same thing, where there is one: what the settings call it, its folder
+    # and which of its images
+    pair: tuple[str, str, int] | None = None
 
     def volume(self) -> Volume:
-        """Open the noisy volume; its values stay on disk."""
-        return open_zarr(Path(self.scan))[self.number]
+        """Open the noisy volume, with the second scan beside it; all values stay on disk."""
+        volume = open_zarr(Path(self.scan))[self.number]
+        if self.pair is None:
+            return volume
+        name, folder, number = self.pair
+        other = open_zarr(Path(folder))[number]
+        return dataclasses.replace(volume, auxiliary={**volume.auxiliary, name: other})
+
+    def second(self, volume: Volume) -> Volume | None:
+        """Return the second scan beside a volume."""
+        return None if self.pair is None else volume.auxiliary[self.pair[0]]
 
     def image(self) -> ZarrImage:
         """Open the result."""
@@ -104,10 +117,15 @@ class Measured:
     bad: int  # how many are NaN or infinite
 
 
-def measure_block(paths: Paths, block: Block) -> tuple[Measured, Timing]:
-    """Look at every value of a block, for the grey scale."""
+def measure_block(paths: Paths, block: Block) -> tuple[list[Measured], Timing]:
+    """Look at every value of a block, for the grey scale; of both scans where there are two."""
     timer = StageTimer()
     volume = paths.volume()
+    scans = [each for each in (volume, paths.second(volume)) if each is not None]
+    return [_measured(each, block, timer) for each in scans], timer.timing()
+
+
+def _measured(volume: Volume, block: Block, timer: StageTimer) -> Measured:
     with timer.stage("reading") as run:
         values = np.asarray(volume.data[block])
         run.nbytes = values.nbytes
@@ -121,16 +139,14 @@ def measure_block(paths: Paths, block: Block) -> tuple[Measured, Timing]:
             bad = values.size - int(finite.sum())
             values = values[finite] if bad else values
         if not values.size:
-            nothing = Measured(start_of(block), channel, 0, 0.0, 0.0, np.inf, -np.inf, bad)
-            return nothing, timer.timing()
+            return Measured(start_of(block), channel, 0, 0.0, 0.0, np.inf, -np.inf, bad)
         mean = float(values.mean(dtype=np.float64))
         squares = 0.0
         for part in values.reshape(len(values), -1):
             centred = part - mean
             squares += float(np.vdot(centred, centred))
         low, high = float(values.min()), float(values.max())
-    found = Measured(start_of(block), channel, values.size, mean, squares, low, high, bad)
-    return found, timer.timing()
+    return Measured(start_of(block), channel, values.size, mean, squares, low, high, bad)
 
 
 def scale_of(found: Sequence[Measured], volume: Volume) -> Scale:
@@ -195,14 +211,16 @@ def _predicted(
     block: Block,
     backend: Backend,
     timer: StageTimer,
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+) -> tuple[npt.NDArray[Any], list[npt.NDArray[Any]]]:
     """Predict a block, in smaller tiles where memory runs out; return it, and what was there."""
     model.network.to(backend.device)
     core: tuple[int, ...] | None = options.core
+    volume = paths.volume()
     while core is not None:
         predictor = BlockPredictor(
-            model, paths.volume(), backend, timer, core, options.dtype, options.augment
-        )
+            model, volume, backend, timer, core, options.dtype, options.augment,
+            paths.second(volume),
+        )  # fmt: skip
         try:
             return predictor.predict(block)
         except Exception as error:
@@ -238,8 +256,9 @@ def start_of(block: Block) -> tuple[int, ...]:
     return tuple(each if isinstance(each, int) else each.start for each in block)
 
 
-def _tell(file: Path, noisy: Any, denoised: Any) -> None:
+def _tell(file: Path, scans: list[npt.NDArray[Any]], denoised: Any) -> None:
     """Write what is known of a block: that it is done, what was removed, and what it was."""
+    noisy = scans[0]
     total = square = 0.0
     for before, after in zip(noisy, denoised, strict=True):
         difference = before.astype(np.float64) - after
@@ -249,7 +268,11 @@ def _tell(file: Path, noisy: Any, denoised: Any) -> None:
         "count": noisy.size,
         "sum": total,
         "square": square,
-        "blake2b": hashlib.blake2b(np.ascontiguousarray(noisy).data, digest_size=16).hexdigest(),
+        # of each scan
+        "blake2b": [
+            hashlib.blake2b(np.ascontiguousarray(each).data, digest_size=16).hexdigest()
+            for each in scans
+        ],
     }
     with new_file(file, overwrite=True) as part:
         part.write_text(json.dumps(known), encoding="utf-8")

@@ -17,6 +17,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.events import Note, Progress, Timing
 from hushpore.base.partial import new_file
 from hushpore.base.provenance import make_provenance
+from hushpore.base.volume import Volume
 from hushpore.cluster import denoise_tasks as remote
 from hushpore.cluster.connection import connect
 from hushpore.cluster.denoise_tasks import Paths, PredictionOptions, scale_of
@@ -33,10 +34,12 @@ from hushpore.io.zarr.reader import open_zarr
 from hushpore.n2v2.inference.tiles import CORES, core_within
 from hushpore.n2v2.inference.volumes import FREE_SHARE, TILE_SHARE
 from hushpore.n2v2.noise.diagnosis import NoiseDiagnosis
+from hushpore.n2v2.pair import pair_of
 from hushpore.n2v2.result import Denoised, TrainingResult, make_result
 from hushpore.n2v2.source import Scale, Source
 from hushpore.n2v2.trained import load_model
 from hushpore.runs.pipeline import mapped, part_of
+from hushpore.runs.source import attach_files
 
 if TYPE_CHECKING:
     import os
@@ -80,7 +83,9 @@ def denoise_on(
     cluster is lost, the same call goes on from the blocks that are written.
 
     `where`: see `hushpore.cluster.connection.connect`. `scan`: an OME-Zarr folder, by a path that
-    is the same on all workers; what is of another format is converted first, beside the result.
+    is the same on all workers; what is of another format is converted first, beside the result. So
+    is a second scan of the same thing, which the settings name by its path, or that lies beside the
+    volume.
     `path`: where to write, a name that ends in ``.zarr``, on a disk that all workers see. The
     record of the job is written beside it as JSON. `settings`: how to denoise; without
     ``restore_detail``. `device`: as for `hushpore.denoise`, on each worker. `series`: which of
@@ -102,6 +107,9 @@ def denoise_on(
     def work() -> Job:
         stamp = stamp_of(scan, series)
         key = {"hushpore": __version__, "settings": settings.to_dict(), "scan": stamp}
+        second = _second(scan, settings)
+        if second is not None:
+            key["pair"] = stamp_of(second, series)
         with (
             new_file(check_provenance_target(target, overwrite), overwrite) as part,
             resumable_directory(target, key, overwrite, require_zarr) as begun,
@@ -110,7 +118,11 @@ def denoise_on(
             yield Note(f"Running on {in_words(client)}.")
             converted = as_zarr(scan, begun.scratch, series)
             folder, number = yield from part_of(converted, 0.0, _CONVERTED)
-            paths = Paths(folder, number, str(begun.content), str(begun.scratch))
+            pair = None
+            if second is not None:
+                converted = as_zarr(second, begun.scratch, series, "pair")
+                pair = (settings.pair, *(yield from part_of(converted, _CONVERTED, _CONVERTED)))
+            paths = Paths(folder, number, str(begun.content), str(begun.scratch), pair)
             found = yield from _Denoising(client, paths, settings, device).run()
             write_json(part, found.provenance)
         (volume, *_) = open_zarr(target)
@@ -118,6 +130,15 @@ def denoise_on(
         return dataclasses.replace(found, volume=volume)
 
     return work()
+
+
+def _second(scan: Scan, settings: DenoiseSettings) -> Scan | None:
+    """Return the second scan that settings name, to be opened as the first."""
+    if not settings.pair:
+        return None
+    beside = scan.auxiliary if isinstance(scan, Volume) else {}
+    found: Scan = beside.get(settings.pair, settings.pair)
+    return found
 
 
 class _Denoising:
@@ -143,7 +164,8 @@ class _Denoising:
             memory=math.inf,
         )
         # what cannot be used is said before anything is computed
-        Source(self.volume, self.settings.dimensions)
+        self.volume = attach_files(self.volume, self.settings)
+        Source(self.volume, self.settings.dimensions, pair_of(self.volume, self.settings))
         with loss_in_words():
             arithmetic = self.client.run(
                 remote.arithmetic, self.device, self.settings.precision, self.settings.dimensions
@@ -212,8 +234,14 @@ class _Denoising:
         blocks = list(self.image.blocks())
         self.progress = Progress("measuring", 0, len(blocks), "blocks", _CONVERTED)
         tasks = spread(self.client, remote.measure_block, blocks, self.paths)
-        found: list[remote.Measured] = yield from self._timed(tasks, _MEASURED)
-        return scale_of(found, self.volume)
+        found: list[list[remote.Measured]] = yield from self._timed(tasks, _MEASURED)
+        scans = [self.volume, self.paths.second(self.volume)]
+        # the first gives the scale of both; of the second it is looked at alone
+        scale, *_ = [
+            scale_of(measured, volume or self.volume)
+            for measured, volume in zip(zip(*found, strict=True), scans, strict=False)
+        ]
+        return scale
 
     def _predict(self, model: Model) -> Generator[Event, None, tuple[list[dict[str, Any]], int]]:
         """Predict the blocks that are not written, and return what is known of all of them."""
@@ -300,16 +328,26 @@ class _Denoising:
         written: list[dict[str, Any]],
         earlier: int,
     ) -> Denoised:
-        digest = hashlib.blake2b(digest_size=16)
-        for each in written:
-            digest.update(bytes.fromhex(each["blake2b"]))
+        own, *others = (
+            {"blake2b_of_blocks": _digest(blocks)}
+            for blocks in zip(*(each["blake2b"] for each in written), strict=True)
+        )
         provenance = make_provenance(
             "denoise", self.volume, self.settings, f"{self.devices} ({in_words(self.client)})",
-            self.timer.timing(), self.notes, {"blake2b_of_blocks": digest.hexdigest()},
+            self.timer.timing(), self.notes, own, dict(zip(("pair",), others, strict=False)),
         )  # fmt: skip
         provenance["cluster"] = {"blocks": len(written), "written_before": earlier}
         return make_result(
             self.volume, learnt.model, learnt.curves, provenance, noise=learnt.noise,
             residual=residual, steps=learnt.steps, seconds=learnt.seconds, precision=self.dtype,
             schedule=learnt.schedule, noise_model=learnt.noise_model,
+            pair=learnt.pair,
         )  # fmt: skip
+
+
+def _digest(blocks: Iterable[str]) -> str:
+    """Return what tells a scan from another, of the digests of its blocks."""
+    digest = hashlib.blake2b(digest_size=16)
+    for each in blocks:
+        digest.update(bytes.fromhex(each))
+    return digest.hexdigest()

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 def as_zarr(
-    scan: Scan, scratch: Path, series: int | str | None = None
+    scan: Scan, scratch: Path, series: int | str | None = None, copy: str = "scan"
 ) -> Generator[Event, None, tuple[str, int]]:
     """Return where the scan lies as OME-Zarr, converted first where it is of another format.
 
     `scan`: what `hushpore.read` takes; or a volume, which lies on disk already where it was opened
     from OME-Zarr. `scratch`: where to convert to, on a disk that all workers see. `series`: which
-    of several image stacks, as for `hushpore.read`.
+    of several image stacks, as for `hushpore.read`. `copy`: what it is called there.
     Yields: of the conversion.
     Returns: the folder; which of its images.
     Raises InputError if it cannot be read.
@@ -40,7 +40,7 @@ def as_zarr(
     found = _on_disk(scan, series)
     if found is not None:
         return found
-    folder = scratch / "scan.ome.zarr"
+    folder = scratch / f"{copy}.ome.zarr"
     if not folder.exists():
         name = scan.name if isinstance(scan, Volume) else Path(scan).name
         yield Note(

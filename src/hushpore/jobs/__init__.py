@@ -254,7 +254,12 @@ def _attach(
     for opt in kind.options():
         given = named.get(opt.name)
         if opt.auxiliary and given is not None and not isinstance(given, str):
-            auxiliary[opt.name] = given.data if isinstance(given, Volume) else given
+            if "scan" in opt.auxiliary:
+                # its voxel size must be that of the volume
+                given = as_volume(given)
+            elif isinstance(given, Volume):
+                given = given.data
+            auxiliary[opt.name] = given
             named[opt.name] = opt.name
     if not auxiliary:
         return volume, named

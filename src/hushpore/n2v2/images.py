@@ -8,7 +8,7 @@ neighbours. Planes are kept once; an image is a row of their numbers.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -105,22 +105,27 @@ def arrange(
 class Images:
     """Images on a device, ready for the network."""
 
-    planes: torch.Tensor  # normalised, shape (n_planes, *size), contiguous
+    # normalised, shape (scans * n_planes, *size), contiguous: those of one scan after those of
+    # another, where there are two of the same thing
+    planes: torch.Tensor
     members: torch.Tensor  # int64, shape (n_images, inputs), on the same device
     # as in `Arrangement`
     first: int = 0
     outputs: int = 1
     # where patches may lie in them, on the same device; None: anywhere
     places: Places | None = None
+    scans: int = 1  # of how many scans there are planes; images are of the first
 
     @classmethod
-    def of(cls, planes: torch.Tensor, arrangement: Arrangement | None = None) -> Images:
+    def of(
+        cls, planes: torch.Tensor, arrangement: Arrangement | None = None, scans: int = 1
+    ) -> Images:
         """Arrange planes; by default each is an image of its own."""
         if arrangement is None:
-            members = torch.arange(len(planes), device=planes.device)[:, None]
-            return cls(planes, members)
+            members = torch.arange(len(planes) // scans, device=planes.device)[:, None]
+            return cls(planes, members, scans=scans)
         members = torch.from_numpy(arrangement.members).to(planes.device)
-        return cls(planes, members, arrangement.first, arrangement.outputs)
+        return cls(planes, members, arrangement.first, arrangement.outputs, scans=scans)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -132,17 +137,31 @@ class Images:
         """Where they are."""
         return self.planes.device
 
+    def each_scan(self) -> list[Images]:
+        """Return the images of each scan by itself, whose planes are views."""
+        if self.scans == 1:
+            return [self]
+        return [replace(self, planes=part, scans=1) for part in self.planes.chunk(self.scans)]
+
     def windows(
-        self, corners: torch.Tensor, size: tuple[int, ...], orientations: torch.Tensor
+        self,
+        corners: torch.Tensor,
+        size: tuple[int, ...],
+        orientations: torch.Tensor,
+        scan: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Read windows, each in its own orientation.
 
         `corners`: int64, shape (count, 1 + len(size)): an image, and the first voxel in it.
-        `orientations`: as `hushpore.patches.sampling.draw_orientations` gives them.
+        `orientations`: as `hushpore.patches.sampling.draw_orientations` gives them. `scan`: int64,
+        shape (count,): of which scan each is, from 0; by default of the first.
         Returns: shape (count, inputs, *size).
         """
         inputs = self.members.shape[1]
-        planes = self.members[corners[:, 0]].reshape(-1, 1)
+        members = self.members[corners[:, 0]]
+        if scan is not None:
+            members = members + (len(self.planes) // self.scans) * scan[:, None]
+        planes = members.reshape(-1, 1)
         within = corners[:, 1:].repeat_interleave(inputs, 0)
         turned = orientations.repeat_interleave(inputs, 0)
         found = read_windows(self.planes, torch.cat([planes, within], 1), size, turned)

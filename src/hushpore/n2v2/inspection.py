@@ -74,7 +74,7 @@ def _inspect_blind_spots(
     """Mask pixels of patches and predict them, as the network does in its training."""
     if model is None:
         yield Note("No trained model was given: predictions, residuals and losses are left out.")
-    elif model.network.architecture.method == "r2r":
+    elif not model.network.architecture.hides_pixels:
         yield Note(
             "The model was trained with nothing hidden: it predicts whole patches, and the loss is "
             "that of all of their pixels."
@@ -112,7 +112,7 @@ def _predict(
     positions: torch.Tensor,
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
     """Predict patches, with their pixels hidden where a training step does so."""
-    hides = model.network.architecture.method != "r2r"
+    hides = model.network.architecture.hides_pixels
     count = len(drawn)
     arrangement, channels = model.arrange(volume), Source(volume, len(size)).channels
     first, outputs = arrangement.first, arrangement.outputs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import replace
 from functools import partial
@@ -25,6 +26,7 @@ from hushpore.n2v2.noise.residual import (
     residual_moments,
     restore_detail_in_place,
 )
+from hushpore.n2v2.pair import Agreement, Noise2Noise, compare_scans, pair_of
 from hushpore.n2v2.plan import (
     BATCH,
     architecture_for,
@@ -45,7 +47,7 @@ from hushpore.n2v2.training.blocks import BlockSampler
 from hushpore.n2v2.training.checkpoint import FREE, Checkpoint
 from hushpore.n2v2.training.loop import TrainingLoop, read_preview_slice
 from hushpore.n2v2.training.schedule import Schedule
-from hushpore.n2v2.training.step import BatchSampler, choose_precision
+from hushpore.n2v2.training.step import BatchSampler, PairMaker, choose_precision
 from hushpore.patches.job import require_room
 from hushpore.patches.places import in_volume
 
@@ -81,7 +83,8 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
     be correlated between neighbours. Or as N2V2 (https://doi.org/10.1007/978-3-031-25069-9_33), the
     form of Noise2Void (https://doi.org/10.1109/CVPR.2019.00223) without checkerboard artefacts: it
     hides pixels and predicts them from their surroundings; noise that is independent from pixel to
-    pixel cannot be predicted, and so is left out.
+    pixel cannot be predicted, and so is left out. With a second scan of the same thing each of the
+    two is learnt from the other, see `hushpore.n2v2.pair`.
 
     Yields: Progress, Timing, Metric ("loss", "validation"), Preview ("denoised"), Batch, Note.
     Previews are of the slice last named by an `Attention` that was sent in.
@@ -97,7 +100,7 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
         if run.trained is None:
             yield from run.train()
         yield from run.predict()
-        if settings.restore_detail and run.noise_model is None:
+        if settings.restore_detail and run.noise_model is None and run.pair is None:
             yield from run.restore_detail()
         yield from run.examine()
         yield run.timer.timing()
@@ -132,7 +135,7 @@ def train(volume: Volume, settings: DenoiseSettings, backend: Backend, scale: Sc
     run.model.network.cpu()
     return TrainingResult(
         run.model, run.noise, run.curves, run.steps, run.elapsed, run.taken_schedule,
-        tuple(run.notes), run.backend.description, run.noise_facts,
+        tuple(run.notes), run.backend.description, run.noise_facts, run.pair_facts,
     )  # fmt: skip
 
 
@@ -152,7 +155,8 @@ class DenoisingRun:
         require_dimensions(volume, settings.dimensions)
         self.volume, self.settings, self.backend = volume, settings, backend
         self._known_scale = scale
-        self.source = Source(volume, settings.dimensions)
+        self.pair = pair_of(volume, settings)
+        self.source = Source(volume, settings.dimensions, self.pair)
         self.trained = load_model(settings.model) if settings.model else None
         if self.trained is None:
             self.draws_noise = may_draw_noise(volume, settings)
@@ -167,6 +171,7 @@ class DenoisingRun:
         self.timer: StageTimer = backend.timer()
         self.notes: list[str] = []
         self.noise_model: NoiseModel | None = None
+        self.agreement: Agreement | None = None
         self.curves: dict[str, list[tuple[int, float]]] = {}
         self.steps, self.elapsed = 0, 0.0
         self.taken_schedule: dict[str, Any] | None = None
@@ -180,6 +185,9 @@ class DenoisingRun:
             # every value is looked at, also for NaN, before anything is made of them
             measuring = measure_scale_in_pieces(self.source)
             self.scale = yield from self._run_stage("reading", measuring, self.volume.nbytes)
+            if self.pair is not None:
+                measuring = measure_scale_in_pieces(self.source.scans[1])
+                yield from self._run_stage("reading", measuring, self.pair.nbytes)
         if self.trained is not None:
             self.scale, self.model = self.trained.scale, self.trained
         try:
@@ -219,22 +227,25 @@ class DenoisingRun:
         wanted = self.settings.denoise_memory
         self.memory = FREE_SHARE * backend.free_memory() if wanted is None else 1e9 * wanted
         self.budget = IMAGES_SHARE * self.memory
-        a_voxel = self.source.dtype.itemsize + _WORKING
+        a_voxel = self.source.bytes_a_voxel(_WORKING)
         if self.trained is None and has_regions(self.settings):
             a_voxel += PLACES_BYTES
         if math.prod(self.volume.shape) * a_voxel > self.budget:
             return
-        with self.timer.stage("upload", nbytes=self.volume.nbytes):
+        scans = self.source.scans
+        with self.timer.stage("upload", nbytes=sum(each.volume.nbytes for each in scans)):
             every = np.arange(self.source.count)
-            raw = self.source.put(self.source.stored(every), every, backend)
-            planes = self.scale.normalise(raw, self.source.channels)
-            self.images = Images.of(planes, self.arrangement)
+            raw = [each.put(each.stored(every), every, backend) for each in scans]
+            planes = self.scale.normalise_scans(raw, self.source.channels)
+            self.images = Images.of(planes, self.arrangement, len(scans))
 
     def diagnose(self) -> Job:
         """Look at the noise, and say so where it is not what the method assumes."""
         with self.timer.stage("diagnosis"):
             self.noise = diagnose_noise(self.volume, self.settings.seed)
-            if self.trained is None and self.draws_noise:
+            if self.pair is not None:
+                self.agreement = compare_scans(self.volume, self.pair, self.settings.seed)
+            if self.trained is None and (self.draws_noise or self.pair is not None):
                 is_alone = self.settings.dimensions == 2 and not self.context
                 self.noise_model = estimate_noise(
                     self.volume, self.settings.seed, slicewise=is_alone
@@ -247,13 +258,16 @@ class DenoisingRun:
     def _say_noise(self) -> Job:
         """Say so where the noise is not as the method assumes; without it, do without the model."""
         is_suited, model = not self.noise.rings, self.noise_model
-        if model is not None and model.doubts:
+        if self.pair is not None and self.agreement is not None:
+            for message in self.agreement.notes(self.volume, self.pair):
+                yield self._note(message)
+        elif model is not None and model.doubts:
             doubts = " ".join(model.doubts)
             if self.settings.method == "auto":
                 self.noise_model = None
                 doubts += " So pixels are hidden instead (method n2v2)."
             yield self._note(doubts)
-        if self.noise_model is None:
+        if self.noise_model is None and self.pair is None:
             axes = self.noise.correlated_axes
             is_suited = self.noise.is_independent or axes == self.settings.correlated_along
         if not is_suited:
@@ -265,18 +279,13 @@ class DenoisingRun:
         self.architecture = architecture_for(self.volume, self.settings, method, self.arrangement)
         count = self.settings.batch_size or BATCH[self.settings.dimensions]
         while True:
-            recorruption = None
-            if self.noise_model is not None:
-                recorruption = Recorruption.of(
-                    self.noise_model, self.scale, self.size, self.context, self.backend.device
-                )
             batches = BatchSampler(
                 self.size,
                 count,
                 masked_share(self.settings),
                 torch.Generator(self.backend.device).manual_seed(self.settings.seed),
                 self.replacement,
-                recorruption,
+                self._pair_maker(),
             )
             try:
                 yield from self._train(batches)
@@ -290,6 +299,16 @@ class DenoisingRun:
                 yield self._note(f"Memory ran out: training with {count} patches a step.")
             else:
                 yield self._to_cpu()
+
+    def _pair_maker(self) -> PairMaker | None:
+        """Return what makes inputs and targets, in a training that hides nothing."""
+        if self.pair is not None:
+            return Noise2Noise()
+        if self.noise_model is None:
+            return None
+        return Recorruption.of(
+            self.noise_model, self.scale, self.size, self.context, self.backend.device
+        )
 
     def _train(self, batches: BatchSampler) -> Job:
         images = yield from self._training_images()
@@ -348,8 +367,9 @@ class DenoisingRun:
         if not self.settings.checkpoint:
             return None
         regions = regions_fingerprint(self.volume, self.settings)
+        scans = "".join(fingerprint(each.volume.data) for each in self.source.scans)
         key = {
-            "volume": fingerprint(self.volume.data) + regions,
+            "volume": scans + regions,
             # each has its own random numbers
             "device": self.backend.device.partition(":")[0],
             "arithmetic": str(self.dtype),
@@ -443,6 +463,11 @@ class DenoisingRun:
         """What noise was drawn by in the training, for the record."""
         return None if self.noise_model is None else self.noise_model.to_dict()
 
+    @property
+    def pair_facts(self) -> dict[str, Any] | None:
+        """How two scans of the same thing compare, for the record."""
+        return None if self.agreement is None else dataclasses.asdict(self.agreement)
+
     def result(self) -> Denoised:
         """Put the result and its record together."""
         timing = self.timer.timing()
@@ -456,4 +481,5 @@ class DenoisingRun:
             self.volume.replace(self.denoised, name=name), self.model, self.curves, provenance,
             noise=self.noise, residual=self.residual, steps=self.steps, seconds=self.elapsed,
             precision=self.dtype, schedule=self.taken_schedule, noise_model=self.noise_facts,
+            pair=self.pair_facts,
         )  # fmt: skip

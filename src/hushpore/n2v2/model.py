@@ -30,7 +30,7 @@ MULTIPLE = 4
 RECEPTIVE_RADIUS, FLAT_RADIUS = 32, 10
 
 #: What networks are trained for.
-METHODS = ("r2r", "n2v2", "n2v")
+METHODS = ("r2r", "n2n", "n2v2", "n2v")
 
 #: Pixels of which the features are taken to float32 at once: 4 MB.
 _AT_ONCE = 1 << 15
@@ -42,9 +42,10 @@ class Architecture:
 
     # 2 for images (batch, inputs, y, x), 3 for volumes (batch, inputs, z, y, x)
     dimensions: int = 2
-    # ``"n2v2"``; ``"r2r"``: the same, and the input beside the features of the top level, for a
-    # training that hides nothing; or ``"n2v"``: max-pooling and a skip connection at the top level
-    # as well, as in the original Noise2Void (https://doi.org/10.1109/CVPR.2019.00223)
+    # ``"n2v2"``; ``"r2r"`` and ``"n2n"``: the same, and the input beside the features of the top
+    # level, for a training that hides nothing; or ``"n2v"``: max-pooling and a skip connection at
+    # the top level as well, as in the original Noise2Void
+    # (https://doi.org/10.1109/CVPR.2019.00223)
     method: str = "n2v2"
     # in 3D: no down-sampling along z, for stacks that are thin or whose slices lie far apart
     flat: bool = False
@@ -62,6 +63,11 @@ class Architecture:
             or not 1 <= self.features <= 512
         ):
             raise InputError(f"There is no such network: {self}.")
+
+    @property
+    def hides_pixels(self) -> bool:
+        """Whether pixels are hidden in its training."""
+        return self.method in ("n2v2", "n2v")
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -114,7 +120,7 @@ class UNet(nn.Module):
         self.architecture = a = architecture
         n, f = a.dimensions, a.features
         # what is beside the features that come up to the top level
-        skipped = {"r2r": a.inputs, "n2v2": 0, "n2v": f}[a.method]
+        skipped = {"r2r": a.inputs, "n2n": a.inputs, "n2v2": 0, "n2v": f}[a.method]
         if a.method == "n2v":
             self.pool: nn.Module = (nn.MaxPool2d if n == 2 else nn.MaxPool3d)(a.steps)
         else:
@@ -141,7 +147,7 @@ class UNet(nn.Module):
         top = self.down_top(x)  # (batch, f, y, x)
         middle = self.down(self.pool(top))  # (batch, 2 f, y / 2, x / 2)
         # N2V2 has no skip connection here: it would carry the noise of single pixels to the output
-        skipped = {"r2r": [x], "n2v2": [], "n2v": [top]}[self.architecture.method]
+        skipped = {"n2v2": [], "n2v": [top]}.get(self.architecture.method, [x])
         del top  # the largest there is: where nothing is trained, memory is short for want of it
         low = self.bottom(self.pool(middle))  # (batch, 2 f, y / 4, x / 4)
         middle = self.up(torch.cat([upsample(low, steps), middle], 1))

@@ -26,7 +26,7 @@ BATCH = {2: 16, 3: 4}
 
 #: Channels of a network's top level. R2R learns from every pixel of a patch, and more from three
 #: times as many steps than from twice as many channels (``benchmarks/denoise_correlated.py``).
-FEATURES = {"r2r": 16, "n2v2": 32, "n2v": 32}
+FEATURES = {"r2r": 16, "n2n": 16, "n2v2": 32, "n2v": 32}
 
 #: Neighbouring slices to either side that are seen where the settings leave it open.
 CONTEXT = 2
@@ -54,12 +54,14 @@ def may_draw_noise(volume: Volume, settings: DenoiseSettings) -> bool:
             f"method='r2r' works on one channel; {volume.name} has {n_channels}. Choose a channel, "
             "or method='n2v2'."
         )
-    hides = n_channels > 1 or settings.correlated_along != "none"
+    hides = n_channels > 1 or settings.correlated_along != "none" or bool(settings.pair)
     return settings.method == "r2r" or (settings.method == "auto" and not hides)
 
 
 def method_for(settings: DenoiseSettings, noise: NoiseModel | None) -> str:
     """Return the method. `noise`: None where it is not known well enough to be drawn."""
+    if settings.pair:
+        return "n2n"
     if settings.method != "auto":
         return settings.method
     return "n2v2" if noise is None else "r2r"

@@ -84,7 +84,10 @@ class TrainingResult:
     schedule: dict[str, Any] | None  # the schedule of a training that time has ended
     notes: tuple[str, ...]  # what was said
     device: str  # where it ran, in words
-    noise_model: dict[str, Any] | None = None  # `NoiseModel.to_dict` of what noise was drawn by
+    noise_model: dict[str, Any] | None = (
+        None  # `NoiseModel.to_dict` of the noise, where it is known
+    )
+    pair: dict[str, Any] | None = None  # how two scans compare, where two were given
 
 
 def make_result(
@@ -100,13 +103,14 @@ def make_result(
     precision: torch.dtype,
     schedule: dict[str, Any] | None,
     noise_model: dict[str, Any] | None = None,
+    pair: dict[str, Any] | None = None,
 ) -> Denoised:
     """Put a result together, and complete its record.
 
     `volume`: the denoised one. `curves`, `steps`, `seconds`, `schedule`: as in `TrainingResult`.
     `provenance`: as `hushpore.base.provenance.make_provenance` returns it; added to. `noise`,
     `residual`: what was found before and after. `precision`: arithmetic of the network.
-    `noise_model`: as in `TrainingResult`.
+    `noise_model`, `pair`: as in `TrainingResult`.
     """
     losses, validation = (
         np.array(curves.get(name, []), np.float32).reshape(-1, 2) for name in ("loss", "validation")
@@ -114,6 +118,8 @@ def make_result(
     provenance["noise"] = {**dataclasses.asdict(noise), "summary": noise.summary}
     if noise_model is not None:
         provenance["noise_model"] = noise_model
+    if pair is not None:
+        provenance["pair"] = pair
     provenance["residual"] = dataclasses.asdict(residual)
     provenance["network"] = dataclasses.asdict(model.network.architecture)
     provenance["result"] = {

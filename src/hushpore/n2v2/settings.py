@@ -110,9 +110,19 @@ class DenoiseSettings(Settings):
         "auto",
         "r2r: learns with more noise like that of the scan, which may be correlated. n2v2: hides "
         "pixels, whose noise must be independent. n2v: the original Noise2Void, to compare. "
-        "auto: r2r; for several channels or with an axis of correlated noise n2v2.",
+        "auto: r2r; for several channels or with an axis of correlated noise n2v2; with a second "
+        "scan Noise2Noise.",
         choices=("auto", "r2r", "n2v2", "n2v"),
         choice_labels=("Automatic", "R2R", "N2V2", "N2V"),
+        more=True,
+    )
+    pair: str = option(
+        "",
+        "Another scan of the same thing, with noise of its own: a repeated scan, or the other half "
+        "of the projections. Each of the two is learnt from the other (Noise2Noise), and the "
+        "result is for their mean. In names of files, {name} stands for that of the scan.",
+        label="Second scan of the same thing",
+        auxiliary=("scan",),
         more=True,
     )
     context: int | None = option(
@@ -239,11 +249,16 @@ class DenoiseSettings(Settings):
             raise InputError(
                 f"replacement_window must be odd, to have a centre; got {self.replacement_window}."
             )
+        if self.pair and self.method != "auto":
+            raise InputError(
+                f"With a second scan (pair) nothing else is needed to learn from: method must be "
+                f"'auto'; got {self.method!r}."
+            )
 
     def hints(self, known: Mapping[str, Any]) -> dict[str, str]:
         """Return what the fraction of masked pixels comes to."""
-        if self.model or self.correlated_along != "none" or self.method == "r2r":
-            # a trained model and r2r mask none; beside a line others are masked too
+        if self.model or self.correlated_along != "none" or self.method == "r2r" or self.pair:
+            # a trained model, r2r and a second scan mask none; beside a line others are masked too
             return {}
         share = PAPER_SHARE if isinstance(self.masked_share, str) else self.masked_share
         plane = (self.patch_size, self.patch_size)
@@ -257,10 +272,13 @@ class DenoiseSettings(Settings):
             reasons["correlated_reach"] = "Not used: no axis is chosen (Stripes or rings along)."
         if self.dimensions == 2:
             reasons["patch_depth"] = "Not used: patches lie in one slice (Dimensions)."
-        if self.method == "r2r":
+        if self.method == "r2r" or self.pair:
             hiding = "correlated_along correlated_reach masked_share replacement replacement_window"
-            text = "Not used: this method hides no pixels (Method)."
-            reasons |= dict.fromkeys(f"{hiding} restore_detail".split(), text)
+            why = "a second scan is learnt from" if self.pair else "this method hides no pixels"
+            named = "Second scan of the same thing" if self.pair else "Method"
+            reasons |= dict.fromkeys(
+                f"{hiding} restore_detail".split(), f"Not used: {why} ({named})."
+            )
         if self.model:
             training = "steps time_budget masked_share learning_rate replacement train_at leave_out"
             text = "Not used: a trained model is applied, nothing is trained (Trained model)."

@@ -31,13 +31,14 @@ class Source:
     """Reads planes of a volume, from memory or from wherever its values lie.
 
     `volume`: of any real dtype but boolean; NumPy, a memory map, dask, Zarr. `dimensions`: axes of
-    a plane, 2 or 3.
+    a plane, 2 or 3. `pair`: a second scan of the same thing, of the same axes and shape.
     `count`: number of planes, over all leading axes. `dtype`: of what is read: that of the volume
-    in native byte order.
+    in native byte order. `scans`: what reads each scan, this source the first; two where there is a
+    pair.
     Raises InputError if the volume is empty or a mask.
     """
 
-    def __init__(self, volume: Volume, dimensions: int) -> None:
+    def __init__(self, volume: Volume, dimensions: int, pair: Volume | None = None) -> None:
         if volume.dtype == np.bool_:
             raise InputError(
                 f"{volume.name} is a mask (boolean), which has no noise to remove. "
@@ -59,6 +60,13 @@ class Source:
             channel += np.arange(volume.shape[axis]).reshape(along)
         #: Number of the channel of every plane.
         self.channels = channel.ravel()
+        self.scans: tuple[Source, ...] = (self,)
+        if pair is not None:
+            self.scans = self, Source(pair, dimensions)
+
+    def bytes_a_voxel(self, working: int) -> int:
+        """Return what a voxel of all scans takes, with so many bytes beside the stored value."""
+        return sum(each.dtype.itemsize + working for each in self.scans)
 
     def read(
         self, planes: Sequence[int] | npt.NDArray[np.int64], rows: slice = slice(None)
@@ -126,6 +134,19 @@ class Scale:
         mean, std = (self._of(each, channels, values.ndim) for each in (self.mean, self.std))
         on_device = [torch.from_numpy(each).to(values.device) for each in (mean, std)]
         return (values.float() - on_device[0]) / on_device[1]
+
+    def normalise_scans(
+        self, scans: Sequence[torch.Tensor], channels: npt.NDArray[np.int64]
+    ) -> torch.Tensor:
+        """Return the planes of one scan after those of another, each as `normalise` does."""
+        if len(scans) == 1:
+            return self.normalise(scans[0], channels)
+        count = len(channels)
+        shape = (len(scans) * count, *scans[0].shape[1:])
+        together = torch.empty(shape, device=scans[0].device)
+        for number, values in enumerate(scans):
+            together[number * count : (number + 1) * count] = self.normalise(values, channels)
+        return together
 
     def restore(
         self, planes: npt.NDArray[np.float32], channels: npt.NDArray[np.int64]

@@ -15,7 +15,7 @@ from hushpore.io.target import require_apart, require_result
 from hushpore.jobs import JOBS
 from hushpore.runs.pipeline import run_pipeline
 from hushpore.runs.result_folder import read_provenance
-from hushpore.runs.source import Source
+from hushpore.runs.source import Source, settings_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -140,13 +140,26 @@ def plan(
     or other settings, and they may not be replaced.
     """
     scans = find_scans(patterns, output)
+    of_each = {
+        scan: {job: settings_for(settings, scan) for job, settings in steps.items()}
+        for scan in scans
+    }
+    # what goes with another scan is none itself
+    beside = {
+        getattr(settings, opt.name)
+        for own in of_each.values()
+        for settings in own.values()
+        for opt in settings.options()
+        if opt.auxiliary
+    }
+    scans = [scan for scan in scans if str(scan) not in beside]
     tasks: dict[Task, bool] = {}
     outdated = []
     require_apart([output], scans)
     for scan, name in zip(scans, names_of(scans), strict=True):
         folder = output / name
         source = Source(str(scan)) if reading is None else replace(reading, path=str(scan))
-        task = Task(name, source, folder, steps, device, overwrite)
+        task = Task(name, source, folder, of_each[scan], device, overwrite)
         provenance = task.provenance()
         why = task.made_by(provenance) if provenance is not None else ""
         tasks[task] = provenance is not None and not why

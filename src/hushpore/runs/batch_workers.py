@@ -206,4 +206,7 @@ def _memory(task: Task) -> float:
     except Exception:
         # its own process will say what is wrong with it
         return 0.0
-    return max(volume.nbytes + _BYTES_A_VOXEL * math.prod(volume.shape) for volume in volumes)
+    needs = max(volume.nbytes + _BYTES_A_VOXEL * math.prod(volume.shape) for volume in volumes)
+    # a second scan lies beside the first
+    has_pair = any(getattr(settings, "pair", "") for settings in task.steps.values())
+    return needs * (1 + has_pair)

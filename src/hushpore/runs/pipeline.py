@@ -74,7 +74,7 @@ def run_pipeline(
     done = _READ
     for job, settings in steps.items():
         until = done + share * JOBS[job].share
-        work = start(job, attach_files(volume, settings), settings, device)
+        work = start(job, attach_files(volume, settings, source), settings, device)
         result = yield from part_of(work, done, until)
         results.append(result)
         done = until

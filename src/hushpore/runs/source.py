@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from hushpore.base.errors import InputError
 from hushpore.base.volume import readable_unit
@@ -19,13 +19,17 @@ from hushpore.io.resample import resampled
 from hushpore.io.units import METRES, unit_of
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Mapping
 
     from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
 
+    T = TypeVar("T", bound=Settings)
 
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+#: What stands for the name of a scan in names of files that go with it.
+_PATTERN = re.compile(r"\{name(?:%(?P<end>[^{}]+))?\}")
 _VOXEL_SIZE = re.compile(rf"(?P<numbers>{_NUMBER}(?:\s*,\s*{_NUMBER})*)\s*(?P<unit>[^\W\d_]+)")
 
 
@@ -158,15 +162,60 @@ def files_of(settings: Iterable[Settings]) -> list[str]:
     ]
 
 
-def attach_files(volume: Volume, settings: Settings) -> Volume:
+def attach_files(volume: Volume, settings: Settings, source: Source | None = None) -> Volume:
     """Read the files that settings name, and return the volume with them beside it.
 
-    Raises InputError if a file cannot be read.
+    `source`: how the volume was read; another scan of the same thing is read in the same way.
+    Raises InputError if a file cannot be read, or the other scan is the same file.
     """
-    paths = {getattr(settings, opt.name) for opt in settings.options() if opt.auxiliary} - {""}
-    missing = {
-        path: read_points(path) if Path(path).suffix.lower() == ".csv" else read(path).data
-        for path in sorted(paths - set(volume.auxiliary))
-    }
+    missing: dict[str, Any] = {}
+    for opt in settings.options():
+        path = getattr(settings, opt.name) if opt.auxiliary else ""
+        if not path or path in volume.auxiliary:
+            continue
+        if "scan" in opt.auxiliary:
+            if volume.source and _is_same_place(path, volume.source):
+                raise InputError(
+                    f"{opt.name} names {path}, which is the scan itself. Give another scan of the "
+                    "same thing: a repeated one, or the other half of the projections."
+                )
+            missing[path] = dataclasses.replace(source or Source(""), path=path).read()
+        elif Path(path).suffix.lower() == ".csv":
+            missing[path] = read_points(path)
+        else:
+            missing[path] = read(path).data
     auxiliary = {**volume.auxiliary, **missing}
     return dataclasses.replace(volume, auxiliary=auxiliary) if missing else volume
+
+
+def settings_for(settings: T, scan: str | os.PathLike[str]) -> T:
+    """Return settings in which names of files with ``{name}`` are those that go with a scan.
+
+    ``{name}`` stands for the name of the scan without its ending, ``{name%_even}`` for that without
+    ``_even`` at its end. They lie in the folder of the scan, and have its ending where none is
+    given.
+    """
+    named = {
+        opt.name: str(_beside(Path(scan), value))
+        for opt in settings.options()
+        if opt.auxiliary and _PATTERN.search(value := getattr(settings, opt.name))
+    }
+    return dataclasses.replace(settings, **named) if named else settings
+
+
+def _beside(scan: Path, pattern: str) -> Path:
+    scan = scan.expanduser().resolve()
+    name, ending = scan.name, ""
+    if not scan.is_dir() or scan.suffix == ".zarr":
+        is_ome = scan.suffixes[-2:-1] == [".ome"]
+        ending = "".join(scan.suffixes[-2 if is_ome else -1 :])
+        name = name.removesuffix(ending)
+
+    filled = _PATTERN.sub(lambda match: name.removesuffix(match["end"] or ""), pattern)
+    found = (scan.parent / filled).resolve()
+    with_ending = found.with_name(found.name + ending)
+    return with_ending if with_ending.exists() and not found.exists() else found
+
+
+def _is_same_place(first: str, second: str) -> bool:
+    return Path(first).expanduser().resolve() == Path(second).expanduser().resolve()

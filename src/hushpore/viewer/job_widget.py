@@ -200,7 +200,8 @@ class JobWidget(WorkerContainer):
         self._notes.show_notes(())
         settings = self.settings()
         labels = self._facts.labels_of_axes(layer.ndim)
-        target = capture(layer, labels, self._auxiliary_layers(), self.job)
+        others, scans = (self._auxiliary_layers(are_scans) for are_scans in (False, True))
+        target = capture(layer, labels, others, self.job, scans)
         remember(self.job, self.form.value)
         # jobs on one device run one after another
         device, line = self.device.value, self.device.native.resolved()
@@ -237,9 +238,13 @@ class JobWidget(WorkerContainer):
         """Prepare, run and finish the job; driven in the worker's thread."""
         return (yield from local_task(cls, target, settings, device))
 
-    def _auxiliary_layers(self) -> list[Any]:
-        """Return the layers that settings name, each once."""
-        chosen = [field.layer for field in self.form if field.option.auxiliary]
+    def _auxiliary_layers(self, are_scans: bool) -> list[Any]:
+        """Return the layers that settings name, each once: those that are further scans, or not."""
+        chosen = [
+            field.layer
+            for field in self.form
+            if field.option.auxiliary and ("scan" in field.option.auxiliary) == are_scans
+        ]
         return list({id(layer): layer for layer in chosen if layer is not None}.values())
 
     # ---- while it runs

@@ -65,7 +65,7 @@ def test_blocks_make_up_what_is_predicted_at_once(name, rng):
     predictor = BlockPredictor(model, volume, Backend(), StageTimer())
     found = np.full(shape, np.nan, np.float32)
     for block in blocks_of(shape, size):
-        found[block], noisy = predictor.predict(block)
+        found[block], (noisy,) = predictor.predict(block)
         np.testing.assert_array_equal(noisy, values[block])
     np.testing.assert_array_equal(found, expected)
 

@@ -48,16 +48,17 @@ class BlockPredictor:
     core: tuple[int, ...] | None = None
     dtype: torch.dtype = torch.float32  # arithmetic of the network
     augment: bool = False  # average over 8 mirrored and turned copies
+    pair: Volume | None = None  # a second scan of the same thing, as the volume
 
     def predict(
         self, block: Sequence[int | slice]
-    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[Any]]:
+    ) -> tuple[npt.NDArray[np.float32], list[npt.NDArray[Any]]]:
         """Return a block, denoised and as it was.
 
         `block`: one an axis of the volume; in space it begins where a tile does, at multiples of
         512 (2D) or of 32, 128 and 128 (3D) unless other cores were asked for.
         Returns: float32, of the shape of the block; axes that are numbers are dropped; the same
-        voxels, as they were read.
+        voxels, as they were read, of each scan.
         """
         dimensions = self.model.network.dimensions
         within = [each for each in block[-dimensions:] if isinstance(each, slice)]
@@ -71,8 +72,8 @@ class BlockPredictor:
         planes, part = arrangement.part(np.concatenate(images))
         source = self._source(region)
         with self.timer.stage("reading") as run:
-            raw = source.read(planes, region[0])
-            run.nbytes = raw.nbytes
+            raw = [each.read(planes, region[0]) for each in source.scans]
+            run.nbytes = sum(each.nbytes for each in raw)
         result = np.empty((len(wanted), *sizes), np.float32)
         network, first = fuse_batch_norm(self.model.network), 0
         for group in images:
@@ -89,8 +90,9 @@ class BlockPredictor:
             slice(each.start - read.start, each.stop - read.start)
             for each, read in zip(within, region, strict=True)
         )
-        noisy = raw[np.searchsorted(planes, wanted)][(slice(None), *inside)]
-        return result.reshape(shape), noisy.reshape(shape)
+        own = np.searchsorted(planes, wanted)
+        noisy = [each[own][(slice(None), *inside)].reshape(shape) for each in raw]
+        return result.reshape(shape), noisy
 
     @property
     def _core(self) -> tuple[int, ...]:
@@ -137,13 +139,17 @@ class BlockPredictor:
             slice(each.start, min(each.stop, n))
             for each, n in zip(region, self.volume.shape[-dimensions:], strict=True)
         ]
-        window = _Window(self.volume.data, tuple(ends[1:]))
-        return Source(self.volume.replace(window), dimensions)
+        windows = [
+            None if each is None else each.replace(_Window(each.data, tuple(ends[1:])))
+            for each in (self.volume, self.pair)
+        ]
+        assert windows[0] is not None
+        return Source(windows[0], dimensions, windows[1])
 
     def _predicted(
         self,
         network: UNet,
-        raw: npt.NDArray[Any],
+        raw: list[npt.NDArray[Any]],
         source: Source,
         planes: npt.NDArray[np.int64],
         part: Arrangement,
@@ -155,11 +161,12 @@ class BlockPredictor:
         seen, own = part.part(numbers)
         channels = source.channels[planes[seen]]
         with self.timer.stage("upload") as run:
-            given = raw[seen]
-            run.nbytes = given.nbytes
-            values = self.model.scale.normalise(self.backend.put(given), channels)
+            given = [each[seen] for each in raw]
+            run.nbytes = sum(each.nbytes for each in given)
+            stored = [self.backend.put(each) for each in given]
+            values = self.model.scale.normalise_scans(stored, channels)
             multiples = self.model.network.architecture.multiples
-            images = Images.of(pad(values, multiples), own)
+            images = Images.of(pad(values, multiples), own, len(given))
         starts = [pieces[0][2].start for pieces in axes]
         sizes = [pieces[-1][2].stop - pieces[0][2].start for pieces in axes]
         result = torch.empty((len(numbers), own.outputs, *sizes), device=self.backend.device)

@@ -29,7 +29,7 @@ CORES = {2: (2, 512, 512), 3: (1, 32, 128, 128)}
 
 #: Features of the top level that are in memory together at most, those of lower levels counted by
 #: their share of the pixels; with a skip connection there more are.
-_TOGETHER = {"r2r": 5.0, "n2v2": 3.25, "n2v": 6.25}
+_TOGETHER = {"r2r": 5.0, "n2n": 5.0, "n2v2": 3.25, "n2v": 6.25}
 
 #: What the C library and convolutions take beside the features, measured on a CPU; and bytes a
 #: pixel of each plane that is read or predicted.
@@ -148,16 +148,18 @@ def predict_tile(
 ) -> torch.Tensor:
     """Return the network's output for the core of one tile, (images, outputs, *core).
 
+    Where there are two scans of the same thing, it is the mean of what comes out of each.
+
     `network`: (batch, inputs, *size) to (batch, outputs, *size), in evaluation mode. `padded`: with
     planes as `pad` returns them. `tile`: one of `plan_tiles` for the images before padding.
     `dtype`: float32, or bfloat16 for mixed precision. `augment`: average over the tile mirrored and
     turned in y and x, 8 times in all.
     """
-    region = padded.region(tile.source)
-    shape = (len(region), padded.outputs, *region.shape[2:])
-    total = torch.zeros(shape, device=region.device)
+    regions = [scan.region(tile.source) for scan in padded.each_scan()]
+    shape = (len(regions[0]), padded.outputs, *regions[0].shape[2:])
+    total = torch.zeros(shape, device=padded.device)
     turns = list(itertools.product(_MIRRORS, (False, True))) if augment else [((), False)]
-    for mirrored, exchanged in turns:
+    for region, (mirrored, exchanged) in itertools.product(regions, turns):
         turned = region.flip(mirrored)
         turned = turned.transpose(-1, -2) if exchanged else turned
         with mixed_precision(region.device.type, dtype):
@@ -165,7 +167,7 @@ def predict_tile(
         output = output.transpose(-1, -2) if exchanged else output
         total += output.flip(mirrored)
     images, *within = tile.kept
-    return (total / len(turns))[(images, slice(None), *within)]
+    return (total / (len(regions) * len(turns)))[(images, slice(None), *within)]
 
 
 def predict_images(

@@ -172,7 +172,7 @@ class VolumePredictor:
                 # what counts is how long the next slab is waited for; a timer is of one thread
                 with self.timer.stage("reading") as run:
                     pending, planes = next(upcoming)
-                    run.nbytes = pending.nbytes
+                    run.nbytes = sum(each.nbytes for each in pending)
                 part = self._normalised(slab, pending, planes, source)
                 yield from self._predict_slab(slab, part, source, out, backend, done, total)
                 done += len(slab.tiles)
@@ -181,7 +181,7 @@ class VolumePredictor:
         """Cut the volume into slabs that fit into the memory, at least one tile's worth each."""
         architecture, arrangement = self.network.architecture, self.arrangement
         n_images, size = len(arrangement.members), source.size
-        per_row = math.prod(size[1:]) * (source.dtype.itemsize + _WORKING) * arrangement.inputs
+        per_row = math.prod(size[1:]) * source.bytes_a_voxel(_WORKING) * arrangement.inputs
         fitting = int(IMAGES_SHARE * self.budget / 2 / per_row)
         if architecture.dimensions == 2:
             together = max(1, fitting // size[0])
@@ -201,19 +201,25 @@ class VolumePredictor:
 
     def _read(
         self, source: Source, backend: Backend, slab: Slab
-    ) -> tuple[PendingUpload, npt.NDArray[np.int64]]:
+    ) -> tuple[list[PendingUpload], npt.NDArray[np.int64]]:
         planes = np.unique(self.arrangement.members[slab.images])
-        return backend.put_ahead(source.stored(planes, slab.rows)), planes
+        ahead = [backend.put_ahead(each.stored(planes, slab.rows)) for each in source.scans]
+        return ahead, planes
 
     def _normalised(
-        self, slab: Slab, pending: PendingUpload, planes: npt.NDArray[np.int64], source: Source
+        self,
+        slab: Slab,
+        pending: list[PendingUpload],
+        planes: npt.NDArray[np.int64],
+        source: Source,
     ) -> Images:
         numbers = np.arange(slab.images.start, slab.images.stop)
         arrangement = self.arrangement.part(numbers)[1]
-        with self.timer.stage("upload", nbytes=pending.nbytes):
-            stored = pending.result().reshape(len(planes), -1, *source.size[1:])
-            values = self.scale.normalise(stored, source.channels[planes])
-            return Images.of(values, arrangement)
+        with self.timer.stage("upload", nbytes=sum(each.nbytes for each in pending)):
+            shape = (len(planes), -1, *source.size[1:])
+            stored = [each.result().reshape(shape) for each in pending]
+            values = self.scale.normalise_scans(stored, source.channels[planes])
+            return Images.of(values, arrangement, len(stored))
 
     def _predict_slab(
         self,

@@ -79,7 +79,7 @@ class BlockSampler:
         """Return the images of a block, its rows, and what weights within it are multiplied by."""
         rng = np.random.default_rng((self.seed, number))
         n_images, size = len(self.arrangement.members), self.source.size
-        a_voxel = (self.source.dtype.itemsize + _WORKING) * self.arrangement.inputs
+        a_voxel = self.source.bytes_a_voxel(_WORKING) * self.arrangement.inputs
         if self.regions is not None:
             a_voxel += PLACES_BYTES
         fitting = max(int(self.budget / (math.prod(size[1:]) * a_voxel)), 1)
@@ -97,12 +97,12 @@ class BlockSampler:
     def _load(self, images: npt.NDArray[np.int64], rows: slice) -> Images:
         with self.timer.stage("reading") as run:
             planes, part = self.arrangement.part(images)
-            raw = self.source.stored(planes, rows)
-            run.nbytes = raw.nbytes
-        with self.timer.stage("upload", nbytes=raw.nbytes):
-            stored = self.source.put(raw, planes, self.backend)
-            values = self.scale.normalise(stored, self.source.channels[planes])
-            return Images.of(values, part)
+            raw = [each.stored(planes, rows) for each in self.source.scans]
+            run.nbytes = nbytes = sum(each.nbytes for each in raw)
+        with self.timer.stage("upload", nbytes=nbytes):
+            stored = [self.source.put(each, planes, self.backend) for each in raw]
+            values = self.scale.normalise_scans(stored, self.source.channels[planes])
+            return Images.of(values, part, len(stored))
 
 
 def draw_weighted_block(

@@ -1,6 +1,6 @@
 """One training step, without a single host read.
 
-Sampling, masking or recorruption, the network, its gradient, the optimiser and the running average
+Sampling, masking or pairing, the network, its gradient, the optimiser and the running average
 are queued on the device as they are written here; the whole step runs on PyTorch's ``meta`` device,
 where reading any value raises an error.
 """
@@ -12,7 +12,7 @@ import copy
 import math
 import weakref
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch.optim.swa_utils import get_ema_multi_avg_fn
@@ -27,13 +27,34 @@ if TYPE_CHECKING:
     from hushpore.device.backend import Backend
     from hushpore.n2v2.images import Images
     from hushpore.n2v2.model import UNet
-    from hushpore.n2v2.recorruption import Recorruption
 
 #: Just below 32 MiB: the largest block by which the C library learns.
 _LARGE = 2**25 - 2**16
 
 #: Decay of the running average of the weights, once it has warmed up.
 AVERAGE_DECAY = 0.995
+
+
+class PairMaker(Protocol):
+    """Makes pairs of noisy patches, for a training that hides nothing.
+
+    The noise of the two of a pair is independent, so that one is predicted from the other without
+    it.
+    """
+
+    def pairs(
+        self,
+        images: Images,
+        corners: torch.Tensor,
+        size: tuple[int, ...],
+        orientations: torch.Tensor,
+        generator: torch.Generator | None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Read patches, and make an input and a target of each.
+
+        `images`, `corners`, `orientations`: as for `Images.windows`.
+        Returns: inputs (count, inputs, *size) and targets (count, outputs, *size).
+        """
 
 
 @dataclass(frozen=True)
@@ -46,8 +67,8 @@ class BatchSampler:
     generator: torch.Generator | None  # source of all random numbers, on the device of the image
     # what hidden pixels are replaced by, and the direction of correlated noise
     replacement: Replacement = field(default_factory=Replacement)
-    # draws noise like that of the image, for a training that hides nothing
-    recorruption: Recorruption | None = None
+    # makes inputs and targets, for a training that hides nothing
+    pair_maker: PairMaker | None = None
 
     @property
     def voxels(self) -> int:
@@ -184,8 +205,8 @@ class Learner:
         turned = draw_orientations(
             batch_sampler.count, len(batch_sampler.size), draw, device, exchange=how.line is None
         )
-        if batch_sampler.recorruption is not None:
-            inputs, targets = batch_sampler.recorruption.pairs(
+        if batch_sampler.pair_maker is not None:
+            inputs, targets = batch_sampler.pair_maker.pairs(
                 images, corners, batch_sampler.size, turned, draw
             )
             output = network.output(self._features_of(network, inputs))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 from dataclasses import dataclass
 from functools import partial
@@ -53,6 +54,13 @@ class BatchOptions(Settings):
         "Denoise each scan before its pores are segmented.",
         label="Denoise before pores are segmented",
     )
+    pair: str = option(
+        "",
+        "A second scan of the same thing that goes with each, by its name: {name}_odd is "
+        "bread_odd.tif beside bread.tif, {name%_even}_odd is bread_odd.tif beside bread_even.tif, "
+        "../odd/{name} lies in another folder. Empty: there is none.",
+        label="Second scan of each",
+    )
     resample: bool = option(
         False,
         "Read each scan at an even spacing, where it is not even.",
@@ -103,7 +111,8 @@ class BatchWidget(WorkerContainer):
         if reason:
             raise InputError(reason)
         batch: Any = partial(run_batch, self.scans.value, **self._how())
-        remember(_NAME_KEPT, BatchOptions(self.denoise.value, self.resample.value, self.jobs.value))
+        options = {opt.name: getattr(self, opt.name).value for opt in BatchOptions.options()}
+        remember(_NAME_KEPT, BatchOptions(**options))
         self._states = {}
         worker = JobWorker(batch, "hushpore batch")
         worker.prepare = partial(_keep_state, self._states)
@@ -138,6 +147,8 @@ class BatchWidget(WorkerContainer):
     def _how(self) -> dict[str, Any]:
         """Return how the batch is run."""
         denoise = load_preset(self.denoise_preset.value, "denoise")
+        if self.pair.value:
+            denoise = dataclasses.replace(denoise, **{"pair": self.pair.value})
         return {
             "output": self.output.value.expanduser(),
             "steps": {
@@ -209,7 +220,7 @@ class BatchWidget(WorkerContainer):
         tip = "Take the selected scans off the list."
         self._remove = QPushButton("Remo&ve", toolTip=tip, clicked=tree.take_off)
         last = remembered(_NAME_KEPT, BatchOptions) or BatchOptions()
-        self.denoise, self.resample, self.jobs = (
+        self.denoise, self.pair, self.resample, self.jobs = (
             create_widget(getattr(last, each.name), annotation_of(each))
             for each in BatchOptions.options()
         )
@@ -236,6 +247,7 @@ class BatchWidget(WorkerContainer):
         form.addRow(self.resample.native)
         form.addRow(self.denoise.native)
         form.addRow("&Denoise preset", self.denoise_preset.native)
+        form.addRow("Second s&can of each", self.pair.native)
         form.addRow("Po&res preset", self.pores_preset.native)
         form.addRow("Results in", self.output.native)
         form.addRow("S&cans at once", self.jobs.native)
@@ -251,7 +263,7 @@ class BatchWidget(WorkerContainer):
         fill(self.native.layout(), *parts, margin=6, wide=scans)
         self.native.setMinimumWidth(300)
         # what has its place can be an item, and is by its name an attribute
-        self.extend([self.scans, self.resample, self.denoise, self.denoise_preset,
+        self.extend([self.scans, self.resample, self.denoise, self.denoise_preset, self.pair,
                      self.pores_preset, self.output, self.jobs, self.overwrite])  # fmt: skip
 
     def _why_not(self) -> str:
@@ -288,7 +300,7 @@ class BatchWidget(WorkerContainer):
         self._allow_preset(allowed and self.denoise.value)
 
     def _allow_preset(self, allowed: bool) -> None:
-        self.denoise_preset.enabled = allowed
+        self.denoise_preset.enabled = self.pair.enabled = allowed
 
     def _ask_files(self) -> None:
         self.add(QFileDialog.getOpenFileNames(self.native, "Scans")[0])

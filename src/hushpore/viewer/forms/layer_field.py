@@ -19,7 +19,7 @@ from hushpore.viewer.layers.conversion import known_of
 if TYPE_CHECKING:
     from hushpore.base.settings import Option
 
-KINDS = {"labels": Labels, "image": Image, "points": Points}
+KINDS = {"labels": Labels, "image": Image, "points": Points, "scan": Image}
 
 #: The entries that are no layer.
 NOTHING, FILE = "none", "file …"
@@ -71,7 +71,8 @@ class LayerField(Field):
         self._tell()
 
     def _suits(self, layer: Any) -> bool:
-        return isinstance(layer, tuple(KINDS[kind] for kind in self.option.auxiliary))
+        suits = isinstance(layer, tuple(KINDS[kind] for kind in self.option.auxiliary))
+        return suits and not known_of(layer).get("preview")
 
     def _kept(self, new: list[Any]) -> Any:
         """Return the layer that is chosen now that others are listed, some of them new."""

@@ -38,18 +38,26 @@ class Target:
 
 
 def capture(
-    layer: Any, axis_labels: Sequence[str] = (), auxiliary: Sequence[Any] = (), job: str = ""
+    layer: Any,
+    axis_labels: Sequence[str] = (),
+    auxiliary: Sequence[Any] = (),
+    job: str = "",
+    scans: Sequence[Any] = (),
 ) -> Target:
     """Remember a layer; its values are not copied.
 
     `layer`, `axis_labels`: as for `volume_of`, which says the errors too. `auxiliary`: other layers
     that the job needs: they lie beside the volume under their names. `job`: what is done with it.
+    `scans`: of the layers that the job needs those that are further scans of the same thing.
     """
     placement = placement_of(layer)
     which = (job, identity(layer), scan_of(layer), _inherited(layer))
     volume = dataclasses.replace(
         volume_of(layer, axis_labels),
-        auxiliary={other.name: _over(other, layer) for other in auxiliary},
+        auxiliary={
+            **{other.name: _over(other, layer) for other in auxiliary},
+            **{other.name: volume_of(other, axis_labels) for other in scans},
+        },
     )
     if not isinstance(layer, Image):
         return Target(volume, placement, "labels", {}, *which)
