@@ -223,6 +223,28 @@ def test_an_image_of_a_zarr_folder_is_found_by_its_volume(
     assert not any("converted" in note.message for note in events if isinstance(note, Note))
 
 
+def test_two_scans_give_what_they_give_on_one_machine(
+    client: Client, scan: Path, noisy: Volume, tmp_path: Path
+) -> None:
+    values = noisy.data + np.random.default_rng(1).normal(0, 80, noisy.shape)
+    # of another format, which is converted as the first would be
+    other = noisy.replace(values.astype(np.int16), name="second")
+    pair = str(write_image(tmp_path / "second.tif", other))
+    mask = str(write_image(tmp_path / "mask.tif", noisy.replace((values > 1300).astype(np.uint8))))
+    settings = dataclasses.replace(QUICK, pair=pair, leave_out=mask, precision="float32")
+    found = result_of(denoise_on(client, scan, tmp_path / "clean.zarr", settings))
+    first, second = (on_one_thread(found.model, each) for each in (noisy, other))
+    np.testing.assert_allclose(found.volume.array(), (first + second) / 2, rtol=1e-5, atol=0.01)
+    made = found.provenance
+    assert made["network"]["method"] == "n2n"
+    assert len(made["auxiliary"]["pair"]["blake2b_of_blocks"]) == 32
+    assert made["auxiliary"]["leave_out"]["shape"] == [20, 50, 70]
+    assert made["pair"]["likeness"] > 0.9
+    settings = dataclasses.replace(QUICK, pair=str(scan))
+    with pytest.raises(InputError, match="same noise"):
+        result_of(denoise_on(client, scan, tmp_path / "a.zarr", settings))
+
+
 def test_it_refuses_what_cannot_work(client: Client, scan: Path, tmp_path: Path) -> None:
     with pytest.raises(OutputError, match=r"\.zarr"):
         denoise_on(client, scan, tmp_path / "clean.tif", QUICK)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -8,9 +8,6 @@ from hushpore import InputError
 from hushpore.base.errors import OutputError
 from hushpore.jobs import JOBS
 from hushpore.runs.batch_scans import explained, find_scans, names_of, plan
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PORES = JOBS["pores"].settings
 
@@ -72,6 +69,16 @@ def test_results_of_other_settings_or_scans_are_not_touched_unless_allowed(
     scan.touch()
     with pytest.raises(OutputError, match="foam: the scan is another, or has changed since"):
         plan([str(scan)], out, {"pores": PORES()})
+
+
+def test_second_scans_go_with_the_first_and_are_none_of_their_own(tmp_path: Path) -> None:
+    for name in ("a_even.tif", "a_odd.tif", "b_even.tif", "b_odd.tif", "c_even.tif"):
+        (tmp_path / name).touch()
+    steps = {"denoise": JOBS["denoise"].settings(pair="{name%_even}_odd"), "pores": PORES()}
+    tasks = plan([f"{tmp_path}/*.tif"], tmp_path / "out", steps)
+    pairs = {task.name: Path(task.steps["denoise"].pair).name for task in tasks}
+    # the third has none, which is said when it is its turn
+    assert pairs == {"a_even": "a_odd.tif", "b_even": "b_odd.tif", "c_even": "c_odd"}
 
 
 @pytest.mark.parametrize("name", ["foam/mine.txt", "foam"])

@@ -67,6 +67,30 @@ def test_a_denoised_image_is_made_again_from_the_record_beside_it(
     assert hushpore.read(tmp_path / "again.tif").shape == (12, 40, 48)
 
 
+def test_a_denoising_with_a_second_scan_is_made_again_and_another_second_scan_is_told(
+    scan: Path, tmp_path: Path
+) -> None:
+    second = write_image(tmp_path / "foam_b.tif", noisier(scan, 1))
+    # as it is called beside the first
+    words = ("--pair", "{name}_b", *QUICK)
+    done = call("denoise", scan, "-o", tmp_path / "clean.tif", *words)
+    assert done.exit_code == 0, done.output
+    kept = json.loads((tmp_path / "clean.json").read_text())
+    assert kept["settings"]["pair"] == kept["auxiliary"]["pair"]["name"] == str(second)
+    assert kept["network"]["method"] == "n2n"
+    assert result_of(rerun(tmp_path / "clean.json", tmp_path / "again.tif", "cpu")).identical
+    write_image(second, noisier(scan, 2), overwrite=True)
+    other = result_of(rerun(tmp_path / "clean.json", tmp_path / "other.tif", "cpu"))
+    assert f"pair ({second}) has changed" in other.summary
+
+
+def noisier(scan: Path, seed: int) -> Volume:
+    """Return a scan again, with noise of its own."""
+    volume, rng = hushpore.read(scan), np.random.default_rng(seed)
+    noisy = volume.data + rng.normal(0, 50, volume.shape)
+    return volume.replace(np.maximum(noisy, 0).round().astype(np.uint16))
+
+
 def test_a_training_that_time_has_ended_is_made_again_step_by_step(
     scan: Path, tmp_path: Path
 ) -> None:

@@ -9,7 +9,8 @@ import pytest
 from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
 from hushpore.io.results import write_image
-from hushpore.runs.source import Source
+from hushpore.n2v2.settings import DenoiseSettings
+from hushpore.runs.source import Source, attach_files, settings_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,6 +42,46 @@ def test_a_stamp_changes_with_names_sizes_and_times(drying: Path) -> None:
     assert touched != before
     drying.rename(drying.with_name("other.tif"))
     assert folder.stamp() != touched
+
+
+@pytest.mark.parametrize(
+    ("scan", "pattern", "expected"),
+    [
+        ("bread.tif", "{name}_odd", "bread_odd.tif"),
+        ("bread.tif", "{name}_odd.npy", "bread_odd.npy"),
+        ("bread_even.ome.tif", "{name%_even}_odd", "bread_odd.ome.tif"),
+        ("even/bread.tif", "../odd/{name}", "odd/bread.tif"),
+        ("crumb 1.5um", "{name}_odd", "crumb 1.5um_odd"),
+        ("bread.ome.zarr", "{name}_odd", "bread_odd.ome.zarr"),
+        ("bread.tif", "/scans/other.tif", "/scans/other.tif"),
+    ],
+)
+def test_a_second_scan_is_named_after_the_first(
+    tmp_path: Path, scan: str, pattern: str, expected: str
+) -> None:
+    for name in (scan, expected):
+        place = tmp_path / name
+        if name.endswith("um") or name.endswith("_odd") or name.endswith(".zarr"):
+            place.mkdir(parents=True)
+        elif not name.startswith("/"):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.touch()
+    found = settings_for(DenoiseSettings(pair=pattern), tmp_path / scan).pair
+    assert found == str(tmp_path / expected)
+
+
+def test_a_second_scan_is_read_as_the_first_is(drying: Path, tmp_path: Path) -> None:
+    values = np.arange(200, 320, dtype=np.uint8).reshape(2, 3, 4, 5)
+    other = write_image(tmp_path / "other.tif", Volume(values, axes="tzyx", name="other"))
+    source = Source(str(drying), at=("t=1",), voxel_size="2um")
+    settings = DenoiseSettings(pair=str(other))
+    volume = attach_files(source.read(), settings, source)
+    np.testing.assert_array_equal(volume.auxiliary_of(settings, "pair"), values[1])
+    assert volume.auxiliary[str(other)].spacing == (2, 2, 2)
+    with pytest.raises(InputError, match="which is the scan itself"):
+        attach_files(volume, DenoiseSettings(pair=str(drying)), source)
+    with pytest.raises(InputError, match="There is no file or folder"):
+        attach_files(volume, DenoiseSettings(pair=str(tmp_path / "gone.tif")), source)
 
 
 def test_what_is_gone_has_no_stamp(tmp_path: Path) -> None:

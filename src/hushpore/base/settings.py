@@ -69,7 +69,8 @@ class Option:
         """What is accepted, in words, for messages and tables."""
         parts: list[str] = []
         if self.auxiliary:
-            parts.append(f"the name of {' or '.join(self.auxiliary)} beside the volume, or nothing")
+            kinds = [{"scan": "another scan"}.get(kind, kind) for kind in self.auxiliary]
+            parts.append(f"the name of {' or '.join(kinds)} beside the volume, or nothing")
         if self.choices:
             parts.append(", ".join(repr(choice) for choice in self.choices))
         if bool in self.types:

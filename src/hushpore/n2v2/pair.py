@@ -110,6 +110,7 @@ class Agreement:
                 f"{_EDGE} x {_EDGE} pixels: {self.likeness:.2f}): are they of the same thing, in "
                 "the same place?"
             )
+            return
         if self.noise_in_common >= NOTABLE:
             yield (
                 f"Some of the noise of {volume.name} and {pair.name} is the same (correlation "

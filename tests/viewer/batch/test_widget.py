@@ -135,6 +135,16 @@ def test_it_opens_with_what_was_last_run_but_no_scans(widget, scans, tmp_path, q
     assert again.output.value is None
 
 
+def test_second_scans_are_named_for_all(widget, tmp_path):
+    widget.output.value = tmp_path
+    assert widget._how()["steps"]["denoise"] is None
+    widget.denoise.value = True
+    widget.pair.value = "{name}_odd"
+    assert widget._how()["steps"]["denoise"].pair == "{name}_odd"
+    widget.pair.value = ""
+    assert widget._how()["steps"]["denoise"].pair == ""
+
+
 def test_the_list_is_used_by_keys(widget, scans, qtbot):
     widget.add(scans)
     widget.scans.native.setCurrentItem(widget.scans.native.topLevelItem(0))

@@ -5,6 +5,7 @@ import pytest
 
 from hushpore import InputError
 from hushpore.base.settings import Settings, option
+from hushpore.n2v2.settings import DenoiseSettings
 from hushpore.viewer.forms.layer_field import LayerField
 from hushpore.viewer.running.target import capture
 
@@ -74,6 +75,18 @@ def test_layers_beside_are_captured_in_the_voxels_of_the_target(viewer):
     beside = capture(scan, auxiliary=[mask, seeds]).volume.auxiliary
     assert beside["crumb"] is mask.data
     np.testing.assert_allclose(beside["seeds"], [[1, 1, 2], [4, 3, 4]])
+
+
+def test_a_second_scan_is_captured_with_its_voxel_size(viewer):
+    scan = viewer.add_image(np.zeros((5, 6, 7)), name="scan", scale=(2, 1, 1), units="mm")
+    other = viewer.add_image(np.ones((5, 6, 7)), name="other", scale=(3, 1, 1), units="mm")
+    volume = capture(scan, scans=[other]).volume
+    assert volume.auxiliary["other"].spacing == (3, 1, 1)
+    with pytest.raises(InputError, match="voxels of other are 3 x 1 x 1 mm"):
+        volume.auxiliary_of(DenoiseSettings(pair="other"), "pair")
+    other.scale = (2, 1, 1)
+    volume = capture(scan, scans=[other]).volume
+    assert volume.auxiliary_of(DenoiseSettings(pair="other"), "pair") is other.data
 
 
 def test_points_of_other_axes_are_refused(viewer):
