@@ -5,7 +5,7 @@ from hushpore.n2v2.settings import DenoiseSettings
 
 def test_the_share_of_masked_pixels_is_said_in_pixels():
     said = DenoiseSettings().hints({})["masked_share"]
-    assert said.startswith("Masks 324 of the 4,096 pixels of a patch;")
+    assert said.startswith("Masks 324 of the 4,096 pixels of a patch (8 %);")
     said = DenoiseSettings(dimensions=3, patch_size=32).hints({})["masked_share"]
     assert "of the 16,384 pixels" in said
     assert "learns from few" in DenoiseSettings(masked_share="paper").hints({})["masked_share"]
