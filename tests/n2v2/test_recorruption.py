@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 import torch
@@ -9,11 +11,15 @@ import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.events import Metric
 from hushpore.n2v2.images import Images, arrange
-from hushpore.n2v2.model import Architecture, UNet
+from hushpore.n2v2.model import Architecture, UNet, build_network
 from hushpore.n2v2.noise.model import NoiseModel, estimate_noise
 from hushpore.n2v2.recorruption import ADDED, Recorruption
 from hushpore.n2v2.source import Scale
+from hushpore.n2v2.trained import Model, load_model
 from hushpore.n2v2.training.step import BatchSampler, Learner
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 QUICK = {"patch_size": 16, "batch_size": 4, "device": "cpu", "precision": "float32"}
 
@@ -94,13 +100,13 @@ def test_input_and_target_have_noise_that_is_independent_of_each_other(dimension
 
 
 def test_a_slice_that_is_seen_twice_at_an_end_has_the_same_noise_both_times() -> None:
-    stack = torch.zeros(6, 20, 20)
+    stack = torch.rand((6, 20, 20), generator=torch.Generator().manual_seed(0)) / 1000
     images = Images.of(stack, arrange(Volume(stack.numpy()), 2, context=2))
     drawing = Recorruption.of(known_noise(KERNEL, 3.0), SCALE, (16, 16), 2, "cpu")
     corners = torch.tensor([[0, 0, 0], [5, 2, 1], [3, 1, 1]])
     turned = torch.zeros(3, 3, dtype=torch.bool)
     inputs, _ = drawing.pairs(images, corners, (16, 16), turned, torch.Generator().manual_seed(0))
-    first, last, middle = inputs
+    first, last, middle = inputs.round(decimals=2)
     assert torch.equal(first[0], first[4])
     assert torch.equal(first[1], first[3])
     assert torch.equal(last[0], last[4])
@@ -114,6 +120,7 @@ def test_noise_grows_with_the_grey_value_as_that_of_the_scan_does() -> None:
     )
     scale = Scale((100.0,), (5.0,))
     planes = torch.stack([torch.full((40, 40), (grey - 100.0) / 5) for grey in (100, 112, 97)])
+    planes += 1e-4 * torch.rand(planes.shape, generator=torch.Generator().manual_seed(1))
     drawing = Recorruption.of(model, scale, (32, 32), 0, "cpu")
     corners = torch.tensor([[plane, 0, 0] for plane in range(3) for _ in range(100)])
     turned = torch.zeros(300, 3, dtype=torch.bool)
@@ -123,6 +130,66 @@ def test_noise_grows_with_the_grey_value_as_that_of_the_scan_does() -> None:
     added = (inputs[:, 0] - planes[corners[:, 0], :32, :32]) * 5 / ADDED
     found = added.view(3, -1).var(1).numpy()
     np.testing.assert_allclose(found, [4, 16, 1], rtol=0.03)
+
+
+def test_no_noise_is_drawn_where_the_outside_is_filled_in() -> None:
+    rng = np.random.default_rng(0)
+    noisy = rng.normal(size=(1, 40, 40)).astype(np.float32)
+    outside = np.hypot(*(np.indices((40, 40)) - 19.5)) > 17
+    noisy[:, outside] = -4.0
+    drawing = Recorruption.of(known_noise(KERNEL, 3.0), SCALE, (40, 40), 0, "cpu")
+    corners, turned = torch.zeros((20, 3), dtype=torch.int64), torch.zeros((20, 3), dtype=bool)
+    inputs, targets = drawing.pairs(
+        Images.of(torch.from_numpy(noisy)), corners, (40, 40), turned, torch.Generator()
+    )
+    filled = ndimage.binary_erosion(outside, np.ones((3, 3)), border_value=1)
+    for drawn in (inputs, targets):
+        assert (drawn[:, 0, filled] == -4.0).all()
+        # elsewhere there is noise at every pixel
+        assert (drawn[:, 0].std(0)[~filled] > 0.3).all()
+
+
+def test_as_much_of_the_input_is_given_back_as_lowers_the_error_most() -> None:
+    rng = np.random.default_rng(0)
+    # an image of variance 1 whose noise has a variance of 0.5, and a network that knows nothing
+    image = rng.normal(size=(8, 80, 80)) + np.sqrt(0.5) * rng.normal(size=(8, 80, 80))
+    model = known_noise(np.ones((1, 1)), np.sqrt(0.5))
+    drawing = Recorruption.of(model, Scale((0.0,), (1.0,)), (32, 32), 0, "cpu")
+    batches = BatchSampler((32, 32), 16, 0.0, torch.Generator().manual_seed(0), pair_maker=drawing)
+    network = UNet(Architecture(2, "r2r", features=4))
+    torch.nn.init.zeros_(network.out.weight)
+    torch.nn.init.zeros_(network.out.bias)
+    learner = Learner(network)
+    learner.fit_input_share(Images.of(torch.from_numpy(image).float()), batches)
+    # Wiener's: the variance of the image over that of what is seen
+    expected = 1 / (1 + 0.5 * (1 + ADDED**2))
+    assert float(learner.average.input_share) == pytest.approx(expected, abs=0.02)
+    seen = torch.from_numpy(image[:1, None]).float()
+    torch.testing.assert_close(learner.average(seen), learner.average.input_share * seen)
+
+
+def test_a_training_that_was_too_short_does_no_harm() -> None:
+    rng = np.random.default_rng(0)
+    clean = balls(rng, (16, 96, 96))
+    noisy = Volume((clean + 20 * correlated(rng, clean.shape, KERNEL)).astype(np.float32))
+    result = hushpore.denoise(noisy, steps=2, method="r2r", **QUICK)
+    error = np.mean((np.asarray(result.volume.data) - clean) ** 2)
+    assert error < 1.05 * np.mean((noisy.data - clean) ** 2)
+    assert result.provenance["result"]["input_share"] > 0.8
+    assert any("of the result is the scan as it was" in note for note in result.notes)
+
+
+def test_what_is_given_back_goes_with_the_model(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    noisy = Volume(rng.normal(size=(3, 32, 32)).astype(np.float32))
+    network = build_network(Architecture(2, "r2r", features=4), torch.Generator().manual_seed(0))
+    network.input_share.fill_(0.4)
+    model = Model(network.eval(), (0.0,), (1.0,))
+    file = model.save(tmp_path / "model.safetensors")
+    given = load_model(file).predict(noisy, "cpu")
+    network.input_share.zero_()
+    without = model.predict(noisy, "cpu")
+    np.testing.assert_allclose(given.data, 0.6 * without.data + 0.4 * noisy.data, atol=1e-5)
 
 
 def test_a_training_step_reads_nothing_back_and_sends_nothing_after_the_first(

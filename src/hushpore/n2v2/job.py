@@ -14,6 +14,7 @@ import torch
 from hushpore.base.errors import MemoryLimitError
 from hushpore.base.events import Batch, Job, Note, Progress
 from hushpore.base.provenance import fingerprint, make_provenance
+from hushpore.base.volume import readable_percent
 from hushpore.device.backend import Backend
 from hushpore.device.memory import is_out_of_memory
 from hushpore.device.scratch import array_within
@@ -67,6 +68,9 @@ if TYPE_CHECKING:
 
 #: Share of the job that is training, for the progress bar.
 TRAINING_SHARE = 0.9
+
+#: Share of the scan itself in a result from which on it is said.
+NOTABLE_SHARE = 0.1
 
 #: Told between the steps of which nothing can be counted, so that a job can be cancelled there.
 _PREPARING = Progress("preparing", 0, 1, "", 0.0)
@@ -330,6 +334,14 @@ class DenoisingRun:
         # what a checkpoint of an older version has left out cannot be repeated
         is_whole = len(state.shares) == state.step
         self.taken_schedule = loop.schedule.record(state.shares) if is_whole else None
+        if not self.architecture.hides_pixels:
+            share = float(self.model.network.input_share)
+            if share > NOTABLE_SHARE:
+                yield self._note(
+                    f"{readable_percent(share)} of the result is the scan as it was: there is "
+                    f"little noise, for which the training was short.{self._advice()}",
+                    warning=False,
+                )
 
     def _to_batch(self, step: int, patch_losses: npt.NDArray[np.float64]) -> Batch:
         """Say where in the volume the patches of a batch lie."""

@@ -107,11 +107,14 @@ class MaxBlurPool(nn.Module):
 
 
 class UNet(nn.Module):
-    """U-Net of two levels for N2V2 or N2V, in 2D or 3D.
+    """U-Net of two levels for R2R, N2V2 or N2V, in 2D or 3D.
 
     `architecture`: what it is like; a number stands for so many dimensions and all else as by
     default.
     """
+
+    # where no pixels are hidden: share of the input in the output (see `Learner.fit_input_share`)
+    input_share: torch.Tensor
 
     def __init__(self, architecture: Architecture | int = 2) -> None:
         super().__init__()
@@ -131,6 +134,8 @@ class UNet(nn.Module):
         self.up = _two_convolutions(n, 4 * f, 2 * f, f)
         self.up_top = _two_convolutions(n, f + skipped, f, f)
         self.out: nn.Conv2d | nn.Conv3d = _convolution(n, f, a.outputs, kernel=1)
+        if not a.hides_pixels:
+            self.register_buffer("input_share", torch.zeros(()))
 
     @property
     def dimensions(self) -> int:
@@ -139,7 +144,15 @@ class UNet(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Predict the noise-free image; axes that are down-sampled are multiples of `MULTIPLE`."""
-        return self.output(self.features(x))
+        output = self.output(self.features(x))
+        if not self.architecture.hides_pixels:
+            output = output + self.input_share * (self.own(x) - output)
+        return output
+
+    def own(self, x: torch.Tensor) -> torch.Tensor:
+        """Return those of the inputs that are predicted: the others lie to either side."""
+        first = (self.architecture.inputs - self.architecture.outputs) // 2
+        return x[:, first : first + self.architecture.outputs]
 
     def features(self, x: torch.Tensor) -> torch.Tensor:
         """Return what the output is a weighted sum of: (batch, features, *size)."""
@@ -183,6 +196,8 @@ class UNet(nn.Module):
                 module.reset_parameters()
             elif isinstance(module, MaxBlurPool):
                 module.kernel.copy_(blur_kernel(module.steps, "cpu"))
+        if not self.architecture.hides_pixels:
+            self.input_share.zero_()
 
     def output(self, features: torch.Tensor) -> torch.Tensor:
         """Return the output of features (batch, features, *size), at every pixel."""

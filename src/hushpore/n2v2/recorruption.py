@@ -103,7 +103,7 @@ class Recorruption:
         Returns: inputs (count, inputs, *size) and targets (count, outputs, *size).
         """
         noisy = images.windows(corners, size, orientations)
-        noise = self._noise(images, corners, size, orientations, generator)
+        noise = self._noise(images, corners, size, orientations, generator) * varies(noisy)
         if self.slope:
             noise = noise * self._strength(noisy)
         own = slice(images.first, images.first + images.outputs)
@@ -140,3 +140,20 @@ class Recorruption:
         planes = noisy.flatten(0, -3)[:, None]
         smooth = F.avg_pool2d(planes, _SMOOTH, 1, _SMOOTH // 2, count_include_pad=False)
         return (1 + self.slope * smooth.view_as(noisy)).clamp_min(_LEAST_VARIANCE).sqrt()
+
+
+def varies(noisy: torch.Tensor) -> torch.Tensor:
+    """Return where there is noise at all: not inside a place that is filled in with one value.
+
+    The outside of a round scan is, as a rule. `noisy`: shape (..., y, x).
+    Returns: bool; False where all of the 3 x 3 pixels about a pixel are equal.
+    """
+    pairs = noisy[..., 1:] == noisy[..., :-1]
+    rows = _both(pairs, (1, 0), (0, 1))
+    pairs = rows[..., 1:, :] & rows[..., :-1, :] & (noisy[..., 1:, :] == noisy[..., :-1, :])
+    return ~_both(pairs, (0, 0, 1, 0), (0, 0, 0, 1))
+
+
+def _both(pairs: torch.Tensor, before: tuple[int, ...], after: tuple[int, ...]) -> torch.Tensor:
+    """Return which pixels are equal to the one before and to the one after; ends have but one."""
+    return F.pad(pairs, before, value=True) & F.pad(pairs, after, value=True)

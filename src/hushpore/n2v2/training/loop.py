@@ -95,6 +95,9 @@ class TrainingLoop:
             # cancelled between two steps: what was learnt can be applied, or gone on from
             self._keep(state, checkpoint)
             raise
+        if self.batch_sampler.pair_maker is not None and state.step:
+            with self.timer.stage("validation"):
+                state.learner.fit_input_share(self.images(state.step - 1), self._fixed_batches())
         self._keep(state, checkpoint)
 
     def _keep(self, state: TrainingState, checkpoint: Checkpoint | None) -> None:
@@ -157,14 +160,17 @@ class TrainingLoop:
         if not count:
             return
         # the same patches and blind spots each time, so that the curve is smooth
-        generator = torch.Generator(self.backend.device).manual_seed(self.settings.seed + 1)
-        fixed = replace(self.batch_sampler, generator=generator)
         with self.timer.stage("validation"):
-            validation = state.learner.validate(self.images(state.step - 1), fixed)
+            validation = state.learner.validate(self.images(state.step - 1), self._fixed_batches())
         # both in one copy
         readback.push(("losses", state.step), torch.stack([state.total / count, validation]))
         state.logged_steps = state.step
         state.total.zero_()
+
+    def _fixed_batches(self) -> BatchSampler:
+        """Return what draws the same batches each time, and none of the training's own."""
+        generator = torch.Generator(self.backend.device).manual_seed(self.settings.seed + 1)
+        return replace(self.batch_sampler, generator=generator)
 
     def _report(self, arrived: list[tuple[Any, npt.NDArray[Any]]], state: TrainingState) -> Job:
         events: list[Event] = []

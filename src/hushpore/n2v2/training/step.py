@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 #: Just below 32 MiB: the largest block by which the C library learns.
 _LARGE = 2**25 - 2**16
 
+#: Batches by which the share of the input is found: it is sure to 0.01 with those of any setting.
+_SHARE_BATCHES = 8
+
 #: Decay of the running average of the weights, once it has warmed up.
 AVERAGE_DECAY = 0.995
 
@@ -82,6 +85,15 @@ class BatchSampler:
         return draw_corners(
             images.shape, (1, *self.size), self.count, self.generator, images.device
         )
+
+    def places(self, images: Images) -> tuple[torch.Tensor, torch.Tensor]:
+        """Draw where the patches of a batch lie, and how they are turned."""
+        corners = self.corners(images)
+        turned = draw_orientations(
+            self.count, len(self.size), self.generator, images.device,
+            exchange=self.replacement.line is None,
+        )  # fmt: skip
+        return corners, turned
 
     def halved(self) -> BatchSampler | None:
         """Return a sampler of half as many patches, or None where it is one already."""
@@ -199,12 +211,36 @@ class Learner:
         """Return the loss of the averaged network on a batch, as a tensor on the device."""
         return self._loss(self.average, images, batch_sampler)
 
+    @torch.no_grad()
+    def fit_input_share(self, images: Images, batch_sampler: BatchSampler) -> None:
+        """Have the averaged network give back as much of its input as lowers the loss most.
+
+        A short training has not learnt all that there is, least of all where there is little noise:
+        then the scan itself is nearer to the image than what the network predicts, and a sum of
+        both nearer than either. The share of the input is the least-squares one over some batches,
+        whose targets have noise of their own: the noise of the input earns nothing. What
+        the network has learnt well is left as it is, for there the share is 0.
+
+        `images`, `batch_sampler`: as for `step`, with a `PairMaker`.
+        """
+        network, pair_maker = self.average, batch_sampler.pair_maker
+        assert pair_maker is not None
+        network.input_share.zero_()
+        product = square = torch.zeros((), device=images.device)
+        for _ in range(_SHARE_BATCHES):
+            corners, turned = batch_sampler.places(images)
+            inputs, targets = pair_maker.pairs(
+                images, corners, batch_sampler.size, turned, batch_sampler.generator
+            )
+            output = network.output(self._features_of(network, inputs))
+            difference = network.own(inputs) - output
+            product = product + (difference * (targets - output)).sum()
+            square = square + difference.square().sum()
+        network.input_share.copy_((product / square).nan_to_num(0.0).clamp(0, 1))
+
     def _loss(self, network: UNet, images: Images, batch_sampler: BatchSampler) -> torch.Tensor:
-        device, draw, how = images.device, batch_sampler.generator, batch_sampler.replacement
-        corners = batch_sampler.corners(images)
-        turned = draw_orientations(
-            batch_sampler.count, len(batch_sampler.size), draw, device, exchange=how.line is None
-        )
+        draw, how = batch_sampler.generator, batch_sampler.replacement
+        corners, turned = batch_sampler.places(images)
         if batch_sampler.pair_maker is not None:
             inputs, targets = batch_sampler.pair_maker.pairs(
                 images, corners, batch_sampler.size, turned, draw
@@ -215,7 +251,7 @@ class Learner:
             return errors.mean()
         patches = images.windows(corners, batch_sampler.size, turned)  # (batch, inputs, *size)
         positions = draw_positions(
-            batch_sampler.size, batch_sampler.share, batch_sampler.count, draw, device
+            batch_sampler.size, batch_sampler.share, batch_sampler.count, draw, images.device
         )
         # all planes that are predicted are hidden at the same places: their noise may be related
         hidden_at = positions.repeat_interleave(images.outputs, 0)
