@@ -7,6 +7,7 @@ import dataclasses
 import shutil
 import threading
 import weakref
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,6 +18,7 @@ from qtpy.QtCore import QObject, Signal
 from hushpore.base.scaled import held
 from hushpore.base.volume import readable_percent
 from hushpore.device.scratch import new_folder
+from hushpore.viewer.denoise.noise_panel import NoisePanel
 from hushpore.viewer.forms.rich_label import link
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY, LayerData, layer_data
@@ -54,8 +56,13 @@ class DenoiseWidget(JobWidget):
         self._kept_of = ""  # the layer that it was learnt of; see `identity`
         self._again: DenoiseSettings | None = None
         super().__init__(napari_viewer)
+        self.noise = NoisePanel(napari_viewer)
+        upper = self._upper.column
+        upper.insertWidget(upper.indexOf(self._voxel_size), self.noise)
         # by way of what goes with the window: a thread may find something after that
         self._noise.found.connect(self._facts.outdated)
+        self._facts.outdated.connect(self._show_noise)
+        self.layer.changed.connect(self._show_noise)
 
     @classmethod
     def accepts(cls, layer: Any) -> bool:
@@ -85,6 +92,9 @@ class DenoiseWidget(JobWidget):
         """Say what the noise is like, too."""
         found = self._noise.text(self.layer.value, volume)
         return f"{volume.facts} · {found}" if found else volume.facts
+
+    def _show_noise(self) -> None:
+        self.noise.show_model(self._noise.model(self.layer.value))
 
     def settings(self) -> Settings:
         """Return the settings for a run, with a file to keep what is learnt."""
@@ -156,6 +166,15 @@ def _removed(result: Denoised, target: Target) -> LayerData:
     return data, keywords, kind
 
 
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """What was found of the noise of some values; nothing yet, where it is looked for."""
+
+    values: Any = None
+    text: str = ""
+    model: NoiseModel | None = None
+
+
 class NoiseLine(QObject):
     """Looks at the noise of layers, once each, in a thread.
 
@@ -168,31 +187,37 @@ class NoiseLine(QObject):
 
     def __init__(self) -> None:
         super().__init__()
-        # by layer: the values that were looked at, and what was found ("" until then)
-        self._known: weakref.WeakKeyDictionary[Any, tuple[Any, str]] = weakref.WeakKeyDictionary()
+        # by layer: the values that were looked at, and what was found
+        self._known: weakref.WeakKeyDictionary[Any, _Found] = weakref.WeakKeyDictionary()
 
     def text(self, layer: Any, volume: Volume) -> str:
         """Return what is known by now; where nothing is, have it looked at."""
-        values, text = self._known.get(layer, (None, ""))
-        if values is volume.data or not isinstance(held(volume.data), np.ndarray):
-            return text
-        self._known[layer] = (volume.data, "")
+        known = self._known.get(layer, _Found())
+        if known.values is volume.data or not isinstance(held(volume.data), np.ndarray):
+            return known.text
+        self._known[layer] = _Found(volume.data)
         # not the layer itself: one that is removed meanwhile would not be let go
         given = weakref.ref(layer), volume
         threading.Thread(target=self._look, args=given, name="hushpore noise", daemon=True).start()
         return ""
+
+    def model(self, layer: Any) -> NoiseModel | None:
+        """Return the model of a layer's noise, where there is noise and it is known by now."""
+        model = None if layer is None else self._known.get(layer, _Found()).model
+        return model if model is not None and model.deviation else None
 
     def _look(self, layer: weakref.ref[Any], volume: Volume) -> None:
         from hushpore.n2v2.noise.diagnosis import diagnose_noise
         from hushpore.n2v2.noise.model import estimate_noise
 
         try:
-            text = words(volume, diagnose_noise(volume), estimate_noise(volume))
+            model = estimate_noise(volume)
+            found = _Found(volume.data, words(volume, diagnose_noise(volume), model), model)
         except Exception:
             # what is wrong with the image is said when it is denoised
             return
         if (looked_at := layer()) is not None:
-            self._known[looked_at] = (volume.data, text)
+            self._known[looked_at] = found
         with contextlib.suppress(RuntimeError):  # the window was closed meanwhile
             self.found.emit()
 

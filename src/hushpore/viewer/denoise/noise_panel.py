@@ -1,0 +1,88 @@
+"""Plots of the noise of the chosen layer: as it was measured, and as more of it is drawn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hushpore.n2v2.noise.curves import noise_curves
+from hushpore.viewer.forms.layout import Fold
+from hushpore.viewer.forms.rich_label import plain_label
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from hushpore.n2v2.noise.model import NoiseModel
+
+#: Colours of the axes of a volume, which a colour-blind person can tell, too.
+_COLOURS = {"x": "#4c9be8", "y": "#f5a623", "z": "#9aa5b1"}
+
+_HINT = (
+    "How alike the noise of two voxels is, by the distance between them (left), and how strong it "
+    "is at each spatial frequency (right; 1: as strong as noise that is independent from voxel to "
+    "voxel). Dots are what was measured in flat places, lines what is drawn for the training."
+)
+
+
+class NoisePanel(Fold):
+    """The noise of a layer in two small plots; folded at first, hidden until it is known."""
+
+    def __init__(self, viewer: Any) -> None:
+        super().__init__("Noise")
+        self._viewer = viewer
+        self._model: NoiseModel | None = None
+        self._drawn: NoiseModel | None = None
+        self._canvas: Any = None
+        self._words = plain_label()
+        self.add(self._words)
+        self.button.toggled.connect(self._draw)
+        self.hide()
+
+    def show_model(self, model: NoiseModel | None) -> None:
+        """Show another layer's noise; None: it is not known, or there is none."""
+        if model is self._model:
+            return
+        self._model = model
+        self.setVisible(model is not None)
+        self._draw()
+
+    def _draw(self) -> None:
+        if self._model is None or self._model is self._drawn or not self.button.isChecked():
+            return
+        if self._canvas is None:
+            # a widget opens without matplotlib
+            from hushpore.viewer.results.plot_canvas import PlotCanvas
+
+            self._canvas = PlotCanvas(self._viewer)
+            self._canvas.setFixedHeight(150)
+            self._canvas.setToolTip(_HINT)
+            self._canvas.setAccessibleName("Noise")
+            self.add(self._canvas)
+            self._viewer.events.theme.connect(self._canvas.show_figure)
+        self._drawn = self._model
+        self._words.setText(words(self._model))
+        self._canvas.clear()
+        plot(self._canvas.figure, noise_curves(self._model))
+        self._canvas.show_figure()
+
+
+def words(model: NoiseModel) -> str:
+    """Return what the plots leave open, in a line."""
+    text = f"{model.deviation:.3g} ± {model.deviation_error:.2g}, from {model.blocks:,} flat places"
+    return f"{text}; grows with the grey value" if model.slope > 0 else text
+
+
+def plot(figure: Any, curves: pd.DataFrame) -> None:
+    """Plot what `noise_curves` returns."""
+    kinds = {"correlation": "Distance, voxels", "spectrum": "Cycles per voxel"}
+    for axes, (kind, label) in zip(figure.subplots(1, 2), kinds.items(), strict=True):
+        for axis, curve in curves[curves["curve"] == kind].groupby("axis", sort=True):
+            error = curve["error"] if kind == "correlation" else None
+            colour = _COLOURS[str(axis)]
+            dots = {"fmt": "o", "markersize": 3, "elinewidth": 1, "color": colour}
+            axes.errorbar(curve["at"], curve["measured"], error, **dots)
+            axes.plot(curve["at"], curve["drawn"], color=colour, linewidth=1, label=axis)
+        axes.axhline(0, color="#808080", linewidth=0.5)
+        axes.set_xlabel(label, fontsize=8)
+        axes.set_title(kind.capitalize(), fontsize=8, color="#808080")
+        if kind == "correlation":
+            axes.legend(fontsize=8, frameon=False, handlelength=1, loc="upper right")

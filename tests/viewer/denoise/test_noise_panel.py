@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from hushpore import Volume
+from hushpore.n2v2.noise.model import estimate_noise
+from hushpore.viewer.denoise.noise_panel import NoisePanel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.fixture
+def panel(make_napari_viewer: Callable[..., Any], qtbot: Any) -> NoisePanel:
+    made = NoisePanel(make_napari_viewer())
+    qtbot.addWidget(made)
+    return made
+
+
+def noise(deviation: float) -> Any:
+    values = np.random.default_rng(0).normal(100, deviation, (8, 48, 48))
+    return estimate_noise(Volume(values))
+
+
+def test_it_is_hidden_until_the_noise_is_known(panel: NoisePanel) -> None:
+    assert panel.isHidden()
+    panel.show_model(noise(5))
+    assert not panel.isHidden()
+    panel.show_model(None)
+    assert panel.isHidden()
+
+
+def test_opened_it_plots_correlation_and_spectrum_of_the_layer_that_is_chosen(
+    panel: NoisePanel,
+) -> None:
+    panel.show_model(noise(5))
+    assert panel._canvas is None
+    panel.set_open(True)
+    correlation, spectrum = panel._canvas.figure.axes
+    assert [axes.get_title() for axes in (correlation, spectrum)] == ["Correlation", "Spectrum"]
+    assert float(panel._words.text().split()[0]) == pytest.approx(5, rel=0.05)
+    panel.show_model(noise(50))
+    assert float(panel._words.text().split()[0]) == pytest.approx(50, rel=0.05)
+    assert panel._canvas.figure.axes[0] is not correlation
