@@ -141,6 +141,14 @@ def rng() -> np.random.Generator:
 
 
 @pytest.fixture
+def small_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have networks of few channels trained, where what they learn does not matter."""
+    from hushpore.n2v2 import plan
+
+    monkeypatch.setattr(plan, "FEATURES", dict.fromkeys(plan.FEATURES, 4))
+
+
+@pytest.fixture
 def noisy_ball(rng: np.random.Generator) -> Volume:
     """A scan with one pore, 10 voxels wide."""
     from hushpore.base.volume import Volume

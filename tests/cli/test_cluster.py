@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from hushpore.base.volume import Volume
 
+pytestmark = pytest.mark.usefixtures("small_network")
+
 QUICK = ["--steps", "2", "--patch-size", "16"]
 
 

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
     from hushpore.n2v2.trained import Model
 
+pytestmark = pytest.mark.usefixtures("small_network")
+
 QUICK = DenoiseSettings(steps=3, patch_size=16, batch_size=4)
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from hushpore.device.backend import Backend
 
+pytestmark = pytest.mark.usefixtures("small_network")
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -87,7 +89,7 @@ def test_whole_jobs(
     monkeypatch.setattr(jobs, "BLOCK", (40, 48, 48))
     monkeypatch.setattr(jobs, "TIMES", (1, 1, 1))
     monkeypatch.setattr(jobs, "REPEATS", 1)
-    little = {"steps": 1, "batch_size": 1, "patch_size": 16, "denoise_memory": 0.001}
+    little = {"steps": 1, "batch_size": 1, "patch_size": 16, "denoise_memory": 0.002}
     monkeypatch.setattr(jobs, "DENOISE", {**little, "precision": "float32"})
     parts = {name: work for name, work in jobs.PARTS.items() if not name.startswith("pores")}
     monkeypatch.setattr(jobs, "PARTS", parts)

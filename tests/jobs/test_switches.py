@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from hushpore.device.graphs import Work
 
+pytestmark = pytest.mark.usefixtures("small_network")
+
 # those of the pores alone are reached in tests/pores/gpu/test_labels.py
 OF_PORES = {"void", "labels"}
 NAMES = [each.name for each in dataclasses.fields(Switches) if each.name not in OF_PORES]

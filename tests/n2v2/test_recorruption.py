@@ -227,7 +227,7 @@ def test_correlated_noise_is_removed_better_than_by_any_gaussian() -> None:
     clean = balls(rng, (16, 96, 96))
     noisy = clean + 200 * correlated(rng, clean.shape, KERNEL)
     scan = Volume(noisy.astype(np.float32))
-    result = hushpore.denoise(scan, steps=150, device="cpu")
+    result = hushpore.denoise(scan, steps=150, batch_size=6, device="cpu")
     assert result.provenance["network"]["method"] == "r2r"
     assert result.provenance["network"]["inputs"] == 5
     smooth = min(

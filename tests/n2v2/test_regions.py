@@ -17,6 +17,8 @@ from hushpore.n2v2.source import Scale, Source
 from hushpore.n2v2.training import blocks
 from hushpore.n2v2.training.step import BatchSampler
 
+pytestmark = pytest.mark.usefixtures("small_network")
+
 QUICK = {"steps": 6, "patch_size": 16, "batch_size": 4}
 
 

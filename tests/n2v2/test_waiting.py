@@ -18,6 +18,8 @@ from hushpore import Volume
 from hushpore.base.events import Metric, Progress
 from hushpore.n2v2.training.loop import LOG_INTERVAL
 
+pytestmark = pytest.mark.usefixtures("small_network")
+
 PACKAGE = Path(hushpore.__file__).parent
 
 #: Operations whose result has a size, or is a value, that the host must know.

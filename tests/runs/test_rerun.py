@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
+pytestmark = pytest.mark.usefixtures("small_network")
+
 QUICK = ["--steps", "3", "--patch-size", "16", "--batch-size", "2", "--device", "cpu"]
 
 

@@ -28,6 +28,8 @@ from hushpore.viewer.running.problem import explain
 from hushpore.viewer.running.worker_container import PATIENCE
 from hushpore.viewer.segment.widget import PoresWidget
 
+pytestmark = pytest.mark.usefixtures("small_network")
+
 SOON = 10_000
 PLACE = {"scale": (2.0, 0.5, 0.5), "units": ("mm",) * 3, "axis_labels": ("z", "y", "x")}
 

@@ -12,6 +12,8 @@ from hushpore.jobs import JOBS
 from hushpore.runs import presets
 from hushpore.viewer.batch.widget import BatchWidget
 
+pytestmark = pytest.mark.usefixtures("small_network")
+
 #: Milliseconds: a batch runs the real jobs, whose kernels may have to be compiled first.
 LONG = 120_000
 

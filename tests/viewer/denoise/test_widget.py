@@ -6,6 +6,8 @@ from napari.layers import Image, Labels
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY
 
+pytestmark = pytest.mark.usefixtures("small_network")
+
 RESULT = {METADATA_KEY: {"provenance": {"job": "denoise"}}}
 
 

@@ -24,6 +24,8 @@ pytest.importorskip("zarr")
 
 from hushpore.io.zarr import write_zarr  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("small_network")
+
 PATIENCE = 300_000
 
 
