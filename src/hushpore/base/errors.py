@@ -17,6 +17,10 @@ class InputError(HushporeError, ValueError):
     """The data or a setting cannot be used as it is."""
 
 
+class NotTrustedError(InputError):
+    """A file would take far more memory or time than its bytes; the user can allow it to."""
+
+
 class OutputError(HushporeError, OSError):
     """A result cannot be written where it was asked for."""
 

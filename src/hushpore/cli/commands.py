@@ -15,7 +15,7 @@ import click
 
 from hushpore._version import __version__
 from hushpore.base.errors import HushporeError
-from hushpore.cli.flags import JobCommand, reading_flags, timings_flag, trace_flag
+from hushpore.cli.flags import JobCommand, reading_flags, timings_flag, trace_flag, trust_flag
 from hushpore.cli.job_commands import batch_command, job_command
 from hushpore.cli.progress_bar import drive
 from hushpore.cli.result_commands import compare_command, export_command, rerun_command
@@ -91,9 +91,10 @@ def hushpore() -> None:
 )
 @click.argument("path", required=False)
 @click.option("--series", metavar="N|NAME", help="Tell of one image stack only.")
+@trust_flag
 @click.option("--device", is_flag=True, help="Say what jobs would run on, and why.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def info(path: str | None, series: str | None, device: bool, as_json: bool) -> None:
+def info(path: str | None, series: str | None, trust: bool, device: bool, as_json: bool) -> None:
     """Say what is in PATH: image stacks with shape, voxel size, type and oddities.
 
     From the headers alone. Where there are several, each has a number, which --series takes.
@@ -110,7 +111,7 @@ def info(path: str | None, series: str | None, device: bool, as_json: bool) -> N
     if path is not None:
         from hushpore.io import choose, describe
 
-        volumes = describe(path)
+        volumes = describe(path, trust=trust)
         if series is not None:
             volumes = [choose(volumes, series)]
         found["volumes"] = [_describe(volume) for volume in volumes]

@@ -26,6 +26,10 @@ device_flag = click.option(
 timings_flag = click.option(
     "--timings", is_flag=True, help="Print where the time went, stage by stage."
 )
+trust_flag = click.option(
+    "--trust", is_flag=True,
+    help="Read what is compressed more than 1,000:1 or has more than 100,000 frames or pages.",
+)  # fmt: skip
 trace_flag = click.option(
     "--trace", metavar="FILE", help="Write a time line that https://ui.perfetto.dev opens."
 )
@@ -119,6 +123,7 @@ def settings_flags(settings: type[Settings], title: str = "") -> Callable[[Any],
 def reading_flags(command: Any) -> Any:
     """Decorate a command with the flags that say how a scan is read: see `runs.source.Source`."""
     for decorator in (
+        trust_flag,
         click.option(
             "--voxel-size", default="", metavar="SIZE",
             help="Where the file says none, or a wrong one: 15.4um, or z,y,x: 5,0.49,0.49mm.",

@@ -117,7 +117,7 @@ def batch_command(jobs: Sequence[str] = CHAIN) -> click.Command:
                 job: settings_from(flags, kind.settings) if flags.get(_with(job), True) else None
                 for job, kind in kinds.items()
             },
-            **{name: flags[name] for name in ("series", "resample", "voxel_size")},
+            **{name: flags[name] for name in ("series", "resample", "voxel_size", "trust")},
             at=at,
             device=device,
             jobs=n_jobs,
@@ -193,7 +193,8 @@ def _run(
     from hushpore.runs.source import Source, attach_files, files_of, settings_for
 
     overwrite = flags["overwrite"]
-    source = Source(path, *(flags[name] for name in ("series", "resample", "at", "voxel_size")))
+    names = ("series", "resample", "at", "voxel_size", "trust")
+    source = Source(path, *(flags[name] for name in names))
     asked = {extra: flags[extra.name] for extra in extras if flags[extra.name]}
     files = {extra: load(extra.checker)(file, overwrite) for extra, file in asked.items()}
     steps = {job: settings_for(settings_from(flags, JOBS[job].settings), path) for job in jobs}
@@ -231,7 +232,7 @@ def _run_on_cluster(
     measured: Measured,
 ) -> Any:  # fmt: skip
     # what has to be made of the scan first is made in memory
-    in_memory = source.at or source.resample or source.voxel_size
+    in_memory = source.at or source.resample or source.voxel_size or source.trust
     scan = _read(source, measured) if in_memory else source.path
     series = None if in_memory else source.series or None
     for job, settings in steps.items():

@@ -28,7 +28,13 @@ __all__ = [
 ]  # fmt: skip
 
 
-def read(path: Paths, *, series: int | str | None = None, empty: Empty | None = None) -> Volume:
+def read(
+    path: Paths,
+    *,
+    series: int | str | None = None,
+    empty: Empty | None = None,
+    trust: bool = False,
+) -> Volume:
     """Read the image stack of a file or folder.
 
     Parameters
@@ -43,6 +49,9 @@ def read(path: Paths, *, series: int | str | None = None, empty: Empty | None = 
     empty : callable, optional
         Makes the array that is filled, given shape and dtype: `numpy.empty`, or what
         `hushpore.device.backend.Backend.empty` of the device that all of it will go to.
+    trust : bool, optional
+        Whether to read a file that is compressed more than 1,000:1, or has more than 100,000
+        frames or pages. Such files can be made to fill the memory.
 
     Returns
     -------
@@ -56,10 +65,12 @@ def read(path: Paths, *, series: int | str | None = None, empty: Empty | None = 
     ------
     InputError
         If there is nothing that can be read, or no such series; says why.
+    NotTrustedError
+        If it would take far more memory than its bytes, and `trust` does not allow that.
     MissingPackageError
         If an optional package is needed; gives the command that installs it.
     """
-    found = describe(path)
+    found = describe(path, trust=trust)
     if series is not None:
         (wanted,) = result_of(into_memory([choose(found, series)], empty=empty))
         return wanted
@@ -88,7 +99,7 @@ def read(path: Paths, *, series: int | str | None = None, empty: Empty | None = 
     return dataclasses.replace(largest, notes=[*notes, *largest.notes])
 
 
-def read_all(path: Paths, *, lazy: bool | None = None) -> list[Volume]:
+def read_all(path: Paths, *, lazy: bool | None = None, trust: bool = False) -> list[Volume]:
     """Read every image stack of a file or folder: one for each DICOM series and shape of page.
 
     Parameters
@@ -98,6 +109,8 @@ def read_all(path: Paths, *, lazy: bool | None = None) -> list[Volume]:
     lazy : bool, optional
         Whether values stay on disk until they are asked for; by default those do that would take
         more than half of the free memory.
+    trust : bool, optional
+        As for `read`.
 
     Returns
     -------
@@ -113,15 +126,15 @@ def read_all(path: Paths, *, lazy: bool | None = None) -> list[Volume]:
     MemoryLimitError
         If memory is asked for that is not there.
     """
-    return result_of(load(path, lazy=lazy))
+    return result_of(load(path, lazy=lazy, trust=trust))
 
 
-def describe(path: Paths) -> list[Volume]:
+def describe(path: Paths, *, trust: bool = False) -> list[Volume]:
     """Say what is in a file or folder from its headers alone.
 
-    `path`: as for `read`.
+    `path`, `trust`: as for `read`.
     Returns: as `read_all` would, but the values stay on disk until they are asked for.
     Raises InputError, MissingPackageError: as for `read_all`; damage within the pixels is not
     noticed.
     """
-    return read_all(path, lazy=True)
+    return read_all(path, lazy=True, trust=trust)

@@ -13,7 +13,7 @@ import numpy as np
 from hushpore.base.errors import HushporeError, InputError, MemoryLimitError
 from hushpore.base.events import Progress
 from hushpore.base.scaled import Scaled, held
-from hushpore.device.backend import Backend
+from hushpore.io.gate import free_memory, trusting
 from hushpore.io.opening import opening, opening_files
 from hushpore.io.planes import LEFT_OUT, DiskArray
 
@@ -35,11 +35,13 @@ MEMORY_SHARE = 0.5
 _HEADERS = 0.1  # share of the time that headers take
 
 
-def load(path: Paths, *, lazy: bool | None = None, empty: Empty | None = None) -> LoadingJob:
+def load(
+    path: Paths, *, lazy: bool | None = None, empty: Empty | None = None, trust: bool = False
+) -> LoadingJob:
     """Read every image stack of a file or folder, as a job; closing it stops the reading.
 
-    `path`, `lazy`: as for `hushpore.io.read_all`. `empty`: makes the array, given shape and dtype;
-    by default `numpy.empty`. See `hushpore.device.backend.Backend.empty`.
+    `path`, `lazy`, `trust`: as for `hushpore.io.read_all`. `empty`: makes the array, given shape
+    and dtype; by default `numpy.empty`. See `hushpore.device.backend.Backend.empty`.
     Yields: headers first, then planes.
     Returns: at least one; errors are those of `hushpore.io.read_all`.
     """
@@ -48,7 +50,7 @@ def load(path: Paths, *, lazy: bool | None = None, empty: Empty | None = None) -
     place = _common_folder(files)
     try:
         volumes = yield from _with_progress(
-            opening_files(files, place) if len(files) > 1 else opening(place)
+            opening_files(files, place) if len(files) > 1 else opening(place), trust
         )
     except OSError as error:
         raise _reading_error(place, error) from error
@@ -136,10 +138,12 @@ def _common_folder(files: Sequence[Path]) -> Path:
         return files[0].absolute().parent
 
 
-def _with_progress(work: Opening) -> LoadingJob:
+def _with_progress(work: Opening, trust: bool) -> LoadingJob:
     while True:
         try:
-            share = next(work)
+            # not around a yield: what runs meanwhile is not what the user trusts
+            with trusting(trust):
+                share = next(work)
         except StopIteration as end:
             volumes: list[Volume] = end.value
             return volumes
@@ -148,11 +152,6 @@ def _with_progress(work: Opening) -> LoadingJob:
 
 def _n_planes(volume: Volume) -> int:
     return int(np.prod(volume.shape[:-2]))
-
-
-def free_memory() -> float:
-    """Return how many bytes can be taken before the system swaps, or what is preferred."""
-    return float(Backend().free_memory())
 
 
 def _reading_error(path: Path, error: OSError) -> InputError:

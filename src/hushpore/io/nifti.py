@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.base.errors import InputError
+from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.volume import Volume
+from hushpore.io.gate import gate_of
 from hushpore.io.log_capture import captured_warnings
+from hushpore.io.planes import PlaneStack, Stream, uncompressed_planes
 from hushpore.io.units import unit_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_LARGEST_RATIO = 1032  # of gzip
+    import numpy.typing as npt
 
 
 def read_nifti(path: Path) -> Volume:
-    """Read a NIfTI image, 2D to 4D.
+    """Open a NIfTI image, 2D to 4D; its values stay on disk.
 
     `path`: ``.nii`` or ``.nii.gz``.
     Returns: axes zyx, with time before them. Rows stay in the order in which they are stored.
@@ -31,33 +33,66 @@ def read_nifti(path: Path) -> Volume:
         with captured_warnings("nibabel"):
             image: Any = nibabel.load(path)
             _require_plausible(image, path)
-            values = np.asarray(image.dataobj)
             steps = image.header.get_zooms()
             unit = unit_of(image.header.get_xyzt_units()[0].replace("unknown", ""))
-    except (InputError, OSError, MemoryError):
+            values = _values(image, path)
+    except (HushporeError, OSError, MemoryError):
         raise
     except Exception as error:
         # damaged files make nibabel raise errors of any kind
-        raise InputError(
-            f"{path.name} is damaged or incomplete and cannot be read as NIfTI "
-            f"({type(error).__name__}: {error}). Copy or export it again."
-        ) from error
-    if values.dtype == np.float64 and image.get_data_dtype() != np.float64:
-        values = values.astype(np.float32)  # slope and intercept were applied
-    values = values.reshape(values.shape[:3] + tuple(n for n in values.shape[3:] if n > 1))
+        raise _damaged(path, error) from error
     n_spatial = min(values.ndim, 3)
     return Volume(
-        np.ascontiguousarray(values.T, dtype=values.dtype.newbyteorder("=")),
+        values,
         spacing=tuple(float(step) or 1.0 for step in reversed(steps[:n_spatial])),
         unit=unit[0] if unit else "pixel",
         name=path.name.removesuffix(".gz").removesuffix(".nii"),
     )
 
 
+def _values(image: Any, path: Path) -> PlaneStack | Stream:
+    """Return the values of an image, on disk still, in the order z, y, x."""
+    stored, dtype = image.dataobj, image.get_data_dtype()
+    if dtype.kind not in "buif":
+        raise InputError(f"{path.name} holds {dtype} values; grey values are needed.")
+    # rows lie one behind the other, and so the last axis is the first here
+    shape = tuple(image.shape[:3]) + tuple(n for n in image.shape[3:] if n > 1)
+    shape = shape[::-1]
+    is_scaled = (stored.slope, stored.inter) != (1, 0)
+    if not is_scaled and not path.name.lower().endswith(".gz") and len(shape) > 1:
+        numbers = np.arange(math.prod(shape[:-2])).reshape(shape[:-2])
+        return uncompressed_planes(path, stored.offset, dtype, numbers, shape[-2:])
+    wanted = dtype.newbyteorder("=")
+    if is_scaled and wanted != np.float64:
+        wanted = np.dtype(np.float32)
+
+    def fill(out: npt.NDArray[Any]) -> None:
+        try:
+            with captured_warnings("nibabel"):
+                out[...] = np.asarray(stored).T.reshape(shape)
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:
+            raise _damaged(path, error) from error
+
+    return Stream(shape, wanted, fill, gate_of(path))
+
+
+def _damaged(path: Path, error: Exception) -> InputError:
+    return InputError(
+        f"{path.name} is damaged or incomplete and cannot be read as NIfTI "
+        f"({type(error).__name__}: {error}). Copy or export it again."
+    )
+
+
 def _require_plausible(image: Any, path: Path) -> None:
     """Refuse a damaged header before memory is taken for an image that cannot be there."""
-    size = path.stat().st_size * (_LARGEST_RATIO if path.suffix == ".gz" else 1)
-    if math.prod(image.shape) * image.get_data_dtype().itemsize > size:
+    if min(image.shape, default=0) < 1:
+        raise InputError(f"{path.name} is damaged: it states an image of shape {image.shape}.")
+    needed = math.prod(image.shape) * image.get_data_dtype().itemsize
+    if path.name.lower().endswith(".gz"):
+        gate_of(path).require_plausible(needed)
+    elif needed > path.stat().st_size - image.dataobj.offset:
         raise InputError(
             f"{path.name} is damaged or incomplete: it states an image of "
             f"{' x '.join(map(str, image.shape))} voxels, which its bytes cannot hold."

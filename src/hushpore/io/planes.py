@@ -10,11 +10,17 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from hushpore.base.errors import InputError, MemoryLimitError
+from hushpore.base.volume import readable_bytes
+from hushpore.io.gate import free_memory
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     import numpy.typing as npt
+
+    from hushpore.io.gate import Gate
 
 #: Note about a stack that is damaged while others of the same folder are not.
 LEFT_OUT = "A series was left out. {}"
@@ -58,6 +64,10 @@ class DiskArray:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:
             raise ValueError("The values lie on disk: an array of them is always a copy.")
+        if self.nbytes > free_memory():
+            raise MemoryLimitError(
+                f"{readable_bytes(self.nbytes)} do not fit into memory. Read a part of them."
+            )
         values = self[...]
         return values if dtype is None else values.astype(dtype, copy=False)
 
@@ -71,7 +81,14 @@ class DiskArray:
         keys[place : place + 1] = [slice(None)] * (self.ndim - len(keys) + 1)
         if len(keys) != self.ndim:
             raise IndexError(f"Too many indices for {self.ndim} axes: {key!r}.")
-        return self._read_part(keys)
+        try:
+            return self._read_part(keys)
+        except MemoryLimitError:
+            raise
+        except MemoryError as error:
+            raise MemoryLimitError(
+                f"A part of {self!r} does not fit into memory. Read a smaller one."
+            ) from error
 
     def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
         """Return the values at an index of each axis."""
@@ -166,11 +183,45 @@ class PlaneStack(DiskArray):
             pool.shutdown(wait=True, cancel_futures=True)
 
 
+class Stream(DiskArray):
+    """An array that is decoded from its beginning, as a whole: nothing is, until it is asked for.
+
+    `fill`: fills an array of this shape and type. `gate`: of the file.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        fill: Callable[[npt.NDArray[Any]], None],
+        gate: Gate,
+    ) -> None:
+        super().__init__(shape, dtype)
+        self._fill, self._gate = fill, gate
+        self._lock = threading.Lock()
+        self._whole: npt.NDArray[Any] | None = None
+
+    def _read_part(self, keys: list[Any]) -> npt.NDArray[Any]:
+        with self._lock:
+            if self._whole is None:
+                self._gate.require_room(self.nbytes)
+                values = np.empty(self.shape, self.dtype)
+                self._fill(values)
+                self._whole = values
+        return np.array(self._whole[tuple(keys)])
+
+    def read_into(self, values: npt.NDArray[Any]) -> Iterator[int]:
+        """Fill an array of this shape; see `DiskArray`."""
+        self._fill(values)
+        yield math.prod(self.shape[:-2])
+
+
 def read_uncompressed(path: Path, offset: int, dtype: np.dtype[Any], out: npt.NDArray[Any]) -> None:
     """Fill an array with values as they lie in a file, without a copy where nothing is swapped.
 
     `dtype`: of the file, byte order included. `out`: of the same type in native order.
-    Raises EOFError if the file ends before.
+    Raises InputError if the file ends before: it is read, and not mapped into memory, where a file
+    that somebody shortens meanwhile would end the program.
     """
     values = out if dtype == out.dtype and out.flags.c_contiguous else np.empty(out.shape, dtype)
     # unbuffered, as the values go to where they are wanted, which a view of bytes describes
@@ -180,7 +231,10 @@ def read_uncompressed(path: Path, offset: int, dtype: np.dtype[Any], out: npt.ND
         while room:
             count = file.readinto(room)
             if not count:
-                raise EOFError(f"{path.name} ends before its values")
+                raise InputError(
+                    f"{path.name} ends before its values do: it is incomplete, or was shortened "
+                    "while it was read. Copy or export it again."
+                )
             room = room[count:]
     if values is not out:
         out[...] = values

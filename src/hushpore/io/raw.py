@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import zlib
@@ -11,15 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.base.errors import InputError
+from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.volume import Volume
+from hushpore.io.gate import gate_of
 from hushpore.io.marks import sidecar_of
-from hushpore.io.planes import uncompressed_planes
+from hushpore.io.planes import Stream, uncompressed_planes
 from hushpore.io.units import unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    import numpy.typing as npt
 
 _TYPES = {
     "MET_CHAR": "i1", "MET_UCHAR": "u1", "MET_SHORT": "i2", "MET_USHORT": "u2", "MET_INT": "i4",
@@ -27,7 +31,8 @@ _TYPES = {
     "MET_DOUBLE": "f8",
 }  # fmt: skip
 _LONGEST_HEADER = 65536
-_LARGEST_RATIO = 1032  # of zlib
+_MOST_AXES = 5  # t, c, z, y, x
+_PIECE = 1 << 20  # compressed bytes that are read at once
 
 
 @dataclass(frozen=True)
@@ -53,29 +58,44 @@ def open_raw(path: Path) -> Volume:
     sidecar = sidecar_of(path)
     assert sidecar is not None  # what marks a raw file
     with _explain_header(sidecar):
+        if sidecar.stat().st_size > _LONGEST_HEADER:
+            raise ValueError(f"it is longer than {_LONGEST_HEADER} bytes")
         stated = json.loads(sidecar.read_text(encoding="utf-8"))
         shape = tuple(int(n) for n in stated["shape"])
-        raw = _Layout(path, int(stated.get("offset", 0)), np.dtype(stated["dtype"]), shape)
-        known = {key: stated[key] for key in ("unit", "axes") if key in stated}
+        raw = _Layout(path, int(stated.get("offset", 0)), np.dtype(str(stated["dtype"])), shape)
+        known: dict[str, Any] = {key: str(stated[key]) for key in ("unit", "axes") if key in stated}
         if "spacing" in stated:
             known["spacing"] = tuple(float(step) for step in stated["spacing"])
-    return Volume(_values(raw), name=path.stem, **known)
+        return Volume(_values(raw), name=path.stem, **known)
 
 
 def open_meta_image(path: Path) -> Volume:
     """Open a MetaImage, its values on disk unless they are compressed; as `open_raw`."""
     with _explain_header(path):
         raw, known = _read_header(path)
-    return Volume(_values(raw), name=path.stem, **known)
+        return Volume(_values(raw), name=path.stem, **known)
 
 
 def open_npy(path: Path) -> Volume:
     """Open an array that NumPy saved; as `open_raw`."""
     try:
-        values: Any = np.load(path, allow_pickle=False, mmap_mode="r")
-    except (ValueError, EOFError) as error:
+        # for what its header says; of the mapping itself nothing is read
+        mapped: Any = np.load(path, allow_pickle=False, mmap_mode="r")
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:
+        # the header is text, out of which Python makes errors of many kinds
         raise InputError(f"{path.name} is not a complete NumPy file: {error}.") from error
-    return Volume(values, name=path.stem)
+    raw = _Layout(path, mapped.offset, mapped.dtype, mapped.shape)
+    if not mapped.flags.c_contiguous:
+        turned = _values(_Layout(path, mapped.offset, mapped.dtype, mapped.shape[::-1]))
+
+        def fill(out: npt.NDArray[Any]) -> None:
+            out[...] = np.asarray(turned).T
+
+        native = mapped.dtype.newbyteorder("=")
+        return Volume(Stream(mapped.shape, native, fill, gate_of(path)), name=path.stem)
+    return Volume(_values(raw), name=path.stem)
 
 
 @contextmanager
@@ -83,9 +103,10 @@ def _explain_header(header: Path) -> Iterator[None]:
     """Explain what goes wrong while a header is read."""
     try:
         yield
-    except InputError:
+    except (HushporeError, OSError, MemoryError):
         raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except Exception as error:
+        # what is written there can be of any type, and of any size
         raise InputError(
             f"The header {header.name} cannot be understood ({type(error).__name__}: {error}). "
             "Expected the shape and the type of the values, as docs/formats.md says."
@@ -154,25 +175,55 @@ def _data_file(path: Path, name: str, after_header: int) -> tuple[Path, int]:
 def _values(raw: _Layout) -> Any:
     size = raw.path.stat().st_size
     needed = math.prod(raw.shape) * raw.dtype.itemsize
-    if raw.dtype.kind not in "buif" or len(raw.shape) < 2 or min(raw.shape) < 1 or raw.offset < 0:
+    n_axes = len(raw.shape)
+    if raw.dtype.kind not in "buif" or not 2 <= n_axes <= _MOST_AXES or min(raw.shape) < 1:
         raise InputError(
             f"{raw.path.name} is said to hold {raw.dtype} values of shape {raw.shape}; numbers "
-            "with two axes or more are needed."
+            f"with 2 to {_MOST_AXES} axes are needed."
         )
-    held = (size - raw.offset) * (_LARGEST_RATIO if raw.compressed else 1)
-    if held < needed:
+    if not 0 <= raw.offset <= size:
+        raise InputError(
+            f"{raw.path.name} has {size} bytes; its values cannot begin at byte {raw.offset}."
+        )
+    gate = gate_of(raw.path)
+    if raw.compressed:
+        gate.require_plausible(needed)
+    elif size - raw.offset < needed:
         raise InputError(
             f"{raw.path.name} is incomplete: by its header the image takes {needed} bytes from "
             f"byte {raw.offset}, but the file has {size}."
         )
     if raw.compressed:
-        with raw.path.open("rb") as file:
-            file.seek(raw.offset)
-            # never more than stated, whatever the stream expands to
-            content = zlib.decompressobj().decompress(file.read(), needed)
-        if len(content) < needed:
-            raise InputError(f"{raw.path.name} is incomplete: its compressed data end too early.")
-        values = np.frombuffer(content, raw.dtype).reshape(raw.shape)
-        return values.astype(raw.dtype.newbyteorder("="))
+        native = raw.dtype.newbyteorder("=")
+        return Stream(raw.shape, native, functools.partial(_inflate, raw), gate)
     numbers = np.arange(math.prod(raw.shape[:-2])).reshape(raw.shape[:-2])
     return uncompressed_planes(raw.path, raw.offset, raw.dtype, numbers, raw.shape[-2:])
+
+
+def _inflate(raw: _Layout, out: npt.NDArray[Any]) -> None:
+    """Fill an array from a compressed stream; never more than is stated, whatever it expands to."""
+    values = out if out.flags.c_contiguous else np.empty(raw.shape, out.dtype)
+    room = memoryview(values.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
+    stream = zlib.decompressobj()
+    try:
+        with raw.path.open("rb") as file:
+            file.seek(raw.offset)
+            piece = b""
+            while room:
+                piece = piece or file.read(_PIECE)
+                found = stream.decompress(piece, min(len(room), _PIECE))
+                if not found and (stream.eof or not piece):
+                    raise InputError(
+                        f"{raw.path.name} is incomplete: its compressed data end too early."
+                    )
+                room[: len(found)] = found
+                room, piece = room[len(found) :], stream.unconsumed_tail
+    except zlib.error as error:
+        raise InputError(
+            f"{raw.path.name} is damaged: its values cannot be decompressed ({error}). Copy or "
+            "export it again."
+        ) from error
+    if not raw.dtype.isnative:
+        values.byteswap(inplace=True)
+    if values is not out:
+        out[...] = values

@@ -84,6 +84,7 @@ def run_batch(
     resample: bool = False,
     at: Sequence[str] = (),
     voxel_size: str = "",
+    trust: bool = False,
     device: str = "auto",
     jobs: int = 1,
     overwrite: bool = False,
@@ -104,7 +105,7 @@ def run_batch(
         default pores are segmented, with the defaults.
     denoise, pores : Settings, optional
         What `steps` has now, ``{"denoise": ..., "pores": ...}``. These go with the next version.
-    series, resample, at, voxel_size : optional
+    series, resample, at, voxel_size, trust : optional
         How each scan is read, see `hushpore.runs.source.Source`.
     device : str, optional
         As for `hushpore.denoise`.
@@ -159,7 +160,7 @@ def run_batch(
         raise InputError("A batch makes a result folder of each scan: end it with another job.")
     known = {job: settings and settings.to_dict() for job, settings in steps.items()}
     with _claimed(folder):
-        reading = Source("", series, resample, tuple(at), voxel_size)
+        reading = Source("", series, resample, tuple(at), voxel_size, trust)
         tasks = plan(given, folder, wanted, reading=reading, device=device, overwrite=overwrite)
         return (yield from _run(folder, tasks, known, jobs))
 

@@ -13,7 +13,8 @@ from hushpore.base.errors import InputError
 from hushpore.base.events import Note, Progress, result_of
 from hushpore.base.volume import Volume, readable_bytes, readable_count
 from hushpore.device.timing import StageTimer
-from hushpore.io.loading import free_memory, load
+from hushpore.io.gate import free_memory
+from hushpore.io.loading import load
 from hushpore.io.registry import EXPORTERS
 from hushpore.io.resumable import resumable_directory
 from hushpore.io.series import choose
@@ -66,6 +67,7 @@ def convert(
     resample: bool = False,
     at: Sequence[str] = (),
     voxel_size: str = "",
+    trust: bool = False,
     memory_budget: float | None = None,
     overwrite: bool = False,
     on_event: Callable[[Event], None] | None = None,
@@ -83,7 +85,7 @@ def convert(
         A folder whose name ends in ``.zarr``, usually ``.ome.zarr``.
     series : int or str, optional
         Which of several image stacks, as for `hushpore.read`; else the largest.
-    resample, at, voxel_size : optional
+    resample, at, voxel_size, trust : optional
         How it is read, see `hushpore.runs.source.Source`.
     memory_budget : float, optional
         GB that reading and writing may take beside the program itself; by default a quarter of what
@@ -109,7 +111,9 @@ def convert(
     MissingPackageError
         If zarr is not installed.
     """
-    reading = Source("", "" if series is None else str(series), resample, tuple(at), voxel_size)
+    reading = Source(
+        "", "" if series is None else str(series), resample, tuple(at), voxel_size, trust
+    )
     return result_of(converting(scan, path, reading, memory_budget, overwrite), on_event)
 
 
@@ -166,7 +170,7 @@ def _opened(
         # arrays have no stamp that tells whether they have changed: nothing is gone on with
         return reading.arrange(scan), {"volume": uuid.uuid4().hex}
     known = dataclasses.replace(reading, path=str(scan)).to_dict()
-    volumes = yield from load(scan, lazy=True)
+    volumes = yield from load(scan, lazy=True, trust=reading.trust)
     if reading.series:
         return reading.arrange(choose(volumes, reading.series)), known
     largest = max(volumes, key=lambda volume: math.prod(volume.shape))

@@ -40,7 +40,8 @@ class Source:
     `path`: a file or folder, as `hushpore.read` takes it. `series`: which one of several; empty for
     the largest. `resample`: interpolate uneven slices to an even spacing. `at`: positions on time
     and channel axes, each as ``"t=0"``. `voxel_size`: size of a voxel where the file does not say
-    it, or says it wrong: ``"15.4um"``, or along z, y, x: ``"5,0.49,0.49mm"``.
+    it, or says it wrong: ``"15.4um"``, or along z, y, x: ``"5,0.49,0.49mm"``. `trust`: read it even
+    where it takes far more memory than its bytes, as for `hushpore.read`.
     """
 
     path: str
@@ -48,6 +49,7 @@ class Source:
     resample: bool = False
     at: tuple[str, ...] = ()
     voxel_size: str = ""
+    trust: bool = False
 
     @classmethod
     def of(cls, known: Mapping[str, Any]) -> Self:
@@ -65,8 +67,9 @@ class Source:
         """Return it as JSON values, the path absolute, with the `stamp` of the files."""
         place = str(Path(self.path).expanduser().resolve())
         known = {**dataclasses.asdict(self), "path": place, "at": list(self.at), **self.stamp()}
-        if not self.voxel_size:
-            del known["voxel_size"]
+        for name in ("voxel_size", "trust"):
+            if not known[name]:
+                del known[name]
         return known
 
     def stamp(self) -> dict[str, Any]:
@@ -96,7 +99,8 @@ class Source:
         the volume.
         """
         empty = None if device is None else choose_backend(device).empty
-        return self.arrange(read(self.path, series=self.series or None, empty=empty))
+        series = self.series or None
+        return self.arrange(read(self.path, series=series, empty=empty, trust=self.trust))
 
     def arrange(self, volume: Volume) -> Volume:
         """Do with a volume what is asked for beside reading it; values on disk stay there.

@@ -149,7 +149,7 @@ def test_what_the_reader_met_is_said_and_kept(viewer, monkeypatch, tiff):
 def test_every_series_becomes_a_layer(qtbot, viewer, monkeypatch, tiff, large):
     volumes = [hushpore.Volume(STACK, name=name) for name in ("chest", "head")]
 
-    def load(path, lazy):
+    def load(path, lazy, trust):
         yield Progress("reading", 1, 2, "slices", 0.5)
         return volumes
 
@@ -260,3 +260,20 @@ def test_a_format_that_is_declared_in_the_registry_is_read(tmp_path, monkeypatch
     ((data, keywords, kind),) = get_reader(path)(path)
     np.testing.assert_array_equal(data, [[1, 2], [3, 4]])
     assert (kind, keywords["units"]) == ("image", ("micrometer", "micrometer"))
+
+
+def test_a_file_that_may_fill_the_memory_is_opened_only_with_consent(
+    qtbot, make_napari_viewer, tmp_path
+):
+    blank = np.zeros((2, 4096, 4096), np.uint16)
+    tifffile.imwrite(tmp_path / "blank.tif", blank, compression="zstd")
+    viewer = make_napari_viewer()
+    viewer.open(str(tmp_path / "blank.tif"), plugin="hushpore")
+    (note,) = notification_manager.records
+    assert "1,000:1" in note.message
+    assert not viewer.layers
+    ((text, act),) = note.actions
+    assert text == "Open it all the same"
+    act(None)
+    qtbot.waitUntil(lambda: len(viewer.layers) == 1, timeout=20_000)
+    assert viewer.layers[0].data.shape == blank.shape

@@ -30,8 +30,11 @@ def open_dicom_file(path: Path) -> Generator[float, None, list[Volume]]:
     others: list[Path] = []
     if not dicom:
         notes.append(f"{path.name} names no file that is there; its folder was searched.")
+        root = path.parent.resolve()
         for file in files_below(path.parent):
-            (dicom if _is_dicom(file) else others).append(file)
+            # a link that leads out of the folder is no more read here than by its name
+            if file.resolve().is_relative_to(root):
+                (dicom if _is_dicom(file) else others).append(file)
     volumes = yield from open_dicom(dicom, path.parent, others)
     return [volume.replace(volume.data, notes=[*notes, *volume.notes]) for volume in volumes]
 

@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushpore.base.errors import HushporeError
 from hushpore.io.dicom.geometry import Slice
-from hushpore.io.dicom.pixels import Encoding
+from hushpore.io.dicom.pixels import DEFLATED, HEADER, Encoding, inflated
 from hushpore.io.dicom.values import Header, first, integer, number, numbers
+from hushpore.io.gate import gate_of
 from hushpore.io.log_capture import captured_warnings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
     from pathlib import Path
     from typing import BinaryIO, TypeAlias
+
+    from hushpore.io.gate import Gate
 
     #: Planes, and the name of each file that holds none with the reason.
     Headers: TypeAlias = tuple[list[Slice], list[tuple[str, str]]]
@@ -27,7 +31,6 @@ if TYPE_CHECKING:
 
 _DICOMDIR = "1.2.840.10008.1.3.10"
 _LARGEST_IMAGE = 2**40  # bytes; beyond it a header is wrong, not a scan large
-_DEFLATED = "1.2.840.10008.1.2.1.99"
 # implicit and explicit, little and big endian; none stated
 _UNCOMPRESSED = ("1.2.840.10008.1.2", "1.2.840.10008.1.2.1", "1.2.840.10008.1.2.2", "")
 # all that is read of a header: patient, institution and the rest stay in the file
@@ -44,6 +47,9 @@ _TAGS = [
 # element of the pixels, without group: their kind of number where the header does not say
 _FLOATS = {0x0008: "f4", 0x0009: "f8"}
 _PIXELS = 0x7FE0
+# little endian: the tag of an item of a sequence, and that of pixels
+_ITEM, _PIXEL_TAG = b"\xfe\xff\x00\xe0", b"\xe0\x7f\x10\x00"
+_MANY_ITEMS = 50_000
 _BATCH = 50  # headers from one report of progress to the next
 _UNDEFINED = 0xFFFFFFFF
 
@@ -88,19 +94,43 @@ def _read_header(path: Path) -> tuple[list[Slice], str]:
 
     try:
         with path.open("rb") as file:
-            header = pydicom.dcmread(file, stop_before_pixels=True, force=True, specific_tags=_TAGS)
+            _require_few_items(file, gate_of(path))
+            content = inflated(file, HEADER) or file
+            header = pydicom.dcmread(
+                content, stop_before_pixels=True, force=True, specific_tags=_TAGS
+            )
             if str(header.file_meta.get("MediaStorageSOPClassUID", "")) == _DICOMDIR:
                 return [], ""
             values = Header(header)
             reason = _unusable(values)
             if reason:
                 return [], reason
-            return _slices(values, _encoding(header, values, path, file)), ""
+            return _slices(values, _encoding(header, values, path, content, file)), ""
+    except HushporeError as error:
+        return [], str(error)
     except (OSError, MemoryError):
         raise
     except Exception as error:
         # any kind of error comes out of a damaged header; none may stop the other files
         return [], f"a damaged header ({type(error).__name__})"
+
+
+def _require_few_items(file: BinaryIO, gate: Gate) -> None:
+    """Refuse a header of more items than any has, each of which takes time; `file`: at its begin.
+
+    Raises NotTrustedError if it has so many.
+    """
+    if gate.stored < _MANY_ITEMS * len(_ITEM):
+        return
+    count, length = 0, 1 << 16
+    while piece := file.read(length):
+        header, pixels, _ = piece.partition(_PIXEL_TAG)
+        count, length = count + header.count(_ITEM), 1 << 20
+        if pixels or count > _MANY_ITEMS:
+            break
+    file.seek(0)
+    if count > _MANY_ITEMS:
+        gate.require_few(count, "items in its header")
 
 
 def _unusable(header: Header) -> str:
@@ -126,13 +156,19 @@ def _frames(header: Header) -> int:
     return 1 if stated is None else stated
 
 
-def _encoding(dataset: Any, header: Header, path: Path, file: BinaryIO) -> Encoding:
-    """Find where and how the pixels are stored; `file` stands where the header ends."""
-    syntax = str(dataset.file_meta.get("TransferSyntaxUID", ""))
+def _encoding(
+    dataset: Any, header: Header, path: Path, content: BinaryIO, file: BinaryIO
+) -> Encoding:
+    """Find where and how the pixels are stored.
+
+    `content`: stands where the header ends; it is the `file`, or what a deflated one expands to.
+    """
+    is_deflated = content is not file
+    syntax = DEFLATED if is_deflated else str(dataset.file_meta.get("TransferSyntaxUID", ""))
     _, little = dataset.original_encoding
     order = "<" if little else ">"
-    at = file.tell()
-    start = file.read(12)
+    at = content.tell()
+    start = content.read(12)
     size = os.fstat(file.fileno()).st_size
     element = start[:4] if little else start[1::-1] + start[3:1:-1]
     group, which = int.from_bytes(element[:2], "little"), int.from_bytes(element[2:], "little")
@@ -152,7 +188,7 @@ def _encoding(dataset: Any, header: Header, path: Path, file: BinaryIO) -> Encod
     # bits are packed, and big-endian bytes swapped in pairs; a deflated file has no offsets; a
     # compressed image always has a length that is not defined, and an uncompressed one never
     plain = syntax in _UNCOMPRESSED
-    if syntax == _DEFLATED or bits == 1 or (not little and bits == 8):
+    if is_deflated or bits == 1 or (not little and bits == 8):
         offset = -1
     elif len(start) < 8 or group != _PIXELS:
         offset = size  # no pixels
@@ -169,11 +205,13 @@ def _encoding(dataset: Any, header: Header, path: Path, file: BinaryIO) -> Encod
         high_bit=high,
         offset=offset,
         length=None if length == _UNDEFINED or offset < 0 else length,
+        gate=gate_of(path, size),
     )
 
 
 def _slices(header: Header, encoding: Encoding) -> list[Slice]:
-    n_frames = encoding.n_frames
+    # one stands for all where there cannot be so many; what is wrong is said when it is opened
+    n_frames = encoding.n_frames if encoding.is_complete else 1
     shared = first(header, "SharedFunctionalGroupsSequence")
     frames = header.get("PerFrameFunctionalGroupsSequence") or []
     offsets = numbers(header.get("GridFrameOffsetVector"))

@@ -4,27 +4,39 @@ from __future__ import annotations
 
 import math
 import threading
+import zlib
 from dataclasses import dataclass
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hushpore.base.errors import HushporeError, InputError, MissingPackageError
-from hushpore.io.codestream import stated_size
+from hushpore.io.codestream import stated_bytes, stated_size
+from hushpore.io.gate import SMALL
 from hushpore.io.log_capture import captured_warnings
 from hushpore.io.planes import read_uncompressed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
+    from typing import BinaryIO
 
     import numpy.typing as npt
 
     from hushpore.io.dicom.geometry import Slice
+    from hushpore.io.gate import Gate
 
 _DECODERS = "pip install python-gdcm (or, for JPEG 2000, pylibjpeg pylibjpeg-openjpeg)"
-_LARGEST_RATIO = 2000  # no method compresses a real image further
-_SMALL = 2**24
+#: Transfer syntax of what is compressed as a whole, header and pixels.
+DEFLATED = "1.2.840.10008.1.2.1.99"
+#: Bytes of a header, at most.
+HEADER = SMALL
+_EXPLICIT = "1.2.840.10008.1.2.1"
+_PIXEL_DATA = 0x7FE00010
+_PIECE = 1 << 20  # bytes that are inflated at once
+_PREAMBLE = 144  # bytes up to the end of the length of the file's meta information
+_MOST_TIMES = 32  # bytes that a decoder may take for each of a value
 _RLE = "1.2.840.10008.1.2.5"
 _JPEG = "1.2.840.10008.1.2.4."
 # transfer syntax: names of the decoders in imagecodecs, the first that is there is taken
@@ -60,6 +72,7 @@ class Encoding:
     high_bit: int
     offset: int  # where the values begin in the file; -1 where only pydicom can tell
     length: int | None  # their bytes; None where they are encapsulated, as compressed ones are
+    gate: Gate  # what the file may take
 
     @property
     def bounds(self) -> tuple[int, int]:
@@ -73,11 +86,22 @@ class Encoding:
         """Bytes of one frame, decoded."""
         return math.prod(self.shape) * self.dtype.itemsize
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the file can hold the image that its header states."""
+        try:
+            self.require_complete()
+        except InputError:
+            return False
+        return True
+
     def require_complete(self) -> None:
         """Refuse, from the header alone, a file that cannot hold the image that it states.
 
-        Raises InputError if it ends too early.
+        Raises InputError if it ends too early; NotTrustedError if it would take far more memory
+        than its bytes.
         """
+        self.gate.require_few(self.n_frames, "frames")
         needed = self.frame_bytes * self.n_frames
         if self.offset >= self.size or self.length == 0:
             raise InputError(
@@ -85,11 +109,7 @@ class Encoding:
             )
         stated = " x ".join(str(n) for n in (self.n_frames, *self.shape)) + " pixels"
         if self.offset < 0 or self.length is None:
-            if needed > _LARGEST_RATIO * self.size + _SMALL:
-                raise InputError(
-                    f"{self.path.name} is damaged: its header states {stated}, which its "
-                    f"{self.size} bytes cannot hold."
-                )
+            self.gate.require_plausible(needed, stated)
             return
         if self.length < needed:
             raise InputError(
@@ -158,6 +178,11 @@ class SeriesReader:
                     f"{rows} x {columns} pixels, its header {encoding.shape[0]} x "
                     f"{encoding.shape[1]}."
                 )
+            if (stated_bytes(frame) or 0) > _MOST_TIMES * encoding.frame_bytes + SMALL:
+                raise InputError(
+                    f"{encoding.path.name} is damaged: its compressed image states more values a "
+                    "pixel than its header."
+                )
             return _as_stated(_decoded(decode, frame, encoding), encoding)
         except (HushporeError, OSError, MemoryError):
             raise
@@ -218,7 +243,14 @@ def _pixel_array(encoding: Encoding) -> npt.NDArray[Any]:
     from pydicom import uid
 
     path = encoding.path
-    dataset = pydicom.dcmread(path, force=True)
+    with path.open("rb") as file:
+        content = inflated(file, HEADER + 2 * encoding.n_frames * encoding.frame_bytes)
+        dataset = (
+            pydicom.dcmread(path, force=True)
+            if content is None
+            # what lies behind the pixels may be cut off
+            else pydicom.filereader.read_partial(content, lambda tag, *_: tag > _PIXEL_DATA)
+        )
     if not encoding.syntax:
         implicit, little = dataset.original_encoding
         syntax = uid.ImplicitVRLittleEndian if implicit else uid.ExplicitVRLittleEndian
@@ -233,6 +265,36 @@ def _pixel_array(encoding: Encoding) -> npt.NDArray[Any]:
             f"needs a decoder that is not installed: {_DECODERS}"
         ) from error
     return stored.reshape(encoding.n_frames, *encoding.shape)
+
+
+def inflated(file: BinaryIO, most: int) -> BytesIO | None:
+    """Return the beginning of what a deflated file expands to, or None where a file is no such.
+
+    It stands as if the file had not been compressed. `file`: at its beginning, where it is left.
+    `most`: bytes that are wanted; whatever the file expands to, no more are made.
+    """
+    start = file.read(2048)
+    file.seek(0)
+    if start[128:132] != b"DICM" or DEFLATED.encode() not in start:
+        return None
+    # group, element, representation and length of the number that says where the data set begins
+    begins = _PREAMBLE + int.from_bytes(start[_PREAMBLE - 4 : _PREAMBLE], "little")
+    meta = start[:begins].replace(DEFLATED.encode(), _EXPLICIT.encode().ljust(len(DEFLATED), b"\0"))
+    if start[132:138] != b"\2\0\0\0UL" or begins > len(start) or len(meta) != begins:
+        raise EOFError("the meta information does not say how long it is")
+    file.seek(begins)
+    stream, content, piece = zlib.decompressobj(-zlib.MAX_WBITS), BytesIO(meta), b""
+    content.seek(begins)
+    while content.tell() < begins + most and not stream.eof:
+        piece = piece or file.read(_PIECE)
+        found = stream.decompress(piece, _PIECE)
+        if not found and not piece:
+            break
+        content.write(found)
+        piece = stream.unconsumed_tail
+    file.seek(0)
+    content.seek(0)
+    return content
 
 
 def _require_decoder(dataset: Any, path: Path) -> None:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 import math
+import os
 import re
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tifffile
 
-from hushpore.base.errors import HushporeError, InputError
+from hushpore.base.errors import HushporeError, InputError, NotTrustedError
 from hushpore.base.volume import Volume, readable_count
+from hushpore.io.gate import CONSENT, Gate, gate_of
 from hushpore.io.log_capture import captured_log, captured_warnings
-from hushpore.io.planes import PlaneStack
-from hushpore.io.tiff.planes import explained, planes_of
+from hushpore.io.planes import PlaneStack, Stream
+from hushpore.io.tiff.planes import explained, planes_of, require_few_pages, require_parts
 from hushpore.io.tiff.voxel_size import VoxelSize, voxel_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     import numpy.typing as npt
 
@@ -28,8 +31,7 @@ _ORDER = "tczyx"
 _COLOURS = (2, 5, 6)  # RGB, CMYK and YCbCr, as the TIFF standard numbers them
 _PALETTE, _WHITE_IS_ZERO = 3, 0
 _MOST_CHANNELS = 7  # of ImageJ; where there are more, a program forgot to call them slices
-_LARGEST_RATIO = 2000  # no method compresses a real image further; zlib ends at 1032
-_SMALL = 2**24
+_MOST_LEVELS = 1000  # further images within a page, as pyramids have them
 # what tifffile logs where pixels are missing; it would fill them with zeros
 _INCOMPLETE = re.compile(
     r"invalid page offset|corrupt|truncated|failed to reshape|missing|incomplete|"
@@ -47,6 +49,7 @@ def read_tiff(path: Path) -> list[Volume]:
     Raises InputError if the file is damaged or incomplete, or holds colour images only;
     MissingPackageError if its compression needs imagecodecs.
     """
+    require_few_pages(path)
     with captured_warnings("tifffile") as messages, _opened(path) as tif:
         return _read_series(tif, path, messages)
 
@@ -97,7 +100,8 @@ def _slice_key(path: Path) -> tuple[Any, ...] | None:
     with captured_warnings("tifffile"), _opened(path) as tif:
         page: Any = tif.pages.first
         _refuse_colour(page, path)
-        _require_plausible(page.shape, page.dtype, tif, path)
+        _require_plausible(page.shape, page.dtype, path)
+        require_parts(page, gate_of(path))
         return (*page.shape, str(page.dtype)) if len(tif.pages) == 1 else None
 
 
@@ -126,6 +130,8 @@ def _stack(files: Sequence[Path], key: tuple[Any, ...], name: str) -> Volume:
 
 
 def _read_series(tif: tifffile.TiffFile, path: Path, messages: list[str]) -> list[Volume]:
+    gate = gate_of(path)
+    require_few_images(tif, gate)
     all_series = tif.series
     _require_complete(messages, path)
     grey = [(i, series) for i, series in enumerate(all_series) if not _is_colour(series.keyframe)]
@@ -155,7 +161,7 @@ def _read_series(tif: tifffile.TiffFile, path: Path, messages: list[str]) -> lis
 def _read_one(tif: tifffile.TiffFile, index: int, series: Any, path: Path) -> Volume:
     level = series.levels[0]
     if not level.is_multifile:
-        _require_plausible(level.shape, level.dtype, tif, path)
+        _require_plausible(level.shape, level.dtype, path)
     _require_bytes(tif, level.pages, path, level)
     size = voxel_size(tif, index, len(tif.series))
     shape, letters = level.get_shape(squeeze=False), level.get_axes(squeeze=False)
@@ -164,7 +170,7 @@ def _read_one(tif: tifffile.TiffFile, index: int, series: Any, path: Path) -> Vo
             f"{path.name} is damaged: it states an image of {' x '.join(map(str, shape))} pixels."
         )
     kept = _named_axes(letters, shape, size)
-    values, axes = _in_axis_order(level, letters, shape, kept, path)
+    values, axes = _in_axis_order(level, letters, shape, kept, path, index)
     if isinstance(values, PlaneStack):
         values.coarser = tuple(_coarser_levels(series, kept, path))
     notes = _photometric_notes(level.keyframe)
@@ -185,7 +191,7 @@ def _coarser_levels(series: Any, kept: dict[str, int], path: Path) -> Iterator[P
             return
         try:
             _require_bytes(level.keyframe.parent, level.pages, path, level)
-            values, _ = _in_axis_order(level, letters, shape, kept, path)
+            values, _ = _in_axis_order(level, letters, shape, kept, path, None)
         except HushporeError:
             return
         if not isinstance(values, PlaneStack):
@@ -232,9 +238,17 @@ def _named_axes(letters: str, shape: Sequence[int], size: VoxelSize) -> dict[str
 
 
 def _in_axis_order(
-    level: Any, letters: str, shape: Sequence[int], kept: dict[str, int], path: Path
+    level: Any,
+    letters: str,
+    shape: Sequence[int],
+    kept: dict[str, int],
+    path: Path,
+    index: int | None,
 ) -> tuple[Any, str]:
-    """Return the values of a series in the order of our axes, on disk where that is possible."""
+    """Return the values of a series in the order of our axes, on disk still.
+
+    `index`: which series of the file it is; None for a further level of one.
+    """
     axes = "".join(kept)
     if not axes.endswith("yx"):
         raise InputError(f"{path.name} holds no plane: its axes are {letters}.")
@@ -249,8 +263,24 @@ def _in_axis_order(
         planes = planes_of(level, leading, plane_shape, path)
         if planes is not None:
             return planes, axes
-    values = _transposed(level.asarray().reshape(shape), order)
-    return np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("=")), axes
+    wanted = tuple(shape[axis] for axis in order)
+
+    def fill(out: npt.NDArray[Any]) -> None:
+        with captured_log("tifffile"), _opened(path) as tif:
+            series = tif.series[index or 0]
+            out[...] = _transposed(series.levels[0].asarray().reshape(shape), order)
+
+    native = level.dtype.newbyteorder("=")
+    stored = sum(
+        {
+            page.parent.filehandle.path: page.parent.filehandle.size
+            for page in level.pages
+            if page is not None
+        }.values()
+    )
+    gate = gate_of(path, stored)
+    gate.require_plausible(math.prod(wanted) * native.itemsize)
+    return Stream(wanted, native, fill, gate), axes
 
 
 def _transposed(values: npt.NDArray[Any], order: list[int]) -> npt.NDArray[Any]:
@@ -295,7 +325,10 @@ def _require_bytes(
         if needed > size and series.keyframe.compression == 1:
             raise _incomplete(path)
         return
+    gate = gate_of(path)
     for page in pages:
+        if page is not None:
+            require_parts(page, gate)
         if page is None:
             raise InputError(
                 f"{path.name} refers to further files that are not there. Keep all files of an "
@@ -310,16 +343,53 @@ def _require_bytes(
             raise _incomplete(path)
 
 
-def _require_plausible(
-    shape: Sequence[int], dtype: Any, tif: tifffile.TiffFile, path: Path
-) -> None:
+def _require_plausible(shape: Sequence[int], dtype: Any, path: Path) -> None:
     """Refuse a damaged header before memory is taken for an image that cannot be there."""
     needed = math.prod(shape) * np.dtype(dtype).itemsize
-    if needed > _LARGEST_RATIO * tif.filehandle.size + _SMALL:
-        raise InputError(
-            f"{path.name} is damaged: it states an image of {' x '.join(map(str, shape))} pixels, "
-            f"which its {path.stat().st_size} bytes cannot hold."
+    gate_of(path).require_plausible(needed, f"an image of {' x '.join(map(str, shape))} pixels,")
+
+
+def require_few_images(tif: tifffile.TiffFile, gate: Gate) -> None:
+    """Refuse a file that names more images than its bytes can hold, before they are looked for.
+
+    And one that names files outside its folder, or what is no file.
+
+    Raises InputError if it does; NotTrustedError if there are only very many.
+    """
+    first: Any = tif.pages.first
+    if len(first.subifds or ()) > _MOST_LEVELS and not gate.is_trusted:
+        raise NotTrustedError(
+            f"{gate.name} has {len(first.subifds):,} images within an image, where "
+            f"{_MOST_LEVELS:,} are the most that is usual; reading them may take long. {CONSENT}"
         )
+    if not tif.is_ome:
+        return
+    told = str(tif.ome_metadata)
+    for pixels in re.findall(r"<(?:\w+:)?Pixels\b[^>]*>", told):
+        sizes = [int(size) for size in re.findall(r"\bSize[ZCT]=[\"'](\d{1,18})[\"']", pixels)]
+        gate.require_few(math.prod(sizes), "planes")
+    _require_own_folder(told, Path(tif.filehandle.path))
+
+
+def _require_own_folder(told: str, path: Path) -> None:
+    """Refuse an OME-TIFF whose other files are not plain files in its own folder."""
+    own = re.search(r"<(?:\w+:)?OME\b[^>]*\bUUID=[\"']([^\"']*)", told)
+    for written, uuid in re.findall(r"\bFileName=[\"']([^\"']*)[\"'][^>]*>\s*([^<\s]*)", told):
+        if own and uuid.lower() == own[1].lower():
+            continue  # this file itself, whatever it was called
+        name = html.unescape(written)
+        other = path.parent / name
+        is_there = os.path.lexists(other)
+        real = Path(os.path.realpath(other))
+        if (
+            real.parent != Path(os.path.realpath(path.parent))
+            or Path(name).name != name
+            or (is_there and not real.is_file())
+        ):
+            raise InputError(
+                f"{path.name} refers to {name[:200]!r}; other files of an OME-TIFF are read only "
+                "if they are plain files in the same folder. Put all of them into one folder."
+            )
 
 
 def _incomplete(path: Path) -> InputError:

@@ -12,6 +12,7 @@ import numpy as np
 
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.volume import Volume
+from hushpore.io.gate import gate_of
 from hushpore.io.planes import DiskArray
 from hushpore.io.units import METRES, unit_of
 from hushpore.io.zarr.image import import_zarr
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import numpy.typing as npt
+
+    from hushpore.io.gate import Gate
 
 _ORDER = "tczyx"
 #: Bytes of the newest layer of chunks that are kept, so that the next slice decodes nothing.
@@ -94,7 +97,7 @@ class ZarrStack(DiskArray):
         full = [next(rest) if isinstance(i, slice) else i for i in self._index]
         try:
             return np.asarray(self._array[tuple(full)])
-        except (OSError, MemoryError, IndexError, NotImplementedError):
+        except (HushporeError, OSError, MemoryError, IndexError, NotImplementedError):
             raise
         except Exception as error:
             # codecs raise errors of any kind
@@ -124,11 +127,14 @@ def open_zarr(folder: Path) -> list[Volume]:
     not installed.
     """
     zarr = import_zarr()
+    from hushpore.io.zarr.codecs import PlainFiles, bounded
+
     try:
-        node = zarr.open(str(folder), mode="r")
+        gate = gate_of(folder)
+        node = zarr.open(PlainFiles(str(folder), read_only=True), mode="r")
         if not hasattr(node, "keys"):
             plain = tuple(slice(None) for _ in node.shape)
-            return [Volume(ZarrStack(node, plain), name=folder.stem)]
+            return [Volume(ZarrStack(bounded(node, gate), plain), name=folder.stem)]
         images = {folder.name.removesuffix(".zarr").removesuffix(".ome"): node}
         labels = {}
         if _multiscales(node) is None:
@@ -136,9 +142,9 @@ def open_zarr(folder: Path) -> list[Volume]:
             images = {key: group for key, group in groups.items() if _multiscales(group)}
         for group in images.values():
             labels.update(_labels(group))
-        volumes = [_image(group, name) for name, group in images.items()]
+        volumes = [_image(group, name, gate) for name, group in images.items()]
         volumes += [
-            dataclasses.replace(_image(group, name), name=name, metadata={"labels": True})
+            dataclasses.replace(_image(group, name, gate), name=name, metadata={"labels": True})
             for name, group in labels.items()
         ]
     except (HushporeError, OSError, MemoryError):
@@ -188,10 +194,12 @@ def _shifted(key: slice, start: int, length: int) -> slice:
     return slice(places[0] - start, end if end >= 0 else None, places.step)
 
 
-def _image(group: Any, name: str) -> Volume:
+def _image(group: Any, name: str, gate: Gate) -> Volume:
+    from hushpore.io.zarr.codecs import bounded
+
     image = _multiscales(group)[0]
     dataset = image["datasets"][0]
-    array = group[dataset["path"]]
+    array = bounded(group[dataset["path"]], gate)
     stated = image.get("axes") or [{"name": letter} for letter in _ORDER[-array.ndim :]]
     axes = [axis if isinstance(axis, dict) else {"name": axis} for axis in stated]
     letters = "".join(str(axis["name"])[:1].lower() for axis in axes)
@@ -221,7 +229,7 @@ def _image(group: Any, name: str) -> Volume:
     finer = stack
     coarser = []
     for other in image["datasets"][1:]:
-        level = ZarrStack(group[other["path"]], index)
+        level = ZarrStack(bounded(group[other["path"]], gate), index)
         # a level that is no smaller is no pyramid, but several versions of one image
         if level.ndim != stack.ndim or level.size >= finer.size:
             break

@@ -26,16 +26,21 @@ class LoadingTask:
 
     `title`: what is done, for the activity dock: ``"Reading scan"``. `make_job`: returns the
     generator, as for `JobWorker`. `then`: called in the GUI thread with what the generator
-    returned. What goes wrong is said in a notification, and after a cancel nothing is called.
+    returned. `failed`: called there with what went wrong; by default that is said in a
+    notification. After a cancel nothing is called.
     """
 
     #: Keeps them alive while they work: a connection to a bound method does not.
     running: ClassVar[set[LoadingTask]] = set()
 
     def __init__(
-        self, title: str, make_job: Callable[[], Job], then: Callable[[Any], None]
+        self,
+        title: str,
+        make_job: Callable[[], Job],
+        then: Callable[[Any], None],
+        failed: Callable[[Problem], None] = notify_problem,
     ) -> None:
-        self._then = then
+        self._then, self._told = then, failed
         self._worker = JobWorker(make_job, f"hushpore: {title}")
         self._worker.returned.connect(self._returned)
         self._worker.failed.connect(self._failed)
@@ -57,7 +62,7 @@ class LoadingTask:
 
     def _failed(self, problem: Problem) -> None:
         self._close()
-        notify_problem(problem)
+        self._told(problem)
 
     def _close(self) -> None:
         LoadingTask.running.discard(self)

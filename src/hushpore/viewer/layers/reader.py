@@ -37,7 +37,7 @@ from hushpore.viewer.layers.result_folder import labels_from_result, provenance_
 from hushpore.viewer.layers.series_chooser import offer_series
 from hushpore.viewer.layers.slice_grouping import collect_slice, is_slice, slices_by
 from hushpore.viewer.layers.writer import prefer_our_writers
-from hushpore.viewer.running.problem import explain, notify_problem
+from hushpore.viewer.running.problem import Problem, explain, notify_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -97,7 +97,7 @@ def read_layers(path: str | list[str]) -> list[Any]:
     except Exception as error:
         if viewer is None:
             raise
-        notify_problem(explain(error))
+        _refused(viewer, path, explain(error))
         return NO_LAYERS
     if viewer is not None:
         show_scale_bar(viewer, [each["units"][-1] for _, each, _ in found])
@@ -106,10 +106,26 @@ def read_layers(path: str | list[str]) -> list[Any]:
     return found
 
 
-def _read_in_thread(viewer: Any, path: str | list[str]) -> None:
+def _read_in_thread(viewer: Any, path: str | list[str], trust: bool = False) -> None:
     name = _name(path)
     choosing = getattr(viewer, "window", None) is not None
-    LoadingTask(f"Reading {name}", partial(_read, path, choosing), partial(_found, viewer, name))
+    LoadingTask(
+        f"Reading {name}",
+        partial(_read, path, choosing, trust),
+        partial(_found, viewer, name),
+        partial(_refused, viewer, path),
+    )
+
+
+def _refused(viewer: Any, path: str | list[str], problem: Problem) -> None:
+    """Say what went wrong; of a file that the user may trust, offer to open it all the same."""
+    if not problem.needs_consent:
+        notify_problem(problem)
+        return
+    actions = (("Open it all the same", lambda *_: _read_in_thread(viewer, path, trust=True)),)
+    notification_manager.dispatch(
+        Notification(problem.message, NotificationSeverity.WARNING, actions=actions)
+    )
 
 
 def _name(path: str | list[str]) -> str:
@@ -137,9 +153,9 @@ def _files_of(path: str) -> Iterator[str]:
         yield from (os.path.join(place, name) for name in names)
 
 
-def _read(path: str | list[str], choosing: bool) -> Job:
+def _read(path: str | list[str], choosing: bool, trust: bool) -> Job:
     """Return layers; or volumes on disk, where there are several and the user is to choose."""
-    volumes = yield from load(path, lazy=True)
+    volumes = yield from load(path, lazy=True, trust=trust)
     if choosing and _are_several(volumes):
         return volumes
     return (yield from _loaded(volumes))

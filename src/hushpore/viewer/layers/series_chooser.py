@@ -21,7 +21,8 @@ from qtpy.QtWidgets import (
 from hushpore.base.errors import HushporeError
 from hushpore.base.events import Preview
 from hushpore.base.volume import readable_bytes
-from hushpore.io.loading import MEMORY_SHARE, free_memory
+from hushpore.io.gate import free_memory
+from hushpore.io.loading import MEMORY_SHARE
 from hushpore.io.series import preselected, split_notes
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.layout import ScrolledColumn, fill

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from napari.utils.notifications import show_error, show_warning
 
 from hushpore._version import __version__
-from hushpore.base.errors import HushporeError
+from hushpore.base.errors import HushporeError, NotTrustedError
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,8 @@ class Problem:
     details: str  # traceback and versions, for a report; not shown
     # True where the cause is the input or a setting, so that nothing needs to be reported
     expected: bool
+    # whether it is a file that is read if the user trusts it
+    needs_consent: bool = False
 
 
 def explain(error: BaseException) -> Problem:
@@ -28,7 +30,8 @@ def explain(error: BaseException) -> Problem:
     details += f"\n\nhushpore {__version__}, Python {platform.python_version()}, "
     details += platform.platform()
     expected = isinstance(error, HushporeError)
-    return Problem(str(error) if expected else _unexpected(error), details, expected)
+    message = str(error) if expected else _unexpected(error)
+    return Problem(message, details, expected, isinstance(error, NotTrustedError))
 
 
 def notify_problem(problem: Problem) -> None:

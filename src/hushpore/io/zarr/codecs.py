@@ -1,0 +1,265 @@
+"""What compresses the chunks of a Zarr array: an allow-list, and none expands beyond its chunk.
+
+A codec is named by the file, and some of those that are installed run code when they decode, or
+make of a few bytes as many as they like. Here each chunk is looked at before it is decoded.
+"""
+
+from __future__ import annotations
+
+import bz2
+import dataclasses
+import lzma
+import math
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numcodecs.abc import Codec
+from zarr import Array, AsyncArray
+from zarr.abc.codec import BytesBytesCodec
+from zarr.storage import LocalStore
+
+from hushpore.base.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hushpore.io.gate import Gate
+
+#: Codecs of Zarr 2 that move bytes or count numbers, and make as many as there were.
+_FILTERS = (
+    "shuffle", "delta", "fixedscaleoffset", "quantize", "bitround", "astype", "packbits", "crc32",
+    "crc32c", "adler32", "fletcher32", "jenkins_lookup3",
+)  # fmt: skip
+#: Codecs of Zarr 3 that do.
+_ARRAY_CODECS = ("bytes", "transpose", "crc32c", "sharding_indexed", "endian")
+_BLOCK = 1 << 17  # bytes of a block of Zstandard, at most
+_SLACK = 1 << 16
+_LZMA_MEMORY = 1 << 28
+
+
+class PlainFiles(LocalStore):
+    """A folder of which plain files are read: one that waits for a writer would never end."""
+
+    async def get(self, key: str, *args: Any, **options: Any) -> Any:
+        """Return what is stored under a key."""
+        place = self.root / key
+        if place.exists() and not (place.is_file() or place.is_dir()):
+            raise InputError(f"{key} in {self.root.name} is a pipe or a device, and no file.")
+        return await super().get(key, *args, **options)
+
+
+def bounded(array: Any, gate: Gate) -> Any:
+    """Return an array whose chunks are looked at before they are decoded.
+
+    `array`: of zarr, of version 2 or 3. `gate`: of what it is a part of, with the user's consent.
+    Raises InputError if it names a codec that is not known here, or holds no numbers;
+    NotTrustedError, MemoryLimitError if a chunk is too large.
+    """
+    dtype = np.dtype(array.dtype)
+    if dtype.kind not in "buif":
+        raise InputError(f"{gate.name} holds {dtype} values; numbers are needed.")
+    if 0 in array.chunks:
+        raise InputError(f"{gate.name} is damaged: it is cut into chunks of {array.chunks}.")
+    metadata = array.metadata
+    size = math.prod(array.chunks) * dtype.itemsize
+    gate.require_room(size, "the values of a chunk")
+    if metadata.zarr_format == 2:
+        filters = tuple(metadata.filters or ())
+        known = [_name(each) for each in (metadata.compressor, *filters) if each is not None]
+        _require_known(known, (*_SIZES, *_FILTERS), gate)
+        # what filters make of a value may be wider than the value
+        most = size * (16 if filters else 1) + _SLACK
+        inner = [
+            None if each is None else _Bounded2(each, gate, most)
+            for each in (metadata.compressor, *filters)
+        ]
+        changed = dataclasses.replace(
+            metadata, compressor=inner[0], filters=tuple(inner[1:]) or None
+        )
+    else:
+        codecs = _bounded_codecs(metadata.codecs, size + _SLACK, dtype, gate)
+        changed = dataclasses.replace(metadata, codecs=codecs)
+    return Array(AsyncArray(metadata=changed, store_path=array.store_path))
+
+
+def _bounded_codecs(
+    codecs: tuple[Any, ...], most: int, dtype: np.dtype[Any], gate: Gate
+) -> tuple[Any, ...]:
+    found: list[Any] = []
+    for codec in codecs:
+        name = _name(codec)
+        _require_known([name], (*_SIZES, *_ARRAY_CODECS), gate)
+        if name == "sharding_indexed":
+            within = math.prod(codec.chunk_shape) * dtype.itemsize + _SLACK
+            found.append(
+                type(codec)(
+                    chunk_shape=codec.chunk_shape,
+                    codecs=_bounded_codecs(codec.codecs, within, dtype, gate),
+                    index_codecs=codec.index_codecs,
+                    index_location=codec.index_location,
+                )
+            )
+        else:
+            found.append(_Bounded3(codec, gate, most) if name in _SIZES else codec)
+    return tuple(found)
+
+
+def _name(codec: Any) -> str:
+    """Return what a codec of either version is called."""
+    name = getattr(codec, "codec_id", None) or codec.to_dict().get("name", "")
+    return str(name)
+
+
+def _require_known(names: list[str], known: tuple[str, ...], gate: Gate) -> None:
+    for name in names:
+        if name not in known:
+            raise InputError(
+                f"{gate.name} is stored with the codec {name[:100]!r}, which is not read here: a "
+                f"codec can run code, or fill the memory. Known are {', '.join(sorted(_SIZES))}; "
+                "convert it with the program that wrote it."
+            )
+
+
+def _require_size(name: str, content: bytes, most: int, gate: Gate) -> None:
+    """Refuse a chunk that expands to more than it should.
+
+    Raises InputError if it does; NotTrustedError if it is compressed as no scan is.
+    """
+    size = _SIZES[name](content, most)
+    if size > most:
+        raise InputError(
+            f"{gate.name} is damaged, or made to fill the memory: a chunk of {most:,} bytes at "
+            "most expands to more."
+        )
+    dataclasses.replace(gate, stored=len(content)).require_plausible(size, "a chunk")
+
+
+class _Bounded2(Codec):  # type: ignore[misc]
+    """A codec of Zarr 2 that looks at a chunk before it decodes it."""
+
+    codec_id: str = "bounded"  # that of the codec, in each of them
+
+    def __init__(self, codec: Any, gate: Gate, most: int) -> None:
+        self.codec_id = codec.codec_id
+        self._codec, self._gate, self._most = codec, gate, most
+
+    def encode(self, buf: Any) -> Any:
+        """Compress, as it would itself."""
+        return self._codec.encode(buf)
+
+    def decode(self, buf: Any, out: Any = None) -> Any:
+        """Decompress."""
+        if self.codec_id in _SIZES:
+            content = memoryview(buf).cast("B").tobytes()
+            _require_size(self.codec_id, content, self._most, self._gate)
+        return self._codec.decode(buf, out)
+
+    def get_config(self) -> Any:
+        """Return what is stored of it."""
+        return self._codec.get_config()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Bounded3(BytesBytesCodec):
+    """A codec of Zarr 3 that looks at a chunk before it decodes it."""
+
+    codec: Any
+    gate: Gate
+    most: int
+    is_fixed_size = False
+
+    async def _decode_single(self, chunk_bytes: Any, chunk_spec: Any) -> Any:
+        _require_size(_name(self.codec), chunk_bytes.to_bytes(), self.most, self.gate)
+        return await self.codec._decode_single(chunk_bytes, chunk_spec)
+
+    async def _encode_single(self, chunk_bytes: Any, chunk_spec: Any) -> Any:
+        return await self.codec._encode_single(chunk_bytes, chunk_spec)
+
+    def evolve_from_array_spec(self, array_spec: Any) -> Any:
+        """Fit it to the values, as it would itself."""
+        codec = self.codec.evolve_from_array_spec(array_spec)
+        return dataclasses.replace(self, codec=codec)
+
+    def compute_encoded_size(self, input_byte_length: int, chunk_spec: Any) -> int:
+        """Return what it compresses to, where it can be told."""
+        return int(self.codec.compute_encoded_size(input_byte_length, chunk_spec))
+
+    def to_dict(self) -> Any:
+        """Return what is stored of it."""
+        return self.codec.to_dict()
+
+
+# ---- how much a chunk expands to: what it states, or what it comes to when it is counted
+
+
+def _counted(stream: Callable[[], Any]) -> Callable[[bytes, int], int]:
+    """Return what decompresses without keeping anything, and stops beyond what is wanted."""
+
+    def size(content: bytes, most: int) -> int:
+        total, left = 0, content
+        while left and total <= most:
+            part, before = stream(), total
+            piece = left
+            while not part.eof and total <= most:
+                found = len(part.decompress(piece, _BLOCK))
+                piece = getattr(part, "unconsumed_tail", b"")
+                total += found
+                if not found and not piece:
+                    break
+            # one stream may follow another
+            left = part.unused_data if part.eof else b""
+            if total == before and left == content:
+                break
+        return total
+
+    return size
+
+
+def _blosc_size(content: bytes, most: int) -> int:
+    return int.from_bytes(content[4:8], "little")
+
+
+def _lz4_size(content: bytes, most: int) -> int:
+    return int.from_bytes(content[:4], "little")
+
+
+def _zstd_size(content: bytes, most: int) -> int:
+    """Return what frames of Zstandard expand to at most, by their headers and those of blocks."""
+    at = total = 0
+    while at + 4 <= len(content) and total <= most:
+        magic = int.from_bytes(content[at : at + 4], "little")
+        if magic & 0xFFFFFFF0 == 0x184D2A50:  # a frame to be skipped
+            at += 8 + int.from_bytes(content[at + 4 : at + 8], "little")
+            continue
+        if magic != 0xFD2FB528:
+            break
+        flags = content[at + 4 : at + 5]
+        if not flags:
+            break
+        single, has_checksum = flags[0] >> 5 & 1, flags[0] >> 2 & 1
+        dictionary = (0, 1, 2, 4)[flags[0] & 3]
+        stated_in = (single, 2, 4, 8)[flags[0] >> 6]
+        start = at + 5 + (1 - single) + dictionary
+        stated = int.from_bytes(content[start : start + stated_in], "little")
+        at, frame, is_last = start + stated_in, 0, False
+        while not is_last and at + 3 <= len(content):
+            block = int.from_bytes(content[at : at + 3], "little")
+            is_last, kind, length = bool(block & 1), block >> 1 & 3, block >> 3
+            frame += length if kind < 2 else _BLOCK
+            at += 3 + (1 if kind == 1 else length)
+        at += 4 * has_checksum
+        # without a stated size the last block of many may be counted as a whole one
+        total += (stated + (256 if stated_in == 2 else 0)) if stated_in else max(frame - _BLOCK, 0)
+    return total
+
+
+_SIZES: dict[str, Callable[[bytes, int], int]] = {
+    "blosc": _blosc_size,
+    "zstd": _zstd_size,
+    "lz4": _lz4_size,
+    "gzip": _counted(lambda: zlib.decompressobj(31)),
+    "zlib": _counted(zlib.decompressobj),
+    "bz2": _counted(bz2.BZ2Decompressor),
+    "lzma": _counted(lambda: lzma.LZMADecompressor(memlimit=_LZMA_MEMORY)),
+}
