@@ -166,3 +166,36 @@ def test_a_model_is_not_written_through_a_link_that_waits_for_it(tmp_path: Path)
     write_tensors(tmp_path / "m.safetensors", {"a": torch.ones(2)}, {"entry": {}})
     assert (tmp_path / "thesis").read_text() == "years of work"
     assert read_tensors(tmp_path / "m.safetensors", "entry")[1]["a"].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("entry", "value"),
+    [("mean", [1e308]), ("std", [1e-300]), ("std", [1e300]), ("mean", ["x"]), ("mean", 5),
+     ("architecture", []), ("architecture", {"features": 512, "dimensions": 3}),
+     ("architecture", {"features": 10**9}), ("context", "x")],
+)  # fmt: skip
+def test_a_model_of_which_nothing_sensible_could_come_is_refused(
+    trained: Denoised, tmp_path: Path, entry: str, value: object
+) -> None:
+    model = trained.model
+    weights = {name: each.contiguous() for name, each in model.network.state_dict().items()}
+    write_tensors(
+        tmp_path / "m.safetensors", weights, {"hushpore": {**model.facts(), entry: value}}
+    )
+    with pytest.raises(InputError):
+        hushpore.load_model(tmp_path / "m.safetensors")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_model_with_weights_that_are_no_numbers_is_refused(
+    trained: Denoised, tmp_path: Path, value: float
+) -> None:
+    model = trained.model
+    state = model.network.state_dict()
+    weights = {
+        name: each.clone(memory_format=torch.contiguous_format) for name, each in state.items()
+    }
+    next(each for each in weights.values() if each.ndim == 4)[0, 0, 0, 0] = value
+    write_tensors(tmp_path / "m.safetensors", weights, {"hushpore": model.facts()})
+    with pytest.raises(InputError, match="no finite numbers"):
+        hushpore.load_model(tmp_path / "m.safetensors")

@@ -90,7 +90,7 @@ def load_preferences() -> Preferences:
     """Return what was saved; what is damaged, or of another version, is left at its default."""
     try:
         values = tomllib.loads(preferences_file().read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return Preferences()
     known = {name: None if value == "none" else value for name, value in values.items()}
     return Preferences.of_what_fits(known)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from hushpore.base.errors import InputError
 from hushpore.base.scaled import Scaled, held
+from hushpore.base.text import on_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +21,11 @@ SPATIAL_AXES = ("zyx", "yx")
 
 #: What is accepted wherever a volume is.
 VolumeLike: TypeAlias = "Volume | npt.ArrayLike"
+
+
+# so that the volume of a voxel is a number too
+_SMALLEST_STEP = 1e-60
+_LONGEST_UNIT = 40  # characters
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,13 +97,13 @@ class Volume:
         n_spatial = _n_spatial(axes)
         known = self.spacing != () and self.spacing is not None
         spacing = _per_axis(self.spacing, 1.0, n_spatial, "spacing")
-        if any(step <= 0 for step in spacing):
+        if not all(_SMALLEST_STEP < step < 1 / _SMALLEST_STEP for step in spacing):
             raise InputError(f"The spacing must be above zero on every axis; got {spacing}.")
         values = {
             "data": data,
             "axes": axes,
             "spacing": spacing,
-            "unit": self.unit or "pixel",
+            "unit": on_one_line(str(self.unit), _LONGEST_UNIT) or "pixel",
             "origin": _per_axis(self.origin, 0.0, n_spatial, "origin"),
             "notes": list(self.notes),
         }

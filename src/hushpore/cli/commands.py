@@ -15,6 +15,7 @@ import click
 
 from hushpore._version import __version__
 from hushpore.base.errors import HushporeError
+from hushpore.cli.echo import echo
 from hushpore.cli.flags import JobCommand, reading_flags, timings_flag, trace_flag, trust_flag
 from hushpore.cli.job_commands import batch_command, job_command
 from hushpore.cli.progress_bar import drive
@@ -58,12 +59,19 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            # of a pipe that nobody reads any more click says nothing
             raise
         except KeyboardInterrupt:
             _fail("Cancelled; nothing was written.", CANCELLED)
         except HushporeError as error:
             _fail(str(error), USER_ERROR)
+        except OSError as error:
+            if os.environ.get("HUSHPORE_DEBUG"):
+                raise
+            _drop_output()
+            where = error.filename or "the terminal or the file that output goes to"
+            _fail(f"{error.strerror or error}: {where}.", USER_ERROR)
         except Exception as error:
             if os.environ.get("HUSHPORE_DEBUG"):
                 raise
@@ -116,12 +124,12 @@ def info(path: str | None, series: str | None, trust: bool, device: bool, as_jso
             volumes = [choose(volumes, series)]
         found["volumes"] = [_describe(volume) for volume in volumes]
     if as_json:
-        click.echo(json.dumps(found, indent=2))
+        echo(json.dumps(found, indent=2))
         return
     if device:
-        click.echo(f"{found['device']['name']} ({found['device']['reason']})")
+        echo(f"{found['device']['name']} ({found['device']['reason']})")
         for line in found["device"]["details"]:
-            click.echo(f"  - {line}")
+            echo(f"  - {line}")
     _list(found.get("volumes", []))
 
 
@@ -163,9 +171,9 @@ def convert_command(
     done = drive(work, "Convert", quiet=as_json, listen=listen)
     measured.show()
     if as_json:
-        click.echo(json.dumps({**dataclasses.asdict(done), "path": str(done.path)}, indent=2))
+        echo(json.dumps({**dataclasses.asdict(done), "path": str(done.path)}, indent=2))
     else:
-        click.echo(f"{done.summary}\nWritten: {done.path}")
+        echo(f"{done.summary}\nWritten: {done.path}")
 
 
 @hushpore.command(short_help="Show the whole way on a phantom of known truth.")
@@ -202,11 +210,11 @@ def _list(volumes: list[dict[str, Any]]) -> None:
 
     shared, own = split_notes([volume["notes"] for volume in volumes])
     for number, (volume, notes) in enumerate(zip(volumes, own, strict=True), start=1):
-        click.echo(f"{f'{number} ' * (len(volumes) > 1)}{volume['name']}: {volume['facts']}")
+        echo(f"{f'{number} ' * (len(volumes) > 1)}{volume['name']}: {volume['facts']}")
         for note in notes:
-            click.echo(f"  - {note}")
+            echo(f"  - {note}")
     for note in shared:
-        click.echo(f"- {note}")
+        echo(f"- {note}")
 
 
 def _describe(volume: Volume) -> dict[str, Any]:
@@ -219,6 +227,14 @@ def _describe(volume: Volume) -> dict[str, Any]:
     return described
 
 
+def _drop_output() -> None:
+    """Let go of what cannot be written, so that it is not tried again when the program ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (until the end)
+
+
 def _fail(message: str, status: int) -> None:
-    click.echo(f"hushpore: {message}", err=True)
+    echo(f"hushpore: {message}", err=True)
     sys.exit(status)

@@ -7,12 +7,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
 import numpy as np
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from hushpore.cli.echo import echo
 from hushpore.cli.progress_bar import drive
 from hushpore.io import read
 from hushpore.io.dicom import write_series
@@ -39,9 +39,9 @@ def run_demo(
     begun = time.monotonic()
     phantom = None if path else foam_phantom()
     noisy = _through_dicom(phantom.volume) if phantom else read(path or "")
-    click.echo(f"{noisy.name}: {noisy.facts}")
+    echo(f"{noisy.name}: {noisy.facts}")
     for note in noisy.notes:
-        click.echo(f"  - {note}")
+        echo(f"  - {note}")
     denoised = drive(start("denoise", noisy, {"time_budget": time_budget}, device), "Denoise")
     found = drive(start("pores", denoised.volume, {}, device), "Segment pores")
     accuracy: dict[str, Any] = {}
@@ -57,8 +57,8 @@ def run_demo(
     )
     if accuracy:
         _print_table(accuracy)
-    click.echo(found.summary)
-    click.echo(f"Written: {folder}/ in {time.monotonic() - begun:.0f} s")
+    echo(found.summary)
+    echo(f"Written: {folder}/ in {time.monotonic() - begun:.0f} s")
 
 
 def _through_dicom(volume: Volume) -> Volume:

@@ -9,6 +9,7 @@ import click
 
 from hushpore.base.errors import InputError
 from hushpore.base.settings import renamed_setting
+from hushpore.cli.echo import echo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -90,7 +91,7 @@ class JobCommand(click.Command):
             flag, equals, value = word.partition("=")
             if flag in renamed:
                 now, note = renamed[flag]
-                click.echo(f"Note: {note}", err=True)
+                echo(f"Note: {note}", err=True)
                 args[at] = now + equals + value
         return super().parse_args(ctx, args)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hushpore.base.errors import InputError
+from hushpore.cli.echo import echo
 from hushpore.cli.flags import (
     JobCommand,
     device_flag,
@@ -126,12 +127,12 @@ def batch_command(jobs: Sequence[str] = CHAIN) -> click.Command:
         done = drive(work, "Batch", quiet=as_json)
         if as_json:
             rows = json.loads(done.table.to_json(orient="records"))
-            click.echo(json.dumps({"written": str(done.folder), "scans": rows}, indent=2))
+            echo(json.dumps({"written": str(done.folder), "scans": rows}, indent=2))
         else:
             for state in done.states:
                 if state.state == "failed":
-                    click.echo(f"Failed: {state.name}: {state.message}", err=True)
-            click.echo(f"{done.summary}.\nWritten: {done.folder / 'summary.csv'}")
+                    echo(f"Failed: {state.name}: {state.message}", err=True)
+            echo(f"{done.summary}.\nWritten: {done.folder / 'summary.csv'}")
         if done.count("done", "skipped") < len(done.states):
             sys.exit(1)
 
@@ -222,9 +223,9 @@ def _run(
         load(extra.writer)(file, result, before, overwrite)
     measured.show()
     if flags["as_json"]:
-        click.echo(json.dumps({"written": str(target), **result.provenance}, indent=2))
+        echo(json.dumps({"written": str(target), **result.provenance}, indent=2))
     else:
-        click.echo(f"{result.summary}\nWritten: {target}")
+        echo(f"{result.summary}\nWritten: {target}")
 
 
 def _run_on_cluster(
@@ -245,7 +246,7 @@ def _run_on_cluster(
         )  # fmt: skip
         result = _drive(work, job, flags, measured)
         if not is_last:
-            click.echo(f"Written: {place}", err=True)
+            echo(f"Written: {place}", err=True)
             # of which there is one series, whatever those of the scan are called
             scan, series = str(place), None
     return result
@@ -261,5 +262,5 @@ def _read(source: Source, measured: Measured, device: str | None = None) -> Volu
     """Read a scan, of which all values go to `device`, if it is given."""
     volume = measured.read(lambda: source.read(device))
     for note in volume.notes:
-        click.echo(f"Note: {note}", err=True)
+        echo(f"Note: {note}", err=True)
     return volume

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from hushpore.base.events import Note, StopEarly
 from hushpore.base.events import Progress as Done
+from hushpore.base.text import harmless
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -65,11 +66,13 @@ def drive(
                 bar.update(
                     task,
                     completed=event.fraction,
-                    description=f"{title}: {event.stage}",
+                    description=harmless(f"{title}: {event.stage}").replace("[", r"\["),
                     count=count,
                 )
             elif isinstance(event, Note):
-                bar.console.print(("Warning: " if event.warning else "") + event.message)
+                told = harmless(("Warning: " if event.warning else "") + event.message)
+                # a bracket is a bracket here, and no colour
+                bar.console.print(told, markup=False)
 
 
 class _Interrupts:

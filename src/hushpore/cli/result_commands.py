@@ -9,6 +9,8 @@ from pathlib import Path
 
 import click
 
+from hushpore.base.text import as_csv
+from hushpore.cli.echo import echo
 from hushpore.cli.flags import device_flag
 from hushpore.cli.progress_bar import drive
 from hushpore.io.registry import exporters_of
@@ -38,9 +40,9 @@ def rerun_command(result: str, output: str, device: str, as_json: bool, overwrit
     done = drive(rerun(result, output, device, overwrite), "Rerun", quiet=as_json)
     if as_json:
         found = {"identical": done.identical, "differences": done.differences}
-        click.echo(json.dumps({"written": str(done.written), **found}, indent=2))
+        echo(json.dumps({"written": str(done.written), **found}, indent=2))
     else:
-        click.echo(f"{done.summary}\nWritten: {done.written}")
+        echo(f"{done.summary}\nWritten: {done.written}")
     if not done.identical:
         sys.exit(2)
 
@@ -74,20 +76,20 @@ def compare_command(
     for suffix, file in files.items():
         with new_file(file, overwrite) as part:
             if suffix == ".csv":
-                table.to_csv(part, index=False, lineterminator="\n", encoding="utf-8")
+                as_csv(table, part)
             else:
                 part.write_bytes(comparison_figure(a, b))
     if as_json:
-        click.echo(table.to_json(orient="records", indent=2))
+        echo(table.to_json(orient="records", indent=2))
         return
     shown = table.rename(columns={"a": Path(a).name, "b": Path(b).name})
     shown["unit"] = [unit_in_words(unit) for unit in table["unit"]]
     shown["relative"] = [
         f"{100 * share:+.1f} %" if isfinite(share) else "" for share in table["relative"]
     ]
-    click.echo(shown.to_string(index=False, na_rep="", float_format="%.4g"))
+    echo(shown.to_string(index=False, na_rep="", float_format="%.4g"))
     for file in files.values():
-        click.echo(f"Written: {file}", err=True)
+        echo(f"Written: {file}", err=True)
 
 
 @click.command("export", short_help="Write a pore result for another program.", help=EXPORT_HELP)
@@ -116,4 +118,4 @@ def export_command(
     for file in export(
         result, output, to or "", labels=labels or None, apart=apart, overwrite=overwrite
     ):
-        click.echo(f"Written: {file}")
+        echo(f"Written: {file}")

@@ -12,6 +12,7 @@ from click.core import ParameterSource
 from hushpore.base.errors import InputError
 from hushpore.base.preferences import Preferences, load_preferences, preferences_file
 from hushpore.base.volume import readable_bytes, readable_count
+from hushpore.cli.echo import echo
 from hushpore.cli.flags import settings_flags
 from hushpore.jobs import JOBS
 
@@ -38,7 +39,7 @@ def settings_sources(*jobs: str) -> Callable[[Any], Any]:
                 warnings.simplefilter("always", DeprecationWarning)
                 found = read(value)
             for warning in renamed:
-                click.echo(f"Note: {warning.message}", err=True)
+                echo(f"Note: {warning.message}", err=True)
             _stand_in(ctx, jobs, found)
         return value
 
@@ -83,14 +84,14 @@ def settings_command(output: str | None, preset: str | None, listed: bool, overw
     if listed:
         names = list_presets()
         for name in names:
-            click.echo(f"{name}: {', '.join(read_preset(name))}")
-        click.echo(f"{len(names)} in {presets_folder()}", err=True)
+            echo(f"{name}: {', '.join(read_preset(name))}")
+        echo(f"{len(names)} in {presets_folder()}", err=True)
         return
     chosen = read_preset(preset) if preset else {job: kind.settings() for job, kind in JOBS.items()}
     if output is None:
-        click.echo(settings_text(chosen), nl=False)
+        echo(settings_text(chosen), nl=False)
     else:
-        click.echo(f"Written: {write_settings(output, chosen, overwrite)}")
+        echo(f"Written: {write_settings(output, chosen, overwrite)}")
 
 
 @click.command("preferences", short_help="Say or change what jobs use where nothing is asked for.")
@@ -134,18 +135,18 @@ def preferences_command(
         there |= {"left_over": [str(one.path) for one in left]}
         there |= {"removed": [str(one.path) for one in removed]}
         found = {"file": str(preferences_file()), "preferences": known, "temporary_files": there}
-        click.echo(json.dumps(found, indent=2))
+        echo(json.dumps(found, indent=2))
         return
     for name, entry in known.items():
         value = "none" if entry["value"] in (None, "") else entry["value"]
         wins = "" if entry["variable"] in entry["reason"] else f"; {entry['variable']} would win"
-        click.echo(f"{name} = {value}  ({entry['reason']}{wins})")
+        echo(f"{name} = {value}  ({entry['reason']}{wins})")
     if removed:
-        click.echo(f"Removed: {_told(removed)}")
-    click.echo(f"Temporary files, new ones in {scratch_folder()}: {_told(folders)}")
+        echo(f"Removed: {_told(removed)}")
+    echo(f"Temporary files, new ones in {scratch_folder()}: {_told(folders)}")
     for one in left:
-        click.echo(f"  left over: {one.path} (--clean removes it)")
-    click.echo(f"Kept in {preferences_file()}", err=True)
+        echo(f"  left over: {one.path} (--clean removes it)")
+    echo(f"Kept in {preferences_file()}", err=True)
 
 
 def _told(folders: list[Any]) -> str:

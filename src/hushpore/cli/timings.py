@@ -7,11 +7,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from hushpore.base.errors import OutputError
 from hushpore.base.events import Timing
 from hushpore.base.partial import new_file
+from hushpore.cli.echo import echo
 from hushpore.device.breakdown import timing_table
 from hushpore.device.timing import StageTimer
 from hushpore.device.trace import Trace
@@ -67,7 +66,7 @@ class Measured:
                 elapsed = timing.elapsed + sum(stage.seconds for stage in read.stages.values())
                 stages = {**read.stages, **timing.stages}
                 whole = dataclasses.replace(timing, stages=stages, elapsed=elapsed)
-                click.echo(f"\n{title}\n{timing_table(whole)}", err=True)
+                echo(f"\n{title}\n{timing_table(whole)}", err=True)
                 read = Timing()
         if self._path is not None:
             with new_file(self._path, overwrite=True) as part:

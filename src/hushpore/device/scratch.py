@@ -120,7 +120,7 @@ def _owner_of(path: Path) -> dict[str, object] | None:
         if hasattr(os, "getuid") and path.stat().st_uid != os.getuid():
             return None
         owner = json.loads((path / OWNER).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     known = isinstance(owner, dict) and isinstance(owner.get("process"), int)
     return owner if known else None

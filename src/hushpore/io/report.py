@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hushpore.base.errors import InputError
+from hushpore.base.text import in_figure
 from hushpore.base.volume import readable_count, readable_unit
 
 if TYPE_CHECKING:
@@ -61,7 +62,9 @@ def report_figure(
     _scale_bar(axes[0], painted.shape, labels)
     sizes = np.asarray(diameters, dtype=float).ravel()
     _histogram(axes[-1], sizes[np.isfinite(sizes)], labels.unit, ratio)
-    figure.suptitle(f"{title}\n" if title else "", fontsize=14, color=_INK, weight="bold")
+    figure.suptitle(
+        f"{in_figure(title)}\n" if title else "", fontsize=14, color=_INK, weight="bold"
+    )
     if labels.n_spatial == 3:
         depth = labels.spatial_shape[0]
         line, height = f"slice {depth // 2 + 1} of {depth}", 0.905 if title else 0.95
@@ -88,7 +91,7 @@ def _show(ax: Axes, plane: npt.NDArray[Any], aspect: float, name: str) -> None:
     if low == high:
         low, high = low - 0.5, high + 0.5
     ax.imshow(values, cmap="gray", vmin=low, vmax=high, aspect=aspect, interpolation="nearest")
-    ax.set_title(name, fontsize=11, color=_INK)
+    ax.set_title(in_figure(name), fontsize=11, color=_INK)
     ax.set_axis_off()
 
 
@@ -137,7 +140,7 @@ def _round_length(length: float) -> float:
 def _histogram(ax: Axes, sizes: npt.NDArray[Any], unit: str, ratio: float) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    shown, title = readable_unit(unit), "no pores"
+    shown, title = in_figure(readable_unit(unit)), "no pores"
     if sizes.size:
         title = f"{readable_count(sizes.size, 'pore')}, median {np.median(sizes):.3g} {shown}"
     ax.set_title(title, fontsize=11, color=_INK)

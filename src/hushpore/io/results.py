@@ -15,6 +15,7 @@ import numpy as np
 
 from hushpore.base.errors import InputError, OutputError
 from hushpore.base.partial import new_file
+from hushpore.base.text import as_csv
 from hushpore.io.registry import exporter_by_ending, exporters_of
 from hushpore.io.target import PROVENANCE, check_target, new_directory
 from hushpore.io.tiff.writer import write_tiff
@@ -110,7 +111,7 @@ def write_results(
         for name, volume in images.items():
             write_tiff(part / f"{name}.tif", volume)
         for name, table in tables.items():
-            table.to_csv(part / f"{name}.csv", index=False, lineterminator="\n", encoding="utf-8")
+            as_csv(table, part / f"{name}.csv")
         for name, picture in figures.items():
             (part / f"{name}.png").write_bytes(picture)
         for name, page in pages.items():

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.base.text import in_figure
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -53,7 +54,7 @@ def denoising_picture(noisy: Volume, result: Denoised, dpi: int = 150) -> bytes:
         ax.set_title(title, fontsize=9, color=_INK)
         ax.set_axis_off()
     _draw_curves(axes[3], result)
-    figure.suptitle(result.summary, fontsize=11, color=_INK)
+    figure.suptitle(in_figure(result.summary), fontsize=11, color=_INK)
     drawn = io.BytesIO()
     figure.set_dpi(dpi)
     canvas.print_png(drawn)  # type: ignore[no-untyped-call]

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     import torch
 
 
+#: What comes of a header in which something else stands than is written there.
+ODD = (KeyError, ValueError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError)
+
+
 def write_tensors(
     target: Path, tensors: dict[str, torch.Tensor], facts: dict[str, dict[str, Any]]
 ) -> None:
@@ -76,7 +80,7 @@ def read_tensors(
             facts = json.loads((opened.metadata() or {})[entry])
             names = [name for name in opened.keys() if wanted(name)]  # noqa: SIM118
             return dict(facts), {name: opened.get_tensor(name) for name in names}
-    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+    except (SafetensorError, *ODD) as error:
         raise not_whole(source, error) from error
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from hushpore._version import __version__
 from hushpore.base.errors import InputError
@@ -18,16 +20,18 @@ from hushpore.n2v2.images import arrange
 from hushpore.n2v2.inference.volumes import FREE_SHARE, VolumePredictor
 from hushpore.n2v2.model import Architecture, UNet
 from hushpore.n2v2.source import Scale, Source, measure_scale
-from hushpore.n2v2.tensor_file import check_file_target, not_whole, read_tensors, write_tensors
+from hushpore.n2v2.tensor_file import ODD, check_file_target, not_whole, read_tensors, write_tensors
 
 if TYPE_CHECKING:
     import os
-    from pathlib import Path
 
     from hushpore.n2v2.images import Arrangement
 
 #: Name of the entry in the file's header that says what the weights are.
 HEADER = "hushpore"
+
+# beyond these, grey values normalised in float32 lose all that they say
+_LARGEST_VALUE = 1e30
 
 #: What the names of tensors begin with that are of use to the training alone.
 TRAINING = "training."
@@ -246,15 +250,53 @@ def load_model(path: str | os.PathLike[str]) -> Model:
             architecture = Architecture(**facts["architecture"])
         else:
             architecture = Architecture(facts["dimensions"])
+        # on no device first: a header can ask for a network that no memory holds
+        with torch.device("meta"):
+            expected = UNet(architecture).state_dict()
+        if {name: value.shape for name, value in expected.items()} != {
+            name: value.shape for name, value in weights.items()
+        }:
+            raise ValueError("weights of another network")
         network = UNet(architecture)
         network.load_state_dict(weights)
         mean, std = tuple(map(float, facts["mean"])), tuple(map(float, facts["std"]))
         channels, context = str(facts.get("channels", "independent")), int(facts.get("context", 0))
         if not np.isfinite([*mean, *std]).all() or len(mean) != len(std) or min(std) <= 0:
             raise ValueError("no scale")
-    except (KeyError, ValueError, TypeError, RuntimeError) as error:
+    except (*ODD, RuntimeError) as error:
         raise not_whole(path, error) from error
+    _require_sensible(path, weights, mean, std)
     return Model(network.eval(), mean, std, channels, context)
+
+
+def _require_sensible(
+    path: str | os.PathLike[str],
+    weights: dict[str, torch.Tensor],
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+) -> None:
+    """Refuse a model of which nothing but NaN could come.
+
+    Raises InputError if a weight is not finite, or the values that normalise are beyond float32.
+    """
+    bad = [
+        name
+        for name, value in weights.items()
+        if not value.isfinite().all() or (name.endswith("running_var") and (value < 0).any())
+    ]
+    if bad:
+        raise InputError(
+            f"{Path(path).name} is damaged: {len(bad)} of its weights are no finite numbers "
+            f"({bad[0][:60]}). Copy it anew from where it was saved, or train another."
+        )
+    # a value is divided by std; both it and the result must stay within float32
+    if max(map(abs, mean)) > _LARGEST_VALUE or not all(
+        1 / _LARGEST_VALUE < each < _LARGEST_VALUE for each in std
+    ):
+        raise InputError(
+            f"{Path(path).name} states that it was trained on grey values about {mean[0]:g} that "
+            f"vary by {std[0]:g}; nothing can be computed with these. Train another."
+        )
 
 
 def require_dimensions(volume: Volume, dimensions: int) -> None:

@@ -16,6 +16,7 @@ from hushpore._version import __version__
 from hushpore.base.errors import InputError, OutputError
 from hushpore.base.events import Note, Progress, StopEarly
 from hushpore.base.partial import new_file, remove_partial
+from hushpore.base.text import as_csv
 from hushpore.io.results import write_json
 from hushpore.jobs import JOBS, check_chain, is_one_image
 from hushpore.runs.batch_scans import plan
@@ -219,7 +220,7 @@ def _write(
         "scans": json.loads(table.to_json(orient="records")),
     }
     with new_file(folder / TABLE, overwrite=True) as part:
-        table.to_csv(part, index=False, lineterminator="\n", encoding="utf-8")
+        as_csv(table, part)
     with new_file(folder / PROVENANCE, overwrite=True) as part:
         write_json(part, provenance)
     return table

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.base.text import in_figure
 from hushpore.base.volume import readable_unit
 from hushpore.io.units import METRES
 from hushpore.pores.measures import PORES, THROATS, summarised
@@ -157,7 +158,7 @@ def comparison_figure(a: ResultLike, b: ResultLike, dpi: int = 150) -> bytes:
     both = open_result(a), open_result(b)
     figure = Figure(figsize=(12, 3.8), layout="constrained")
     axes = list(figure.subplots(1, 3))
-    unit = readable_unit(both[0].labels.unit)
+    unit = in_figure(readable_unit(both[0].labels.unit))
     titles = ("share of pores", "cumulative share of their number", "... of their volume")
     for ax, title in zip(axes, titles, strict=True):
         ax.set_xlabel(f"equivalent diameter ({unit})")

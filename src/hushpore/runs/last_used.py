@@ -77,7 +77,7 @@ def _tables() -> dict[str, dict[str, Any]]:
     """Return what the file holds; nothing where it is damaged."""
     try:
         found = tomllib.loads(remembered_file().read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return {name: table for name, table in found.items() if isinstance(table, dict)}
 

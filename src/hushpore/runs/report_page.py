@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushpore.base.text import in_figure
 from hushpore.base.volume import readable_unit
 from hushpore.io.report import report_figure
 from hushpore.jobs import JOBS
@@ -257,8 +258,8 @@ def _plots(pores: pd.DataFrame, profile: pd.DataFrame, unit: str) -> str:
 
 
 def _frame(ax: Axes, across: str, up: str) -> None:
-    ax.set_xlabel(across, color=_INK, fontsize=9)
-    ax.set_ylabel(up, color=_INK, fontsize=9)
+    ax.set_xlabel(in_figure(across), color=_INK, fontsize=9)
+    ax.set_ylabel(in_figure(up), color=_INK, fontsize=9)
     ax.spines[["top", "right"]].set_visible(False)
     ax.tick_params(colors=_FAINT, labelsize=8)
 

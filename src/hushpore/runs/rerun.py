@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     Again: TypeAlias = Generator[Event, None, "Rerun"]
 
 
+# what comes of a record in which something else stands than is written there
+_ODD = (KeyError, ValueError, TypeError, AttributeError, IndexError, ArithmeticError)
+
+
 @dataclass(frozen=True)
 class Rerun:
     """How a result that was made again compares with the first."""
@@ -86,9 +90,19 @@ def rerun(
         As the jobs and writing do.
     """
     before = read_provenance(path)
-    jobs = before.get("jobs", [before])
-    steps = _steps(jobs, path)
-    source = Source.of(before.get("source") or {"path": jobs[0]["input"]["source"]})
+    try:
+        jobs = before.get("jobs", [before])
+        steps = _steps(jobs, path)
+        source = Source.of(before.get("source") or {"path": jobs[0]["input"]["source"]})
+        # what it will be compared with is odd or not now, and not after hours
+        _compared_records(before, before)
+    except InputError:
+        raise
+    except _ODD as error:
+        raise InputError(
+            f"The record of {path} is damaged or was changed: something else stands in it than "
+            f"hushpore writes ({type(error).__name__}: {error}). Nothing was run."
+        ) from error
     if not Path(source.path).exists():
         raise InputError(
             f"The scan of this result is gone: there is no {source.path}. Put it back there, and "
@@ -158,14 +172,23 @@ def _compared(
     columns = [name for name in now if now[name] != tables.get(name, now[name])]
     # of other images they are other tables
     told += [f"{name} differs" for name in columns] if not images else []
+    told += _compared_records(before, after, bool(images))
+    return Rerun(written, not images and not columns, tuple(dict.fromkeys(told)))
+
+
+def _compared_records(
+    before: dict[str, Any], after: dict[str, Any], is_other: bool = False
+) -> list[str]:
+    """Return what differs between the records of two results; `is_other`: their images do."""
+    told: list[str] = []
     for old, new in zip(before.get("jobs", [before]), after.get("jobs", [after]), strict=True):
         told += _auxiliary(old, new)
         told += _figures(old.get("result", {}), new.get("result", {}))
         told += _reasons(old, new)
         limits = [job.get("memory") or "not limited" for job in (old, new)]
-        if images and limits[0] != limits[1]:
+        if is_other and limits[0] != limits[1]:
             told.append(f"memory was {limits[0]} and is {limits[1]}")
-    return Rerun(written, not images and not columns, tuple(dict.fromkeys(told)))
+    return told
 
 
 def _fingerprints(made: dict[str, Any], file: Path) -> dict[str, str]:

@@ -87,7 +87,14 @@ def write_result(
     pages: Mapping[str, str] = {}
     report = JOBS[jobs[-1]].report
     if report:
-        figures, pages = load(report)(before, files, provenance)
+        try:
+            figures, pages = load(report)(before, files, provenance)
+        except Exception as error:
+            # hours of work are not lost for a picture of them
+            provenance["notes"] = [
+                "The report could not be drawn, and everything else was written "
+                f"({type(error).__name__}: {error})."
+            ]
     return write_results(
         path,
         images=files.images,
@@ -121,7 +128,7 @@ def read_provenance(path: str | os.PathLike[str]) -> dict[str, Any]:
             f"There is no result in {Path(path).expanduser()}: {file.name} cannot be read "
             f"({error.strerror}). Give a folder that holds {PROVENANCE}."
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{file} is not a record: it is no JSON ({error}).") from error
     if not isinstance(provenance, dict) or not ("jobs" in provenance or "job" in provenance):
         raise InputError(f"{file} is not a record of hushpore: it names no job.")

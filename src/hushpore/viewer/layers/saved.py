@@ -13,6 +13,7 @@ import pandas as pd
 from hushpore.base.partial import new_file
 from hushpore.base.provenance import fingerprint
 from hushpore.base.result import ResultFiles
+from hushpore.base.text import as_csv
 from hushpore.io import is_on_disk
 from hushpore.io.results import write_image, write_results
 from hushpore.io.target import require_apart
@@ -148,7 +149,7 @@ class SavedLayer:
         for name, table in self.tables.items():
             target = beside(image, f"{name}.csv")
             with new_file(target, overwrite=True) as part:
-                table.to_csv(part, index=False, lineterminator="\n", encoding="utf-8")
+                as_csv(table, part)
             written.append(target)
         if self.pores is not None:
             target = beside(image, f"{MERGING}.npz")

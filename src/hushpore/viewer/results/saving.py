@@ -12,6 +12,7 @@ from napari.utils.notifications import show_info, show_warning
 from qtpy.QtWidgets import QFileDialog, QWidget
 
 from hushpore.base.partial import new_file
+from hushpore.base.text import as_csv
 from hushpore.viewer.running.worker import JobWorker, calling
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def save(path: Path, make: Callable[[], Any]) -> JobWorker:
 def save_table(path: Path, table: pd.DataFrame) -> None:
     """Write a table as CSV in a thread, numbers in full precision; says where, or why not."""
     path = path if path.suffix else path.with_suffix(".csv")
-    save_with(path, lambda part: table.to_csv(part, index=False, lineterminator="\n"))
+    save_with(path, lambda part: as_csv(table, part))
 
 
 def save_measures(path: Path, table: pd.DataFrame, describe: Callable[[str], Column]) -> None:

@@ -17,6 +17,7 @@ from qtpy.QtCore import (
 from qtpy.QtGui import QKeySequence
 from qtpy.QtWidgets import QAbstractItemView, QApplication, QHeaderView, QTableView
 
+from hushpore.base.text import as_csv
 from hushpore.base.volume import readable_number
 from hushpore.pores.measures import PORES, measure_of
 
@@ -211,7 +212,7 @@ class TableView(QTableView):
     def copy(self) -> None:
         """Copy the selected rows, with titles, as a spreadsheet takes them."""
         table = self.rows.whole.iloc[self.chosen_positions()]
-        QApplication.clipboard().setText(table.to_csv(sep="\t", index=False, lineterminator="\n"))
+        QApplication.clipboard().setText(as_csv(table, separator="\t") or "")
 
     def keyPressEvent(self, event: Any) -> None:  # noqa: N802
         """Copy the selected rows with Ctrl+C."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
+import zlib
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -16,6 +18,7 @@ from napari.layers import Labels, Layer
 from hushpore import jobs
 from hushpore.base.errors import InputError
 from hushpore.base.events import Note, Progress
+from hushpore.base.scaled import held
 from hushpore.device.scratch import new_folder
 from hushpore.viewer.layers.conversion import known_of
 from hushpore.viewer.layers.origin import mark_as_made
@@ -37,6 +40,14 @@ NEXT_WIDGETS = (
     "hushpore.viewer.patches.widget",
     "hushpore.viewer.results.panel",
     "hushpore.viewer.results.plots",
+)
+
+
+#: Bytes of a layer that are looked at, before a job and after it, to tell whether it was changed.
+_LOOKED_AT = 1 << 29
+_CHANGED = (
+    "The values of the layer were changed while the job ran: the result is neither of what was "
+    "there before nor of what is there now. Run it again."
 )
 
 
@@ -75,11 +86,30 @@ def local_task(widget: LayerJob, target: Target, settings: Settings, device: str
     """
     yield Progress("preparing", 0, 0, "", 0.0)
     volume = widget.prepare(target)
+    before = _checksum(volume)
     result = yield from jobs.start(widget.job, volume, settings, device)
+    if _checksum(volume) != before:
+        result.provenance["notes"].append(_CHANGED)
+        yield Note(_CHANGED, warning=True)
     # made here, for napari looks for contrast, thumbnail and colours when a layer is made
     layers = _made(widget.result_layers(result, target), target)
     offers = getattr(result, "offers", ())
     return Outcome(result.summary, layers, result.timings, result, offers)
+
+
+def _checksum(volume: Volume) -> int:
+    """Return what tells whether the values in memory are still the same; 0 where they are on disk.
+
+    Of what is large planes are taken, evenly.
+    """
+    data = held(volume.data)
+    if not isinstance(data, np.ndarray) or data.ndim < 2:
+        return 0
+    step = max(1, math.ceil(data.nbytes / _LOOKED_AT))
+    found = 0
+    for place in itertools.islice(np.ndindex(data.shape[:-2]), 0, None, step):
+        found = zlib.crc32(np.ascontiguousarray(data[place]).data, found)
+    return found
 
 
 def cluster_task(

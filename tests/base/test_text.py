@@ -1,0 +1,49 @@
+"""What files of others say is text, and commands nothing."""
+
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from hushpore.base.text import harmless, harmless_table, in_figure, on_one_line
+
+
+@pytest.mark.parametrize(
+    "text", ["\x1b]0;title\x07", "\x9b31m", "a\u202egpj.exe", "\ud800", "a\rb", "\x00"]
+)
+def test_nothing_that_a_terminal_obeys_is_left(text):
+    shown = harmless(text)
+    assert shown.isprintable()
+    shown.encode("utf-8")
+
+
+def test_words_of_any_script_and_lines_stay():
+    text = "Schwamm, Größe 3 µm³\n多孔 \t 1 × 2"
+    assert harmless(text) == text
+
+
+def test_a_spreadsheet_computes_nothing_and_numbers_stay_numbers():
+    table = pd.DataFrame(
+        {
+            "name": ["=cmd|' /C calc'!A0", "@SUM(1)", "+1+1", "-2+3", "scan", "-3.5"],
+            "value": [-1.5, 2.0, 3.0, 4.0, 5.0, 6.0],
+            "other": [None, 1, "\x1b[31m", "a", "b", "c"],
+        }
+    )
+    made = harmless_table(table)
+    assert all(str(cell)[0] == "'" for cell in made["name"][:4])
+    assert made["name"].tolist()[4:] == ["scan", "-3.5"]
+    assert made["value"].equals(table["value"])
+    assert made["other"].tolist()[:2] == [None, 1]
+    assert made["other"][2].isprintable()
+
+
+def test_a_dollar_in_a_figure_is_a_dollar():
+    figure = Figure()
+    title = figure.suptitle(in_figure(r"$\frac and $\frac"))
+    figure.canvas.draw()
+    assert title.get_text().replace(r"\$", "$") == r"$\frac and $\frac"
+
+
+def test_what_is_too_long_is_cut():
+    assert on_one_line("u" * 100_000, 40) == "u" * 39 + "…"
+    assert on_one_line("micro\nmetre", 40) == "micro metre"
