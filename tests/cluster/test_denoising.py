@@ -19,6 +19,7 @@ from hushpore.base.events import Metric, Note, Progress, StopEarly, Timing, resu
 from hushpore.base.volume import Volume
 from hushpore.io import read, read_all
 from hushpore.io.results import write_image
+from hushpore.n2v2.rings import without_rings
 from hushpore.n2v2.settings import DenoiseSettings
 from hushpore.n2v2.source import Source, measure_scale
 
@@ -245,6 +246,29 @@ def test_two_scans_give_what_they_give_on_one_machine(
     settings = dataclasses.replace(QUICK, pair=str(scan))
     with pytest.raises(InputError, match="same noise"):
         result_of(denoise_on(client, scan, tmp_path / "a.zarr", settings))
+
+
+def test_rings_are_taken_out_of_both_scans_as_on_one_machine(
+    client: Client, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    y, x = np.mgrid[:64, :64]
+    offsets = rng.normal(0, 100, (8, 48))
+    rings = np.stack([np.interp(np.hypot(y - 31.5, x - 31.5), np.arange(48), e) for e in offsets])
+    first, second = (
+        Volume((1000 + rings + rng.normal(0, 50, rings.shape)).astype(np.int16), name=name)
+        for name in ("first", "second")
+    )
+    paths = [write_zarr(tmp_path / f"{each.name}.zarr", each) for each in (first, second)]
+    settings = dataclasses.replace(
+        QUICK, correct_rings=True, pair=str(paths[1]), precision="float32"
+    )
+    found = result_of(denoise_on(client, paths[0], tmp_path / "clean.zarr", settings))
+    free = [result_of(without_rings(each)) for each in (first, second)]
+    assert [each["centre"] for each in found.provenance["rings"]] == [[31.5, 31.5]] * 2
+    each = [on_one_thread(found.model, volume) for volume in free]
+    np.testing.assert_allclose(found.volume.array(), (each[0] + each[1]) / 2, rtol=1e-5, atol=0.01)
+    assert np.asarray(free[0].data).std() < 0.7 * first.data.std()
 
 
 def test_it_refuses_what_cannot_work(client: Client, scan: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import json
 import math
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ from hushpore.n2v2.inference.blocks import BlockPredictor
 from hushpore.n2v2.inference.tiles import halve_core
 from hushpore.n2v2.job import train
 from hushpore.n2v2.noise.residual import examine_residual
+from hushpore.n2v2.rings import Found, centre_of, find_profiles, ring_free
 from hushpore.n2v2.source import Scale, Source
 from hushpore.n2v2.training.step import choose_precision
 from hushpore.runs.source import attach_files
@@ -61,15 +63,28 @@ class Paths:
     # of a second scan of the same thing, where there is one: what the settings call it, its folder
     # and which of its images
     pair: tuple[str, str, int] | None = None
+    # files of the rings to take out of each scan, where there are any; see `keep_rings`
+    rings: tuple[str, ...] = ()
 
     def volume(self) -> Volume:
         """Open the noisy volume, with the second scan beside it; all values stay on disk."""
         volume = open_zarr(Path(self.scan))[self.number]
+        scans = [volume]
+        if self.pair is not None:
+            name, folder, number = self.pair
+            scans.append(open_zarr(Path(folder))[number])
+        for number, file in enumerate(self.rings):
+            with np.load(file) as kept:
+                parts = [(kept["profiles"], kept["moments"])]
+                scans[number] = ring_free(scans[number], tuple(kept["centre"].tolist()), parts)
         if self.pair is None:
-            return volume
-        name, folder, number = self.pair
-        other = open_zarr(Path(folder))[number]
-        return dataclasses.replace(volume, auxiliary={**volume.auxiliary, name: other})
+            return scans[0]
+        return dataclasses.replace(scans[0], auxiliary={**volume.auxiliary, name: scans[1]})
+
+    def scans(self) -> list[Volume]:
+        """Open the noisy volume, and the second where there is one."""
+        volume = self.volume()
+        return [volume, *([] if self.pair is None else [volume.auxiliary[self.pair[0]]])]
 
     def second(self, volume: Volume) -> Volume | None:
         """Return the second scan beside a volume."""
@@ -98,6 +113,34 @@ def arithmetic(device: str, precision: str, dimensions: int) -> tuple[str, torch
     """Return the name of a worker's device, and the arithmetic that suits it."""
     backend = choose_backend(device)
     return backend.name, choose_precision(precision, backend, dimensions)
+
+
+def ring_centre(paths: Paths, number: int) -> tuple[tuple[float, float], Timing]:
+    """Find the middle of the rings of a scan: the first, or the second."""
+    timer = StageTimer()
+    with timer.stage("ring correction"):
+        found = centre_of(paths.scans()[number])
+    return found, timer.timing()
+
+
+def slice_rings(
+    paths: Paths, which: tuple[int, tuple[float, float], int, int]
+) -> tuple[tuple[int, Found], Timing]:
+    """Find the rings in some slices of a scan; return the first of the slices, and the rings."""
+    number, centre, first, last = which
+    timer = StageTimer()
+    with timer.stage("ring correction"):
+        found = find_profiles(paths.scans()[number], centre, first, last)
+    return (first, found), timer.timing()
+
+
+def keep_rings(file: Path, centre: tuple[float, float], found: Sequence[tuple[int, Found]]) -> None:
+    """Write the rings of all slices of a scan to a file, whole."""
+    profiles, moments = zip(*(each for _, each in sorted(found, key=itemgetter(0))), strict=True)
+    with new_file(file, overwrite=True) as part, part.open("wb") as opened:
+        np.savez(
+            opened, profiles=np.concatenate(profiles), moments=np.sum(moments, 0), centre=centre
+        )
 
 
 @dataclass(frozen=True)

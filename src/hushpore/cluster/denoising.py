@@ -36,6 +36,7 @@ from hushpore.n2v2.inference.volumes import FREE_SHARE, TILE_SHARE
 from hushpore.n2v2.noise.diagnosis import NoiseDiagnosis
 from hushpore.n2v2.pair import pair_of
 from hushpore.n2v2.result import Denoised, TrainingResult, make_result
+from hushpore.n2v2.rings import parts_of, ring_facts
 from hushpore.n2v2.source import Scale, Source
 from hushpore.n2v2.trained import load_model
 from hushpore.runs.pipeline import mapped, part_of
@@ -151,6 +152,7 @@ class _Denoising:
         self.timer, self.notes = StageTimer(), [f"Computed on {in_words(client)}."]
         self.volume = paths.volume()
         self.progress = Progress("preparing", 0, 0, "", _CONVERTED)
+        self.rings: list[dict[str, Any]] | None = None
 
     def run(self) -> Job:
         """Do it, and return what came out; its volume is the noisy one still."""
@@ -174,6 +176,7 @@ class _Denoising:
         dtypes = {dtype for _, dtype in arithmetic.values()}
         # blocks in different arithmetic would show where they meet
         self.dtype = dtypes.pop() if len(dtypes) == 1 else torch.float32
+        yield from self._correct_rings()
         learnt = yield from self._learn()
         written, blocks = yield from self._predict(learnt.model)
         yield from self._make_coarser()
@@ -189,6 +192,31 @@ class _Denoising:
             yield self._note(message, warning=True)
         yield self.timer.timing()
         return self._result(learnt, residual, written, blocks)
+
+    def _correct_rings(self) -> Job:
+        """Find the rings in all slices; from here on all tasks work on what is left."""
+        if not self.settings.correct_rings:
+            return
+        files = []
+        for number, scan in enumerate(self.paths.scans()):
+            file = Path(self.paths.scratch, f"rings-{number}.npz")
+            if not file.exists():
+                self.progress = Progress("ring correction", 0, 0, "", _CONVERTED)
+                tasks = spread(self.client, remote.ring_centre, [number], self.paths)
+                ((centre,),) = ((yield from self._timed(tasks, _CONVERTED)),)
+                which = [(number, centre, *part) for part in parts_of(scan)]
+                self.progress = Progress("ring correction", 0, len(which), "parts", _CONVERTED)
+                tasks = spread(self.client, remote.slice_rings, which, self.paths)
+                found = yield from self._timed(tasks, _CONVERTED)
+                remote.keep_rings(file, centre, found)
+            files.append(str(file))
+        self.paths = dataclasses.replace(self.paths, rings=tuple(files))
+        self.volume = attach_files(self.paths.volume(), self.settings)
+        self.rings = []
+        for scan in self.paths.scans():
+            facts, said = ring_facts(scan)
+            self.rings.append(facts)
+            yield self._note(said)
 
     def _learn(self) -> Generator[Event, None, TrainingResult]:
         file = Path(self.paths.scratch) / "learnt.json"
@@ -341,7 +369,7 @@ class _Denoising:
             self.volume, learnt.model, learnt.curves, provenance, noise=learnt.noise,
             residual=residual, steps=learnt.steps, seconds=learnt.seconds, precision=self.dtype,
             schedule=learnt.schedule, noise_model=learnt.noise_model,
-            pair=learnt.pair,
+            pair=learnt.pair, rings=self.rings,
         )  # fmt: skip
 
 

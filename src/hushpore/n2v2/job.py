@@ -99,6 +99,7 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
     run = DenoisingRun(volume, settings, backend)
     yield _PREPARING
     try:
+        yield from run.correct_rings()
         yield from run.upload()
         yield from run.diagnose()
         if run.trained is None:
@@ -176,10 +177,28 @@ class DenoisingRun:
         self.notes: list[str] = []
         self.noise_model: NoiseModel | None = None
         self.agreement: Agreement | None = None
+        self.rings: list[dict[str, Any]] | None = None
         self.curves: dict[str, list[tuple[int, float]]] = {}
         self.steps, self.elapsed = 0, 0.0
         self.taken_schedule: dict[str, Any] | None = None
         self.blocks: BlockSampler | None = None
+
+    def correct_rings(self) -> Job:
+        """Take rings out of the scans, where that is asked for: all else works on what is left."""
+        # the training of a cluster works on what is left already
+        if not self.settings.correct_rings or self._known_scale is not None:
+            return
+        from hushpore.n2v2.rings import ring_facts, without_rings
+
+        corrected, self.rings = [], []
+        for each in self.source.scans:
+            work = without_rings(each.volume)
+            volume = yield from self._run_stage("ring correction", work, each.volume.nbytes)
+            facts, said = ring_facts(volume)
+            corrected.append(volume)
+            self.rings.append(facts)
+            yield self._note(said, warning=False)
+        self.source = Source(corrected[0], self.settings.dimensions, *corrected[1:])
 
     def upload(self) -> Job:
         """Move the volume to the device, or leave it on the CPU where the device is too small."""
@@ -246,14 +265,14 @@ class DenoisingRun:
     def diagnose(self) -> Job:
         """Look at the noise, and say so where it is not what the method assumes."""
         with self.timer.stage("diagnosis"):
-            self.noise = diagnose_noise(self.volume, self.settings.seed)
+            scan = self.source.volume
+            self.noise = diagnose_noise(scan, self.settings.seed)
             if self.pair is not None:
-                self.agreement = compare_scans(self.volume, self.pair, self.settings.seed)
+                other = self.source.scans[1].volume
+                self.agreement = compare_scans(scan, other, self.settings.seed)
             if self.trained is None and (self.draws_noise or self.pair is not None):
                 is_alone = self.settings.dimensions == 2 and not self.context
-                self.noise_model = estimate_noise(
-                    self.volume, self.settings.seed, slicewise=is_alone
-                )
+                self.noise_model = estimate_noise(scan, self.settings.seed, slicewise=is_alone)
         yield from self._say_noise()
         if self.noise.saturation:
             yield self._note(self.noise.saturation + ".")
@@ -493,5 +512,5 @@ class DenoisingRun:
             self.volume.replace(self.denoised, name=name), self.model, self.curves, provenance,
             noise=self.noise, residual=self.residual, steps=self.steps, seconds=self.elapsed,
             precision=self.dtype, schedule=self.taken_schedule, noise_model=self.noise_facts,
-            pair=self.pair_facts,
+            pair=self.pair_facts, rings=self.rings,
         )  # fmt: skip

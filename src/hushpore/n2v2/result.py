@@ -104,13 +104,15 @@ def make_result(
     schedule: dict[str, Any] | None,
     noise_model: dict[str, Any] | None = None,
     pair: dict[str, Any] | None = None,
+    rings: list[dict[str, Any]] | None = None,
 ) -> Denoised:
     """Put a result together, and complete its record.
 
     `volume`: the denoised one. `curves`, `steps`, `seconds`, `schedule`: as in `TrainingResult`.
     `provenance`: as `hushpore.base.provenance.make_provenance` returns it; added to. `noise`,
     `residual`: what was found before and after. `precision`: arithmetic of the network.
-    `noise_model`, `pair`: as in `TrainingResult`.
+    `noise_model`, `pair`: as in `TrainingResult`. `rings`: what was taken out of each scan before,
+    where that was asked for.
     """
     losses, validation = (
         np.array(curves.get(name, []), np.float32).reshape(-1, 2) for name in ("loss", "validation")
@@ -120,6 +122,8 @@ def make_result(
         provenance["noise_model"] = noise_model
     if pair is not None:
         provenance["pair"] = pair
+    if rings is not None:
+        provenance["rings"] = rings
     provenance["residual"] = dataclasses.asdict(residual)
     provenance["network"] = dataclasses.asdict(model.network.architecture)
     network = model.network

@@ -66,6 +66,13 @@ class DenoiseSettings(Settings):
         maximum=32,
         more=True,
     )
+    correct_rings: bool = option(
+        False,
+        "Take rings about the middle of the slices out of the scan before anything else: what goes "
+        "all around and is not in the neighbouring circles. Where there are none, nothing changes.",
+        label="Correct rings",
+        more=True,
+    )
     test_time_augmentation: bool = option(
         False,
         "Average the result over 8 flipped and rotated copies (test-time augmentation): a little "

@@ -99,7 +99,8 @@ class NoiseDiagnosis:
         if self.rings:
             return (
                 f"noise: alike along circles about the middle of the slices ({self.rings:.2f}), as "
-                "rings are; some of it will stay; correct rings before the reconstruction"
+                "rings are; some of it will stay; correct rings in the reconstruction, or with "
+                "correct_rings"
             )
         axes = self.correlated_axes
         if not axes:

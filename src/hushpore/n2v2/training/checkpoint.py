@@ -29,8 +29,12 @@ SAVE_INTERVAL = 30.0
 #: Name of the entry in the header that says what the training was of.
 _ENTRY = "training"
 
-#: Settings that change neither weights nor schedule; what the pair holds is known beside its name.
-FREE = ("checkpoint", "model", "test_time_augmentation", "restore_detail", "denoise_memory", "pair")
+#: Settings that change neither weights nor schedule; or of which what they change is known: the
+#: values that are learnt from.
+FREE = (
+    "checkpoint", "model", "test_time_augmentation", "restore_detail", "denoise_memory", "pair",
+    "correct_rings",
+)  # fmt: skip
 
 
 @dataclass
