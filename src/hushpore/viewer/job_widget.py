@@ -96,6 +96,8 @@ class JobWidget(WorkerContainer):
     job: ClassVar[str]
     #: Name of the widget for the next step, and the link that opens it.
     next_step: ClassVar[tuple[str, str] | None] = None
+    #: Words in the line about the layer that are links, and where `_follow` is told that they lead.
+    fact_links: ClassVar[dict[str, str]] = {}
     #: Fields of settings, by their names, where they are not those that suit any setting.
     fields: ClassVar[dict[str, type[Field]]] = {}
 
@@ -368,7 +370,7 @@ class JobWidget(WorkerContainer):
     def _build(self) -> None:
         job = self._description
         self.layer = LayerChoice(self._viewer, self.accepts, self.prefers)
-        self._facts = LayerFacts(self._viewer, self.facts)
+        self._facts = LayerFacts(self._viewer, self.facts, self.fact_links)
         self._facts.outdated.connect(self._show_facts)
         self._facts.linkActivated.connect(self._follow)
         self._voxel_size = VoxelSizeField()

@@ -115,6 +115,20 @@ def test_the_facts_say_what_the_noise_is_like(qtbot):
     assert "choose 'Stripes or rings along' x" in widget._facts.text()
 
 
+def test_rings_are_said_with_a_link_that_has_them_corrected(qtbot):
+    rng = np.random.default_rng(0)
+    radius = np.hypot(*(np.mgrid[:128, :128] - 63.5))
+    rings = np.stack([np.interp(radius, np.arange(92), e) for e in rng.normal(0, 20, (6, 92))])
+    viewer = ViewerModel()
+    viewer.add_image(100 + rings + rng.normal(0, 10, rings.shape), name="ringed")
+    widget = DenoiseWidget(viewer)
+    qtbot.addWidget(widget.native)
+    qtbot.waitUntil(lambda: "rings about the middle" in widget._facts.text())
+    assert widget._facts.said.count('href="correct rings"') == 1
+    widget._facts.linkActivated.emit("correct rings")
+    assert widget.form.value.correct_rings
+
+
 def test_an_image_whose_noise_cannot_be_told_has_its_facts_all_the_same(qtbot):
     viewer = ViewerModel()
     viewer.add_image(np.eye(5), name="tiny")

@@ -9,7 +9,7 @@ import threading
 import weakref
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 from napari.layers import Image
@@ -42,12 +42,17 @@ _NOTABLE, _LOW, _SAMPLED = 0.1, 0.04, 64
 #: Links that are offered after a cancel.
 _APPLY, _GO_ON = "apply", "go on"
 
+#: What is said of rings, with the link that has them corrected.
+_CORRECT_RINGS, _LINKED = "correct rings", "correct them here"
+RINGS_WORDS = f"best corrected in the reconstruction, else {_LINKED}"
+
 
 class DenoiseWidget(JobWidget):
     """Denoises an image layer; the results are image layers."""
 
     job = "denoise"
     next_step = ("Segment pores", "Segment its pores")
+    fact_links: ClassVar[dict[str, str]] = {_LINKED: _CORRECT_RINGS}
 
     def __init__(self, napari_viewer: Any) -> None:
         self._noise = NoiseLine()
@@ -128,6 +133,9 @@ class DenoiseWidget(JobWidget):
         )
 
     def _follow(self, target: str) -> None:
+        if target == _CORRECT_RINGS:
+            self.form.update({"correct_rings": True})
+            return
         if target not in (_APPLY, _GO_ON):
             super()._follow(target)
             return
@@ -227,7 +235,7 @@ def words(volume: Volume, noise: NoiseDiagnosis, model: NoiseModel) -> str:
     if not model.deviation:
         return "no noise found"
     if noise.rings:
-        return "noise: rings about the middle ⚠ (best corrected in the reconstruction)"
+        return f"noise: rings about the middle ⚠ ({RINGS_WORDS})"
     if model.doubts:
         axes = noise.correlated_axes
         if len(axes) == 1:

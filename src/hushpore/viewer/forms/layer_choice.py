@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from magicgui.widgets.bases import BaseValueWidget
@@ -18,7 +19,7 @@ from hushpore.viewer.forms.rich_label import RichLabel, link
 from hushpore.viewer.layers.conversion import known_of, volume_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from hushpore.base.volume import Volume
 
@@ -142,16 +143,22 @@ class LayerFacts(RichLabel):
 
     Its voxel size is a link, `VOXEL_SIZE`.
 
-    `describe`: returns the line about a volume.
+    `describe`: returns the line about a volume. `links`: words in it that are links, and where they
+    lead.
     `volume`: of the layer that is shown; None where there is none that can be worked on.
     """
 
     #: More is known about the layer than the line says.
     outdated = Signal()
 
-    def __init__(self, viewer: Any, describe: Callable[[Volume], str]) -> None:
+    def __init__(
+        self,
+        viewer: Any,
+        describe: Callable[[Volume], str],
+        links: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         super().__init__(viewer)
-        self._describe = describe
+        self._describe, self._links = describe, links
         self._plain = ""
         self.volume: Volume | None = None
 
@@ -184,6 +191,8 @@ class LayerFacts(RichLabel):
             size = _UNBROKEN.sub("\u00a0", self.volume.size_in_words)
             words = size if self.volume.unit != "pixel" else f"{size}:\u00a0set\u00a0it"
             text = text.replace(size, link(VOXEL_SIZE, words), 1)
+            for words, target in self._links.items():
+                text = text.replace(words, link(target, words), 1)
         return text.replace("\n", "<br>")
 
     def labels_of_axes(self, ndim: int) -> tuple[str, ...]:
