@@ -45,8 +45,10 @@ def show(qtbot, scene, view):
 def test_pores_are_turned_and_coloured_by_size_in_a_ghost_of_their_sample(
     qtbot, viewer, view, sample, scene
 ):
+    view.select(view.labels == 1)
     show(qtbot, scene, view)
     assert viewer.dims.ndisplay == 3
+    assert not view.selected.any()
     assert tuple(viewer.scene.camera.angles) == pytest.approx(ANGLES)
     assert view.column == SIZE
     assert not sample.visible

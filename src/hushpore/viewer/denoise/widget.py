@@ -256,6 +256,6 @@ def words(volume: Volume, noise: NoiseDiagnosis, model: NoiseModel) -> str:
     share = model.deviation / (high - low) if high > low else 1.0
     if share < _LOW:
         text += (
-            f" · {readable_percent(share)} of the contrast: try to segment without denoising, too"
+            f" · {readable_percent(share)} of the contrast: low; segment without denoising first"
         )
     return text

@@ -117,6 +117,8 @@ class Scene3D(QObject):
             # before it is 3D: there napari cannot select labels under a pointer that has not moved
             self._add_ghost(sample, *ghost)
         view.layer.opacity = 1.0
+        # in 3D the others would be hidden
+        view.select(np.zeros_like(view.selected))
         viewer.dims.ndisplay = 3
         viewer.reset_view()
         camera.angles = ANGLES

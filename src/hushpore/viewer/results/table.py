@@ -34,6 +34,9 @@ _RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 #: Pixels of the narrowest column: a number of four digits with its exponent.
 NARROW = 72
 
+#: Columns whose numbers are names.
+NAMES = ("label", "pore_1", "pore_2")
+
 
 class TableModel(QAbstractTableModel):
     """Gives Qt the rows that it shows, and no others; sorts and filters by index arrays.
@@ -92,7 +95,10 @@ class TableModel(QAbstractTableModel):
     def data(self, index: QModelIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         """Return the text of a cell, or where it stands in it."""
         if role == Qt.ItemDataRole.DisplayRole:
-            return cell_text(self._columns[index.column()][self.positions[index.row()]])
+            value = self._columns[index.column()][self.positions[index.row()]]
+            # the number of a pore is a name, and no count
+            is_name = self.whole.columns[index.column()] in NAMES
+            return str(value) if is_name else cell_text(value)
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return _RIGHT
         return None
@@ -128,7 +134,7 @@ def cell_text(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, np.floating | float):
         return "–" if np.isnan(value) else readable_number(float(value), 4)
-    return str(value)
+    return f"{value:,}" if isinstance(value, np.integer | int) else str(value)
 
 
 def two_lines(heading: str, unit: str) -> str:

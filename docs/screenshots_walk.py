@@ -1,0 +1,336 @@
+"""Walk through the window as a newcomer: drops, clicks and keys alone, no setting changed.
+
+    xvfb-run -a -s "-screen 0 2000x1200x24" python docs/screenshots_walk.py [FOLDER [WIDTHxHEIGHT]]
+
+Drops a core of concrete as a TIFF without a voxel size, a scan of snow and a DICOM series (both
+where ``../shared/data`` has them; else a series is made), and a folder of slices; segments each,
+looks at table, plots and 3D, gives the voxel size, and denoises. Stops where a result is not the
+truth that is known of it. Writes a picture of each step into FOLDER, dark and light, of windows of
+1366 x 768 and 1920 x 1080 pixels, or of the one that is named; without a FOLDER those that
+docs/walkthrough.md shows into ``docs/images``.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from screenshots import own_settings, save, settle, wait
+
+SIZES = ("1366x768", "1920x1080")
+IMAGES = Path(__file__).parent / "images"
+#: Steps that docs/walkthrough.md shows.
+SHOWN = ("core-dropped", "core-void-preview", "core-pores", "core-table", "core-3d", "series-pores")
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+
+
+class Walk:
+    """A window, and the hand at its mouse; each step is pictured in both themes."""
+
+    def __init__(self, viewer: Any, folder: Path, size: str) -> None:
+        self.viewer, self._folder, self._size = viewer, folder, size
+        self.window = viewer.window._qt_window
+        self._count = 0
+
+    def picture(self, name: str) -> None:
+        """Save what the window looks like, dark and light."""
+        self._count += 1
+        if self._folder == IMAGES:
+            if name in SHOWN:
+                save(self.viewer, IMAGES / f"walk-{name}.png")
+            return
+        for theme in ("light", "dark"):
+            self.viewer.theme = theme
+            save(self.viewer, self._folder / f"{self._size}-{self._count:02}-{name}-{theme}.png")
+
+    def drop(self, path: Path, layers: int = 1) -> Any:
+        """Drop a file or folder on the canvas; return the new layer that is on top."""
+        from qtpy.QtCore import QMimeData, Qt, QUrl
+        from qtpy.QtGui import QDragEnterEvent, QDropEvent
+        from qtpy.QtWidgets import QApplication
+
+        before, data = len(self.viewer.layers), QMimeData()
+        data.setUrls([QUrl.fromLocalFile(str(path))])
+        place = self.viewer.window._qt_viewer
+        how = Qt.DropAction.CopyAction, data, Qt.MouseButton.LeftButton, Qt.KeyboardModifier(0)
+        at = place.rect().center()
+        self._answer_soon()
+        QApplication.sendEvent(place, QDragEnterEvent(at, *how))
+        QApplication.sendEvent(place, QDropEvent(at.toPointF(), *how))
+        wait(lambda: len(self.viewer.layers) >= before + layers, 120)
+        settle()
+        return self.viewer.layers[-1]
+
+    def _answer_soon(self) -> None:
+        """Where napari asks which plugin shall read it, choose hushpore."""
+        from qtpy.QtCore import QTimer
+        from qtpy.QtWidgets import QApplication, QDialogButtonBox, QRadioButton
+
+        def answer() -> None:
+            dialog = QApplication.activeModalWidget()
+            if dialog is None:
+                return
+            for button in dialog.findChildren(QRadioButton):
+                if button.text() == "hushpore":
+                    button.click()
+            box = dialog.findChild(QDialogButtonBox)
+            click(box.button(QDialogButtonBox.StandardButton.Ok))
+
+        QTimer.singleShot(700, answer)
+
+    def tab(self, name: str) -> None:
+        """Click on the tab of a widget."""
+        from qtpy.QtWidgets import QTabBar
+
+        for bar in self.window.findChildren(QTabBar):
+            for number in range(bar.count()):
+                if bar.tabText(number).startswith(name) and bar.isVisible():
+                    click(bar, bar.tabRect(number).center())
+                    settle(0.3)
+                    return
+        sys.exit(f"there is no tab {name}")
+
+    def widget(self, name: str) -> Any:
+        """Return an open widget of hushpore."""
+        return self.viewer.window.add_plugin_dock_widget("hushpore", name)[1]
+
+    def run(self, job: Any) -> str:
+        """Click on Run, wait for the end, and return the sentence that it came to."""
+        wait(lambda: "looking" not in job.device.native.line.text(), 60)
+        wait(job._buttons.run.isEnabled, 30)
+        click(job._buttons.run)
+        wait(lambda: job.is_running or bool(job._result.text()), 10)
+        wait(lambda: not job.is_running, 600)
+        settle()
+        text = re.sub(r"<[^>]*>", "", job._result.text())
+        print(f"  {text}")
+        return text
+
+
+def click(widget: Any, place: Any = None) -> None:
+    """Press and release the left button on a widget, in its middle where no place is given."""
+    from qtpy.QtCore import Qt
+    from qtpy.QtTest import QTest
+
+    place = widget.rect().center() if place is None else place
+    QTest.mouseClick(widget, Qt.MouseButton.LeftButton, pos=place)
+
+
+def click_link(label: Any, words: str) -> None:
+    """Move the mouse over a label until it is over a link that begins with some words; click."""
+    from qtpy.QtCore import QEvent, QPoint, QPointF, Qt
+    from qtpy.QtGui import QMouseEvent
+    from qtpy.QtWidgets import QApplication, QLabel
+
+    said = QLabel.text(label).replace("\xa0", " ")
+    links = re.findall(r'<a href="([^"]*)"[^>]*>([^<]*)</a>', said)
+    wanted = next((target for target, text in links if text.startswith(words)), None)
+    if wanted is None:
+        sys.exit(f"no link {words!r} in {said!r}")
+    hovered: list[str] = [""]
+    label.linkHovered.connect(hovered.append)
+    none = Qt.MouseButton.NoButton
+    for y in range(3, label.height(), 5):
+        for x in range(3, label.width(), 6):
+            at = QPoint(x, y)
+            move = QMouseEvent(
+                QEvent.Type.MouseMove, QPointF(at), QPointF(label.mapToGlobal(at)), none, none,
+                Qt.KeyboardModifier.NoModifier,
+            )  # fmt: skip
+            QApplication.sendEvent(label, move)
+            if hovered[-1] == wanted:
+                click(label, at)
+                settle(0.5)
+                return
+    sys.exit(f"the link {words!r} cannot be seen")
+
+
+def check(holds: bool, what: str) -> None:
+    if not holds:
+        sys.exit(f"WRONG: {what}")
+    print(f"  right: {what}")
+
+
+def near(found: float, truth: float, share: float) -> bool:
+    return abs(found - truth) <= share * truth
+
+
+def go(folder: Path, size: str) -> None:
+    """Go through one window."""
+    import napari
+
+    from hushpore.viewer.launch import arrange
+
+    viewer = napari.Viewer(title="hushpore")
+    width, height = map(int, size.split("x"))
+    viewer.window._qt_window.resize(width, height)
+    arrange(viewer)
+    walk = Walk(viewer, folder, size)
+    settle()
+    walk.picture("begin")
+    data = Path(tempfile.mkdtemp())
+    core(walk, data)
+    snow(walk, SHARED / "ct" / "snow.tif")
+    series(walk, data)
+    slices(walk, data)
+    viewer.close()
+
+
+def core(walk: Walk, data: Path) -> None:
+    """A core of concrete in air, with little noise and no voxel size."""
+    import tifffile
+    from qtpy.QtCore import Qt
+    from qtpy.QtTest import QTest
+
+    from hushpore.sample_data import core_phantom
+
+    print("a core of concrete")
+    phantom = core_phantom()
+    path = data / "concrete core.tif"
+    tifffile.imwrite(path, phantom.volume.array(), imagej=True, metadata={"axes": "ZYX"})
+    walk.drop(path)
+    denoise = walk.widget("Denoise")
+    wait(lambda: "noise" in denoise._facts.text(), 60)
+    walk.picture("core-dropped")
+    walk.tab("Pores")
+    pores = walk.widget("Segment pores")
+    wait(lambda: not pores.greys.is_busy and pores.greys.greys is not None, 60)
+    click(pores.greys._void)
+    wait(lambda: not pores.greys.is_busy, 60)
+    walk.picture("core-void-preview")
+    text = walk.run(pores)
+    walk.picture("core-pores")
+    check(text.startswith("Air around the sample"), "the air is the first thing that is said")
+    truth = phantom.void.sum() / phantom.sample.sum()
+    check(near(pores.result.porosity, truth, 0.1), f"porosity of the sample is {truth:.2%}")
+    check(near(len(pores.result.pores), phantom.n_pores, 0.1), f"{phantom.n_pores} voids are found")
+    click_link(pores._facts, "voxel size unknown")
+    QTest.keyClicks(pores._voxel_size._across, "20")
+    walk.picture("core-voxel-size")
+    QTest.keyClick(pores._voxel_size._across, Qt.Key.Key_Return)
+    settle()
+    check("20 x 20 x 20 µm" in pores._facts.text().replace("\xa0", " "), "the voxel size is known")
+    click_link(pores._result, "See them in tables")
+    results = walk.widget("Results")
+    settle()
+    table = results.pores
+    click(table.viewport(), table.visualRect(table.model().index(4, 0)).center())
+    walk.picture("core-table")
+    diameter = results.view.tables.pores["equivalent_diameter"]
+    check(diameter.between(20, 2000).all(), "diameters are lengths now")
+    walk.viewer.window.add_plugin_dock_widget("hushpore", "Plots")
+    walk.picture("core-plots")
+    click(results._in_3d)
+    settle(2)
+    walk.picture("core-3d")
+    click(results._in_3d)
+    settle()
+
+
+def snow(walk: Walk, path: Path) -> None:
+    """A real scan of snow: denoised, ended early, and its pores."""
+    if not path.is_file():
+        print(f"no {path.name}: left out")
+        return
+    import numpy as np
+    from skimage.filters import threshold_otsu
+
+    print("snow")
+    layer = walk.drop(path)
+    walk.tab("Denoise")
+    denoise = walk.widget("Denoise")
+    check(denoise.layer.value is layer, "the new scan is chosen")
+    wait(lambda: "noise" in denoise._facts.text(), 60)
+    pores = walk.widget("Segment pores")
+    check(not pores._result.isVisible(), "nothing is said of the scan before")
+    walk.picture("snow-dropped")
+    walk.tab("Denoise")
+    click(denoise._buttons.run)
+    shown = denoise._progress
+    wait(lambda: "preview" in shown.stage.text() and shown.bar.value() > 20, 120)
+    walk.picture("snow-denoising")
+    click(denoise._buttons.finish)
+    wait(lambda: not denoise.is_running, 300)
+    settle()
+    walk.picture("snow-denoised")
+    check("train longer" not in denoise._result.text().lower(), "no advice against what was done")
+    click_link(denoise._result, "Segment its pores")
+    check("denoised" in pores.layer.value.name, "the denoised layer is chosen")
+    walk.run(pores)
+    values = np.asarray(pores.layer.value.data)
+    share = float((values <= threshold_otsu(values)).mean())
+    walk.picture("snow-pores")
+    check(near(pores.result.porosity, share, 0.03), f"its void is what Otsu parts: {share:.1%}")
+
+
+def series(walk: Walk, data: Path) -> None:
+    """A DICOM series of a hollow head in air; without the file a core, as a scanner writes it."""
+    import numpy as np
+    from scipy import ndimage
+
+    archive = SHARED / "dicom_philips_S2010.tar.xz"
+    print("a DICOM series")
+    if archive.is_file():
+        with tarfile.open(archive) as packed:
+            packed.extractall(data / "philips", filter="data")
+        folder = data / "philips"
+    else:
+        from hushpore.base.volume import Volume
+        from hushpore.io.dicom import write_series
+        from hushpore.sample_data import core_phantom
+
+        values = core_phantom((24, 128, 128)).volume.array().astype("i2")
+        folder = write_series(
+            Volume(values, spacing=(2, 0.5, 0.5), unit="mm"), data / "series", seed=0
+        )
+    layer = walk.drop(folder)
+    walk.tab("Pores")
+    pores = walk.widget("Segment pores")
+    check(pores.layer.value is layer, "the series is chosen")
+    check("mm" in pores._facts.text(), "its voxel size is known")
+    wait(lambda: not pores.greys.is_busy, 60)
+    walk.picture("series-dropped")
+    text = walk.run(pores)
+    walk.picture("series-pores")
+    check(text.startswith("Air around the sample"), "the air is the first thing that is said")
+    middle = pores.result.labels[len(pores.result.labels) // 2]
+    parts, _ = ndimage.label(layer.data[len(layer.data) // 2] <= pores.result.threshold)
+    around = parts == parts[0, 0]
+    check(np.mean(middle[around] > 0) < 1e-3, "the air around is no pore")
+    inside = middle[(parts > 0) & ~around]
+    check(np.mean(inside > 0) > 0.9, "the void inside is, as SciPy finds it in the middle slice")
+
+
+def slices(walk: Walk, data: Path) -> None:
+    """A folder with a TIFF a slice, of a foam whose void reaches all faces."""
+    import tifffile
+
+    from hushpore.sample_data import foam_phantom
+
+    print("a folder of slices")
+    phantom = foam_phantom((40, 160, 160), noise=0.1, rings=0.0)
+    folder = data / "foam slices"
+    folder.mkdir()
+    for number, plane in enumerate(phantom.volume.array()):
+        tifffile.imwrite(folder / f"foam_{number:04}.tif", plane)
+    layer = walk.drop(folder)
+    pores = walk.widget("Segment pores")
+    check(layer.data.shape == (40, 160, 160), "one volume of 40 slices")
+    wait(lambda: not pores.greys.is_busy, 60)
+    text = walk.run(pores)
+    walk.picture("slices-pores")
+    check("Air around" not in text, "the void of a foam is no air around it")
+    check(near(pores.result.porosity, phantom.porosity, 0.05), f"porosity {phantom.porosity:.1%}")
+
+
+if __name__ == "__main__":
+    own_settings()
+    where = Path(sys.argv[1]) if len(sys.argv) > 1 else IMAGES
+    where.mkdir(parents=True, exist_ok=True)
+    for each in sys.argv[2:] or (SIZES[:1] if where == IMAGES else SIZES):
+        go(where, each)
+    print("All was right.")
