@@ -51,6 +51,7 @@ docs: $(INSTALLED)
 	$(XVFB) $(BIN)/python docs/screenshots_patches.py
 	$(XVFB) $(BIN)/python docs/screenshots_pores.py
 	$(XVFB) $(BIN)/python docs/screenshots_results.py
+	$(XVFB) $(BIN)/python docs/screenshots_walk.py
 
 site: $(INSTALLED)
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -b html docs build/site

@@ -83,6 +83,8 @@ def own_settings() -> Path:
     os.environ["NAPARI_CONFIG"] = str(folder / "settings.yaml")
     os.environ["HUSHPORE_CONFIG"] = str(folder / "hushpore")
     os.environ.setdefault("NAPARI_ASYNC", "0")
+    # what others have left in the common one is no matter of the pictures
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     return folder
 
 

@@ -24,7 +24,7 @@ from screenshots import own_settings, save, settle, wait
 SIZES = ("1366x768", "1920x1080")
 IMAGES = Path(__file__).parent / "images"
 #: Steps that docs/walkthrough.md shows.
-SHOWN = ("core-dropped", "core-void-preview", "core-pores", "core-table", "core-3d", "series-pores")
+SHOWN = ("core-dropped", "core-void-preview", "core-pores", "core-table", "core-3d")
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 
 

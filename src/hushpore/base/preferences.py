@@ -50,6 +50,7 @@ class Preferences(Settings):
         "Optimisations to use or not, for example graphs=off, pinned=on. Left out, or auto: each "
         "where it was measured to win. Names: pinned, stream, graphs, compile, read_ahead, "
         "void, labels.",
+        label="Optimisations",
     )
 
     def __post_init__(self) -> None:

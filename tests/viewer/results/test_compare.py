@@ -52,7 +52,7 @@ def column(widget, number):
 
 def test_it_begins_with_the_two_newest_results(widget, results):
     assert [choice.native.currentText() for choice in (widget.a, widget.b)] == ["before", "after"]
-    row = column(widget, 0).index("count")
+    row = column(widget, 0).index("number of pores")
     assert [column(widget, place)[row] for place in (1, 2, 3)] == ["4", "5", "+25.0 %"]
     sizes = column(widget, 0).index("equivalent diameter (µm)")
     middle = results[0].pores["equivalent_diameter"].median()

@@ -231,9 +231,7 @@ class BatchWidget(WorkerContainer):
         compact_file_edit(self.output, "Folder for all results", "Folder for all results")
         self.output.changed.connect(self._show_ready)
         self.overwrite = CheckBox(
-            name="overwrite",
-            text="Redo results that were made with other settings",
-            annotation=bool,
+            name="overwrite", text="Redo results made with other settings", annotation=bool
         )
         self._run_button = QPushButton(
             "Run", styleSheet="font-weight: bold; padding: 6px;", clicked=self._press

@@ -26,7 +26,7 @@ from qtpy.QtWidgets import (
 
 from hushpore.base.errors import InputError
 from hushpore.io.export import PoreResult
-from hushpore.pores.measures import measure_of
+from hushpore.pores.measures import PORES, THROATS, measure_of
 from hushpore.runs.compare import columns_compared, compare, distributions, unit_in_words
 from hushpore.runs.pore_result import open_result
 from hushpore.viewer.forms.docking import SharesSide
@@ -66,7 +66,11 @@ _HEADS = {
     "KS": "Kolmogorov-Smirnov distance: the largest difference of the two cumulative shares, "
     "0 (alike) to 1.",
 }
-_MEDIAN, _OF_PORES = "median ", " of pores"
+_MEDIAN, _OF_PORES, _OF_THROATS = "median ", " of pores", " of throats"
+
+#: Totals that are shares, shown in per cent, and what numbers of things are called.
+_SHARES = ("porosity", "open_porosity", "closed_porosity")
+_COUNTS = {"count": "number of pores", "throats": "number of throats"}
 _RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 
@@ -222,8 +226,8 @@ class CompareWidget(WorkerContainer):
         self.canvas = PlotCanvas(self._viewer)
         self.canvas.setMinimumHeight(100)
         self.quantity = ComboBox(
-            name="quantity", choices=columns_compared(), annotation=str,
-            value="equivalent_diameter",
+            name="quantity", annotation=str, value="equivalent_diameter",
+            choices=[(measure_of(column).heading, column) for column in columns_compared()],
             tooltip="What is plotted; a click on its row in the table does the same.",
         )  # fmt: skip
         self.shares = ComboBox(
@@ -327,7 +331,8 @@ class DifferenceTable(QTableWidget):
             shift = f"{100 * row.relative:+.1f} %" if isfinite(row.relative) else ""
             ks = f"{row.ks:.2f}" if isfinite(row.ks) else ""
             title = _title(row.quantity, row.unit)
-            cells = (title, _digits(row.a), _digits(row.b), shift, ks)
+            percent = 100 if row.quantity in _SHARES else 1
+            cells = (title, _digits(percent * row.a), _digits(percent * row.b), shift, ks)
             for place, text in enumerate(cells):
                 item = QTableWidgetItem(text)
                 if place:
@@ -346,11 +351,13 @@ class DifferenceTable(QTableWidget):
 
 def _title(quantity: str, unit: str) -> str:
     """Return a quantity as it is read: 'equivalent diameter (µm)', 'throats: area (µm²)'."""
-    name = quantity.removeprefix(_MEDIAN).replace("_", " ")
-    if name.endswith(" of throats"):
-        name = f"throats: {name.removesuffix(' of throats')}"
-    name = name.removesuffix(_OF_PORES)
-    return f"{name} ({unit_in_words(unit)})" if unit else name
+    if quantity in _SHARES:
+        return f"{quantity.replace('_', ' ')} (%)"
+    name, is_of_throats = quantity.removeprefix(_MEDIAN), quantity.endswith(_OF_THROATS)
+    name = name.removesuffix(_OF_THROATS).removesuffix(_OF_PORES)
+    title = _COUNTS.get(name) or measure_of(name, THROATS if is_of_throats else PORES).title
+    title = f"throats: {title}" if is_of_throats else title
+    return f"{title} ({unit_in_words(unit)})" if unit else title
 
 
 def _digits(value: float) -> str:
