@@ -125,10 +125,10 @@ class DenoiseSettings(Settings):
     )
     pair: str = option(
         "",
-        "Another scan of the same thing, with noise of its own: a repeated scan, or the other half "
-        "of the projections. Each of the two is learnt from the other (Noise2Noise), and the "
+        "Another scan of the same sample, with noise of its own: a repeated scan, or the other "
+        "half of the projections. Each of the two is learnt from the other (Noise2Noise), and the "
         "result is for their mean. In names of files, {name} stands for that of the scan.",
-        label="Second scan of the same thing",
+        label="Second scan",
         auxiliary=("scan",),
         more=True,
     )
@@ -148,7 +148,7 @@ class DenoiseSettings(Settings):
         "independent: each channel is denoised by itself. together: the network sees them all, "
         "for channels that show the same thing with noise of their own.",
         choices=("independent", "together"),
-        choice_labels=("Each by itself", "Together"),
+        choice_labels=("Separately", "Together"),
         more=True,
     )
     replacement: str = option(
@@ -200,7 +200,7 @@ class DenoiseSettings(Settings):
     )
     batch_size: int | None = option(
         None,
-        "Patches in one training step; None: 16 in 2D and 4 in 3D.",
+        "Patches in one training step. None: automatic. That is 16 in 2D and 4 in 3D.",
         minimum=1,
         maximum=1024,
         more=True,
@@ -239,7 +239,8 @@ class DenoiseSettings(Settings):
     denoise_memory: float | None = option(
         None,
         "Memory for images and, in the prediction, what the network needs; what does not fit is "
-        "read block by block, and the result is kept in a file. None: 90 % of what is free.",
+        "read block by block, and the result is kept in a file. None: automatic. That is 90 % of "
+        "what is free.",
         label="Memory limit",
         unit="GB",
         minimum=0.001,
@@ -282,7 +283,7 @@ class DenoiseSettings(Settings):
         if self.method == "r2r" or self.pair:
             hiding = "correlated_along correlated_reach masked_share replacement replacement_window"
             why = "a second scan is learnt from" if self.pair else "this method hides no pixels"
-            named = "Second scan of the same thing" if self.pair else "Method"
+            named = "Second scan" if self.pair else "Method"
             reasons |= dict.fromkeys(
                 f"{hiding} restore_detail".split(), f"Not used: {why} ({named})."
             )

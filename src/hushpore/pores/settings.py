@@ -147,7 +147,7 @@ class PoreSettings(Settings):
         "void too narrow for a peak is left out.",
         label="Watershed merging",
         choices=("height", "snow"),
-        choice_labels=("By merge height", "SNOW (PoreSpy)"),
+        choice_labels=("Merge height", "SNOW (PoreSpy)"),
         more=True,
     )
     markers: str = option(
@@ -189,7 +189,7 @@ class PoreSettings(Settings):
         "Pores of fewer voxels have no shape but that of the grid: their columns of shape "
         "(inscribed diameter, surface, sphericity, axes, elongation, flatness) are empty. 1: all "
         "are filled.",
-        label="Smallest pore with a shape",
+        label="Shape measured from",
         unit="voxels",
         minimum=1,
         more=True,
@@ -214,7 +214,7 @@ class PoreSettings(Settings):
     memory_budget: float | None = option(
         None,
         "Memory that may be used beyond the scan itself. What needs more is worked on slab by "
-        "slab, with temporary files, to the same result. None: all that is free.",
+        "slab, with temporary files, to the same result. None: what is free.",
         label="Memory limit",
         unit="GB",
         minimum=0.001,
