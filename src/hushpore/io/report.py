@@ -121,7 +121,7 @@ def _scale_bar(ax: Axes, shape: tuple[int, ...], labels: Volume) -> None:
     ax.plot([x, x + pixels], [y, y], color="white", linewidth=2.2, path_effects=outline,
             solid_capstyle="butt")  # fmt: skip
     ax.annotate(
-        f"{length:g} {readable_unit(labels.unit)}",
+        in_figure(f"{length:g} {readable_unit(labels.unit)}"),
         (x, y),
         xytext=(0, 4),
         textcoords="offset points",

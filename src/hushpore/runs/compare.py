@@ -172,13 +172,13 @@ def comparison_figure(a: ResultLike, b: ResultLike, dpi: int = 150) -> bytes:
     edges = [float(edge) for edge in np.linspace(0, largest or 1, 31)]
     for found, diameter, name, colour in zip(both, sizes, _names(*both), COLOURS, strict=True):
         volume = found.pores["volume"].to_numpy(np.float64)
-        label = f"{name} ({diameter.size:,} pores)"
+        label = f"{in_figure(name)} ({diameter.size:,} pores)"
         shares = np.full(diameter.size, 1 / max(diameter.size, 1))
         axes[0].hist(diameter, edges, weights=shares, histtype="step", color=colour, label=label)
         order = np.argsort(diameter)
         for ax, weight in zip(axes[1:], (shares, volume / (volume.sum() or 1)), strict=True):
             share = np.cumsum(weight[order])
-            ax.step(diameter[order], share, color=colour, label=name, where="post")
+            ax.step(diameter[order], share, color=colour, label=in_figure(name), where="post")
     for ax in axes:
         ax.legend(frameon=False, fontsize=9)
     buffer = io.BytesIO()

@@ -130,7 +130,10 @@ def _steps(jobs: list[dict[str, Any]], path: str | os.PathLike[str]) -> dict[str
     names = [str(job.get("job")) for job in jobs]
     try:
         check_chain(names)
-        complete = len(set(names)) == len(names) and "blake2b" in jobs[0]["input"]
+        given = jobs[0]["input"]
+        complete = len(set(names)) == len(names) and "blake2b" in given
+        if not isinstance(given, dict):
+            raise TypeError(f"the input is {given!r}")
         values = [job["settings"] for job in jobs]
     except (InputError, KeyError):
         complete = False

@@ -1,0 +1,240 @@
+"""Files and folders that were made to do harm: what becomes of each, and at what cost.
+
+The files are made anew (`_attack_files`), each is opened in a process of its own with limits of
+time and memory: refused with a clear error, read and unharmed, or harmed by it (a raw error, a
+crash, more than `MOST_SECONDS` or `MOST_MEMORY`, code of the file that ran). Folders are attacked
+through links, names that can be guessed, and records that list what is not ours; what lay there
+must be there afterwards. Linux only.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import resource
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks._attack_files import FILES
+from hushpore.base.errors import HushporeError, OutputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Beyond these a file does harm; the first for saying what is in it, the second for reading it.
+MOST_SECONDS = {"info": 1.0, "read": 10.0}
+MOST_MEMORY = {"info": 300e6, "read": 1e9}
+_MACHINE = 8 << 30  # bytes that a process may have at all
+
+
+def measure() -> dict[str, Any]:
+    """How each ended, seconds, and memory beyond that of the program (MB)."""
+    files = {}
+    for name, make in FILES.items():
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = Path(scratch) / "in"
+            folder.mkdir()
+            path = make(folder)
+            row: dict[str, Any] = {"kB": round(_size(path) / 1e3, 1)}
+            for mode in ("info", "read"):
+                row |= _outcome(mode, path)
+            if (Path(scratch) / "RAN").exists():
+                row["read"] = "harmed: its code ran"
+            files[name] = row
+            print(f"{name:58s} {row['info']:10s} {row['read']}", flush=True)
+    folders = {name: _unharmed(attack) for name, attack in FOLDERS.items()}
+    for name, outcome in folders.items():
+        print(f"{name:58s} {outcome}", flush=True)
+    outcomes = [row[mode] for row in files.values() for mode in ("info", "read")]
+    outcomes += folders.values()
+    return {
+        "outcomes": {
+            "refused": sum(each == "refused" for each in outcomes),
+            "unharmed": sum(each == "unharmed" for each in outcomes),
+            "harmed": sum(each.startswith("harmed") for each in outcomes),
+        },
+        "files": files,
+        "folders": {name: {"outcome": outcome} for name, outcome in folders.items()},
+    }
+
+
+def _size(path: Path) -> int:
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+# ---- files
+
+
+def _outcome(mode: str, path: Path) -> dict[str, Any]:
+    """Open a file in a process of its own, and say what came of it."""
+    # of a server that has imported what is needed: neither counts for the file
+    context = multiprocessing.get_context("fork")
+    mine, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_open, args=(mode, path, theirs))
+    process.start()
+    theirs.close()
+    told = mine.recv() if mine.poll(3 * MOST_SECONDS["read"]) and _has_data(mine) else None
+    if told is None and process.is_alive():
+        process.kill()
+    process.join()
+    if told is None:
+        how = "hung" if process.exitcode == -9 else f"ended by signal {-(process.exitcode or 0)}"
+        return {mode: f"harmed: {how}"}
+    outcome, seconds, memory = told
+    if outcome in ("refused", "unharmed"):
+        if seconds > MOST_SECONDS[mode]:
+            outcome = f"harmed: took {seconds:.0f} s"
+        elif memory > MOST_MEMORY[mode]:
+            outcome = f"harmed: took {memory / 1e6:.0f} MB"
+    return {
+        mode: outcome,
+        f"{mode}, s": round(seconds, 2),
+        f"{mode}, MB": round(memory / 1e6, 1),
+    }
+
+
+def _has_data(pipe: Any) -> bool:
+    try:
+        return bool(pipe.poll())
+    except EOFError:
+        return False
+
+
+def _open(mode: str, path: Path, pipe: Any) -> None:
+    from hushpore.io import describe, read
+
+    resource.setrlimit(resource.RLIMIT_AS, (_MACHINE, _MACHINE))
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    before, start = _peak(), time.perf_counter()
+    try:
+        if mode == "info":
+            describe(path)
+        else:
+            np.asarray(read(path).data)
+        outcome = "unharmed"
+    except HushporeError:
+        outcome = "refused"
+    except BaseException as error:
+        outcome = f"harmed: {type(error).__name__}"
+    pipe.send((outcome, time.perf_counter() - start, _peak() - before))
+    pipe.close()
+    os._exit(0)
+
+
+def _peak() -> int:
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return 1024 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
+
+
+# ---- folders
+
+FOLDERS: dict[str, Callable[[Path], None]] = {}
+
+
+def _unharmed(attack: Callable[[Path], None]) -> str:
+    """Run an attack beside somebody's work, and say whether that is still there."""
+    with tempfile.TemporaryDirectory() as scratch:
+        victim = Path(scratch) / "victim"
+        (victim / "precious").mkdir(parents=True)
+        for file in (victim / "thesis.txt", victim / "precious" / "data.csv"):
+            file.write_text("years of work", encoding="utf-8")
+        try:
+            attack(victim)
+            outcome = "unharmed"
+        except OutputError:
+            outcome = "refused"
+        except Exception as error:
+            outcome = f"harmed: {type(error).__name__}"
+        for file in (victim / "thesis.txt", victim / "precious" / "data.csv"):
+            if not file.is_file() or file.read_text(encoding="utf-8") != "years of work":
+                outcome = f"harmed: {file.name} is lost"
+        return outcome
+
+
+def _on_folder(name: str) -> Callable[[Callable[[Path], None]], Callable[[Path], None]]:
+    def enter(attack: Callable[[Path], None]) -> Callable[[Path], None]:
+        FOLDERS[name] = attack
+        return attack
+
+    return enter
+
+
+@_on_folder("convert: its unfinished folder is a link to another")
+def _unfinished_link(victim: Path) -> None:
+    import hushpore
+
+    target = victim.parent / "scan.ome.zarr"
+    (victim.parent / ".scan.ome.zarr.unfinished").symlink_to(victim)
+    hushpore.convert(hushpore.Volume(np.zeros((4, 64, 64), np.uint8)), target)
+
+
+@_on_folder("convert: its unfinished folder is somebody else's work")
+def _unfinished_work(victim: Path) -> None:
+    import hushpore
+
+    unfinished = victim.parent / ".scan.ome.zarr.unfinished"
+    unfinished.symlink_to(victim, target_is_directory=True)
+    unfinished.unlink()
+    victim.rename(unfinished)
+    try:
+        hushpore.convert(
+            hushpore.Volume(np.zeros((4, 64, 64), np.uint8)), victim.parent / "scan.ome.zarr"
+        )
+    finally:
+        if unfinished.is_dir():
+            unfinished.rename(victim)
+
+
+@_on_folder("model: the name of its part file is a link")
+def _part_link(victim: Path) -> None:
+    import torch
+
+    from hushpore.n2v2.tensor_file import write_tensors
+
+    (victim.parent / ".m.safetensors.part").symlink_to(victim / "thesis.txt")
+    write_tensors(victim.parent / "m.safetensors", {"a": torch.ones(2)}, {"entry": {}})
+
+
+def _overwrite(victim: Path, listed: Any) -> None:
+    from hushpore.io.target import check_target
+
+    (victim / "result.json").write_text(json.dumps({"files": listed}), encoding="utf-8")
+    check_target(victim, overwrite=True)
+
+
+for _name, _listed in {
+    "overwrite: a record that lists a folder": ["precious", "thesis.txt", "result.json"],
+    "overwrite: a record that lists a path": ["../victim/thesis.txt", "precious/data.csv"],
+    "overwrite: a record whose list is a text": "thesis.txt precious",
+    "overwrite: a record without a list": None,
+}.items():
+    FOLDERS[_name] = lambda victim, listed=_listed: _overwrite(victim, listed)
+
+
+@_on_folder("output: the folder that the input lies in")
+def _own_input(victim: Path) -> None:
+    from hushpore.io.target import require_apart
+
+    require_apart([victim], [victim / "precious" / "data.csv"])
+
+
+@_on_folder("output: within the folder that is read")
+def _inside_input(victim: Path) -> None:
+    from hushpore.io.target import require_apart
+
+    require_apart([victim / "precious" / "new"], [victim])
+
+
+@_on_folder("output: the input by another name")
+def _by_a_link(victim: Path) -> None:
+    from hushpore.io.target import require_apart
+
+    os.link(victim / "thesis.txt", victim / "other.txt")
+    require_apart([victim / "other.txt"], [victim / "thesis.txt"])
