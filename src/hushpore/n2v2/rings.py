@@ -26,6 +26,7 @@ import numpy as np
 from scipy import linalg
 from scipy.ndimage import gaussian_filter1d
 
+from hushpore.base.errors import InputError
 from hushpore.base.volume import readable_number
 from hushpore.device.backend import cpu_threads
 
@@ -394,6 +395,32 @@ def ring_free(volume: Volume, centre: tuple[float, float], parts: Sequence[Found
         return volume
     known = np.concatenate(profiles).reshape(*volume.shape[:-2], -1)
     return volume.replace(RingFree(volume.data, known, centre))
+
+
+class SliceRings:
+    """Takes rings out of single slices of a volume, about the middle that a few slices tell.
+
+    Raises InputError if these show no rings.
+    """
+
+    def __init__(self, volume: Volume) -> None:
+        self._volume = volume
+        count = math.prod(volume.shape[:-2])
+        self._centre = centre_of(volume)
+        some = np.unique(np.linspace(0, count - 1, min(_SLICES, count)).round().astype(int))
+        parts = [find_profiles(volume, self._centre, n, n + 1) for n in some.tolist()]
+        if agreement_of(np.sum([moments for _, moments in parts], axis=0)) < _AGREEING:
+            raise InputError("No rings were found about the middle of the slices.")
+
+    def corrected(self, index: tuple[int, ...]) -> npt.NDArray[np.float32]:
+        """Return the slice at a position on the leading axes, float32, (y, x)."""
+        values = np.asarray(self._volume.data[index] if index else self._volume.data[...])
+        profile, _ = find_profile(values, self._centre)
+        y, x = (np.arange(n) for n in values.shape)
+        corrected: npt.NDArray[np.float32] = values.astype(np.float32) - rings_of(
+            profile, self._centre, y, x
+        )
+        return corrected
 
 
 def ring_facts(volume: Volume) -> tuple[dict[str, Any], str]:

@@ -127,6 +127,20 @@ def test_rings_are_said_with_a_link_that_has_them_corrected(qtbot):
     assert widget._facts.said.count('href="correct rings"') == 1
     widget._facts.linkActivated.emit("correct rings")
     assert widget.form.value.correct_rings
+    # and shown without them, on the slice on the screen
+    qtbot.waitUntil(lambda: widget.rings.layer is not None, timeout=20_000)
+    preview, (scan, *_) = widget.rings.layer, viewer.layers
+    assert preview.data.shape == (1, 128, 128)
+    index = round(preview.translate[0])
+    assert preview.data.std() < 0.7 * scan.data[index].std()
+    assert preview.contrast_limits == scan.contrast_limits
+    viewer.dims.set_point(0, 4)
+    qtbot.waitUntil(lambda: not widget.rings.is_busy, timeout=20_000)
+    assert tuple(preview.translate) == (4, 0, 0)
+    np.testing.assert_allclose(preview.data[0].mean(), scan.data[4].mean(), atol=2)
+    assert preview not in widget.layer._listed
+    widget.form.correct_rings.value = False
+    assert preview not in viewer.layers
 
 
 def test_an_image_whose_noise_cannot_be_told_has_its_facts_all_the_same(qtbot):

@@ -15,15 +15,18 @@ import numpy as np
 from napari.layers import Image
 from qtpy.QtCore import QObject, Signal
 
+from hushpore.base.errors import HushporeError
 from hushpore.base.scaled import held
 from hushpore.base.volume import readable_percent
 from hushpore.device.scratch import new_folder
 from hushpore.viewer.denoise.noise_panel import NoisePanel
-from hushpore.viewer.forms.rich_label import link
+from hushpore.viewer.denoise.ring_preview import RingPreview
+from hushpore.viewer.forms.rich_label import link, plain_label
 from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY, LayerData, layer_data
 from hushpore.viewer.layers.origin import find_layer, identity
 from hushpore.viewer.patches.live_patches import LatestBatch
+from hushpore.viewer.running.target import capture
 
 if TYPE_CHECKING:
     from hushpore.base.events import Job
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from hushpore.n2v2.result import Denoised
     from hushpore.n2v2.settings import DenoiseSettings
     from hushpore.viewer.running.target import Target
+    from hushpore.viewer.running.worker import JobWorker
 
 #: Correlation of neighbours from which on it is worth a word; noise as a share of the contrast
 #: below which it is low; and about how many voxels along each axis tell the contrast.
@@ -45,6 +49,9 @@ _APPLY, _GO_ON = "apply", "go on"
 #: What is said of rings, with the link that has them corrected.
 _CORRECT_RINGS, _LINKED = "correct rings", "correct them here"
 RINGS_WORDS = f"best corrected in the reconstruction, else {_LINKED}"
+
+#: What is said of the preview of slices without them.
+_WITHOUT_RINGS = "Over the scan lies this slice without its rings; hide that layer to compare."
 
 
 class DenoiseWidget(JobWidget):
@@ -68,6 +75,14 @@ class DenoiseWidget(JobWidget):
         self._noise.found.connect(self._facts.outdated)
         self._facts.outdated.connect(self._show_noise)
         self.layer.changed.connect(self._show_noise)
+        self.rings, self._ring_words = RingPreview(napari_viewer), plain_label()
+        self._no_rings = False  # whether the user has deleted the layer of the preview
+        upper.insertWidget(upper.indexOf(self._voxel_size), self._ring_words)
+        self._ring_words.hide()
+        self.rings.message_changed.connect(self._say_of_rings)
+        self.rings.dismissed.connect(self._dismiss_rings)
+        self.form.changed.connect(self._show_rings)
+        self.layer.changed.connect(self._show_rings)
 
     @classmethod
     def accepts(cls, layer: Any) -> bool:
@@ -100,6 +115,37 @@ class DenoiseWidget(JobWidget):
 
     def _show_noise(self) -> None:
         self.noise.show_model(self._noise.model(self.layer.value))
+
+    def run(self) -> JobWorker:
+        """Start, and take the slice without rings away: that of the job comes in its place."""
+        worker = super().run()
+        self._show_rings()
+        return worker
+
+    def _show_rings(self) -> None:
+        """Show the slice on the screen without its rings, where they are to be corrected."""
+        layer = self.layer.value
+        try:
+            asked = cast("DenoiseSettings", self.form.value).correct_rings
+            wanted = asked and layer is not None and not self.is_running
+            target = capture(layer, self._facts.labels_of_axes(layer.ndim)) if wanted else None
+        except HushporeError:
+            # what cannot be used is said where it is chosen
+            asked, target = False, None
+        self._no_rings = self._no_rings and asked
+        if target is None or self._no_rings:
+            self.rings.hide()
+            self._ring_words.hide()
+        elif not self.rings.is_of(target):
+            self.rings.show(target)
+
+    def _dismiss_rings(self) -> None:
+        self._no_rings = True
+        self._ring_words.hide()
+
+    def _say_of_rings(self, message: str) -> None:
+        self._ring_words.setText(message or _WITHOUT_RINGS)
+        self._ring_words.show()
 
     def settings(self) -> Settings:
         """Return the settings for a run, with a file to keep what is learnt."""
