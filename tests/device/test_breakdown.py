@@ -42,7 +42,7 @@ def test_without_any_time_there_is_no_bottleneck() -> None:
 
 def test_the_table_has_a_line_for_each_stage_and_the_bottleneck() -> None:
     lines = timing_table(Timing(stages(training=3.0, denoising=1.0), 4.0)).splitlines()
-    assert lines[1].split()[:4] == ["training", "1", "3.000", "75.0%"]
+    assert lines[1].split()[:5] == ["training", "1", "3.000", "75.0", "%"]
     assert lines[3].startswith("Computing takes 100 %")
     assert len({len(line) for line in lines[:3]}) == 1
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
     T = TypeVar("T", bound=Settings)
 
+#: By which a note of a voxel size that was given is known.
+GIVEN = "was given by the user"
+
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 #: What stands for the name of a scan in names of files that go with it.
 _PATTERN = re.compile(r"\{name(?:%(?P<end>[^{}]+))?\}")
@@ -143,7 +146,7 @@ def with_voxel_size(volume: Volume, text: str) -> Volume:
     name, factor = unit
     each = numbers * volume.n_spatial if len(numbers) == 1 else numbers
     sizes = " x ".join(f"{factor * number:g}" for number in numbers)
-    note = f"The voxel size {sizes} {readable_unit(name)} was given by the user"
+    note = f"The voxel size {sizes} {readable_unit(name)} {GIVEN}"
     if volume.unit in METRES:
         before = " x ".join(f"{size:g}" for size in volume.spacing)
         note += f"; the file says {before} {readable_unit(volume.unit)}"

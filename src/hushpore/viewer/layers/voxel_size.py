@@ -9,7 +9,7 @@ import numpy as np
 
 from hushpore.pores.measures import PORES, THROATS
 from hushpore.pores.resizing import is_proportional, resized_table, resized_totals
-from hushpore.runs.source import with_voxel_size
+from hushpore.runs.source import GIVEN, with_voxel_size
 from hushpore.viewer.layers.conversion import METADATA_KEY, known_of, pint_name, volume_of
 from hushpore.viewer.layers.origin import OF_FILE, VOXEL_SIZE, find_layer, scan_of
 from hushpore.viewer.layers.presenting import go_to_slice, show_scale_bar, slice_of
@@ -83,8 +83,7 @@ def resize_layer(layer: Any, volume: Volume, size: NewSize) -> bool:
     scale[-n_spatial:] *= ratio
     translate[-n_spatial:] = (translate[-n_spatial:] - volume.origin) * ratio
     known = dict(known_of(layer))
-    before = known.get(VOXEL_SIZE, "")
-    notes = [note for note in known.get("notes", []) if not (before and before in note)]
+    notes = [note for note in known.get("notes", []) if GIVEN not in note]
     known |= {VOXEL_SIZE: size.text, "notes": [*notes, size.note]}
     known.setdefault(OF_FILE, (volume.spacing, volume.unit))
     follows = is_proportional(volume.spacing, size.spacing)
