@@ -125,3 +125,27 @@ def test_what_an_ome_tiff_names_beside_it_is_read(tmp_path):
     assert found.shape == (2, 6, 8)
     assert np.asarray(found.data)[:, 0, 0].tolist() == [1, 2]
     assert Path(found.source) == tmp_path / "0.ome.tif"
+
+
+@pytest.mark.parametrize("codec", ["base64", "json2", "pickle", "vlen-bytes"])
+def test_a_codec_that_is_not_on_the_list_is_refused_when_it_is_opened(tmp_path, codec):
+    path = attacks.zarr2(tmp_path, bytes(4096), None, filters=[{"id": codec}])
+    with pytest.raises(InputError):
+        describe(path)
+
+
+def test_codecs_on_the_list_are_read(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    numcodecs = pytest.importorskip("numcodecs")
+    values = np.arange(16**3, dtype=np.uint16).reshape(16, 16, 16)
+    for number, codec in enumerate(
+        (numcodecs.Blosc("lz4"), numcodecs.Zstd(), numcodecs.GZip(), numcodecs.Zlib(),
+         numcodecs.LZ4(), numcodecs.BZ2(), numcodecs.LZMA())
+    ):  # fmt: skip
+        path = tmp_path / f"{number}.zarr"
+        array = zarr.create_array(
+            path, shape=values.shape, chunks=(8, 16, 16), dtype="u2", zarr_format=2,
+            compressors=codec, filters=[numcodecs.Delta("u2")],
+        )  # fmt: skip
+        array[:] = values
+        np.testing.assert_array_equal(hushpore.read(path).array(), values)

@@ -14,11 +14,14 @@ from click.testing import CliRunner
 
 import hushpore
 from hushpore import InputError, Volume
-from hushpore.base.events import result_of
+from hushpore.base.events import Note, result_of
 from hushpore.cli import commands
 from hushpore.io.results import write_image
+from hushpore.pores.settings import PoreSettings
+from hushpore.runs.pipeline import run_pipeline
 from hushpore.runs.rerun import rerun
 from hushpore.runs.result_folder import read_provenance, write_result
+from hushpore.runs.source import Source
 
 
 @pytest.fixture(scope="module")
@@ -120,3 +123,19 @@ def test_output_that_goes_nowhere_is_one_line(tmp_path: Path, volume: Volume) ->
         )  # fmt: skip
     assert done.returncode == commands.USER_ERROR
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_scan_that_is_changed_meanwhile_is_told(tmp_path: Path, volume: Volume) -> None:
+    write_image(tmp_path / "scan.tif", volume)
+    source = Source(str(tmp_path / "scan.tif"))
+    steps = {"pores": PoreSettings(threshold=30)}
+    events = []
+
+    def touched(_: Volume) -> None:
+        os.utime(tmp_path / "scan.tif", (1, 1))
+
+    work = run_pipeline(source, tmp_path / "r", steps, device="cpu", check=touched)
+    result_of(work, events.append)
+    assert any("were changed" in e.message for e in events if isinstance(e, Note) and e.warning)
+    assert "were changed" in read_provenance(tmp_path / "r")["notes"][0]
+    assert source.changes_since(source.to_dict()) == []

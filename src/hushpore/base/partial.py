@@ -13,14 +13,14 @@ import re
 import secrets
 import shutil
 import stat
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hushpore.base.errors import HushporeError, OutputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 _LONGEST = 40  # characters of a name that a hidden name repeats
@@ -34,11 +34,14 @@ def partial_path(target: Path, suffix: str = ".part") -> Path:
 
 
 @contextmanager
-def new_file(target: Path, overwrite: bool, suffix: str = ".part") -> Iterator[Path]:
+def new_file(
+    target: Path, overwrite: bool, suffix: str = ".part", *, lasting: bool = True
+) -> Iterator[Path]:
     """Write a file that takes its place only when it is complete.
 
     `overwrite`: whether a file that has appeared there may be replaced. `suffix`: how its name ends
-    until then.
+    until then. `lasting`: whether it is on the disk when it has its name, also where the power
+    fails; what can be made again need not be.
     Yields: an empty file beside `target`, to be opened by its name; removed if the block raises
     anything.
     Raises OutputError if writing fails.
@@ -51,9 +54,42 @@ def new_file(target: Path, overwrite: bool, suffix: str = ".part") -> Iterator[P
             yield part
             if not overwrite and os.path.lexists(target):
                 raise OutputError(f"Cannot write {target}: it has appeared there meanwhile.")
+            if lasting:
+                write_through(part)
             part.replace(target)
+            if lasting:
+                write_through(target.parent)
     finally:
         part.unlink(missing_ok=True)
+
+
+def write_through(place: Path) -> None:
+    """Have a file, or the names in a folder, written to the disk before anything else is done.
+
+    Raises OSError if the disk cannot: some say only now that they are full.
+    """
+    if place.is_dir():
+        # not every system opens folders, or file system keeps them so
+        with suppress(OSError):
+            _flush(place, os.O_RDONLY)
+    else:
+        _flush(place, os.O_RDWR)
+
+
+def write_all_through(folder: Path) -> None:
+    """Have all files of a folder, and of folders in it, written to the disk."""
+    for place, _, names in os.walk(folder, topdown=False):
+        for name in names:
+            write_through(Path(place, name))
+        write_through(Path(place))
+
+
+def _flush(place: Path, mode: int) -> None:
+    handle = os.open(place, mode)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def create_file(path: Path) -> None:

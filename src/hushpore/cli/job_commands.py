@@ -218,7 +218,13 @@ def _run(
             result = _drive(work, job, flags, measured)
             results.append(result)
             volume = result.volume if JOBS[job].gives else volume
-        target = write_result(target, results, before, source=origin, overwrite=overwrite)
+        changes = source.changes_since(origin)
+        for change in changes:
+            echo(f"Warning: {change}", err=True)
+        noted: dict[str, Any] = {"notes": changes} if changes else {}
+        target = write_result(
+            target, results, before, source=origin, extra=noted, overwrite=overwrite
+        )
     for extra, file in files.items():
         load(extra.writer)(file, result, before, overwrite)
     measured.show()

@@ -114,7 +114,10 @@ class Blocks:
     @contextmanager
     def create(self, path: Path) -> Iterator[Callable[[npt.NDArray[Any]], None]]:
         """Write a file; yields what appends values to it."""
-        with new_file(path, overwrite=True) as part, part.open("wb", buffering=0) as file:
+        with (
+            new_file(path, overwrite=True, lasting=False) as part,
+            part.open("wb", buffering=0) as file,
+        ):
 
             def add(values: npt.NDArray[Any]) -> None:
                 np.ascontiguousarray(values).tofile(file)
@@ -157,7 +160,7 @@ def save_arrays(path: Path, arrays: dict[str, Any]) -> int:
     solid = {name: np.ascontiguousarray(each) for name, each in arrays.items()}
     # a number is no axis
     solid = {name: each.reshape(np.shape(arrays[name])) for name, each in solid.items()}
-    with new_file(path, overwrite=True) as part:
+    with new_file(path, overwrite=True, lasting=False) as part:
         save_file(solid, part)
     return sum(each.nbytes for each in solid.values())
 

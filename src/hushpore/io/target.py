@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hushpore.base.errors import OutputError
-from hushpore.base.partial import explained_writing, is_real_folder, partial_path
+from hushpore.base.partial import (
+    explained_writing,
+    is_real_folder,
+    partial_path,
+    write_all_through,
+    write_through,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -212,9 +218,14 @@ def new_directory(
 
 
 def move_into_place(part: Path, target: Path) -> None:
-    """Give a finished directory its name; an earlier one of that name goes after that."""
+    """Give a finished directory its name; an earlier one of that name goes after that.
+
+    All of it is on the disk by then, so that whatever happens the one or the other is there, whole.
+    """
+    write_all_through(part)
     if not target.exists():
         part.rename(target)
+        write_through(target.parent)
         return
     old = partial_path(target)
     target.rename(old)
@@ -223,4 +234,5 @@ def move_into_place(part: Path, target: Path) -> None:
     except BaseException:
         old.rename(target)
         raise
+    write_through(target.parent)
     shutil.rmtree(old, ignore_errors=True)

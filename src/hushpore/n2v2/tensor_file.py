@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from hushpore.base.errors import InputError, OutputError
 from hushpore.base.partial import new_file
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable
 
     import torch
@@ -30,11 +30,8 @@ def write_tensors(
     from safetensors.torch import save
 
     header = {name: json.dumps(each) for name, each in facts.items()}
-    with new_file(target, overwrite=True) as part, part.open("wb") as file:
-        file.write(save(tensors, header))
-        # a file that has its name has its content, even where the power fails
-        file.flush()
-        os.fsync(file.fileno())
+    with new_file(target, overwrite=True) as part:
+        part.write_bytes(save(tensors, header))
 
 
 def check_file_target(path: str | os.PathLike[str], overwrite: bool = False) -> Path:

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from hushpore.base.events import Progress, StopEarly
+from hushpore.base.events import Note, Progress, StopEarly
 from hushpore.jobs import JOBS, start
 from hushpore.runs.result_folder import check_result_target, write_result
 from hushpore.runs.source import attach_files, files_of
@@ -81,7 +81,11 @@ def run_pipeline(
         if JOBS[job].gives:
             volume = result.volume
     yield Progress("writing", 0, 0, "", _COMPUTED)
-    write_result(target, results, before, source=origin, overwrite=overwrite)
+    changes = source.changes_since(origin)
+    for change in changes:
+        yield Note(change, warning=True)
+    extra = {"notes": changes} if changes else {}
+    write_result(target, results, before, source=origin, extra=extra, overwrite=overwrite)
     return Written(target, results[-1].summary, results[-1].provenance)
 
 

@@ -74,7 +74,9 @@ def write_result(
     if is_one_image(jobs):
         (image,) = files.images.values()
         made = {**results[0].provenance, **origin, "fingerprints": {"image": prints.popitem()[1]}}
-        return write_image(path, image, provenance={**made, **(extra or {})}, overwrite=overwrite)
+        extra = dict(extra or {})
+        extra["notes"] = [*made.get("notes", []), *extra.get("notes", [])]
+        return write_image(path, image, provenance={**made, **extra}, overwrite=overwrite)
     provenance = {
         "summary": results[-1].summary,
         **origin,
@@ -92,8 +94,9 @@ def write_result(
         except Exception as error:
             # hours of work are not lost for a picture of them
             provenance["notes"] = [
+                *provenance.get("notes", []),
                 "The report could not be drawn, and everything else was written "
-                f"({type(error).__name__}: {error})."
+                f"({type(error).__name__}: {error}).",
             ]
     return write_results(
         path,

@@ -52,7 +52,7 @@ def read_settings(path: str | os.PathLike[str]) -> dict[str, Settings]:
         tables = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"The settings {file} cannot be read: {error.strerror}.") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"The settings {file} are not TOML: {error}.") from error
     return {job: _settings(file, job, table) for job, table in tables.items()}
 

@@ -93,6 +93,16 @@ class Source:
             count, total = count + 1, total + state.st_size
         return {"files": count, "bytes": total, "stamp": digest.hexdigest()} if count else {}
 
+    def changes_since(self, origin: Mapping[str, Any]) -> list[str]:
+        """Return a note if the files are not what they were; `origin`: `to_dict` of then."""
+        now = self.stamp()
+        if all(origin.get(name) == value for name, value in now.items()) and now:
+            return []
+        return [
+            f"The files of {Path(self.path).name} were changed or removed while they were worked "
+            "on: the result may be neither of what was there before nor of what is there now."
+        ]
+
     def read(self, device: str | None = None) -> Volume:
         """Read it into memory.
 
