@@ -1,14 +1,16 @@
 """Rings about the middle of the slices, found in the slices themselves and taken out of them.
 
-A pixel of a detector that is off by a little in every view makes a ring about the axis of rotation.
-A ring is the same all around; the image is not. So the differences of pixels that lie near each
-other are fitted, by weighted least squares, with those of a profile over the radius: robustly, so
-that edges of the image do not count (iteratively reweighted, Tukey's biweight). The slice is never
-resampled, as it is by methods that unroll it about the middle. What varies slowly with the radius
-is no ring, and stays.
+A pixel of a detector that is off by a little in every view makes a ring about the axis of rotation;
+where projections were taken over half a turn, a half of one. It is the same all along; the image is
+not. So the differences of pixels that lie near each other are fitted, by weighted least squares,
+with those of a profile over the radius: robustly, so that edges of the image do not count
+(iteratively reweighted, Tukey's biweight). The slice is never resampled, as it is by methods that
+unroll it about the middle. What varies slowly with the radius is no ring, and stays.
 
-The profile is found twice, each time from two opposite quadrants, and taken out as far as the two
-agree (a Wiener filter by the radius): where there are no rings, next to nothing is.
+There is a profile of each quadrant. What is the same in all of them are whole rings; what differs
+between above and below the middle, or between left and right of it, are halves. Each of the three
+is found twice, from two quadrants or pairs of them, and taken out as far as the two agree (a Wiener
+filter by the radius): where there are no rings, nothing is.
 
 The idea of a ring as what a circle has in common is that of Sijbers and Postnov,
 https://doi.org/10.1088/0031-9155/49/14/N06.
@@ -82,10 +84,10 @@ def _add_differences(  # type: ignore[no-untyped-def]  # pragma: no cover (compi
 ):
     """Add the equations of pixels some lag apart, along y and along x, to the normal equations.
 
-    `image`: (y, x), float32. `profiles`: (2, radii): what is known of each half of the circles.
-    `limit`: difference from which on it does not count. `step`: rows from one that is looked at to
-    the next. `matrix`: (2, lags + 2, radii), the lower band of each half, and `right`: (2, radii):
-    added to.
+    `image`: (y, x), float32. `profiles`: (4, radii): what is known of each quadrant. `limit`:
+    difference from which on it does not count. `step`: rows from one that is looked at to the next.
+    `matrix`: (4, lags + 2, radii), the lower band of each quadrant, and `right`: (4, radii): added
+    to.
     """
     height, width = image.shape
     at = np.empty(4, np.int64)
@@ -98,8 +100,8 @@ def _add_differences(  # type: ignore[no-untyped-def]  # pragma: no cover (compi
             k = int(radius)
             f = radius - k
             value = image[y, x]
-            half = 1 if (down >= 0) == (across >= 0) else 0
-            profile = profiles[half]
+            quadrant = 2 * (down >= 0) + (across >= 0)
+            profile = profiles[quadrant]
             ring = (1 - f) * profile[k] + f * profile[k + 1]
             for along_x in range(2):
                 v = y + lag * (1 - along_x)
@@ -122,10 +124,10 @@ def _add_differences(  # type: ignore[no-untyped-def]  # pragma: no cover (compi
                 at[0], at[1], at[2], at[3] = k, k + 1, m, m + 1
                 share[0], share[1], share[2], share[3] = f - 1, -f, 1 - g, g
                 for i in range(4):
-                    right[half, at[i]] += weight * share[i] * difference
+                    right[quadrant, at[i]] += weight * share[i] * difference
                     for j in range(4):
                         if at[j] >= at[i]:
-                            matrix[half, at[j] - at[i], at[i]] += weight * share[i] * share[j]
+                            matrix[quadrant, at[j] - at[i], at[i]] += weight * share[i] * share[j]
 
 
 def find_profile(
@@ -135,19 +137,21 @@ def find_profile(
 
     `image`: (y, x), any real dtype; values that are not finite do not count. `centre`: of the
     rings, y and x in pixels.
-    Returns: float64, at radii 0, 1, 2, ... pixels, as far as two halves of the circles agree; and
-    what `agreement_of` takes.
+    Returns: float64, shape (3, radii), at radii 0, 1, 2, ... pixels, as `rings_of` takes it: each
+    as far as it is found twice; and for each what `agreement_of` takes.
     """
-    profile, halves, weight = _fit(image, centre, _LAGS, _EDGES, _ROWS)
-    # an error goes down with the length of the circle
-    error = gaussian_filter1d((halves[0] - halves[1]) ** 2 / 4 * weight, _WIDE) / weight
-    strength = np.maximum(gaussian_filter1d(profile**2, _NARROW), np.finfo(float).tiny)
-    sure: Profile = profile * np.clip(1 - _SURE * error / strength, 0, 1)
-    return sure, _moments(halves, weight, image.shape)
+    profiles, halves, weight = _fit(image, centre, _LAGS, _EDGES, _ROWS)
+    for number, (first, second) in enumerate(halves):
+        # an error goes down with the length of the circle
+        error = gaussian_filter1d((first - second) ** 2 / 4 * weight, _WIDE) / weight
+        strength = gaussian_filter1d(profiles[number] ** 2, _NARROW)
+        share = 1 - _SURE * error / np.maximum(strength, np.finfo(float).tiny)
+        profiles[number] *= np.clip(share, 0, 1)
+    return profiles, np.stack([_moments(each, weight, image.shape) for each in halves])
 
 
 def _moments(
-    halves: list[Profile], weight: Profile, shape: tuple[int, ...]
+    halves: tuple[Profile, Profile], weight: Profile, shape: tuple[int, ...]
 ) -> npt.NDArray[np.float64]:
     # close to the middle a circle is too short, and farther away than the sides it is not whole
     whole = slice(_SHORT, min(shape) // 2)
@@ -158,7 +162,7 @@ def _moments(
 
 
 def agreement_of(moments: npt.NDArray[np.float64]) -> float:
-    """Return the correlation of the rings of two halves of the circles: 1 where all is rings.
+    """Return the correlation of the rings that were found twice: 1 where all is rings.
 
     `moments`: the sum over slices of what `find_profile` returns.
     """
@@ -172,34 +176,48 @@ def _fit(
     lags: tuple[int, ...],
     edges: tuple[float, ...],
     rows: int,
-) -> tuple[Profile, list[Profile], Profile]:
-    """Fit the profile of a slice; return it, those of its two halves, and the weight of each."""
+) -> tuple[Profile, list[tuple[Profile, Profile]], Profile]:
+    """Fit the profiles of a slice.
+
+    Returns: shape (3, radii), as `rings_of` takes it; what each of the three was found to be twice;
+    and the weight of each radius.
+    """
     values = np.ascontiguousarray(image, np.float32)
     far = math.hypot(*(max(c, n - 1 - c) for c, n in zip(centre, image.shape, strict=True)))
     radii = int(far) + 2
-    halves, step = np.zeros((2, radii)), max(1, image.shape[0] // rows)
-    # each half by itself, or what one finds by chance would draw the other along
+    quadrants, step = np.zeros((4, radii)), max(1, image.shape[0] // rows)
+    columns = np.arange(values.shape[1])
+    # each quadrant by itself, or what one finds by chance would draw others along
     for edge in edges:
-        matrix, right = np.zeros((2, max(lags) + 2, radii)), np.zeros((2, radii))
-        known = rings_of(halves.mean(0), centre, np.arange(0, len(values), step), values)
+        matrix, right = np.zeros((4, max(lags) + 2, radii)), np.zeros((4, radii))
+        known = rings_of(_components(quadrants), centre, np.arange(0, len(values), step), columns)
         rest = values[::step] - known
         for lag in lags:
             deviation = _deviation(rest, lag)
             if not deviation:
                 continue
             own = np.zeros_like(matrix), np.zeros_like(right)
-            _add_differences(values, halves, *centre, lag, edge * deviation, step, *own)
+            _add_differences(values, quadrants, *centre, lag, edge * deviation, step, *own)
             matrix += own[0] / deviation**2
             right += own[1] / deviation**2
-        changes = [_solved(*half) for half in zip(matrix, right, strict=True)]
-        halves = halves + np.stack(changes)
+        changes = [_solved(*each) for each in zip(matrix, right, strict=True)]
+        quadrants = quadrants + np.stack(changes)
     weight = matrix[:, 0] + 1e-6 * max(float(matrix[:, 0].max()), np.finfo(float).tiny)
     total = weight.sum(0)
-    # the equations of both together
-    sides = [_times(*half) for half in zip(matrix, halves, strict=True)]
-    both = _solved(matrix.sum(0), sides[0] + sides[1])
-    parts = [_without_trend(*half) for half in zip(halves, weight, strict=True)]
-    return _without_trend(both, total), parts, total
+    # whole rings: the equations of all quadrants together
+    sides = [_times(*each) for each in zip(matrix, quadrants, strict=True)]
+    whole = _without_trend(_solved(matrix.sum(0), np.sum(sides, axis=0)), total)
+    a, b, c, d = (_without_trend(*each) for each in zip(quadrants, weight, strict=True))
+    # a and b lie above c and d
+    halves = [((a + d) / 2, (b + c) / 2), ((c - a) / 2, (d - b) / 2), ((b - a) / 2, (d - c) / 2)]
+    below, beside = (sum(each) / 2 for each in halves[1:])
+    return np.stack([whole, below, beside]), halves, total
+
+
+def _components(quadrants: Profile) -> Profile:
+    """Return what four quadrants have in common, and how they differ along y and along x."""
+    a, b, c, d = quadrants
+    return np.stack([a + b + c + d, c + d - a - b, b + d - a - c]) / 4
 
 
 def _deviation(rest: npt.NDArray[np.float32], lag: int) -> float:
@@ -238,28 +256,39 @@ def _without_trend(profile: Profile, weight: Profile) -> Profile:
 
 
 def rings_of(
-    profile: npt.NDArray[Any], centre: tuple[float, float], rows: Any, columns: Any
+    profiles: npt.NDArray[Any],
+    centre: tuple[float, float],
+    rows: npt.NDArray[np.int64],
+    columns: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.float32]:
-    """Return what a profile is in some pixels of a slice.
+    """Return what rings are in some pixels of a slice.
 
-    `profile`: shape (..., radii). `rows`: their y, a number or an array. `columns`: the same for x;
-    or an array (y, x), of which the width is taken.
+    `profiles`: shape (..., 3, radii): of whole rings, what is added to them below the middle and
+    taken off above it, and what is added to the right and taken off to the left. `rows`, `columns`:
+    y and x of the pixels; any number of axes.
     Returns: float32, shape (..., *rows, *columns).
     """
-    x = np.arange(columns.shape[1]) if np.ndim(columns) == 2 else np.asarray(columns)
-    y = np.asarray(rows)
-    radius = np.hypot(y.reshape(y.shape + (1,) * x.ndim) - centre[0], x - centre[1])
+    down = (rows - centre[0]).reshape(rows.shape + (1,) * columns.ndim)
+    across = columns - centre[1]
+    radius = np.hypot(down, across)
     k = radius.astype(np.int64)
     f = (radius - k).astype(np.float32)
-    known = profile.astype(np.float32)
-    found: npt.NDArray[np.float32] = (1 - f) * known[..., k] + f * known[..., k + 1]
+    sides = (
+        np.float32(1),
+        *(np.where(each >= 0, 1, -1).astype(np.float32) for each in (down, across)),
+    )
+    found = np.zeros((*profiles.shape[:-2], *radius.shape), np.float32)
+    for number, side in enumerate(sides):
+        known = profiles[..., number, :].astype(np.float32)
+        if known.any():
+            found += side * ((1 - f) * known[..., k] + f * known[..., k + 1])
     return found
 
 
 def find_centre(slices: list[npt.NDArray[Any]]) -> tuple[float, float]:
     """Return the middle of the rings in some slices: within 2.5 pixels of that of the slices.
 
-    It is where the rings of two halves of the circles agree most.
+    It is where the rings of opposite quadrants agree most.
     """
     middle = tuple((n - 1) / 2 for n in slices[0].shape)
 
@@ -268,7 +297,7 @@ def find_centre(slices: list[npt.NDArray[Any]]) -> tuple[float, float]:
         moments = np.zeros(3)
         for image in slices:
             _, halves, weight = _fit(image, centre, (1, 2), _FEW_EDGES, _FEW_ROWS)
-            moments += _moments(halves, weight, image.shape)
+            moments += _moments(halves[0], weight, image.shape)
         return agreement_of(moments)
 
     def best(candidates: list[tuple[float, float]]) -> tuple[tuple[float, float], float]:
@@ -290,8 +319,8 @@ def find_centre(slices: list[npt.NDArray[Any]]) -> tuple[float, float]:
 class RingFree:
     """An array without its rings, which are taken out of what is read.
 
-    `data`: (..., y, x), NumPy or on disk. `profiles`: float32, shape (..., radii): of each slice.
-    `centre`: of the rings, y and x in pixels.
+    `data`: (..., y, x), NumPy or on disk. `profiles`: float32, shape (..., 3, radii): of each
+    slice, as `rings_of` takes them. `centre`: of the rings, y and x in pixels.
     """
 
     data: Any
@@ -325,7 +354,7 @@ class RingFree:
         near, far, both = (np.bincount(k, w, count) for w in ((1 - f) ** 2, f**2, 2 * f * (1 - f)))
         p = self.profiles.astype(np.float64)
         beyond = np.roll(p, -1, -1)
-        power = (near * p**2 + far * beyond**2 + both * p * beyond).sum(-1) / radius.size
+        power = (near * p**2 + far * beyond**2 + both * p * beyond).sum((-1, -2)) / radius.size
         return float(np.sqrt(power.mean()))
 
     def __getitem__(self, key: Any) -> npt.NDArray[np.float32]:
@@ -391,10 +420,18 @@ def find_profiles(volume: Volume, centre: tuple[float, float], first: int, last:
 def ring_free(volume: Volume, centre: tuple[float, float], parts: Sequence[Found]) -> Volume:
     """Return a volume without the rings that were found in all of its slices, in their order."""
     profiles, moments = zip(*parts, strict=True)
-    if agreement_of(np.sum(moments, axis=0)) < _AGREEING:
+    there = _are_there(moments)
+    if not there.any():
         return volume
-    known = np.concatenate(profiles).reshape(*volume.shape[:-2], -1)
+    known = np.concatenate(profiles) * there[:, None].astype(np.float32)
+    known = known.reshape(*volume.shape[:-2], *known.shape[1:])
     return volume.replace(RingFree(volume.data, known, centre))
+
+
+def _are_there(moments: Sequence[npt.NDArray[np.float64]]) -> npt.NDArray[np.bool_]:
+    """Return which of the three kinds of rings there are, by the moments of slices."""
+    agreements = [agreement_of(each) for each in np.sum(moments, axis=0)]
+    return np.array(agreements) >= _AGREEING
 
 
 class SliceRings:
@@ -409,7 +446,8 @@ class SliceRings:
         self._centre = centre_of(volume)
         some = np.unique(np.linspace(0, count - 1, min(_SLICES, count)).round().astype(int))
         parts = [find_profiles(volume, self._centre, n, n + 1) for n in some.tolist()]
-        if agreement_of(np.sum([moments for _, moments in parts], axis=0)) < _AGREEING:
+        self._there = _are_there([moments for _, moments in parts])
+        if not self._there.any():
             raise InputError("No rings were found about the middle of the slices.")
 
     def corrected(self, index: tuple[int, ...]) -> npt.NDArray[np.float32]:
@@ -418,7 +456,7 @@ class SliceRings:
         profile, _ = find_profile(values, self._centre)
         y, x = (np.arange(n) for n in values.shape)
         corrected: npt.NDArray[np.float32] = values.astype(np.float32) - rings_of(
-            profile, self._centre, y, x
+            profile * self._there[:, None], self._centre, y, x
         )
         return corrected
 
