@@ -199,3 +199,13 @@ def test_a_model_with_weights_that_are_no_numbers_is_refused(
     write_tensors(tmp_path / "m.safetensors", weights, {"hushpore": model.facts()})
     with pytest.raises(InputError, match="no finite numbers"):
         hushpore.load_model(tmp_path / "m.safetensors")
+
+
+def test_a_model_file_is_read_and_not_mapped(tmp_path: Path) -> None:
+    """What is mapped ends the program where somebody shortens it."""
+    write_tensors(tmp_path / "m.safetensors", {"a": torch.ones(4096)}, {"entry": {}})
+    _, tensors = read_tensors(tmp_path / "m.safetensors", "entry")
+    os.truncate(tmp_path / "m.safetensors", 10)
+    assert tensors["a"].sum() == 4096
+    with pytest.raises(InputError):
+        read_tensors(tmp_path / "m.safetensors", "entry")
