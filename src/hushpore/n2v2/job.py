@@ -353,14 +353,13 @@ class DenoisingRun:
         # what a checkpoint of an older version has left out cannot be repeated
         is_whole = len(state.shares) == state.step
         self.taken_schedule = loop.schedule.record(state.shares) if is_whole else None
-        if not self.architecture.hides_pixels:
-            share = float(self.model.network.input_share)
-            if share > NOTABLE_SHARE:
-                yield self._note(
-                    f"{readable_percent(share)} of the result is the scan as it was: there is "
-                    f"little noise, for which the training was short.{self._advice()}",
-                    warning=False,
-                )
+        share = self.model.network.input_share
+        if share > NOTABLE_SHARE:
+            yield self._note(
+                f"{readable_percent(share)} of the result is the scan as it was: there is little "
+                f"noise, for which the training was short.{self._advice()}",
+                warning=False,
+            )
 
     def _to_batch(self, step: int, patch_losses: npt.NDArray[np.float64]) -> Batch:
         """Say where in the volume the patches of a batch lie."""

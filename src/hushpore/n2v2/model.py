@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass
 from typing import cast
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
 from torch import nn
@@ -31,6 +32,15 @@ RECEPTIVE_RADIUS, FLAT_RADIUS = 32, 10
 
 #: What networks are trained for.
 METHODS = ("r2r", "n2n", "n2v2", "n2v")
+
+#: Quantiles of the difference from what is predicted at which it is known how much of the input to
+#: give back: close where it is largest, as at edges that were not learnt.
+SHARE_QUANTILES = (
+    0, 0.25, 0.5, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995, 0.998,
+)  # fmt: skip
+
+#: What the mean square is at least, of normalised values.
+_LEAST_ENERGY = 1e-12
 
 #: Pixels of which the features are taken to float32 at once: 4 MB.
 _AT_ONCE = 1 << 15
@@ -113,8 +123,10 @@ class UNet(nn.Module):
     default.
     """
 
-    # where no pixels are hidden: share of the input in the output (see `Learner.fit_input_share`)
-    input_share: torch.Tensor
+    # where no pixels are hidden: shares of the input in the output, (n_shares,), at logarithms of
+    # its squared difference from what is predicted, (n_shares,); see `Learner.fit_input_shares`
+    input_shares: torch.Tensor
+    share_at: torch.Tensor
 
     def __init__(self, architecture: Architecture | int = 2) -> None:
         super().__init__()
@@ -135,7 +147,8 @@ class UNet(nn.Module):
         self.up_top = _two_convolutions(n, f + skipped, f, f)
         self.out: nn.Conv2d | nn.Conv3d = _convolution(n, f, a.outputs, kernel=1)
         if not a.hides_pixels:
-            self.register_buffer("input_share", torch.zeros(()))
+            self.register_buffer("input_shares", torch.zeros(len(SHARE_QUANTILES)))
+            self.register_buffer("share_at", torch.zeros(len(SHARE_QUANTILES)))
 
     @property
     def dimensions(self) -> int:
@@ -146,13 +159,30 @@ class UNet(nn.Module):
         """Predict the noise-free image; axes that are down-sampled are multiples of `MULTIPLE`."""
         output = self.output(self.features(x))
         if not self.architecture.hides_pixels:
-            output = output + self.input_share * (self.own(x) - output)
+            difference = self.own(x) - output
+            output = output + self._share_of(difference) * difference
         return output
 
     def own(self, x: torch.Tensor) -> torch.Tensor:
         """Return those of the inputs that are predicted: the others lie to either side."""
         first = (self.architecture.inputs - self.architecture.outputs) // 2
         return x[:, first : first + self.architecture.outputs]
+
+    @property
+    def input_share(self) -> float:
+        """The mean share of the input in the output; 0 where pixels are hidden."""
+        if self.architecture.hides_pixels:
+            return 0.0
+        mass = np.diff([*SHARE_QUANTILES, 1.0])
+        return float(mass @ self.input_shares.cpu().numpy())
+
+    def _share_of(self, difference: torch.Tensor) -> torch.Tensor:
+        """Return the share of the input at each pixel, between those that are known."""
+        at, shares, value = self.share_at, self.input_shares, log_energy(difference)
+        above = torch.bucketize(value, at, out_int32=True).clamp(1, len(at) - 1)
+        low, high = at[above - 1], at[above]
+        part = ((value - low) / (high - low)).clamp(0, 1)
+        return torch.lerp(shares[above - 1], shares[above], part)
 
     def features(self, x: torch.Tensor) -> torch.Tensor:
         """Return what the output is a weighted sum of: (batch, features, *size)."""
@@ -197,7 +227,8 @@ class UNet(nn.Module):
             elif isinstance(module, MaxBlurPool):
                 module.kernel.copy_(blur_kernel(module.steps, "cpu"))
         if not self.architecture.hides_pixels:
-            self.input_share.zero_()
+            self.input_shares.zero_()
+            self.share_at.copy_(torch.arange(len(SHARE_QUANTILES)))
 
     def output(self, features: torch.Tensor) -> torch.Tensor:
         """Return the output of features (batch, features, *size), at every pixel."""
@@ -212,6 +243,13 @@ class UNet(nn.Module):
             parts = torch.split(rows.flatten(0, -2), _AT_ONCE)
             output = torch.cat([F.linear(part.float(), weight, bias) for part in parts])
         return output.view(*rows.shape[:-1], -1).movedim(-1, 1)
+
+
+def log_energy(difference: torch.Tensor) -> torch.Tensor:
+    """Return the logarithm of the mean square over 3 x 3 pixels, of the same shape."""
+    planes = difference.square().flatten(0, -3)[:, None]
+    mean = F.avg_pool2d(planes, 3, 1, 1, count_include_pad=False)
+    return mean.view_as(difference).clamp_min(_LEAST_ENERGY).log()
 
 
 def build_network(architecture: Architecture | int, generator: torch.Generator) -> UNet:

@@ -126,11 +126,9 @@ def make_result(
         provenance["rings"] = rings
     provenance["residual"] = dataclasses.asdict(residual)
     provenance["network"] = dataclasses.asdict(model.network.architecture)
-    network = model.network
-    share = float(network.input_share) if not network.architecture.hides_pixels else 0.0
     provenance["result"] = {
         "steps": steps,
-        "input_share": share,  # of the scan itself in the result
+        "input_share": model.network.input_share,  # of the scan itself in the result
         "training_seconds": seconds,
         "final_loss": float(losses[-1, 1]) if len(losses) else None,
         "noise_removed": residual.deviation,

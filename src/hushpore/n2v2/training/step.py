@@ -19,6 +19,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from hushpore.base.errors import InputError
 from hushpore.n2v2.masking import Replacement, draw_positions, mask_pixels, values_at
+from hushpore.n2v2.model import SHARE_QUANTILES, log_energy
 from hushpore.patches.sampling import draw_corners, draw_orientations
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 #: Just below 32 MiB: the largest block by which the C library learns.
 _LARGE = 2**25 - 2**16
 
-#: Batches by which the share of the input is found: it is sure to 0.01 with those of any setting.
-_SHARE_BATCHES = 8
+#: Batches by which the shares of the input are found, and pixels whose quantiles are taken.
+_SHARE_BATCHES, _QUANTILES_OF = 8, 1 << 20
 
 #: Decay of the running average of the weights, once it has warmed up.
 AVERAGE_DECAY = 0.995
@@ -212,21 +213,22 @@ class Learner:
         return self._loss(self.average, images, batch_sampler)
 
     @torch.no_grad()
-    def fit_input_share(self, images: Images, batch_sampler: BatchSampler) -> None:
+    def fit_input_shares(self, images: Images, batch_sampler: BatchSampler) -> None:
         """Have the averaged network give back as much of its input as lowers the loss most.
 
         A short training has not learnt all that there is, least of all where there is little noise:
         then the scan itself is nearer to the image than what the network predicts, and a sum of
         both nearer than either. The share of the input is the least-squares one over some batches,
-        whose targets have noise of their own: the noise of the input earns nothing. What
-        the network has learnt well is left as it is, for there the share is 0.
+        whose targets have noise of their own: the noise of the input earns nothing. It depends on
+        how much the two differ round about: where by more than the noise, as at an edge or a small
+        pore that was not learnt, more is given back. What the network has learnt well is left as it
+        is.
 
         `images`, `batch_sampler`: as for `step`, with a `PairMaker`.
         """
         network, pair_maker = self.average, batch_sampler.pair_maker
         assert pair_maker is not None
-        network.input_share.zero_()
-        product = square = torch.zeros((), device=images.device)
+        found = []
         for _ in range(_SHARE_BATCHES):
             corners, turned = batch_sampler.places(images)
             inputs, targets = pair_maker.pairs(
@@ -234,9 +236,24 @@ class Learner:
             )
             output = network.output(self._features_of(network, inputs))
             difference = network.own(inputs) - output
-            product = product + (difference * (targets - output)).sum()
-            square = square + difference.square().sum()
-        network.input_share.copy_((product / square).nan_to_num(0.0).clamp(0, 1))
+            energy = log_energy(difference)
+            found.append([difference * (targets - output), difference.square(), energy])
+        product, square, energy = (torch.cat(each).flatten() for each in zip(*found, strict=True))
+        quantiles = torch.tensor(SHARE_QUANTILES, device=energy.device)
+        some = energy[:: max(1, len(energy) // _QUANTILES_OF)]
+        edges = torch.quantile(some, quantiles)[1:]
+        group = torch.bucketize(energy, edges)
+
+        def sums(values: torch.Tensor) -> torch.Tensor:
+            zero = torch.zeros(len(quantiles), device=values.device)
+            return zero.index_add_(0, group, values)
+
+        shares = (sums(product) / sums(square)).nan_to_num(0.0).clamp(0, 1)
+        at = (sums(energy) / sums(torch.ones_like(energy))).nan_to_num(0.0)
+        network.input_shares.copy_(shares)
+        # where hardly any differ, groups are empty; they still have to lie one after the other
+        rising = 1e-3 * torch.arange(len(quantiles), device=at.device)
+        network.share_at.copy_(torch.cummax(at - rising, 0).values + rising)
 
     def _loss(self, network: UNet, images: Images, batch_sampler: BatchSampler) -> torch.Tensor:
         draw, how = batch_sampler.generator, batch_sampler.replacement
