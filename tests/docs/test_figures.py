@@ -57,9 +57,10 @@ def test_what_no_gpu_has_measured_is_said_to_be_unverified(tmp_path: Path) -> No
     assert "| copies | 21.5 |" in page
 
 
-def test_the_tests_that_a_page_names_are_there() -> None:
-    howto = (ROOT / "docs" / "howto" / "gpu.md").read_text(encoding="utf-8")
-    named = re.findall(r"`(\w+/test_\w+\.py)`", howto)
+@pytest.mark.parametrize("page", ["howto/gpu.md", "security.md"])
+def test_the_tests_that_a_page_names_are_there(page: str) -> None:
+    told = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    named = re.findall(r"`((?:\w+/)+test_\w+\.py)`", told)
     assert len(named) > 10
     for name in named:
         assert (ROOT / "tests" / name).is_file(), name
