@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from skimage.io import imread
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
+
+#: N2V2 on single images, for noise that is independent: what figures on photographs are of.
+N2V2: dict[str, Any] = {"method": "n2v2", "context": 0}
 
 #: Deviation of the noise; grey values run from 0 to 255.
 SIGMA = 25.0

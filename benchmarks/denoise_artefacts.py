@@ -16,7 +16,7 @@ import numpy as np
 from scipy.ndimage import map_coordinates
 
 import hushpore
-from benchmarks._photos import psnr, test_photos, training_photos
+from benchmarks._photos import N2V2, psnr, test_photos, training_photos
 from hushpore.sample_data import foam_phantom
 
 if TYPE_CHECKING:
@@ -41,7 +41,9 @@ def _checkerboard() -> dict[str, object]:
     figures: dict[str, object] = {"steps": STEPS}
     for share in ("paper", 0.15):
         for method in ("n2v", "n2v2"):
-            model = hushpore.denoise(photos, method=method, masked_share=share, steps=STEPS).model
+            model = hushpore.denoise(
+                photos, method=method, context=0, masked_share=share, steps=STEPS
+            ).model
             results = [model.predict(noisy).data for _, noisy in pairs]
             values = [psnr(r, clean) for r, (clean, _) in zip(results, pairs, strict=True)]
             figures[f"{method}, masked {share}"] = {
@@ -71,7 +73,9 @@ def _lines() -> dict[str, object]:
     noisy = clean + lines + rng.normal(0, 0.1 * contrast, clean.shape).astype(np.float32)
     figures: dict[str, object] = {"steps": STEPS, "noisy": {"psnr": _psnr(noisy, clean)}}
     for name, along in (("n2v2", "none"), ("structn2v", "x")):
-        result = hushpore.denoise(noisy, correlated_along=along, correlated_reach=16, steps=STEPS)
+        result = hushpore.denoise(
+            noisy, correlated_along=along, correlated_reach=16, steps=STEPS, **N2V2
+        )
         if along == "none":
             figures["said_beforehand"] = result.provenance["noise"]["summary"]
         error = result.volume.data - clean
@@ -98,7 +102,7 @@ def _rings() -> dict[str, object]:
         "structn2v along x": {"correlated_along": "x", "correlated_reach": 16},
     }
     for name, how in ways.items():
-        result = hushpore.denoise(noisy, steps=RING_STEPS, **how)
+        result = hushpore.denoise(noisy, steps=RING_STEPS, **N2V2, **how)
         figures.setdefault("said_beforehand", result.provenance["noise"]["summary"])
         figures[name] = _with_rings(result.volume.data, clean, rings)
     there, back = _unrolling(128)
@@ -109,7 +113,7 @@ def _rings() -> dict[str, object]:
         ("n2v2, unrolled", {}),
         ("structn2v, unrolled", {"correlated_along": "y", "correlated_reach": 16}),
     ):
-        result = hushpore.denoise(_resampled(noisy, there), steps=RING_STEPS, **how)
+        result = hushpore.denoise(_resampled(noisy, there), steps=RING_STEPS, **N2V2, **how)
         figures[name] = _with_rings(_resampled(result.volume.data, back), clean, rings)
     return figures
 

@@ -1,4 +1,4 @@
-"""How good the denoiser is after a given time of training on noisy photographs alone.
+"""How good N2V2 is after a given time of training on noisy photographs alone.
 
 Trained by the job itself, as anybody would, on the noisy Train400; tested on Set12. The time is
 that of the training; "symmetries" and "detail" are the job's ``test_time_augmentation`` and
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import hushpore
-from benchmarks._photos import psnr, test_photos, training_photos
+from benchmarks._photos import N2V2, psnr, test_photos, training_photos
 from hushpore.n2v2.tensor_file import read_tensors
 from hushpore.n2v2.trained import load_model
 from hushpore.n2v2.training import checkpoint
@@ -66,7 +66,7 @@ def trained(budget: int) -> Path:
     folder.mkdir(parents=True)
     path = folder / "now.safetensors"
     checkpoint.SAVE_INTERVAL = APART
-    settings = {"time_budget": budget, "steps": 10**5, "checkpoint": str(path)}
+    settings = {"time_budget": budget, "steps": 10**5, "checkpoint": str(path), **N2V2}
     job = hushpore.start("denoise", training_photos(), settings)
     written: list[float] = []
     while True:

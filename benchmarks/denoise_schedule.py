@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import hushpore
-from benchmarks._photos import psnr, test_photos, training_photos
+from benchmarks._photos import N2V2, psnr, test_photos, training_photos
 from hushpore.n2v2.training import loop
 from hushpore.n2v2.training.schedule import WARM_UP, learning_rate
 
@@ -36,7 +36,7 @@ def measure() -> dict[str, object]:
 def _psnr(schedule: Callable[[float, float], float]) -> float:
     loop.learning_rate = schedule
     try:
-        model = hushpore.denoise(training_photos(), steps=STEPS).model
+        model = hushpore.denoise(training_photos(), steps=STEPS, **N2V2).model
     finally:
         loop.learning_rate = learning_rate
     values = [psnr(model.predict(noisy).data, clean) for clean, noisy in test_photos()]

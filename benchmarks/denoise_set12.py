@@ -1,4 +1,4 @@
-"""Trained on the twelve noisy photographs of Set12 alone, which are then denoised."""
+"""N2V2, trained on the twelve noisy photographs of Set12 alone, which are then denoised."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import hushpore
-from benchmarks._photos import test_photos
+from benchmarks._photos import N2V2, test_photos
 from benchmarks.denoise_quality import on_set12
 
 if TYPE_CHECKING:
@@ -28,6 +28,6 @@ def measure() -> Iterator[dict[str, object]]:
     ]
     figures: dict[str, object] = {}
     for steps in STEPS:
-        found = on_set12(hushpore.denoise(np.stack(pieces), steps=steps))
+        found = on_set12(hushpore.denoise(np.stack(pieces), steps=steps, **N2V2))
         figures[f"{steps} steps"] = {k: v for k, v in found.items() if k != "seconds"}
         yield dict(figures)
