@@ -69,8 +69,9 @@ if TYPE_CHECKING:
 #: Share of the job that is training, for the progress bar.
 TRAINING_SHARE = 0.9
 
-#: Share of the scan itself in a result from which on it is said.
-NOTABLE_SHARE = 0.1
+#: Shares of the scan itself in a result from which on it is said, and from which on what was
+#: removed is too little to look for the image in it.
+NOTABLE_SHARE, MOST_OF_IT = 0.1, 0.5
 
 #: Told between the steps of which nothing can be counted, so that a job can be cancelled there.
 _PREPARING = Progress("preparing", 0, 1, "", 0.0)
@@ -355,11 +356,11 @@ class DenoisingRun:
         self.taken_schedule = loop.schedule.record(state.shares) if is_whole else None
         share = self.model.network.input_share
         if share > NOTABLE_SHARE:
-            yield self._note(
-                f"{readable_percent(share)} of the result is the scan as it was: there is little "
-                f"noise, for which the training was short.{self._advice()}",
-                warning=False,
-            )
+            why = f"there is little noise, for which the training was short.{self._advice()}"
+            if share > MOST_OF_IT:
+                why = "there is hardly any noise to remove."
+            kept = f"{readable_percent(share)} of the result is the scan as it was"
+            yield self._note(f"{kept}: {why}", warning=False)
 
     def _to_batch(self, step: int, patch_losses: npt.NDArray[np.float64]) -> Batch:
         """Say where in the volume the patches of a batch lie."""
@@ -458,6 +459,8 @@ class DenoisingRun:
             self.residual = examine_residual(
                 self.source, self.denoised, self.noise, self.settings.seed, moments
             )
+        if self.model.network.input_share > MOST_OF_IT:
+            return
         for message in self.residual.problems:
             yield self._note(f"{message}{self._advice()}")
 
