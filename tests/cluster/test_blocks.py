@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from hushpore import Volume
+from hushpore import InputError, Volume
 from hushpore.cluster.blocks import Blocks, Plan, load_arrays, save_arrays
 from hushpore.io.zarr import write_zarr
 from hushpore.pores.settings import PoreSettings
@@ -44,7 +44,7 @@ def test_bands_cover_all_rows_once(plan: Plan) -> None:
 def test_a_slab_that_is_too_short_is_noticed(plan: Plan) -> None:
     with Blocks(plan) as blocks:
         blocks.write("void", 0, np.zeros((3, 4, 3), np.uint8))
-        with pytest.raises(EOFError, match="ends before"):
+        with pytest.raises(InputError, match="ends before"):
             blocks.read("void", 0, 4)
 
 
