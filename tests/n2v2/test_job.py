@@ -67,6 +67,7 @@ def test_the_record_allows_to_do_it_again(scan: Volume) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("small_network")
 def test_a_seed_decides_the_result_and_the_global_states_are_untouched(scan: Volume) -> None:
     torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     first = hushpore.denoise(scan, seed=1, **QUICK).volume.data
@@ -220,6 +221,7 @@ def test_z_is_not_down_sampled_where_it_is_coarse_or_short(
     assert result.model.network.architecture.flat is flat
 
 
+@pytest.mark.usefixtures("small_network")
 def test_the_validation_curve_is_of_the_same_patches_each_time(scan: Volume) -> None:
     events: list[object] = []
     settings = {"steps": 60, "patch_size": 16, "batch_size": 4, "precision": "float32"}

@@ -249,10 +249,10 @@ def balls(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 def test_correlated_noise_is_removed_better_than_by_any_gaussian() -> None:
     rng = np.random.default_rng(0)
-    clean = balls(rng, (16, 96, 96))
+    clean = balls(rng, (12, 80, 80))
     noisy = clean + 200 * correlated(rng, clean.shape, KERNEL)
     scan = Volume(noisy.astype(np.float32))
-    result = hushpore.denoise(scan, steps=150, batch_size=6, device="cpu")
+    result = hushpore.denoise(scan, steps=120, batch_size=4, device="cpu")
     assert result.provenance["network"]["method"] == "r2r"
     assert result.provenance["network"]["inputs"] == 5
     smooth = min(

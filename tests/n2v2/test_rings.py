@@ -113,6 +113,7 @@ def test_a_part_is_what_it_is_in_the_whole() -> None:
     np.testing.assert_allclose(whole[1, 2] + ring, data[1, 2], atol=1e-4)
 
 
+@pytest.mark.usefixtures("small_network")
 def test_a_denoising_works_on_what_is_left_also_in_slabs(
     clean: np.ndarray, noise: np.ndarray, tmp_path: Path
 ) -> None:

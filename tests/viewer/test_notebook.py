@@ -5,12 +5,14 @@ from pathlib import Path
 
 import napari
 import numpy as np
+import pytest
 from magicgui.widgets import Container
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "notebook.md"
 _CODE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.usefixtures("small_network")
 def test_every_cell_of_the_notebook_runs(make_napari_viewer, monkeypatch, capsys):
     monkeypatch.setattr(napari, "Viewer", make_napari_viewer)
     said: dict = {}
