@@ -17,6 +17,7 @@ from scipy.ndimage import map_coordinates
 
 import hushpore
 from benchmarks._photos import N2V2, psnr, test_photos, training_photos
+from benchmarks._ring_phantom import ring_phantom
 from hushpore.sample_data import foam_phantom
 
 if TYPE_CHECKING:
@@ -88,14 +89,8 @@ def _lines() -> dict[str, object]:
 
 
 def _rings() -> dict[str, object]:
-    clean = foam_phantom((24, 128, 128), seed=1).clean.array().astype(np.float32)
-    rng = np.random.default_rng(0)
-    contrast = float(np.ptp(clean))
-    radius = np.hypot(*(np.mgrid[:128, :128] - 63.5))
-    offsets = rng.normal(0, 0.1 * contrast, (len(clean), 92))
-    rings = np.stack([np.interp(radius, np.arange(92), each) for each in offsets])
-    noisy = clean + rings + rng.normal(0, 0.1 * contrast, clean.shape)
-    noisy = noisy.astype(np.float32)
+    clean, rings, noise = ring_phantom()
+    noisy = (clean + rings + noise).astype(np.float32)
     figures: dict[str, object] = {"steps": RING_STEPS, "noisy": _with_rings(noisy, clean, rings)}
     ways: dict[str, dict[str, Any]] = {
         "n2v2": {},

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import hushpore
+from benchmarks._ring_phantom import ring_phantom
 from benchmarks._scans import CONTRAST, cases, reconstructed, simulate, sinogram_of
 from hushpore.base.events import result_of
 from hushpore.n2v2.rings import RingFree, without_rings
-from hushpore.sample_data import foam_phantom
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,13 +44,8 @@ def measure() -> Iterator[dict[str, object]]:
 
 
 def _phantom() -> dict[str, object]:
-    clean = foam_phantom((24, 128, 128), seed=1).clean.array().astype(np.float32)
-    rng = np.random.default_rng(0)
+    clean, rings, noise = ring_phantom()
     contrast = float(np.ptp(clean))
-    radius = np.hypot(*(np.mgrid[:128, :128] - 63.5))
-    offsets = rng.normal(0, 0.1 * contrast, (len(clean), 92))
-    rings = np.stack([np.interp(radius, np.arange(92), each) for each in offsets])
-    noise = rng.normal(0, 0.1 * contrast, clean.shape)
     figures: dict[str, object] = {}
     for name, values in (("with rings", clean + rings + noise), ("without", clean + noise)):
         scan = hushpore.Volume(values.astype(np.float32))

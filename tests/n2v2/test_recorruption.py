@@ -149,18 +149,24 @@ def test_no_noise_is_drawn_where_the_outside_is_filled_in() -> None:
         assert (drawn[:, 0].std(0)[~filled] > 0.3).all()
 
 
-def test_as_much_of_the_input_is_given_back_as_lowers_the_error_most() -> None:
-    rng = np.random.default_rng(0)
-    # an image of variance 1 whose noise has a variance of 0.5, and a network that knows nothing
-    image = rng.normal(size=(8, 80, 80)) + np.sqrt(0.5) * rng.normal(size=(8, 80, 80))
-    model = known_noise(np.ones((1, 1)), np.sqrt(0.5))
-    drawing = Recorruption.of(model, Scale((0.0,), (1.0,)), (32, 32), 0, "cpu")
-    batches = BatchSampler((32, 32), 16, 0.0, torch.Generator().manual_seed(0), pair_maker=drawing)
+def fitted_without_training(image: np.ndarray, model: NoiseModel, size: tuple[int, int]) -> Learner:
+    """Return what gives back as much of an image as suits a network that predicts zero."""
+    drawing = Recorruption.of(model, Scale((0.0,), (1.0,)), size, 0, "cpu")
+    batches = BatchSampler(size, 16, 0.0, torch.Generator().manual_seed(0), pair_maker=drawing)
     network = UNet(Architecture(2, "r2r", features=4))
     torch.nn.init.zeros_(network.out.weight)
     torch.nn.init.zeros_(network.out.bias)
     learner = Learner(network)
     learner.fit_input_shares(Images.of(torch.from_numpy(image).float()), batches)
+    return learner
+
+
+def test_as_much_of_the_input_is_given_back_as_lowers_the_error_most() -> None:
+    rng = np.random.default_rng(0)
+    # an image of variance 1 whose noise has a variance of 0.5, and a network that knows nothing
+    image = rng.normal(size=(8, 80, 80)) + np.sqrt(0.5) * rng.normal(size=(8, 80, 80))
+    model = known_noise(np.ones((1, 1)), np.sqrt(0.5))
+    learner = fitted_without_training(image, model, (32, 32))
     # Wiener's: the variance of the image over that of what is seen
     expected = 1 / (1 + 0.5 * (1 + ADDED**2))
     assert learner.average.input_share == pytest.approx(expected, abs=0.02)
@@ -175,13 +181,7 @@ def test_an_edge_that_was_not_learnt_is_given_back_and_no_noise_beside_it() -> N
     clean[:, 30:34, 30:34] = 8
     image = clean + 0.5 * rng.normal(size=clean.shape)
     model = known_noise(np.ones((1, 1)), 0.5)
-    drawing = Recorruption.of(model, Scale((0.0,), (1.0,)), (64, 64), 0, "cpu")
-    batches = BatchSampler((64, 64), 16, 0.0, torch.Generator().manual_seed(0), pair_maker=drawing)
-    network = UNet(Architecture(2, "r2r", features=4))
-    torch.nn.init.zeros_(network.out.weight)
-    torch.nn.init.zeros_(network.out.bias)
-    learner = Learner(network)
-    learner.fit_input_shares(Images.of(torch.from_numpy(image).float()), batches)
+    learner = fitted_without_training(image, model, (64, 64))
     learner.average.requires_grad_(False)
     found = learner.average(torch.from_numpy(image[:, None]).float())[:, 0].numpy()
     flat = ndimage.binary_erosion(clean == 0, np.ones((1, 5, 5)), border_value=1)

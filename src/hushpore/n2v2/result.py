@@ -84,9 +84,8 @@ class TrainingResult:
     schedule: dict[str, Any] | None  # the schedule of a training that time has ended
     notes: tuple[str, ...]  # what was said
     device: str  # where it ran, in words
-    noise_model: dict[str, Any] | None = (
-        None  # `NoiseModel.to_dict` of the noise, where it is known
-    )
+    # `NoiseModel.to_dict` of the noise, where it is known
+    noise_model: dict[str, Any] | None = None
     pair: dict[str, Any] | None = None  # how two scans compare, where two were given
 
 
