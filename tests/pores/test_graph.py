@@ -26,8 +26,7 @@ def graph_of(
 ):
     count = int(labels.max())
     peaks = np.array([np.flatnonzero(labels == i)[0] for i in range(1, count + 1)], np.int64)
-    is_open = np.zeros(count, bool)
-    tables = Tables(labels.shape, peaks, is_open, faces_only=faces_only)
+    tables = Tables(labels.shape, peaks, faces_only=faces_only)
     tables.add(labels, height, threads)
     return tables.graph()
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from scipy import ndimage as ndi
 from scipy.spatial import SphericalVoronoi
 from skimage.measure import regionprops
 
@@ -232,3 +233,64 @@ def test_shares_of_the_sphere_are_those_of_its_voronoi_cells(
     # 2 senses of a direction, a mean |cos| of 1/2
     expected = 2 * cells / (4 * np.pi) * np.prod(spacing) / np.linalg.norm(steps, axis=1) / 0.5
     np.testing.assert_allclose(area_per_crossing(spacing), expected, rtol=1e-9)
+
+
+def test_a_pore_of_open_and_closed_void_says_how_much_of_it_is_closed() -> None:
+    void = np.zeros((9, 9, 9), bool)
+    void[:4, 4, 4] = True
+    # further on over an edge of voxels, which joins pores but opens none
+    void[4:7, 5, 4] = True
+    result = hushpore.segment_pores(void)
+    assert result.pores["num_voxels"].tolist() == [7]
+    assert result.pores["is_open"].tolist() == [True]
+    assert result.pores["closed_voxels"].tolist() == [3]
+    assert result.provenance["result"]["closed_porosity"] * void.size == pytest.approx(3)
+
+
+@pytest.mark.parametrize("how", [{}, {"connectivity": "faces"}, {"memory_budget": 0.001}])
+def test_closed_voxels_of_all_pores_make_the_closed_porosity(
+    berea: np.ndarray, how: dict[str, object]
+) -> None:
+    # much of it is connected over edges of voxels alone
+    void = berea[::3, ::3, ::3]
+    result = hushpore.segment_pores(void, **how)
+    closed, inner = ndi.label(void)[0], np.zeros(void.shape, bool)
+    inner[1:-1, 1:-1, 1:-1] = True
+    closed = void & ~np.isin(closed, np.unique(closed[~inner]))
+    table = result.pores
+    expected = np.bincount(result.labels[closed], minlength=len(table) + 1)[1:]
+    np.testing.assert_array_equal(table["closed_voxels"], expected)
+    np.testing.assert_array_equal(table["is_open"], expected < table["num_voxels"])
+    share = result.provenance["result"]["closed_porosity"]
+    assert table["closed_voxels"].sum() == pytest.approx(share * void.size)
+    assert (table["closed_voxels"].between(1, table["num_voxels"] - 1)).any() != bool(
+        how.get("connectivity")
+    )
+
+
+@pytest.mark.parametrize("how", [{}, {"memory_budget": 0.001}])
+def test_throats_over_faces_are_a_function_of_the_labels(
+    berea: np.ndarray, how: dict[str, object]
+) -> None:
+    void = berea[::3, ::3, ::3]
+    result = hushpore.segment_pores(void, connectivity="faces", h=0.0, **how)
+    labels, throats, area = result.labels, result.throats, {}
+    for k, (step, weight) in enumerate(zip(DIRECTIONS, area_per_crossing((1.0,) * 3), strict=True)):
+        ends = [
+            tuple(
+                slice(max(0, s * d), n + min(0, s * d))
+                for d, n in zip(step, void.shape, strict=True)
+            )
+            for s in (1, -1)
+        ]
+        one, other = (labels[end] for end in ends)
+        touch = (one != other) & (one > 0) & (other > 0)
+        for pair in np.sort(np.stack([one[touch], other[touch]], axis=1), axis=1).tolist():
+            faces, total = area.get(tuple(pair), (0, 0.0))
+            area[tuple(pair)] = faces + (k < 3), total + weight
+    expected = {pair: total for pair, (faces, total) in sorted(area.items()) if faces}
+    assert len(expected) < len(area)
+    pairs = list(zip(throats["pore_1"], throats["pore_2"], strict=True))
+    assert pairs == list(expected)
+    np.testing.assert_allclose(throats["area"], list(expected.values()))
+    assert result.pores["num_throats"].sum() == 2 * len(throats)

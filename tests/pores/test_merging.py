@@ -20,7 +20,7 @@ def make_graph(radii: list[float], edges: list[tuple[int, int, float]]) -> Basin
         sums=np.ones((count + 1, 10), np.int64),
         crossings=np.ones((count + 1, 13), np.int64),
         bounds=np.zeros((count + 1, 6), np.int32),
-        is_open=np.zeros(count + 1, bool),
+        closed_voxels=np.zeros(count + 1, np.int64),
         border_crossings=np.zeros(13, np.int64),
         a=a.astype(np.int32),
         b=b.astype(np.int32),

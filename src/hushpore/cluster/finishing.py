@@ -10,7 +10,7 @@ import numpy as np
 
 from hushpore.cluster.blocks import load_arrays
 from hushpore.cluster.merging import roots
-from hushpore.cluster.tables import BASINS, EDGES, ELSEWHERE, join_edges, join_tables
+from hushpore.cluster.tables import BASINS, EDGES, ELSEWHERE, join_tables
 from hushpore.io.target import PROVENANCE
 from hushpore.io.zarr.image import ZarrImage
 from hushpore.pores.basins import apply_labels
@@ -35,10 +35,9 @@ FILES = [LABELS_IN_BLOCKS, "pores.csv", "profile.csv", PROVENANCE, "throats.csv"
 def finish(blocks: Blocks, slab: int, levels: int) -> Report:
     """Add up the measures of the basins of a slab by the pores that they belong to.
 
-    Stores the table ``pores``; edges between pores that may also touch in other slabs come by their
-    basins, so that a neck which no way leads through here may have one there.
+    Stores the table ``pores``.
     """
-    basin, is_face, *columns = blocks.load("slab", slab, "basin", "is_face", *BASINS, *EDGES)
+    basin, *columns = blocks.load("slab", slab, "basin", *BASINS, *EDGES)
     table = dict(zip((*BASINS, *EDGES), columns, strict=True))
     numbers, whole = blocks.load("numbers", slab, "numbers"), np.concatenate([[0], basin])
     root = roots(blocks, slab, levels, whole)
@@ -48,25 +47,10 @@ def finish(blocks: Blocks, slab: int, levels: int) -> Report:
     table["peak_squared_distance"] = np.where(stands, table["peak_squared_distance"], np.float32(0))
     table["peak"] = np.where(stands, table["peak"], ELSEWHERE)
     a, b = (np.searchsorted(whole, table[end]) for end in ("a", "b"))
-    apart = root[a] != root[b]
-    one_by_one = is_face[a - 1] & is_face[b - 1] & apart & blocks.work.faces_only
-    gone = apart & ~one_by_one & (table["saddle"] < 0)
     rows = {name: np.concatenate([table[name][:1], table[name]]) for name in BASINS}
     edges = {"a": a, "b": b, **{name: table[name] for name in EDGES[2:]}}
-    alone = {name: edges[name][one_by_one] for name in EDGES[2:]}
-    rest = {name: column[~one_by_one & ~gone] for name, column in edges.items()}
-    pore, joined = join_tables([(root, {**rows, **rest})])
-    blocks.save(
-        "pores",
-        slab,
-        pore=pore,
-        **joined,
-        **{f"alone_{name}": column for name, column in alone.items()},
-        alone_a=table["a"][one_by_one],
-        alone_b=table["b"][one_by_one],
-        alone_pore_a=root[a[one_by_one]],
-        alone_pore_b=root[b[one_by_one]],
-    )
+    pore, joined = join_tables([(root, {**rows, **edges})])
+    blocks.save("pores", slab, pore=pore, **joined)
     return {"pores": pore.size, "throats": joined["a"].size}
 
 
@@ -74,7 +58,7 @@ def collect(
     folder: Path, slabs: int, border_crossings: npt.NDArray[np.int64]
 ) -> tuple[BasinGraph, npt.NDArray[np.int64]]:
     """Return the graph of all pores, as if each were one basin, and the number of its root."""
-    pieces, single = [], []
+    pieces = []
     for slab in range(slabs):
         names = ("pore", *BASINS, *EDGES)
         pore, *columns = load_arrays(folder / f"pores-{slab}.arrays", *names)
@@ -85,12 +69,7 @@ def collect(
         for name in BASINS:
             table[name] = np.concatenate([table[name][:1], table[name]])
         pieces.append((np.concatenate([[0], pore]), table))
-        alone = [f"alone_{name}" for name in (*EDGES, "pore_a", "pore_b")]
-        single.append(load_arrays(folder / f"pores-{slab}.arrays", *alone))
     pore, joined = join_tables(pieces)
-    columns = [np.concatenate(column) for column in zip(*single, strict=True)]
-    if columns[0].size:
-        joined |= _with_single(joined, columns)
     for name in BASINS:
         # with a row 0, which tables of basins have
         column = joined[name]
@@ -100,21 +79,6 @@ def collect(
         joined[end] = (np.searchsorted(pore, joined[end]) + 1).astype(np.int32)
     columns_of_graph: dict[str, Any] = {**joined, "border_crossings": border_crossings}
     return BasinGraph(**columns_of_graph), pore
-
-
-def _with_single(
-    joined: dict[str, npt.NDArray[Any]], columns: list[npt.NDArray[Any]]
-) -> dict[str, npt.NDArray[Any]]:
-    """Join edges that came by their basins, and then with those that came by pores."""
-    a, b, saddle, saddle_at, contacts, pore_a, pore_b = columns
-    pores = {(i, j): (p, q) for i, j, p, q in zip(a, b, pore_a, pore_b, strict=True)}
-    a, b, saddle, saddle_at, contacts = join_edges(a, b, saddle, saddle_at, contacts)
-    ends = np.array([pores[pair] for pair in zip(a, b, strict=True)]).T
-    ends.sort(axis=0)
-    way = saddle >= 0
-    extra = (*ends[:, way], saddle[way], saddle_at[way], contacts[way])
-    both = [np.concatenate([joined[name], more]) for name, more in zip(EDGES, extra, strict=True)]
-    return dict(zip(EDGES, join_edges(*both), strict=True))
 
 
 def open_labels(content: Path, volume: Volume) -> ZarrImage:

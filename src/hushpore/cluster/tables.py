@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 #: Columns of the tables: of basins, and of the edges between them; see `BasinGraph`.
-BASINS = ("peak_squared_distance", "peak", "is_open", "sums", "crossings", "bounds")
+BASINS = ("peak_squared_distance", "peak", "closed_voxels", "sums", "crossings", "bounds")
 EDGES = ("a", "b", "saddle", "saddle_at", "contacts")
 
 #: A peak that lies in no slab: exits have theirs elsewhere.
@@ -79,7 +79,7 @@ def _add_up(
         total[:] = ELSEWHERE
     if name == "bounds":
         total[:, :3] = np.iinfo(np.int32).max
-    joins = {"peak": np.minimum, "peak_squared_distance": np.maximum, "is_open": np.maximum}
+    joins = {"peak": np.minimum, "peak_squared_distance": np.maximum}
     for row, column in zip(rows, columns, strict=True):
         if name == "bounds":
             np.minimum.at(total[:, :3], row, column[:, :3])

@@ -23,7 +23,7 @@ from hushpore.pores.graph import Tables
 from hushpore.pores.grey import GreyValues, rounded_grey
 from hushpore.pores.passes import air_crossings, highest_void, solid_beyond
 from hushpore.pores.plan import BYTES_A_BASIN
-from hushpore.pores.void import AIR, OPEN
+from hushpore.pores.void import AIR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +70,6 @@ def watershed(
             "noise: denoise the volume first, or give workers more memory."
         )
     basins, distance = basins[own], distance[own]
-    is_open = phase[own].reshape(-1)[found.peaks] == OPEN
     peak_squared_distance = distance.reshape(-1)[found.peaks]
     for plane in basins:
         np.subtract(count, plane, out=plane, where=plane < 0)
@@ -81,9 +80,9 @@ def watershed(
         basins,
         distance,
         np.concatenate([found.peaks + first * phase[0].size, np.full(exits, ELSEWHERE)]),
-        np.concatenate([is_open, np.zeros(exits, np.bool_)]),
         (first, last if last == plan.shape[0] else last - 1),
         grey_range,
+        phase[own],
     )
     graph.peak_squared_distance[1 : count + 1] = peak_squared_distance
     columns = {name: getattr(graph, name) for name in (*BASINS, *EDGES)}
@@ -205,7 +204,6 @@ def reduce_basins(
             place.reshape(both.shape).astype(np.int32),
             pair,
             np.full(met.size - 1, ELSEWHERE),
-            np.zeros(met.size - 1, np.bool_),
             (last - 1, last),
             grey_range,
         )
@@ -213,7 +211,7 @@ def reduce_basins(
         report = _sums_of(graph, graph.border_crossings)
     basin, joined = join_tables(pieces)
     reaches = (np.isin(basin, low[low > 0]), np.isin(basin, high[high > 0]))
-    blocks.save("slab", slab, basin=basin, **joined, is_face=reaches[0] | reaches[1])
+    blocks.save("slab", slab, basin=basin, **joined)
     blocks.save("numbers", slab, numbers=numbers)
     peak_squared_distance = joined["peak_squared_distance"]
     # the peaks of some lie in the slabs beside; others may be higher
@@ -233,11 +231,14 @@ def _measure(
     basins: npt.NDArray[np.int32],
     distance: npt.NDArray[np.float32],
     peaks: npt.NDArray[np.int64],
-    is_open: npt.NDArray[np.bool_],
     cut: tuple[int, int],
     grey_range: tuple[float, float],
+    phase: npt.NDArray[np.uint8] | None = None,
 ) -> BasinGraph:
-    tables = Tables(blocks.plan.shape, peaks, is_open, faces_only=blocks.work.faces_only)
+    """Return the measures of the slices in `cut`; of closed void those of all that have a phase."""
+    tables = Tables(blocks.plan.shape, peaks, faces_only=blocks.work.faces_only)
+    if phase is not None:
+        tables.add_phase(basins, phase, blocks.threads)
     if cut[1] > cut[0]:
         values = GreyValues(blocks.work.volume, blocks.plan.slabs)
         rounded = rounded_grey(values, *grey_range)

@@ -12,6 +12,7 @@ import numpy as np
 from hushpore.pores.parallel import kernel
 from hushpore.pores.sums import SUMS
 from hushpore.pores.surface import DIRECTIONS
+from hushpore.pores.void import CLOSED
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -375,6 +376,25 @@ def _add_border_crossings(
                     xk = x + sense * DIRECTIONS[k, 2]
                     if not (0 <= zk < depth and 0 <= yk < height and 0 <= xk < width):
                         border_crossings[k] += 1
+
+
+@kernel
+def count_closed(
+    basins: npt.NDArray[np.int32], phase: npt.NDArray[np.uint8], first: int, last: int
+) -> tuple[int, npt.NDArray[np.int64]]:
+    """Return the lowest basin of closed void in a range of slices, and the voxels from it on."""
+    flat, phases = basins[first:last].reshape(-1), phase[first:last].reshape(-1)
+    low, high = np.int32(0x7FFFFFFF), np.int32(0)
+    for i in range(flat.size):
+        if phases[i] == CLOSED:
+            low, high = min(low, flat[i]), max(high, flat[i])
+    if high == 0:
+        return 0, np.zeros(0, np.int64)
+    counts = np.zeros(high - low + 1, np.int64)
+    for i in range(flat.size):
+        if phases[i] == CLOSED:
+            counts[flat[i] - low] += 1
+    return int(low), counts
 
 
 @kernel

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.pores.contacts import N_DIRECTIONS, scan_slices
+from hushpore.pores.contacts import N_DIRECTIONS, count_closed, scan_slices
 from hushpore.pores.sums import SUMS, index_of
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ class BasinGraph:
     crossings: npt.NDArray[np.int64]
     # (n + 1, 6), int32: first voxel and the one after the last, in z, y and x
     bounds: npt.NDArray[np.int32]
-    # (n + 1,), bool: whether the void at the peak is connected to a face of the volume
-    is_open: npt.NDArray[np.bool_]
+    # (n + 1,), int64: voxels of void that is closed; where corners touch, basins hold both kinds
+    closed_voxels: npt.NDArray[np.int64]
     # (13,), int64: crossings, by direction, that are where a face of the volume cuts a basin, or
     # where one opens into the air outside the sample
     border_crossings: npt.NDArray[np.int64]
@@ -83,7 +83,6 @@ class Tables:
     """The measures of basins, and their edges, of a stack that is met slab by slab.
 
     `shape`: (z, y, x) of the stack. `peaks`: (n,), int64: flat index of each basin's peak.
-    `peak_is_open`: (n,), bool: whether the void at each peak is connected to a face of the volume.
     `faces_only`: whether one crosses between basins over the faces of voxels only. `scan`: does
     what `contacts.scan_slices` does to all slices of a slab in one piece, elsewhere.
     """
@@ -92,7 +91,6 @@ class Tables:
         self,
         shape: Sequence[int],
         peaks: npt.NDArray[np.int64],
-        peak_is_open: npt.NDArray[np.bool_],
         *,
         faces_only: bool = False,
         scan: Callable[..., Piece] | None = None,
@@ -102,7 +100,7 @@ class Tables:
         self._faces_only = faces_only
         self._shape = (int(shape[0]), int(shape[1]), int(shape[2]))
         self._peaks = peaks
-        self._is_open = np.concatenate([[False], peak_is_open])
+        self._closed_voxels = np.zeros(count + 1, np.int64)
         self._peak_squared_distance = np.zeros(count + 1, np.float32)
         self._sums = np.zeros((count + 1, len(SUMS)), np.int64)
         self._crossings = np.zeros((count + 1, N_DIRECTIONS), np.int64)
@@ -148,6 +146,19 @@ class Tables:
             self._peaks[own_peaks] - start
         ]
 
+    def add_phase(
+        self,
+        basins: npt.NDArray[np.int32],
+        phase: npt.NDArray[np.uint8],
+        threads: KernelThreads,
+    ) -> None:
+        """Count the voxels of closed void in some slices.
+
+        `basins`, `phase`: (z, y, x), int32 and uint8, of the same slices.
+        """
+        for low, counts in threads.over(len(basins), count_closed, basins, phase, smallest=8):
+            self._closed_voxels[low : low + counts.size] += counts
+
     def graph(self, grey_step: float = 1.0) -> BasinGraph:
         """Return all of it, once the last slab is added."""
         return BasinGraph(
@@ -156,7 +167,7 @@ class Tables:
             sums=self._sums,
             crossings=self._crossings,
             bounds=self._bounds,
-            is_open=self._is_open,
+            closed_voxels=self._closed_voxels,
             border_crossings=self._border_crossings,
             **_join_edges(self._edges),
             grey_step=grey_step,

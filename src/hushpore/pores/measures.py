@@ -122,8 +122,8 @@ class PoreSums:
         (pores, 13), int64: as `BasinGraph.crossings`, of the pores.
     peak_squared_distance : numpy.ndarray
         (pores,), float32: largest squared distance to the solid, in voxels of the smallest spacing.
-    is_open : numpy.ndarray
-        (pores,), bool: whether the void is connected to a face of the volume.
+    closed_voxels : numpy.ndarray
+        (pores,), int64: voxels of closed void.
     num_throats : numpy.ndarray
         (pores,), int64: how many other pores each touches.
     volume : Volume
@@ -136,7 +136,7 @@ class PoreSums:
     bounds: npt.NDArray[np.int32]
     crossings: npt.NDArray[np.int64]
     peak_squared_distance: npt.NDArray[np.float32]
-    is_open: npt.NDArray[np.bool_]
+    closed_voxels: npt.NDArray[np.int64]
     num_throats: npt.NDArray[np.int64]
     volume: Volume
     grey_step: float = 1.0
@@ -157,14 +157,14 @@ class PoreSums:
         # where basins of one pore touch, its surface is not
         inner = label[graph.a] == label[graph.b]
         np.subtract.at(crossings, label[graph.a[inner]], graph.contacts[inner])
-        is_open = np.zeros(count + 1, np.bool_)
-        is_open[label[graph.is_open]] = True
+        closed_voxels = np.zeros(count + 1, np.int64)
+        np.add.at(closed_voxels, label, graph.closed_voxels)
         return cls(
             sums[1:],
             bounds[1:],
             crossings[1:],
             graph.peak_squared_distance[numbering.root],
-            is_open[1:],
+            closed_voxels[1:],
             _count_throats(graph, numbering),
             volume,
             graph.grey_step,
@@ -295,6 +295,9 @@ class ThroatSums:
         contacts = graph.contacts[edges].astype(np.int64)
         if start.size:
             contacts = np.add.reduceat(contacts, start, axis=0)
+        # all contacts count, also where basins touch without a way; without any it is no throat
+        leads = graph.saddle[edges[start]] >= 0
+        start, contacts = start[leads], contacts[leads]
         widest = edges[start]
         shape = (1,) * (3 - volume.n_spatial) + volume.spatial_shape
         return cls(
@@ -411,9 +414,18 @@ PORES: list[Measure[PoreSums]] = [
     _each(
         "is_open",
         0,
-        "Whether its void is connected to a face of the volume, or to the air outside the sample.",
-        lambda pores: pores.is_open,
+        "Whether any of its void is open: connected, over the faces of voxels, to a face of the "
+        "volume, or to the air outside the sample.",
+        lambda pores: pores.closed_voxels < pores.sum("voxels"),
         words=("closed", "open"),
+    ),
+    _each(
+        "closed_voxels",
+        0,
+        "Voxels of it that are closed void. Pores hold together over edges and corners of voxels, "
+        "too, so that one may hold both kinds; the sum over all pores is that of the closed "
+        "porosity.",
+        lambda pores: pores.closed_voxels,
     ),
     _each(
         "touches_border",
@@ -451,7 +463,8 @@ THROATS: list[Measure[ThroatSums]] = [
     Measure(
         "area",
         2,
-        "Area of the contact, a Crofton estimate; in 2D its length.",
+        "Area of the contact, a Crofton estimate, wherever voxels of the two are 26-neighbours; in "
+        "2D its length.",
         lambda both: both.contacts @ area_per_crossing(both.volume.spacing),
     ),
     Measure(
@@ -550,15 +563,15 @@ def _frame(volume: Volume) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.floa
 
 
 def _pairs(graph: BasinGraph, numbering: Numbering) -> npt.NDArray[np.int64]:
-    """Return for each edge the pores that it is between, ``low << 32 | high``, 0 for none."""
+    """Return for each edge the pores that it is between, ``low << 32 | high``, 0 for one pore."""
     a, b = numbering.label_of[graph.a], numbering.label_of[graph.b]
     low, high = np.minimum(a, b), np.maximum(a, b)
-    is_between = (low != high) & (low > 0) & (graph.saddle >= 0)
+    is_between = (low != high) & (low > 0)
     return np.where(is_between, (low.astype(np.int64) << 32) | high, 0)
 
 
 def _count_throats(graph: BasinGraph, numbering: Numbering) -> npt.NDArray[np.int64]:
-    pair = np.sort(_pairs(graph, numbering))
+    pair = np.sort(_pairs(graph, numbering)[graph.saddle >= 0])
     pair = pair[np.diff(pair, prepend=0) > 0]
     label = np.concatenate([pair >> 32, pair & 0xFFFFFFFF])
     return np.bincount(label, minlength=numbering.root.size + 1)[1:]

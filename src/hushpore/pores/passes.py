@@ -416,17 +416,14 @@ class UnstitchedBasins(NamedTuple):
     stack: Stack  # int32: basins, but for exits that `found` has to relabel
     found: Watershed
     peaks: npt.NDArray[np.int64]  # flat index of each basin's peak
-    is_open: npt.NDArray[np.bool_]  # whether the void there is open
 
 
-def find_basins(
-    work: Work, phase: Stack, distance: Stack, gpu: GpuSlabs | None = None
-) -> Pass[UnstitchedBasins]:
+def find_basins(work: Work, distance: Stack, gpu: GpuSlabs | None = None) -> Pass[UnstitchedBasins]:
     """Find the basins of the distance map."""
     basins = work.scratch.stack("basins", work.shape, np.int32)
     slab = None if gpu is None else gpu.watershed_slab
     found = Watershed(work.slabs.depth, faces_only=work.faces_only, watershed=slab)
-    peaks, is_open = [], []
+    peaks = []
     for first, last in work.slabs:
         low, high = found.slices(first, last)
         heights = distance.read(low, high)
@@ -435,24 +432,23 @@ def find_basins(
         pointers = basins.room(low, high) if alone else np.empty(heights.shape, np.int32)
         new = found.add(heights, pointers, work.threads, own.start, own.stop)
         basins.write(first, pointers[own])
-        is_open.append(phase.read(first, last).reshape(-1)[new] == OPEN)
         peaks.append(new + first * math.prod(work.shape[1:]))
         yield last / work.slabs.depth
     found.join()
-    return UnstitchedBasins(basins, found, np.concatenate(peaks), np.concatenate(is_open))
+    return UnstitchedBasins(basins, found, np.concatenate(peaks))
 
 
 def measure_basins(
     work: Work,
     unstitched: UnstitchedBasins,
+    phase: Stack,
     distance: Stack,
     grey: RoundedGrey | None,
     gpu: GpuSlabs | None = None,
 ) -> Pass[BasinGraph]:
     """Measure all basins and find where they touch; stitches their stack."""
     scan = None if gpu is None else gpu.scan_slices
-    peaks = unstitched.peaks, unstitched.is_open
-    tables = Tables(work.shape, *peaks, faces_only=work.faces_only, scan=scan)
+    tables = Tables(work.shape, unstitched.peaks, faces_only=work.faces_only, scan=scan)
     basins, found = unstitched.stack, unstitched.found
     for slab, (first, last) in enumerate(work.slabs):
         part = basins.read(first, last + 1)
@@ -463,6 +459,7 @@ def measure_basins(
             found.relabel_exits(slab + 1, part[last - first :], work.threads)
         values = None if grey is None else grey.read(first, last)
         tables.add(part, distance.read(first, last + 1), work.threads, first, last, values)
+        tables.add_phase(own, phase.read(first, last), work.threads)
         yield last / work.slabs.depth
     return tables.graph(1.0 if grey is None else grey.step)
 

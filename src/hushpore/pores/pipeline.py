@@ -152,11 +152,9 @@ class Pipeline:
         phase, void_phases, threshold, grey = self._void
         run = self._stages.run
         distance = yield from run("distance", find_distance(work, phase, gpu), 0.4)
-        unstitched = yield from run("basins", find_basins(work, phase, distance, gpu), 0.6)
-        if gpu is None:
-            phase.close()
+        unstitched = yield from run("basins", find_basins(work, distance, gpu), 0.6)
         check_tables(work.volume, work.settings, work.slabs, unstitched.found.count)
-        measuring = measure_basins(work, unstitched, distance, grey, gpu)
+        measuring = measure_basins(work, unstitched, phase, distance, grey, gpu)
         graph = yield from run("measuring", measuring, 0.85, unstitched.stack)
         # where a GPU's memory runs out before, it is needed again
         phase.close()

@@ -24,7 +24,7 @@ from hushpore.pores.distance import squared_distance
 from hushpore.pores.gpu import engine
 from hushpore.pores.gpu.engine import Gpu
 from hushpore.pores.graph import BasinGraph, Tables
-from hushpore.pores.void import CLOSED, OPEN
+from hushpore.pores.void import CLOSED, OPEN, SOLID
 
 if TYPE_CHECKING:
     from hushpore.pores.parallel import KernelThreads
@@ -70,9 +70,10 @@ def assert_equal(
     np.testing.assert_array_equal(gpu.get(found.peaks), peaks)
 
     phase = np.where(np.arange(void.size) % 2, CLOSED, OPEN).astype(np.uint8)
-    is_open = phase[peaks] == OPEN
-    tables = Tables(void.shape, peaks, is_open, faces_only=faces_only)
+    phase = np.where(void, phase.reshape(void.shape), SOLID).astype(np.uint8)
+    tables = Tables(void.shape, peaks, faces_only=faces_only)
     tables.add(basins, distance, threads)
+    tables.add_phase(basins, phase, threads)
     graph = tables.graph()
     found, _ = gpu.build_graph(found, there, gpu.put(phase), faces_only=faces_only)
     for name in BasinGraph.__dataclass_fields__:

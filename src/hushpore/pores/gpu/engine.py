@@ -20,7 +20,7 @@ from hushpore.pores.contacts import N_DIRECTIONS
 from hushpore.pores.graph import BasinGraph
 from hushpore.pores.sums import SUMS
 from hushpore.pores.surface import DIRECTIONS
-from hushpore.pores.void import OPEN
+from hushpore.pores.void import CLOSED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ def definitions() -> tuple[str, ...]:
         name: "{" + ",".join("{" + ",".join(map(str, row)) + "}" for row in rows) + "}"
         for name, rows in tables.items()
     }
-    counts = {"N_SUMS": len(SUMS), "N_DIRECTIONS": N_DIRECTIONS}
+    counts = {"N_SUMS": len(SUMS), "N_DIRECTIONS": N_DIRECTIONS, "CLOSED": CLOSED}
     return tuple(f"-D{name}={value}" for name, value in {**counts, **in_c}.items())
 
 
@@ -318,9 +318,8 @@ class Gpu:
         """Return the graph of all basins, on the host; see `hushpore.pores.graph.Tables`.
 
         `watershed`, `distance`: as `watershed` and `squared_distance` give them, of a stack in one
-        piece. `phase`: (z, y, x), uint8: the void at a peak is open where it is `OPEN`. `more`:
-        what else comes to the host with the tables, and is returned beside the graph. `grey`: as
-        for `scan`.
+        piece. `phase`: (z, y, x), uint8, as the void is classified. `more`: what else comes to the
+        host with the tables, and is returned beside the graph. `grey`: as for `scan`.
         """
         peaks = watershed.peaks
         numbers = (0, int(peaks.size) + 1)
@@ -328,10 +327,12 @@ class Gpu:
         where = (shape, numbers, 0, None, grey)
         found = self.scan(watershed.basins, distance, *where, faces_only=faces_only)
         peak_squared = distance.reshape(-1)[peaks]
-        is_open = (phase.reshape(-1)[peaks] == OPEN).view(np.uint8)
-        small = [peaks, peak_squared, is_open, *more]
+        closed = self.xp.zeros(numbers[1], np.uint64)
+        count = watershed.basins.size
+        self.graph.launch("count_closed", count, watershed.basins, phase, closed, np.int64(count))
+        small = [peaks, peak_squared, closed, *more]
         on_host = self.get_all([*small, *found])
-        places, heights, opened, *others = on_host[: len(small)]
+        places, heights, closed_voxels, *others = on_host[: len(small)]
         scan = Scan(*on_host[len(small) :])
         graph = BasinGraph(
             peak=np.concatenate([[-1], places]),
@@ -339,7 +340,7 @@ class Gpu:
             sums=scan.sums.view(np.int64),
             crossings=scan.crossings.view(np.int64),
             bounds=scan.bounds,
-            is_open=np.concatenate([[False], opened.view(np.bool_)]),
+            closed_voxels=closed_voxels.view(np.int64),
             border_crossings=scan.border_crossings.view(np.int64),
             a=(scan.keys >> np.uint64(32)).astype(np.int32),
             b=(scan.keys & np.uint64(0xFFFFFFFF)).astype(np.int32),

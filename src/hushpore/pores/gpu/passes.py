@@ -67,7 +67,7 @@ BYTES_A_VOXEL = 18
 
 #: Bytes a voxel that each stage reads and writes on the GPU, of integers of a scanner, of 16 bits:
 #: each array of each kernel once, without what is read again because it was not kept at hand.
-MOVED = {"threshold": 4, "void": 27, "distance": 29, "basins": 47, "measuring": 20}
+MOVED = {"threshold": 4, "void": 27, "distance": 29, "basins": 47, "measuring": 25}
 
 _MOST = 2**31 - 1  # voxels of a slab, with the slices beside it, that int32 can index
 _BESIDE = 4  # slices beside a slab

@@ -5,7 +5,7 @@
 
 typedef unsigned long long u64;
 
-// N_SUMS, POWERS, N_DIRECTIONS and STEPS are defined when this is compiled, from the tables of the
+// N_SUMS, POWERS, N_DIRECTIONS, STEPS and CLOSED are defined when this is compiled, from the tables of the
 // package (hushpore/pores/gpu/engine.py).
 #define EMPTY 0xFFFFFFFFFFFFFFFFull
 
@@ -82,6 +82,14 @@ __global__ void sum_runs(
     atomicMax(own_bounds + 3, (int)z + 1);
     atomicMax(own_bounds + 4, (int)y + 1);
     atomicMax(own_bounds + 5, end);
+}
+
+// Count the voxels of closed void in each basin.
+__global__ void count_closed(
+    const int *basins, const unsigned char *phase, u64 *closed, long long count)
+{
+    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count && phase[i] == CLOSED) atomicAdd(closed + basins[i], 1ull);
 }
 
 // Count where basins end, in every direction, and find the edges with their contacts, and with their
