@@ -383,17 +383,27 @@ def count_closed(
     basins: npt.NDArray[np.int32], phase: npt.NDArray[np.uint8], first: int, last: int
 ) -> tuple[int, npt.NDArray[np.int64]]:
     """Return the lowest basin of closed void in a range of slices, and the voxels from it on."""
-    flat, phases = basins[first:last].reshape(-1), phase[first:last].reshape(-1)
+    width = basins.shape[2]
+    rows = basins[first:last].reshape(-1, width)
+    phases = phase[first:last].reshape(-1, width)
+    closed = np.zeros(len(rows), np.int32)
     low, high = np.int32(0x7FFFFFFF), np.int32(0)
-    for i in range(flat.size):
-        if phases[i] == CLOSED:
-            low, high = min(low, flat[i]), max(high, flat[i])
+    for row in range(len(rows)):
+        # most rows have none, which is told without a branch a voxel
+        for x in range(width):
+            closed[row] += np.int32(phases[row, x] == CLOSED)
+        if closed[row]:
+            for x in range(width):
+                if phases[row, x] == CLOSED:
+                    low, high = min(low, rows[row, x]), max(high, rows[row, x])
     if high == 0:
         return 0, np.zeros(0, np.int64)
     counts = np.zeros(high - low + 1, np.int64)
-    for i in range(flat.size):
-        if phases[i] == CLOSED:
-            counts[flat[i] - low] += 1
+    for row in range(len(rows)):
+        if closed[row]:
+            for x in range(width):
+                if phases[row, x] == CLOSED:
+                    counts[rows[row, x] - low] += 1
     return int(low), counts
 
 
