@@ -56,7 +56,7 @@ class _Trial(threading.Thread):
 
     def __init__(self, draw: random.Random) -> None:
         super().__init__(daemon=True)
-        self._count, self._most = draw.randrange(12), draw.randrange(1, 5)
+        self._count = draw.randrange(12)
         self._dies, self._stops = draw.randrange(16), draw.randrange(16)
         self._pauses = [draw.choice((0, 0, 0.0005, 0.002)) for _ in range(2)]
         self._cancelled_after = draw.choice((None, draw.random() * 0.01))
@@ -64,7 +64,7 @@ class _Trial(threading.Thread):
         self.end = "came to the end"
 
     def run(self) -> None:
-        ahead = ReadAhead(self._read, range(self._count), self._most)
+        ahead = ReadAhead(self._read, range(self._count))
         cancel = threading.Timer(self._cancelled_after or 0, self._cancel, [ahead])
         if self._cancelled_after is not None:
             cancel.start()

@@ -77,6 +77,28 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"{count:4}  {reason}")
 
 
+def load_beside(path: Path) -> Any:
+    """Import a file of the tests that is none of them."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def cuda_shim() -> Any:
+    """What compiles CUDA kernels for the CPU, and runs them there."""
+    return load_beside(Path(__file__).parent / "cuda_shim" / "shim.py")
+
+
+@pytest.fixture(scope="session")
+def strict() -> Any:
+    """Arrays and captures that refuse what would make the host wait for a GPU."""
+    return load_beside(Path(__file__).parent / "cuda_shim" / "strict.py")
+
+
 # how long an example takes says what else runs
 settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any speed")

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from hushpore.device.graphs import MAX_SHAPES, TRIAL, WARM_UP, CudaGraphCapture, GraphReplays
+from hushpore.device.memory import free_pools
 from hushpore.device.switches import Choices, Switches
 
 if TYPE_CHECKING:
@@ -190,17 +191,42 @@ def test_where_no_time_can_be_taken_nothing_is_claimed() -> None:
 
 
 class Cuda:
-    """As much of PyTorch's CUDA as recording takes, with its way of failing."""
+    """As much of PyTorch's CUDA as recording takes, with its way of failing.
+
+    `underway`: pools of captures that the allocator takes to go on. Until PyTorch 2.12 one that
+    failed stays among them, and no memory is given back any more.
+    """
 
     def __init__(self, fails: bool) -> None:
         self.fails, self.now = fails, "default"
         self.graphs: list[Any] = []
+        self.underway: set[Any] = set()
+        self.default = Draws()
+        self.captures = self.emptied = 0
 
     def namespace(self) -> SimpleNamespace:
         return SimpleNamespace(
             CUDAGraph=self.CUDAGraph, Stream=lambda device: "aside", stream=self.stream,
             current_stream=lambda device: self.now, device=nullcontext, graph=self.graph,
+            graph_pool_handle=lambda: (0, 7), default_generators=[self.default],
+            empty_cache=self.empty_cache,
         )  # fmt: skip
+
+    def of_c(self) -> SimpleNamespace:
+        """What there is of it below Python."""
+
+        def end(device: int, pool: tuple[int, int]) -> None:
+            assert device == 0
+            self.underway.remove(pool)
+
+        return SimpleNamespace(
+            _cuda_endAllocateToPool=end, _cuda_releasePool=lambda device, pool: None
+        )
+
+    def empty_cache(self) -> None:
+        if self.underway:
+            raise RuntimeError("captures_underway.empty() INTERNAL ASSERT FAILED")
+        self.emptied += 1
 
     def CUDAGraph(self) -> Any:  # noqa: N802
         graph = SimpleNamespace(states=[], replays=0)
@@ -217,16 +243,22 @@ class Cuda:
             self.now = before
 
     @contextmanager
-    def graph(self, graph: Any, *, stream: str, capture_error_mode: str) -> Iterator[None]:
+    def graph(
+        self, graph: Any, pool: Any, *, stream: str, capture_error_mode: str
+    ) -> Iterator[None]:
         assert capture_error_mode == "thread_local"
         before, self.now = self.now, stream
+        self.captures += 1
+        self.underway.add(pool)
+        self.default.state = "captured"
         try:
             yield
         finally:
-            # the end of a recording that failed raises before the stream is changed back
+            # the end of a recording that failed raises before anything is put back
             if self.fails:
                 raise RuntimeError("operation would make the legacy stream depend on another")
-            self.now = before
+            self.now, self.default.state = before, "before"
+            self.underway.remove(pool)
 
 
 class Draws:
@@ -248,6 +280,8 @@ def test_after_a_recording_the_stream_is_what_it_was(
 ) -> None:
     cuda, generator = Cuda(fails), Draws()
     monkeypatch.setattr(torch, "cuda", cuda.namespace())
+    monkeypatch.setattr(torch, "_C", cuda.of_c())
+    monkeypatch.setattr(CudaGraphCapture, "_failed", "")
     seen = []
 
     def work() -> torch.Tensor:
@@ -263,4 +297,24 @@ def test_after_a_recording_the_stream_is_what_it_was(
     assert seen == ["aside"]
     assert cuda.now == "default"
     assert cuda.graphs[0].states == [generator]
-    assert generator.state == ("before, a copy" if fails else "before")
+    for each in (generator, cuda.default):
+        assert each.state == ("before, a copy" if fails else "before")
+    # nor does the allocator go on believing that there is a capture
+    free_pools()
+    assert cuda.emptied == 1
+    if fails:
+        with pytest.raises(RuntimeError, match="a capture before this one failed: operation would"):
+            capturer.capture(work, generator)  # type: ignore[arg-type]
+        assert cuda.captures == 1
+
+
+def test_an_allocator_that_a_capture_has_spoilt_loses_no_result(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cuda = Cuda(fails=True)
+    cuda.underway.add("a capture that PyTorch was not told the end of")
+    monkeypatch.setattr(torch, "cuda", cuda.namespace())
+    with pytest.raises(RuntimeError, match="INTERNAL ASSERT"):
+        cuda.empty_cache()
+    free_pools()
+    assert cuda.emptied == 0

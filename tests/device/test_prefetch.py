@@ -3,13 +3,10 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections import defaultdict
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from hushpore.device import prefetch
 from hushpore.device.prefetch import ReadAhead
 
 if TYPE_CHECKING:
@@ -21,7 +18,7 @@ def is_reading() -> bool:
 
 
 def test_pieces_come_in_order_and_each_once() -> None:
-    with ReadAhead(lambda key: key * 2, range(100), most=3) as pieces:
+    with ReadAhead(lambda key: key * 2, range(100)) as pieces:
         assert list(pieces) == [key * 2 for key in range(100)]
     assert not is_reading()
 
@@ -39,8 +36,7 @@ def test_the_next_pieces_are_read_while_one_is_worked_on() -> None:
         assert read.wait(60), "piece 1 is read although nobody has asked for it"
 
 
-@pytest.mark.parametrize("most", [1, 2, 5])
-def test_no_more_pieces_wait_than_allowed(most: int) -> None:
+def test_one_piece_waits_at_most() -> None:
     alive, worst = 0, 0
     lock = threading.Lock()
 
@@ -52,35 +48,13 @@ def test_no_more_pieces_wait_than_allowed(most: int) -> None:
             worst = max(worst, alive)
         return key
 
-    with ReadAhead(reader, range(60), most=most) as pieces:
+    with ReadAhead(reader, range(60)) as pieces:
         for key in pieces:
             with lock:
                 alive -= 1
             time.sleep(0.001 if key % 7 else 0.01)
-    # those that wait, and one that is read but has no place yet
-    assert worst <= most + 1
-
-
-def test_a_slow_reader_is_given_more_pieces_ahead_than_a_quick_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    # each thread has its own clock, which only what it does moves on
-    clocks: defaultdict[int, float] = defaultdict(lambda: 1.0)
-
-    def spend(seconds: float) -> None:
-        clocks[threading.get_ident()] += seconds
-
-    def depth(reading: float, working: float) -> int:
-        with ReadAhead(lambda _: spend(reading), range(12), most=6) as pieces:
-            for _ in pieces:
-                spend(working)
-            return pieces.depth
-
-    clock = SimpleNamespace(perf_counter=lambda: clocks[threading.get_ident()])
-    monkeypatch.setattr(prefetch, "time", clock)
-    assert depth(0.001, 0.01) == 1
-    assert depth(0.02, 0.01) == 3
-    assert depth(0.01, 0.001) == 6
+    # that, and the one that was taken just now
+    assert worst <= 2
 
 
 def test_what_reading_raises_comes_after_the_pieces_before_it() -> None:
@@ -107,7 +81,7 @@ def test_keys_that_raise_are_said_too() -> None:
 
 def test_after_closing_nothing_is_read_and_nothing_comes() -> None:
     read: list[int] = []
-    pieces = ReadAhead(lambda key: read.append(key) or key, range(1000), most=2)
+    pieces = ReadAhead(lambda key: read.append(key) or key, range(1000))
     assert next(pieces) == 0
     pieces.close()
     count = len(read)
@@ -122,15 +96,10 @@ def test_nothing_to_read_is_an_empty_iteration() -> None:
         assert list(pieces) == []
 
 
-def test_room_for_no_piece_at_all_is_refused() -> None:
-    with pytest.raises(ValueError, match="At least one piece"):
-        ReadAhead(lambda key: key, [], most=0)
-
-
 def test_a_thousand_random_ends_leave_no_thread_and_lose_no_piece() -> None:
     draw = random.Random(0)
     for _ in range(1000):
-        count, most = draw.randrange(12), draw.randrange(1, 5)
+        count = draw.randrange(12)
         fails, stops = draw.randrange(16), draw.randrange(16)
 
         def reader(key: int, fails: int = fails) -> int:
@@ -140,7 +109,7 @@ def test_a_thousand_random_ends_leave_no_thread_and_lose_no_piece() -> None:
 
         seen: list[int] = []
         try:
-            with ReadAhead(reader, range(count), most) as pieces:
+            with ReadAhead(reader, range(count)) as pieces:
                 for key in pieces:
                     seen.append(key)
                     if key == stops:
@@ -152,7 +121,7 @@ def test_a_thousand_random_ends_leave_no_thread_and_lose_no_piece() -> None:
 
 
 def test_a_cancel_from_another_thread_ends_whoever_waits_for_a_piece() -> None:
-    for trial in range(20):
+    for _ in range(20):
         asked = threading.Event()
 
         def reader(key: int, asked: threading.Event = asked) -> int:
@@ -161,7 +130,7 @@ def test_a_cancel_from_another_thread_ends_whoever_waits_for_a_piece() -> None:
                 time.sleep(0.01)
             return key
 
-        pieces = ReadAhead(reader, range(9), most=1 + trial % 3)
+        pieces = ReadAhead(reader, range(9))
 
         def cancel(ahead: ReadAhead[int] = pieces, asked: threading.Event = asked) -> None:
             asked.wait(60)

@@ -111,7 +111,7 @@ def test_where_memory_really_runs_out_less_is_tried_and_all_is_given_back(
     scan: Volume, gpu: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free = torch.cuda.mem_get_info()[0]
-    monkeypatch.setattr(memory, "_POOLED", 400e6 / free)
+    monkeypatch.setattr(memory, "POOLED", 400e6 / free)
     events: list[Any] = []
     how = {"patch_size": 64, "batch_size": 256, "precision": "float32", "steps": 4}
     found = hushpore.run("denoise", scan, how, gpu, events.append)

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import importlib.util
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +17,7 @@ from hushpore.pores.parallel import KernelThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-SHIM = Path(__file__).parents[1] / "cuda_shim" / "shim.py"
+    from pathlib import Path
 
 
 @pytest.fixture(scope="session")
@@ -74,19 +71,11 @@ def rand_index() -> Callable[[np.ndarray, np.ndarray], float]:
     return index
 
 
-@pytest.fixture(scope="session")
-def cuda_shim() -> Any:
-    """What compiles CUDA kernels for the CPU, and runs them there."""
-    spec = importlib.util.spec_from_file_location("cuda_shim", SHIM)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 class Emulated(Gpu):
-    """A GPU whose kernels run on the CPU, in an order of one's choice."""
+    """A GPU whose kernels run on the CPU, in an order of one's choice.
+
+    Its array library refuses what would make the host wait: values are read by `Gpu.get` alone.
+    """
 
     def sources(self) -> tuple[Any, ...]:
         return self.void, self._distance, self.basins, self.graph
@@ -97,17 +86,17 @@ class Emulated(Gpu):
 
 
 @pytest.fixture(scope="session")
-def emulated(cuda_shim: Any, tmp_path_factory: pytest.TempPathFactory) -> Emulated:
-    return emulate(cuda_shim, tmp_path_factory.mktemp("kernels"))
+def emulated(cuda_shim: Any, strict: Any, tmp_path_factory: pytest.TempPathFactory) -> Emulated:
+    return emulate(cuda_shim, strict, tmp_path_factory.mktemp("kernels"))
 
 
-def emulate(cuda_shim: Any, folder: Path) -> Emulated:
+def emulate(cuda_shim: Any, strict: Any, folder: Path) -> Emulated:
     """Build the kernels, with the tables as they are now."""
     with ThreadPoolExecutor() as pool:
         macros = definitions()
         built = pool.map(lambda source: cuda_shim.ShimKernels(source, folder, macros), SOURCES)
         kernels = dict(zip(SOURCES, built, strict=True))
-    return Emulated(np, lambda source, _: kernels[source])
+    return Emulated(strict.StrictCupy(), lambda source, _: kernels[source])
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 from hushpore.device.transfers import Transfers
@@ -41,7 +40,7 @@ def benchmark(emulated: Any, gpu_backend: type[Backend], monkeypatch: pytest.Mon
 
     kernels = dict(zip(SOURCES, emulated.sources(), strict=True))
     monkeypatch.setattr(
-        Gpu, "of", lambda backend: Gpu(np, lambda source, _: kernels[source], backend)
+        Gpu, "of", lambda backend: Gpu(emulated.xp, lambda source, _: kernels[source], backend)
     )
     monkeypatch.setattr(module, "Watched", Watched)
     monkeypatch.setattr(module, "choose_backend", lambda device: gpu_backend())

@@ -110,7 +110,7 @@ def test_it_is_the_same_on_a_gpu(
     kernels = dict(zip(SOURCES, emulated.sources(), strict=True))
     # the one of the graph sums, and is compiled for the sums that there are
     kernels[SOURCES[-1]] = cuda_shim.ShimKernels(SOURCES[-1], tmp_path, definitions())
-    gpu = type(emulated)(np, lambda source, _: kernels[source])
+    gpu = type(emulated)(emulated.xp, lambda source, _: kernels[source])
     gpu.run_threads("shuffled")
     monkeypatch.setattr(Gpu, "of", lambda backend: gpu)
     monkeypatch.setattr(passes, "_WARMED_UP", {"cuda:0"})

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from hushpore.device.transfers import CudaBus, PendingUpload, Transfers
 
 
+#: What jobs have measured of copies to each device and back; see `Transfers`.
+_KNOWN_TRANSFERS: dict[str, dict[str, tuple[bool, str]]] = {}
+
 #: What to do where a device cannot be used.
 _INSTEAD = ". Use 'auto' or 'cpu'."
 
@@ -105,7 +108,8 @@ class Backend:
         from hushpore.device.transfers import Transfers
 
         self.limit_memory()
-        return Transfers(self.device, self.bus(), self.choices)
+        known = _KNOWN_TRANSFERS.setdefault(self.device, {})
+        return Transfers(self.device, self.bus(), self.choices, known=known)
 
     def bus(self) -> CudaBus | None:
         """Return what arrays cross by; None on the CPU, where they stay."""

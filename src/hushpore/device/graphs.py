@@ -11,8 +11,9 @@ job itself that are compared, not a replay with its own capture.
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
@@ -35,7 +36,13 @@ MAX_SHAPES = 8
 
 
 class CudaGraphCapture:
-    """Records work on a device as CUDA graphs."""
+    """Records work on a device as CUDA graphs.
+
+    After a capture that failed none is tried any more in this process: PyTorch may be left
+    believing that it goes on.
+    """
+
+    _failed: ClassVar[str] = ""  # what the one that failed said
 
     def __init__(self, device: str) -> None:
         self._device = device
@@ -56,26 +63,46 @@ class CudaGraphCapture:
 
         Random numbers go on as if there were no graph.
         """
+        if CudaGraphCapture._failed:
+            raise RuntimeError(f"a capture before this one failed: {CudaGraphCapture._failed}")
         graph = torch.cuda.CUDAGraph()
-        spare = None
+        pool = torch.cuda.graph_pool_handle()
+        number = torch.device(self._device).index or 0
+        # PyTorch captures the device's own generator, too, whether it is used or not
+        generators = [torch.cuda.default_generators[number]]
         if generator is not None:
-            spare = generator.clone_state()
             graph.register_generator_state(generator)
+            generators.append(generator)
+        spares = [each.clone_state() for each in generators]
         try:
             # PyTorch's own stream for this is of the device that was captured on first
             stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
             # where capturing fails, PyTorch leaves its stream the current one
             present = torch.cuda.stream(torch.cuda.current_stream(self._device))
             # other threads may copy meanwhile
-            capture = torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local")
+            mode = "thread_local"
+            capture = torch.cuda.graph(graph, pool, stream=stream, capture_error_mode=mode)
             with torch.cuda.device(self._device), present, capture:
                 result = work()
-        except Exception:
-            if generator is not None and spare is not None:
-                # the old state would go on believing that it is being captured
-                generator.graphsafe_set_state(spare)
+        except Exception as error:
+            CudaGraphCapture._failed = first_line(error)
+            # the old states would go on believing that they are being captured
+            for each, spare in zip(generators, spares, strict=True):
+                each.graphsafe_set_state(spare)
+            _end_pool(number, pool)
             raise
         return CapturedGraph(graph, result)
+
+
+def _end_pool(number: int, pool: Any) -> None:
+    """Tell PyTorch's allocator that a capture which failed is over.
+
+    Before PyTorch 2.12 it is not told, and then refuses to give any memory back.
+    """
+    for name in ("_cuda_endAllocateToPool", "_cuda_releasePool"):
+        # told already, or of another version
+        with contextlib.suppress(Exception):
+            getattr(torch._C, name)(number, pool)
 
 
 class CapturedGraph:
@@ -218,8 +245,7 @@ class GraphReplays:
             entry.graph = self._capturer.capture(lambda: work(*entry.inputs), generator)
         except Exception as error:
             # whatever it is: the plain way is still there
-            problem = str(error).partition("\n")[0] or type(error).__name__
-            entry.is_plain = not self._say(False, f"could not be captured: {problem}")
+            entry.is_plain = not self._say(False, f"could not be captured: {first_line(error)}")
             entry.inputs = ()
             return
         if self._asked:
@@ -270,12 +296,17 @@ class _Compiled:
         except Exception as error:
             if self._is_proven:
                 raise
-            problem = str(error).partition("\n")[0] or type(error).__name__
-            self._choices.say("compile", False, f"could not be compiled: {problem}")
+            reason = f"could not be compiled: {first_line(error)}"
+            self._choices.say("compile", False, reason)
             self._network = self._plain
             result = self._plain(batch)
         self._is_proven = True
         return result
+
+
+def first_line(error: Exception) -> str:
+    """Return what an exception says, in one line."""
+    return str(error).partition("\n")[0] or type(error).__name__
 
 
 def _layout(values: torch.Tensor) -> tuple[object, ...]:

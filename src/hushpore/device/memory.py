@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 #: Share of a device's memory, as far as others leave it free, that the pools may hold together.
-_POOLED = 0.9
+POOLED = 0.9
 
 #: What is said where memory runs out by those that have no exception of their own for it:
 #: PyTorch's allocator for the CPU, CUDA beside PyTorch's allocator, its libraries, and CuPy.
@@ -114,7 +114,7 @@ def limit_pools(device: str) -> None:
 
     free, total = torch.cuda.mem_get_info(device)
     reserved, pool = int(torch.cuda.memory_reserved(device)), _cupy_pool()
-    most = int(_POOLED * (free + reserved + (0 if pool is None else int(pool.total_bytes()))))
+    most = int(POOLED * (free + reserved + (0 if pool is None else int(pool.total_bytes()))))
     torch.cuda.set_per_process_memory_fraction(min(most / total, 1.0), device)
     if pool is not None:
         # what PyTorch has is not free for CuPy; the other way round the device itself says so
@@ -133,13 +133,18 @@ def lift_limits(device: str) -> None:
 
 
 def free_pools() -> None:
-    """Give back to the device what PyTorch and CuPy hold and do not use."""
+    """Give back to the device what PyTorch and CuPy hold and do not use.
+
+    Never raises: what cannot be given back is no reason to lose a result.
+    """
     torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
     if torch is not None:
-        torch.cuda.empty_cache()
+        with contextlib.suppress(Exception):
+            torch.cuda.empty_cache()
     if cupy is not None:
-        cupy.get_default_memory_pool().free_all_blocks()
-        cupy.get_default_pinned_memory_pool().free_all_blocks()
+        with contextlib.suppress(Exception):
+            cupy.get_default_memory_pool().free_all_blocks()
+            cupy.get_default_pinned_memory_pool().free_all_blocks()
 
 
 def pinned_array(device: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:

@@ -1,10 +1,8 @@
-"""Reading ahead: the next pieces are read while the present one is worked on."""
+"""Reading ahead: the next piece is read while the present one is worked on."""
 
 from __future__ import annotations
 
-import math
 import threading
-import time
 from collections import deque
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
@@ -18,37 +16,27 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 T = TypeVar("T")
 
-#: Weight of the newest measurement in the running means of reading and working time.
-_NEWEST = 0.3
-
 
 class ReadAhead(Generic[T]):
-    """Iterates over pieces that a thread of its own reads, in order and a bounded number ahead.
+    """Iterates over pieces that a thread of its own reads, in order.
 
-    How many pieces wait at most follows the measured ratio of reading to working time: one where
-    reading is quick, more where it is slow and so likely to be uneven. It is closed at the end of
-    a ``with`` block, or by `close`; a piece that is being read then is waited for, and dropped.
+    One piece waits at most, and none is read before that has been taken: memory holds that one
+    beside the one that is worked on. It is closed at the end of a ``with`` block, or by `close`; a
+    piece that is being read then is waited for, and dropped.
 
     `read`: reads the piece of a key; runs in another thread. `keys`: the pieces to read; iterated
-    in that thread. `most`: how many pieces may wait, beside the one that is being read; bounds the
-    memory.
+    in that thread.
 
     >>> with ReadAhead(lambda z: z * z, range(4)) as squares:
     ...     list(squares)
     [0, 1, 4, 9]
     """
 
-    def __init__(self, read: Callable[[K], T], keys: Iterable[K], most: int = 4) -> None:
-        if most < 1:
-            raise ValueError(f"At least one piece must be able to wait; got most={most}.")
-        self.depth = 1
-        self._most = most
+    def __init__(self, read: Callable[[K], T], keys: Iterable[K]) -> None:
         self._waiting: deque[T] = deque()
         self._changed = threading.Condition()
         self._ended = self._closed = False
         self._error: BaseException | None = None
-        self._reading = self._working = 0.0
-        self._handed = 0.0
         self._thread = threading.Thread(
             target=self._fill, args=(read, keys), name="hushpore reads ahead", daemon=True
         )
@@ -63,16 +51,12 @@ class ReadAhead(Generic[T]):
         Raises StopIteration: after the last piece, and after `close`.
         """
         with self._changed:
-            if self._handed:
-                self._working = _mean(self._working, time.perf_counter() - self._handed)
-                self._adapt()
             self._changed.wait_for(lambda: self._waiting or self._ended or self._closed)
             if self._closed:
                 raise StopIteration
             if self._waiting:
                 piece = self._waiting.popleft()
                 self._changed.notify_all()
-                self._handed = time.perf_counter()
                 return piece
             error, self._error = self._error, None
         if error is not None:
@@ -98,12 +82,10 @@ class ReadAhead(Generic[T]):
             for key in keys:
                 if not self._has_room():
                     return
-                start = time.perf_counter()
                 piece = read(key)
                 with self._changed:
                     if self._closed:
                         return
-                    self._reading = _mean(self._reading, time.perf_counter() - start)
                     self._waiting.append(piece)
                     self._changed.notify_all()
                 # or it would be kept while the next is read
@@ -118,32 +100,20 @@ class ReadAhead(Generic[T]):
     def _has_room(self) -> bool:
         """Wait until another piece may wait; False where none is wanted any more."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or len(self._waiting) < self.depth)
+            self._changed.wait_for(lambda: self._closed or not self._waiting)
             return not self._closed
-
-    def _adapt(self) -> None:
-        if not self._reading:
-            return
-        ratio = self._reading / max(self._working, 1e-9)
-        depth = 1 if ratio < 0.5 else 1 + math.ceil(min(ratio, self._most))
-        self.depth = min(depth, self._most)
-        self._changed.notify_all()
 
 
 def read_ahead(
-    read: Callable[[K], T], keys: Iterable[K], choices: Choices, most: int = 4
+    read: Callable[[K], T], keys: Iterable[K], choices: Choices
 ) -> AbstractContextManager[Iterator[T]]:
     """Return the pieces of some keys, read ahead unless the user has switched that off.
 
-    `read`, `keys`, `most`: as for `ReadAhead`. `choices`: what the user wants; told what was
+    `read`, `keys`: as for `ReadAhead`. `choices`: what the user wants; told what was
     decided.
     """
     asked = choices.asked("read_ahead")
     reason = "the next piece is read meanwhile" if asked is None else "as asked"
     if choices.say("read_ahead", asked is not False, reason):
-        return ReadAhead(read, keys, most)
+        return ReadAhead(read, keys)
     return nullcontext(map(read, keys))
-
-
-def _mean(before: float, now: float) -> float:
-    return now if not before else (1 - _NEWEST) * before + _NEWEST * now

@@ -160,7 +160,9 @@ class Transfers:
     """Copies arrays to and from a device, in the way that is fastest there.
 
     `bus`: None on the CPU, where nothing crosses. `choices`: what the user wants; told what was
-    decided. `clock`: seconds; for tests.
+    decided. `clock`: seconds; for tests. `known`: what jobs before this one have measured on the
+    same device, whether pinned copies win and at what rates for ``"up"`` and ``"down"``; what this
+    one measures is put in.
     """
 
     def __init__(
@@ -170,9 +172,11 @@ class Transfers:
         choices: Choices,
         chunk: int = CHUNK,
         clock: Callable[[], float] = time.perf_counter,
+        known: dict[str, tuple[bool, str]] | None = None,
     ) -> None:
         self._device, self._bus, self.choices, self._chunk = device, bus, choices, chunk
         self._clock = clock
+        self._known = {} if known is None else known
         self._staging: dict[str, Staging] = {}
         self._is_pinned: dict[str, bool] = {}
         self._rates: list[str] = []
@@ -261,25 +265,37 @@ class Transfers:
         """Whether pinned copies are used, or tried; decided once for each direction."""
         if way not in self._is_pinned:
             asked = self.choices.asked("pinned")
+            if asked is None and way in self._known:
+                asked, rates = self._known[way]
+                return self._decide_pinned(way, bus, asked, f"as before: {rates}")
             if asked is None and nbytes < 2 * _TURNS * _TURN * self._chunk:
                 if not self._is_pinned:
                     reason = f"{nbytes / 1e6:.3g} MB are too little to win by it"
                     self.choices.say("pinned", False, reason)
                 return False
-            if asked is False:
-                self._is_pinned[way] = self.choices.say("pinned", False, "as asked")
+            if asked is not None:
+                return self._decide_pinned(way, bus, asked, "as asked")
+            if not self._prepare(way, bus):
                 return False
-            staging = self._staging.setdefault(way, Staging(bus, self._chunk))
-            try:
-                staging.prepare()
-            except RuntimeError as error:
-                staging.release()
-                reason = "no pinned memory is to be had: " + str(error).partition("\n")[0]
-                self._is_pinned[way] = self.choices.say("pinned", False, reason)
-                return False
-            if asked:
-                self._is_pinned[way] = self.choices.say("pinned", True, "as asked")
         return self._is_pinned.get(way, True)
+
+    def _decide_pinned(self, way: str, bus: CudaBus, wins: bool, reason: str) -> bool:
+        if wins and not self._prepare(way, bus):
+            return False
+        self._is_pinned[way] = self.choices.say("pinned", wins, reason)
+        return wins
+
+    def _prepare(self, way: str, bus: CudaBus) -> bool:
+        """Make the pinned buffers; False, and said, where there are none to be had."""
+        staging = self._staging.setdefault(way, Staging(bus, self._chunk))
+        try:
+            staging.prepare()
+        except RuntimeError as error:
+            staging.release()
+            reason = "no pinned memory is to be had: " + str(error).partition("\n")[0]
+            self._is_pinned[way] = self.choices.say("pinned", False, reason)
+            return False
+        return True
 
     def _copy(self, way: str, bus: CudaBus, nbytes: int, plain: _Copy, pinned: _Copy) -> None:
         """Copy all bytes; in both ways in turn where it is not decided yet which is the faster."""
@@ -300,6 +316,7 @@ class Transfers:
             f"{rates[pinned]:.3g} GB/s {way}, where plain copies make {rates[plain]:.3g}"
         )
         self._is_pinned[way] = wins
+        self._known[way] = wins, self._rates[-1]
         self.choices.say("pinned", any(self._is_pinned.values()), "; ".join(self._rates))
         if nbytes > 2 * _TURNS * turn:
             (pinned if wins else plain)(2 * _TURNS * turn, nbytes)

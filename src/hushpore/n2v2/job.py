@@ -347,7 +347,11 @@ class DenoisingRun:
             checkpoint.load(state)
             yield self._note(f"Went on from the checkpoint, after {state.step} steps.", False)
         yield _PREPARING
-        yield from loop.run(state, checkpoint)
+        try:
+            yield from loop.run(state, checkpoint)
+        finally:
+            if self.blocks is not None:
+                self.blocks.close()
         self.notes += loop.notes
         self.model = self._to_model(state.learner.average)
         self.curves, self.steps, self.elapsed = state.curves, state.step, state.elapsed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -99,7 +100,13 @@ class Places:
         number = torch.searchsorted(self._cumulative, draw * self._cumulative[-1], right=True)
         # a draw just below 1 can be rounded up to the whole reach
         flat = self._flat[number.clamp_max(len(self._flat) - 1)]
-        return torch.stack(torch.unravel_index(flat, self._shape), 1)
+        # PyTorch's own way sends the shape to the device anew each time, which waits
+        strides = [math.prod(self._shape[axis + 1 :]) for axis in range(len(self._shape))]
+        along = [
+            flat.div(stride, rounding_mode="floor") % length
+            for stride, length in zip(strides, self._shape, strict=True)
+        ]
+        return torch.stack(along, 1)
 
 
 def window_sums(

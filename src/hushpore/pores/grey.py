@@ -103,7 +103,7 @@ class GreyValues:
         if self._whole is not None:
             yield from (self.read(*cut) for cut in cuts)
             return
-        with read_ahead(lambda cut: self.read(*cut), cuts, self._choices, most=1) as parts:
+        with read_ahead(lambda cut: self.read(*cut), cuts, self._choices) as parts:
             for _ in cuts:
                 with self._timer.stage("reading") as run:
                     part = next(parts)

@@ -24,6 +24,7 @@ from hushpore.pores.gpu.passes import (
     holds_values,
     in_one_piece,
     open_gpu,
+    room_on,
 )
 from hushpore.pores.gpu.slabs import GpuSlabs
 from hushpore.pores.gpu.void import why_on_host
@@ -184,7 +185,7 @@ class Pipeline:
         """Whether the void is found on the GPU, too; told with its reason."""
         work, choices = self._work, self._backend.choices
         reason = why_on_host(work.volume, work.settings, work.padding)
-        if not reason and not holds_values(work, slabs, self._backend.free_memory()):
+        if not reason and not holds_values(work, slabs, room_on(self._backend)):
             reason = "the GPU does not hold the volume with its grey values"
         asked = choices.asked("void")
         if asked is not None and not (asked and reason):

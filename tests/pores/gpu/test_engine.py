@@ -21,7 +21,7 @@ from scipy import ndimage as ndi
 
 from hushpore.pores.basins import Watershed
 from hushpore.pores.distance import squared_distance
-from hushpore.pores.gpu import engine
+from hushpore.pores.gpu import engine, passes
 from hushpore.pores.gpu.engine import Gpu
 from hushpore.pores.graph import BasinGraph, Tables
 from hushpore.pores.void import CLOSED, OPEN, SOLID
@@ -129,6 +129,28 @@ def test_a_table_of_edges_that_is_too_small_grows(
     emulated.run_threads("parallel")
     void = np.random.default_rng(1).random((30, 30, 30)) < 0.9
     assert_equal(emulated, void, threads)
+
+
+def test_the_table_of_edges_takes_less_than_the_volume_of_a_noisy_scan(
+    emulated: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emulated.run_threads("forward")
+    taken = []
+
+    def noted(name: str, count: int, *rest: Any, launch: Any = emulated.graph.launch) -> None:
+        if name == "find_edges":
+            # keys, saddles and contacts
+            taken.append(sum(rest[number].nbytes for number in (4, 5, 6)))
+        launch(name, count, *rest)
+
+    monkeypatch.setattr(emulated.graph, "launch", noted)
+    void = np.random.default_rng(0).random((24, 40, 40)) < 0.5
+    distance = emulated.squared_distance(emulated.put(void.view(np.uint8)), ISOTROPIC, NO_WALLS)
+    found = emulated.watershed(distance)
+    emulated.build_graph(found, distance, emulated.put(void.view(np.uint8)))
+    # a basin for every seventy voxels
+    assert found.peaks.size > void.size / 70
+    assert taken[0] < passes.BYTES_A_VOXEL * void.size
 
 
 @pytest.mark.needs("asan")

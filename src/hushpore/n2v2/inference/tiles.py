@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from hushpore.device.constants import constant
 from hushpore.n2v2.model import MULTIPLE, Architecture
 from hushpore.n2v2.training.step import channels_last, mixed_precision
 
@@ -132,9 +131,9 @@ def pad(planes: torch.Tensor, multiples: Sequence[int] | None = None) -> torch.T
         missing = -length % (multiples[axis - 1] if multiples else MULTIPLE)
         if missing:
             # an axis of one voxel has nothing to mirror, and repeats it
-            back = [max(length - 2 - k, 0) for k in range(missing)]
-            index = constant((*range(length), *back), planes.device)
-            planes = planes.index_select(axis, index)
+            back = torch.arange(length - 2, length - 2 - missing, -1, device=planes.device)
+            index = torch.arange(length, device=planes.device)
+            planes = planes.index_select(axis, torch.cat([index, back.clamp_min(0)]))
     return planes
 
 

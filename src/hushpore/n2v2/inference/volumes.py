@@ -167,7 +167,7 @@ class VolumePredictor:
         done, total = 0, sum(len(slab.tiles) for slab in slabs)
         # one slab is read while another is predicted, so each has half of the memory
         read = partial(self._read, source, backend)
-        with read_ahead(read, slabs, backend.choices, most=1) as upcoming:
+        with read_ahead(read, slabs, backend.choices) as upcoming:
             for slab in slabs:
                 # what counts is how long the next slab is waited for; a timer is of one thread
                 with self.timer.stage("reading") as run:

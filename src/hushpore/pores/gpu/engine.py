@@ -4,7 +4,7 @@ The kernels are in ``kernels/*.cu``. The array library is a parameter: on a GPU 
 NumPy, and with the kernels compiled for the CPU, the same lines run in a test.
 
 The host waits for the GPU only where it must know numbers to go on, in `Gpu.numbers`, and for
-results, in `Gpu.get`.
+results, in `Gpu.get`. An array is never read or set by a mask: CuPy would count it first, and wait.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def definitions() -> tuple[str, ...]:
 _EMPTY = np.uint64(2**64 - 1)
 _THREADS = 1 << 18  # as many as a large GPU runs at a time
 _STRETCH = 32  # as in basins.cu
-_ROOM = 32  # places in the table of edges for each basin, to begin with
+_ROOM = 8  # places in the table of edges for each basin, to begin with: 72 bytes each
 _NO_WAY = np.float32(-1).view(np.int32)  # as `BasinGraph.saddle` has it
 
 
@@ -300,7 +300,7 @@ class Gpu:
         used = edges.places(number)
         used = used[xp.argsort(keys[used])]
         saddle, place = saddle[used], place[used]
-        place[saddle == _NO_WAY] = 0
+        xp.copyto(place, np.int64(0), where=saddle == _NO_WAY)
         return Scan(
             sums, bounds, crossings, border_crossings, keys[used], saddle, place, contacts[used]
         )

@@ -30,6 +30,7 @@ from hushpore.base.errors import DeviceError
 from hushpore.base.events import result_of
 from hushpore.base.scaled import held
 from hushpore.base.volume import Volume, readable_bytes
+from hushpore.device.memory import POOLED
 from hushpore.device.switches import Choices, Switches
 from hushpore.device.timing import StageTimer
 from hushpore.pores.gpu.engine import Gpu
@@ -83,14 +84,20 @@ def open_gpu(backend: Backend, work: Work) -> tuple[Gpu, list[Slabs]]:
     if backend.device not in _WARMED_UP:
         _warm_up(gpu)
         _WARMED_UP.add(backend.device)
-    slabs = list(_slabs(work, backend.free_memory()))
+    room = room_on(backend)
+    slabs = list(_slabs(work, room))
     if not slabs:
         needed = (1 + _BESIDE) * math.prod(work.shape[1:]) * BYTES_A_VOXEL
         raise DeviceError(
             f"the thinnest slab needs {readable_bytes(needed)} of the GPU's memory, where "
-            f"{readable_bytes(backend.free_memory())} are free"
+            f"{readable_bytes(room)} may be taken"
         )
     return gpu, slabs
+
+
+def room_on(backend: Backend) -> int:
+    """Return how many bytes may be taken on a GPU: as many as the pools are bounded to."""
+    return int(POOLED * backend.free_memory())
 
 
 def _slabs(work: Work, free: int) -> Iterator[Slabs]:
@@ -197,7 +204,7 @@ def _find_whole(
     with timer.stage("distance", voxels=voxels):
         distance = gpu.squared_distance(phase, work.spacing, solid_beyond(work), highest_void(work))
         if work.has_air:
-            distance[phase == AIR] = 0
+            gpu.xp.copyto(distance, np.float32(0), where=phase == AIR)
     yield 0.4
     with timer.stage("basins", voxels=voxels, syncs=1):
         watershed = gpu.watershed(distance, faces_only=work.faces_only)

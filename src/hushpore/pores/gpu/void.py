@@ -153,7 +153,7 @@ def _mark_outside(gpu: Gpu, work: Work, phase: Any) -> None:
     # and where it does not get to
     balls ^= 1
     near = gpu.squared_distance(balls, ball.spacing, no_walls)[ball.inner] <= limit
-    phase[near & (phase != SOLID)] = AIR
+    gpu.xp.copyto(phase, np.uint8(AIR), where=near & (phase != SOLID))
 
 
 def ball_of(work: Work, shape: tuple[int, ...]) -> Ball:
