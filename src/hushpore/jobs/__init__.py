@@ -24,6 +24,7 @@ from hushpore.device.backend import Backend, choose_backend
 from hushpore.n2v2.settings import DenoiseSettings
 from hushpore.patches.settings import PatchSettings
 from hushpore.pores.settings import PoreSettings
+from hushpore.pores.totals import TOTALS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -151,10 +152,7 @@ JOBS: dict[str, JobDescription] = {
         purpose="Finds the pores, splits them at narrow necks (watershed), and measures each.",
         short_help="Segment and measure the pores of a stack.",
         help="Segment and measure the pores of PATH: tables, labels.tif, report.html, result.json.",
-        figures=(
-            "porosity", "open_porosity", "closed_porosity", "count", "throats", "median_diameter",
-            "specific_surface", "threshold", "outside", "outside_share", "unit",
-        ),
+        figures=(*(total.name for total in TOTALS), "outside", "outside_share", "unit"),
         report="hushpore.runs.report_page:pore_report",
         cluster="hushpore.cluster.segmenting:segment_on",
     ),

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushpore.pores.totals import TOTALS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -46,7 +48,7 @@ def resized_table(
 def resized_totals(totals: Mapping[str, Any], ratio: float, unit: str) -> dict[str, Any]:
     """Return the totals of a record for voxels that are larger by a ratio, in another unit."""
     resized = {**totals, "unit": unit}
-    for name, power in (("median_diameter", 1), ("specific_surface", -1)):
-        if resized.get(name) is not None:
-            resized[name] = resized[name] * ratio**power
+    for total in TOTALS:
+        if total.unit_power and resized.get(total.name) is not None:
+            resized[total.name] = resized[total.name] * ratio**total.unit_power
     return resized

@@ -12,6 +12,7 @@ from hushpore.base.text import in_figure
 from hushpore.base.volume import readable_unit
 from hushpore.io.units import METRES
 from hushpore.pores.measures import PORES, THROATS, summarised
+from hushpore.pores.totals import TOTALS
 from hushpore.runs.pore_result import open_result
 
 if TYPE_CHECKING:
@@ -23,15 +24,6 @@ if TYPE_CHECKING:
     from hushpore.io.export import PoreResult
     from hushpore.runs.pore_result import ResultLike
 
-#: Figures of the record, and the power of the length in their unit.
-_TOTALS = {
-    "porosity": 0,
-    "open_porosity": 0,
-    "closed_porosity": 0,
-    "count": 0,
-    "throats": 0,
-    "specific_surface": -1,
-}
 #: Of the first and of the second, on paper; the colour-blind tell them apart.
 COLOURS = ("#3b7ea1", "#c2703d")
 
@@ -199,7 +191,8 @@ def bin_edges(values: npt.NDArray[np.float64], log: bool, bins: int) -> npt.NDAr
 
 def _rows(first: PoreResult, second: PoreResult, scale: float) -> Iterator[tuple[Any, ...]]:
     unit = first.labels.unit
-    for name, power in _TOTALS.items():
+    for total in (each for each in TOTALS if each.is_compared):
+        name, power = total.name, total.unit_power
         a, b = (found.provenance["result"].get(name) for found in (first, second))
         if a is not None and b is not None:
             yield name, _unit(unit, power), float(a), float(b) * scale**power, np.nan

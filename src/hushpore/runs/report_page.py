@@ -18,6 +18,7 @@ from hushpore.base.volume import readable_unit
 from hushpore.io.report import report_figure
 from hushpore.jobs import JOBS
 from hushpore.pores.measures import PORES, summarised
+from hushpore.pores.totals import TOTALS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,18 +32,6 @@ if TYPE_CHECKING:
 
 _INK, _FAINT, _LINE, _OTHER = "#1f2933", "#7b8794", "#3b7ea1", "#c2703d"
 _LARGEST = 10
-
-#: Figures of the record: title, unit as a power of the length, and whether it is a share.
-_TOTALS = (
-    ("porosity", "Porosity", 0, True),
-    ("open_porosity", "Open porosity", 0, True),
-    ("closed_porosity", "Closed porosity", 0, True),
-    ("count", "Pores", 0, False),
-    ("throats", "Throats", 0, False),
-    ("median_diameter", "Median equivalent diameter", 1, False),
-    ("specific_surface", "Specific surface", -1, False),
-    ("threshold", "Threshold (grey value)", 0, False),
-)
 
 _STYLE = """
 :root { color-scheme: light; }
@@ -152,11 +141,11 @@ def _page(
 
 def _totals(result: Mapping[str, Any], unit: str) -> Iterable[tuple[str, str]]:
     units = {0: "", 1: unit, -1: f"1/{unit}"}
-    for key, title, power, share in _TOTALS:
-        value = result.get(key)
+    for total in TOTALS:
+        value = result.get(total.name)
         if value is not None:
-            shown = f"{100 * value:.2f} %" if share else f"{_number(value)} {units[power]}"
-            yield title, shown.strip()
+            shown = f"{_number(value)} {units[total.unit_power]}".strip()
+            yield total.title, f"{100 * value:.2f} %" if total.is_share else shown
 
 
 def _titles(pores: pd.DataFrame, given: Mapping[str, Any]) -> dict[str, str]:

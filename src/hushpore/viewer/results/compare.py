@@ -27,6 +27,7 @@ from qtpy.QtWidgets import (
 from hushpore.base.errors import InputError
 from hushpore.io.export import PoreResult
 from hushpore.pores.measures import PORES, THROATS, measure_of
+from hushpore.pores.totals import total_of
 from hushpore.runs.compare import columns_compared, compare, distributions, unit_in_words
 from hushpore.runs.pore_result import open_result
 from hushpore.viewer.forms.docking import SharesSide
@@ -68,8 +69,7 @@ _HEADS = {
 }
 _MEDIAN, _OF_PORES, _OF_THROATS = "median ", " of pores", " of throats"
 
-#: Totals that are shares, shown in per cent, and what numbers of things are called.
-_SHARES = ("porosity", "open_porosity", "closed_porosity")
+#: What numbers of things are called.
 _COUNTS = {"count": "number of pores", "throats": "number of throats"}
 _RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
@@ -331,7 +331,8 @@ class DifferenceTable(QTableWidget):
             shift = f"{100 * row.relative:+.1f} %" if isfinite(row.relative) else ""
             ks = f"{row.ks:.2f}" if isfinite(row.ks) else ""
             title = _title(row.quantity, row.unit)
-            percent = 100 if row.quantity in _SHARES else 1
+            total = total_of(row.quantity)
+            percent = 100 if total is not None and total.is_share else 1
             cells = (title, _digits(percent * row.a), _digits(percent * row.b), shift, ks)
             for place, text in enumerate(cells):
                 item = QTableWidgetItem(text)
@@ -351,8 +352,11 @@ class DifferenceTable(QTableWidget):
 
 def _title(quantity: str, unit: str) -> str:
     """Return a quantity as it is read: 'equivalent diameter (µm)', 'throats: area (µm²)'."""
-    if quantity in _SHARES:
-        return f"{quantity.replace('_', ' ')} (%)"
+    total = total_of(quantity)
+    if total is not None and quantity not in _COUNTS:
+        unit = "%" if total.is_share else unit_in_words(unit)
+        title = f"{total.title[:1].lower()}{total.title[1:]}"
+        return f"{title} ({unit})" if unit else title
     name, is_of_throats = quantity.removeprefix(_MEDIAN), quantity.endswith(_OF_THROATS)
     name = name.removesuffix(_OF_THROATS).removesuffix(_OF_PORES)
     title = _COUNTS.get(name) or measure_of(name, THROATS if is_of_throats else PORES).title

@@ -1,0 +1,53 @@
+"""The numbers of a whole volume, each declared once.
+
+They stand in the record of a segmentation (``provenance["result"]``) by their names; the report,
+comparisons, the summary of a batch and the viewer take from `TOTALS` what there is, what it is
+called and which unit it has. What was not measured is not in a record, or None.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Total:
+    """A number of a whole volume.
+
+    Attributes
+    ----------
+    name : str
+        In the record.
+    title : str
+        In words, as it stands in a table.
+    unit_power : int
+        Power of the unit of length: 0 none, 1 length, -1 one over a length.
+    is_share : bool
+        Whether it is a share, shown in per cent.
+    is_compared : bool
+        Whether it is compared between results as it is; medians of columns are, by themselves.
+    """
+
+    name: str
+    title: str
+    unit_power: int = 0
+    is_share: bool = False
+    is_compared: bool = True
+
+
+#: In the order in which they are shown.
+TOTALS: list[Total] = [
+    Total("porosity", "Porosity", is_share=True),
+    Total("open_porosity", "Open porosity", is_share=True),
+    Total("closed_porosity", "Closed porosity", is_share=True),
+    Total("count", "Pores"),
+    Total("throats", "Throats"),
+    Total("median_diameter", "Median equivalent diameter", 1, is_compared=False),
+    Total("specific_surface", "Specific surface", -1),
+    Total("threshold", "Threshold (grey value)", is_compared=False),
+]
+
+
+def total_of(name: str) -> Total | None:
+    """Return the total of a name; None where it is none."""
+    return next((each for each in TOTALS if each.name == name), None)
