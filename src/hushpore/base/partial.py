@@ -7,8 +7,12 @@ made itself.
 
 from __future__ import annotations
 
+import ctypes
 import errno
+import functools
+import hashlib
 import os
+import platform
 import re
 import secrets
 import shutil
@@ -24,13 +28,78 @@ if TYPE_CHECKING:
 
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 _LONGEST = 40  # characters of a name that a hidden name repeats
-_MARK = re.compile(r"([0-9a-f]{8}){1,2}")  # of earlier versions half as long
+# the machine, the process there, and what nobody can guess; earlier versions had that alone
+_MARK = re.compile(r"(?:([0-9a-f]{8})-([0-9a-f]+)-)?(?:[0-9a-f]{8}){1,2}")
+# of Linux: the folder that paths are seen from, and that two names change places
+_HERE, _EXCHANGE = -100, 2
 
 
 def partial_path(target: Path, suffix: str = ".part") -> Path:
-    """Return a name beside a target, in which nobody has written or could guess."""
+    """Return a name beside a target, in which nobody has written or could guess.
+
+    It says whose it is, so that what a process leaves that is killed is known: `left_behind`.
+    """
+    mark = f"{_machine()}-{os.getpid():x}-{secrets.token_hex(8)}"
     # beside and not in /tmp: renaming is only atomic within one file system
-    return target.with_name(f".{target.name[:_LONGEST]}.{secrets.token_hex(8)}{suffix}")
+    return target.with_name(f".{shortened(target.name)}.{mark}{suffix}")
+
+
+def shortened(name: str) -> str:
+    """Return a name, or of a long one its beginning and what tells it from others."""
+    if len(name) <= _LONGEST:
+        return name
+    return f"{name[:_LONGEST]}-{hashlib.blake2b(name.encode(), digest_size=8).hexdigest()}"
+
+
+@functools.cache
+def _machine() -> str:
+    """Return what tells this machine, or container, from others: process numbers are its own."""
+    try:
+        numbers = os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        numbers = 0
+    told = f"{platform.node()} {numbers}"
+    return hashlib.blake2b(told.encode(), digest_size=4).hexdigest()
+
+
+def left_behind(target: Path, suffix: str = ".part") -> Iterator[Path]:
+    """Yield what this user's processes that were killed have left under hidden names of a target.
+
+    Of processes that live, or of another machine, nothing is known: theirs stays.
+    """
+    start = f".{shortened(target.name)}."
+    with suppress(OSError), os.scandir(target.parent) as entries:
+        for name in [each.name for each in entries if each.name.startswith(start)]:
+            mark = _MARK.fullmatch(name[len(start) :].removesuffix(suffix))
+            item = target.with_name(name)
+            if mark is None or not name.endswith(suffix) or _is_in_hand(*mark.groups()):
+                continue
+            with suppress(OSError):
+                mode = item.lstat().st_mode
+                if is_own_folder(item) if stat.S_ISDIR(mode) else stat.S_ISREG(mode):
+                    yield item
+
+
+def _is_in_hand(machine: str | None, process: str | None) -> bool:
+    """Whether somebody may still be at work on what has such a mark."""
+    import psutil
+
+    if machine is None or process is None:
+        return False
+    return machine != _machine() or psutil.pid_exists(int(process, 16))
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Let two names change places, in one step; returns whether this system can, and it was done.
+
+    Linux can, on the file systems of one machine.
+    """
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError, TypeError):
+        return False
+    done: int = rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE)
+    return done == 0
 
 
 @contextmanager
@@ -43,9 +112,11 @@ def new_file(
     until then. `lasting`: whether it is on the disk when it has its name, also where the power
     fails; what can be made again need not be.
     Yields: an empty file beside `target`, to be opened by its name; removed if the block raises
-    anything.
+    anything. What a process that was killed has left of it is removed first.
     Raises OutputError if writing fails.
     """
+    if lasting:
+        remove_partial(target, suffix)
     part = partial_path(target, suffix)
     with explained_writing(target):
         create_file(part)
@@ -117,20 +188,14 @@ def is_real_folder(path: Path) -> bool:
     return stat.S_ISDIR(state.st_mode) and not leads_on
 
 
-def remove_partial(target: Path) -> None:
-    """Remove what a process that was killed has left half-written beside a target."""
-    start, end = f".{target.name[:_LONGEST]}.", ".part"
-    for item in target.parent.glob(".*.part"):
-        own = item.name.startswith(start) and _MARK.fullmatch(item.name[len(start) : -len(end)])
-        try:
-            if not own:
-                continue
-            if is_own_folder(item):
-                shutil.rmtree(item, ignore_errors=True)
-            elif stat.S_ISREG(item.lstat().st_mode):
+def remove_partial(target: Path, suffix: str = ".part") -> None:
+    """Remove what processes that were killed have left half-written beside a target."""
+    for item in left_behind(target, suffix):
+        if item.is_dir():
+            shutil.rmtree(item, ignore_errors=True)
+        else:
+            with suppress(OSError):
                 item.unlink()
-        except OSError:
-            continue
 
 
 @contextmanager

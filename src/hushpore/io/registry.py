@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from hushpore.base.errors import import_optional
-from hushpore.base.partial import new_file
+from hushpore.base.partial import new_file, write_through
 from hushpore.io import marks
 from hushpore.io.folders import PEEK, first_files
 
@@ -166,6 +166,10 @@ READERS: dict[str, Reader] = {
 }
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Exporter(Format):
     """A format that can be written."""
@@ -177,8 +181,8 @@ class Exporter(Format):
     # further keywords: to a path that takes its place when it is complete. The first ending is
     # taken where nothing else is said.
     writers: Mapping[str, Function]
-    # whether it is a folder. Its writer has the keyword ``overwrite``, and sees to it itself that
-    # it is complete or not there.
+    # whether it is a folder. Its writer has the keywords ``overwrite`` and ``ready``, and sees to
+    # it itself that it is complete or not there.
     is_folder: bool = False
     every: bool = False  # whether a name without ending means a file for each
     options: tuple[str, ...] = ()  # which options of `hushpore.export` it takes
@@ -189,9 +193,17 @@ class Exporter(Format):
         """How the names of its files end."""
         return tuple(self.writers)
 
-    def write(self, path: Path, what: Any, overwrite: bool = False, **options: Any) -> Path:
+    def write(
+        self,
+        path: Path,
+        what: Any,
+        overwrite: bool = False,
+        ready: Callable[[], None] = _nothing,
+        **options: Any,
+    ) -> Path:
         """Write a file that has one of the endings, complete or not there at all.
 
+        `ready`: called when it is complete, and just about to get its name.
         Raises MissingPackageError if a package that it needs is not installed; OutputError if it
         cannot be written.
         """
@@ -199,10 +211,12 @@ class Exporter(Format):
         name = path.name.lower()
         write = resolved(next(each for end, each in self.writers.items() if name.endswith(end)))
         if self.is_folder:
-            write(path, what, overwrite=overwrite, **options)
+            write(path, what, overwrite=overwrite, ready=ready, **options)
         else:
             with new_file(path, overwrite) as part:
                 write(part, what, **options)
+                write_through(part)
+                ready()
         return path
 
     def files(self, target: Path) -> list[Path]:

@@ -164,11 +164,19 @@ def write_image(
     exporter = exporter_by_ending(target, "image")
     assert exporter is not None  # its ending was checked
     with ExitStack() as parts:
+        replaced = None
         # the record takes its place after the image, or not at all
         if provenance is not None:
             beside = check_provenance_target(target, overwrite)
             write_json(parts.enter_context(new_file(beside, overwrite)), provenance)
-        exporter.write(target, volume, overwrite)
+            replaced = beside if overwrite else None
+
+        def ready() -> None:
+            # an image may be without a record for a moment, but never beside that of another
+            if replaced is not None:
+                replaced.unlink(missing_ok=True)
+
+        exporter.write(target, volume, overwrite, ready)
     return target
 
 

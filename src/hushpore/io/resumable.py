@@ -6,7 +6,6 @@ that it runs on, leaves its finished blocks, and the same work started again goe
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
@@ -16,7 +15,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import DeviceError, OutputError
-from hushpore.base.partial import explained_writing, is_own_folder
+from hushpore.base.partial import (
+    explained_writing,
+    is_own_folder,
+    remove_partial,
+    shortened,
+    write_all_through,
+)  # fmt: skip
 from hushpore.io.target import check_target, move_into_place, require_result
 
 if TYPE_CHECKING:
@@ -25,7 +30,6 @@ if TYPE_CHECKING:
 
 _WORK_FILE, _OWNER_FILE = "work.json", "owner.json"
 _CONTENT, _SCRATCH = "content", "scratch"
-_LONGEST = 40  # characters of a name that its hidden folder repeats
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,8 @@ def resumable_directory(
     content, scratch = work / _CONTENT, work / _SCRATCH
     try:
         with explained_writing(target):
-            resumed = _key_of(work) == wanted
+            remove_partial(target)
+            resumed = _key_of(work) == wanted and content.is_dir()
             if not resumed:
                 _empty(work)
                 content.mkdir()
@@ -76,6 +81,9 @@ def resumable_directory(
             # whole
             for part in content.rglob("*.partial"):
                 part.unlink(missing_ok=True)
+            write_all_through(content)
+            # from here on nothing in this folder is to go on with: it may be the earlier result
+            (work / _WORK_FILE).unlink()
             move_into_place(content, target)
     except DeviceError:
         # a cluster that was never there has left nothing to go on with
@@ -93,10 +101,7 @@ def resumable_directory(
 
 def _work_folder(target: Path) -> Path:
     """Return where the same work is found again; no other result has the same place."""
-    name = target.name
-    if len(name) > _LONGEST:
-        name = f"{name[:_LONGEST]}-{hashlib.blake2b(name.encode(), digest_size=8).hexdigest()}"
-    return target.with_name(f".{name}.unfinished")
+    return target.with_name(f".{shortened(target.name)}.unfinished")
 
 
 def _take(work: Path) -> None:

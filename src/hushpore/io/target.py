@@ -7,15 +7,18 @@ import os
 import re
 import shutil
 import stat
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hushpore.base.errors import OutputError
 from hushpore.base.partial import (
+    exchange,
     explained_writing,
     is_real_folder,
+    left_behind,
     partial_path,
+    remove_partial,
     write_all_through,
     write_through,
 )  # fmt: skip
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 PROVENANCE = "result.json"
+
+_OLD = ".old"  # ends the hidden name of what is just being replaced
 
 # what the names in a result folder look like, and those of an OME-Zarr image of any version
 _OURS = re.compile(r"[^\W.][\w .+-]*\.(tif|csv|png|html|npz|json|zarr)")
@@ -169,9 +174,21 @@ def check_target(
         *others, last = suffixes
         endings = f"{', '.join(others)} or {last}" if others else last
         raise OutputError(f"Cannot write {target}: its name must end in {endings}.")
+    if directory and not exists:
+        _put_back(target)
+        exists = target.exists()
     if exists:
         _check_existing(target, overwrite, directory, replaceable)
     return target
+
+
+def _put_back(target: Path) -> None:
+    """Give an earlier result its name again, if a process was killed while it replaced that."""
+    for old in left_behind(target, _OLD):
+        with suppress(OSError):
+            old.rename(target)
+            write_through(target.parent)
+            return
 
 
 def _check_existing(
@@ -202,9 +219,11 @@ def new_directory(
 
     `target`: as returned by `check_target`. `overwrite`, `replaceable`: as for `check_target`,
     which is asked again at the end.
-    Yields: an empty directory beside `target`; removed if the block raises anything.
+    Yields: an empty directory beside `target`; removed if the block raises anything. What a process
+    that was killed has left of it is removed first.
     Raises OutputError if writing fails.
     """
+    remove_partial(target)
     part = partial_path(target)
     with explained_writing(target):
         part.mkdir()
@@ -212,6 +231,7 @@ def new_directory(
         with explained_writing(target):
             yield part
             check_target(target, overwrite, replaceable=replaceable)
+            write_all_through(part)
             move_into_place(part, target)
     finally:
         shutil.rmtree(part, ignore_errors=True)
@@ -220,19 +240,25 @@ def new_directory(
 def move_into_place(part: Path, target: Path) -> None:
     """Give a finished directory its name; an earlier one of that name goes after that.
 
-    All of it is on the disk by then, so that whatever happens the one or the other is there, whole.
+    All of it must be on the disk. Whenever the process is killed one of the two is there, whole:
+    under the name, or, where two names cannot change places in one step, for a moment under a
+    hidden one, from which `check_target` brings it back.
     """
-    write_all_through(part)
     if not target.exists():
         part.rename(target)
         write_through(target.parent)
-        return
-    old = partial_path(target)
-    target.rename(old)
-    try:
-        part.rename(target)
-    except BaseException:
-        old.rename(target)
-        raise
-    write_through(target.parent)
-    shutil.rmtree(old, ignore_errors=True)
+    elif exchange(part, target):
+        write_through(target.parent)
+        shutil.rmtree(part, ignore_errors=True)
+    else:
+        old = partial_path(target, _OLD)
+        target.rename(old)
+        try:
+            part.rename(target)
+        except BaseException:
+            old.rename(target)
+            raise
+        write_through(target.parent)
+        shutil.rmtree(old, ignore_errors=True)
+    for each in left_behind(target, _OLD):
+        shutil.rmtree(each, ignore_errors=True)

@@ -18,7 +18,7 @@ from hushpore.io.zarr.image import MEMORY, VERSION, ZarrImage, import_zarr
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Generator, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterator, Mapping
     from pathlib import Path
 
     from hushpore.base.volume import Volume
@@ -40,6 +40,7 @@ def write_zarr(
     labels: Mapping[str, Volume] | None = None,
     overwrite: bool = False,
     memory: float = MEMORY,
+    ready: Callable[[], None] | None = None,
 ) -> Path:
     """Write a volume as an OME-Zarr image (NGFF 0.5, Zarr 3), complete or not there at all.
 
@@ -51,6 +52,7 @@ def write_zarr(
     With ``metadata["labels"]`` it is opened as labels. `labels`: integers of the same shape,
     written into the group ``labels`` under these names. `overwrite`: replace an OME-Zarr folder of
     that name. `memory`: bytes that reading and writing may take beside the volume itself.
+    `ready`: called when it is complete, and just about to get its name.
     Returns: the folder.
     Raises OutputError if it cannot be written; nothing is left behind then; InputError if the
     volume is empty, or labels do not fit it; MemoryLimitError if not even a slice fits into the
@@ -86,6 +88,8 @@ def write_zarr(
                 known["image-label"] = {"source": {"image": "../../"}}
                 inner[name].attrs["ome"] = known
                 result_of(write_blocks(own, whole.data))
+        if ready is not None:
+            ready()
     return target
 
 

@@ -1,0 +1,244 @@
+"""Commands that are killed while they write: what is there then, and what is left over.
+
+SIGKILL at random moments of the last tenth of five commands: before one of their last changes to
+the disk, or up to `LATER` seconds after it. The results that lay there must be there, whole, or
+the new ones, whole; and when the command is given again, the new ones and nothing else. Linux only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import re
+import shutil
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks._forked import alone, before_changes, command, forked, kill_before
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Runs = Callable[[str, Path], Callable[[], None]]
+
+#: Kills in all.
+TIMES = 200
+#: At so many of the last changes, where these are more than the last tenth.
+LEAST = 12
+#: Seconds after a change within which half of them come.
+LATER = 0.003
+_UUID = re.compile(rb"urn:uuid:[0-9a-f-]{36}")
+# of files that are another each time
+_ENDS = {".png": b"IEND\xaeB`\x82", ".html": b"</html>", ".safetensors": b""}
+_LEARN = "--device cpu --patch-size 32 --method n2v2 --context 0"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command whose results replace earlier ones."""
+
+    words: str  # the command
+    before: str  # the one that has made what is replaced
+    results: tuple[str, ...]  # files and folders that it writes
+    share: float = 0.1  # of its changes to the disk, the last ones, that kills come at
+
+
+CASES = {
+    "run": Case(
+        f"run n.tif -o r --overwrite --steps 2 {_LEARN}",
+        f"run n.tif -o r --steps 1 {_LEARN}",
+        ("r",),
+    ),
+    "pores --overwrite": Case(
+        "pores n.tif -o p --overwrite --device cpu --threshold 70",
+        "pores n.tif -o p --device cpu --threshold 60",
+        ("p",),
+    ),
+    "convert": Case(
+        "convert n.tif c.ome.zarr --overwrite", "convert m.tif c.ome.zarr", ("c.ome.zarr",)
+    ),
+    "denoise --checkpoint": Case(
+        f"denoise n.tif -o d.tif --overwrite --steps 2 --checkpoint c.safetensors {_LEARN}",
+        f"denoise n.tif -o d.tif --steps 1 {_LEARN}",
+        ("d.tif", "d.json", "c.safetensors"),
+    ),
+    "batch": Case(
+        "batch n.tif m.tif -o b --overwrite --no-denoise --threshold 70 --device cpu",
+        "batch n.tif m.tif -o b --no-denoise --threshold 60 --device cpu",
+        ("b/n", "b/m", "b/summary.csv", "b/summary.json"),
+        share=0.5,  # it writes a result after each scan
+    ),
+}
+
+
+def measure() -> dict[str, Any]:
+    """Count what was found after each kill; some ten minutes."""
+    return alone(_measure)
+
+
+def _measure() -> dict[str, Any]:
+    figures: dict[str, Any] = {}
+    warm_up()
+    for name, case in CASES.items():
+        figures[name] = kills(case, TIMES // len(CASES), random.Random(name))
+        print(name, json.dumps(figures[name]), flush=True)
+    rows = [each for each in figures.values() if isinstance(each, dict)]
+    figures["killed"] = sum(row["killed"] for row in rows)
+    figures["faults"] = sum(len(row["faults"]) for row in rows)
+    return figures
+
+
+def warm_up() -> None:
+    """Run each command once, so that forks find everything imported and compiled."""
+    with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):
+        write_scans(Path(scratch))
+        for case in CASES.values():
+            with contextlib.suppress(SystemExit), contextlib.redirect_stdout(None):
+                command(case.before, Path(scratch))()
+
+
+def kills(case: Case, times: int, moments: random.Random, runs: Runs = command) -> dict[str, Any]:
+    """Kill a command many times.
+
+    `runs`: makes of a command and a folder what runs it there.
+    Returns: how often it was killed, what was there afterwards, and what should not have been.
+    """
+    found: Counter[str] = Counter()
+    faults: list[str] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        begun, done = Path(scratch, "begun"), Path(scratch, "done")
+        begun.mkdir()
+        write_scans(begun)
+        require(forked(runs(case.before, begun)) == 0, case.before)
+        shutil.copytree(begun, done)
+        changes = count_changes(runs(case.words, done), done)
+        old, new = contents(begun, case), contents(done, case)
+        least = max(1, min(int((1 - case.share) * changes), changes - LEAST))
+        for _ in range(times):
+            place = Path(scratch, "killed")
+            shutil.copytree(begun, place)
+            number = moments.randint(least, changes)
+            later = moments.choice((0, moments.uniform(0, LATER)))
+            status = forked(killed(runs(case.words, place), place, number, later))
+            found["killed"] += status == -9
+            found["ended before"] += status != -9
+            fault = judge(place, case, old, new, found)
+            if forked(runs(case.words, place)) != 0:
+                fault.append("does not run again")
+            elif contents(place, case) != new:
+                fault.append("another result when run again")
+            fault += [f"left over: {name}" for name in names(place) - names(done)]
+            if fault:
+                faults.append(f"before change {number} of {changes}: {'; '.join(fault)}")
+            shutil.rmtree(place)
+    return {"changes to the disk": changes, "killed": 0, **found, "faults": faults}
+
+
+def judge(
+    place: Path, case: Case, old: dict[str, Any], new: dict[str, Any], found: Counter[str]
+) -> list[str]:
+    """Return what is wrong with the results after a kill; counts which are there."""
+    fault = []
+    there = contents(place, case)
+    for name in case.results:
+        if there[name] == new[name]:
+            found["new"] += 1
+        elif there[name] == old[name]:
+            found["old"] += 1
+        elif there[name] is None and name == "d.json":
+            found["image without its record"] += 1
+        else:
+            fault.append(f"{name} is neither the old nor the new one")
+    image, record = case.results[0], "d.json"
+    if there.get(record) is not None:
+        pairs = [(each[image], each[record]) for each in (there, old, new)]
+        if pairs[0] not in pairs[1:]:
+            fault.append("a record beside the image of another")
+    return fault
+
+
+def killed(work: Callable[[], None], place: Path, number: int, later: float) -> Callable[[], None]:
+    """Return work that is killed before its n-th change, or a little later."""
+
+    def run() -> None:
+        kill_before(place, number, later)
+        work()
+
+    return run
+
+
+def count_changes(work: Callable[[], None], place: Path) -> int:
+    """Run a command to its end; returns how often it changed the disk."""
+    counted = place.with_name("count")
+
+    def run() -> None:
+        last = os.open(counted, os.O_CREAT | os.O_WRONLY)
+        before_changes(place, lambda count: os.pwrite(last, b"%d" % count, 0) and None)
+        work()
+
+    require(forked(run) == 0, "counting the changes to the disk")
+    return int(counted.read_text())
+
+
+def write_scans(folder: Path) -> None:
+    """Write two small scans with a pore."""
+    from hushpore import Volume
+    from hushpore.io.results import write_image
+
+    rng = np.random.default_rng(0)
+    for name in ("n", "m"):
+        values = rng.normal(100, 8, (6, 32, 32))
+        values[2:4, 8:14, 8:14] = 40
+        write_image(folder / f"{name}.tif", Volume(values.astype(np.uint8), 1.0, "um"))
+
+
+def contents(place: Path, case: Case) -> dict[str, Any]:
+    """Return what the results are, without what is another each time: times and versions."""
+    return {name: _content(place / name) for name in case.results}
+
+
+def _content(path: Path) -> Any:
+    if path.is_dir():
+        return {each.name: _content(each) for each in sorted(path.iterdir())}
+    return _of_file(path) if path.is_file() else None
+
+
+def _of_file(path: Path) -> Any:
+    data, end = path.read_bytes(), _ENDS.get(path.suffix)
+    if path.suffix == ".json":
+        with contextlib.suppress(ValueError):
+            return _settled(json.loads(data))
+        return "damaged"
+    if path.name == "summary.csv":
+        return [line.partition(",")[0] for line in data.decode().splitlines()]
+    if end is not None:
+        return "whole" if data.rstrip().endswith(end) and data else "damaged"
+    # which tifffile makes anew for each file
+    return _UUID.sub(b"", data)
+
+
+def _settled(known: Any) -> Any:
+    """Return the settings and the fingerprints of a record."""
+    if "scans" in known:
+        return [known["settings"], [each["name"] for each in known["scans"]]]
+    if "jobs" in known:
+        return [known["fingerprints"], known["files"], [job["settings"] for job in known["jobs"]]]
+    return [known.get("fingerprints"), known.get("settings")] if "job" in known else known
+
+
+def names(place: Path) -> set[str]:
+    """Return all that lies below a folder."""
+    return {str(each.relative_to(place)) for each in place.rglob("*")}
+
+
+def require(holds: bool, what: str) -> None:
+    """End the benchmark where something else went wrong."""
+    if not holds:
+        raise RuntimeError(f"Without any fault this failed: {what}")
