@@ -48,8 +48,7 @@ def test_values_type_axes_and_geometry_survive_a_round_trip(tmp_path_factory, vo
     values = np.asarray(volume.data).transpose([volume.axes.index(axis) for axis in ordered])
     assert back.axes == ordered
     np.testing.assert_array_equal(back.data, values)
-    kind = np.dtype("uint8") if volume.dtype == bool else volume.dtype.newbyteorder("=")
-    assert back.dtype == kind
+    assert back.dtype == volume.dtype.newbyteorder("=")
     assert (back.spacing, back.unit, back.origin) == (volume.spacing, volume.unit, volume.origin)
     assert back.notes == []
 
@@ -82,6 +81,24 @@ def test_64_bit_labels_that_fit_are_narrowed_and_others_refused(tmp_path):
 def test_half_precision_is_widened(tmp_path):
     write_image(tmp_path / "a.tif", Volume(np.ones((3, 4), np.float16)))
     assert read(tmp_path / "a.tif").dtype == np.float32
+
+
+def test_a_mask_is_one_of_0_and_1_for_other_programs(tmp_path):
+    mask = np.eye(40, dtype=bool)
+    path = write_image(tmp_path / "a.tif", Volume(mask))
+    np.testing.assert_array_equal(tifffile.imread(path), mask.astype(np.uint8))
+    # what another program makes of it, with our words still in it, 255 for true
+    with tifffile.TiffFile(path) as tif:
+        told = tif.ome_metadata
+    tifffile.imwrite(tmp_path / "b.tif", mask * np.uint8(255), description=told.encode(), ome=False)
+    back = read(tmp_path / "b.tif")
+    assert back.dtype == np.bool_
+    np.testing.assert_array_equal(back.data[3:, ::2], mask[3:, ::2])
+    # grey values in its place are grey values
+    tifffile.imwrite(
+        tmp_path / "c.tif", mask * np.uint16(999), description=told.encode(), ome=False
+    )
+    assert read(tmp_path / "c.tif").dtype == np.uint16
 
 
 def test_an_empty_volume_is_refused(tmp_path):

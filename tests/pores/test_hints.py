@@ -35,6 +35,17 @@ def test_nothing_is_said_of_a_threshold_that_is_not_known_yet():
     assert "threshold" not in PoreSettings().hints({})
 
 
+def test_of_two_values_it_is_said_which_is_pore():
+    mask = GreySurvey(Histogram(np.array([3, 7]), np.array([0.0, 1.0])), Range(0, 1))
+    dark, bright = (
+        said("threshold", {"greys": mask}, threshold=0.0, pores_are=phase)
+        for phase in ("dark", "bright")
+    )
+    assert dark.endswith("There are two values only, 0 and 1: 0 is pore (Pores are).")
+    assert bright.endswith("1 is pore (Pores are).")
+    assert "two values" not in said("threshold", threshold=0.0)
+
+
 def test_a_sample_is_called_one():
     sample = GreySurvey(GREYS.histogram, GREYS.range, 0.01)
     text = said("threshold", {"greys": sample}, threshold=0.0)

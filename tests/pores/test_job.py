@@ -16,12 +16,14 @@ from hushpore import InputError, Volume
 from hushpore.base.errors import MemoryLimitError
 from hushpore.base.events import Attention, Note, Preview, Progress, Timing
 from hushpore.device.backend import Backend
+from hushpore.io.results import write_image
 from hushpore.pores import parallel
 from hushpore.pores.job import segment_pores
 from hushpore.pores.settings import PoreSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from hushpore.pores.result import Pores
 
@@ -50,6 +52,49 @@ def scan(foam: np.ndarray) -> np.ndarray:
 
 
 # what comes out
+
+
+def test_a_void_that_was_saved_is_the_same_void(tmp_path: Path, foam: np.ndarray) -> None:
+    path = write_image(tmp_path / "void.tif", Volume(foam[:20]))
+    read, given = hushpore.segment_pores(hushpore.read(path)), hushpore.segment_pores(foam[:20])
+    assert read.porosity == given.porosity == foam[:20].mean()
+    assert read.threshold is None
+    np.testing.assert_array_equal(read.labels, given.labels)
+
+
+@pytest.mark.parametrize("solid", [np.uint8(255), np.int16(1), np.float32(1)])
+def test_of_two_values_it_is_said_which_is_pore_and_how_to_turn_it_round(
+    foam: np.ndarray, solid: Any
+) -> None:
+    mask = foam[:20] * solid
+    result = hushpore.segment_pores(mask)
+    assert result.porosity == 1 - foam[:20].mean()
+    assert result.summary.startswith(
+        f"There are two values only: 0 was taken as pore, {solid:g} as solid; pores_are=bright "
+        "turns it round. Porosity"
+    )
+    assert result.provenance["result"]["only_values"] == [0, solid]
+    offer = result.offers[0]
+    assert offer.sentence in result.summary
+    turned = hushpore.segment_pores(mask, **offer.changes)
+    assert turned.porosity == foam[:20].mean()
+    assert f"{solid:g} was taken as pore, 0 as solid; pores_are=dark" in turned.summary
+
+
+def test_of_more_values_nothing_is_said(scan: np.ndarray) -> None:
+    result = hushpore.segment_pores(scan[:20])
+    assert result.provenance["result"]["only_values"] is None
+    assert result.summary.startswith("Porosity")
+
+
+def test_settings_that_have_no_effect_on_a_void_are_told(foam: np.ndarray) -> None:
+    events, result = drive(Volume(foam[:20], name="void"), threshold=0.1, pores_are="bright")
+    (note,) = (event for event in events if isinstance(event, Note))
+    assert note.warning
+    assert note.message.startswith("void is boolean, the void itself: what is true is pore, and ")
+    assert "threshold = 0.1, pores_are = bright had no effect." in note.message
+    assert result.provenance["notes"] == [note.message]
+    assert not drive(Volume(foam[:20]), h=0.3, mode="open")[1].notes
 
 
 def test_labels_and_table_say_the_same(scan: np.ndarray) -> None:

@@ -39,7 +39,7 @@ from hushpore.pores.grey import step_of
 from hushpore.pores.job import outside_totals, void_totals, warnings_of
 from hushpore.pores.measures import pore_columns, surface_of, throat_columns
 from hushpore.pores.merging import number_pores
-from hushpore.pores.passes import check_hysteresis, local_threshold, threshold_of
+from hushpore.pores.passes import Threshold, check_hysteresis, local_threshold, threshold_of
 from hushpore.pores.result import basins_left_out, summary_of, totals_of
 from hushpore.pores.sums import SUMS
 from hushpore.pores.surroundings import find_surroundings
@@ -231,7 +231,7 @@ class _Segmentation:
         sample, parts = yield from self._classify_void(phase)
         voxels = math.prod(self.plan.shape)
         share = float(voxels - sample.sum()) / voxels
-        for warning in warnings_of(self.given, self.surroundings, share):
+        for warning in warnings_of(self.volume, self.given, self.surroundings, share):
             yield from self._note(warning, warning=True)
         crossings, border_crossings = yield from self._find_basins()
         graph, root = yield from self._merge(border_crossings)
@@ -280,7 +280,7 @@ class _Segmentation:
         write_json(self.content / PROVENANCE, whole)
         return provenance, summary
 
-    def _find_void(self) -> Generator[Event, Any, tuple[dict[str, str], float | None, str]]:
+    def _find_void(self) -> Generator[Event, Any, tuple[dict[str, str], Threshold, str]]:
         """Part void and solid; returns what tells the input, the threshold, and the stack."""
         settings, dtype = self.settings, self.volume.dtype.newbyteorder("=")
         is_void, method = dtype.kind == "b", settings.threshold
@@ -288,7 +288,7 @@ class _Segmentation:
         wants = isinstance(method, str) and not is_local and not is_void
         reports = yield from self._slabs("survey", "threshold", 0.08, with_histogram=wants)
         digest = digest_of(reports)
-        threshold, local, strict = None, None, None
+        threshold, local, strict = Threshold(None), None, None
         if not is_void:
             found, histogram = range_of(reports, dtype)
             require_range(self.volume, found.low, found.high, found.bad)
@@ -301,13 +301,13 @@ class _Segmentation:
             if is_local:
                 local = local_threshold(self.volume, settings, self.plan.shape[0], found)
             else:
-                threshold, problem = threshold_of(settings, found.low, found.high, histogram)
-                check_hysteresis(settings, threshold)
+                threshold = threshold_of(settings, found.low, found.high, histogram)
+                check_hysteresis(settings, threshold.value)
                 strict = settings.hysteresis
-                if problem:
-                    yield from self._note(problem, warning=True)
+                if threshold.problem:
+                    yield from self._note(threshold.problem, warning=True)
         phase = "raw"
-        how: dict[str, Any] = {"threshold": threshold, "local": local, "strict": strict}
+        how: dict[str, Any] = {"threshold": threshold.value, "local": local, "strict": strict}
         reports = yield from self._slabs("threshold", "void", 0.18, target=phase, **how)
         all_void = all(bool(part["is_all_void"]) for part in reports)
         # of each slice, where there is such

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import threading
@@ -149,6 +150,14 @@ class PlaneStack(DiskArray):
         numbers = np.asarray(self._numbers[key[: self._numbers.ndim]])
         return PlaneStack(numbers, self._plane_shape, self.dtype, self._read)
 
+    def as_boolean(self) -> PlaneStack:
+        """Return whether values, of uint8, are not 0."""
+
+        def read(number: int, out: npt.NDArray[Any]) -> None:
+            _read_boolean(functools.partial(self._read, number), out)
+
+        return PlaneStack(self._numbers, self._plane_shape, np.dtype(np.bool_), read)
+
     def _fill(
         self, numbers: npt.NDArray[Any], values: npt.NDArray[Any], within: Any
     ) -> Iterator[int]:
@@ -210,10 +219,22 @@ class Stream(DiskArray):
                 self._whole = values
         return np.array(self._whole[tuple(keys)])
 
+    def as_boolean(self) -> Stream:
+        """Return whether values, of uint8, are not 0."""
+        fill = functools.partial(_read_boolean, self._fill)
+        return Stream(self.shape, np.dtype(np.bool_), fill, self._gate)
+
     def read_into(self, values: npt.NDArray[Any]) -> Iterator[int]:
         """Fill an array of this shape; see `DiskArray`."""
         self._fill(values)
         yield math.prod(self.shape[:-2])
+
+
+def _read_boolean(fill: Callable[[npt.NDArray[Any]], None], out: npt.NDArray[Any]) -> None:
+    """Fill an array with whether values that `fill` gives, of uint8, are not 0."""
+    stored = np.empty(out.shape, np.uint8)
+    fill(stored)
+    np.not_equal(stored, 0, out=out)
 
 
 def read_uncompressed(path: Path, offset: int, dtype: np.dtype[Any], out: npt.NDArray[Any]) -> None:

@@ -132,9 +132,9 @@ def write_image(
 ) -> Path:
     """Write a volume as an OME-TIFF file, or as OME-Zarr, that is complete or not there at all.
 
-    Axes, spacing, unit, origin and type survive a round trip through `hushpore.read`. Boolean
-    values are written as uint8, 0 and 1; 8-bit and 32-bit integers, which labels and masks have,
-    are compressed with zlib.
+    Axes, spacing, unit, origin and type survive a round trip through `hushpore.read`. In TIFF
+    boolean values are uint8, 0 and 1, of which the file says what they are; 8-bit and 32-bit
+    integers, which labels and masks have, are compressed with zlib.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ from hushpore.device.backend import Backend
 from hushpore.device.scratch import scratch_folder
 from hushpore.pores.measures import void_surface
 from hushpore.pores.parallel import KernelThreads, WarmUp
-from hushpore.pores.passes import Work, check_local, find_snow_peaks, write_labels
+from hushpore.pores.passes import Threshold, Work, check_local, find_snow_peaks, write_labels
 from hushpore.pores.pipeline import Pipeline
 from hushpore.pores.plan import plan_slabs
 from hushpore.pores.result import (
@@ -106,7 +106,7 @@ def _segment(
         backend, threshold, void_phases, basins, graph, distance, on_gpu = found
         if on_gpu is not None:
             at_end.callback(on_gpu.release)
-        for warning in warnings_of(settings, surroundings, void_phases.share_outside):
+        for warning in warnings_of(volume, settings, surroundings, void_phases.share_outside):
             notes.append(warning)
             yield Note(warning, warning=True)
         yield from stages.show(basins)
@@ -154,7 +154,7 @@ def _segment(
     return Pores(
         **merged,
         porosity=totals["porosity"],
-        threshold=threshold,
+        threshold=threshold.value,
         volume=volume,
         timings={name: stage.seconds for name, stage in timing.stages.items()},
         provenance={**provenance, "result": totals},
@@ -199,7 +199,7 @@ def void_totals(
     sample: int,
     voxels: tuple[int, int],
     components: int,
-    threshold: float | None,
+    threshold: Threshold,
     surface: float,
     volume: Volume,
 ) -> dict[str, Any]:
@@ -213,7 +213,8 @@ def void_totals(
         "open_porosity": voxels[0] / sample,
         "closed_porosity": voxels[1] / sample,
         "components": components,
-        "threshold": threshold,
+        "threshold": threshold.value,
+        "only_values": threshold.only_values and list(threshold.only_values),
         "specific_surface": surface / (sample * volume.voxel_size),
     }
 
@@ -233,11 +234,25 @@ def outside_totals(surroundings: Surroundings, share: float) -> dict[str, Any]:
     }
 
 
-def warnings_of(settings: PoreSettings, surroundings: Surroundings, share: float) -> list[str]:
-    """Return what is to be said where the air around a sample is another than was looked for.
+def warnings_of(
+    volume: Volume, settings: PoreSettings, surroundings: Surroundings, share: float
+) -> list[str]:
+    """Return what is to be said where settings change nothing, or the air is not as looked for.
 
     `settings`: as they were given. `share`: of the volume, which was left out.
     """
+    unused = settings.unused_of_void() if volume.dtype == np.bool_ else {}
+    found = []
+    if unused:
+        found.append(
+            f"{volume.name} is boolean, the void itself: what is true is pore, and "
+            f"{', '.join(f'{name} = {value}' for name, value in unused.items())} had no effect. "
+            "Invert it where pores are false."
+        )
+    return found + _warnings_of_air(settings, surroundings, share)
+
+
+def _warnings_of_air(settings: PoreSettings, surroundings: Surroundings, share: float) -> list[str]:
     if settings.outside != "auto" or surroundings.outside == "keep":
         return []
     found = []

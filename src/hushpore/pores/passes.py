@@ -103,12 +103,19 @@ def is_slicewise(volume: Volume, settings: PoreSettings) -> bool:
     return volume.n_spatial == 2 or settings.outside == "remove-slicewise"
 
 
+class Threshold(NamedTuple):
+    """The grey value that parts pores from solid."""
+
+    value: float | None  # None where the values are the void itself, or it is a local one
+    problem: str = ""
+    only_values: tuple[float, float] | None = None  # where there are only two
+
+
 class Grey(NamedTuple):
     """Grey values, and the one that parts pores from solid."""
 
     values: GreyValues
-    threshold: float | None  # None where the values are the void itself, or it is a local one
-    problem: str
+    threshold: Threshold
     local: LocalThreshold | None = None
     rounded: RoundedGrey | None = None  # where sums take them
 
@@ -132,22 +139,22 @@ def find_grey_value(work: Work) -> Pass[Grey]:
     settings = work.settings
     values = GreyValues(work.volume, work.slabs, work.choices, work.timer)
     if values.dtype == np.bool_:
-        return Grey(values, None, "", rounded=rounded_grey(values, 0, 1))
+        return Grey(values, Threshold(None), rounded=rounded_grey(values, 0, 1))
     method = settings.threshold
     if settings.is_local:
         found, _ = yield from survey(values, False, work.threads)
         local = local_threshold(work.volume, settings, work.slabs.depth, found)
-        return Grey(values, None, "", local, rounded_grey(values, found.low, found.high))
+        return Grey(values, Threshold(None), local, rounded_grey(values, found.low, found.high))
     counting = survey(values, isinstance(method, str), work.threads, work.padding)
     (low, high, _), histogram = yield from counting
-    threshold, problem = threshold_of(settings, low, high, histogram)
-    return Grey(values, threshold, problem, rounded=rounded_grey(values, low, high))
+    threshold = threshold_of(settings, low, high, histogram)
+    return Grey(values, threshold, rounded=rounded_grey(values, low, high))
 
 
 def threshold_of(
     settings: PoreSettings, low: float, high: float, histogram: Histogram | None
-) -> tuple[float, str]:
-    """Return the threshold of values from `low` to `high`, and what is wrong with it.
+) -> Threshold:
+    """Return the threshold of values from `low` to `high`, and what is to be said of it.
 
     The histogram is needed for a method, not for a number.
     """
@@ -163,7 +170,8 @@ def threshold_of(
             f"The threshold {threshold:g} is {side} all grey values ({low:g} to {high:g}): "
             "nothing is separated by it."
         )
-    return threshold, problem
+    are_two = histogram is not None and np.count_nonzero(histogram.counts) == 2
+    return Threshold(threshold, problem, (float(low), float(high)) if are_two else None)
 
 
 def local_threshold(
@@ -195,13 +203,15 @@ def check_local(settings: PoreSettings) -> None:
         )
 
 
-def check_hysteresis(settings: PoreSettings, threshold: float) -> None:
+def check_hysteresis(settings: PoreSettings, threshold: float | None) -> None:
     """Refuse a stricter grey value that is none.
 
     Raises InputError: with the side on which it must be.
     """
     bright, strict = settings.pores_are == "bright", settings.hysteresis
-    if strict is not None and (strict < threshold) == bright:
+    if strict is None or threshold is None:
+        return
+    if (strict < threshold) == bright:
         raise InputError(
             f"The hysteresis threshold must be stricter than the threshold, {threshold:g}: "
             f"{'above' if bright else 'below'} it for {settings.pores_are} pores; got {strict:g}."
@@ -219,7 +229,7 @@ def find_void(work: Work, grey: Grey) -> Pass[Stack]:
 
     Returns a stack of uint8, `SOLID` and `OPEN`; what is filled in is `AIR`.
     """
-    values, threshold, local = grey.values, grey.threshold, grey.local
+    values, threshold, local = grey.values, grey.threshold.value, grey.local
     bright = work.settings.pores_are == "bright"
     strict = None if threshold is None else work.settings.hysteresis
     if threshold is not None:

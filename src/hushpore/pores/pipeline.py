@@ -29,6 +29,7 @@ from hushpore.pores.gpu.passes import (
 from hushpore.pores.gpu.slabs import GpuSlabs
 from hushpore.pores.gpu.void import why_on_host
 from hushpore.pores.passes import (
+    Threshold,
     VoidPhases,
     classify_void,
     find_air,
@@ -60,7 +61,7 @@ class Segmented(NamedTuple):
     """Basins and their graph, and where they were found."""
 
     backend: Backend
-    threshold: float | None
+    threshold: Threshold
     void_phases: VoidPhases
     basins: Stack
     graph: BasinGraph
@@ -73,7 +74,7 @@ class _Void(NamedTuple):
 
     phase: Stack
     void_phases: VoidPhases
-    threshold: float | None
+    threshold: Threshold
     grey: RoundedGrey | None  # what sums take of the grey values
 
 
@@ -134,8 +135,8 @@ class Pipeline:
         if whole:
             from_values = find_from_values(gpu, work, timer)
             run = self._stages.run("", from_values, 0.85)
-            found, void_phases, threshold, problem = yield from run
-            yield from self._warn(problem)
+            found, void_phases, threshold = yield from run
+            yield from self._warn(threshold.problem)
             return Segmented(self._backend, threshold, void_phases, *found)
         if not in_one_piece(work, slabs):
             in_slabs = dataclasses.replace(work, slabs=slabs)
@@ -172,12 +173,12 @@ class Pipeline:
             self._work = dataclasses.replace(self._work, volume=values)
         work = self._work
         grey = yield from run("threshold", find_grey_value(work), 0.15)
-        threshold, problem, rounded = grey.threshold, grey.problem, grey.rounded
+        threshold, rounded = grey.threshold, grey.rounded
         phase = yield from run("void", find_void(work, grey), 0.17)
         del grey
         air = yield from run("void", find_air(work, phase), 0.19)
         void_phases = yield from run("void", classify_void(work, phase, air), 0.2)
-        yield from self._warn(problem)
+        yield from self._warn(threshold.problem)
         yield from self._warn(void_phases.problem)
         return _Void(phase, void_phases, threshold, rounded)
 

@@ -119,6 +119,11 @@ class GreySurvey:
             text = f"{settings.in_words('threshold')}: {_number(found)}{unit}; {which}"
         else:
             text = which[0].upper() + which[1:]
+        if np.count_nonzero(self.histogram.counts) == 2:
+            text += (
+                f" There are two values only, {_number(low)} and {_number(high)}: "
+                f"{_number(high if bright else low)} is pore (Pores are)."
+            )
         strict = settings.hysteresis
         if strict is None:
             return {"threshold": text}

@@ -177,6 +177,10 @@ class Pores:
     def offers(self) -> tuple[Offer, ...]:
         """What else may be done about what was found: with other settings, in a few words."""
         found, totals = [], self.provenance["result"]
+        if phases := phases_in_words(totals, self._settings):
+            found.append(
+                Offer(phases, "Turn it round", {"pores_are": _other_phase(self._settings)})
+            )
         around = outside_in_words(totals)
         if totals["air_kept_share"]:
             found.append(Offer(around, "Leave it out", {"outside": "auto"}))
@@ -333,10 +337,10 @@ def summary_of(result: Mapping[str, Any], settings: PoreSettings) -> str:
     if settings.mode == "all" and not math.isclose(porosity, void, abs_tol=1e-9):
         # pores that are left out are void all the same
         parts = f"all void {100 * void:.1f}: {parts}"
-    around = outside_in_words(result)
+    first = " ".join(filter(None, (phases_in_words(result, settings), outside_in_words(result))))
     of_sample = result.get("outside_share") or settings.removes_air or settings.sample_mask
     sentence = (
-        f"{around}{' ' if around else ''}"
+        f"{first}{' ' if first else ''}"
         f"Porosity {100 * porosity:.1f} % "
         f"{'of the sample ' if of_sample else ''}"
         f"({parts}), {readable_count(count, 'pore')}"
@@ -345,6 +349,25 @@ def summary_of(result: Mapping[str, Any], settings: PoreSettings) -> str:
         unit = readable_unit(result["unit"])
         sentence += f", median diameter {readable_number(result['median_diameter'])} {unit}"
     return sentence
+
+
+def phases_in_words(result: Mapping[str, Any], settings: PoreSettings) -> str:
+    """Return in a sentence which of two values was taken as pore; empty where there are more.
+
+    `result`: the totals of a record; of an earlier version they say nothing of it.
+    """
+    values = result.get("only_values")
+    if not values:
+        return ""
+    pore, solid = reversed(values) if settings.pores_are == "bright" else values
+    return (
+        f"There are two values only: {pore:g} was taken as pore, {solid:g} as solid; "
+        f"pores_are={_other_phase(settings)} turns it round."
+    )
+
+
+def _other_phase(settings: PoreSettings) -> str:
+    return "dark" if settings.pores_are == "bright" else "bright"
 
 
 def outside_in_words(result: Mapping[str, Any]) -> str:

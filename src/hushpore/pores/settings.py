@@ -20,6 +20,17 @@ METHODS = ("otsu", "li", "triangle", "yen", "isodata", "minimum")
 LOCAL_METHODS = ("sauvola", "niblack")
 _LOCAL = " and ".join(LOCAL_METHODS)
 
+#: Settings that are about grey values, of which the void itself has none.
+_OF_GREYS = (
+    "threshold",
+    "phases",
+    "hysteresis",
+    "window",
+    "window_in_slice",
+    "local_k",
+    "pores_are",
+)
+
 #: Merge height up to which the steps of voxels in a surface part pores: of a ball on a grid the
 #: distance map has side peaks of up to half a voxel.
 _STEPS = 0.5
@@ -263,9 +274,13 @@ class PoreSettings(Settings):
         unless(self.merging == "height", "h", why)
         unless(not self.markers, "h merging", "pores are split by markers")
         if known.get("is_void"):
-            greys = "threshold phases hysteresis window window_in_slice local_k pores_are"
-            unless(False, greys, "the layer is the void itself, without grey values")
+            unless(False, " ".join(_OF_GREYS), "the layer is the void itself, without grey values")
         return reasons
+
+    def unused_of_void(self) -> dict[str, Any]:
+        """Return settings that are not the defaults and change nothing of a boolean volume."""
+        given, usual = self.to_dict(), type(self)().to_dict()
+        return {name: given[name] for name in _OF_GREYS if given[name] != usual[name]}
 
 
 def _merging(settings: PoreSettings, volume: Volume | None) -> str:

@@ -63,12 +63,12 @@ def on_host(volume: Volume, settings: PoreSettings, threads: KernelThreads) -> V
     void_phases = result_of(classify_void(work, phase, result_of(find_air(work, phase))))
     totals = (void_phases.components, void_phases.open_voxels, void_phases.closed_voxels)
     beside = (void_phases.air_crossings.tolist(), void_phases.sample.tolist())
-    return Void(grey.threshold, grey.problem, phase.array(), *totals, *beside)
+    return Void(grey.threshold.value, grey.threshold.problem, phase.array(), *totals, *beside)
 
 
 def on_gpu(gpu: Any, volume: Volume, settings: PoreSettings, threads: KernelThreads) -> Void:
     grey, work = GpuGrey(gpu, volume), work_on(volume, settings, threads)
-    threshold, problem = grey.threshold(settings)
+    threshold, problem, _ = grey.threshold(settings)
     found = classify_on_gpu(gpu, work, find_void_on_gpu(gpu, grey, work, threshold))
     totals, border_crossings, air = gpu.get_all([found.totals, found.border_crossings, found.air])
     sample = math.prod(volume.shape[1:]) - air

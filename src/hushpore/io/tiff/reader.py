@@ -173,6 +173,8 @@ def _read_one(tif: tifffile.TiffFile, index: int, series: Any, path: Path) -> Vo
     values, axes = _in_axis_order(level, letters, shape, kept, path, index)
     if isinstance(values, PlaneStack):
         values.coarser = tuple(_coarser_levels(series, kept, path))
+    if size.is_boolean and values.dtype == np.uint8:
+        values = values.as_boolean()
     notes = _photometric_notes(level.keyframe)
     if "z" not in axes and "c" in axes and values.shape[axes.index("c")] > _MOST_CHANNELS:
         notes.append(

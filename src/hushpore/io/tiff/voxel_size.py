@@ -32,6 +32,7 @@ class VoxelSize:
     axes: str = ""  # letters of the axes that the file states to be there even with length one
     # position of the first voxel, z y x or y x; empty where it is not stated
     origin: tuple[float, ...] = ()
+    is_boolean: bool = False  # whether what is not 0 stands for true
 
     def along(self, n_spatial: int) -> tuple[tuple[float, ...], list[str]]:
         """Return the spacing of a 2D or 3D image, what is missing supplied and said."""
@@ -88,7 +89,12 @@ def ome_voxel_size(xml: str, index: int, count: int) -> VoxelSize | None:
     units = {axis: unit or "um" for axis, unit in units.items()}
     stated = _our_description(image.findtext("{*}Description"))
     axes = stated.get("axes", "") or ("z" if sizes["z"] is not None else "")
-    known = VoxelSize(notes=notes, axes=str(axes), origin=tuple(stated.get("origin", ())))
+    known = VoxelSize(
+        notes=notes,
+        axes=str(axes),
+        origin=tuple(stated.get("origin", ())),
+        is_boolean=stated.get("type") == "bool",
+    )
     return _in_one_unit(known, sizes, units)
 
 
@@ -119,13 +125,13 @@ def _in_one_unit(
 
 
 def _our_description(text: str | None) -> dict[str, Any]:
-    """Return what hushpore wrote of axes and origin, which OME has no place for."""
+    """Return what hushpore wrote of axes, origin and type, which OME has no place for."""
     try:
         found = json.loads(text or "")["hushpore"]
         axes, origin = str(found["axes"]), [float(value) for value in found["origin"]]
     except (ValueError, KeyError, TypeError):
         return {}
-    return {"axes": axes, "origin": origin}
+    return {"axes": axes, "origin": origin, "type": found.get("type")}
 
 
 def _imagej(metadata: dict[str, Any], per_y: float | None, per_x: float | None) -> VoxelSize:

@@ -32,8 +32,12 @@ def write_tiff(path: Path, volume: Volume) -> None:
 
     dtype = _storable(volume)
     unit = _OME_UNITS.get(volume.unit, "pixel")
-    # OME has no place for the order of axes of length one, nor for the position of the stack
-    description = {"hushpore": {"axes": volume.axes, "origin": list(volume.origin)}}
+    # OME has no place for the order of axes of length one, nor for the position of the stack, and
+    # few programs know its type of one bit
+    ours: dict[str, Any] = {"axes": volume.axes, "origin": list(volume.origin)}
+    if volume.dtype.kind == "b":
+        ours["type"] = "bool"
+    description = {"hushpore": ours}
     metadata: dict[str, Any] = {
         "axes": volume.axes.upper(),
         "Name": volume.name,

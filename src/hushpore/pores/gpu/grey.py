@@ -14,7 +14,7 @@ import numpy as np
 from hushpore.base.scaled import Scaled, held
 from hushpore.base.volume import require_range
 from hushpore.pores.grey import step_of
-from hushpore.pores.passes import check_hysteresis, threshold_of
+from hushpore.pores.passes import Threshold, check_hysteresis, threshold_of
 from hushpore.pores.threshold import Histogram, Range, bins_of, counted_once
 
 if TYPE_CHECKING:
@@ -93,16 +93,16 @@ class GpuGrey:
         require_range(self._volume, *found)
         return found, Histogram(counts[0], bins_of(dtype, found)[0]) if counts else None
 
-    def threshold(self, settings: PoreSettings) -> tuple[float | None, str]:
+    def threshold(self, settings: PoreSettings) -> Threshold:
         """Find the threshold, or take the one that is given; see `passes.find_grey_value`."""
         if self._volume.dtype == np.bool_:
-            return None, ""
+            return Threshold(None)
         with_histogram = isinstance(settings.threshold, str)
         (low, high, _), histogram = self.survey(with_histogram=with_histogram)
         self._ends = (float(low), float(high))
-        threshold, problem = threshold_of(settings, low, high, histogram)
-        check_hysteresis(settings, threshold)
-        return threshold, problem
+        threshold = threshold_of(settings, low, high, histogram)
+        check_hysteresis(settings, threshold.value)
+        return threshold
 
     def rounded(self) -> tuple[Any, float]:
         """Return whole numbers (z, y, x), int32, and their step; do as `RoundedGrey`.

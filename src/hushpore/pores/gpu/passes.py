@@ -39,6 +39,7 @@ from hushpore.pores.gpu.labels import GpuBasins
 from hushpore.pores.gpu.void import BYTES_OUTSIDE, bytes_outside, classify_void, find_void
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import (
+    Threshold,
     VoidPhases,
     Work,
     highest_void,
@@ -140,8 +141,7 @@ class FromValues(NamedTuple):
 
     basins: FoundBasins
     void_phases: VoidPhases
-    threshold: float | None
-    problem: str
+    threshold: Threshold
 
 
 def find_from_values(gpu: Gpu, work: Work, timer: StageTimer) -> Pass[FromValues]:
@@ -150,10 +150,10 @@ def find_from_values(gpu: Gpu, work: Work, timer: StageTimer) -> Pass[FromValues
     with timer.stage("upload", nbytes=work.volume.nbytes):
         grey = GpuGrey(gpu, work.volume)
     with timer.stage("threshold", voxels=voxels, syncs=1):
-        threshold, problem = grey.threshold(work.settings)
+        threshold = grey.threshold(work.settings)
     yield 0.1
     with timer.stage("void", voxels=voxels):
-        phase = find_void(gpu, grey, work, threshold)
+        phase = find_void(gpu, grey, work, threshold.value)
         rounded = grey.rounded if grey_power() else None
         del grey
     yield 0.15
@@ -165,7 +165,7 @@ def find_from_values(gpu: Gpu, work: Work, timer: StageTimer) -> Pass[FromValues
     void_phases = void_phases_of(
         work, (opened, closed, components), others[1].view(np.int64), others[2]
     )
-    return FromValues(found, void_phases, threshold, problem)
+    return FromValues(found, void_phases, threshold)
 
 
 def find_from_void(
