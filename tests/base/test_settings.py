@@ -46,6 +46,7 @@ def test_options_tell_a_front_end_everything() -> None:
         ("width", None, "a number"),
         ("method", "yen", "'otsu', 'li' or a number"),
         ("method", [1], "'otsu', 'li' or a number"),
+        ("method", 10**400, "'otsu', 'li' or a number; got one of 1329 bits"),
         ("fast", 1, "True or False"),
     ],
 )

@@ -74,6 +74,12 @@ def test_array_is_native_and_contiguous() -> None:
         (np.zeros((3, 4)), {"spacing": (1, 0)}, "above zero"),
         (np.zeros((3, 4)), {"spacing": (1, 2, 3)}, "2 finite numbers, in yx order"),
         (np.zeros((3, 4)), {"spacing": (1, np.nan)}, "finite"),
+        (np.zeros((3, 4)), {"spacing": ("a", "b")}, "2 finite numbers, in yx order; got"),
+        (np.zeros((3, 4)), {"spacing": (1j, 1)}, "2 finite numbers"),
+        (np.zeros((3, 4)), {"spacing": (1e-200, 1)}, "from 1e-60 to 1e\\+60"),
+        (np.zeros((3, 4)), {"axes": 3}, "axes are letters, .* got 3"),
+        ([[1, 2], [3]], {}, "An image needs rows of one length"),
+        (np.ma.masked_less(np.arange(12).reshape(3, 4), 5), {}, "masked array, .* 5 of its values"),
     ],
 )
 def test_what_cannot_be_used_is_refused_in_words(
@@ -81,6 +87,22 @@ def test_what_cannot_be_used_is_refused_in_words(
 ) -> None:
     with pytest.raises(InputError, match=words):
         Volume(data, **known)
+
+
+def test_a_masked_array_of_which_nothing_is_masked_is_an_array() -> None:
+    values = np.arange(12).reshape(3, 4)
+    assert type(Volume(np.ma.MaskedArray(values)).data) is np.ndarray
+    with pytest.raises(InputError, match="sample_mask: crumb is a masked array"):
+        auxiliary(np.ma.masked_equal(np.zeros((3, 4, 5)), 0))
+
+
+def test_a_unit_that_is_not_known_is_told_once() -> None:
+    scan = Volume(np.zeros((3, 4)), spacing=2, unit="furlong")
+    assert scan.notes == scan.replace(scan.data).notes
+    (note,) = scan.notes
+    assert note.startswith("The unit 'furlong' is not known (m, cm, mm, um, nm are, or pixel)")
+    for unit in ("mm", "µm", "micron", "inch", "px", ""):
+        assert Volume(np.zeros((3, 4)), unit=unit).notes == []
 
 
 def test_a_stack_three_pixels_wide_can_be_said_to_be_one() -> None:

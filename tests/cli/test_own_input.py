@@ -20,6 +20,7 @@ COMMANDS = {
     "a folder within the scan": "pores stack -o stack/r",
     "run": "run r/denoised.tif -o r",
     "patches": "patches r/denoised.tif -o r",
+    "all that there is": "pores / -o r",
     "a mask": "pores scan.tif -o r --sample-mask r/denoised.tif",
     "convert": "convert stack.zarr stack.zarr",
     "batch": "batch stack -o stack/results",

@@ -58,6 +58,11 @@ def test_what_is_missing_for_a_gpu_is_said(
     assert choose_backend("auto").reason == f"no usable GPU: {reason}"
 
 
+def test_a_device_that_is_no_word_is_refused() -> None:
+    with pytest.raises(DeviceError, match=r"expected 'auto', .*; got 3"):
+        choose_backend(3)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("device", ["gpu", "cuda:", "CPU", "", "cuda:one"])
 def test_an_unknown_device_is_refused(device: str) -> None:
     with pytest.raises(DeviceError, match="Unknown device"):

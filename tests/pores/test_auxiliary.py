@@ -42,6 +42,16 @@ def test_void_outside_the_mask_is_no_pore(foam: np.ndarray, cylinder: np.ndarray
     assert result.provenance["auxiliary"]["sample_mask"]["shape"] == list(foam.shape)
 
 
+@pytest.mark.parametrize("how", [{}, {"memory_budget": 0.001}])
+def test_what_is_no_number_in_a_mask_is_outside_the_sample(
+    foam: np.ndarray, cylinder: np.ndarray, how: dict[str, float]
+) -> None:
+    mask = np.where(cylinder, np.float32(1), np.float32(np.nan))
+    masked = hushpore.segment_pores(foam, sample_mask=mask, **how)
+    assert masked.provenance["result"]["sample_voxels"] == cylinder.sum()
+    np.testing.assert_array_equal(masked.labels > 0, foam & cylinder)
+
+
 def test_void_that_the_mask_cuts_is_open(balls: Callable[..., np.ndarray]) -> None:
     void = balls((30, 30, 60), [(15, 15, 15), (15, 15, 42)], 8)
     mask = np.zeros(void.shape, np.uint8)

@@ -87,6 +87,19 @@ def test_of_more_values_nothing_is_said(scan: np.ndarray) -> None:
     assert result.summary.startswith("Porosity")
 
 
+def test_a_window_without_a_middle_is_told(scan: np.ndarray) -> None:
+    one = hushpore.segment_pores(scan[:12], threshold="niblack", window=7)
+    even = hushpore.segment_pores(scan[:12], threshold="niblack", window=8)
+    (note,) = even.notes
+    assert "was taken as 9 voxels, not 8" in note
+    np.testing.assert_array_equal(
+        even.labels, hushpore.segment_pores(scan[:12], threshold="niblack", window=9).labels
+    )
+    assert one.notes == ()
+    hints = PoreSettings(threshold="niblack", window=8).hints({})
+    assert "a window of 9 voxels" in hints["threshold"]
+
+
 def test_settings_that_have_no_effect_on_a_void_are_told(foam: np.ndarray) -> None:
     events, result = drive(Volume(foam[:20], name="void"), threshold=0.1, pores_are="bright")
     (note,) = (event for event in events if isinstance(event, Note))
@@ -243,6 +256,9 @@ def test_the_size_distribution_counts_every_pore_and_its_volume(scan: np.ndarray
     assert sizes["number_share"].sum() == pytest.approx(1)
     assert sizes["volume_share"].sum() == pytest.approx(1)
     assert sizes["diameter_to"].iloc[-1] == result.pores["equivalent_diameter"].max()
+    for bins in (-1, 0, "a", 2.5, True):
+        with pytest.raises(InputError, match="whole number of at least 1"):
+            result.size_distribution(bins)  # type: ignore[arg-type]
     empty = hushpore.segment_pores(np.zeros((3, 3, 3), bool)).size_distribution()
     assert empty["number"].sum() == 0
 

@@ -73,6 +73,12 @@ def test_more_voxels_than_32_bits_can_index_are_cut(monkeypatch: pytest.MonkeyPa
     assert (slabs.thickness + 4) * 1024**2 < 2**31
 
 
+def test_a_ball_that_32_bits_cannot_index_is_refused_by_its_name() -> None:
+    settings = PoreSettings(outside="remove", outside_radius=1e9)
+    with pytest.raises(InputError, match=r"A ball of radius 1e\+09 voxels .* \(outside_radius\)"):
+        plan_slabs(volume_of((16, 20, 24)), settings)
+
+
 def test_a_slice_that_32_bits_cannot_index_is_refused() -> None:
     with pytest.raises(InputError, match="Crop it, or bin it"):
         plan_slabs(volume_of((3, 2**15, 2**15)), PoreSettings())

@@ -119,7 +119,10 @@ class Option:
             number = self._number(value)
             if number is not None:
                 return number
-        raise InputError(f"{self.name} must be {self.expected}; got {value!r}.")
+        # Python does not write out whole numbers of very many digits
+        is_huge = isinstance(value, int) and value.bit_length() > 1024
+        got = f"one of {value.bit_length()} bits" if is_huge else repr(value)
+        raise InputError(f"{self.name} must be {self.expected}; got {got}.")
 
     def parse(self, text: str) -> Any:
         """Read the setting from text, as a command line or a form gives it."""
@@ -140,7 +143,7 @@ class Option:
         """Return a number of the type and within the limits of the setting, or None."""
         try:
             number = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return None
         low = -math.inf if self.minimum is None else self.minimum
         high = math.inf if self.maximum is None else self.maximum

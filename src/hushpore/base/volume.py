@@ -13,6 +13,7 @@ import numpy.typing as npt
 from hushpore.base.errors import InputError
 from hushpore.base.scaled import Scaled, held
 from hushpore.base.text import on_one_line
+from hushpore.base.units import METRES, unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +27,10 @@ VolumeLike: TypeAlias = "Volume | npt.ArrayLike"
 # so that the volume of a voxel is a number too
 _SMALLEST_STEP = 1e-60
 _LONGEST_UNIT = 40  # characters
+_UNKNOWN_UNIT = (
+    f"The unit {{!r}} is not known ({', '.join(METRES)} are, or pixel): lengths are stated in it, "
+    "and never converted."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,13 +89,15 @@ class Volume:
     auxiliary: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        data = self.data
-        if not (hasattr(data, "shape") and hasattr(data, "dtype")):
-            data = np.asarray(data)
+        data = as_array(self.data, "An image")
         dtype = np.dtype(data.dtype)
         if dtype.kind not in "buif":
             raise InputError(
                 f"An image needs numbers (boolean, integer or floating point); got {dtype}."
+            )
+        if not isinstance(self.axes, str):
+            raise InputError(
+                f"axes are letters, one for each, for example 'zyx'; got {self.axes!r}."
             )
         axes = self.axes or _default_axes(data.shape)
         _check_axes(axes, data.shape)
@@ -98,7 +105,10 @@ class Volume:
         known = self.spacing != () and self.spacing is not None
         spacing = _per_axis(self.spacing, 1.0, n_spatial, "spacing")
         if not all(_SMALLEST_STEP < step < 1 / _SMALLEST_STEP for step in spacing):
-            raise InputError(f"The spacing must be above zero on every axis; got {spacing}.")
+            raise InputError(
+                f"The spacing must be above zero on every axis, and from {_SMALLEST_STEP:g} to "
+                f"{1 / _SMALLEST_STEP:g}; got {spacing}."
+            )
         values = {
             "data": data,
             "axes": axes,
@@ -109,6 +119,9 @@ class Volume:
         }
         if known and not self.unit:
             values["notes"].append("The unit of the spacing is not stated; shown as pixels.")
+        unknown = _UNKNOWN_UNIT.format(values["unit"])
+        if unit_of(str(values["unit"])) is None and unknown not in values["notes"]:
+            values["notes"].append(unknown)
         for key, value in values.items():
             object.__setattr__(self, key, value)
 
@@ -184,7 +197,7 @@ class Volume:
         if isinstance(found, Volume):
             self._require_same_grid(found, setting)
             return found.data
-        found = found if hasattr(found, "shape") else np.asarray(found)
+        found = as_array(found, f"{setting}: {name}")
         shape, dtype = tuple(found.shape), np.dtype(found.dtype)
         if dtype.kind in "buif" and shape == self.spatial_shape:
             return found
@@ -253,6 +266,28 @@ class Volume:
         if isinstance(self.data, Scaled):
             kind = f"{held(self.data).dtype} → {self.metadata.get('value_unit', kind)}"
         return f"{shape} · {self.size_in_words} · {kind} · {readable_bytes(self.nbytes)}"
+
+
+def as_array(values: Any, what: str) -> Any:
+    """Return what has a shape and a type as it is, and anything else as an array.
+
+    `what`: what it is, as a message begins.
+    Raises InputError if it is none, or some of it is masked.
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        if np.ma.is_masked(values):
+            raise InputError(
+                f"{what} is a masked array, whose mask would be lost: "
+                f"{np.count_nonzero(values.mask)} of its values are masked. Fill them (.filled), "
+                "and hand over the mask as one of the sample (sample_mask) or of what is left out."
+            )
+        return values.data
+    if hasattr(values, "shape") and hasattr(values, "dtype"):
+        return values
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{what} needs rows of one length; {error}.") from None
 
 
 def as_volume(image: VolumeLike, **known: Any) -> Volume:
@@ -344,7 +379,10 @@ def _per_axis(
 ) -> tuple[float, ...]:
     if values is None or (not np.isscalar(values) and len(values) == 0):  # type: ignore[arg-type]
         return (default,) * count
-    given = np.atleast_1d(np.asarray(values, dtype=float))
+    try:
+        given = np.atleast_1d(np.asarray(values, dtype=float))
+    except (TypeError, ValueError, OverflowError):
+        given = np.empty(0)
     if given.size == 1:
         given = np.repeat(given, count)
     if given.shape != (count,) or not np.isfinite(given).all():

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 #: What jobs have measured of copies to each device and back; see `Transfers`.
 _KNOWN_TRANSFERS: dict[str, dict[str, tuple[bool, str]]] = {}
 
+_DEVICES = "expected 'auto', 'cpu', 'cuda' or 'cuda:1' and so on"
+
 #: What to do where a device cannot be used.
 _INSTEAD = ". Use 'auto' or 'cpu'."
 
@@ -247,6 +249,8 @@ def choose_backend(device: str = "auto", switches: Switches | None = None) -> Ba
     """
     if switches is not None:
         return replace(choose_backend(device), switches=switches)
+    if not isinstance(device, str):
+        raise DeviceError(f"{_DEVICES}; got {device!r}.")
     if device == "auto":
         wanted, reason = preferred("device")
         if wanted != "auto":
@@ -258,9 +262,7 @@ def choose_backend(device: str = "auto", switches: Switches | None = None) -> Ba
     if device == "cpu":
         return Backend()
     if device != "auto" and not re.fullmatch(r"cuda(:\d+)?", device):
-        raise DeviceError(
-            f"Unknown device {device!r}: expected 'auto', 'cpu', 'cuda' or 'cuda:1' and so on."
-        )
+        raise DeviceError(f"Unknown device {device!r}: {_DEVICES}.")
     number = int(device.partition(":")[2] or 0)
     problem = _cuda_problem(number)
     if problem:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import HushporeError, InputError
+from hushpore.base.units import unit_of
 from hushpore.base.volume import Volume
 from hushpore.io.gate import gate_of
 from hushpore.io.log_capture import captured_warnings
 from hushpore.io.planes import PlaneStack, Stream, uncompressed_planes
-from hushpore.io.units import unit_of
 
 if TYPE_CHECKING:
     from pathlib import Path

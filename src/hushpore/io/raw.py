@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import HushporeError, InputError
+from hushpore.base.units import unit_of
 from hushpore.base.volume import Volume
 from hushpore.io.gate import gate_of
 from hushpore.io.marks import sidecar_of
 from hushpore.io.planes import Stream, uncompressed_planes
-from hushpore.io.units import unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

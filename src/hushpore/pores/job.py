@@ -249,6 +249,11 @@ def warnings_of(
             f"{', '.join(f'{name} = {value}' for name, value in unused.items())} had no effect. "
             "Invert it where pores are false."
         )
+    elif volume.dtype != np.bool_ and settings.is_local and settings.odd_window != settings.window:
+        found.append(
+            f"The window of the local threshold was taken as {settings.odd_window} voxels, not "
+            f"{settings.window}: it has a voxel in its middle."
+        )
     return found + _warnings_of_air(settings, surroundings, share)
 
 

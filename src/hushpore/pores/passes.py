@@ -325,7 +325,8 @@ def _mask(work: Work, phase: Stack) -> Pass[npt.NDArray[np.int64]]:
     counts = []
     for first, last in work.slabs:
         own = np.asarray(mask[first:last] if work.volume.n_spatial == 3 else mask)
-        outside = own.reshape(last - first, *work.shape[1:]) <= 0
+        # and not what is no number
+        outside = ~(own.reshape(last - first, *work.shape[1:]) > 0)
         part = phase.read(first, last)
         part[outside & (part != SOLID)] = AIR
         phase.write(first, part)

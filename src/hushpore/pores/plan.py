@@ -68,6 +68,12 @@ def plan_slabs(volume: Volume, settings: PoreSettings) -> Slabs:
     if settings.removes_air:
         # the ball needs more room, in which it is alone
         slice_voxels = math.prod(ball_around(stacked, *_ball(volume, settings)).shape[1:])
+    if 5 * slice_voxels > _MOST >= 5 * math.prod(stacked[1:]):
+        raise InputError(
+            f"A ball of radius {settings.outside_radius:g} voxels needs more room around a slice "
+            f"of {volume.name} than can be indexed. Set a smaller one (outside_radius), or "
+            "have the air count as pore (outside='keep')."
+        )
     if 5 * slice_voxels > _MOST:
         raise InputError(
             f"A slice of {volume.name} has {slice_voxels:,} voxels; up to {_MOST // 5:,} can be "

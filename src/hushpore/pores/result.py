@@ -133,9 +133,16 @@ class Pores:
         pandas.DataFrame
             ``diameter_from``, ``diameter_to``, ``number`` of pores, their ``volume``, and both as
             shares: ``number_share``, ``volume_share``.
+
+        Raises
+        ------
+        InputError
+            If `bins` is no whole number of at least 1.
         """
         import pandas as pd
 
+        if isinstance(bins, bool) or not isinstance(bins, int | np.integer) or bins < 1:
+            raise InputError(f"bins is a whole number of at least 1; got {bins!r}.")
         diameter = self.pores["equivalent_diameter"].to_numpy()
         size = self.pores["volume"].to_numpy()
         edges = np.linspace(0, diameter.max(initial=0) or 1, bins + 1)

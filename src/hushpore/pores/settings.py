@@ -238,6 +238,11 @@ class PoreSettings(Settings):
         return self.threshold in LOCAL_METHODS
 
     @property
+    def odd_window(self) -> int:
+        """The window that is taken: one with a voxel in its middle."""
+        return 2 * round((self.window - 1) / 2) + 1
+
+    @property
     def removes_air(self) -> bool:
         """Whether a ball finds the air around the sample; with ``"auto"`` that is not decided."""
         return self.outside.startswith("remove") and not self.sample_mask
@@ -248,8 +253,8 @@ class PoreSettings(Settings):
         said = {"h": _merging(self, volume)}
         if self.is_local:
             said["threshold"] = (
-                f"Each voxel has its own threshold, from a window of {self.window} voxels around "
-                "it (Local threshold window)."
+                f"Each voxel has its own threshold, from a window of {self.odd_window} voxels "
+                "around it (Local threshold window)."
             )
         elif greys is not None:
             said |= greys.explain(self)

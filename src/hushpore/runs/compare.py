@@ -9,8 +9,8 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.text import in_figure
+from hushpore.base.units import METRES
 from hushpore.base.volume import readable_unit
-from hushpore.io.units import METRES
 from hushpore.pores.measures import PORES, THROATS, summarised
 from hushpore.pores.totals import TOTALS
 from hushpore.runs.pore_result import open_result

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from hushpore.base.errors import InputError
+from hushpore.base.units import METRES, unit_of
 from hushpore.base.volume import readable_unit
 from hushpore.device.backend import choose_backend
 from hushpore.io import is_on_disk, is_uneven, read, resample_evenly
 from hushpore.io.points import read_points
 from hushpore.io.resample import resampled
-from hushpore.io.units import METRES, unit_of
 
 if TYPE_CHECKING:
     import os

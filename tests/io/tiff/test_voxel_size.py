@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import tifffile
 
+from hushpore.base.units import METRES, unit_of
 from hushpore.io import read
 from hushpore.io.tiff.voxel_size import ome_voxel_size
-from hushpore.io.units import METRES, unit_of
 
 VALUES = np.arange(60, dtype=np.uint16).reshape(3, 4, 5)
 

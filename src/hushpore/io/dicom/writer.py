@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError, OutputError, import_optional
+from hushpore.base.units import METRES
 from hushpore.io.log_capture import captured_warnings
 from hushpore.io.target import check_target, is_link, new_directory
-from hushpore.io.units import METRES
 
 if TYPE_CHECKING:
     import os

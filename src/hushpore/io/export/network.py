@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.io.units import METRES
+from hushpore.base.units import METRES
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.base.units import METRES
 from hushpore.io.slabs import slabs
-from hushpore.io.units import METRES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import HushporeError, InputError
+from hushpore.base.units import METRES, unit_of
 from hushpore.base.volume import Volume
 from hushpore.io.gate import gate_of
 from hushpore.io.planes import DiskArray
-from hushpore.io.units import METRES, unit_of
 from hushpore.io.zarr.image import import_zarr
 
 if TYPE_CHECKING:
