@@ -122,7 +122,7 @@ def test_a_denoising_works_on_what_is_left_also_in_slabs(
     how: dict[str, Any] = {"patch_size": 32, "batch_size": 8, "precision": "float32"}
     events: list[Any] = []
     result = hushpore.run(
-        "denoise", scan, {"correct_rings": True, "steps": 30, **how}, "cpu", events.append
+        "denoise", scan, {"correct_rings": True, "steps": 12, **how}, "cpu", events.append
     )
     assert abs(share(result.volume.data - clean, rings)) < 0.1
     made = result.provenance

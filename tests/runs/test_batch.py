@@ -231,8 +231,8 @@ def test_ten_scans_killed_half_way_and_started_again(tmp_path: Path, jobs: int) 
     first.wait()
     kept = results(out)
     assert 3 <= len(kept) <= 3 + jobs
-    again = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert again.returncode == 1, again.stderr
+    again = CliRunner().invoke(command, words[3:])
+    assert again.exit_code == 1, again.output
     after = results(out)
     assert len(after) == 8
     # nothing was done twice

@@ -8,6 +8,7 @@ about a parameter is said twice.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import re
 import types
@@ -205,11 +206,8 @@ class Settings:
     @classmethod
     def options(cls) -> tuple[Option, ...]:
         """All settings of this class, in the order in which they are shown."""
-        hints = get_type_hints(cls)
-        return tuple(
-            _describe(field.name, field.default, hints[field.name], dict(field.metadata))
-            for field in dataclasses.fields(cls)
-        )
+        # mypy looks at the hash of an instance
+        return _options(cls)  # type: ignore[arg-type]
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
@@ -288,6 +286,16 @@ class Settings:
 def renamed_setting(old: str, new: str) -> str:
     """Return what is said of a setting that is asked for by the name of an earlier version."""
     return f"The setting {old!r} is called {new!r} now; the old name goes with the next version."
+
+
+@functools.cache
+def _options(kind: type[Settings]) -> tuple[Option, ...]:
+    # asked for with every change of a form, and the type hints take a millisecond to work out
+    hints = get_type_hints(kind)
+    return tuple(
+        _describe(field.name, field.default, hints[field.name], dict(field.metadata))
+        for field in dataclasses.fields(kind)
+    )
 
 
 def _describe(name: str, default: Any, hint: Any, metadata: dict[str, Any]) -> Option:
