@@ -348,7 +348,8 @@ PORES: list[Measure[PoreSums]] = [
         "surface_area",
         2,
         "Surface of the whole pore, throats and cuts by the volume's faces included; in 2D the "
-        "perimeter. A Crofton estimate over 13 directions.",
+        "perimeter. A Crofton estimate over 13 directions: of round pores right within 1 %, of "
+        "planes along the faces of voxels 7 % small, and more where voxels are not cubes.",
         lambda pores: pores.surface,
         is_shape=True,
     ),

@@ -4,9 +4,12 @@ Straight lines of voxels run through the volume in 13 directions (4 in an image)
 a surface a voxel and the next lie on different sides; the area is a weighted sum of these
 crossings, each direction weighted by the share of the sphere that is nearest to it. Crossings are
 whole numbers that add up, so that surfaces of merged pores need no new pass. From a radius of 5
-voxels on, the estimate for a ball is within 1 % of the ball of as many voxels; a plane along the
-faces of cubic voxels, the worst case, comes out 7 % small. Where voxels are not cubic the
-directions are spread less evenly, and flat surfaces may be some more per cent off.
+voxels on, the estimate for a ball is within 1 % of the ball of as many voxels, whatever the shape
+of voxels: the mean over all orientations is right. A plane along the faces of cubic voxels, the
+worst case, comes out 7 % small. Where voxels are not cubic the directions are spread less evenly,
+and planes are up to a third small and a tenth large (docs/science.md). With weights that are right
+for planes along the axes balls would be 3 % large of voxels of 2 : 1 : 1 and 14 to 17 % of 10 : 1,
+and some planes that are turned a third: the mean is what is kept.
 
 References
 ----------
