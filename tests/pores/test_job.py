@@ -87,6 +87,20 @@ def test_of_more_values_nothing_is_said(scan: np.ndarray) -> None:
     assert result.summary.startswith("Porosity")
 
 
+def test_it_is_said_where_most_pores_are_specks() -> None:
+    void = np.random.default_rng(0).random((20, 30, 30)) < 0.02
+    void[5:15, 5:15, 5:15] = True
+    noisy = hushpore.segment_pores(void)
+    few, count = np.count_nonzero(noisy.pores["num_voxels"] < 8), len(noisy.pores)
+    assert few == noisy.provenance["result"]["tiny_pores"] == count - 1 > 100
+    begin = f"Most pores, {few:,} of {count:,}, have fewer than 8 voxels: they may be noise"
+    assert noisy.summary.startswith(begin)
+    assert "Denoise the scan first" in noisy.summary
+    (offer,) = noisy.offers
+    assert offer.sentence in noisy.summary
+    assert hushpore.segment_pores(void, **offer.changes).summary.startswith("Porosity")
+
+
 def test_a_window_without_a_middle_is_told(scan: np.ndarray) -> None:
     one = hushpore.segment_pores(scan[:12], threshold="niblack", window=7)
     even = hushpore.segment_pores(scan[:12], threshold="niblack", window=8)

@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 #: Voxels that a pore needs for its shape to say anything: of fewer it is that of the grid.
 RELIABLE = 8
 
+#: Pores of fewer voxels that nothing is said of, however few others there are.
+_FEW = 10
+
 
 @dataclass(frozen=True, eq=False)
 class Pores:
@@ -193,12 +196,10 @@ class Pores:
             found.append(Offer(around, "Leave it out", {"outside": "auto"}))
         elif around and totals["padding_value"] is None:
             found.append(Offer(around, "Count it as pore", {"outside": "keep"}))
-        tiny = int(np.count_nonzero(self._pore_columns["num_voxels"] < RELIABLE))
-        if tiny:
-            count = totals["count"]
-            sentence = (
-                f"{tiny:,} of {count:,} pores {'has' if tiny == 1 else 'have'} fewer than "
-                f"{RELIABLE} voxels: their shape is not reliable."
+        if tiny := totals["tiny_pores"]:
+            sentence = noise_in_words(totals) or (
+                f"{tiny:,} of {totals['count']:,} pores {'has' if tiny == 1 else 'have'} fewer "
+                f"than {RELIABLE} voxels: their shape is not reliable."
             )
             found.append(Offer(sentence, "Leave them out", {"minimum_voxels": RELIABLE}))
         return tuple(found)
@@ -344,7 +345,8 @@ def summary_of(result: Mapping[str, Any], settings: PoreSettings) -> str:
     if settings.mode == "all" and not math.isclose(porosity, void, abs_tol=1e-9):
         # pores that are left out are void all the same
         parts = f"all void {100 * void:.1f}: {parts}"
-    first = " ".join(filter(None, (phases_in_words(result, settings), outside_in_words(result))))
+    said = phases_in_words(result, settings), outside_in_words(result), noise_in_words(result)
+    first = " ".join(filter(None, said))
     of_sample = result.get("outside_share") or settings.removes_air or settings.sample_mask
     sentence = (
         f"{first}{' ' if first else ''}"
@@ -398,6 +400,21 @@ def outside_in_words(result: Mapping[str, Any]) -> str:
     were = "were" if what[1:] else "was"
     sentence = f"{' and '.join(what)} ({readable_percent(share)} of the volume) {were}"
     return f"{sentence[0].upper()}{sentence[1:]} left out."
+
+
+def noise_in_words(result: Mapping[str, Any]) -> str:
+    """Return in a sentence that most pores are a few voxels each; empty where they are not.
+
+    `result`: the totals of a record; of an earlier version they say nothing of it.
+    """
+    tiny, count = result.get("tiny_pores", 0), result["count"]
+    if tiny < _FEW or 2 * tiny <= count:
+        return ""
+    return (
+        f"Most pores, {tiny:,} of {count:,}, have fewer than {RELIABLE} voxels: they may be noise, "
+        "and their number and median diameter with them. Denoise the scan first, set a stricter "
+        f"threshold or a second one (hysteresis), or leave them out (minimum_voxels={RELIABLE})."
+    )
 
 
 def numbering_of(labels: npt.NDArray[np.int32], graph: BasinGraph) -> Numbering:
@@ -522,6 +539,7 @@ def totals_of(merged: dict[str, Any], volume: Volume, void: dict[str, Any]) -> d
         **void,
         "porosity": int(table["num_voxels"].sum()) / void["sample_voxels"],
         "count": len(diameter),
+        "tiny_pores": int(np.count_nonzero(table["num_voxels"] < RELIABLE)),
         "throats": len(throats["pore_1"]),
         "median_diameter": float(np.median(diameter)) if len(diameter) else None,
         "unit": volume.unit,
