@@ -1,17 +1,42 @@
-// Runs barrier-free CUDA kernels on a CPU, in an order of one's choice, so that threads which
-// depend on each other show as results that differ.
+// Runs CUDA kernels on a CPU, in an order of one's choice, so that threads which depend on each other
+// show as results that differ.
+//
+// Those of a block that share memory and wait for each other are few here: one, which waits for
+// nobody, or a handful that really run at a time. A warp is one thread: the others are elsewhere.
 #pragma once
 #include <algorithm>
+#include <barrier>
 #include <cstdint>
 #include <numeric>
 #include <random>
+#include <thread>
 #include <vector>
 
 #define __global__ static
 #define __device__
+// of one block at a time
+#define __shared__ static
 
 struct Index { unsigned x; };
-static thread_local Index blockIdx, threadIdx, blockDim;
+static thread_local Index blockIdx, threadIdx, blockDim, gridDim;
+
+// Pointers that were followed.
+extern "C" long long hops_followed;
+long long hops_followed = 0;
+#define HOP(pointer) (__atomic_fetch_add(&hops_followed, 1, __ATOMIC_RELAXED), pointer)
+
+static std::barrier<> *of_block;
+static thread_local bool has_waited;
+static inline void __syncthreads()
+{
+    has_waited = true;
+    if (blockDim.x > 1) of_block->arrive_and_wait();
+}
+
+static inline unsigned __activemask() { return 1u << (threadIdx.x & 31); }
+static inline unsigned __match_any_sync(unsigned mask, unsigned long long) { return mask; }
+static inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+static inline int __ffs(unsigned bits) { return __builtin_ffs((int)bits); }
 
 template <class T> T atomicAdd(T *at, T value)
 {
@@ -62,7 +87,35 @@ template <class F> void run_threads(long long blocks, int threads, int order, F 
         std::shuffle(shuffled.begin(), shuffled.end(), std::mt19937_64(7));
         for (long long i : shuffled) one(i);
     } else {
-#pragma omp parallel for schedule(dynamic, 1024)
+        // two really at a time, whatever the process is told
+#pragma omp parallel for schedule(dynamic, 256) num_threads(2) if (count > 1024)
         for (long long i = 0; i < count; i++) one(i);
     }
+}
+
+template <class F> void run_blocks(long long blocks, int order, F kernel)
+{
+    int threads = order == 3 ? 4 : 1;
+    std::vector<long long> numbers(blocks);
+    std::iota(numbers.begin(), numbers.end(), 0ll);
+    if (order == 1) std::reverse(numbers.begin(), numbers.end());
+    if (order == 2) std::shuffle(numbers.begin(), numbers.end(), std::mt19937_64(7));
+    std::barrier<> all(threads);
+    of_block = &all;
+    auto work = [&](int thread) {
+        threadIdx = {(unsigned)thread};
+        blockDim = {(unsigned)threads};
+        gridDim = {(unsigned)blocks};
+        for (long long block : numbers) {
+            blockIdx = {(unsigned)block};
+            has_waited = false;
+            kernel();
+            // the next block has the same shared memory
+            if (has_waited) __syncthreads();
+        }
+    };
+    std::vector<std::thread> others;
+    for (int thread = 1; thread < threads; thread++) others.emplace_back(work, thread);
+    work(0);
+    for (auto &each : others) each.join();
 }

@@ -34,35 +34,71 @@ class ShimKernels:
         Where to build.
     flags : tuple of str
         Further flags of the compiler.
+    library : object, optional
+        Where they are built already.
     """
 
-    def __init__(self, source: Path, folder: Path, flags: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, source: Path, folder: Path, flags: tuple[str, ...] = (), library: Any = None
+    ) -> None:
         self.order = "forward"
-        self._signatures = dict(_SIGNATURE.findall(source.read_text(encoding="utf-8")))
-        self._library = ctypes.CDLL(str(_build(source, self._signatures, folder, flags)))
+        self._signatures = _signatures(source)
+        self._library = library or ctypes.CDLL(str(_build([source], folder, flags)))
 
     def launch(self, name: str, count: int, *arguments: Any) -> None:
         """Run a kernel with at least `count` threads."""
-        blocks = ctypes.c_longlong((count + 255) // 256)
+        self._run(f"launch_{name}", name, (count + 255) // 256, arguments)
+
+    def launch_blocks(self, name: str, blocks: int, *arguments: Any) -> None:
+        """Run a kernel of so many blocks, each of a few threads that work together."""
+        self._run(f"blocks_{name}", name, blocks, arguments)
+
+    @property
+    def hops(self) -> int:
+        """Pointers that kernels have followed so far."""
+        return ctypes.c_longlong.in_dll(self._library, "hops_followed").value
+
+    def _run(self, function: str, name: str, blocks: int, arguments: tuple[Any, ...]) -> None:
         order = ctypes.c_int(ORDERS.index(self.order))
         types = [_type_of(text) for text in self._signatures[name].split(",")]
         assert len(types) == len(arguments), f"{name} takes {types}"
         values = [_value(kind, given) for kind, given in zip(types, arguments, strict=True)]
-        getattr(self._library, f"launch_{name}")(blocks, order, *values)
+        getattr(self._library, function)(ctypes.c_longlong(blocks), order, *values)
 
 
-def _build(source: Path, signatures: dict[str, str], folder: Path, flags: tuple[str, ...]) -> Path:
-    lines = ['#include "cuda_shim.h"', f'#include "{source}"']
-    for name, text in signatures.items():
-        names = ", ".join(re.findall(r"(\w+)\s*(?:,|$)", text))
-        lines.append(
-            f'extern "C" void launch_{name}(long long blocks, int order, {text}) '
-            f"{{ run_threads(blocks, 256, order, [&] {{ {name}({names}); }}); }}"
-        )
-    path = folder / f"{source.stem}.cpp"
+def build_together(
+    sources: list[Path], folder: Path, flags: tuple[str, ...] = ()
+) -> dict[Path, ShimKernels]:
+    """Return the kernels of several files, of one library: that is built faster."""
+    library = ctypes.CDLL(str(_build(sources, folder, flags)))
+    return {source: ShimKernels(source, folder, flags, library) for source in sources}
+
+
+def _signatures(source: Path) -> dict[str, str]:
+    return dict(_SIGNATURE.findall(source.read_text(encoding="utf-8")))
+
+
+def _build(sources: list[Path], folder: Path, flags: tuple[str, ...]) -> Path:
+    lines = ['#include "cuda_shim.h"']
+    for number, source in enumerate(sources):
+        # what two files name alike is not the same
+        space = f"kernels_{number}"
+        lines.append(f'namespace {space} {{\n#include "{source}"\n}}')
+        for name, declared in _signatures(source).items():
+            names = ", ".join(re.findall(r"(\w+)\s*(?:,|$)", declared))
+            text = declared.replace("u64", "unsigned long long")
+            for kind, run in (
+                ("launch", "run_threads(blocks, 256"),
+                ("blocks", "run_blocks(blocks"),
+            ):
+                lines.append(
+                    f'extern "C" void {kind}_{name}(long long blocks, int order, {text}) '
+                    f"{{ {run}, order, [&] {{ {space}::{name}({names}); }}); }}"
+                )
+    path = folder / f"{sources[0].stem}.cpp"
     path.write_text("\n".join(lines), encoding="utf-8")
     library = path.with_suffix(".so")
-    command = ["g++", "-std=c++17", "-O2", "-ffp-contract=off", "-shared", "-fPIC", "-fopenmp"]
+    command = ["g++", "-std=c++20", "-O2", "-ffp-contract=off", "-shared", "-fPIC", "-fopenmp"]
     command += [*flags, f"-I{Path(__file__).parent}", str(path), "-o", str(library)]
     subprocess.run(command, check=True, capture_output=True, text=True)
     return library
@@ -70,7 +106,8 @@ def _build(source: Path, signatures: dict[str, str], folder: Path, flags: tuple[
 
 def _type_of(text: str) -> str:
     """Return the type of a parameter; of a pointer with an asterisk at its end."""
-    kind, _, name = text.replace("const ", "").strip().rpartition(" ")
+    text = text.replace("const ", "").replace("__restrict__ ", "")
+    kind, _, name = text.strip().rpartition(" ")
     return kind + "*" * name.startswith("*")
 
 

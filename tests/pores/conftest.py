@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +83,17 @@ class Emulated(Gpu):
         for kernels in self.sources():
             kernels.order = order
 
+    def watch(self, patch: pytest.MonkeyPatch, see: Callable[..., None]) -> None:
+        """Tell of every launch before it: its name, how many threads or blocks, its arguments."""
+        for kernels in self.sources():
+            for way in (kernels.launch, kernels.launch_blocks):
+
+                def noted(name: str, *rest: Any, launch: Any = way) -> None:
+                    see(name, *rest)
+                    launch(name, *rest)
+
+                patch.setattr(kernels, way.__name__, noted)
+
 
 @pytest.fixture(scope="session")
 def emulated(cuda_shim: Any, strict: Any, tmp_path_factory: pytest.TempPathFactory) -> Emulated:
@@ -92,10 +102,7 @@ def emulated(cuda_shim: Any, strict: Any, tmp_path_factory: pytest.TempPathFacto
 
 def emulate(cuda_shim: Any, strict: Any, folder: Path) -> Emulated:
     """Build the kernels, with the tables as they are now."""
-    with ThreadPoolExecutor() as pool:
-        macros = definitions()
-        built = pool.map(lambda source: cuda_shim.ShimKernels(source, folder, macros), SOURCES)
-        kernels = dict(zip(SOURCES, built, strict=True))
+    kernels = cuda_shim.build_together(SOURCES, folder, definitions())
     return Emulated(strict.StrictCupy(), lambda source, _: kernels[source])
 
 

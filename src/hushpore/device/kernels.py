@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: Threads of a block. The kernels neither share nor wait for anything within one.
+#: Threads of a block.
 _BLOCK = 256
 
 #: Fused multiply-add rounds once where a CPU rounds twice, and results would differ.
@@ -32,7 +32,13 @@ class Kernels:
         `count`: how many threads have something to do. ``*arguments``: arrays in C order, and NumPy
         scalars of the very types that the kernel takes.
         """
-        blocks = (count + _BLOCK - 1) // _BLOCK
+        self.launch_blocks(name, (count + _BLOCK - 1) // _BLOCK, *arguments)
+
+    def launch_blocks(self, name: str, blocks: int, *arguments: Any) -> None:
+        """Run a kernel whose threads know how many blocks there are, and work together in each.
+
+        ``*arguments``: as for `launch`.
+        """
         self._module.get_function(name)((blocks,), (_BLOCK,), arguments)
 
 

@@ -23,6 +23,7 @@ from hushpore.pores.basins import Watershed
 from hushpore.pores.distance import squared_distance
 from hushpore.pores.gpu import engine, passes
 from hushpore.pores.gpu.engine import Gpu
+from hushpore.pores.gpu.void import GpuParts
 from hushpore.pores.graph import BasinGraph, Tables
 from hushpore.pores.void import CLOSED, OPEN, SOLID
 
@@ -69,8 +70,9 @@ def assert_equal(
     np.testing.assert_array_equal(gpu.get(found.basins), basins)
     np.testing.assert_array_equal(gpu.get(found.peaks), peaks)
 
-    phase = np.where(np.arange(void.size) % 2, CLOSED, OPEN).astype(np.uint8)
-    phase = np.where(void, phase.reshape(void.shape), SOLID).astype(np.uint8)
+    # every other part of the void is closed
+    part = ndi.label(void)[0]
+    phase = np.where(void, np.where(part % 2, CLOSED, OPEN), SOLID).astype(np.uint8)
     tables = Tables(void.shape, peaks, faces_only=faces_only)
     tables.add(basins, distance, threads)
     tables.add_phase(basins, phase, threads)
@@ -137,13 +139,12 @@ def test_the_table_of_edges_takes_less_than_the_volume_of_a_noisy_scan(
     emulated.run_threads("forward")
     taken = []
 
-    def noted(name: str, count: int, *rest: Any, launch: Any = emulated.graph.launch) -> None:
+    def see(name: str, count: int, *rest: Any) -> None:
         if name == "find_edges":
             # keys, saddles and contacts
-            taken.append(sum(rest[number].nbytes for number in (4, 5, 6)))
-        launch(name, count, *rest)
+            taken.append(sum(rest[number].nbytes for number in (3, 4, 5)))
 
-    monkeypatch.setattr(emulated.graph, "launch", noted)
+    emulated.watch(monkeypatch, see)
     void = np.random.default_rng(0).random((24, 40, 40)) < 0.5
     distance = emulated.squared_distance(emulated.put(void.view(np.uint8)), ISOTROPIC, NO_WALLS)
     found = emulated.watershed(distance)
@@ -151,6 +152,21 @@ def test_the_table_of_edges_takes_less_than_the_volume_of_a_noisy_scan(
     # a basin for every seventy voxels
     assert found.peaks.size > void.size / 70
     assert taken[0] < passes.BYTES_A_VOXEL * void.size
+
+
+@pytest.mark.parametrize("order", ["forward", "reverse", "shuffled", "parallel"])
+def test_ways_to_the_end_of_a_chain_are_short(order: str, emulated: Any) -> None:
+    emulated.run_threads(order)
+    noise = ndi.gaussian_filter(np.random.default_rng(0).normal(size=(64, 64, 64)), 3, mode="wrap")
+    void = emulated.put((noise > 0).view(np.uint8))
+
+    # one count for the kernels of all files
+    before = emulated.void.hops
+    GpuParts(emulated, void)
+    joined = emulated.void.hops
+    emulated.watershed(emulated.squared_distance(void, ISOTROPIC, NO_WALLS))
+    assert 0 < joined - before <= 4 * noise.size
+    assert 0 < emulated.void.hops - joined <= 4 * noise.size
 
 
 @pytest.mark.needs("asan")
@@ -167,8 +183,10 @@ from hushpore.pores.gpu.engine import Gpu
 from hushpore.pores.passes import Work
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Slabs
-folder, flags = pathlib.Path({str(tmp_path)!r}), ("-fsanitize=address", "-O1")
-gpu = Gpu(np, lambda source, macros: shim.ShimKernels(source, folder, flags + macros))
+from hushpore.pores.gpu.engine import SOURCES, definitions
+folder, flags = pathlib.Path({str(tmp_path)!r}), ("-fsanitize=address", "-O0")
+built = shim.build_together(SOURCES, folder, (*flags, *definitions()))
+gpu = Gpu(np, lambda source, macros: built[source])
 rng = np.random.default_rng(0)
 for shape in ((1, 1, 1), (1, 5, 60), (7, 8, 9)):
     void = rng.random(shape) < 0.7

@@ -18,6 +18,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.events import result_of
 from hushpore.base.scaled import Scaled
 from hushpore.pores.gpu import engine as gpu_arrays
+from hushpore.pores.gpu import grey as gpu_grey
 from hushpore.pores.gpu.grey import GpuGrey
 from hushpore.pores.gpu.void import classify_void as classify_on_gpu
 from hushpore.pores.gpu.void import find_void as find_void_on_gpu
@@ -120,6 +121,8 @@ def test_whatever_crosses_the_void_is_that_of_the_host(
     kind: str, order: str, emulated: Any, threads: KernelThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu_arrays, "_THREADS", 700)
+    # several blocks
+    monkeypatch.setattr(gpu_grey, "_LEAST", 1500)
     emulated.run_threads(order)
     volume = kinds()[kind]
     for how in ({}, {"threshold": "li", "pores_are": "bright", "mode": "open"}):

@@ -50,6 +50,8 @@ def definitions() -> tuple[str, ...]:
 _EMPTY = np.uint64(2**64 - 1)
 _THREADS = 1 << 18  # as many as a large GPU runs at a time
 _STRETCH = 32  # as in basins.cu
+_BLOCKS = 1 << 10  # of threads that work together, or on one row after the other
+_TABLES = 256  # of counts that all threads add to
 _ROOM = 8  # places in the table of edges for each basin, to begin with: 72 bytes each
 _NO_WAY = np.float32(-1).view(np.int32)  # as `BasinGraph.saddle` has it
 
@@ -67,6 +69,7 @@ class Scan(NamedTuple):
 
     sums: Any
     bounds: Any
+    closed: Any  # voxels of closed void, where these are counted
     crossings: Any
     border_crossings: Any
     keys: Any
@@ -160,6 +163,17 @@ class Gpu:
         threads = min(count, _THREADS)
         kernels.launch(name, threads, *arguments, np.int64(count), np.int64(threads))
 
+    def totals(self, kernels: Kernels, name: str, count: int, width: int, *arguments: Any) -> Any:
+        """Run a kernel of which all threads add to a few numbers; see `stride`.
+
+        `width`: how many numbers. ``*arguments``: those that come before them, and those after.
+        Returns: uint64, on the GPU.
+        """
+        before, after = arguments
+        counts = self.xp.zeros((_TABLES, width), np.uint64)
+        self.stride(kernels, name, count, *before, counts, np.int32(_TABLES), *after)
+        return counts.sum(axis=0, dtype=np.uint64)
+
     def numbers(self, *values: Any) -> list[int]:
         """Return arrays of one int32 each as numbers; waits for the GPU once."""
         return [int(each) for each in self.get(self.xp.concatenate(values))]
@@ -198,11 +212,13 @@ class Gpu:
         line = (np.int64(count), np.int32(height), np.int32(width), weights[1], edges[1])
         is_far = xp.zeros(depth, np.uint8)
         launch("near_y", count, distance, in_zy, is_far, *line)
-        launch("far_y", count, distance, in_zy, is_far, *line)
-        row = (np.int64(count), np.int32(width), weights[2], edges[2])
-        is_far = xp.zeros(depth * height, np.uint8)
-        launch("near_x", count, in_zy, distance, is_far, *row)
-        launch("far_x", count, in_zy, distance, is_far, *row)
+        rows, row_size = depth * height, (np.int32(width), weights[2], edges[2])
+        blocks = min(rows, _BLOCKS)
+        launch_blocks = self._distance.launch_blocks
+        launch_blocks("far_y", blocks, distance, in_zy, is_far, np.int64(rows), *line[1:])
+        is_far = xp.zeros(rows, np.uint8)
+        launch("near_x", count, in_zy, distance, is_far, np.int64(count), *row_size)
+        launch_blocks("far_x", blocks, in_zy, distance, is_far, np.int64(rows), *row_size)
         return distance
 
     def watershed(
@@ -226,12 +242,12 @@ class Gpu:
         count, plane = distance.size, height * width
         all_, size = np.int64(count), (np.int32(height), np.int32(width))
         own, begin, end = (last - first) * plane, np.int64(first * plane), np.int64(last * plane)
-        keys = xp.empty(count, np.int64)
-        launch("make_keys", count, distance, keys, all_, *size)
+        sums = xp.empty(count, np.float32)
+        launch("sum_boxes", count, distance, sums, all_, *size)
         pointers = xp.empty(count, np.int32)
         how = (np.int64(depth), *size, np.int32(faces_only), begin, end)
-        launch("steepest_ascent", count, keys, pointers, all_, *how)
-        del keys
+        launch("steepest_ascent", count, distance, sums, pointers, all_, *how)
+        del sums
         self.compress_paths(pointers)
         is_peak, is_exit = xp.empty(own, np.uint8), xp.zeros(2 * plane, np.uint8)
         slab = (begin, end, np.int64(plane))
@@ -256,6 +272,7 @@ class Gpu:
         offset: int = 0,
         own: int | None = None,
         grey: Any = None,
+        phase: Any = None,
         *,
         faces_only: bool = False,
     ) -> Scan:
@@ -264,8 +281,9 @@ class Gpu:
         `basins`, `distance`: (z, y, x), int32 and float32: of a slab, and of the slice behind it.
         `numbers`: the lowest basin that the tables begin with, and the one after their last.
         `offset`, `own`: first slice of the slab, and how many it has. `grey`: (z, y, x), int32:
-        grey values of the slab, where there are sums of them. `faces_only`: whether one crosses
-        between basins over the faces of voxels only.
+        grey values of the slab, where there are sums of them. `phase`: (z, y, x), uint8, as the
+        void is classified, where voxels of closed void are counted. `faces_only`: whether one
+        crosses between basins over the faces of voxels only.
         """
         xp, launch = self.xp, self.graph.launch
         depth, height, width = shape
@@ -276,18 +294,23 @@ class Gpu:
         sums = xp.zeros((high - low, len(SUMS)), np.uint64)
         bounds = xp.zeros((high - low, 6), np.int32)
         bounds[:, :3] = np.iinfo(np.int32).max
+        closed, has_phase = xp.zeros(high - low, np.uint64), np.int32(phase is not None)
         grey = xp.zeros(1, np.int32) if grey is None else grey
-        launch("sum_runs", count, basins, grey, sums, bounds, np.int32(low), *size)
+        phase = xp.zeros(1, np.uint8) if phase is None else phase
+        tables = (sums, bounds, closed, has_phase, np.int32(low))
+        launch("sum_runs", count, basins, grey, phase, *tables, *size)
+        border_crossings = self.totals(
+            self.graph, "count_border_crossings", count // width, N_DIRECTIONS, (basins,), size[1:]
+        )
         ways = np.int32(3 if faces_only else N_DIRECTIONS)
         room = 1 << (_ROOM * (high - low) + 1024).bit_length()
         while True:
             crossings = xp.zeros((high - low, N_DIRECTIONS), np.uint64)
-            border_crossings = xp.zeros(N_DIRECTIONS, np.uint64)
             keys = xp.full(room, _EMPTY, np.uint64)
             saddle = xp.full(room, _NO_WAY, np.int32)
             contacts = xp.zeros((room, N_DIRECTIONS), np.int32)
             is_full = xp.zeros(1, np.int32)
-            to_fill = (crossings, border_crossings, keys, saddle, contacts, is_full, np.int64(room))
+            to_fill = (crossings, keys, saddle, contacts, is_full, np.int64(room))
             launch("find_edges", count, basins, distance, *to_fill, ways, np.int32(low), *size)
             edges = Flags(self, (keys != _EMPTY).view(np.uint8))
             no_room, number = self.numbers(is_full, edges.total)
@@ -302,7 +325,15 @@ class Gpu:
         saddle, place = saddle[used], place[used]
         xp.copyto(place, np.int64(0), where=saddle == _NO_WAY)
         return Scan(
-            sums, bounds, crossings, border_crossings, keys[used], saddle, place, contacts[used]
+            sums,
+            bounds,
+            closed,
+            crossings,
+            border_crossings,
+            keys[used],
+            saddle,
+            place,
+            contacts[used],
         )
 
     def build_graph(
@@ -324,15 +355,12 @@ class Gpu:
         peaks = watershed.peaks
         numbers = (0, int(peaks.size) + 1)
         shape = watershed.basins.shape
-        where = (shape, numbers, 0, None, grey)
+        where = (shape, numbers, 0, None, grey, phase)
         found = self.scan(watershed.basins, distance, *where, faces_only=faces_only)
         peak_squared = distance.reshape(-1)[peaks]
-        closed = self.xp.zeros(numbers[1], np.uint64)
-        count = watershed.basins.size
-        self.graph.launch("count_closed", count, watershed.basins, phase, closed, np.int64(count))
-        small = [peaks, peak_squared, closed, *more]
+        small = [peaks, peak_squared, *more]
         on_host = self.get_all([*small, *found])
-        places, heights, closed_voxels, *others = on_host[: len(small)]
+        places, heights, *others = on_host[: len(small)]
         scan = Scan(*on_host[len(small) :])
         graph = BasinGraph(
             peak=np.concatenate([[-1], places]),
@@ -340,7 +368,7 @@ class Gpu:
             sums=scan.sums.view(np.int64),
             crossings=scan.crossings.view(np.int64),
             bounds=scan.bounds,
-            closed_voxels=closed_voxels.view(np.int64),
+            closed_voxels=scan.closed.view(np.int64),
             border_crossings=scan.border_crossings.view(np.int64),
             a=(scan.keys >> np.uint64(32)).astype(np.int32),
             b=(scan.keys & np.uint64(0xFFFFFFFF)).astype(np.int32),

@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     from hushpore.pores.gpu.engine import Gpu
     from hushpore.pores.settings import PoreSettings
 
-#: Counters of all tables of a histogram: 1 MB.
-_COUNTERS = 1 << 18
+#: Blocks that count, each for itself at first: as many as a large GPU runs at a time.
+_BLOCKS = 1 << 10
+
+#: Values that are worth a block.
+_LEAST = 1 << 14
 
 #: Types that are read on the GPU, as void.cu numbers them. Of larger ones the void is smaller.
 _KINDS = {"b1": 0, "u1": 0, "i1": 1, "u2": 2, "i2": 3, "f4": 4}
@@ -75,7 +78,8 @@ class GpuGrey:
             centers, _ = bins_of(dtype, counted)
             lowest = np.int32(int(counted.low))
             levels = self._counts("count_levels", self._values[:2], centers.size, lowest)
-            histogram = Histogram(self._gpu.get_all([levels])[0], centers).trimmed()
+            counts = self._gpu.get_all([levels])[0].astype(np.int64)
+            histogram = Histogram(counts, centers).trimmed()
             found = Range(*dtype.type(histogram.centers[[0, -1]]))
             require_range(self._volume, *found)
             return found, histogram
@@ -91,7 +95,9 @@ class GpuGrey:
         low, high = _values_of(ranks).astype(dtype)
         found = Range(low, high, int(others[0]))
         require_range(self._volume, *found)
-        return found, Histogram(counts[0], bins_of(dtype, found)[0]) if counts else None
+        if not counts:
+            return found, None
+        return found, Histogram(counts[0].astype(np.int64), bins_of(dtype, found)[0])
 
     def threshold(self, settings: PoreSettings) -> Threshold:
         """Find the threshold, or take the one that is given; see `passes.find_grey_value`."""
@@ -135,12 +141,12 @@ class GpuGrey:
         return np.float64(threshold or 0.0), np.int32(above), np.int64(self._count)
 
     def _counts(self, name: str, before: tuple[Any, ...], bins: int, *after: Any) -> Any:
-        """Count values in several tables at a time, and add these up."""
-        tables = _COUNTERS // bins
-        counts = self._gpu.xp.zeros((tables, bins), np.int32)
-        given = (*before, counts, np.int32(bins), np.int32(tables), *after)
-        self._gpu.stride(self._gpu.void, name, self._count, *given)
-        return counts.sum(axis=0, dtype=np.int64)
+        """Count values in bins; returns int32, on the GPU."""
+        counts = self._gpu.xp.zeros(bins, np.int32)
+        given = (*before, counts, np.int32(bins), *after, np.int64(self._count))
+        blocks = min(-(-self._count // _LEAST), _BLOCKS)
+        self._gpu.void.launch_blocks(name, blocks, *given)
+        return counts
 
 
 def _values_of(ranks: Any) -> Any:

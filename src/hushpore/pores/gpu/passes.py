@@ -63,13 +63,13 @@ if TYPE_CHECKING:
     from hushpore.pores.passes import Pass
     from hushpore.pores.slabs import Stack
 
-#: Bytes a voxel that are in use on the GPU at once: distance and pointers 4 each, keys 8, void 1.
-#: The rest is for tables.
-BYTES_A_VOXEL = 18
+#: Bytes a voxel that are in use on the GPU at once: distance, sums around and pointers 4 each, void
+#: 1. The rest is for tables.
+BYTES_A_VOXEL = 14
 
 #: Bytes a voxel that each stage reads and writes on the GPU, of integers of a scanner, of 16 bits:
 #: each array of each kernel once, without what is read again because it was not kept at hand.
-MOVED = {"threshold": 4, "void": 27, "distance": 29, "basins": 47, "measuring": 25}
+MOVED = {"threshold": 4, "void": 27, "distance": 29, "basins": 43, "measuring": 20}
 
 _MOST = 2**31 - 1  # voxels of a slab, with the slices beside it, that int32 can index
 _BESIDE = 4  # slices beside a slab

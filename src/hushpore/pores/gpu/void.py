@@ -90,11 +90,8 @@ class GpuParts:
 
     def classify(self, phase: Any, marked: int, unmarked: int) -> Any:
         """Write a phase label for marked parts, and one for others; returns `GpuVoid.totals`."""
-        totals = self._gpu.xp.zeros(3, np.uint64)
-        phase_of = (np.int32(marked), np.int32(unmarked))
-        given = (self.roots, self.is_marked, phase, totals, *phase_of)
-        self._gpu.stride(self._gpu.void, "classify_parts", self._count, *given)
-        return totals
+        given = (self.roots, self.is_marked, phase), (np.int32(marked), np.int32(unmarked))
+        return self._gpu.totals(self._gpu.void, "classify_parts", self._count, 3, *given)
 
 
 def find_void(gpu: Gpu, grey: GpuGrey, work: Work, threshold: float | None) -> Any:
@@ -129,8 +126,9 @@ def classify_void(gpu: Gpu, work: Work, phase: Any) -> GpuVoid:
     air = gpu.xp.zeros(len(lines), np.int64)
     if work.has_air:
         size = tuple(np.int32(length) for length in phase.shape[1:])
-        given = (phase, border_crossings, np.int32(AIR), *size)
-        gpu.stride(gpu.graph, "count_air_crossings", phase.size, *given)
+        given = (phase,), (np.int32(AIR), *size)
+        name = "count_air_crossings"
+        border_crossings = gpu.totals(gpu.graph, name, phase.size, N_DIRECTIONS, *given)
         air = (lines == AIR).sum(axis=1, dtype=np.int64)
     return GpuVoid(phase, totals, border_crossings, air)
 

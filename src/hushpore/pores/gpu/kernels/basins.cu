@@ -1,6 +1,9 @@
-// Basins of the distance map, as hushpore/pores/basins.py has them.
-//
-// No barriers and no shared memory: see distance.cu.
+// Basins of the distance map, as hushpore/pores/basins.py has them; see distance.cu.
+
+// Tests count how many pointers are followed.
+#ifndef HOP
+#define HOP(pointer) (pointer)
+#endif
 
 // The float of the same bits; those of floats above zero are in order as integers.
 __device__ inline long long bits_of(float value)
@@ -26,6 +29,13 @@ __device__ inline float sum_in_slice(const float *middle, int x, int y, int heig
     return (line[0] + line[2]) + line[1];
 }
 
+// What voxels are ordered by: squared distance, then the sum around, rounded. In the solid it is below
+// 2**32.
+__device__ inline long long key_of(float distance, float sum)
+{
+    return (bits_of(distance) << 32) | ((bits_of(sum) >> 4) << 5);
+}
+
 // Flags are counted in stretches of so many.
 #define STRETCH 32
 
@@ -40,10 +50,9 @@ __device__ inline int count_up_to(const unsigned char *flags, const int *counts,
 
 extern "C" {
 
-// Write the key of each voxel: squared distance, then the sum of the 3x3x3 voxels around it. In the
-// solid it is below 2**32.
-__global__ void make_keys(
-    const float *distance, long long *keys, long long count, int height, int width)
+// Write the sum of the 3x3x3 voxels around each.
+__global__ void sum_boxes(
+    const float *distance, float *sums, long long count, int height, int width)
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
@@ -52,16 +61,15 @@ __global__ void make_keys(
     const float *at = distance + i;
     float before = i >= plane ? sum_in_slice(at - plane, x, y, height, width) : 0.0f;
     float after = i < count - plane ? sum_in_slice(at + plane, x, y, height, width) : 0.0f;
-    float total = (before + after) + sum_in_slice(at, x, y, height, width);
-    keys[i] = (bits_of(*at) << 32) | ((bits_of(total) >> 4) << 5);
+    sums[i] = (before + after) + sum_in_slice(at, x, y, height, width);
 }
 
 // Point every void voxel to the highest of the 27 around it, or of the 7 that share a face with it,
 // of equals to the first; solid to -1. What lies beside the slab, before `begin` or from `end` on,
 // leads nowhere else.
 __global__ void steepest_ascent(
-    const long long *keys, int *pointers, long long count, long long depth, int height, int width,
-    int faces_only, long long begin, long long end)
+    const float *distance, const float *sums, int *pointers, long long count, long long depth,
+    int height, int width, int faces_only, long long begin, long long end)
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
@@ -69,7 +77,7 @@ __global__ void steepest_ascent(
         pointers[i] = (int)i;
         return;
     }
-    if (keys[i] >> 32 == 0) {
+    if (bits_of(distance[i]) == 0) {
         pointers[i] = -1;
         return;
     }
@@ -82,24 +90,28 @@ __global__ void steepest_ascent(
                 if (z + dz < 0 || z + dz >= depth || y + dy < 0 || y + dy >= height ||
                     x + dx < 0 || x + dx >= width) continue;
                 long long neighbour = i + ((long long)dz * height + dy) * width + dx;
-                if (keys[neighbour] > best) {
-                    best = keys[neighbour];
+                long long key = key_of(distance[neighbour], sums[neighbour]);
+                if (key > best) {
+                    best = key;
                     target = neighbour;
                 }
             }
     pointers[i] = (int)target;
 }
 
-// Make every pointer lead straight to its end. Another thread may change a pointer meanwhile: old
-// or new, it leads the same way.
+// Make every pointer lead straight to its end. A thread changes its own after each hop: who follows
+// it meanwhile goes as far in one hop, so that the way halves with each. Old or new, a pointer leads
+// the same way.
 __global__ void compress_paths(int *pointers, long long count)
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
     int at = pointers[i];
     if (at < 0) return;
-    for (int next = pointers[at]; next != at; next = pointers[at]) at = next;
-    pointers[i] = at;
+    for (int next = HOP(pointers[at]); next != at; next = HOP(pointers[at])) {
+        at = next;
+        pointers[i] = at;
+    }
 }
 
 // Mark the peaks of a slab, and its exits: the voxels beside it that are led to. Exits are counted

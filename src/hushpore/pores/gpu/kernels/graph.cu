@@ -1,7 +1,8 @@
 // The measures of basins and the contacts between them, as hushpore/pores/graph.py has them.
 //
-// No barriers and no shared memory: see distance.cu. What several threads add up are whole numbers,
-// and what they compete for is a maximum or a minimum, so that their order changes nothing.
+// What several threads add up are whole numbers, and what they compete for is a maximum or a minimum,
+// so that their order changes nothing. What is no new maximum or minimum is only looked at, and threads
+// of a warp that add to the same place add once: atomics are what takes time here.
 
 typedef unsigned long long u64;
 
@@ -41,16 +42,35 @@ __device__ inline long long slot_of(u64 *keys, long long size, int a, int b)
     return -1;
 }
 
+// Add one; those of a warp that add to the same place do it at once.
+template <class T> __device__ inline void add_one(T *at)
+{
+    unsigned same = __match_any_sync(__activemask(), (u64)at);
+    if ((int)(threadIdx.x & 31) == __ffs(same) - 1) atomicAdd(at, (T)__popc(same));
+}
+
+__device__ inline void lower(int *at, int value)
+{
+    if (value < *at) atomicMin(at, value);
+}
+
+__device__ inline void raise(int *at, int value)
+{
+    if (value > *at) atomicMax(at, value);
+}
+
 extern "C" {
 
 // Add up the sums over basins and their bounds, one stretch of a basin along x at a time.
 //
 // The `count` voxels are those of a slab that begins with slice `offset` of a volume of `depth`; one
 // more slice lies behind it, where there is one. Tables of basins begin with basin `low`. `grey` is
-// not looked at where no sum takes it.
+// not looked at where no sum takes it, and `phase`, for the voxels of closed void, only where
+// `has_phase`: of a stretch all are closed or none, since they share faces.
 __global__ void sum_runs(
-    const int *basins, const int *grey, u64 *sums, int *bounds, int low, long long count,
-    long long offset, long long depth, int height, int width)
+    const int *basins, const int *grey, const unsigned char *phase, u64 *sums, int *bounds,
+    u64 *closed, int has_phase, int low, long long count, long long offset, long long depth,
+    int height, int width)
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
@@ -75,29 +95,52 @@ __global__ void sum_runs(
         sum *= to_power(z, POWER[k][0]) * to_power(y, POWER[k][1]);
         atomicAdd(sums + (long long)own * N_SUMS + k, (u64)sum);
     }
+    if (has_phase && phase[i] == CLOSED) atomicAdd(closed + own, (u64)n);
     int *own_bounds = bounds + (long long)own * 6;
-    atomicMin(own_bounds, (int)z);
-    atomicMin(own_bounds + 1, (int)y);
-    atomicMin(own_bounds + 2, begin);
-    atomicMax(own_bounds + 3, (int)z + 1);
-    atomicMax(own_bounds + 4, (int)y + 1);
-    atomicMax(own_bounds + 5, end);
+    lower(own_bounds, (int)z);
+    lower(own_bounds + 1, (int)y);
+    lower(own_bounds + 2, begin);
+    raise(own_bounds + 3, (int)z + 1);
+    raise(own_bounds + 4, (int)y + 1);
+    raise(own_bounds + 5, end);
 }
 
-// Count the voxels of closed void in each basin.
-__global__ void count_closed(
-    const int *basins, const unsigned char *phase, u64 *closed, long long count)
+// Count, in every direction, where the faces of the volume cut basins: a thread has each `threads`-th
+// of the rows, of which those inside end in two voxels at faces. There are several `tables` of counts.
+__global__ void count_border_crossings(
+    const int *basins, u64 *border_crossings, int tables, long long offset, long long depth,
+    int height, int width, long long rows, long long threads)
 {
-    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < count && phase[i] == CLOSED) atomicAdd(closed + basins[i], 1ull);
+    long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (at >= threads) return;
+    u64 found[N_DIRECTIONS] = {0};
+    for (long long row = at; row < rows; row += threads) {
+        int y = (int)(row % height);
+        long long z = offset + row / height;
+        bool is_inside = z > 0 && z < depth - 1 && y > 0 && y < height - 1;
+        int step = is_inside && width > 1 ? width - 1 : 1;
+        for (int x = 0; x < width; x += step) {
+            if (basins[row * width + x] == 0) continue;
+            for (int k = 0; k < N_DIRECTIONS; k++) {
+                int dz = STEP[k][0], dy = STEP[k][1], dx = STEP[k][2];
+                bool back = z - dz >= 0 && y - dy >= 0 && y - dy < height && x - dx >= 0 &&
+                            x - dx < width;
+                bool ahead = z + dz < depth && y + dy >= 0 && y + dy < height && x + dx >= 0 &&
+                             x + dx < width;
+                found[k] += !back + !ahead;
+            }
+        }
+    }
+    for (int k = 0; k < N_DIRECTIONS; k++)
+        if (found[k]) atomicAdd(border_crossings + at % tables * N_DIRECTIONS + k, found[k]);
 }
 
 // Count where basins end, in every direction, and find the edges with their contacts, and with their
 // saddles in the first `ways` directions.
 __global__ void find_edges(
-    const int *basins, const float *distance, u64 *crossings, u64 *border_crossings, u64 *keys,
-    int *saddle, int *contacts, int *is_full, long long size, int ways, int low, long long count,
-    long long offset, long long depth, int height, int width)
+    const int *basins, const float *distance, u64 *crossings, u64 *keys, int *saddle, int *contacts,
+    int *is_full, long long size, int ways, int low, long long count, long long offset,
+    long long depth, int height, int width)
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
@@ -107,25 +150,22 @@ __global__ void find_edges(
     long long z = offset + i / width / height;
     for (int k = 0; k < N_DIRECTIONS; k++) {
         int dz = STEP[k][0], dy = STEP[k][1], dx = STEP[k][2];
-        bool back = z - dz >= 0 && y - dy >= 0 && y - dy < height && x - dx >= 0 && x - dx < width;
         bool ahead = z + dz < depth && y + dy >= 0 && y + dy < height && x + dx >= 0 &&
                      x + dx < width;
-        if (!back) atomicAdd(border_crossings + k, 1ull);
-        if (!ahead) atomicAdd(border_crossings + k, 1ull);
         long long neighbour = i + ((long long)dz * height + dy) * width + dx;
         int other = ahead ? basins[neighbour] : 0;
         if (other == own) continue;
-        atomicAdd(crossings + (long long)(own - low) * N_DIRECTIONS + k, 1ull);
+        add_one(crossings + (long long)(own - low) * N_DIRECTIONS + k);
         if (other == 0) continue;
         long long slot = slot_of(keys, size, own, other);
         if (slot < 0) {
             *is_full = 1;
             return;
         }
-        atomicAdd(contacts + slot * N_DIRECTIONS + k, 1);
+        add_one(contacts + slot * N_DIRECTIONS + k);
         if (k >= ways) continue;
         float way = distance[i] < distance[neighbour] ? distance[i] : distance[neighbour];
-        atomicMax(saddle + slot, as_bits(way));
+        raise(saddle + slot, as_bits(way));
     }
 }
 
@@ -150,14 +190,15 @@ __global__ void place_saddles(
         if (other == own || other == 0) continue;
         long long slot = slot_of(keys, size, own, other);
         float way = distance[i] < distance[neighbour] ? distance[i] : distance[neighbour];
-        if (as_bits(way) == saddle[slot])
-            atomicMin(place + slot, before + (distance[i] == way ? i : neighbour));
+        long long here = before + (distance[i] == way ? i : neighbour);
+        if (as_bits(way) == saddle[slot] && here < place[slot]) atomicMin(place + slot, here);
     }
 }
 
-// Count, in every direction, the neighbours of which one is void and one is air, of phase `air`.
+// Count, in every direction, the neighbours of which one is void and one is air, of phase `air`, in
+// several `tables`.
 __global__ void count_air_crossings(
-    const unsigned char *phase, u64 *border_crossings, int air, int height, int width,
+    const unsigned char *phase, u64 *border_crossings, int tables, int air, int height, int width,
     long long count, long long threads)
 {
     long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
@@ -176,6 +217,6 @@ __global__ void count_air_crossings(
         }
     }
     for (int k = 0; k < N_DIRECTIONS; k++)
-        if (found[k]) atomicAdd(border_crossings + k, found[k]);
+        if (found[k]) atomicAdd(border_crossings + at % tables * N_DIRECTIONS + k, found[k]);
 }
 }

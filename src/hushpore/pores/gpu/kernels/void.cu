@@ -1,11 +1,17 @@
 // From the grey values of a scanner to the void and its parts, as hushpore/pores/threshold.py and
 // void.py have them.
 //
-// No barriers and no shared memory: see distance.cu. What threads add up are whole numbers, and what
-// they compete for is a maximum or a minimum, so that their order changes nothing. Where many would
-// add to one place, a thread has more than one voxel: each `threads`-th of all.
+// What threads add up are whole numbers, and what they compete for is a maximum or a minimum, so that
+// their order changes nothing. Where many would add to one place, a thread has more than one voxel,
+// each `threads`-th of all, and there are several places, which are added up later; a mark that many
+// set is looked at first.
 
 typedef unsigned long long u64;
+
+// Tests count how many pointers are followed.
+#ifndef HOP
+#define HOP(pointer) (pointer)
+#endif
 
 // A float as an integer of the same order, and back.
 __device__ inline int rank_of(float value)
@@ -42,10 +48,20 @@ __device__ inline float grey(
 
 // The void voxel at the end of a chain. Another thread may hang a part below another meanwhile: then
 // this is one that was the end, and is on the way to it.
-__device__ inline int root_of(const int *parts, int at)
+//
+// Every second voxel on the way is hung below the one after the next: who comes after has half as far
+// to go. That may undo what another thread did meanwhile to a voxel that is no end any more, and does
+// no harm: both lead the same way, and always to a voxel that comes before.
+__device__ inline int root_of(int *parts, int at)
 {
-    for (int next = parts[at]; next != at; next = parts[at]) at = next;
-    return at;
+    for (;;) {
+        int next = HOP(parts[at]);
+        if (next == at) return at;
+        int after = HOP(parts[next]);
+        if (after == next) return next;
+        parts[at] = after;
+        at = after;
+    }
 }
 
 // Make one part of two: the end that comes later is hung below the other. Where it was no end any
@@ -62,6 +78,38 @@ __device__ inline void union_roots(int *parts, int a, int b)
         a = found;
         b = low;
     }
+}
+
+// Counters of a block: of as many bins as lie around the first value that it counts.
+#define NEARBY 8192
+
+// Count in which bins values lie, -1 for none. A block has a stretch of them, of which most are near
+// to the first: these are counted in its shared memory, and others where all blocks count.
+template <class BinOf>
+__device__ inline void count_in_block(int *counts, int bins, long long count, BinOf bin_of)
+{
+    __shared__ int nearby[NEARBY];
+    long long stretch = (count + gridDim.x - 1) / gridDim.x, begin = stretch * blockIdx.x;
+    long long end = begin + stretch < count ? begin + stretch : count;
+    int lowest = begin < count ? bin_of(begin) - NEARBY / 2 : 0;
+    lowest = lowest > 0 ? lowest : 0;
+    for (int k = threadIdx.x; k < NEARBY; k += blockDim.x) nearby[k] = 0;
+    __syncthreads();
+    for (long long i = begin + threadIdx.x; i < end; i += blockDim.x) {
+        int bin = bin_of(i);
+        if (bin < 0) continue;
+        bool is_nearby = bin >= lowest && bin - lowest < NEARBY;
+        atomicAdd(is_nearby ? nearby + (bin - lowest) : counts + bin, 1);
+    }
+    __syncthreads();
+    for (int k = threadIdx.x; k < NEARBY && lowest + k < bins; k += blockDim.x)
+        if (nearby[k]) atomicAdd(counts + lowest + k, nearby[k]);
+}
+
+// Set a mark that many set: to look is cheap, and to write is not.
+__device__ inline void mark(unsigned char *at)
+{
+    if (!*at) *at = 1;
 }
 
 extern "C" {
@@ -92,35 +140,28 @@ __global__ void find_range(
     if (others) atomicAdd(bad, others);
 }
 
-// Count whole numbers, level by level from `lowest` on. There are several tables, so that few threads
-// add to one place at a time.
+// Count whole numbers, level by level from `lowest` on.
 __global__ void count_levels(
-    const unsigned char *stored, int kind, int *counts, int bins, int tables, int lowest,
-    long long count, long long threads)
+    const unsigned char *stored, int kind, int *counts, int bins, int lowest, long long count)
 {
-    long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (at >= threads) return;
-    int *own = counts + at % tables * bins;
-    for (long long i = at; i < count; i += threads)
-        atomicAdd(own + (int)grey(stored, kind, 0, 0, 0, i) - lowest, 1);
+    count_in_block(counts, bins, count, [=](long long i) {
+        return (int)grey(stored, kind, 0, 0, 0, i) - lowest;
+    });
 }
 
 // Count finite values in equal bins over their range.
 __global__ void count_bins(
     const unsigned char *stored, int kind, const double *slope, const double *intercept,
-    long long on_line, const int *range, int *counts, int bins, int tables, long long count,
-    long long threads)
+    long long on_line, const int *range, int *counts, int bins, long long count)
 {
-    long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (at >= threads || range[0] >= range[1]) return;
+    if (range[0] >= range[1]) return;
     double low = value_of(range[0]), high = value_of(range[1]), scale = bins / (high - low);
-    int *own = counts + at % tables * bins;
-    for (long long i = at; i < count; i += threads) {
+    count_in_block(counts, bins, count, [=](long long i) {
         float value = grey(stored, kind, slope, intercept, on_line, i);
-        if (!(value - value == 0.0f)) continue;
+        if (!(value - value == 0.0f)) return -1;
         double position = ((double)value - low) * scale;
-        atomicAdd(own + (position < bins - 1 ? (int)position : bins - 1), 1);
-    }
+        return position < bins - 1 ? (int)position : bins - 1;
+    });
 }
 
 // Round grey values to whole numbers of a step, of which one takes `steps`, a power of two.
@@ -189,7 +230,7 @@ __global__ void mark_strict(
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count || parts[i] < 0) return;
     double value = grey(stored, kind, slope, intercept, on_line, i);
-    if ((value > threshold) == (bright != 0)) is_marked[parts[i]] = 1;
+    if ((value > threshold) == (bright != 0)) mark(is_marked + parts[i]);
 }
 
 // Mark the parts that reach a face of the volume: those along x, and along z and y where these count.
@@ -203,7 +244,7 @@ __global__ void mark_faces(
     int x = (int)(i % width), y = (int)(i / width % height);
     bool at_face = x == 0 || x == width - 1 || (along_y && (y == 0 || y == height - 1)) ||
                    (along_z && (i < plane || i >= count - plane));
-    if (at_face && parts[i] >= 0) is_marked[parts[i]] = 1;
+    if (at_face && parts[i] >= 0) mark(is_marked + parts[i]);
 }
 
 // Mark the parts that share a face with a voxel of some phase.
@@ -219,13 +260,14 @@ __global__ void mark_neighbours(
         (y > 0 && phase[i - width] == which) || (y < height - 1 && phase[i + width] == which) ||
         (i >= plane && phase[i - plane] == which) ||
         (i < count - plane && phase[i + plane] == which))
-        is_marked[parts[i]] = 1;
+        mark(is_marked + parts[i]);
 }
 
-// Write the phase of every voxel of a part, and count parts, voxels of marked ones and of others.
+// Write the phase of every voxel of a part, and count parts, voxels of marked ones and of others, in
+// several `tables`.
 __global__ void classify_parts(
-    const int *parts, const unsigned char *is_marked, unsigned char *phase, u64 *totals, int marked,
-    int unmarked, long long count, long long threads)
+    const int *parts, const unsigned char *is_marked, unsigned char *phase, u64 *totals, int tables,
+    int marked, int unmarked, long long count, long long threads)
 {
     long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (at >= threads) return;
@@ -238,6 +280,6 @@ __global__ void classify_parts(
         found[is_marked[part] ? 1 : 2]++;
     }
     for (int k = 0; k < 3; k++)
-        if (found[k]) atomicAdd(totals + k, found[k]);
+        if (found[k]) atomicAdd(totals + at % tables * 3 + k, found[k]);
 }
 }
