@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 import torch
 
 from hushpore.base.errors import DeviceError, InputError
-from hushpore.device.backend import Backend, choose_backend, cpu_threads
+from hushpore.device.backend import Backend, choose_backend, cpu_threads, cupy_extra
 from hushpore.device.memory import is_out_of_memory
 from hushpore.device.readback import Readback
 from hushpore.device.switches import Switches
@@ -145,6 +147,39 @@ def test_a_cpu_says_what_it_has_and_what_a_gpu_would_take() -> None:
     ]
     if torch.version.cuda is None:
         assert rest[0].startswith("for an NVIDIA GPU, PyTorch has to be built for CUDA")
+
+
+@pytest.mark.parametrize(
+    ("cuda", "extra"), [("12.8", "cuda12"), ("13.0", "cuda13"), (None, "cuda12")]
+)
+def test_the_extra_that_fits_to_the_installed_pytorch_is_named(
+    cuda: str | None, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    assert cupy_extra() == extra
+    wanted = f"pip install 'hushpore[{extra}]'"
+    assert any(line.endswith(wanted) for line in Backend().details()) == (cuda is not None)
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (10**9, 10**10))
+    lines = Backend("cuda:0", "a GPU").details()
+    assert lines[2].endswith(f"CuPy is not installed: {wanted}")
+
+
+def test_what_runs_on_a_gpu_of_amd_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.version, "hip", "6.4")
+    monkeypatch.setattr(torch.version, "cuda", None)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (10**9, 10**10))
+    lines = Backend("cuda:0", "an AMD GPU").details()
+    assert lines[0].endswith("for ROCm 6.4: denoising")
+    assert lines[2] == "pores are segmented on the CPU: their kernels are for NVIDIA's GPUs"
+    with pytest.raises(DeviceError, match="the kernels are for NVIDIA's GPUs"):
+        Backend("cuda:0", "an AMD GPU").cupy()
+
+
+def test_a_gpu_of_apple_is_said_not_to_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert any(line.startswith("Apple's GPU is not used") for line in Backend().details())
+    assert not choose_backend("auto").is_cuda
 
 
 def test_the_memory_that_jobs_may_take_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,6 +44,7 @@ class Backend:
     reason: str = "as asked"  # why this device, for the form and the record
     # which optimisations may be used on it; None: those that the user prefers
     switches: Switches | None = None
+    on_trial: bool = False  # whether the job is to compare it with the CPU, and keep the faster
 
     @property
     def is_cuda(self) -> bool:
@@ -76,23 +77,34 @@ class Backend:
                 "for an NVIDIA GPU, PyTorch has to be built for CUDA: "
                 "https://pytorch.org/get-started/locally"
             )
+        else:
+            lines.append(f"for pores on an NVIDIA GPU: pip install 'hushpore[{cupy_extra()}]'")
+        if torch.backends.mps.is_available():
+            lines.append(
+                "Apple's GPU is not used: jobs take numbers of 64 bits, which PyTorch does not "
+                "have there"
+            )
         return lines
 
     def _details_of_gpu(self) -> list[str]:
         import torch
 
         free, total = torch.cuda.mem_get_info(self.device)
+        rocm = torch.version.hip
+        platform = f"ROCm {rocm}" if rocm else f"CUDA {_cuda_of_torch()}"
         lines = [
-            f"PyTorch {torch.__version__} for CUDA {_cuda_of_torch()}: denoising",
+            f"PyTorch {torch.__version__} for {platform}: denoising",
             f"{free / 1e9:.3g} of {total / 1e9:.3g} GB of its memory are free",
         ]
+        if rocm:
+            return [*lines, "pores are segmented on the CPU: their kernels are for NVIDIA's GPUs"]
         try:
             cupy = self._working_cupy()
         except DeviceError as error:
             return [*lines, f"pores are segmented on the CPU: {error}"]
         version = cupy.cuda.runtime.runtimeGetVersion()
         of = f"CuPy {cupy.__version__} for CUDA {version // 1000}.{version % 1000 // 10}"
-        return [*lines, f"{of}: pores, with --device cuda"]
+        return [*lines, f"{of}: pores, where a slab is segmented faster than on the CPU"]
 
     def timer(self) -> StageTimer:
         """Return a stage timer on this device's clock."""
@@ -218,6 +230,10 @@ class Backend:
         return cupy
 
     def _working_cupy(self) -> Any:
+        import torch
+
+        if torch.version.hip:
+            raise DeviceError("the kernels are for NVIDIA's GPUs")
         try:
             import cupy
 
@@ -226,14 +242,13 @@ class Backend:
             cupy.zeros(1).sum().get()
         except ImportError:
             raise DeviceError(
-                "CuPy is not installed: pip install 'hushpore[cuda12]', or 'hushpore[cuda13]' for "
-                "CUDA 13"
+                f"CuPy is not installed: pip install 'hushpore[{cupy_extra()}]'"
             ) from None
         except Exception as error:
             problem = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise DeviceError(
-                f"CuPy cannot use {self.name}: {problem}. PyTorch is of CUDA {_cuda_of_torch()}; "
-                "CuPy has to be of the same"
+                f"CuPy cannot use {self.name}: {problem}. PyTorch is of CUDA {_cuda_of_torch()}, "
+                f"to which 'hushpore[{cupy_extra()}]' fits"
             ) from None
         return cupy
 
@@ -275,6 +290,11 @@ def choose_backend(device: str = "auto", switches: Switches | None = None) -> Ba
     return Backend(f"cuda:{number}", torch.cuda.get_device_name(number), reason)
 
 
+def cupy_extra() -> str:
+    """Return the extra of this package with the CuPy that fits to the installed PyTorch."""
+    return "cuda13" if _cuda_of_torch().startswith("13.") else "cuda12"
+
+
 def _cuda_of_torch() -> str:
     import torch
 
@@ -292,7 +312,7 @@ def _cuda_problem(number: int) -> str:
     """Why CUDA device `number` cannot be used, or an empty string where it can."""
     import torch
 
-    if not torch.backends.cuda.is_built():  # type: ignore[no-untyped-call]
+    if not torch.backends.cuda.is_built() and not torch.version.hip:  # type: ignore[no-untyped-call]
         return "the installed PyTorch is built for the CPU only"
     try:
         # says what is missing: a driver, a newer one, a device

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import pkgutil
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +75,8 @@ class JobDescription:
     generator: str
     # whether ``"auto"`` takes a GPU; else it is the CPU, and a GPU is used where it is asked for
     on_gpu: bool = True
+    # whether the job compares a GPU with the CPU by itself at ``"auto"``, where CuPy is installed
+    compares_gpu: bool = False
     purpose: str = ""  # a sentence or two at the top of its widget
     # a line in the list of commands, and the text of its own page of help, where PATH is the scan
     short_help: str = ""
@@ -101,7 +104,12 @@ class JobDescription:
         """Choose where it runs."""
         if device == "auto" and not self.on_gpu and preferred("device").value == "auto":
             # to look for a GPU is to import PyTorch, which takes seconds
-            return Backend(reason="a GPU is used where it is asked for")
+            if not self.compares_gpu:
+                return Backend(reason="a GPU is used where it is asked for")
+            if find_spec("cupy") is None:
+                return Backend(reason="a GPU takes CuPy for this, which is not installed")
+            found = choose_backend(device)
+            return dataclasses.replace(found, on_trial=found.is_cuda)
         return choose_backend(device)
 
     def load(self) -> Callable[[Any, Any, Backend], Job]:
@@ -149,6 +157,7 @@ JOBS: dict[str, JobDescription] = {
         PoreSettings,
         "hushpore.pores.job:segment_pores",
         on_gpu=False,
+        compares_gpu=True,
         purpose="Finds the pores, splits them at narrow necks (watershed), and measures each.",
         short_help="Segment and measure the pores of a stack.",
         help="Segment and measure the pores of PATH: tables, labels.tif, report.html, result.json.",

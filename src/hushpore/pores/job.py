@@ -14,6 +14,7 @@ from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import SPATIAL_AXES, Volume
 from hushpore.device.backend import Backend
 from hushpore.device.scratch import scratch_folder
+from hushpore.pores.gpu.trial import choose_faster
 from hushpore.pores.measures import void_surface
 from hushpore.pores.parallel import KernelThreads, WarmUp
 from hushpore.pores.passes import Threshold, Work, check_local, find_snow_peaks, write_labels
@@ -81,7 +82,17 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
         yield Note(notes[-1])
     kind = warm_up_kind(decided, volume.dtype == np.bool_, slabs.on_disk)
     yield from stages.prepare(prepare(kind))
+    if backend.on_trial:
+        with stages.timer.stage("comparing devices"):
+            backend = yield from choose_faster(volume, decided, backend, _segment_alone, notes)
     return (yield from _segment(volume, settings, surroundings, backend, slabs, stages, notes))
+
+
+def _segment_alone(volume: Volume, settings: PoreSettings, backend: Backend) -> Job:
+    """Segment a volume whose surroundings are decided, with notes of its own."""
+    decided = Surroundings(settings.outside, settings.outside_radius)
+    slabs = plan_slabs(volume, settings)
+    return _segment(volume, settings, decided, backend, slabs, Stages(volume, backend.timer()), [])
 
 
 def _segment(

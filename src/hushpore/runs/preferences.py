@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import InputError
 from hushpore.base.preferences import Preferences, preferences_file, preferred, variable_of
+from hushpore.device.rates import forget_rates
 from hushpore.device.switches import Switches
 from hushpore.runs.settings_file import keep, setting_lines
 
@@ -51,8 +52,9 @@ def save_preferences(wanted: Preferences) -> Path:
 
 
 def reset_preferences() -> None:
-    """Have no preferences any more; does nothing where there are none."""
+    """Have no preferences any more, nor what was measured of devices."""
     preferences_file().unlink(missing_ok=True)
+    forget_rates()
 
 
 def in_force() -> dict[str, dict[str, Any]]:

@@ -273,7 +273,7 @@ def test_without_cupy_pores_are_segmented_on_the_cpu_and_it_is_said(
     monkeypatch.setitem(sys.modules, "cupy", None)
     found = hushpore.run("pores", scanned((24, 28, 36)), None, emulated_backend())
     assert len(found.pores) > 0
-    assert "CuPy is not installed: pip install 'hushpore[cuda12]'" in found.notes[0]
+    assert "CuPy is not installed: pip install 'hushpore[cuda" in found.notes[0]
 
 
 @pytest.mark.gpu

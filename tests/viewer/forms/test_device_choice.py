@@ -1,5 +1,6 @@
 import pytest
 
+from hushpore import jobs
 from hushpore.base.errors import DeviceError
 from hushpore.device.backend import Backend
 from hushpore.jobs import JOBS
@@ -70,9 +71,17 @@ def test_it_says_which_device_auto_will_be(qtbot, two_gpus):
 def test_a_job_that_takes_no_gpu_by_itself_says_so(qtbot, two_gpus):
     choice = make(qtbot, JOBS["pores"])
     assert choice.resolved() == "cpu"
-    assert choice.line.text().endswith("(a GPU is used where it is asked for)")
+    assert choice.line.text().endswith("(a GPU takes CuPy for this, which is not installed)")
     choice.set("cuda:1")
     assert choice.resolved() == "cuda:1"
+
+
+def test_where_a_job_compares_a_gpu_with_the_cpu_it_is_taken_at_first(qtbot, two_gpus, monkeypatch):
+    monkeypatch.setattr(jobs, "find_spec", lambda name: name)
+    monkeypatch.setattr(jobs, "choose_backend", device_choice.choose_backend)
+    choice = make(qtbot, JOBS["pores"])
+    assert choice.resolved() == "cuda:0"
+    assert choice.line.text() == "GPU 0 (a GPU is available)"
 
 
 def test_what_is_preferred_is_shown_at_once_and_taken(qtbot, two_gpus, monkeypatch):

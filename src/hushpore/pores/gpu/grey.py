@@ -78,8 +78,8 @@ class GpuGrey:
             centers, _ = bins_of(dtype, counted)
             lowest = np.int32(int(counted.low))
             levels = self._counts("count_levels", self._values[:2], centers.size, lowest)
-            counts = self._gpu.get_all([levels])[0].astype(np.int64)
-            histogram = Histogram(counts, centers).trimmed()
+            (of_levels,) = self._gpu.get_all([levels])
+            histogram = Histogram(of_levels.astype(np.int64), centers).trimmed()
             found = Range(*dtype.type(histogram.centers[[0, -1]]))
             require_range(self._volume, *found)
             return found, histogram

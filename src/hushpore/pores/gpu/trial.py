@@ -1,0 +1,126 @@
+"""Whether a GPU is worth it for pores: a slab is segmented both ways, and the results compared.
+
+What came out is kept for the next job on the same devices, with the same versions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore import __version__
+from hushpore.base.errors import HushporeError
+from hushpore.base.events import Note, Progress
+from hushpore.device.backend import Backend
+from hushpore.device.rates import Rates, keep_rates, known_rates
+from hushpore.device.switches import WINS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from hushpore.base.events import Event, Job
+    from hushpore.base.scaled import Scaled
+    from hushpore.base.volume import Volume
+    from hushpore.pores.settings import PoreSettings
+
+    #: Segments a volume somewhere, as `hushpore.pores.job.segment_pores` does.
+    Segment = Callable[[Volume, PoreSettings, Backend], Job]
+
+#: Voxels that a CPU is through with in some seconds: of fewer there is nothing to win.
+WORTH = 1 << 25
+
+#: Voxels of the slab.
+SLAB = 1 << 22
+
+
+def choose_faster(
+    volume: Volume, settings: PoreSettings, gpu: Backend, segment: Segment, notes: list[str]
+) -> Generator[Event, None, Backend]:
+    """Return the GPU if it gives what the CPU gives, and sooner; else the CPU. It says why.
+
+    `notes`: what was said; told what is.
+    Yields: Progress, and a Note where the two do not agree.
+    """
+    voxels = math.prod(volume.shape)
+    if volume.n_spatial < 3 or voxels < WORTH:
+        return Backend(reason=f"{voxels / 1e6:.3g} million voxels are too few to win by a GPU")
+    key = devices_of(gpu)
+    rates, before = known_rates(key), ", as measured before"
+    if rates is None:
+        before = ""
+        try:
+            rates = yield from _measure(volume, settings, gpu, segment)
+        except HushporeError as error:
+            return Backend(reason=f"the GPU could not be tried: {error}")
+        keep_rates(key, rates)
+    ratio = f"{rates.gpu / rates.cpu:.3g} times as fast as {Backend().name}{before}"
+    if not rates.is_same:
+        notes.append(
+            f"{gpu.name} gave other labels than the CPU in a slab that was segmented by both: "
+            "pores are segmented on the CPU. Please report this with the output of "
+            "'hushpore info --device'."
+        )
+        yield Note(notes[-1], warning=True)
+        return Backend(reason=f"{gpu.name} gave other labels{before}")
+    if rates.gpu < WINS * rates.cpu:
+        return Backend(reason=f"{gpu.name} is only {ratio}")
+    return dataclasses.replace(gpu, reason=f"{ratio}, with the same labels", on_trial=False)
+
+
+def devices_of(gpu: Backend) -> str:
+    """Return what rates depend on: both devices, the driver, and versions."""
+    cupy = sys.modules.get("cupy")
+    driver = "" if cupy is None else f"{cupy.cuda.runtime.driverGetVersion()}, {cupy.__version__}"
+    return f"{gpu.name}, {driver}; {Backend().name}; hushpore {__version__}"
+
+
+def _measure(
+    volume: Volume, settings: PoreSettings, gpu: Backend, segment: Segment
+) -> Generator[Event, None, Rates]:
+    slab = _slab_of(volume)
+    # what lies beside the volume is not of the slab's shape
+    settings = dataclasses.replace(settings, sample_mask="", markers="", outside="keep")
+    seconds, results = {}, {}
+    # the first of the GPU compiles kernels
+    for name, device in (("warm-up", gpu), ("gpu", gpu), ("cpu", Backend())):
+        start = time.perf_counter()
+        # each releases what it has used
+        backend = dataclasses.replace(device, on_trial=False)
+        results[name] = yield from _quietly(segment(slab, settings, backend))
+        seconds[name] = time.perf_counter() - start
+    found, expected = results["gpu"], results["cpu"]
+    if not found.provenance["device"].startswith(gpu.name):
+        raise HushporeError(str(found.notes[-1]).removesuffix("."))
+    is_same = np.array_equal(found.labels, expected.labels) and all(
+        getattr(found, table).equals(getattr(expected, table)) for table in ("pores", "throats")
+    )
+    voxels = math.prod(slab.shape)
+    return Rates(voxels / seconds["gpu"], voxels / seconds["cpu"], is_same)
+
+
+def _slab_of(volume: Volume) -> Volume:
+    """Return some slices in the middle."""
+    depth, plane = volume.shape[0], math.prod(volume.shape[1:])
+    thickness = min(depth, max(1, SLAB // plane))
+    first = (depth - thickness) // 2
+    rows = slice(first, first + thickness)
+    data: Any = volume.data
+    part: Scaled | np.ndarray[Any, Any] = data.part(rows) if hasattr(data, "part") else data[rows]
+    return volume.replace(part, auxiliary={})
+
+
+def _quietly(job: Job) -> Generator[Event, None, Any]:
+    """Run a job of which nothing is told but that something happens."""
+    try:
+        while True:
+            next(job)
+            yield Progress("comparing devices", 0, 0, "", 0.0)
+    except StopIteration as end:
+        return end.value
+    finally:
+        job.close()

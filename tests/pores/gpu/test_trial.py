@@ -1,0 +1,145 @@
+"""Pores at `auto`: where there is a GPU, a slab is segmented both ways, and the faster is kept."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from scipy import ndimage as ndi
+
+import hushpore
+from hushpore import Volume, jobs
+from hushpore.base.events import Note
+from hushpore.base.scaled import Scaled
+from hushpore.device.rates import Rates, forget_rates, keep_rates, known_rates, rates_file
+from hushpore.pores.gpu import trial
+from hushpore.pores.gpu.engine import Gpu
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hushpore.device.backend import Backend
+
+SHAPE = (24, 28, 36)
+
+
+@pytest.fixture
+def volume() -> Volume:
+    smooth = ndi.gaussian_filter(np.random.default_rng(3).normal(size=SHAPE), 2)
+    stored = (smooth * 4000 + 3000).astype(np.uint16)
+    return Volume(Scaled(stored, 0.7, -1024.3), spacing=(2.0, 1.0, 1.0), unit="um")
+
+
+@pytest.fixture
+def gpu(gpu_backend: Any, monkeypatch: pytest.MonkeyPatch) -> Backend:
+    """An emulated GPU that `auto` comes to; half the volume is tried."""
+    monkeypatch.setattr(trial, "WORTH", 1)
+    monkeypatch.setattr(trial, "SLAB", 12 * 28 * 36)
+    monkeypatch.setattr(jobs, "find_spec", lambda name: name)
+    monkeypatch.setattr(jobs, "choose_backend", lambda device: gpu_backend())
+    backend = jobs.JOBS["pores"].backend("auto")
+    assert backend.on_trial
+    return backend
+
+
+@pytest.fixture
+def takes(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Set how many seconds the same takes on both."""
+
+    def take(gpu: float, cpu: float) -> None:
+        # begins and ends of the warm-up, the GPU and the CPU
+        times = iter([0.0, 100.0, 100.0, 100.0 + gpu, 200.0, 200.0 + cpu])
+        clock = type("Clock", (), {"perf_counter": staticmethod(lambda: next(times))})
+        monkeypatch.setattr(trial, "time", clock)
+
+    return take
+
+
+def test_a_faster_gpu_is_used_and_what_was_measured_is_kept(
+    volume: Volume, gpu: Backend, takes: Any, assert_same_pores: Any
+) -> None:
+    takes(gpu=1.0, cpu=8.0)
+    found = hushpore.run("pores", volume, None, gpu)
+    assert "8 times as fast as CPU, " in found.provenance["device"]
+    assert found.provenance["device"].startswith("a GPU (")
+    assert found.provenance["device"].endswith("with the same labels)")
+    assert_same_pores(found, hushpore.run("pores", volume, None, "cpu"))
+    # there are no more times to take
+    again = hushpore.run("pores", volume, None, dataclasses.replace(gpu))
+    assert "as measured before, with the same labels" in again.provenance["device"]
+    rates = known_rates(trial.devices_of(gpu))
+    assert rates is not None
+    assert rates.gpu == pytest.approx(8 * rates.cpu)
+
+
+def test_a_slower_gpu_is_left(volume: Volume, gpu: Backend, takes: Any) -> None:
+    takes(gpu=2.0, cpu=1.0)
+    found = hushpore.run("pores", volume, None, gpu)
+    assert found.provenance["device"].startswith("CPU, ")
+    assert "a GPU is only 0.5 times as fast as CPU" in found.provenance["device"]
+
+
+def test_a_gpu_that_gives_other_labels_is_not_used_and_that_is_said(
+    volume: Volume, gpu: Backend, takes: Any, monkeypatch: pytest.MonkeyPatch,
+    assert_same_pores: Any,
+) -> None:  # fmt: skip
+    takes(gpu=1.0, cpu=8.0)
+    distance = Gpu.squared_distance
+
+    def wrong(self: Gpu, *args: Any, **how: Any) -> Any:
+        found = distance(self, *args, **how)
+        found[:, 5:] *= np.float32(0.5)
+        return found
+
+    monkeypatch.setattr(Gpu, "squared_distance", wrong)
+    events: list[Any] = []
+    found = hushpore.run("pores", volume, None, gpu, events.append)
+    (note,) = (each for each in events if isinstance(each, Note))
+    assert note.warning
+    assert note.message.startswith("a GPU gave other labels than the CPU")
+    assert found.notes == (note.message,)
+    assert "a GPU gave other labels" in found.provenance["device"]
+    monkeypatch.undo()
+    assert_same_pores(found, hushpore.run("pores", volume, None, "cpu"))
+
+
+def test_a_gpu_that_fails_is_tried_again_next_time(
+    volume: Volume, gpu: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(backend: Backend) -> None:
+        raise hushpore.base.errors.DeviceError("CuPy cannot use a GPU")
+
+    monkeypatch.setattr(Gpu, "of", fail)
+    found = hushpore.run("pores", volume, None, gpu)
+    assert "the GPU could not be tried: Pores are segmented on the CPU" in str(found.provenance)
+    assert not rates_file().exists()
+
+
+def test_little_is_not_worth_a_trial(
+    volume: Volume, gpu: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "WORTH", 10**6)
+    found = hushpore.run("pores", volume, None, gpu)
+    assert "0.0242 million voxels are too few to win by a GPU" in found.provenance["device"]
+
+
+def test_what_was_measured_is_of_one_device_and_can_be_forgotten(gpu: Backend) -> None:
+    here = trial.devices_of(gpu)
+    there = trial.devices_of(dataclasses.replace(gpu, name="another GPU"))
+    keep_rates(here, Rates(5.0, 1.0, is_same=True))
+    keep_rates(there, Rates(1.0, 5.0, is_same=False))
+    assert known_rates(here) == (5.0, 1.0, True)
+    assert known_rates(there) == (1.0, 5.0, False)
+    forget_rates()
+    assert known_rates(here) is None
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '{"a": 3}', '{"a": [1, 2]}', '{"a": ["x", 1, true]}'])
+def test_a_damaged_file_of_rates_is_none(text: str) -> None:
+    rates_file().parent.mkdir(parents=True)
+    rates_file().write_text(text)
+    assert known_rates("a") is None
+    keep_rates("a", Rates(2.0, 1.0, is_same=True))
+    assert known_rates("a") == (2.0, 1.0, True)
