@@ -1,5 +1,7 @@
+import numpy as np
 import pytest
 
+from hushpore import Volume
 from hushpore.n2v2.settings import DenoiseSettings
 
 
@@ -31,3 +33,23 @@ def test_settings_are_known_by_their_names_of_before(before, now):
     with pytest.warns(DeprecationWarning, match=now):
         settings = DenoiseSettings.of({before: True})
     assert getattr(settings, now)
+
+
+def test_how_long_it_will_take_is_said_by_what_the_last_run_took() -> None:
+    volume = Volume(np.zeros((10, 100, 100), np.uint8))
+    known = {"volume": volume, "pace": {"step": 0.1, "voxel": 1e-4, "rest": 5.0}}
+    # 1,000 steps, 100,000 voxels and the rest
+    assert DenoiseSettings().hints(known)["steps"].startswith("About 2 min in all")
+    assert "About 25 s" in DenoiseSettings(steps=100).hints(known)["steps"]
+    assert "About 45 s" in DenoiseSettings(time_budget=30).hints(known)["time_budget"]
+    # what ends first
+    assert "About 25 s" in DenoiseSettings(steps=100, time_budget=30).hints(known)["steps"]
+    assert "About 15 s" in DenoiseSettings(model="foam.safetensors").hints(known)["model"]
+    assert "steps" not in DenoiseSettings(repeat="result.json").hints(known)
+    assert "steps" not in DenoiseSettings().hints({"volume": volume, "pace": {}})
+
+
+def test_runs_whose_steps_take_as_long_are_of_one_kind() -> None:
+    assert DenoiseSettings(steps=7, seed=3, leave_out="a").pace_kind == DenoiseSettings().pace_kind
+    for other in ({"dimensions": 3}, {"method": "n2v2"}, {"pair": "b"}, {"patch_size": 32}):
+        assert DenoiseSettings(**other).pace_kind != DenoiseSettings().pace_kind

@@ -435,6 +435,22 @@ def readable_count(count: int, noun: str, plural: str = "") -> str:
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
+def readable_duration(seconds: float) -> str:
+    """Write a time that is known about, as people say it.
+
+    >>> readable_duration(42.3), readable_duration(141), readable_duration(4900)
+    ('42 s', '2 min 20 s', '1 h 20 min')
+    """
+    if seconds < 99.5:
+        return f"{max(seconds, 1):.0f} s"
+    # so many units of the smaller kind are told apart
+    small, large, unit, step = (1, 60, ("min", "s"), 10) if seconds < 3570 else (
+        60, 3600, ("h", "min"), 5,
+    )  # fmt: skip
+    whole, rest = divmod(step * round(seconds / small / step), large // small)
+    return f"{whole} {unit[0]}" + (f" {rest} {unit[1]}" if rest else "")
+
+
 def readable_bytes(count: float) -> str:
     """Write a number of bytes with a unit: 14.7 MB."""
     for unit in ("B", "kB", "MB", "GB"):

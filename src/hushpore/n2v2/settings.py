@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import InputError
 from hushpore.base.settings import Settings, option
+from hushpore.base.volume import readable_duration
 from hushpore.patches.settings import explain_share
 
 if TYPE_CHECKING:
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
 
 #: Fraction of masked pixels in the papers on N2V and N2V2.
 PAPER_SHARE = 0.00198
+
+#: Steps of a training where neither steps nor a time are given.
+STEPS = 1000
 
 
 @dataclass(frozen=True)
@@ -263,8 +268,37 @@ class DenoiseSettings(Settings):
                 f"'auto'; got {self.method!r}."
             )
 
+    @property
+    def pace_kind(self) -> str:
+        """What the time of a training step and of a denoised voxel depends on, in words."""
+        names = [
+            "dimensions", "method", "context", "channels", "patch_size", "patch_depth",
+            "batch_size", "precision", "correlated_along", "test_time_augmentation",
+        ]  # fmt: skip
+        kind = {name: getattr(self, name) for name in names} | {"pair": bool(self.pair)}
+        return " ".join(f"{name}={value}" for name, value in kind.items())
+
     def hints(self, known: Mapping[str, Any]) -> dict[str, str]:
-        """Return what the fraction of masked pixels comes to."""
+        """Return how long it will take, and what the fraction of masked pixels comes to.
+
+        `known`: beside the ``volume``, ``pace``: seconds of a training ``step``, of a denoised
+        ``voxel``, and of the ``rest``, in the last run of this `pace_kind`.
+        """
+        return self._time_hint(known) | self._share_hint()
+
+    def _time_hint(self, known: Mapping[str, Any]) -> dict[str, str]:
+        pace, volume = known.get("pace"), known.get("volume")
+        if not pace or volume is None or self.repeat:
+            return {}
+        rest = math.prod(volume.shape) * pace["voxel"] + pace["rest"]
+        steps, training = "steps", (self.steps or STEPS) * pace["step"]
+        if self.model:
+            steps, training = "model", 0.0
+        elif self.time_budget is not None and (self.steps is None or training > self.time_budget):
+            steps, training = "time_budget", self.time_budget
+        return {steps: f"About {readable_duration(training + rest)} in all, by the last run here."}
+
+    def _share_hint(self) -> dict[str, str]:
         if self.model or self.correlated_along != "none" or self.method == "r2r" or self.pair:
             # a trained model, r2r and a second scan mask none; beside a line others are masked too
             return {}

@@ -3,6 +3,7 @@ import pytest
 from napari.components import ViewerModel
 from napari.layers import Image, Labels
 
+from hushpore.base.volume import readable_duration
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY
 
@@ -67,6 +68,26 @@ def test_the_real_denoiser_runs_behind_the_widget(qtbot, widget, scan):
     provenance = result.metadata[METADATA_KEY]["provenance"]
     assert provenance["settings"]["steps"] == 3
     assert provenance["input"]["name"] == "scan"
+
+
+def test_after_a_run_the_form_says_how_long_the_next_one_takes(qtbot, widget, scan):
+    line = widget.form._lines["steps"]
+    assert line.text() == ""
+    widget.steps.value = 25
+    widget._buttons.run.click()
+    qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
+    provenance = widget._viewer.layers["scan denoised"].metadata[METADATA_KEY]["provenance"]
+    times, result = provenance["timings"], provenance["result"]
+    widget.steps.value = 100_000
+    expected = 100_000 * result["training_seconds"] / 25 + times["denoising"]
+    assert line.text().startswith(f"About {readable_duration(expected)[:3]}")
+    # of another kind there was none
+    widget.dimensions.value = 3
+    assert line.text() == ""
+    widget.dimensions.value = 2
+    assert line.text() != ""
+    widget.run_on.value = "local:2"
+    assert line.text() == ""
 
 
 def test_a_cancelled_training_can_be_used_and_gone_on_with(qtbot, widget):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.n2v2.settings import STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 #: Shares are kept in whole parts of one, so that they are the same when they are read again.
 PARTS = 10**6
 
-#: Steps of a training where neither steps nor a time are given, and where the time alone ends it.
-STEPS, ENDLESS = 1000, 10**9
+#: Steps of a training that its time alone ends.
+ENDLESS = 10**9
 
 #: Shares of a training in which the learning rate goes up, and comes down.
 WARM_UP, COOL_DOWN = 0.1, 0.3

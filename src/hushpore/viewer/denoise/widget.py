@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import shutil
 import threading
 import weakref
@@ -15,10 +16,11 @@ import numpy as np
 from napari.layers import Image
 from qtpy.QtCore import QObject, Signal
 
-from hushpore.base.errors import HushporeError
+from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.scaled import held
 from hushpore.base.volume import readable_percent
 from hushpore.device.scratch import new_folder
+from hushpore.runs.pace import remember_pace, remembered_pace
 from hushpore.viewer.denoise.noise_panel import NoisePanel
 from hushpore.viewer.denoise.ring_preview import RingPreview
 from hushpore.viewer.forms.rich_label import link, plain_label
@@ -29,6 +31,10 @@ from hushpore.viewer.patches.live_patches import LatestBatch
 from hushpore.viewer.running.target import capture
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from napari.layers import Layer
+
     from hushpore.base.events import Job
     from hushpore.base.settings import Settings
     from hushpore.base.volume import Volume
@@ -37,11 +43,15 @@ if TYPE_CHECKING:
     from hushpore.n2v2.result import Denoised
     from hushpore.n2v2.settings import DenoiseSettings
     from hushpore.viewer.running.target import Target
+    from hushpore.viewer.running.task import Outcome
     from hushpore.viewer.running.worker import JobWorker
 
 #: Correlation of neighbours from which on it is worth a word; noise as a share of the contrast
 #: below which it is low; and about how many voxels along each axis tell the contrast.
 _NOTABLE, _LOW, _SAMPLED = 0.1, 0.04, 64
+
+#: Steps from which on their time tells that of more: the first take longer.
+_TELLING = 25
 
 #: Links that are offered after a cancel.
 _APPLY, _GO_ON = "apply", "go on"
@@ -83,6 +93,11 @@ class DenoiseWidget(JobWidget):
         self.rings.dismissed.connect(self._dismiss_rings)
         self.form.changed.connect(self._show_rings)
         self.layer.changed.connect(self._show_rings)
+        self._ran_as = ""  # the kind of the last run; see `_pace_kind`
+        self.form.changed.connect(self._show_time)
+        self.device.changed.connect(self._show_time)
+        self.run_on.changed.connect(self._show_time)
+        self._show_time()
 
     @classmethod
     def accepts(cls, layer: Any) -> bool:
@@ -119,8 +134,32 @@ class DenoiseWidget(JobWidget):
     def run(self) -> JobWorker:
         """Start, and take the slice without rings away: that of the job comes in its place."""
         worker = super().run()
+        self._ran_as = self._pace_kind()
         self._show_rings()
         return worker
+
+    def _show_outcome(self, outcome: Outcome, made: list[Layer]) -> None:
+        super()._show_outcome(outcome, made)
+        pace = pace_of(outcome.result.provenance)
+        if pace and self._ran_as:
+            remember_pace(self._ran_as, pace)
+            self._show_time()
+
+    def _pace_kind(self) -> str:
+        """Return what the time of a run depends on; nothing where it is another computer's."""
+        if self.run_on.value:
+            return ""
+        settings = cast("DenoiseSettings", self.form.value)
+        return f"denoise device={self.device.value} {settings.pace_kind}"
+
+    def _show_time(self) -> None:
+        """Say how long it will take, where one like it was run here before."""
+        try:
+            kind = self._pace_kind()
+        except InputError:
+            # said when Run is pressed
+            kind = ""
+        self.form.know(pace=remembered_pace(kind) if kind else {})
 
     def _show_rings(self) -> None:
         """Show the slice on the screen without its rings, where they are to be corrected."""
@@ -227,6 +266,20 @@ class _Found:
     values: Any = None
     text: str = ""
     model: NoiseModel | None = None
+
+
+def pace_of(provenance: Mapping[str, Any]) -> dict[str, float]:
+    """Return what a step, a voxel and the rest took, by the record of a training; in s."""
+    result, times = provenance.get("result", {}), provenance.get("timings", {})
+    if result.get("steps", 0) < _TELLING or "denoising" not in times:
+        return {}
+    voxels = math.prod(provenance["input"]["shape"])
+    before_and_after = {"reading", "diagnosis", "examination"} & set(times)
+    return {
+        "step": result["training_seconds"] / result["steps"],
+        "voxel": times["denoising"] / voxels,
+        "rest": sum(times[each] for each in before_and_after),
+    }
 
 
 class NoiseLine(QObject):
