@@ -1,50 +1,125 @@
-"""Reading 10,000 damaged DICOM files and as many TIFF files: what comes of them.
+"""Reading damaged files of every kind that is read: what comes of each.
 
-Bits flipped, files cut, numbers and value representations replaced, bytes lost, inserted and moved,
-as in ``tests/io/test_mutations.py``. A crash, or any error but a clear one, ends it.
+What is done to them says `_mutations`; HUSHPORE_MUTATIONS sets how many of each kind are tried.
+Each is read in a forked process that may take `MOST_SECONDS` and `MOST_MEMORY`, some after one
+another in the same: a signal, a process that hangs or takes more, and any error but one of
+hushpore's, is a fault; so it is counted where the pixels were whole and others were read without a
+note. Linux only.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import os
+import pickle
+import resource
+import select
+import signal
 import tempfile
 import time
+import warnings
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-COUNT = 10_000
+from benchmarks._forked import alone
+from benchmarks._mutations import KINDS, Mutants
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+COUNT = int(os.environ.get("HUSHPORE_MUTATIONS", "3000"))
+MOST_SECONDS = 10.0
+MOST_MEMORY = 300e6  # bytes beyond what reading undamaged files took
+_AT_ONCE = 250  # mutants that one process reads
+_MACHINE = 8 << 30  # bytes of address space that a process may have at all
 
 
 def measure() -> dict[str, Any]:
-    """How many files were read and refused, the longest time (s), and memory taken (MB)."""
-    mutations = _mutations()
-    figures = {}
-    for kind in mutations.KINDS:
+    """Count what came of the mutants of each kind."""
+    return alone(_measure)
+
+
+def _measure() -> dict[str, Any]:
+    figures: dict[str, Any] = {}
+    warnings.simplefilter("ignore")
+    for kind in KINDS:
         with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            (folder / "whole").mkdir()
-            for path in mutations.originals(kind, folder / "whole"):
-                mutations.is_read(path)
-            before, read, longest = mutations.peak(), 0, 0.0
-            for path in mutations.damaged(kind, folder, COUNT):
-                start = time.perf_counter()
-                read += mutations.is_read(path)
-                longest = max(longest, time.perf_counter() - start)
-        figures[kind] = {
-            "files": COUNT,
-            "read": read,
-            "refused with a clear error": COUNT - read,
-            "longest_seconds": round(longest, 3),
-            "memory_beyond_undamaged_mb": round((mutations.peak() - before) / 1e6, 1),
-        }
+            mutants = Mutants(kind, Path(name))
+            figures[kind] = count(mutants, COUNT)
+        print(f"{kind:25s} {figures[kind]}", flush=True)
+    rows = list(figures.values())
+    figures["mutants"] = sum(row["mutants"] for row in rows)
+    figures["faults"] = sum(len(row["faults"]) for row in rows)
     return figures
 
 
-def _mutations() -> Any:
-    path = Path(__file__).parents[1] / "tests" / "io" / "test_mutations.py"
-    spec = importlib.util.spec_from_file_location("mutations", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def count(mutants: Mutants, number: int) -> dict[str, Any]:
+    """Read so many mutants of a kind; returns what came of them, and what was a fault."""
+    outcomes: Counter[str] = Counter()
+    faults: list[str] = []
+    longest, largest = 0.0, 0
+    for seed, outcome, seconds, memory in _read(mutants, number):
+        longest, largest = max(longest, seconds), max(largest, memory)
+        if outcome.startswith("fault"):
+            faults.append(f"{outcome}, number {seed}")
+        elif memory > MOST_MEMORY:
+            faults.append(f"fault: took {memory / 1e6:.0f} MB, number {seed}")
+        outcomes[outcome.partition(":")[0]] += 1
+    return {
+        "mutants": number,
+        **dict(sorted(outcomes.items())),
+        "longest, s": round(longest, 3),
+        "largest, MB": round(largest / 1e6, 1),
+        "faults": faults,
+    }
+
+
+def _read(mutants: Mutants, number: int) -> Iterator[tuple[int, str, float, int]]:
+    """Yield of each mutant its number, what came of it, seconds, and bytes of memory."""
+    begin = 0
+    while begin < number:
+        end = min(begin + _AT_ONCE, number)
+        ours, theirs = os.pipe()
+        process = os.fork()
+        if not process:
+            os.close(ours)
+            _be_reader(mutants, range(begin, end), theirs)
+        os.close(theirs)
+        with open(ours, "rb", buffering=0) as pipe:
+            while begin < end:
+                ready, _, _ = select.select([pipe], [], [], MOST_SECONDS)
+                head = pipe.read(4) if ready else b""
+                if not head:
+                    break
+                yield begin, *pickle.loads(pipe.read(int.from_bytes(head, "little")))
+                begin += 1
+        if begin < end:
+            os.kill(process, signal.SIGKILL)
+        _, status = os.waitpid(process, 0)
+        if begin < end:
+            code = os.waitstatus_to_exitcode(status)
+            how = "hung" if not ready else f"ended the process ({code})"
+            yield begin, f"fault: {how}", MOST_SECONDS if not ready else 0.0, 0
+            begin += 1
+
+
+def _be_reader(mutants: Mutants, seeds: range, pipe: int) -> None:
+    """Read mutants in this process, which ends then."""
+    resource.setrlimit(resource.RLIMIT_AS, (_MACHINE, _MACHINE))
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    for seed in seeds:
+        mutant = mutants.make(seed)
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+        before, start = _peak(), time.perf_counter()
+        try:
+            outcome = mutants.outcome(mutant)
+        except BaseException as error:
+            outcome = f"fault: {type(error).__name__}: {str(error)[:80]}; {mutant.what}"
+        told = pickle.dumps((outcome, time.perf_counter() - start, _peak() - before))
+        os.write(pipe, len(told).to_bytes(4, "little") + told)
+    os._exit(0)
+
+
+def _peak() -> int:
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return 1024 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])

@@ -121,14 +121,14 @@ def kills(case: Case, times: int, moments: random.Random, runs: Runs = command) 
         changes = count_changes(runs(case.words, done), done)
         old, new = contents(begun, case), contents(done, case)
         least = max(1, min(int((1 - case.share) * changes), changes - LEAST))
-        for _ in range(times):
+        while found["killed"] < times:
             place = Path(scratch, "killed")
             shutil.copytree(begun, place)
             number = moments.randint(least, changes)
             later = moments.choice((0, moments.uniform(0, LATER)))
             status = forked(killed(runs(case.words, place), place, number, later))
             found["killed"] += status == -9
-            found["ended before"] += status != -9
+            found["ended before the kill"] += status != -9
             fault = judge(place, case, old, new, found)
             if forked(runs(case.words, place)) != 0:
                 fault.append("does not run again")

@@ -1,95 +1,27 @@
 """Damaged files of every kind: an image or a clear error, in few steps, and in little memory.
 
-HUSHPORE_MUTATIONS sets how many of each kind are tried, 300 by default; the benchmark ``damaged``
-tries 10,000 and keeps the figures.
+What is done to them, and to which files, says `benchmarks/_mutations.py`; the benchmark ``damaged``
+tries far more, in processes of their own, and keeps the figures.
 """
 
-import contextlib
-import os
-import random
 import re
 import sys
 import threading
+import warnings
+from importlib import import_module
 from pathlib import Path
 
-import numpy as np
 import pytest
-import tifffile
-from pydicom.data.data_manager import DATA_ROOT
 
 from hushpore.base.errors import HushporeError
-from hushpore.base.volume import Volume
-from hushpore.io import read_all
-from hushpore.io.dicom import write_series
 
-COUNT = int(os.environ.get("HUSHPORE_MUTATIONS", "300"))
+mutations = import_module("benchmarks._mutations")
+
+COUNTED = 60  # of DICOM and TIFF each
 MOST_STEPS = 10  # times the calls of functions that an undamaged file takes
 MOST_MEMORY = 150e6  # bytes beyond what reading an undamaged file took
-HEADER = 4096  # where most of what can be broken stands
-
-NUMBERS = [b"\xff" * 2, b"\xff" * 4, bytes(4), b"\0\x80", b"\xff\xff\xff\x7f", b"\1\0\0\0"]
-REPRESENTATIONS = [b"SQ", b"UN", b"US", b"OB", b"DS", b"UL", b"AT", b"PN", b"XX", b"OW", b"IS"]
-OF_PYDICOM = [
-    "CT_small", "MR_small", "MR_small_RLE", "MR_small_jp2klossless", "MR_small_bigendian",
-    "MR_small_implicit", "MR_small_jpeg_ls_lossless", "JPGExtended", "rtdose", "rtdose_rle",
-    "image_dfl", "liver_1frame",
-]  # fmt: skip
-
-
-def mutated(content, rng):
-    """Return a file with one kind of damage: bits, a cut, numbers, types, bytes lost or moved."""
-    data = bytearray(content)
-    end = min(len(data), HEADER) if rng.random() < 0.8 else len(data)
-    kind = rng.randrange(7)
-    at = rng.randrange(end)
-    if kind == 0:
-        for _ in range(rng.randint(1, 8)):
-            data[rng.randrange(end)] ^= 1 << rng.randrange(8)
-    elif kind == 1:
-        del data[rng.randrange(len(data)) :]
-    elif kind == 2:
-        for _ in range(rng.randint(1, 4)):
-            number = rng.choice(NUMBERS)
-            at = rng.randrange(end)
-            data[at : at + len(number)] = number
-    elif kind == 3:
-        for _ in range(3):
-            at = rng.randrange(end)
-            data[at : at + 2] = rng.choice(REPRESENTATIONS)
-    elif kind == 4:
-        del data[at : at + rng.randrange(1, 64)]
-    elif kind == 5:
-        data[at:at] = rng.randbytes(rng.randrange(1, 64))
-    else:
-        other, length = rng.randrange(end), rng.randrange(1, 200)
-        data[at : at + length] = data[other : other + length]
-    return bytes(data)
-
-
-def dicom_files(folder):
-    """Contents of a slice written here, and of small files of pydicom in many encodings."""
-    values = np.arange(-100, 110).reshape(5, 6, 7).astype(np.int16)
-    series = write_series(Volume(values, spacing=(3, 1, 1), unit="mm"), folder / "s", seed=1)
-    test_files = Path(DATA_ROOT) / "test_files"
-    files = [next(iter(series.iterdir())), *(test_files / f"{name}.dcm" for name in OF_PYDICOM)]
-    return [path.read_bytes() for path in files if path.is_file()]
-
-
-def tiff_files(folder):
-    """Contents of TIFF files of every kind and compression."""
-    values = np.random.default_rng(0).integers(0, 4000, (5, 40, 48), dtype=np.uint16)
-    kinds = {
-        "plain": {}, "imagej": {"imagej": True}, "ome": {"ome": True}, "big": {"bigtiff": True},
-        "zlib": {"compression": "zlib", "predictor": True}, "lzw": {"compression": "lzw"},
-        "tiles": {"tile": (16, 16)}, "jpeg 2000": {"compression": "jpeg2000"},
-        "other": {"byteorder": ">"}, "zstd": {"compression": "zstd"},
-    }  # fmt: skip
-    for name, options in kinds.items():
-        tifffile.imwrite(folder / f"{name}.tif", values, photometric="minisblack", **options)
-    return [(folder / f"{name}.tif").read_bytes() for name in kinds]
-
-
-KINDS = {"dicom": dicom_files, "tiff": tiff_files}
+#: How many of each other kind; models and presets take longest.
+COUNTS = {"model": 15, "preferences and presets": 10, "DICOM": 0, "TIFF": 0}
 
 
 def peak():
@@ -100,36 +32,9 @@ def peak():
     return 1024 * int(re.search(r"VmHWM:\s+(\d+)", status.read_text())[1])
 
 
-def originals(kind, folder):
-    """Yield a path that holds one undamaged file after the other."""
-    path = folder / "whole" / "scan"
-    path.parent.mkdir()
-    for content in KINDS[kind](folder):
-        path.write_bytes(content)
-        yield path
-
-
-def damaged(kind, folder, count):
-    """Yield a path that holds one damaged file after the other."""
-    contents = [path.read_bytes() for path in originals(kind, folder)]
-    path, rng = folder / "damaged" / "scan", random.Random(0)
-    path.parent.mkdir()
-    for _ in range(count):
-        path.write_bytes(mutated(rng.choice(contents), rng))
-        yield path
-
-
-def is_read(path):
-    """Whether there is an image in a file; anything but an error of ours is raised."""
-    with contextlib.suppress(HushporeError):
-        read_all(path)
-        return True
-    return False
-
-
 @pytest.fixture
 def counted():
-    """Read a file; return how many calls of functions and returns from them it took."""
+    """Read what a path leads to; return how many calls of functions and returns it took."""
 
     def read(path):
         calls = 0
@@ -141,7 +46,9 @@ def counted():
         threading.setprofile(count)
         sys.setprofile(count)
         try:
-            is_read(path)
+            mutations.read_images(path)
+        except HushporeError:
+            pass
         finally:
             sys.setprofile(None)
             threading.setprofile(None)
@@ -150,13 +57,42 @@ def counted():
     return read
 
 
-@pytest.mark.parametrize("kind", KINDS)
+def quietly(make, *args):
+    """Make what pydicom warns of when it writes it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return make(*args)
+
+
+@pytest.mark.parametrize("kind", ["DICOM", "TIFF"])
 def test_a_damaged_file_gives_an_image_or_a_clear_error_at_once(tmp_path, counted, kind):
-    (tmp_path / "a").mkdir()
-    # twice: what is imported for the first is no step of the second
-    whole = [counted(path) for path in originals(kind, tmp_path / "a") for _ in range(2)][1::2]
+    mutants = mutations.Mutants(kind, tmp_path)
+    whole = [counted(mutants.written(each, each.files)) for each in mutants.originals]
     before = peak()
-    found = [counted(path) for path in damaged(kind, tmp_path, COUNT)]
-    assert len(found) == COUNT
+    found = [counted(quietly(mutants.make, seed).path) for seed in range(COUNTED)]
     assert max(found) < MOST_STEPS * max(whole)
     assert peak() - before < MOST_MEMORY
+
+
+@pytest.mark.parametrize("kind", [kind for kind in mutations.KINDS if COUNTS.get(kind, 1)])
+def test_whatever_is_damaged_is_read_or_refused_in_words(tmp_path, kind):
+    if kind in ("Zarr 2", "Zarr 3"):
+        pytest.importorskip("zarr")
+    if kind == "NIfTI":
+        pytest.importorskip("nibabel")
+    mutants = mutations.Mutants(kind, tmp_path)
+    outcomes = [mutants.outcome(quietly(mutants.make, n)) for n in range(COUNTS.get(kind, 30))]
+    assert len(set(outcomes)) > (kind != "record")  # not all of them are whole, or nonsense
+
+
+def test_pages_that_nothing_leads_to_any_more_are_told(tmp_path):
+    mutants = mutations.Mutants("TIFF", tmp_path)
+    (original, *_), (expected, *_) = mutants.originals, mutants.expected
+    content = bytearray(original.files["a.tif"])
+    first = int.from_bytes(content[4:8], "little")
+    end = first + 2 + 12 * int.from_bytes(content[first : first + 2], "little")
+    content[4:8] = content[end : end + 4]  # the file begins with its second page
+    (image,) = mutations.read_images(mutants.written(original, {"a.tif": bytes(content)}))
+    assert image.shape[0] == expected[0].shape[0] - 1
+    assert any("slices may be missing" in note for note in image.notes)
+    assert expected[0].notes == ()

@@ -92,6 +92,16 @@ class Gate:
                 f"{CONSENT}"
             )
 
+    def notes_of_rest(self, end: int) -> list[str]:
+        """Say of an image whose last byte is known that the file goes on behind it."""
+        rest = self.stored - end
+        if rest <= 0:
+            return []
+        return [
+            f"{self.name} holds {rest:,} bytes more than the image that its header states: see "
+            "whether its shape and its type are right."
+        ]
+
     @property
     def most_parts(self) -> int:
         """How many frames or pages it may have without consent."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+_LOGGER = "nibabel.global"  # of nibabel, for what it finds odd in a header
+
 
 def read_nifti(path: Path) -> Volume:
     """Open a NIfTI image, 2D to 4D; its values stay on disk.
@@ -30,7 +32,7 @@ def read_nifti(path: Path) -> Volume:
     import nibabel
 
     try:
-        with captured_warnings("nibabel"):
+        with captured_warnings(_LOGGER) as messages:
             image: Any = nibabel.load(path)
             _require_plausible(image, path)
             steps = image.header.get_zooms()
@@ -47,7 +49,22 @@ def read_nifti(path: Path) -> Volume:
         spacing=tuple(float(step) or 1.0 for step in reversed(steps[:n_spatial])),
         unit=unit[0] if unit else "pixel",
         name=path.name.removesuffix(".gz").removesuffix(".nii"),
+        notes=[*(f"NIfTI: {message}." for message in messages), *_notes(image, path)],
     )
+
+
+def _notes(image: Any, path: Path) -> list[str]:
+    """Return what a damaged header could have been the reason of."""
+    notes, stored = [], image.dataobj
+    if (stored.slope, stored.inter) != (1, 0):
+        notes.append(
+            f"The stored values are multiplied by {stored.slope:g}, and {stored.inter:g} is added, "
+            "as the header states."
+        )
+    if not path.name.lower().endswith(".gz"):
+        end = stored.offset + math.prod(image.shape) * image.get_data_dtype().itemsize
+        notes += gate_of(path).notes_of_rest(end)
+    return notes
 
 
 def _values(image: Any, path: Path) -> PlaneStack | Stream:
@@ -68,7 +85,7 @@ def _values(image: Any, path: Path) -> PlaneStack | Stream:
 
     def fill(out: npt.NDArray[Any]) -> None:
         try:
-            with captured_warnings("nibabel"):
+            with captured_warnings(_LOGGER):
                 out[...] = np.asarray(stored).T.reshape(shape)
         except (OSError, MemoryError):
             raise

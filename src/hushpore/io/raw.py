@@ -20,7 +20,7 @@ from hushpore.io.marks import sidecar_of
 from hushpore.io.planes import Stream, uncompressed_planes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
@@ -32,6 +32,7 @@ _TYPES = {
 }  # fmt: skip
 _LONGEST_HEADER = 65536
 _MOST_AXES = 5  # t, c, z, y, x
+_NO_SIZE = "The header states no voxel size: 1 {unit} is taken."
 _PIECE = 1 << 20  # compressed bytes that are read at once
 
 
@@ -61,19 +62,21 @@ def open_raw(path: Path) -> Volume:
         if sidecar.stat().st_size > _LONGEST_HEADER:
             raise ValueError(f"it is longer than {_LONGEST_HEADER} bytes")
         stated = json.loads(sidecar.read_text(encoding="utf-8"))
-        shape = tuple(int(n) for n in stated["shape"])
+        shape = tuple(int(_number(n)) for n in stated["shape"])
         raw = _Layout(path, int(stated.get("offset", 0)), np.dtype(str(stated["dtype"])), shape)
         known: dict[str, Any] = {key: str(stated[key]) for key in ("unit", "axes") if key in stated}
         if "spacing" in stated:
-            known["spacing"] = tuple(float(step) for step in stated["spacing"])
-        return Volume(_values(raw), name=path.stem, **known)
+            known["spacing"] = tuple(float(_number(step)) for step in stated["spacing"])
+        elif "unit" in known:
+            known["notes"] = [_NO_SIZE.format(unit=known["unit"])]
+        return _volume(raw, path, **known)
 
 
 def open_meta_image(path: Path) -> Volume:
     """Open a MetaImage, its values on disk unless they are compressed; as `open_raw`."""
     with _explain_header(path):
         raw, known = _read_header(path)
-        return Volume(_values(raw), name=path.stem, **known)
+        return _volume(raw, path, **known)
 
 
 def open_npy(path: Path) -> Volume:
@@ -94,8 +97,31 @@ def open_npy(path: Path) -> Volume:
             out[...] = np.asarray(turned).T
 
         native = mapped.dtype.newbyteorder("=")
-        return Volume(Stream(mapped.shape, native, fill, gate_of(path)), name=path.stem)
-    return Volume(_values(raw), name=path.stem)
+        values = Stream(mapped.shape, native, fill, gate_of(path))
+        return Volume(values, name=path.stem, notes=_rest_notes(raw))
+    return _volume(raw, path)
+
+
+def _volume(raw: _Layout, path: Path, notes: Sequence[str] = (), **known: Any) -> Volume:
+    values = _values(raw)
+    return Volume(values, name=path.stem, notes=[*notes, *_rest_notes(raw)], **known)
+
+
+def _rest_notes(raw: _Layout) -> list[str]:
+    """Say that more lies in a file than its header tells of; a stream may have any length."""
+    if raw.compressed:
+        return []
+    return gate_of(raw.path).notes_of_rest(raw.offset + math.prod(raw.shape) * raw.dtype.itemsize)
+
+
+def _number(value: Any) -> Any:
+    """Return what stands for a number; yes and no are none, though Python counts with them.
+
+    Raises TypeError for these.
+    """
+    if isinstance(value, bool):
+        raise TypeError(f"{value} is not a number")
+    return value
 
 
 @contextmanager
@@ -142,7 +168,7 @@ def _read_header(path: Path) -> tuple[_Layout, dict[str, Any]]:
     )  # fmt: skip
     spacing = stated.get("ElementSpacing") or stated.get("ElementSize")
     if spacing is None:
-        return raw, {}
+        return raw, {"notes": ["The header states no voxel size."]}
     place = stated.get("Offset") or stated.get("Position") or stated.get("Origin") or ""
     unit = unit_of(stated.get("DistanceUnits", "mm")) or ("pixel", 1.0)
     known: dict[str, Any] = {
@@ -152,6 +178,10 @@ def _read_header(path: Path) -> tuple[_Layout, dict[str, Any]]:
     }
     if "DistanceUnits" not in stated and unit[0] == "mm":
         known["notes"] = ["The header states no unit; millimetres are meant then, as in ITK."]
+    if len(known["spacing"]) != n_axes or min(map(float, spacing.split())) <= 0:
+        known.setdefault("notes", []).append(
+            f"The header states a voxel size of {spacing!r} for {n_axes} axes."
+        )
     n_spatial = min(n_axes, 3)
     for key in ("spacing", "origin"):
         known[key] = known[key][-n_spatial:]

@@ -171,7 +171,8 @@ def _run(
 ) -> Batching:
     tasks = list(planned)
     todo = [task for task, is_done in planned.items() if not is_done]
-    for task in todo:
+    # beside results that are done, too: of the write that made them
+    for task in tasks:
         task.clean()
     states = {}
     for task, is_done in planned.items():

@@ -28,6 +28,12 @@ def open_dicom_file(path: Path) -> Generator[float, None, list[Volume]]:
     files, notes = files_of(path)
     dicom = [file for file in files if _is_dicom(file)]
     others: list[Path] = []
+    unnamed = _unnamed(dicom, path)
+    if unnamed:
+        notes.append(
+            f"{path.name} does not name {readable_count(len(unnamed), 'DICOM file')} that "
+            f"lie beside those it names ({shortened(unnamed)}); they were not read."
+        )
     if not dicom:
         notes.append(f"{path.name} names no file that is there; its folder was searched.")
         root = path.parent.resolve()
@@ -37,6 +43,17 @@ def open_dicom_file(path: Path) -> Generator[float, None, list[Volume]]:
                 (dicom if _is_dicom(file) else others).append(file)
     volumes = yield from open_dicom(dicom, path.parent, others)
     return [volume.replace(volume.data, notes=[*notes, *volume.notes]) for volume in volumes]
+
+
+def _unnamed(named: list[Path], directory: Path) -> list[str]:
+    """Return the DICOM files that lie in the folders of those that a directory names."""
+    known = {*named, directory.resolve()}
+    return [
+        file.name
+        for folder in sorted({file.parent for file in named})
+        for file in sorted(folder.iterdir())
+        if file not in known and not file.is_symlink() and file.is_file() and _is_dicom(file)
+    ]
 
 
 def _is_dicom(path: Path) -> bool:

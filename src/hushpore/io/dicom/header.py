@@ -135,7 +135,7 @@ def _require_few_items(file: BinaryIO, gate: Gate) -> None:
 
 def _unusable(header: Header) -> str:
     """Return why a data set is not a greyscale image, or an empty string."""
-    rows, columns, bits = (header.get(name) for name in ("Rows", "Columns", "BitsAllocated"))
+    rows, columns, bits = _integers(header, "Rows", "Columns", "BitsAllocated")
     if rows is None or columns is None or bits is None:
         return f"no pixels ({header.get('Modality', 'document')})"
     frames = _frames(header)
@@ -149,6 +149,11 @@ def _unusable(header: Header) -> str:
     if header.get("SamplesPerPixel", 1) != 1 or not colour.startswith("MONOCHROME"):
         return f"a colour image ({colour})"
     return ""
+
+
+def _integers(header: Header, *names: str) -> list[int | None]:
+    """Return numbers as the standard has them, also where they are stated as decimals or text."""
+    return [integer(header.get(name)) for name in names]
 
 
 def _frames(header: Header) -> int:
@@ -172,7 +177,8 @@ def _encoding(
     size = os.fstat(file.fileno()).st_size
     element = start[:4] if little else start[1::-1] + start[3:1:-1]
     group, which = int.from_bytes(element[:2], "little"), int.from_bytes(element[2:], "little")
-    bits = header.get("BitsAllocated")
+    stated = _integers(header, "Rows", "Columns", "BitsAllocated")
+    rows, columns, bits = (each or 0 for each in stated)
     signed = header.get("PixelRepresentation", 0) == 1
     kind = _FLOATS.get(which, f"{'i' if signed else 'u'}{max(bits // 8, 1)}")
     stored = integer(header.get("BitsStored")) or bits
@@ -199,7 +205,7 @@ def _encoding(
         size=size,
         syntax=syntax,
         n_frames=_frames(header),
-        shape=(header.get("Rows"), header.get("Columns")),
+        shape=(rows, columns),
         dtype=np.dtype(f"{order}{kind}"),
         bits_stored=stored,
         high_bit=high,

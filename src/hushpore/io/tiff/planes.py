@@ -45,6 +45,8 @@ def planes_of(
     """
     native = level.dtype.newbyteorder("=")
     if level.dataoffset is not None:
+        if not isinstance(level.dataoffset, int):
+            raise explained(path, TypeError(f"its pixels begin at byte {level.dataoffset}"))
         stored = level.dtype.newbyteorder(level.keyframe.parent.byteorder)
         return uncompressed_planes(path, level.dataoffset, stored, leading, plane_shape)
     pages: list[Any] = list(level.pages)
@@ -94,7 +96,7 @@ def explained(path: Path, error: Exception) -> InputError | MissingPackageError:
 def require_few_pages(path: Path) -> None:
     """Refuse a small file of very many pages, which takes minutes before anything is known of it.
 
-    Raises NotTrustedError if it has so many.
+    Raises NotTrustedError if it has so many; InputError if they lead back to one before.
     """
     gate = gate_of(path)
     if gate.is_trusted or gate.stored > _LARGE:
@@ -106,8 +108,14 @@ def require_few_pages(path: Path) -> None:
         # of a directory: bytes of the number of entries, of an entry, of the place of the next
         n_count, n_entry, n_next = (8, 20, 8) if is_big else (2, 12, 4)
         at = int.from_bytes(start[8:16] if is_big else start[4:8], order)
-        count = 0
+        count, seen = 0, set[int]()
         while 0 < at < gate.stored and count <= gate.most_parts:
+            if at in seen:
+                raise InputError(
+                    f"{path.name} is damaged: its pages follow one another in a circle. Copy or "
+                    "export it again."
+                )
+            seen.add(at)
             count += 1
             file.seek(at)
             entries = int.from_bytes(file.read(n_count), order)

@@ -19,6 +19,7 @@ from hushpore.base.volume import Volume, readable_count
 from hushpore.io.gate import CONSENT, Gate, gate_of
 from hushpore.io.log_capture import captured_log, captured_warnings
 from hushpore.io.planes import PlaneStack, Stream
+from hushpore.io.tiff.layout import layout_notes
 from hushpore.io.tiff.planes import explained, planes_of, require_few_pages, require_parts
 from hushpore.io.tiff.voxel_size import VoxelSize, voxel_size
 
@@ -154,7 +155,7 @@ def _read_series(tif: tifffile.TiffFile, path: Path, messages: list[str]) -> lis
         name = name if len(all_series) == 1 else f"{name} [{index + 1}]"
         volumes.append(volume.replace(volume.data, name=name, notes=[*notes, *volume.notes]))
     _require_complete(messages, path)
-    said = _log_notes(messages)
+    said = [*_log_notes(messages), *layout_notes(tif, all_series)]
     return [v.replace(v.data, notes=[*v.notes, *said]) for v in volumes]
 
 

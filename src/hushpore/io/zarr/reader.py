@@ -209,6 +209,7 @@ def _image(group: Any, name: str, gate: Gate) -> Volume:
             "time, channel, z, y and x are known, in this order."
         )
     scale, shift = np.ones(array.ndim), np.zeros(array.ndim)
+    left_out: list[str] = []
     for step in [*dataset.get("coordinateTransformations", []),
                  *image.get("coordinateTransformations", [])]:  # fmt: skip
         if step["type"] == "scale":
@@ -216,6 +217,8 @@ def _image(group: Any, name: str, gate: Gate) -> Volume:
             scale, shift = scale * factors, shift * factors
         elif step["type"] == "translation":
             shift = shift + np.asarray(step["translation"], float)
+        elif step["type"] != "identity":
+            left_out.append(str(step["type"])[:40])
     known = group.attrs.get("hushpore")
     ours = known is not None
     index: tuple[int | slice, ...] = tuple(
@@ -225,6 +228,8 @@ def _image(group: Any, name: str, gate: Gate) -> Volume:
     kept = [axis for axis, each in enumerate(index) if isinstance(each, slice)]
     spatial = [axis for axis in kept if letters[axis] in "zyx"]
     unit, factor, notes = _common_unit([str(axes[axis].get("unit", "")) for axis in spatial])
+    if left_out:
+        notes.append(f"What is stated of its place was left out: {', '.join(left_out)}.")
     stack = ZarrStack(array, index)
     finer = stack
     coarser = []
