@@ -46,6 +46,7 @@ bench: $(INSTALLED)
 docs: $(INSTALLED)
 	$(BIN)/python docs/settings.py
 	$(BIN)/python docs/measures.py
+	$(BIN)/python docs/licences.py
 	$(XVFB) $(BIN)/python docs/screenshots.py
 	$(XVFB) $(BIN)/python docs/screenshots_reading.py
 	$(XVFB) $(BIN)/python docs/screenshots_patches.py
