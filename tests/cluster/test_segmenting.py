@@ -112,6 +112,7 @@ REFUSED: list[dict[str, Any]] = [
     {"outside": "remove"},
     {"markers": "markers.tif"},
     {"sample_mask": "mask.tif"},
+    {"local_thickness": "void"},
 ]
 
 

@@ -17,7 +17,14 @@ from hushpore.device.scratch import scratch_folder
 from hushpore.pores.gpu.trial import choose_faster
 from hushpore.pores.measures import void_surface
 from hushpore.pores.parallel import KernelThreads, WarmUp
-from hushpore.pores.passes import Threshold, Work, check_local, find_snow_peaks, write_labels
+from hushpore.pores.passes import (
+    Threshold,
+    Work,
+    check_local,
+    find_local_thickness,
+    find_snow_peaks,
+    write_labels,
+)
 from hushpore.pores.pipeline import Pipeline
 from hushpore.pores.plan import plan_slabs
 from hushpore.pores.result import (
@@ -34,7 +41,7 @@ from hushpore.pores.stages import Stages
 from hushpore.pores.surroundings import Surroundings, find_surroundings
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
     import numpy.typing as npt
 
@@ -42,6 +49,7 @@ if TYPE_CHECKING:
     from hushpore.pores.graph import BasinGraph
     from hushpore.pores.merging import Numbering
     from hushpore.pores.slabs import Stack
+    from hushpore.pores.thickness import LocalThickness
 
 
 def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> Job:
@@ -114,7 +122,7 @@ def _segment(
             volume, decided, slabs, scratch, threads, backend.choices, stages.timer, padding
         )
         found = yield from Pipeline(work, backend, stages, notes).run()
-        backend, threshold, void_phases, basins, graph, distance, on_gpu = found
+        backend, threshold, void_phases, basins, graph, distance, on_gpu, phase = found
         if on_gpu is not None:
             at_end.callback(on_gpu.release)
         for warning in warnings_of(volume, settings, surroundings, void_phases.share_outside):
@@ -127,7 +135,16 @@ def _segment(
         )
         parted = find_snow_peaks(work, basins, distance, graph)
         snow_peaks = yield from stages.run("measuring", parted, 0.9)
+        thickness: dict[str, LocalThickness] = {}
+        for name in decided.thick_phases:
+            assert phase is not None, "it was kept for this"
+            # of a GPU that holds all the distance stays there
+            known = None if on_gpu is not None else distance
+            finding = find_local_thickness(work, phase, name, known)
+            thickness[name] = yield from stages.run("thickness", finding, 0.93)
         distance.close()
+        if phase is not None:
+            phase.close()
         with stages.timer.stage("labels"):
             numbering, by = _number(work, basins, graph, snow_peaks)
         labels = scratch.stack("labels", basins.shape, np.int32)
@@ -157,6 +174,7 @@ def _segment(
                 volume,
             ),
             "merged_by": by,
+            **thickness_totals(thickness),
             **outside_totals(surroundings, void_phases.share_outside),
         },
     )
@@ -175,6 +193,7 @@ def _segment(
         _slabs=slabs,
         _graph=graph,
         _settings=settings,
+        thickness=thickness,
     )
 
 
@@ -227,6 +246,15 @@ def void_totals(
         "threshold": threshold.value,
         "only_values": threshold.only_values and list(threshold.only_values),
         "specific_surface": surface / (sample * volume.voxel_size),
+    }
+
+
+def thickness_totals(thickness: Mapping[str, LocalThickness]) -> dict[str, Any]:
+    """Return what the record says of local thickness, by phase."""
+    return {
+        f"{name}_thickness{part}": value
+        for name, found in thickness.items()
+        for part, value in (("", found.mean), ("_deviation", found.deviation))
     }
 
 
@@ -319,6 +347,8 @@ def warm_up_kind(
         # markers and peaks are merged to alike
         merging="snow" if settings.markers else settings.merging,
         connectivity=settings.connectivity,
+        # of one phase as of both
+        local_thickness="solid" if settings.thick_phases else "none",
     )
     return WarmUpKind(tiny, is_void, on_disk)
 

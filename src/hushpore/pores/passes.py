@@ -21,6 +21,7 @@ from hushpore.pores.local_threshold import LocalThreshold, window_in_voxels
 from hushpore.pores.outside import count_crossings, face_neighbours, mark_outside
 from hushpore.pores.snow import find_peaks
 from hushpore.pores.surface import DIRECTIONS
+from hushpore.pores.thickness import LocalThickness, find_thickness
 from hushpore.pores.threshold import find_threshold, survey
 from hushpore.pores.void import (
     AIR,
@@ -419,6 +420,44 @@ def find_distance(work: Work, phase: Stack, gpu: GpuSlabs | None = None) -> Pass
         distance.write(first, part)
         yield 1 - first / slabs.depth
     return distance
+
+
+class _SolidOf:
+    """The solid of a phase stack, as a stack in which it is 1 and all else 0."""
+
+    def __init__(self, phase: Stack) -> None:
+        self._phase, self.shape = phase, phase.shape
+
+    def read(self, first: int, last: int) -> npt.NDArray[np.uint8]:
+        """Return some slices."""
+        solid: npt.NDArray[np.bool_] = self._phase.read(first, last) == SOLID
+        return solid.view(np.uint8)
+
+
+def find_local_thickness(
+    work: Work, phase: Stack, name: str, distance: Stack | None = None
+) -> Pass[LocalThickness]:
+    """Find the local thickness of the void or the solid.
+
+    `name`: ``"void"`` or ``"solid"``. `distance`: that of the void, where it is known; used up.
+    """
+    if name == "solid":
+        distance = work.scratch.stack("solid distance", work.shape, np.float32)
+        out = None if work.slabs.on_disk else distance.array()
+        # beyond the faces of the volume the solid goes on
+        how = work.slabs, work.scratch, work.spacing, (False,) * 3, work.threads
+        solid: Any = _SolidOf(phase)
+        for first, part in distances(solid, *how, 1, out):
+            distance.write(first, part)
+            yield 0.1 * (1 - first / work.slabs.depth)
+    elif distance is None:
+        distance = yield from find_distance(work, phase)
+    thickness = work.scratch.stack(f"{name} thickness", work.shape, np.float32)
+    finding = find_thickness(distance, work.slabs, thickness, work.spacing, work.threads)
+    found = yield from finding
+    distance.close()
+    diameter = work.scratch.keep(thickness).array().reshape(work.volume.shape)
+    return LocalThickness(diameter, *found)
 
 
 class UnstitchedBasins(NamedTuple):

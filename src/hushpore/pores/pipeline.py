@@ -67,6 +67,7 @@ class Segmented(NamedTuple):
     graph: BasinGraph
     distance: Stack
     on_gpu: GpuBasins | None  # the basins once more, where the GPU holds all of them
+    phase: Stack | None = None  # the void and the solid, where they are measured further
 
 
 class _Void(NamedTuple):
@@ -145,8 +146,7 @@ class Pipeline:
         phase, void_phases, threshold, grey = self._void
         from_void = find_from_void(gpu, work, phase, grey, timer)
         found = yield from self._stages.run("", from_void, 0.85)
-        phase.close()
-        return Segmented(self._backend, threshold, void_phases, *found)
+        return Segmented(self._backend, threshold, void_phases, *found, self._kept(phase))
 
     def _in_slabs(self, work: Work, gpu: GpuSlabs | None) -> Generator[Event, None, Segmented]:
         """Find it in the void slab by slab, where what is done to a slab may be done on a GPU."""
@@ -159,10 +159,17 @@ class Pipeline:
         measuring = measure_basins(work, unstitched, phase, distance, grey, gpu)
         graph = yield from run("measuring", measuring, 0.85, unstitched.stack)
         # where a GPU's memory runs out before, it is needed again
-        phase.close()
+        kept = self._kept(phase)
         return Segmented(
-            self._backend, threshold, void_phases, unstitched.stack, graph, distance, None
+            self._backend, threshold, void_phases, unstitched.stack, graph, distance, None, kept
         )
+
+    def _kept(self, phase: Stack) -> Stack | None:
+        """Return the void where it is measured further, else let it go."""
+        if self._work.settings.thick_phases:
+            return phase
+        phase.close()
+        return None
 
     def _find_void(self) -> Generator[Event, None, _Void]:
         """Find the void on the host, and tell open from closed."""

@@ -27,6 +27,10 @@ BYTES_A_VOXEL = 14
 #: disk: the same, and 2 for the runs of a noisy void.
 BYTES_IN_SLAB = 16
 
+#: Bytes a voxel, of a volume in memory or of a slab, that a local thickness takes: diameters 4, and
+#: the balls that make them, of which there are three for each ten voxels.
+BYTES_OF_THICKNESS = 12
+
 #: Bytes a voxel of one slice for what is kept beside a slab: slices before and after it, the
 #: distance and the exits that are carried on.
 BYTES_IN_SLICE = 80
@@ -80,7 +84,8 @@ def plan_slabs(volume: Volume, settings: PoreSettings) -> Slabs:
             "segmented. Crop it, or bin it 2 x 2 x 2."
         )
     # of the grey values one slab is worked on, and the next one read
-    a_slice = slice_voxels * (BYTES_IN_SLAB + 2 * volume.dtype.itemsize)
+    a_voxel = BYTES_IN_SLAB + BYTES_OF_THICKNESS * bool(settings.thick_phases)
+    a_slice = slice_voxels * (a_voxel + 2 * volume.dtype.itemsize)
     beside = slice_voxels * BYTES_IN_SLICE
     if settings.is_local:
         around = window_of(volume, settings)[0] * volume.dtype.itemsize
@@ -94,7 +99,9 @@ def plan_slabs(volume: Volume, settings: PoreSettings) -> Slabs:
             f"{'close other programs' if settings.memory_budget is None else 'allow more'}."
         )
     thickness = min(thickness, depth, _MOST // slice_voxels - 4)
-    check_disk(math.prod(stacked) * BYTES_ON_DISK)
+    # diameters of each phase, and once another distance
+    more = 4 * (len(settings.thick_phases) + 1) if settings.thick_phases else 0
+    check_disk(math.prod(stacked) * (BYTES_ON_DISK + more))
     return _even(depth, thickness, on_disk=True)
 
 
@@ -126,7 +133,7 @@ def check_tables(volume: Volume, settings: PoreSettings, slabs: Slabs, basins: i
 def _bytes_in_memory(volume: Volume, settings: PoreSettings) -> int:
     count = math.prod(volume.shape)
     in_place = isinstance(volume.data, np.ndarray) and volume.data.flags.c_contiguous
-    needed = count * BYTES_A_VOXEL
+    needed = count * (BYTES_A_VOXEL + BYTES_OF_THICKNESS * len(settings.thick_phases))
     if settings.removes_air:
         shape = (1,) * (3 - volume.n_spatial) + volume.shape
         needed = max(needed, outside_bytes(shape, *_ball(volume, settings)))

@@ -45,6 +45,14 @@ def resized_table(
     return resized
 
 
+def resized_distribution(table: pd.DataFrame, ratio: float, n_spatial: int) -> pd.DataFrame:
+    """Return the distribution of local thickness for voxels that are larger or smaller."""
+    resized = table.copy()
+    resized[["thickness_from", "thickness_to"]] *= ratio
+    resized["volume"] *= ratio**n_spatial
+    return resized
+
+
 def resized_totals(totals: Mapping[str, Any], ratio: float, unit: str) -> dict[str, Any]:
     """Return the totals of a record for voxels that are larger by a ratio, in another unit."""
     resized = {**totals, "unit": unit}

@@ -30,7 +30,7 @@ from hushpore.pores.merging import (
 )
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import write_labels
-from hushpore.pores.resizing import is_proportional
+from hushpore.pores.resizing import is_proportional, resized_totals
 from hushpore.pores.slabs import Scratch, check_disk
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from hushpore.pores.passes import Pass
     from hushpore.pores.settings import PoreSettings
     from hushpore.pores.slabs import Slabs, Stack
+    from hushpore.pores.thickness import LocalThickness
 
 
 #: Voxels that a pore needs for its shape to say anything: of fewer it is that of the grid.
@@ -78,6 +79,9 @@ class Pores:
         The record of the job as JSON values; its ``result`` holds the totals.
     notes : tuple of str
         What was said while it ran.
+    thickness : dict of str to LocalThickness
+        Of the phases of which it was measured, ``"void"`` and ``"solid"``; see
+        `hushpore.pores.thickness.LocalThickness`.
     """
 
     labels: npt.NDArray[np.int32]
@@ -94,6 +98,7 @@ class Pores:
     _slabs: Slabs = dataclasses.field(repr=False)
     _graph: BasinGraph = dataclasses.field(repr=False)
     _settings: PoreSettings = dataclasses.field(repr=False)
+    thickness: dict[str, LocalThickness] = dataclasses.field(default_factory=dict, repr=False)
 
     # made when they are asked for: to import pandas takes longer than to segment a small volume
     @cached_property
@@ -162,6 +167,30 @@ class Pores:
             }
         )
 
+    def thickness_volume(self, phase: str) -> Volume:
+        """Return the local thickness of a phase as a volume in the place of the input."""
+        name = f"{self.volume.name} {thickness_title(phase)}"
+        return self.volume.replace(self.thickness[phase].diameter, name=name)
+
+    @property
+    def thickness_distribution(self) -> pd.DataFrame:
+        """How much of each phase is how thick, where that was measured.
+
+        ``phase``, ``thickness_from``, ``thickness_to``, ``volume`` and ``volume_share`` of its
+        phase, a row for each of the bins of equal width from 0 to the largest.
+        """
+        import pandas as pd
+
+        columns = ["phase", "thickness_from", "thickness_to", "volume", "volume_share"]
+        rows = [
+            (phase, low, high, count * self.volume.voxel_size, count / found.counts.sum())
+            for phase, found in self.thickness.items()
+            for low, high, count in zip(
+                found.edges[:-1], found.edges[1:], found.counts, strict=True
+            )
+        ]
+        return pd.DataFrame(rows, columns=columns)
+
     @property
     def basins(self) -> npt.NDArray[np.int32]:
         """The basins that pores are merged from, (z, y, x): 0 is solid."""
@@ -205,7 +234,7 @@ class Pores:
         return tuple(found)
 
     def files(self) -> ResultFiles:
-        """Return what is written of it: labels, tables, and the porosity of each slice."""
+        """Return what is written of it: labels, tables, the porosity of each slice, thickness."""
         import pandas as pd
 
         profile = self.porosity_profile
@@ -213,7 +242,13 @@ class Pores:
         position = self.volume.origin[0] + self.volume.spacing[0] * slices
         along = pd.DataFrame({"slice": slices, "position": position, "porosity": profile})
         tables = {"pores": self.pores, "throats": self.throats, "profile": along}
-        return ResultFiles({"labels": self.labels_volume}, tables)
+        images = {"labels": self.labels_volume}
+        if self.thickness:
+            tables["thickness"] = self.thickness_distribution
+            images |= {
+                f"{phase}_thickness": self.thickness_volume(phase) for phase in self.thickness
+            }
+        return ResultFiles(images, tables)
 
     def remerge(self, h: float) -> Pores:
         """Return the segmentation merged by another height, from the basins that are kept.
@@ -303,7 +338,9 @@ class Pores:
             ),
             "_throat_columns": throat_columns(self._graph, numbering, volume),
         }
-        result = self.provenance["result"]
+        ratio = float(spacing[0] / self.volume.spacing[0])
+        result = resized_totals(self.provenance["result"], ratio, unit)
+        columns["thickness"] = {n: each.scaled(ratio) for n, each in self.thickness.items()}
         surface = void_surface(self._graph, volume)
         found = {
             **result,
@@ -334,6 +371,11 @@ class Pores:
         return dataclasses.replace(
             self, **merged, porosity=totals["porosity"], provenance=provenance, _settings=settings
         )
+
+
+def thickness_title(phase: str) -> str:
+    """Return what the local thickness of a phase is called."""
+    return f"{'pore' if phase == 'void' else 'solid'} thickness"
 
 
 def summary_of(result: Mapping[str, Any], settings: PoreSettings) -> str:

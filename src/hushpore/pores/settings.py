@@ -222,6 +222,16 @@ class PoreSettings(Settings):
         label="Solid beyond the volume",
         more=True,
     )
+    local_thickness: str = option(
+        "none",
+        "Local thickness, for every voxel the diameter of the largest ball that fits and covers "
+        "it: pore and wall thickness (trabecular separation and thickness). It takes several times "
+        "as long as the pores themselves.",
+        label="Local thickness",
+        choices=("none", "void", "solid", "both"),
+        choice_labels=("Not measured", "Of the pores", "Of the solid", "Of both"),
+        more=True,
+    )
     memory_budget: float | None = option(
         None,
         "Memory that may be used beyond the scan itself. What needs more is worked on slab by "
@@ -241,6 +251,12 @@ class PoreSettings(Settings):
     def odd_window(self) -> int:
         """The window that is taken: one with a voxel in its middle."""
         return 2 * round((self.window - 1) / 2) + 1
+
+    @property
+    def thick_phases(self) -> tuple[str, ...]:
+        """Phases of which the local thickness is measured: ``"void"``, ``"solid"``."""
+        phases = ("void", "solid")
+        return tuple(each for each in phases if self.local_thickness in (each, "both"))
 
     @property
     def removes_air(self) -> bool:

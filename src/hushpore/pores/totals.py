@@ -44,6 +44,10 @@ TOTALS: list[Total] = [
     Total("throats", "Throats"),
     Total("median_diameter", "Median equivalent diameter", 1, is_compared=False),
     Total("specific_surface", "Specific surface", -1),
+    Total("void_thickness", "Mean local thickness of the pores", 1),
+    Total("void_thickness_deviation", "Its standard deviation, of the pores", 1),
+    Total("solid_thickness", "Mean local thickness of the solid", 1),
+    Total("solid_thickness_deviation", "Its standard deviation, of the solid", 1),
     Total("threshold", "Threshold (grey value)", is_compared=False),
 ]
 

@@ -68,7 +68,7 @@ def pore_report(
     """Return the figures and pages of a pore result; parameters as for `job_report`."""
     picture = report_figure(
         before,
-        next((image for name, image in files.images.items() if name != "labels"), None),
+        files.images.get("denoised"),
         files.images["labels"],
         files.tables["pores"]["equivalent_diameter"].to_numpy(),
         title=provenance["summary"],

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
 from napari.components import ViewerModel
 
 import hushpore
 from hushpore import Volume
+from hushpore.base.volume import readable_number
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY, volume_of
+from hushpore.viewer.layers.reader import read_layers
+from hushpore.viewer.layers.saved import SavedLayer
 from hushpore.viewer.results.panel import ResultsWidget
+from hushpore.viewer.results.plots import THICKNESS, PlotsWidget
+from hushpore.viewer.results.pore_layer import summary_lines, tables_of
 from hushpore.viewer.segment.widget import PoresWidget
 
 
@@ -161,3 +167,40 @@ def test_the_sentence_on_the_result_is_in_the_new_unit(qtbot, viewer, widget, sc
     truth = hushpore.segment_pores(Volume(scan, spacing=15.4, unit="um"))
     assert widget._result.text().startswith(truth.summary)
     assert widget.result.summary == truth.summary
+
+
+def test_a_local_thickness_that_was_measured_follows_in_layers_plot_and_totals(
+    qtbot, viewer, widget, tmp_path
+):
+    widget.local_thickness.value = "both"
+    run(qtbot, widget)
+    pores, void, solid = viewer.layers[1:]
+    assert [each.name for each in viewer.layers[2:]] == [
+        "scan pore thickness",
+        "scan solid thickness",
+    ]
+    assert not void.visible
+    assert viewer.layers.selection.active is pores
+    found, values, limits = widget.result, void.data.copy(), void.contrast_limits
+    np.testing.assert_array_equal(values > 0, viewer.layers["scan"].data <= found.threshold)
+    np.testing.assert_array_equal(solid.data > 0, values == 0)
+    plots = PlotsWidget(viewer)
+    qtbot.addWidget(plots)
+    plots._kind.setCurrentText(THICKNESS)
+    assert plots.axes.get_xlabel() == "local thickness (px)"
+    give(widget, "2")
+    np.testing.assert_allclose(void.data, 2 * values)
+    assert void.contrast_limits == pytest.approx([2 * each for each in limits])
+    mean = tables_of(pores).totals["void_thickness"]
+    assert mean == pytest.approx(2 * found.provenance["result"]["void_thickness"])
+    assert f"of the pores {readable_number(mean, 4)} ±" in "\n".join(
+        summary_lines(tables_of(pores))
+    )
+    qtbot.waitUntil(lambda: plots.axes.get_xlabel() == "local thickness (µm)")
+    # and from its folder it comes back
+    folder = SavedLayer.of(pores).write(tmp_path / "result")
+    assert (folder / "solid_thickness.tif").is_file()
+    (read,) = read_layers(str(folder / "labels.tif"))
+    table = read[1]["metadata"][METADATA_KEY]["thickness"]
+    assert table["thickness_to"].max() >= void.data.max()
+    plots._let_go()

@@ -21,7 +21,13 @@ from hushpore.runs.pore_result import LABELS_IN_BLOCKS
 from hushpore.viewer.layers.conversion import METADATA_KEY, layer_data
 from hushpore.viewer.layers.origin import UPSTREAM
 from hushpore.viewer.layers.saved import MERGING, beside
-from hushpore.viewer.results.pore_layer import PROFILE, RESULT, THROATS, features_of
+from hushpore.viewer.results.pore_layer import (
+    PROFILE,
+    RESULT,
+    THICKNESS,
+    THROATS,
+    features_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +63,7 @@ def labels_from_result(volume: Volume) -> LayerData | None:
         return None
     import pandas as pd
 
-    files = {name: file(f"{name}.csv") for name in (PORES, THROATS, "profile")}
+    files = {name: file(f"{name}.csv") for name in (PORES, THROATS, "profile", THICKNESS)}
     tables = {name: pd.read_csv(each) for name, each in files.items() if each.is_file()}
     made = [job for job in jobs if job.get("job") == "pores"]
     provenance = made[-1] if made else {}
@@ -76,6 +82,8 @@ def labels_from_result(volume: Volume) -> LayerData | None:
     known[UPSTREAM] = tuple(jobs[: jobs.index(provenance)]) if provenance else ()
     if THROATS in tables:
         known[THROATS] = tables[THROATS]
+    if THICKNESS in tables:
+        known[THICKNESS] = tables[THICKNESS]
     if result is not None:
         known |= {RESULT: result, PROFILE: result.porosity_profile}
         return data, keywords, kind

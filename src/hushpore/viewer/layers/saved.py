@@ -62,6 +62,8 @@ class SavedLayer:
                 tables["throats"] = found.throats
             if found.profile is not None:
                 tables["profile"] = _profile(volume, found.profile)
+            if found.thickness is not None:
+                tables["thickness"] = found.thickness
         provenance = dict(known.get("provenance") or {})
         upstream = tuple(known.get(UPSTREAM, ()))
         given = known.get(VOXEL_SIZE, "")
@@ -93,12 +95,16 @@ class SavedLayer:
             return write_image(target, self.volume, provenance=record, overwrite=True)
         source = self._source()
         if self.pores is not None:
+            stored = _Stored(self.pores, self.volume)
+            images = stored.files().images
             prints = {"denoised": fingerprint(self.pores.volume.data)} if self.upstream else {}
             extra = {
                 "jobs": [*self.upstream, self.provenance],
-                "fingerprints": {**prints, "labels": fingerprint(self.volume.data)},
+                "fingerprints": {
+                    **prints,
+                    **{name: fingerprint(image.data) for name, image in images.items()},
+                },
             }
-            stored = _Stored(self.pores, self.volume)
             before = self.pores.volume
             return write_result(path, [stored], before, source=source, extra=extra, overwrite=True)
         if self.result is not None:
@@ -183,7 +189,8 @@ class _Stored:
         """Return what is written of it."""
         files = self._result.files()
         arrays: Mapping[str, Any] = {MERGING: merging_arrays(self._result)}
-        return ResultFiles({"labels": self._labels}, files.tables, arrays=arrays)
+        images = {**files.images, "labels": self._labels}
+        return ResultFiles(images, files.tables, arrays=arrays)
 
 
 def beside(image: Path, ending: str) -> Path:

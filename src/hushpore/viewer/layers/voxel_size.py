@@ -8,19 +8,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.pores.measures import PORES, THROATS
-from hushpore.pores.resizing import is_proportional, resized_table, resized_totals
+from hushpore.pores.resizing import (
+    is_proportional,
+    resized_distribution,
+    resized_table,
+    resized_totals,
+)
 from hushpore.runs.source import GIVEN, with_voxel_size
 from hushpore.viewer.layers.conversion import METADATA_KEY, known_of, pint_name, volume_of
 from hushpore.viewer.layers.origin import OF_FILE, VOXEL_SIZE, find_layer, scan_of
 from hushpore.viewer.layers.presenting import go_to_slice, show_scale_bar, slice_of
 from hushpore.viewer.results.pore_layer import (
-    THROATS as THROATS_KEY,
-)
-from hushpore.viewer.results.pore_layer import (
+    LENGTHS,
+    THICKNESS,
     features_of,
     result_of,
     tables_of,
     update_pore_layer,
+)
+from hushpore.viewer.results.pore_layer import (
+    THROATS as THROATS_KEY,
 )
 
 if TYPE_CHECKING:
@@ -93,10 +100,15 @@ def resize_layer(layer: Any, volume: Volume, size: NewSize) -> bool:
     layer.metadata = {**layer.metadata, METADATA_KEY: known}
     layer.units = (*layer.units[:-n_spatial], *[pint_name(size.unit)] * n_spatial)
     layer.scale, layer.translate = scale, translate
-    if tables is None:
+    if tables is None and not known.get(LENGTHS):
         return True
     if not follows:
         return False
+    if tables is None:
+        low, high = layer.contrast_limits
+        layer.data = layer.data * np.float32(ratio[0])
+        layer.contrast_limits_range = layer.contrast_limits = low * ratio[0], high * ratio[0]
+        return True
     result = result_of(layer)
     if result is not None:
         update_pore_layer(layer, result.resized(size.spacing, size.unit, size.note))
@@ -106,6 +118,8 @@ def resize_layer(layer: Any, volume: Volume, size: NewSize) -> bool:
     known = dict(known_of(layer))
     if tables.throats is not None:
         known[THROATS_KEY] = resized_table(tables.throats, THROATS, *frames)
+    if tables.thickness is not None:
+        known[THICKNESS] = resized_distribution(tables.thickness, float(ratio[0]), n_spatial)
     if known.get("provenance"):
         totals = resized_totals(tables.totals, float(ratio[0]), size.unit)
         known["provenance"] = {**known["provenance"], "result": totals}

@@ -11,6 +11,7 @@ from matplotlib.widgets import RectangleSelector
 from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QPushButton, QVBoxLayout
 
+from hushpore.base.volume import readable_unit
 from hushpore.runs.compare import bin_edges
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.layout import fill
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
     from hushpore.viewer.results.pore_view import PoreView
 
 #: What is plotted, by its name in the combo box.
-BY_NUMBER, BY_VOLUME, PROFILE, SCATTER = (
-    "Sizes by number", "Sizes by volume", "Porosity profile", "Scatter plot",
+BY_NUMBER, BY_VOLUME, PROFILE, THICKNESS, SCATTER = (
+    "Sizes by number", "Sizes by volume", "Porosity profile", "Local thickness", "Scatter plot",
 )  # fmt: skip
 
 _LINE, _MARK = "#4c9be8", "#f5a623"
@@ -111,14 +112,16 @@ class PlotsWidget(LayerTrackingWidget):
         self._selector = self._mark = None
         kind = self._kind.currentText()
         has_view = self.view is not None
-        self._x.setEnabled(has_view and kind != PROFILE)
+        self._x.setEnabled(has_view and kind not in (PROFILE, THICKNESS))
         self._y.setVisible(kind == SCATTER)
-        self._log.setEnabled(has_view and kind != PROFILE)
-        self._cumulative.setEnabled(has_view and kind in (BY_NUMBER, BY_VOLUME))
+        self._log.setEnabled(has_view and kind not in (PROFILE, THICKNESS))
+        self._cumulative.setEnabled(has_view and kind in (BY_NUMBER, BY_VOLUME, THICKNESS))
         if self.view is not None and len(self.view.labels):
             self.axes = self.canvas.figure.add_subplot()
             if kind == PROFILE:
                 self._draw_profile(self.view)
+            elif kind == THICKNESS:
+                self._draw_thickness(self.view)
             elif kind == SCATTER:
                 self._draw_scatter(self.view)
             else:
@@ -150,10 +153,7 @@ class PlotsWidget(LayerTrackingWidget):
     def _draw_profile(self, view: PoreView) -> None:
         profile = view.tables.profile
         if profile is None:
-            self.axes.text(
-                0.5, 0.5, "The porosity of each slice\nis not known for this layer.",
-                ha="center", va="center", transform=self.axes.transAxes,
-            )  # fmt: skip
+            self._say("The porosity of each slice\nis not known for this layer.")
             return
         slices = np.arange(len(profile))
         self.canvas.numbers = pd.DataFrame({"slice": slices, "porosity": profile})
@@ -162,6 +162,35 @@ class PlotsWidget(LayerTrackingWidget):
         self.axes.set_ylabel("porosity (%)")
         if view.tables.n_spatial == 3:
             self._mark = self.axes.axvline(view.slice_on_screen(), color=_MARK, linewidth=1.5)
+
+    def _draw_thickness(self, view: PoreView) -> None:
+        """Draw how much of the void and of the solid is how thick."""
+        table = view.tables.thickness
+        if table is None or table.empty:
+            self._say("Not measured for this layer: choose\n'Local thickness' in 'Segment pores'.")
+            return
+        self.canvas.numbers = table
+        is_cumulative = self._cumulative.isChecked()
+        for phase, title, colour in (("void", "pores", _LINE), ("solid", "solid", _MARK)):
+            rows = table[table["phase"] == phase]
+            if rows.empty:
+                continue
+            share = 100 * rows["volume_share"].to_numpy()
+            edges = np.r_[rows["thickness_from"], rows["thickness_to"].iloc[-1:]]
+            look = {"color": colour, "linewidth": 1.8, "label": title}
+            if is_cumulative:
+                self.axes.plot(edges, np.r_[0, share.cumsum()], **look)
+            else:
+                self.axes.stairs(share, edges, **look)
+        up_to = " up to this thickness" if is_cumulative else ""
+        self.axes.set_ylabel(f"share of the volume{up_to} (%)")
+        self.axes.set_xlabel(f"local thickness ({readable_unit(view.tables.unit)})")
+        self.axes.set_ylim(bottom=0)
+        self.axes.legend(frameon=False, fontsize=9, labelcolor="linecolor")
+
+    def _say(self, text: str) -> None:
+        """Say in place of a plot why there is none."""
+        self.axes.text(0.5, 0.5, text, ha="center", va="center", transform=self.axes.transAxes)
 
     def _draw_scatter(self, view: PoreView) -> None:
         x, y = self._x.column(), self._y.column()
@@ -240,7 +269,7 @@ class PlotsWidget(LayerTrackingWidget):
             make(minimumContentsLength=8, accessibleName=name, toolTip=tip)
             for make, (name, tip) in zip(kinds, tips.items(), strict=True)
         ]
-        self._kind.addItems([BY_NUMBER, BY_VOLUME, PROFILE, SCATTER])
+        self._kind.addItems([BY_NUMBER, BY_VOLUME, PROFILE, THICKNESS, SCATTER])
         for box in boxes:
             box.currentIndexChanged.connect(self.draw)
         self._log = QCheckBox("&log", toolTip="A logarithmic horizontal axis.", toggled=self.draw)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from napari.layers import Labels
+from napari.utils.colormaps import AVAILABLE_COLORMAPS, Colormap
 
 from hushpore.base.volume import (
     readable_count,
@@ -36,6 +37,12 @@ if TYPE_CHECKING:
 #: Where the metadata of a layer hold the table of throats and the porosity of each slice.
 THROATS, PROFILE = "throats", "porosity_profile"
 
+#: Where they hold how much of each phase is how thick, where that was measured.
+THICKNESS = "thickness"
+
+#: Where those of an image say that its values are lengths, in the unit of the layer.
+LENGTHS = "lengths"
+
 #: Where they hold the result itself, which can be merged anew; not in a layer read from a folder.
 RESULT = "pores"
 
@@ -53,6 +60,8 @@ class PoreTables:
     profile: npt.NDArray[np.float64] | None
     unit: str  # of lengths in the tables
     n_spatial: int  # 2 or 3
+    # how much of each phase is how thick, see `Pores.thickness_distribution`; None: not measured
+    thickness: pd.DataFrame | None = None
 
     def unit_of(self, column: str) -> str:
         """Return the unit of a column of the table of pores, as it is printed."""
@@ -84,6 +93,32 @@ def pore_layer(
     )
     keywords["metadata"][METADATA_KEY].update(_tables_metadata(result))
     return data, keywords, kind
+
+
+def thickness_layers(
+    result: Pores, placement: Placement | None = None
+) -> list[tuple[Any, dict[str, Any], str]]:
+    """Return the local thickness of each phase as an image, transparent where it is not.
+
+    They lie above the labels, hidden at first.
+    """
+    layers = []
+    colours = Colormap(
+        AVAILABLE_COLORMAPS["viridis"].colors, name="thickness", low_color=(0, 0, 0, 0)
+    )
+    for phase, found in result.thickness.items():
+        largest = float(found.edges[-1]) or 1.0
+        data, keywords, kind = layer_data(
+            result.thickness_volume(phase),
+            placement=placement,
+            provenance=result.provenance,
+            colormap=colours,
+            contrast_limits=(1e-6 * largest, largest),
+            visible=False,
+        )
+        keywords["metadata"][METADATA_KEY][LENGTHS] = True
+        layers.append((data, keywords, kind))
+    return layers
 
 
 def update_pore_layer(layer: Any, result: Pores) -> None:
@@ -118,7 +153,8 @@ def tables_of(layer: Any) -> PoreTables | None:
     totals = (known.get("provenance") or {}).get("result") or {}
     unit = totals.get("unit", volume.unit)
     throats, profile = known.get(THROATS), known.get(PROFILE)
-    return PoreTables(pores, throats, totals, profile, unit, volume.n_spatial)
+    thickness = known.get(THICKNESS)
+    return PoreTables(pores, throats, totals, profile, unit, volume.n_spatial, thickness)
 
 
 def summary_lines(tables: PoreTables, shown: npt.NDArray[np.bool_] | None = None) -> list[str]:
@@ -128,7 +164,7 @@ def summary_lines(tables: PoreTables, shown: npt.NDArray[np.bool_] | None = None
     """
     pores, throats = tables.pores, tables.throats
     more = "" if throats is None else f", {readable_count(len(throats), 'throat')}"
-    lines = [_void(tables.totals), _count(pores, tables.unit, more)]
+    lines = [_void(tables.totals), _count(pores, tables.unit, more), _thickness(tables.totals)]
     if shown is not None and not shown.all():
         volume = pores["num_voxels"].to_numpy()
         share = readable_percent(volume[shown].sum() / max(volume.sum(), 1))
@@ -138,7 +174,8 @@ def summary_lines(tables: PoreTables, shown: npt.NDArray[np.bool_] | None = None
 
 
 def _tables_metadata(result: Pores) -> dict[str, Any]:
-    return {RESULT: result, THROATS: result.throats, PROFILE: result.porosity_profile}
+    known = {RESULT: result, THROATS: result.throats, PROFILE: result.porosity_profile}
+    return known | ({THICKNESS: result.thickness_distribution} if result.thickness else {})
 
 
 def _void(totals: Mapping[str, Any]) -> str:
@@ -152,6 +189,18 @@ def _void(totals: Mapping[str, Any]) -> str:
         per_length = readable_unit(totals.get("unit", "pixel"), -1)
         text += f" · specific surface {readable_number(totals['specific_surface'], 4)} {per_length}"
     return text
+
+
+def _thickness(totals: Mapping[str, Any]) -> str:
+    """Mean and standard deviation of the local thickness, of each phase where it was measured."""
+    unit = readable_unit(totals.get("unit", "pixel"))
+    parts = []
+    for phase, of in (("void", "pores"), ("solid", "solid")):
+        mean, deviation = (totals.get(f"{phase}_thickness{end}") for end in ("", "_deviation"))
+        if mean is not None and deviation is not None:
+            values = f"{readable_number(mean, 4)} ± {readable_number(deviation, 3)} {unit}"
+            parts.append(f"of the {of} {values}")
+    return f"Local thickness (mean ± deviation): {', '.join(parts)}" if parts else ""
 
 
 def _count(pores: pd.DataFrame, unit: str, more: str) -> str:

@@ -17,7 +17,7 @@ from hushpore.viewer.job_widget import PROVENANCE, JobWidget, Message
 from hushpore.viewer.layers.origin import identity, scan_of
 from hushpore.viewer.layers.result_folder import layer_of_result
 from hushpore.viewer.results.panel import RESULTS
-from hushpore.viewer.results.pore_layer import pore_layer, result_of
+from hushpore.viewer.results.pore_layer import pore_layer, result_of, thickness_layers
 from hushpore.viewer.results.save_result import SAVE_RESULT
 from hushpore.viewer.running.worker import JobWorker, stop_on_destroy
 from hushpore.viewer.segment.merge_height import MergeHeight
@@ -83,8 +83,9 @@ class PoresWidget(JobWidget):
 
     @classmethod
     def result_layers(cls, result: Pores, target: Target) -> list[LayerData]:
-        """Return the labels, which carry the tables."""
-        return [pore_layer(result, f"{target.volume.name} pores", target.placement)]
+        """Return the labels, which carry the tables, and the local thickness."""
+        labels = pore_layer(result, f"{target.volume.name} pores", target.placement)
+        return [labels, *thickness_layers(result, target.placement)]
 
     @classmethod
     def cluster_layers(cls, result: Written, target: Target) -> list[LayerData]:
