@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
-from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from hushpore.base.errors import InputError
 from hushpore.n2v2.masking import Replacement, draw_positions, mask_pixels, values_at
@@ -121,6 +120,9 @@ class Adam:
             }
             for each in self.parameters
         ]
+        self._counts, self._first, self._second = (
+            [each[name] for each in self.moments] for name in ("step", "exp_avg", "exp_avg_sq")
+        )
 
     def zero_grad(self) -> None:
         """Let go of the gradients of the step before."""
@@ -133,17 +135,38 @@ class Adam:
 
         `rate`: learning rate; on the device it can change while the step is replayed.
         """
-        counts, first, second = (
-            [each[name] for each in self.moments] for name in ("step", "exp_avg", "exp_avg_sq")
-        )
-        weights: list[torch.Tensor] = list(self.parameters)
         gradients = [each.grad for each in self.parameters if each.grad is not None]
         update: Any = torch._fused_adam_  # two signatures, of which one is described
-        torch._foreach_add_(counts, 1)
+        torch._foreach_add_(self._counts, 1)
         update(
-            weights, gradients, first, second, [], counts, lr=rate, beta1=0.9, beta2=0.999,
-            weight_decay=0.0, eps=1e-8, amsgrad=False, maximize=False,
+            self.parameters, gradients, self._first, self._second, [], self._counts, lr=rate,
+            beta1=0.9, beta2=0.999, weight_decay=0.0, eps=1e-8, amsgrad=False, maximize=False,
         )  # fmt: skip
+
+
+class RunningAverage:
+    """A running average of a network's weights and statistics.
+
+    `network`: what it is of. `average`: a copy of it, in which the average is.
+    """
+
+    def __init__(self, network: UNet, average: UNet) -> None:
+        # the fixed blur kernels are buffers too, and the same in both
+        self._of, self._in = _lists_of(network), _lists_of(average)
+
+    @torch.no_grad()
+    def update(self, weight: float | torch.Tensor) -> None:
+        """Take in the network as it is now.
+
+        `weight`: of what is new; on the device it can change while the step is replayed.
+        """
+        for present, average in zip(self._of, self._in, strict=True):
+            if isinstance(weight, torch.Tensor):
+                difference = torch._foreach_sub(present, average)
+                torch._foreach_mul_(difference, weight)
+                torch._foreach_add_(average, difference)
+            else:
+                torch._foreach_lerp_(average, present, weight)
 
 
 class Learner:
@@ -172,11 +195,13 @@ class Learner:
         features = network.features
         self._features = features if backend is None else backend.compiled(features)
         self._replays = None if backend is None else backend.graph_replays("training steps")
-        # a rate that lies on the device can change between replays
+        # learning rate, and weight in the average; on the device they can change between replays
         self._rate: float | torch.Tensor = 0.0
+        self._weight: float | torch.Tensor = 0.0
         if self._replays is not None:
-            self._rate = torch.zeros((), device=device)
+            self._rate, self._weight = torch.zeros(2, device=device)
         self.optimizer = Adam(network.parameters())
+        self._averaging = RunningAverage(network, self.average)
 
     def step(
         self, images: Images, batch_sampler: BatchSampler, rate: float, step: int
@@ -185,10 +210,13 @@ class Learner:
 
         `step`: number of this step, from 0.
         """
-        if isinstance(self._rate, torch.Tensor):
+        # a short memory at first, so that the starting weights are soon forgotten
+        weight = 1 - min(AVERAGE_DECAY, (1 + step) / (10 + step))
+        if isinstance(self._rate, torch.Tensor) and isinstance(self._weight, torch.Tensor):
             self._rate.fill_(rate)
+            self._weight.fill_(weight)
         else:
-            self._rate = rate
+            self._rate, self._weight = rate, weight
         if self._replays is None or self.keeps_patch_losses:
             loss = self._train(images, batch_sampler)
         else:
@@ -197,7 +225,6 @@ class Learner:
             loss = self._replays.call(
                 key, lambda: self._train(images, batch_sampler), generator=batch_sampler.generator
             )
-        self._update_average(step)
         return loss
 
     def _train(self, images: Images, batch_sampler: BatchSampler) -> torch.Tensor:
@@ -205,6 +232,7 @@ class Learner:
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step(self._rate)
+        self._averaging.update(self._weight)
         return loss.detach()
 
     @torch.no_grad()
@@ -296,15 +324,6 @@ class Learner:
             losses = errors.detach().double()[:, None]
             self.patch_losses = torch.cat([corners.double(), losses], 1)
 
-    @torch.no_grad()
-    def _update_average(self, step: int) -> None:
-        # a short memory at first, so that the starting weights are soon forgotten
-        decay = min(AVERAGE_DECAY, (1 + step) / (10 + step))
-        update: Any = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
-        update(list(self.average.parameters()), list(self.network.parameters()), None)
-        # the fixed blur kernels are buffers too, and the same in both
-        update(_statistics(self.average), _statistics(self.network), None)
-
 
 def choose_precision(wanted: str, backend: Backend, dimensions: int = 2) -> torch.dtype:
     """Return the dtype of the network's arithmetic: bfloat16 where the device is fast at it.
@@ -346,5 +365,7 @@ def channels_last(images: torch.Tensor) -> torch.Tensor:
     return images.contiguous(memory_format=layout)
 
 
-def _statistics(network: torch.nn.Module) -> list[torch.Tensor]:
-    return [buffer for name, buffer in network.named_buffers() if "running_" in name]
+def _lists_of(network: torch.nn.Module) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Return the weights, and the statistics of batches."""
+    buffers = [buffer for name, buffer in network.named_buffers() if "running_" in name]
+    return list(network.parameters()), buffers
