@@ -9,6 +9,8 @@ is passed over.
 
 from __future__ import annotations
 
+import argparse
+import inspect
 import json
 import os
 import platform
@@ -58,12 +60,18 @@ def surroundings() -> dict[str, object]:
     }
 
 
-def main(wanted: list[str]) -> None:
+def main(words: list[str]) -> None:
     """Run benchmarks and write their results."""
-    for name in wanted or names():
+    parser = argparse.ArgumentParser(prog="python -m benchmarks")
+    parser.add_argument("names", nargs="*", help="which; by default all")
+    parser.add_argument("--out", type=Path, help="folder of the results; default: results/")
+    parser.add_argument("--limit", type=float, help="seconds that it may take, of gpu")
+    given = parser.parse_args(words)
+    for name in given.names or names():
+        module = import_module(f"benchmarks.{name}")
         try:
-            for result, target in results(import_module(f"benchmarks.{name}")):
-                target.parent.mkdir(exist_ok=True)
+            for result, target in results(module, given.out, given.limit):
+                target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
         except (DeviceError, MissingPackageError) as error:
             print(f"{name} was not run: {error}")
@@ -71,9 +79,21 @@ def main(wanted: list[str]) -> None:
         print(name, json.dumps(result["figures"], indent=2))
 
 
-def results(module: ModuleType) -> Iterator[tuple[dict[str, Any], Path]]:
-    """Run a benchmark; yields what is to be written, and where, each time that there is more."""
-    measured = module.measure()
+def results(
+    module: ModuleType, out: Path | None = None, limit: float | None = None
+) -> Iterator[tuple[dict[str, Any], Path]]:
+    """Run a benchmark; yields what is to be written, and where, each time that there is more.
+
+    `out`: folder of the results; by default the one beside this file. `limit`: seconds that it may
+    take, where it takes a limit.
+    """
+    given = {"limit": limit, "out": out}
+    taken = inspect.signature(module.measure).parameters
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+    measured = module.measure(
+        **{name: value for name, value in given.items() if name in taken and value is not None}
+    )
     for figures in [measured] if isinstance(measured, dict) else measured:
         around = surroundings()
         result = {**around, "figures": figures}
@@ -82,7 +102,8 @@ def results(module: ModuleType) -> Iterator[tuple[dict[str, Any], Path]]:
             result["figures"] = {k: v for k, v in figures.items() if k != "samples"}
         # those of a GPU are kept for each
         named = getattr(module, "result_name", None)
-        yield result, HERE / "results" / (named(around) if named else f"{_name(module)}.json")
+        file = named(around) if named else f"{_name(module)}.json"
+        yield result, out / Path(file).name if out else HERE / "results" / file
 
 
 def _name(module: ModuleType) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 ROOT = Path(__file__).parents[1]
 
@@ -40,14 +40,15 @@ def without_samples(found: Figures) -> Figures:
     return {**figures, "samples": samples} if samples else figures
 
 
-def apart(module: str, seconds: float) -> Figures:
+def apart(module: str, seconds: float, names: Sequence[str] = ()) -> Figures:
     """Run a part in a process of its own, for so many seconds at most.
 
+    `names`: of its functions; by default all.
     Returns what its functions returned, as far as they came; ``"failed"`` says what went wrong.
     """
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "figures.json"
-        command = [sys.executable, "-m", "benchmarks._parts", module, str(target)]
+        command = [sys.executable, "-m", "benchmarks._parts", module, str(target), *names]
         problem = ""
         try:
             done = subprocess.run(command, check=False, cwd=ROOT, timeout=max(seconds, 1))
@@ -79,4 +80,5 @@ def run(parts: dict[str, Callable[[], Figures]], target: Path) -> None:
 
 if __name__ == "__main__":
     part = import_module(f"benchmarks.{sys.argv[1]}")
-    run(part.PARTS if hasattr(part, "PARTS") else {"all": part.measure}, Path(sys.argv[2]))
+    parts = part.PARTS if hasattr(part, "PARTS") else {"all": part.measure}
+    run({name: parts[name] for name in sys.argv[3:] or parts}, Path(sys.argv[2]))

@@ -46,10 +46,10 @@ def measure() -> Figures:
     return in_one(PARTS)
 
 
-def _training(precision: str) -> Figures:
+def _training(precision: str, *names: str) -> Figures:
     gpu = choose_backend("cuda")
     dtype = choose_precision(precision, gpu)
-    trainings = {name: _Training(gpu, switches, dtype) for name, switches in VARIANTS.items()}
+    trainings = {name: _Training(gpu, VARIANTS[name], dtype) for name in ("plain", *names)}
     first = {name: _timed(lambda t=each: t.go(WARM_UP)) for name, each in trainings.items()}
     seconds = _in_turn({name: lambda t=each: t.go(STEPS) for name, each in trainings.items()})
     rates = {name: STEPS / statistics.median(each) for name, each in seconds.items()}
@@ -69,12 +69,13 @@ def _training(precision: str) -> Figures:
         }
         for name, each in trainings.items()
     }
-    auto = _Training(gpu, Switches(), dtype)
-    auto.go(DECIDED)
-    torch.cuda.synchronize()
-    auto.go(1)
-    line = auto.backend.choices.lines().get("graphs of training steps", "")
-    figures |= _decision(line, rates["graphs"] / rates["plain"])
+    if "graphs" in names:
+        auto = _Training(gpu, Switches(), dtype)
+        auto.go(DECIDED)
+        torch.cuda.synchronize()
+        auto.go(1)
+        line = auto.backend.choices.lines().get("graphs of training steps", "")
+        figures |= _decision(line, rates["graphs"] / rates["plain"])
     figures |= {"precision": str(dtype).removeprefix("torch."), "samples": {"s": seconds}}
     return figures
 
@@ -119,23 +120,23 @@ class _Training:
 
 
 @torch.inference_mode()
-def _tiles(precision: str) -> Figures:
+def _tiles(precision: str, *, is_compiled: bool = False) -> Figures:
     gpu = choose_backend("cuda")
     dtype = choose_precision(precision, gpu)
     figures: Figures = {}
     samples: Figures = {}
     network = _network(gpu.device).eval()
     # for one size alone: each takes some ten seconds
-    compiled = dataclasses.replace(gpu, switches=VARIANTS["compiled"]).compiled(network)
-    for size in TILES:
+    for size in TILES[-1:] if is_compiled else TILES:
         batch = torch.randn(4, 1, size, size, device=gpu.device)
         batch = batch.to(memory_format=torch.channels_last)
         graphs = dataclasses.replace(gpu, switches=VARIANTS["graphs"]).graph_replays("tiles")
         assert graphs is not None
         ways: dict[str, Callable[..., Any]] = {"plain": network}
         ways["graphs"] = partial(graphs.call, "", network)
-        if size == TILES[-1]:
-            ways["compiled"] = compiled
+        if is_compiled:
+            switched = dataclasses.replace(gpu, switches=VARIANTS["compiled"])
+            ways["compiled"] = switched.compiled(network)
 
         def tiles(compute: Callable[..., Any], batch: torch.Tensor = batch) -> None:
             for _ in range(STEPS):
@@ -212,11 +213,12 @@ def _timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-#: Float32, and what a job takes where it is left to choose.
+#: Float32, and what a job takes where it is left to choose; what is compiled takes a minute.
 PARTS = {
-    "training": partial(_training, "auto"),
+    "training": partial(_training, "auto", "graphs"),
     "tiles": partial(_tiles, "auto"),
     "slabs": _slabs,
-    "training, float32": partial(_training, "float32"),
-    "tiles, float32": partial(_tiles, "float32"),
+    "training, float32": partial(_training, "float32", "graphs"),
+    "training, compiled": partial(_training, "auto", "compiled", "graphs, compiled"),
+    "tiles, compiled": partial(_tiles, "auto", is_compiled=True),
 }

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import statistics
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import numpy as np
 from scipy import ndimage as ndi
@@ -22,6 +24,7 @@ from hushpore.base.scaled import Scaled
 from hushpore.device.backend import Backend, choose_backend
 from hushpore.device.switches import Switches
 from hushpore.jobs import run
+from hushpore.pores.gpu.engine import Gpu
 from hushpore.pores.gpu.passes import BYTES_A_VOXEL, MOVED
 
 if TYPE_CHECKING:
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
 
 #: Sides of the volumes, and how often each is segmented on the GPU and on the CPU.
 REPEATS = {256: (5, 2), 512: (5, 2), 1024: (3, 1)}
+
+#: Memory that the host's passes may count on, GB: so much that nothing is worked on in slabs.
+BUDGET = 60.0
 
 COMPUTING = tuple(MOVED)
 _TABLES = ("pores", "throats")
@@ -83,11 +89,13 @@ def _count(transfers: Transfers, way: str, sizes: list[int]) -> None:
     setattr(transfers, way, counted)
 
 
-def _whole(size: int) -> Figures:
+def _whole(size: int, *, on_line: bool = True) -> Figures:
     """A volume that the GPU holds."""
-    volume = _scan(size)
+    volume = _scan(size, on_line=on_line)
     voxels = size**3
-    run("pores", volume.replace(volume.data.part(slice(0, 32))), None, Watched.of())
+    few = slice(0, 32)
+    part = volume.data.part(few) if on_line else volume.data[few]
+    run("pores", volume.replace(part), None, Watched.of())
     repeats, here_repeats = REPEATS[size]
     jobs = [_job(volume, Watched.of()) for _ in range(repeats)]
     expected, *others = [_job(volume, Backend()) for _ in range(here_repeats)]
@@ -125,6 +133,50 @@ def _whole(size: int) -> Figures:
         "peak device memory, bytes a voxel": round(max(backend.held) / voxels, 2),
         **{f"decided, {name}": line for name, line in backend.choices.lines().items()},
         "samples": {"whole jobs, s": seconds, "stages, s": stages},
+    }
+
+
+def _kernel_by_kernel(size: int) -> Figures:
+    """How long each kernel takes, with an event before and after each, and at what rate it moves.
+
+    What is moved is what its arrays of a value a voxel come to, each once.
+    """
+    volume, voxels = _scan(size), size**3
+    _job(volume, Watched.of())
+    backend = Watched.of()
+    gpu = Gpu.of(backend)
+    clock = backend.clock()
+    marks: list[tuple[str, int, Any, Any]] = []
+    with ExitStack() as stack:
+        for kernels in {id(each): each for each in gpu.sources()}.values():
+            for way in ("launch", "launch_blocks"):
+                launch = getattr(kernels, way)
+
+                def timed(name: str, *rest: Any, launch: Any = launch) -> None:
+                    begin = clock.mark()
+                    launch(name, *rest)
+                    sizes = [int(getattr(each, "nbytes", 0)) for each in rest]
+                    nbytes = sum(each for each in sizes if each >= voxels)
+                    marks.append((name, nbytes, begin, clock.mark()))
+
+                stack.enter_context(mock.patch.object(kernels, way, timed))
+        _job(volume, backend)
+    found: dict[str, list[float]] = {}
+    for name, nbytes, begin, end in marks:
+        taken = found.setdefault(name, [0.0, 0.0, 0.0])
+        taken[0] += clock.seconds(begin, end)
+        taken[1] += nbytes
+        taken[2] += 1
+    slowest = sorted(found.items(), key=lambda each: -each[1][0])
+    return {
+        "all kernels, ms": round(1e3 * sum(each[0] for each in found.values()), 3),
+        **{
+            f"{name}, {int(times)} times": {
+                "ms": round(1e3 * seconds, 4),
+                "GB/s": round(nbytes / max(seconds, 1e-9) / 1e9, 1),
+            }
+            for name, (seconds, nbytes, times) in slowest
+        },
     }
 
 
@@ -169,7 +221,7 @@ class _Job:
 
 def _job(volume: Volume, backend: Backend) -> _Job:
     start = time.perf_counter()
-    found = run("pores", volume, None, backend)
+    found = run("pores", volume, {"memory_budget": BUDGET}, backend)
     return _Job(found, round(time.perf_counter() - start, 5), backend)
 
 
@@ -189,12 +241,16 @@ def _copy_rate() -> float:
     return 2 * int(source.nbytes) / min(times)
 
 
-def _scan(size: int) -> Volume:
-    """A volume half of which is void, of structures of some ten voxels, as a scanner stores it."""
+def _scan(size: int, *, on_line: bool = True) -> Volume:
+    """A volume half of which is void, of structures of some ten voxels, as a scanner stores it.
+
+    `on_line`: whether its integers are on a line, or the grey values themselves.
+    """
     rng = np.random.default_rng(0)
     smooth = ndi.gaussian_filter(rng.standard_normal((_TILE,) * 3, np.float32), 4, mode="wrap")
     stored = np.clip(smooth / smooth.std() * 400 + 2000, 0, 4095).astype(np.uint16)
-    return Volume(Scaled(np.tile(stored, (size // _TILE,) * 3), 1.0, -1024.0), name=f"{size}^3")
+    whole = np.tile(stored, (size // _TILE,) * 3)
+    return Volume(Scaled(whole, 1.0, -1024.0) if on_line else whole, name=f"{size}^3")
 
 
 PARTS = {
@@ -202,6 +258,8 @@ PARTS = {
     **{f"{size}^3": partial(_whole, size) for size in (256, 512)},
     "512^3, void on the GPU": partial(_both_ways, 512, "void"),
     "512^3, labels on the GPU": partial(_both_ways, 512, "labels"),
+    "512^3, kernel by kernel": partial(_kernel_by_kernel, 512),
+    "512^3, plain uint16": partial(_whole, 512, on_line=False),
     "256^3, in slabs": partial(_in_slabs, 256),
     "1024^3": partial(_whole, 1024),
 }

@@ -76,9 +76,6 @@ class Emulated(Gpu):
     Its array library refuses what would make the host wait: values are read by `Gpu.get` alone.
     """
 
-    def sources(self) -> tuple[Any, ...]:
-        return self.void, self._distance, self.basins, self.graph
-
     def run_threads(self, order: str) -> None:
         for kernels in self.sources():
             kernels.order = order

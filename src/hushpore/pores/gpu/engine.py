@@ -136,6 +136,10 @@ class Gpu:
             cupy, lambda source, macros: load_kernels(source, backend.device, macros), backend
         )
 
+    def sources(self) -> tuple[Kernels, ...]:
+        """Return the kernels of all files, in the order of `SOURCES`."""
+        return self.void, self._distance, self.basins, self.graph
+
     def put(self, values: npt.NDArray[Any]) -> Any:
         """Copy an array to the GPU; PyTorch hands it to the array library without a copy."""
         return self.xp.from_dlpack(self._transfers.upload(values))
