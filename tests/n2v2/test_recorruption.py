@@ -12,7 +12,8 @@ from hushpore import InputError, Volume
 from hushpore.base.events import Metric
 from hushpore.n2v2.images import Images, arrange
 from hushpore.n2v2.model import Architecture, UNet, build_network
-from hushpore.n2v2.noise.model import NoiseModel, estimate_noise
+from hushpore.n2v2.noise.estimation import estimate_noise
+from hushpore.n2v2.noise.model import NoiseModel
 from hushpore.n2v2.recorruption import ADDED, Recorruption
 from hushpore.n2v2.source import Scale
 from hushpore.n2v2.trained import Model, load_model

@@ -21,7 +21,7 @@ from hushpore.device.scratch import array_within
 from hushpore.n2v2.images import Images, arrange
 from hushpore.n2v2.inference.volumes import FREE_SHARE, IMAGES_SHARE, VolumePredictor
 from hushpore.n2v2.noise.diagnosis import diagnose_noise
-from hushpore.n2v2.noise.model import estimate_noise
+from hushpore.n2v2.noise.estimation import estimate_noise
 from hushpore.n2v2.noise.residual import (
     examine_residual,
     residual_moments,

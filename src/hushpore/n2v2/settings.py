@@ -296,7 +296,8 @@ class DenoiseSettings(Settings):
             steps, training = "model", 0.0
         elif self.time_budget is not None and (self.steps is None or training > self.time_budget):
             steps, training = "time_budget", self.time_budget
-        return {steps: f"About {readable_duration(training + rest)} in all, at the speed of the last run."}
+        time = readable_duration(training + rest)
+        return {steps: f"About {time} in all, at the speed of the last run."}
 
     def _share_hint(self) -> dict[str, str]:
         if self.model or self.correlated_along != "none" or self.method == "r2r" or self.pair:

@@ -6,7 +6,7 @@ from scipy import ndimage
 
 from hushpore import Volume
 from hushpore.n2v2.noise.curves import noise_curves
-from hushpore.n2v2.noise.model import estimate_noise
+from hushpore.n2v2.noise.estimation import estimate_noise
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from scipy import stats
 from scipy.ndimage import uniform_filter1d
 
 from hushpore import Volume
-from hushpore.n2v2.noise.diagnosis import _ranks, _theil_sen, diagnose_noise
+from hushpore.n2v2.noise.diagnosis import _ranks, diagnose_noise, theil_sen
 from hushpore.sample_data import foam_phantom
 
 
@@ -101,7 +101,7 @@ def test_ranks_and_slopes_are_those_of_scipy(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(_ranks(x), stats.rankdata(x))
     x = rng.normal(size=200)
     expected = stats.theilslopes(y + 2 * x, x, alpha=0.99)
-    assert _theil_sen(x, y + 2 * x) == pytest.approx((expected.slope, expected.low_slope), rel=0.01)
+    assert theil_sen(x, y + 2 * x) == pytest.approx((expected.slope, expected.low_slope), rel=0.01)
 
 
 def test_noise_is_found_where_the_outside_of_a_round_scan_is_filled_in(foam: np.ndarray) -> None:

@@ -274,7 +274,7 @@ def _variance_line(
     variances = ((across_y**2).mean((1, 2, 3)) + (across_x**2).mean((1, 2, 3))) / 12
     if np.ptp(means) == 0:
         return 0.0, noise**2
-    slope, low = _theil_sen(means, variances)
+    slope, low = theil_sen(means, variances)
     # blocks overlap, so that less is certain than it seems
     span = np.subtract(*np.percentile(means, (95, 5)))
     if low <= 0 or slope * span < _STEEP * noise**2:
@@ -293,7 +293,7 @@ def _ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return ranks
 
 
-def _theil_sen(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> tuple[float, float]:
+def theil_sen(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> tuple[float, float]:
     """Return the median of the slopes between all pairs, and its lower limit, 99 % certain."""
     first, second = np.triu_indices(len(x), 1)
     run = x[second] - x[first]

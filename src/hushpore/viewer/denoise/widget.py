@@ -315,7 +315,7 @@ class NoiseLine(QObject):
 
     def _look(self, layer: weakref.ref[Any], volume: Volume) -> None:
         from hushpore.n2v2.noise.diagnosis import diagnose_noise
-        from hushpore.n2v2.noise.model import estimate_noise
+        from hushpore.n2v2.noise.estimation import estimate_noise
 
         try:
             model = estimate_noise(volume)
