@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushpore.base.scaled import Scaled
+from hushpore.device import transfers as copying
 from hushpore.device.backend import Backend, choose_backend
 from hushpore.device.switches import Choices, Switches
 from hushpore.device.transfers import SLOTS, CudaBus, Staging, Transfers
@@ -320,3 +321,12 @@ def test_the_integers_cross_and_nothing_is_read_back(monkeypatch):
 def test_what_is_sent_ahead_arrives_scaled(rng):
     scaled = Scaled(rng.integers(0, 4000, (3, 5, 4), dtype=np.uint16), 1.5, -7)
     np.testing.assert_array_equal(Backend().put_ahead(scaled).result().numpy(), np.asarray(scaled))
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 4, 5, 1000, 4096 + 3])
+def test_several_threads_copy_what_one_would(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copying, "_WORTH", 4)
+    source = np.random.default_rng(0).integers(0, 256, size).astype(np.uint8)
+    target = np.zeros(size + 2, np.uint8)
+    copying.copy_bytes(target[1:-1], source)
+    np.testing.assert_array_equal(target, [0, *source, 0])

@@ -11,10 +11,12 @@ in one is looked at before.
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 import time
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -37,6 +39,10 @@ if TYPE_CHECKING:
 
 #: Bytes of a pinned buffer, and how many there are for each direction.
 CHUNK, SLOTS = 16 << 20, 3
+
+#: Threads that fill pinned buffers and empty them: a bus takes what several cores copy. And bytes
+#: from which on there is more than one.
+_COPYING, _WORTH = 4, 1 << 20
 
 #: Values that are scaled at once: 128 MB in float64.
 _SCALED = 1 << 24
@@ -117,7 +123,7 @@ class Staging:
             self.prepare()
             for first, last in _cuts(source.size, self._chunk):
                 slot = self._next()
-                slot.array[: last - first] = source[first:last]
+                copy_bytes(slot.array[: last - first], source[first:last])
                 self._bus.copy(target[first:last], slot.tensor[: last - first])
                 slot.event = self._bus.record_event()
 
@@ -361,7 +367,22 @@ def _cuts(size: int, step: int) -> list[tuple[int, int]]:
 
 def _arrive(target: npt.NDArray[np.uint8], slot: _Slot, first: int, last: int) -> None:
     slot.free()
-    target[first:last] = slot.array[: last - first]
+    copy_bytes(target[first:last], slot.array[: last - first])
+
+
+def copy_bytes(target: npt.NDArray[np.uint8], source: npt.NDArray[np.uint8]) -> None:
+    """Copy from one array of the host to another of the same size, in several threads."""
+    if source.size < _WORTH:
+        target[:] = source
+        return
+    cuts = _cuts(source.size, -(-source.size // _COPYING))
+    # each is waited for, and what it raises is raised
+    list(_threads().map(lambda cut: np.copyto(target[slice(*cut)], source[slice(*cut)]), cuts))
+
+
+@functools.cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_COPYING, "hushpore copies")
 
 
 def _tensor(values: npt.NDArray[Any]) -> torch.Tensor:

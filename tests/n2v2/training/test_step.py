@@ -2,16 +2,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from hushpore import InputError
 from hushpore.device.backend import Backend
 from hushpore.n2v2.images import Images
 from hushpore.n2v2.masking import Line, Replacement
-from hushpore.n2v2.model import UNet, build_network
+from hushpore.n2v2.model import Architecture, UNet, build_network
 from hushpore.n2v2.training.schedule import learning_rate
 from hushpore.n2v2.training.step import Adam, BatchSampler, Learner, choose_precision
 
@@ -95,6 +97,42 @@ def test_the_average_follows_the_weights_and_forgets_the_start() -> None:
     distance = torch.linalg.vector_norm
     assert distance(learner.average.out.weight - trained) < distance(first - trained)
     assert not learner.average.training
+
+
+class Casts(TorchDispatchMode):
+    """Counts casts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        self.count += function is torch.ops.aten._to_copy.default and args[0].dim() > 0
+        return function(*args, **(kwargs or {}))
+
+
+def test_weights_that_are_cast_at_once_are_trained_as_those_that_are_cast_one_by_one() -> None:
+    found, casts = {}, {}
+    for is_at_once in (True, False):
+        # in 3D bfloat16 is not reliable on a CPU
+        architecture = Architecture(2, features=4)
+        network = build_network(architecture, torch.Generator().manual_seed(0))
+        learner = Learner(network, torch.bfloat16)
+        assert learner._low is not None
+        if not is_at_once:
+            learner._low = None
+        images = Images.of(torch.randn(2, 32, 32, generator=torch.Generator().manual_seed(1)))
+        batches = BatchSampler((16, 16), 2, 0.03, torch.Generator().manual_seed(2))
+        with Casts() as counted:
+            losses = [learner.step(images, batches, 1e-3, step) for step in range(3)]
+        found[is_at_once] = [*losses, *network.parameters(), *learner.average.buffers()]
+        casts[is_at_once] = counted.count / 3
+    for one, other in zip(found[True], found[False], strict=True):
+        assert torch.equal(one, other)
+    # weights and biases of ten convolutions, there and back
+    assert casts[False] - casts[True] == 40
 
 
 def test_batches_halve_down_to_one_patch() -> None:

@@ -169,6 +169,61 @@ class RunningAverage:
                 torch._foreach_lerp_(average, present, weight)
 
 
+class LowPrecisionWeights:
+    """Copies of the weights of a network's convolutions in bfloat16, made by one operation a step.
+
+    The gradients are taken over by another. Else each weight is cast by itself, and each gradient
+    back: two operations for each of them in every step. What is computed is the same.
+    """
+
+    def __init__(self, network: UNet, dtype: torch.dtype) -> None:
+        names = [
+            name
+            for part, module in network.named_modules()
+            if isinstance(module, torch.nn.Conv2d | torch.nn.Conv3d) and module is not network.out
+            for name in (f"{part}.weight", f"{part}.bias")
+        ]
+        self._weights: list[torch.Tensor] = [network.get_parameter(name) for name in names]
+        self._copies = [each.detach().to(dtype).requires_grad_() for each in self._weights]
+        self._gradients = [torch.zeros_like(each) for each in self._weights]
+        self._features = _Features(network)
+        self._by_name = {
+            f"network.{name}": each for name, each in zip(names, self._copies, strict=True)
+        }
+
+    def features(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the features of the network, computed with the weights as they are now."""
+        with torch.no_grad():
+            torch._foreach_copy_(self._copies, self._weights)
+        features: torch.Tensor = torch.func.functional_call(self._features, self._by_name, (x,))
+        return features
+
+    @torch.no_grad()
+    def take_gradients(self) -> None:
+        """Hand the gradients of the copies to the weights that they are of."""
+        torch._foreach_copy_(self._gradients, [_gradient_of(each) for each in self._copies])
+        for weight, gradient, copied in zip(
+            self._weights, self._gradients, self._copies, strict=True
+        ):
+            weight.grad, copied.grad = gradient, None
+
+
+class _Features(torch.nn.Module):
+    """The features of a network, for which other weights can be put in."""
+
+    def __init__(self, network: UNet) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.network.features(x)
+
+
+def _gradient_of(weight: torch.Tensor) -> torch.Tensor:
+    assert weight.grad is not None, "every weight was used"
+    return weight.grad
+
+
 class Learner:
     """A network, the running average of its weights, and the optimiser.
 
@@ -202,6 +257,10 @@ class Learner:
             self._rate, self._weight = torch.zeros(2, device=device)
         self.optimizer = Adam(network.parameters())
         self._averaging = RunningAverage(network, self.average)
+        # what is compiled casts by itself
+        self._low: LowPrecisionWeights | None = None
+        if dtype != torch.float32 and self._features is features:
+            self._low = LowPrecisionWeights(network, dtype)
 
     def step(
         self, images: Images, batch_sampler: BatchSampler, rate: float, step: int
@@ -231,6 +290,8 @@ class Learner:
         loss = self._loss(self.network, images, batch_sampler)
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
+        if self._low is not None:
+            self._low.take_gradients()
         self.optimizer.step(self._rate)
         self._averaging.update(self._weight)
         return loss.detach()
@@ -315,7 +376,9 @@ class Learner:
         return torch.nn.functional.mse_loss(found, truth)
 
     def _features_of(self, network: UNet, inputs: torch.Tensor) -> torch.Tensor:
-        compute = self._features if network is self.network else network.features
+        compute = network.features
+        if network is self.network:
+            compute = self._features if self._low is None else self._low.features
         with mixed_precision(inputs.device.type, self.dtype):
             return compute(channels_last(inputs))
 
