@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import InputError
 from hushpore.base.preferences import Preferences, preferences_file, preferred, variable_of
-from hushpore.device.rates import forget_rates
+from hushpore.device.speeds import forget_speeds
 from hushpore.device.switches import Switches
 from hushpore.runs.settings_file import keep, setting_lines
 
@@ -54,7 +54,7 @@ def save_preferences(wanted: Preferences) -> Path:
 def reset_preferences() -> None:
     """Have no preferences any more, nor what was measured of devices."""
     preferences_file().unlink(missing_ok=True)
-    forget_rates()
+    forget_speeds()
 
 
 def in_force() -> dict[str, dict[str, Any]]:

@@ -13,9 +13,10 @@ import hushpore
 from hushpore import Volume, jobs
 from hushpore.base.events import Note
 from hushpore.base.scaled import Scaled
-from hushpore.device.rates import Rates, forget_rates, keep_rates, known_rates, rates_file
+from hushpore.device.speeds import forget_speeds, keep_speeds, known_speeds, speeds_file
 from hushpore.pores.gpu import trial
 from hushpore.pores.gpu.engine import Gpu
+from hushpore.pores.gpu.trial import Rates
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +70,7 @@ def test_a_faster_gpu_is_used_and_what_was_measured_is_kept(
     # there are no more times to take
     again = hushpore.run("pores", volume, None, dataclasses.replace(gpu))
     assert "as measured before, with the same labels" in again.provenance["device"]
-    rates = known_rates(trial.devices_of(gpu))
+    rates = Rates.of(known_speeds(trial.devices_of(gpu)))
     assert rates is not None
     assert rates.gpu == pytest.approx(8 * rates.cpu)
 
@@ -114,7 +115,7 @@ def test_a_gpu_that_fails_is_tried_again_next_time(
     monkeypatch.setattr(Gpu, "of", fail)
     found = hushpore.run("pores", volume, None, gpu)
     assert "the GPU could not be tried: Pores are segmented on the CPU" in str(found.provenance)
-    assert not rates_file().exists()
+    assert not speeds_file().exists()
 
 
 def test_little_is_not_worth_a_trial(
@@ -128,18 +129,14 @@ def test_little_is_not_worth_a_trial(
 def test_what_was_measured_is_of_one_device_and_can_be_forgotten(gpu: Backend) -> None:
     here = trial.devices_of(gpu)
     there = trial.devices_of(dataclasses.replace(gpu, name="another GPU"))
-    keep_rates(here, Rates(5.0, 1.0, is_same=True))
-    keep_rates(there, Rates(1.0, 5.0, is_same=False))
-    assert known_rates(here) == (5.0, 1.0, True)
-    assert known_rates(there) == (1.0, 5.0, False)
-    forget_rates()
-    assert known_rates(here) is None
+    for key, rates in ((here, Rates(5.0, 1.0, True)), (there, Rates(1.0, 5.0, False))):
+        keep_speeds(key, rates.to_dict())
+    assert Rates.of(known_speeds(here)) == (5.0, 1.0, True)
+    assert Rates.of(known_speeds(there)) == (1.0, 5.0, False)
+    forget_speeds()
+    assert Rates.of(known_speeds(here)) is None
 
 
-@pytest.mark.parametrize("text", ["", "[1]", '{"a": 3}', '{"a": [1, 2]}', '{"a": ["x", 1, true]}'])
-def test_a_damaged_file_of_rates_is_none(text: str) -> None:
-    rates_file().parent.mkdir(parents=True)
-    rates_file().write_text(text)
-    assert known_rates("a") is None
-    keep_rates("a", Rates(2.0, 1.0, is_same=True))
-    assert known_rates("a") == (2.0, 1.0, True)
+@pytest.mark.parametrize("kept", [{}, {"gpu": 1.0}, {"gpu": 1.0, "cpu": 0.0, "same": 1.0}])
+def test_what_is_kept_otherwise_is_measured_again(kept: dict[str, float]) -> None:
+    assert Rates.of(kept) is None

@@ -9,7 +9,7 @@ import dataclasses
 import math
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,11 +17,11 @@ from hushpore import __version__
 from hushpore.base.errors import HushporeError
 from hushpore.base.events import Note, Progress
 from hushpore.device.backend import Backend
-from hushpore.device.rates import Rates, keep_rates, known_rates
+from hushpore.device.speeds import keep_speeds, known_speeds
 from hushpore.device.switches import WINS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Mapping
 
     from hushpore.base.events import Event, Job
     from hushpore.base.scaled import Scaled
@@ -38,6 +38,26 @@ WORTH = 1 << 25
 SLAB = 1 << 22
 
 
+class Rates(NamedTuple):
+    """What the same work has taken on a GPU and on the CPU."""
+
+    # voxels a second
+    gpu: float
+    cpu: float
+    is_same: bool  # whether both gave the same, bit for bit
+
+    @classmethod
+    def of(cls, kept: Mapping[str, float]) -> Rates | None:
+        """Return what was kept; None where nothing was."""
+        if not {"gpu", "cpu", "same"} <= set(kept) or not kept["cpu"]:
+            return None
+        return cls(kept["gpu"], kept["cpu"], bool(kept["same"]))
+
+    def to_dict(self) -> dict[str, float]:
+        """Return it as it is kept."""
+        return {"gpu": self.gpu, "cpu": self.cpu, "same": float(self.is_same)}
+
+
 def choose_faster(
     volume: Volume, settings: PoreSettings, gpu: Backend, segment: Segment, notes: list[str]
 ) -> Generator[Event, None, Backend]:
@@ -50,14 +70,14 @@ def choose_faster(
     if volume.n_spatial < 3 or voxels < WORTH:
         return Backend(reason=f"{voxels / 1e6:.3g} million voxels are too few to win by a GPU")
     key = devices_of(gpu)
-    rates, before = known_rates(key), ", as measured before"
+    rates, before = Rates.of(known_speeds(key)), ", as measured before"
     if rates is None:
         before = ""
         try:
             rates = yield from _measure(volume, settings, gpu, segment)
         except HushporeError as error:
             return Backend(reason=f"the GPU could not be tried: {error}")
-        keep_rates(key, rates)
+        keep_speeds(key, rates.to_dict())
     ratio = f"{rates.gpu / rates.cpu:.3g} times as fast as {Backend().name}{before}"
     if not rates.is_same:
         notes.append(

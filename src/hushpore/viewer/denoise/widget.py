@@ -20,7 +20,7 @@ from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.scaled import held
 from hushpore.base.volume import readable_percent
 from hushpore.device.scratch import new_folder
-from hushpore.runs.pace import remember_pace, remembered_pace
+from hushpore.device.speeds import keep_speeds, known_speeds
 from hushpore.viewer.denoise.noise_panel import NoisePanel
 from hushpore.viewer.denoise.ring_preview import RingPreview
 from hushpore.viewer.forms.rich_label import link, plain_label
@@ -142,7 +142,7 @@ class DenoiseWidget(JobWidget):
         super()._show_outcome(outcome, made)
         pace = pace_of(outcome.result.provenance)
         if pace and self._ran_as:
-            remember_pace(self._ran_as, pace)
+            keep_speeds(self._ran_as, pace)
             self._show_time()
 
     def _pace_kind(self) -> str:
@@ -159,7 +159,7 @@ class DenoiseWidget(JobWidget):
         except InputError:
             # said when Run is pressed
             kind = ""
-        self.form.know(pace=remembered_pace(kind) if kind else {})
+        self.form.know(pace=known_speeds(kind) if kind else {})
 
     def _show_rings(self) -> None:
         """Show the slice on the screen without its rings, where they are to be corrected."""
