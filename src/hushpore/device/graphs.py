@@ -80,8 +80,9 @@ class CudaGraphCapture:
             # where capturing fails, PyTorch leaves its stream the current one
             present = torch.cuda.stream(torch.cuda.current_stream(self._device))
             # other threads may copy meanwhile
-            mode = "thread_local"
-            capture = torch.cuda.graph(graph, pool, stream=stream, capture_error_mode=mode)
+            capture = torch.cuda.graph(
+                graph, pool=pool, stream=stream, capture_error_mode="thread_local"
+            )
             with torch.cuda.device(self._device), present, capture:
                 result = work()
         except Exception as error:

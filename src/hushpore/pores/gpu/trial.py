@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import sys
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -94,8 +93,13 @@ def choose_faster(
 
 def devices_of(gpu: Backend) -> str:
     """Return what rates depend on: both devices, the driver, and versions."""
-    cupy = sys.modules.get("cupy")
-    driver = "" if cupy is None else f"{cupy.cuda.runtime.driverGetVersion()}, {cupy.__version__}"
+    try:
+        import cupy
+
+        driver = f"driver {cupy.cuda.runtime.driverGetVersion()}, CuPy {cupy.__version__}"
+    except Exception as error:
+        # what is missing, the trial says
+        driver = type(error).__name__
     return f"{gpu.name}, {driver}; {Backend().name}; hushpore {__version__}"
 
 

@@ -8,7 +8,7 @@
 
 typedef unsigned long long u64;
 
-// Tests count how many pointers are followed.
+// Tests count how many pointers are followed, and voxels looked at on the way.
 #ifndef HOP
 #define HOP(pointer) (pointer)
 #endif
@@ -185,8 +185,11 @@ __global__ void find_void(
     phase[i] = (value > threshold) == (bright != 0);
 }
 
-// Hang every void voxel, of phase 1, below the first of its stretch along x, and that one below one
-// before it that it shares a face with, if there is any.
+// How far back along x a voxel looks: in wide voids each would else look through half a row.
+#define BACK 16
+
+// Hang every void voxel, of phase 1, below one before it in its stretch along x, at the most so far
+// back, and the first of a stretch below one that it shares a face with, if there is any.
 __global__ void link_runs(
     const unsigned char *phase, int *parts, long long count, int height, int width)
 {
@@ -197,7 +200,8 @@ __global__ void link_runs(
         parts[i] = -1;
         return;
     }
-    for (int x = (int)(i % width); x > 0 && phase[up - 1] == 1; x--) up--;
+    int x = (int)(i % width), reach = x < BACK ? x : BACK;
+    while (i - up < reach && HOP(phase[up - 1]) == 1) up--;
     if (up == i && i % plane >= width && phase[i - width] == 1)
         up = i - width;
     else if (up == i && i >= plane && phase[i - plane] == 1)
