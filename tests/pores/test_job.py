@@ -93,7 +93,7 @@ def test_it_is_said_where_most_pores_are_specks() -> None:
     noisy = hushpore.segment_pores(void)
     few, count = np.count_nonzero(noisy.pores["num_voxels"] < 8), len(noisy.pores)
     assert few == noisy.provenance["result"]["tiny_pores"] == count - 1 > 100
-    begin = f"Most pores, {few:,} of {count:,}, have fewer than 8 voxels: they may be noise"
+    begin = f"Most pores, {few:,} of {count:,}, have fewer than 8 voxels: their number may be"
     assert noisy.summary.startswith(begin)
     assert "Denoise the scan first" in noisy.summary
     (offer,) = noisy.offers

@@ -453,9 +453,9 @@ def noise_in_words(result: Mapping[str, Any]) -> str:
     if tiny < _FEW or 2 * tiny <= count:
         return ""
     return (
-        f"Most pores, {tiny:,} of {count:,}, have fewer than {RELIABLE} voxels: they may be noise, "
-        "and their number and median diameter with them. Denoise the scan first, set a stricter "
-        f"threshold or a second one (hysteresis), or leave them out (minimum_voxels={RELIABLE})."
+        f"Most pores, {tiny:,} of {count:,}, have fewer than {RELIABLE} voxels: their number may be "
+        "that of noise. Denoise the scan first, set a stricter threshold, or leave them out "
+        f"(minimum_voxels={RELIABLE})."
     )
 
 
