@@ -30,7 +30,7 @@ def test_slices_are_read_from_all_slabs_that_they_lie_in(
     with Blocks(plan) as blocks:
         for slab, (first, last) in enumerate(plan.slabs):
             blocks.write("basins", slab, values[first:last])
-        assert blocks.moved == values.nbytes
+        assert blocks.moved == values.nbytes + 8 * len(values)  # and a sum of each slice
         for first, last in ((0, 10), (3, 5), (-2, 9), (8, 12), (4, 8), (7, 8)):
             found = blocks.read("basins", first, last)
             np.testing.assert_array_equal(found, values[max(first, 0) : last])
@@ -46,6 +46,42 @@ def test_a_slab_that_is_too_short_is_noticed(plan: Plan) -> None:
         blocks.write("void", 0, np.zeros((3, 4, 3), np.uint8))
         with pytest.raises(InputError, match="ends before"):
             blocks.read("void", 0, 4)
+
+
+@pytest.mark.parametrize("at", [0, 11, 12 * 3 + 5, 12 * 4 + 8])
+def test_a_slab_that_was_changed_is_refused(plan: Plan, tmp_path: Path, at: int) -> None:
+    with Blocks(plan) as blocks:
+        blocks.write("void", 0, np.ones((4, 4, 3), np.uint8))
+        file = tmp_path / "void-0.slab"
+        content = bytearray(file.read_bytes())
+        content[at] ^= 4
+        file.write_bytes(content)
+        with pytest.raises(InputError, match="was changed since it was written"):
+            blocks.read("void", 0, 4)
+
+
+def test_a_slab_that_a_loss_of_power_has_left_as_zeros_is_refused(
+    plan: Plan, tmp_path: Path
+) -> None:
+    with Blocks(plan) as blocks:
+        blocks.write("void", 0, np.zeros((4, 4, 3), np.uint8))
+        (tmp_path / "void-0.slab").write_bytes(bytes(4 * 12 + 4 * 8))
+        with pytest.raises(InputError, match="was changed"):
+            blocks.read("void", 0, 4)
+
+
+def test_tables_that_were_changed_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.arrays"
+    for at in (-1, 9, 0):
+        save_arrays(path, {"a": np.arange(5), "b": np.zeros(0)})
+        content = bytearray(path.read_bytes())
+        content[at] ^= 1
+        path.write_bytes(content)
+        with pytest.raises(InputError, match="was changed"):
+            load_arrays(path, "a")
+    path.write_bytes(b"")
+    with pytest.raises(InputError, match="was changed"):
+        load_arrays(path)
 
 
 def test_a_file_that_is_not_complete_has_no_name(plan: Plan, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -126,17 +126,23 @@ def test_tls_without_certificates_names_where_they_are_missing() -> None:
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")
-def test_tls_takes_the_certificates_of_dasks_configuration(tmp_path: Path) -> None:
+def test_tls_takes_the_certificates_of_dasks_configuration_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import dask
 
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    files = ["-keyout", str(key), "-out", str(certificate)]
-    kind = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
-    subprocess.run(["openssl", "req", *kind, *files], check=True, capture_output=True)
-    tls = {"ca-file": str(certificate)}
-    for part in ("scheduler", "worker", "client"):
-        tls |= {f"{part}.cert": str(certificate), f"{part}.key": str(key)}
-    with dask.config.set({f"distributed.comm.tls.{name}": each for name, each in tls.items()}):
+    def configured(owner: str) -> Any:
+        key, certificate = tmp_path / f"{owner}.key.pem", tmp_path / f"{owner}.pem"
+        files = ["-keyout", str(key), "-out", str(certificate)]
+        kind = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
+        subprocess.run(["openssl", "req", *kind, *files], check=True, capture_output=True)
+        tls = {"ca-file": str(certificate)}
+        for part in ("scheduler", "worker", "client"):
+            tls |= {f"{part}.cert": str(certificate), f"{part}.key": str(key)}
+        named = {f"distributed.comm.tls.{name}": each for name, each in tls.items()}
+        return dask.config.set(named)
+
+    with configured("mine"):
         place = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "protocol": "tls://"}
         secure = distributed.Security()
         with distributed.LocalCluster(
@@ -145,6 +151,13 @@ def test_tls_takes_the_certificates_of_dasks_configuration(tmp_path: Path) -> No
             assert cluster.scheduler_address.startswith("tls://")
             with connect(cluster.scheduler_address) as client:
                 assert client.submit(sum, [1, 2]).result() == 3
+            address = cluster.scheduler_address
+            monkeypatch.setattr(connection, "_PATIENCE", 0.3)
+            refused = pytest.raises(DeviceError, match="does not answer")
+            with configured("theirs"), refused, connect(address):
+                pass
+            with refused, connect(address.replace("tls://", "tcp://")):
+                pass
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,28 @@ def test_where_the_machines_are_gone_the_same_work_goes_on_from_what_is_there(tm
     assert sorted(item.name for item in (tmp_path / "a").iterdir()) == ["one", "two"]
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
+def test_nobody_else_can_write_where_work_goes_on(tmp_path):
+    tmp_path.chmod(0o777)
+    with pytest.raises(DeviceError):
+        fill(tmp_path / "a", {"h": 1}, "one", DeviceError("gone"))
+    assert (tmp_path / ".a.unfinished").stat().st_mode & 0o077 == 0
+    (tmp_path / ".a.unfinished").chmod(0o777)  # as an earlier version left it
+    with resumable_directory(tmp_path / "a", {"h": 1}, overwrite=False) as work:
+        assert work.content.parent.stat().st_mode & 0o077 == 0
+        expected = work.content.stat().st_mode
+    assert (tmp_path / "a").stat().st_mode == expected
+
+
+def test_a_result_that_was_moved_away_is_not_gone_on_with(tmp_path):
+    # killed just after it got its name: its place here is empty
+    with pytest.raises(DeviceError):
+        fill(tmp_path / "a", {"h": 1}, "one", DeviceError("gone"))
+    (tmp_path / ".a.unfinished" / "content" / "one").unlink()
+    (tmp_path / ".a.unfinished" / "content").rmdir()
+    assert fill(tmp_path / "a", {"h": 1}, "two") == ([], False)
+
+
 def test_other_work_begins_anew(tmp_path):
     with pytest.raises(DeviceError):
         fill(tmp_path / "a", {"h": 1}, "one", DeviceError("gone"))

@@ -2,21 +2,25 @@
 
 Tasks pass nothing large to each other but through this folder, so that a worker that dies takes no
 result with it, and what is done is known by the files that are there. A file is written beside its
-name and renamed: it is there whole or not at all.
+name and renamed: it is there whole or not at all. What it holds is known again by sums that stand
+in it, as a run may go on after a crash, or in a folder that others can write to.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
+import zipfile
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.partial import new_file
 from hushpore.io.planes import read_uncompressed
 from hushpore.io.zarr.reader import open_zarr
@@ -31,6 +35,10 @@ if TYPE_CHECKING:
 
     from hushpore.base.volume import Volume
     from hushpore.pores.settings import PoreSettings
+
+
+# added to each sum, so that zeros have one too
+_SUM_OF_NOTHING = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
@@ -101,15 +109,20 @@ class Blocks:
         for slab in range(first // self.plan.thickness, -(-last // self.plan.thickness)):
             begin, end = self.plan.slabs[slab]
             low, high = max(first, begin), min(last, end)
-            room = values[low - first : high - first]
-            read_uncompressed(self._file(stack, slab), (low - begin) * size, values.dtype, room)
+            room, file = values[low - first : high - first], self._file(stack, slab)
+            read_uncompressed(file, (low - begin) * size, values.dtype, room)
+            sums = np.empty(high - low, np.uint64)
+            read_uncompressed(file, (end - begin) * size + 8 * (low - begin), sums.dtype, sums)
+            if (sums != _sums(room)).any():
+                raise _changed(file)
         self.moved += values.nbytes
         return values
 
     def write(self, stack: str, slab: int, values: npt.NDArray[Any]) -> None:
-        """Store a slab of a stack."""
+        """Store a slab of a stack, and behind it a sum of each slice."""
         with self.create(self._file(stack, slab)) as add:
             add(values)
+            add(_sums(values))
 
     @contextmanager
     def create(self, path: Path) -> Iterator[Callable[[npt.NDArray[Any]], None]]:
@@ -161,11 +174,70 @@ def save_arrays(path: Path, arrays: dict[str, Any]) -> int:
     # a number is no axis
     solid = {name: each.reshape(np.shape(arrays[name])) for name, each in solid.items()}
     with new_file(path, overwrite=True, lasting=False) as part:
-        save_file(solid, part)
+        save_file(solid, part, {name: _digest(each) for name, each in solid.items()})
     return sum(each.nbytes for each in solid.values())
 
 
 def load_arrays(path: Path, *names: str) -> list[npt.NDArray[Any]]:
-    """Return arrays of a file that `save_arrays` wrote."""
-    with safe_open(path, framework="numpy") as file:
-        return [file.get_tensor(name) for name in names]
+    """Return arrays of a file that `save_arrays` wrote; without names all, in their order there.
+
+    Raises InputError if it is damaged, or was changed.
+    """
+    return [*load_named(path, *names).values()]
+
+
+def load_named(path: Path, *names: str) -> dict[str, npt.NDArray[Any]]:
+    """Return arrays as `load_arrays`, by their names."""
+    with whole(path), safe_open(path, framework="numpy") as file:
+        known = file.metadata()
+        found = {name: file.get_tensor(name) for name in names or file.keys()}
+        if any(known[name] != _digest(each) for name, each in found.items()):
+            raise _changed(path)
+    return found
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[None]:
+    """Say of a scratch file that cannot be understood that it is damaged.
+
+    Raises InputError for errors of any kind but those of the system.
+    """
+    try:
+        yield
+    except (HushporeError, OSError, MemoryError):
+        raise
+    except (
+        SafetensorError,
+        ValueError,
+        KeyError,
+        TypeError,
+        EOFError,
+        zipfile.BadZipFile,
+    ) as error:
+        raise _changed(path) from error
+
+
+def _changed(path: Path) -> InputError:
+    return InputError(
+        f"{path} is damaged, or was changed since it was written, and was not used. What was begun "
+        "is given up; run the same again to begin anew."
+    )
+
+
+def _digest(values: npt.NDArray[Any]) -> str:
+    return hashlib.blake2b(np.ascontiguousarray(values).data, digest_size=16).hexdigest()
+
+
+def _sums(values: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+    """Return a number for each slice in which each of its bytes counts; as fast as it is read."""
+    found = np.empty(len(values), np.uint64)
+    for number, each in enumerate(values):
+        flat = np.ascontiguousarray(each).reshape(-1).view(np.uint8)
+        words = flat.size // 8 * 8
+        total = np.add.reduce(flat[:words].view(np.uint64), dtype=np.uint64)
+        last = np.zeros(8, np.uint8)
+        last[: flat.size - words] = flat[words:]
+        found[number] = np.add.reduce(
+            np.array([total, last.view(np.uint64)[0], _SUM_OF_NOTHING], np.uint64)
+        )
+    return found

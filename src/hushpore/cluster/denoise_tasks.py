@@ -22,6 +22,7 @@ import torch
 from hushpore.base.errors import InputError, MemoryLimitError
 from hushpore.base.partial import new_file
 from hushpore.base.volume import require_range
+from hushpore.cluster.blocks import whole
 from hushpore.device.backend import choose_backend, cpu_threads
 from hushpore.device.memory import is_out_of_memory
 from hushpore.device.timing import StageTimer
@@ -74,7 +75,7 @@ class Paths:
             name, folder, number = self.pair
             scans.append(open_zarr(Path(folder))[number])
         for number, file in enumerate(self.rings):
-            with np.load(file) as kept:
+            with whole(Path(file)), np.load(file) as kept:
                 parts = [(kept["profiles"], kept["moments"])]
                 scans[number] = ring_free(scans[number], tuple(kept["centre"].tolist()), parts)
         if self.pair is None:

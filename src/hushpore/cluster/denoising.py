@@ -19,6 +19,7 @@ from hushpore.base.partial import new_file
 from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import Volume
 from hushpore.cluster import denoise_tasks as remote
+from hushpore.cluster.blocks import whole
 from hushpore.cluster.connection import connect
 from hushpore.cluster.denoise_tasks import Paths, PredictionOptions, scale_of
 from hushpore.cluster.remote_job import watch
@@ -222,10 +223,12 @@ class _Denoising:
         file = Path(self.paths.scratch) / "learnt.json"
         model = file.with_name("model.safetensors")
         if file.exists():
-            known = json.loads(file.read_text(encoding="utf-8"))
-            noise = NoiseDiagnosis(**known.pop("noise"))
-            if "taken" in known:  # as earlier versions named it
-                known["schedule"] = known.pop("taken")
+            with whole(file):
+                known = json.loads(file.read_text(encoding="utf-8"))
+                noise = NoiseDiagnosis(**known.pop("noise"))
+                if "taken" in known:  # as earlier versions named it
+                    known["schedule"] = known.pop("taken")
+                known["notes"]
             yield self._note("The model is that of the run before, which was broken off.")
             self.notes += known["notes"]
             return TrainingResult(load_model(model), noise, **known)
@@ -301,7 +304,7 @@ class _Denoising:
         tasks = spread(self.client, remote.denoise_block, missing, self.paths, options, shared)
         yield from self._timed(tasks, _PREDICTED)
         files = [self.paths.done(block) for block in blocks]
-        return [json.loads(file.read_text(encoding="utf-8")) for file in files], written
+        return [_found_in(file) for file in files], written
 
     def _make_coarser(self) -> Job:
         total = sum(math.prod(level.shape) for level in self.image.levels[1:])
@@ -371,6 +374,12 @@ class _Denoising:
             schedule=learnt.schedule, noise_model=learnt.noise_model,
             pair=learnt.pair, rings=self.rings,
         )  # fmt: skip
+
+
+def _found_in(file: Path) -> Any:
+    """Return what was found in a block that is done."""
+    with whole(file):
+        return json.loads(file.read_text(encoding="utf-8"))
 
 
 def _digest(blocks: Iterable[str]) -> str:

@@ -23,7 +23,7 @@ from hushpore.base.events import Note, Progress
 from hushpore.base.partial import new_file
 from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import Volume, readable_count, require_range
-from hushpore.cluster.blocks import Plan, save_arrays
+from hushpore.cluster.blocks import Plan, save_arrays, whole
 from hushpore.cluster.connection import connect
 from hushpore.cluster.finishing import FILES, collect, count_layers, open_labels, write_tables
 from hushpore.cluster.plan import check_settings, cut_volume
@@ -433,7 +433,8 @@ class _Segmentation:
         """Return thickness and bands that an earlier run began with, if one can go on with them."""
         file = self.scratch / "plan.json"
         if file.is_file():
-            earlier, earlier_bands = json.loads(file.read_text(encoding="utf-8"))
+            with whole(file):
+                earlier, earlier_bands = map(int, json.loads(file.read_text(encoding="utf-8")))
             # more workers may have less memory each
             if earlier == thickness or (asked is None and earlier <= thickness):
                 return int(earlier), int(earlier_bands)

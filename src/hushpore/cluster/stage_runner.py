@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from safetensors.numpy import load_file
 
 from hushpore.base.events import Progress, Span, StageTime, Timing
 from hushpore.cluster import finishing, merging, void, watershed
-from hushpore.cluster.blocks import Blocks, save_arrays
+from hushpore.cluster.blocks import Blocks, load_named, save_arrays
 from hushpore.cluster.task_runner import spread
 from hushpore.device.memory import PeakMemory
 
@@ -102,7 +101,7 @@ class StageRunner:
         for number, _ in keys:
             record = _record(self.plan, stage, number)
             if record.is_file():
-                found[number] = load_file(record)
+                found[number] = load_named(record)
         missing = [key for key in keys if key[0] not in found]
         self.reused += len(found)
         start = self._done

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _WORK_FILE, _OWNER_FILE = "work.json", "owner.json"
 _CONTENT, _SCRATCH = "content", "scratch"
+_PRIVATE = 0o700  # permissions of the folder around both
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,8 @@ def _take(work: Path) -> None:
     left as they are.
     """
     try:
-        work.mkdir()
+        # nobody else writes here, also where a group writes to the folder around it
+        work.mkdir(mode=_PRIVATE)
         return
     except FileExistsError:
         pass
@@ -129,6 +131,7 @@ def _take(work: Path) -> None:
             "(a link, another user's, or other files). Nothing was changed. Move it, or choose "
             "another name."
         )
+    work.chmod(_PRIVATE)
 
 
 def _empty(work: Path) -> None:
