@@ -53,6 +53,13 @@ class Rerun:
         return f"Not identical: {'; '.join(self.differences)}."
 
 
+def _is_there(path: str) -> bool:
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):  # what cannot be a name, as one that is too long
+        return False
+
+
 def rerun(
     path: str | os.PathLike[str],
     output: str | os.PathLike[str],
@@ -94,6 +101,8 @@ def rerun(
         jobs = before.get("jobs", [before])
         steps = _steps(jobs, path)
         source = Source.of(before.get("source") or {"path": jobs[0]["input"]["source"]})
+        if not isinstance(source.path, str):
+            raise TypeError(f"its scan is {source.path!r}")
         # what it will be compared with is odd or not now, and not after hours
         _compared_records(before, before)
     except InputError:
@@ -103,10 +112,10 @@ def rerun(
             f"The record of {path} is damaged or was changed: something else stands in it than "
             f"hushpore writes ({type(error).__name__}: {error}). Nothing was run."
         ) from error
-    if not Path(source.path).exists():
+    if not _is_there(source.path):
         raise InputError(
-            f"The scan of this result is gone: there is no {source.path}. Put it back there, and "
-            "run again."
+            f"The scan of this result is gone: there is no {source.path[:200]}. Put it back there, "
+            "and run again."
         )
 
     def same(volume: Volume) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
     from pathlib import Path
 
+_KINDS = {"i": "with sign", "u": "without sign"}
 _INVERTED = "MONOCHROME1 (low values are white): the values were inverted."
 # by DICOM PS3.3 C.7.6.3.1.2 the word tells how to show values, not what they mean
 _KEPT = (
@@ -113,6 +114,18 @@ def _name(part: Arrangement, place: Path, count: int) -> str:
     return " ".join(words) or plain
 
 
+def _differences(slices: Sequence[Slice]) -> list[str]:
+    """Say of slices of one series that their values are stored in several ways."""
+    kinds = {(each.encoding.dtype.kind, each.encoding.bits_stored) for each in slices}
+    if len(kinds) == 1:
+        return []
+    told = sorted(f"{bits} bits, {_KINDS.get(kind, 'decimals')}" for kind, bits in kinds)
+    return [
+        f"The slices store their values in several ways ({'; '.join(told[:4])}): see whether the "
+        "headers of some are damaged."
+    ]
+
+
 def _volume(part: Arrangement, name: str) -> Volume:
     first = part.slices[0]
     facts = part.slices[len(part.slices) // 2].facts
@@ -131,6 +144,7 @@ def _volume(part: Arrangement, name: str) -> Volume:
         metadata["windows"] = facts["windows"]
     if facts["localiser"]:
         notes.append("This is a localiser (overview image), not a slice.")
+    notes += _differences(part.slices)
     # a single slice has no z axis
     numbers = np.arange(len(part.slices)) if len(part.slices) > 1 else np.array(0)
     axes = "zyx" if numbers.ndim else "yx"

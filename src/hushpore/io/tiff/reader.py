@@ -161,15 +161,16 @@ def _read_series(tif: tifffile.TiffFile, path: Path, messages: list[str]) -> lis
 
 def _read_one(tif: tifffile.TiffFile, index: int, series: Any, path: Path) -> Volume:
     level = series.levels[0]
+    if not all(isinstance(n, int | np.integer) and n > 0 for n in level.shape):
+        raise InputError(
+            f"{path.name} is damaged: it states an image of {' x '.join(map(str, level.shape))} "
+            "pixels."
+        )
     if not level.is_multifile:
         _require_plausible(level.shape, level.dtype, path)
     _require_bytes(tif, level.pages, path, level)
     size = voxel_size(tif, index, len(tif.series))
     shape, letters = level.get_shape(squeeze=False), level.get_axes(squeeze=False)
-    if 0 in shape:
-        raise InputError(
-            f"{path.name} is damaged: it states an image of {' x '.join(map(str, shape))} pixels."
-        )
     kept = _named_axes(letters, shape, size)
     values, axes = _in_axis_order(level, letters, shape, kept, path, index)
     if isinstance(values, PlaneStack):
