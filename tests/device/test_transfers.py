@@ -185,6 +185,25 @@ def test_the_first_chunks_decide_and_none_of_them_crosses_twice(plain: float, wi
     assert bool(bus.copied) is wins
 
 
+def test_what_was_measured_holds_for_the_next_job_on_the_device() -> None:
+    known: dict[str, tuple[bool, str]] = {}
+    values = np.arange(20 * CHUNK, dtype=np.uint8)
+    # pinned copies take half as long
+    times = [0.0, 2.0, 2.0, 3.0, 3.0, 5.0, 5.0, 6.0]
+    ticks = iter([0.0, *times, 6.0])
+    first, second = (
+        Transfers("cpu", SlowBus(), Choices(Switches()), CHUNK, clock, known)  # type: ignore[arg-type]
+        for clock in (ticks.__next__, count().__next__)
+    )
+    first.upload(values)
+    assert said(first).startswith("on, ")
+    assert list(known) == ["up"]
+    # nothing is tried both ways, however little it is
+    second.upload(values[:CHUNK])
+    assert said(second) == f"on, as before: {known['up'][1]}"
+    assert [size for _, size in second._bus.copied] == [CHUNK]  # type: ignore[union-attr]
+
+
 def test_a_download_is_measured_for_itself() -> None:
     bus = SlowBus()
     moved = transfers(bus, Clock(bus, 9.0, pinned=2.0))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hushpore.device.constants import constant
 from hushpore.n2v2.images import Images
 from hushpore.n2v2.inference.tiles import (
     CORES,
@@ -19,7 +21,7 @@ from hushpore.n2v2.inference.tiles import (
     predict_tile,
     tile_bytes,
 )
-from hushpore.n2v2.model import Architecture, UNet
+from hushpore.n2v2.model import Architecture, UNet, build_network
 
 sizes = st.integers(1, 90)
 
@@ -129,3 +131,18 @@ def test_augmentation_leaves_an_identity_as_it_is(shape: tuple[int, ...]) -> Non
     tile = plan_tiles(shape, (2, *[64] * (len(shape) - 1)))[0]
     found = predict_tile(lambda x: x, Images.of(images), tile, augment=True)
     torch.testing.assert_close(found[:, 0], images)
+
+
+@pytest.mark.parametrize("shape", [(1, 9, 10), (1, 5, 6, 7)])
+def test_a_first_preview_neither_sends_nor_reads_anything(
+    shape: tuple[int, ...], strict: Any
+) -> None:
+    """It may come while a training runs, whose host is to wait for nothing."""
+    network = build_network(
+        Architecture(len(shape) - 1, features=4), torch.Generator().manual_seed(0)
+    ).eval()
+    images = Images.of(torch.zeros(shape))
+    constant.cache_clear()
+    with strict.capturing():
+        found = predict_images(network, images, architecture=network.architecture)
+    assert found.shape == (1, *shape)
