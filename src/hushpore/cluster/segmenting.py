@@ -37,7 +37,7 @@ from hushpore.io.target import PROVENANCE, check_target, require_apart
 from hushpore.io.zarr.reader import open_zarr
 from hushpore.pores.grey import step_of
 from hushpore.pores.job import outside_totals, void_totals, warnings_of
-from hushpore.pores.measures import pore_columns, surface_of, throat_columns
+from hushpore.pores.measures import pore_columns, throat_columns, walls_of
 from hushpore.pores.merging import number_pores
 from hushpore.pores.passes import Threshold, check_hysteresis, local_threshold, threshold_of
 from hushpore.pores.result import basins_left_out, summary_of, totals_of
@@ -251,10 +251,10 @@ class _Segmentation:
         pores = pore_columns(graph, numbering, self.volume, least)
         throats = throat_columns(graph, numbering, self.volume)
         write_tables(self.content, self.volume, pores, throats, sample, pore_voxels)
-        surface = surface_of(crossings, border_crossings, self.volume)
+        walls = walls_of(crossings, border_crossings)
         size, (opened, closed) = int(sample.sum()), parts.voxels
         known = void_totals(
-            size, (opened, closed), parts.components, threshold, surface, self.volume
+            size, (opened, closed), parts.components, threshold, walls, graph, self.volume
         )
         totals = totals_of(
             {"_pore_columns": pores, "_throat_columns": throats},

@@ -15,7 +15,8 @@ from hushpore.base.volume import SPATIAL_AXES, Volume
 from hushpore.device.backend import Backend
 from hushpore.device.scratch import scratch_folder
 from hushpore.pores.gpu.trial import choose_faster
-from hushpore.pores.measures import void_surface
+from hushpore.pores.intercepts import intercept_totals
+from hushpore.pores.measures import surface_of, void_walls
 from hushpore.pores.parallel import KernelThreads, WarmUp
 from hushpore.pores.passes import (
     Threshold,
@@ -38,6 +39,7 @@ from hushpore.pores.result import (
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Scratch, Slabs
 from hushpore.pores.stages import Stages
+from hushpore.pores.sums import index_of
 from hushpore.pores.surroundings import Surroundings, find_surroundings
 
 if TYPE_CHECKING:
@@ -170,7 +172,8 @@ def _segment(
                 (void_phases.open_voxels, void_phases.closed_voxels),
                 void_phases.components,
                 threshold,
-                void_surface(graph, volume),
+                void_walls(graph),
+                graph,
                 volume,
             ),
             "merged_by": by,
@@ -230,14 +233,17 @@ def void_totals(
     voxels: tuple[int, int],
     components: int,
     threshold: Threshold,
-    surface: float,
+    walls: npt.NDArray[np.int64],
+    graph: BasinGraph,
     volume: Volume,
 ) -> dict[str, Any]:
     """Return the figures of the record that do not change when pores merge.
 
     `sample`: voxels of the sample. `voxels`: of open and of closed void. `components`: connected
-    components of the void. `surface`: between void and solid.
+    components of the void. `walls`: between void and solid, see `hushpore.pores.measures.walls_of`.
+    `graph`: of all the void that is asked for.
     """
+    void = int(graph.sums[:, index_of("voxels")].sum())
     return {
         "sample_voxels": sample,
         "open_porosity": voxels[0] / sample,
@@ -245,7 +251,8 @@ def void_totals(
         "components": components,
         "threshold": threshold.value,
         "only_values": threshold.only_values and list(threshold.only_values),
-        "specific_surface": surface / (sample * volume.voxel_size),
+        "specific_surface": surface_of(walls, volume) / (sample * volume.voxel_size),
+        **intercept_totals(walls, void, sample, volume),
     }
 
 

@@ -527,17 +527,26 @@ def throat_columns(
     return {each.name: each.compute(throats) for each in THROATS}
 
 
-def void_surface(graph: BasinGraph, volume: Volume) -> float:
-    """Return the surface between void and solid inside the volume (in 2D its length)."""
+def void_walls(graph: BasinGraph) -> npt.NDArray[np.int64]:
+    """Return the walls between void and solid inside the volume; see `walls_of`."""
     crossings = graph.crossings.sum(axis=0) - graph.contacts.sum(axis=0, dtype=np.int64)
-    return surface_of(crossings, graph.border_crossings, volume)
+    return walls_of(crossings, graph.border_crossings)
 
 
-def surface_of(
-    crossings: npt.NDArray[np.int64], border_crossings: npt.NDArray[np.int64], volume: Volume
-) -> float:
-    """Return the surface of a void that is left as often in each direction, but for its cuts."""
-    return float((2 * crossings - border_crossings) @ area_per_crossing(volume.spacing))
+def walls_of(
+    crossings: npt.NDArray[np.int64], border_crossings: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Return the pairs of neighbours of which one is void and one is solid, by direction (13,).
+
+    `crossings`: how often the void is left in each direction. `border_crossings`: how often it is
+    cut by a face of the volume, or opens into air.
+    """
+    return 2 * crossings - border_crossings
+
+
+def surface_of(walls: npt.NDArray[np.int64], volume: Volume) -> float:
+    """Return the surface between void and solid inside the volume (in 2D its length)."""
+    return float(walls @ area_per_crossing(volume.spacing))
 
 
 def reach_a_face(bounds: npt.NDArray[np.int32], volume: Volume) -> npt.NDArray[np.bool_]:

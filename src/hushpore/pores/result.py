@@ -20,7 +20,14 @@ from hushpore.base.volume import (
     readable_percent,
     readable_unit,
 )
-from hushpore.pores.measures import pore_columns, reach_a_face, throat_columns, void_surface
+from hushpore.pores.intercepts import intercept_totals
+from hushpore.pores.measures import (
+    pore_columns,
+    reach_a_face,
+    surface_of,
+    throat_columns,
+    void_walls,
+)
 from hushpore.pores.merging import (
     Numbering,
     merge_by_height,
@@ -32,6 +39,7 @@ from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import write_labels
 from hushpore.pores.resizing import is_proportional, resized_totals
 from hushpore.pores.slabs import Scratch, check_disk
+from hushpore.pores.sums import index_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -341,10 +349,12 @@ class Pores:
         ratio = float(spacing[0] / self.volume.spacing[0])
         result = resized_totals(self.provenance["result"], ratio, unit)
         columns["thickness"] = {n: each.scaled(ratio) for n, each in self.thickness.items()}
-        surface = void_surface(self._graph, volume)
+        walls, sample = void_walls(self._graph), result["sample_voxels"]
+        void = int(self._graph.sums[:, index_of("voxels")].sum())
         found = {
             **result,
-            "specific_surface": surface / (result["sample_voxels"] * volume.voxel_size),
+            "specific_surface": surface_of(walls, volume) / (sample * volume.voxel_size),
+            **intercept_totals(walls, void, sample, volume),
         }
         provenance = {
             **self.provenance,

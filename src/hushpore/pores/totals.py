@@ -44,6 +44,12 @@ TOTALS: list[Total] = [
     Total("throats", "Throats"),
     Total("median_diameter", "Median equivalent diameter", 1, is_compared=False),
     Total("specific_surface", "Specific surface", -1),
+    *(
+        Total(f"{phase}_chord_{axis}", f"Mean chord of the {of} along {axis}", 1)
+        for phase, of in (("void", "pores"), ("solid", "solid"))
+        for axis in "zyx"
+    ),
+    Total("anisotropy", "Degree of anisotropy (mean intercept length)"),
     Total("void_thickness", "Mean local thickness of the pores", 1),
     Total("void_thickness_deviation", "Its standard deviation, of the pores", 1),
     Total("solid_thickness", "Mean local thickness of the solid", 1),

@@ -164,7 +164,8 @@ def summary_lines(tables: PoreTables, shown: npt.NDArray[np.bool_] | None = None
     """
     pores, throats = tables.pores, tables.throats
     more = "" if throats is None else f", {readable_count(len(throats), 'throat')}"
-    lines = [_void(tables.totals), _count(pores, tables.unit, more), _thickness(tables.totals)]
+    about = _thickness(tables.totals), _chords(tables.totals)
+    lines = [_void(tables.totals), _count(pores, tables.unit, more), *about]
     if shown is not None and not shown.all():
         volume = pores["num_voxels"].to_numpy()
         share = readable_percent(volume[shown].sum() / max(volume.sum(), 1))
@@ -201,6 +202,20 @@ def _thickness(totals: Mapping[str, Any]) -> str:
             values = f"{readable_number(mean, 4)} ± {readable_number(deviation, 3)} {unit}"
             parts.append(f"of the {of} {values}")
     return f"Local thickness (mean ± deviation): {', '.join(parts)}" if parts else ""
+
+
+def _chords(totals: Mapping[str, Any]) -> str:
+    """Mean chords of each phase along z, y and x, and how much directions differ."""
+    unit = readable_unit(totals.get("unit", "pixel"))
+    parts = []
+    for phase, of in (("void", "pores"), ("solid", "solid")):
+        chords = [totals.get(f"{phase}_chord_{axis}") for axis in "zyx"]
+        known = [readable_number(chord, 3) for chord in chords if chord is not None]
+        if known:
+            parts.append(f"{of} {' × '.join(known)} {unit}")
+    if totals.get("anisotropy") is not None:
+        parts.append(f"anisotropy {readable_number(totals['anisotropy'], 2)}")
+    return f"Mean chords: {' · '.join(parts)}" if parts else ""
 
 
 def _count(pores: pd.DataFrame, unit: str, more: str) -> str:
