@@ -20,6 +20,8 @@ from hushpore.n2v2.training import checkpoint as checkpoints
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.usefixtures("small_network")
+
 QUICK = {"steps": 20, "patch_size": 16, "batch_size": 2, "device": "cpu", "seed": 3}
 
 
@@ -44,6 +46,8 @@ import numpy as np
 import torch
 import hushpore
 torch.set_num_threads(int(sys.argv[2]))
+from hushpore.n2v2 import plan
+plan.FEATURES = dict.fromkeys(plan.FEATURES, 4)
 from hushpore.n2v2.training import checkpoint
 checkpoint.SAVE_INTERVAL = 0.0
 settings = dict(steps=20, patch_size=16, batch_size=2, seed=3, checkpoint=sys.argv[1])
