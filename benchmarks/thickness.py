@@ -1,0 +1,143 @@
+"""Local thickness against PoreSpy and the package localthickness: time, memory and values.
+
+All run in turn in one process; CPU time is that of all threads, and the smallest of the rounds
+counts. Values are compared with those of hushpore, which are exact: a property test compares them
+with every ball for every voxel. PoreSpy 3 takes whole radii alone, rounded down. Volumes: the void
+and the solid of Berea sandstone, 200^3, and a foam of 256^3. What a package that is not installed
+would do is left out.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import ndimage
+
+from benchmarks.pores import BEREA
+from hushpore.base.events import result_of
+from hushpore.device.backend import cpu_threads
+from hushpore.pores.distance import squared_distance
+from hushpore.pores.parallel import KernelThreads
+from hushpore.pores.plan import AT_A_TIME
+from hushpore.pores.slabs import Slabs, Stack
+from hushpore.pores.thickness import find_thickness
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROUNDS = 2
+_PEAK = """
+import sys
+import numpy as np
+from benchmarks.thickness import CONTESTANTS
+
+def status(key):
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
+
+phase, run = np.load(sys.argv[1]), CONTESTANTS[sys.argv[2]]
+run(phase[:40, :40, :40])
+before = status("VmRSS")
+run(phase)
+print((status("VmHWM") - before) / phase.size)
+"""
+
+
+def hushpore_thickness(phase: np.ndarray) -> np.ndarray:
+    """Diameters, exact, and their distribution; with the distance that they need."""
+    with KernelThreads() as threads:
+        distance = squared_distance(phase, (1, 1, 1), (False,) * 3, threads)
+        found = Stack(distance.shape, np.float32, None)
+        slabs = Slabs(len(phase), max(8, AT_A_TIME // phase[0].size))
+        result_of(find_thickness(Stack.of(distance), slabs, found, (1, 1, 1), threads))
+    return found.array()
+
+
+def porespy_thickness(phase: np.ndarray) -> np.ndarray:
+    """By PoreSpy, as it is by default; it gives radii."""
+    import porespy
+
+    porespy.settings.tqdm = {"disable": True}
+    return 2 * np.asarray(porespy.filters.local_thickness(phase), np.float32)
+
+
+def localthickness_thickness(phase: np.ndarray) -> np.ndarray:
+    """By the package localthickness at full size; it gives radii."""
+    import localthickness
+
+    return 2 * np.asarray(localthickness.local_thickness(phase), np.float32)
+
+
+CONTESTANTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "hushpore": hushpore_thickness,
+    "porespy": porespy_thickness,
+    "localthickness": localthickness_thickness,
+}
+
+
+def foam(size: int) -> np.ndarray:
+    """Cells with windows between them, some 40 voxels wide: 70 % of the volume."""
+    noise = np.random.default_rng(1).normal(size=(size,) * 3).astype(np.float32)
+    smooth = ndimage.gaussian_filter(noise, 10, mode="wrap")
+    void: np.ndarray = smooth > np.quantile(smooth, 0.3)
+    return void
+
+
+def _compared(phase: np.ndarray, rounds: int) -> dict[str, Any]:
+    times: dict[str, list[tuple[float, float]]] = {}
+    values: dict[str, np.ndarray] = {}
+    for _ in range(rounds):
+        for name, run in CONTESTANTS.items():
+            wall, cpu = time.perf_counter(), time.process_time()
+            try:
+                values[name] = run(phase)[phase]
+            except ImportError:
+                continue
+            used = (time.perf_counter() - wall, time.process_time() - cpu)
+            times.setdefault(name, []).append(used)
+    own, exact = min(cpu for _, cpu in times["hushpore"]), values["hushpore"].astype(np.float64)
+    return {
+        name: {
+            "wall_s": round(min(wall for wall, _ in used), 2),
+            "cpu_s": round(min(cpu for _, cpu in used), 2),
+            "cpu_ratio": round(min(cpu for _, cpu in used) / own, 2),
+            "mean": round(float(values[name].mean(dtype=np.float64)), 3),
+            "distinct_values": len(np.unique(values[name])),
+            "mean_difference": round(float((values[name] - exact).mean()), 3),
+            "rms_difference": round(float(np.sqrt(((values[name] - exact) ** 2).mean())), 3),
+        }
+        for name, used in times.items()
+    }
+
+
+def measure() -> Iterator[dict[str, Any]]:
+    """Run all of it; some minutes, most of them for the others."""
+    with np.load(BEREA) as stored:
+        rock = np.unpackbits(stored["void"], count=200**3).reshape(200, 200, 200).astype(bool)
+    volumes = {"berea void": rock, "berea solid": ~rock, "foam 256": foam(256)}
+    for run in CONTESTANTS.values():
+        with suppress(ImportError):
+            run(rock[:40, :40, :40])
+    figures: dict[str, Any] = {"threads": cpu_threads(), "unit": "voxels of diameter"}
+    for name, phase in volumes.items():
+        figures[name] = _compared(phase, ROUNDS if phase.size < 200**3 + 1 else 1)
+        yield figures
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "phase.npy"
+        np.save(path, volumes["foam 256"][:, :, :128])
+        command = [sys.executable, "-c", _PEAK, str(path)]
+        for name in ("hushpore", "porespy"):
+            if name not in figures["berea void"]:
+                continue
+            done = subprocess.run([*command, name], check=True, capture_output=True, text=True)
+            figures.setdefault("peak bytes a voxel above the input, half a foam 256", {})[name] = (
+                round(float(done.stdout), 1)
+            )
+    yield figures
