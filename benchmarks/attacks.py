@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks._attack_files import FILES
+from benchmarks._attack_oddities import FILES
 from hushpore.base.errors import HushporeError, OutputError
 
 if TYPE_CHECKING:
