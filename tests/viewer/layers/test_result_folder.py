@@ -1,12 +1,16 @@
 import numpy as np
 import pandas as pd
 import pytest
+from napari.components import ViewerModel
 
+import hushpore
 from hushpore import Volume
 from hushpore.io.results import write_results
+from hushpore.runs.result_folder import write_result
 from hushpore.viewer.layers.reader import read_layers
 from hushpore.viewer.layers.result_folder import labels_from_result
-from hushpore.viewer.results.pore_layer import tables_of
+from hushpore.viewer.layers.voxel_size import set_voxel_size
+from hushpore.viewer.results.pore_layer import tables_of, thickness_layers
 
 
 @pytest.fixture
@@ -43,6 +47,27 @@ def test_a_result_folder_opens_with_the_numbers_of_its_pores(folder, made_of_cub
 def test_so_does_its_file_of_labels(folder):
     (layer,) = layers(read_layers(str(folder / "labels.tif"))).values()
     assert len(tables_of(layer).pores) == 3
+
+
+def test_a_local_thickness_comes_back_as_it_was_shown(tmp_path, made_of_cubes):
+    void = made_of_cubes([2, 3, 5]).labels > 0
+    found = hushpore.segment_pores(Volume(void, spacing=2, unit="um"), local_thickness="both")
+    folder = write_result(tmp_path / "berea", [found], found.volume)
+    opened = layers(read_layers(str(folder)))
+    assert list(opened) == ["berea pores", "berea solid thickness", "berea pore thickness"]
+    for made, again in zip(thickness_layers(found), [*opened.values()][::-1], strict=False):
+        data, keywords, _ = made
+        np.testing.assert_array_equal(again.data, data)
+        assert not again.visible
+        np.testing.assert_allclose(again.contrast_limits, keywords["contrast_limits"], rtol=1e-6)
+        np.testing.assert_array_equal(again.colormap.low_color, [0, 0, 0, 0])
+    # opened by itself it is to be seen
+    (alone,) = layers(read_layers(str(folder / "void_thickness.tif"))).values()
+    assert alone.visible
+    viewer = ViewerModel()
+    viewer.add_layer(alone)
+    set_voxel_size(viewer, alone, "4 um")
+    assert alone.data.max() == 2 * found.thickness["void"].diameter.max()
 
 
 def test_porosity_by_slice_is_not_guessed_where_air_was_left_out(tmp_path, made_of_cubes):

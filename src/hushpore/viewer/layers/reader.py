@@ -33,10 +33,16 @@ from hushpore.io.series import split_notes
 from hushpore.viewer.layers.conversion import METADATA_KEY, LayerData, layer_data, volume_of
 from hushpore.viewer.layers.loading import LoadingTask, add_one_by_one
 from hushpore.viewer.layers.presenting import present, present_next, show_scale_bar
-from hushpore.viewer.layers.result_folder import labels_from_result, provenance_of_image
+from hushpore.viewer.layers.result_folder import (
+    is_thickness,
+    labels_from_result,
+    provenance_of_image,
+    thickness_from_result,
+)
 from hushpore.viewer.layers.series_chooser import offer_series
 from hushpore.viewer.layers.slice_grouping import collect_slice, is_slice, slices_by
 from hushpore.viewer.layers.writer import prefer_our_writers
+from hushpore.viewer.results.pore_layer import LENGTHS
 from hushpore.viewer.running.problem import Problem, explain, notify_problem
 
 if TYPE_CHECKING:
@@ -93,7 +99,7 @@ def read_layers(path: str | list[str]) -> list[Any]:
         if several and _are_several(volumes):
             _found(viewer, _name(path), volumes)
             return NO_LAYERS
-        found = [_layer(volume) for volume in volumes]
+        found = _layers(volumes)
     except Exception as error:
         if viewer is None:
             raise
@@ -162,15 +168,15 @@ def _read(path: str | list[str], choosing: bool, trust: bool) -> Job:
 
 
 def _are_several(volumes: Sequence[Volume]) -> bool:
-    """Whether there is something to choose: an image and its labels belong together."""
-    return sum(not volume.metadata.get("labels") for volume in volumes) > 1
+    """Whether there is something to choose: an image and what was found in it belong together."""
+    return sum(not (each.metadata.get("labels") or is_thickness(each)) for each in volumes) > 1
 
 
 def _loaded(volumes: Sequence[Volume]) -> Job:
     loaded = yield from into_memory(volumes)
     # made in the thread, because napari reads SciPy and a table of units with its first layer,
     # and of values on disk a slice
-    return [Layer.create(*_layer(volume)) for volume in loaded]
+    return [Layer.create(*each) for each in _layers(loaded)]
 
 
 def _found(viewer: Any, name: str, found: list[Any]) -> None:
@@ -191,11 +197,20 @@ def _found(viewer: Any, name: str, found: list[Any]) -> None:
     offer_series(viewer, name, found, read)
 
 
+def _layers(volumes: Sequence[Volume]) -> list[LayerData]:
+    """Return volumes as layers; a thickness that comes with others is hidden, as it was made."""
+    found = [_layer(volume) for volume in volumes]
+    if len(found) > 1:
+        for _, keywords, _ in found:
+            keywords["visible"] = not keywords["metadata"][METADATA_KEY].get(LENGTHS)
+    return found
+
+
 def _layer(volume: Volume) -> LayerData:
     """Return a volume as a layer, with the contrast that the scanner's operator chose."""
-    labels = labels_from_result(volume)
-    if labels is not None:
-        return labels
+    of_result = labels_from_result(volume) or thickness_from_result(volume)
+    if of_result is not None:
+        return of_result
     if volume.metadata.get("labels"):
         return layer_data(volume, "labels")
     chosen = {k: volume.metadata[k] for k in ("contrast_limits",) if k in volume.metadata}

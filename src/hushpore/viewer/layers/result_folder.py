@@ -17,6 +17,7 @@ from hushpore.io import describe
 from hushpore.io.gate import gate_of
 from hushpore.io.target import PROVENANCE
 from hushpore.jobs import JOBS
+from hushpore.pores.result import thickness_title
 from hushpore.runs.pore_result import LABELS_IN_BLOCKS
 from hushpore.viewer.layers.conversion import METADATA_KEY, layer_data
 from hushpore.viewer.layers.origin import UPSTREAM
@@ -27,6 +28,7 @@ from hushpore.viewer.results.pore_layer import (
     THICKNESS,
     THROATS,
     features_of,
+    thickness_layer,
 )
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 #: Names of the files in a result folder.
 LABELS, PORES = "labels", "pores"
+_THICKNESSES = {f"{phase}_thickness": phase for phase in ("void", "solid")}
 
 
 def labels_from_result(volume: Volume) -> LayerData | None:
@@ -96,6 +99,37 @@ def labels_from_result(volume: Volume) -> LayerData | None:
             # to read all labels from disk for it would take long
             known[PROFILE] = tables["profile"]["porosity"].to_numpy(np.float64)
     return data, keywords, kind
+
+
+def is_thickness(volume: Volume) -> bool:
+    """Whether a volume is a local thickness in the folder of its result."""
+    files = _folder_of(volume) / f"{THICKNESS}.csv", _folder_of(volume) / PROVENANCE
+    return bool(volume.source) and volume.name in _THICKNESSES and all(map(Path.is_file, files))
+
+
+def thickness_from_result(volume: Volume) -> LayerData | None:
+    """Return a local thickness as the layer that it was saved from, or None where it is not one.
+
+    `volume`: as read from a file.
+    """
+    if not is_thickness(volume):
+        return None
+    import pandas as pd
+
+    folder, phase = _folder_of(volume), _THICKNESSES[volume.name]
+    table = pd.read_csv(folder / f"{THICKNESS}.csv")
+    largest = float(table.loc[table["phase"] == phase, "thickness_to"].max())
+    made = [job for job in _jobs(folder / PROVENANCE) if job.get("job") == "pores"]
+    if not made or not math.isfinite(largest):
+        return None
+    named = volume.replace(volume.data, name=f"{folder.name} {thickness_title(phase)}")
+    return thickness_layer(named, largest, made[-1])
+
+
+def _folder_of(volume: Volume) -> Path:
+    """Return the folder that a volume was read from, or that its file lies in."""
+    source = Path(volume.source)
+    return source if source.is_dir() else source.parent
 
 
 def layer_of_result(folder: Path, name: str, placement: Placement) -> LayerData:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
+    from hushpore.base.volume import Volume
     from hushpore.pores.result import Pores
     from hushpore.viewer.layers.conversion import Placement
 
@@ -102,23 +103,35 @@ def thickness_layers(
 
     They lie above the labels, hidden at first.
     """
-    layers = []
+    return [
+        thickness_layer(
+            result.thickness_volume(phase),
+            float(found.edges[-1]),
+            result.provenance,
+            placement=placement,
+            visible=False,
+        )
+        for phase, found in result.thickness.items()
+    ]
+
+
+def thickness_layer(
+    volume: Volume, largest: float, provenance: dict[str, Any], **more: Any
+) -> tuple[Any, dict[str, Any], str]:
+    """Return a local thickness as an image, transparent where there is none.
+
+    `largest`: of its values, in the unit of the volume. `provenance`: the record of the job.
+    ``**more``: as `layer_data` takes it.
+    """
     colours = Colormap(
         AVAILABLE_COLORMAPS["viridis"].colors, name="thickness", low_color=(0, 0, 0, 0)
     )
-    for phase, found in result.thickness.items():
-        largest = float(found.edges[-1]) or 1.0
-        data, keywords, kind = layer_data(
-            result.thickness_volume(phase),
-            placement=placement,
-            provenance=result.provenance,
-            colormap=colours,
-            contrast_limits=(1e-6 * largest, largest),
-            visible=False,
-        )
-        keywords["metadata"][METADATA_KEY][LENGTHS] = True
-        layers.append((data, keywords, kind))
-    return layers
+    limits = (1e-6 * (largest or 1.0), largest or 1.0)
+    data, keywords, kind = layer_data(
+        volume, provenance=provenance, colormap=colours, contrast_limits=limits, **more
+    )
+    keywords["metadata"][METADATA_KEY][LENGTHS] = True
+    return data, keywords, kind
 
 
 def update_pore_layer(layer: Any, result: Pores) -> None:
