@@ -219,9 +219,10 @@ def _own_folder(folder: Path) -> Path:
 
 
 def _sharded(folder: Path, depth: int) -> Path:
-    codecs: list[Any] = [{"name": "bytes", "configuration": {"endian": "little"}}]
+    plain = [{"name": "bytes", "configuration": {"endian": "little"}}]
+    codecs: list[Any] = plain
     for _ in range(depth):
-        inside = {"chunk_shape": [16] * 3, "codecs": codecs, "index_codecs": codecs[:1]}
+        inside = {"chunk_shape": [16] * 3, "codecs": codecs, "index_codecs": plain}
         codecs = [{"name": "sharding_indexed", "configuration": inside}]
     place = folder / "a.zarr"
     (place / "c" / "0" / "0").mkdir(parents=True)

@@ -149,10 +149,3 @@ def test_codecs_on_the_list_are_read(tmp_path):
         )  # fmt: skip
         array[:] = values
         np.testing.assert_array_equal(hushpore.read(path).array(), values)
-
-
-def test_shards_within_shards_are_refused_at_once(tmp_path: Path) -> None:
-    pytest.importorskip("zarr")
-    make = import_module("benchmarks._attack_oddities").FILES["Zarr 3: shards in shards, 30 deep"]
-    with pytest.raises(InputError, match="shards within shards"):
-        describe(make(tmp_path))

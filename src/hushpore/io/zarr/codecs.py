@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import bz2
 import dataclasses
-import json
 import lzma
 import math
 import zlib
@@ -24,7 +23,6 @@ from hushpore.base.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from hushpore.io.gate import Gate
 
@@ -35,7 +33,6 @@ _FILTERS = (
 )  # fmt: skip
 #: Codecs of Zarr 3 that do.
 _ARRAY_CODECS = ("bytes", "transpose", "crc32c", "sharding_indexed", "endian")
-_MOST_SHARDS = 2  # one in another
 _BLOCK = 1 << 17  # bytes of a block of Zstandard, at most
 _SLACK = 1 << 16
 _LZMA_MEMORY = 1 << 28
@@ -49,32 +46,7 @@ class PlainFiles(LocalStore):
         place = self.root / key
         if place.exists() and not (place.is_file() or place.is_dir()):
             raise InputError(f"{key} in {self.root.name} is a pipe or a device, and no file.")
-        if place.name == "zarr.json" and place.is_file():
-            _require_flat(place)
         return await super().get(key, *args, **options)
-
-
-def _require_flat(file: Path) -> None:
-    """Refuse shards in shards in shards: each is looked at by zarr twice for each around it.
-
-    Raises InputError if there are any. What is no JSON is left to zarr.
-    """
-    todo: list[tuple[Any, int]]
-    try:
-        todo = [([json.loads(file.read_bytes())], 0)]
-    except (ValueError, RecursionError):
-        return
-    while todo:
-        value, depth = todo.pop()
-        if isinstance(value, dict):
-            depth += value.get("name") == "sharding_indexed"
-        if depth > _MOST_SHARDS:
-            raise InputError(
-                f"{file.name} in {file.parent.name} states shards within shards, more than "
-                f"{_MOST_SHARDS} deep; files are not like that."
-            )
-        inner = value.values() if isinstance(value, dict) else value
-        todo += [(each, depth) for each in inner if isinstance(each, dict | list)]
 
 
 def bounded(array: Any, gate: Gate) -> Any:
