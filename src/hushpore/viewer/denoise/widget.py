@@ -93,7 +93,8 @@ class DenoiseWidget(JobWidget):
         self.rings.dismissed.connect(self._dismiss_rings)
         self.form.changed.connect(self._show_rings)
         self.layer.changed.connect(self._show_rings)
-        self._ran_as = ""  # the kind of the last run; see `_pace_kind`
+        # the kind of the last run, and that whose time is said; see `_pace_kind`
+        self._ran_as, self._timed_as = "", ""
         self.form.changed.connect(self._show_time)
         self.device.changed.connect(self._show_time)
         self.run_on.changed.connect(self._show_time)
@@ -143,6 +144,7 @@ class DenoiseWidget(JobWidget):
         pace = pace_of(outcome.result.provenance)
         if pace and self._ran_as:
             keep_speeds(self._ran_as, pace)
+            self._timed_as = ""
             self._show_time()
 
     def _pace_kind(self) -> str:
@@ -159,7 +161,10 @@ class DenoiseWidget(JobWidget):
         except InputError:
             # said when Run is pressed
             kind = ""
-        self.form.know(pace=known_speeds(kind) if kind else {})
+        # with most changes of the form it stays, and need not be read again
+        if kind != self._timed_as:
+            self._timed_as = kind
+            self.form.know(pace=known_speeds(kind) if kind else {})
 
     def _show_rings(self) -> None:
         """Show the slice on the screen without its rings, where they are to be corrected."""

@@ -129,7 +129,7 @@ def thickness_from_result(volume: Volume) -> LayerData | None:
 def _folder_of(volume: Volume) -> Path:
     """Return the folder that a volume was read from, or that its file lies in."""
     source = Path(volume.source)
-    return source if source.is_dir() else source.parent
+    return source if source.is_dir() and source.suffix != ".zarr" else source.parent
 
 
 def layer_of_result(folder: Path, name: str, placement: Placement) -> LayerData:
@@ -147,11 +147,10 @@ def provenance_of_image(volume: Volume) -> dict[str, Any] | None:
     `volume`: as read from a file. A record of another image, by its fingerprint or its shape, is
     none.
     """
-    source = Path(volume.source)
     if not volume.source or volume.dtype.kind != "f":
         return None
-    folder = source if source.is_dir() and source.suffix != ".zarr" else source.parent
-    for file, name in ((_record_of(source), "image"), (folder / PROVENANCE, volume.name)):
+    alone, whole = _record_of(Path(volume.source)), _folder_of(volume) / PROVENANCE
+    for file, name in ((alone, "image"), (whole, volume.name)):
         record = _json(file)
         made = [job for job in _jobs(file) if JOBS_THAT_GIVE.get(str(job.get("job")))]
         wanted = [job for job in made if name in ("image", JOBS_THAT_GIVE[job["job"]])]
