@@ -53,6 +53,12 @@ def test_values_type_axes_and_geometry_survive_a_round_trip(tmp_path_factory, vo
     assert back.notes == []
 
 
+def test_the_gaps_between_hundreds_of_tiny_planes_are_not_missing_slices(tmp_path):
+    planes = np.random.default_rng(0).integers(0, 2, (125, 1, 1), dtype=bool)
+    write_image(tmp_path / "a.tif", Volume(planes))
+    assert read(tmp_path / "a.tif").notes == []
+
+
 def test_another_program_sees_an_ome_tiff_with_its_voxel_size(tmp_path, ramp):
     path = tmp_path / "a.tif"
     write_image(path, Volume(ramp, spacing=(2, 0.7, 0.5), unit="um"))

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _UNCOMPRESSED = 1
 _BITS = 258  # the tag of the number of bits of a pixel
-_SLACK = 512  # bytes between the parts of a file that mean nothing
+_SLACK = 512  # bytes of a file that mean nothing
+_ALIGNMENT = 16  # the same for each page: writers begin a part at a multiple of it
 
 
 def layout_notes(tif: tifffile.TiffFile, all_series: Iterable[Any]) -> list[str]:
@@ -49,7 +50,7 @@ def layout_notes(tif: tifffile.TiffFile, all_series: Iterable[Any]) -> list[str]
         notes.append("Images of the file share bytes: its directories may be damaged.")
     count = max(len(pieces), len(tif.pages))
     rest = tif.filehandle.size - int(length.sum()) - told - count * (first[1] - first[0])
-    if rest >= max(smallest, _SLACK):
+    if rest >= max(smallest, _SLACK + count * _ALIGNMENT):
         notes.append(
             f"{rest:,} bytes of the file belong to none of its images: slices may be missing."
         )
