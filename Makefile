@@ -1,5 +1,6 @@
 # make demo    from nothing to a pore table, in demo/   (make demo VOLUME=path: on your own stack)
 # make test    all tests, in as many processes as there are cores, at most 8
+# make search  property tests alone, with examples that no run has tried before
 # make gui     napari with the sample loaded
 # make lint    style and types       make bench    benchmarks
 # make docs    what in docs/ is made by the program: pictures and tables
@@ -13,7 +14,7 @@ INSTALLED := $(VENV)/.installed
 XVFB := xvfb-run -a -s "-screen 0 1600x1000x24"
 VOLUME ?=
 
-.PHONY: install demo test lint gui bench docs site clean
+.PHONY: install demo test search lint gui bench docs site clean
 
 install: $(INSTALLED)
 
@@ -27,9 +28,14 @@ $(INSTALLED): pyproject.toml constraints.txt scripts/system-libraries.sh
 demo: $(INSTALLED)
 	$(BIN)/hushpore demo $(if $(VOLUME),"$(VOLUME)") --output demo --overwrite
 
+PYTEST := QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest --numprocesses logical \
+	--maxprocesses 8 --dist loadfile --durations 10
+
 test: $(INSTALLED)
-	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 \
-		--dist loadfile --durations 10
+	$(PYTEST)
+
+search: $(INSTALLED)
+	$(PYTEST) -m hypothesis --hypothesis-profile search
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check
