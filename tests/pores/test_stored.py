@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from hushpore import InputError, Volume, segment_pores
-from hushpore.pores.stored import merging_arrays, restored
+from hushpore.pores.stored import restored
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def core() -> Volume:
 )
 def test_what_was_stored_merges_like_the_result_itself(core: Volume, settings: dict) -> None:
     result = segment_pores(core, **settings)
-    again = restored(result.labels_volume, merging_arrays(result), result.provenance)
+    again = restored(result.labels_volume, result.merging_arrays, result.provenance)
     pd.testing.assert_frame_equal(again.pores, result.pores, check_exact=True)
     pd.testing.assert_frame_equal(again.throats, result.throats, check_exact=True)
     np.testing.assert_array_equal(again.porosity_profile, result.porosity_profile)
@@ -38,13 +38,13 @@ def test_what_was_stored_merges_like_the_result_itself(core: Volume, settings: d
 
 def test_an_image_is_stored_too(core: Volume) -> None:
     result = segment_pores(Volume(core.data[10]))
-    again = restored(result.labels_volume, merging_arrays(result), result.provenance)
+    again = restored(result.labels_volume, result.merging_arrays, result.provenance)
     np.testing.assert_array_equal(again.remerge(2.0).labels, result.remerge(2.0).labels)
 
 
 def test_what_is_not_of_these_labels_is_refused(core: Volume) -> None:
     result = segment_pores(core)
-    arrays = merging_arrays(result)
+    arrays = result.merging_arrays
     moved = result.labels_volume.replace(np.roll(result.labels, 5, axis=2))
     with pytest.raises(InputError, match="not of these labels"):
         restored(moved, arrays, result.provenance)

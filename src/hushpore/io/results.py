@@ -7,6 +7,7 @@ import json
 import math
 import re
 import warnings
+import zipfile
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
@@ -117,7 +118,7 @@ def write_results(
         for name, page in pages.items():
             (part / f"{name}.html").write_text(page, encoding="utf-8")
         for name, named in arrays.items():
-            np.savez_compressed(part / f"{name}.npz", **named)
+            write_arrays(part / f"{name}.npz", named)
         write_json(part / PROVENANCE, {**provenance, "files": sorted([*names, PROVENANCE])})
     return target
 
@@ -178,6 +179,15 @@ def write_image(
 
         exporter.write(target, volume, overwrite, ready)
     return target
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Write arrays by their names as a compressed NumPy archive."""
+    # numpy.savez_compressed is three to four times as slow, for an eighth to a sixth less
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, values in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, np.asarray(values), allow_pickle=False)
 
 
 def check_image_target(path: str | os.PathLike[str], overwrite: bool = False) -> Path:

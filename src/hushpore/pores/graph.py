@@ -7,7 +7,7 @@ this graph without going through the volume again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +17,16 @@ from hushpore.pores.contacts import N_DIRECTIONS, count_closed, scan_slices
 from hushpore.pores.sums import SUMS, index_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy.typing as npt
 
     from hushpore.pores.contacts import Edges, Piece
     from hushpore.pores.parallel import KernelThreads
+
+
+#: What the names of its arrays begin with in a file.
+_PREFIX = "graph_"
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +58,20 @@ class BasinGraph:
     # shared faces
     contacts: npt.NDArray[np.int32]
     grey_step: float = 1.0  # the grey value that 1 stands for in sums of grey values
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> BasinGraph:
+        """Return the graph that is stored in `arrays`.
+
+        Raises KeyError if one of them is missing.
+        """
+        parts: dict[str, Any] = {each.name: arrays[_PREFIX + each.name] for each in fields(cls)}
+        return cls(**{**parts, "grey_step": float(parts["grey_step"])})
+
+    @property
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """All of it, by names, to be stored among others."""
+        return {_PREFIX + each.name: np.asarray(getattr(self, each.name)) for each in fields(self)}
 
     @property
     def count(self) -> int:

@@ -55,6 +55,9 @@ if TYPE_CHECKING:
     from hushpore.pores.thickness import LocalThickness
 
 
+#: What the set of arrays is called in a result folder from which pores are merged anew.
+MERGING = "merging"
+
 #: Voxels that a pore needs for its shape to say anything: of fewer it is that of the grid.
 RELIABLE = 8
 
@@ -216,6 +219,11 @@ class Pores:
         return self._sample
 
     @property
+    def merging_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Basins and how they touch, for `hushpore.pores.stored.restored`, by their names."""
+        return {"basins": self.basins, "sample": self.sample, **self._graph.arrays}
+
+    @property
     def summary(self) -> str:
         """One sentence: porosity, number of pores, median diameter."""
         return summary_of(self.provenance["result"], self._settings)
@@ -242,7 +250,7 @@ class Pores:
         return tuple(found)
 
     def files(self) -> ResultFiles:
-        """Return what is written of it: labels, tables, the porosity of each slice, thickness."""
+        """Return what is written of it: labels, tables, profile, thickness, and to merge anew."""
         import pandas as pd
 
         profile = self.porosity_profile
@@ -256,7 +264,7 @@ class Pores:
             images |= {
                 f"{phase}_thickness": self.thickness_volume(phase) for phase in self.thickness
             }
-        return ResultFiles(images, tables)
+        return ResultFiles(images, tables, arrays={MERGING: self.merging_arrays})
 
     def remerge(self, h: float) -> Pores:
         """Return the segmentation merged by another height, from the basins that are kept.

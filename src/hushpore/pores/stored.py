@@ -1,8 +1,7 @@
-"""What a finished segmentation is merged anew from, on its way to a file and back."""
+"""A finished segmentation, on its way back from the files that it was written to."""
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,19 +20,6 @@ if TYPE_CHECKING:
 
     from hushpore.base.volume import Volume
 
-_GRAPH = "graph_"
-
-
-def merging_arrays(result: Pores) -> dict[str, npt.NDArray[Any]]:
-    """Return the basins of a segmentation and how they touch, for `restored`, by their names."""
-    graph = result.graph
-    parts = {field.name: getattr(graph, field.name) for field in dataclasses.fields(graph)}
-    return {
-        "basins": result.basins,
-        "sample": result.sample,
-        **{f"{_GRAPH}{name}": np.asarray(part) for name, part in parts.items()},
-    }
-
 
 def restored(
     labels: Volume, arrays: Mapping[str, npt.NDArray[Any]], provenance: dict[str, Any]
@@ -41,13 +27,11 @@ def restored(
     """Return a segmentation that was stored, so that it can be merged anew.
 
     `labels`: as they were stored, in memory; its place and voxel size are those of the result.
-    `arrays`: as `merging_arrays` gave them. `provenance`: the record of the job.
+    `arrays`: as `Pores.merging_arrays` has them. `provenance`: the record of the job.
     Raises InputError if they do not belong together.
     """
     try:
-        fields = dataclasses.fields(BasinGraph)
-        parts: dict[str, Any] = {one.name: arrays[f"{_GRAPH}{one.name}"] for one in fields}
-        graph = BasinGraph(**{**parts, "grey_step": float(parts["grey_step"])})
+        graph = BasinGraph.of_arrays(arrays)
         basins, sample = arrays["basins"], arrays["sample"]
         totals, name = provenance["result"], provenance["input"]["name"]
         notes = tuple(provenance.get("notes", ()))

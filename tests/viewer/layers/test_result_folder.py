@@ -9,8 +9,9 @@ from hushpore.io.results import write_results
 from hushpore.runs.result_folder import write_result
 from hushpore.viewer.layers.reader import read_layers
 from hushpore.viewer.layers.result_folder import labels_from_result
+from hushpore.viewer.layers.saved import SavedLayer
 from hushpore.viewer.layers.voxel_size import set_voxel_size
-from hushpore.viewer.results.pore_layer import tables_of, thickness_layers
+from hushpore.viewer.results.pore_layer import result_of, tables_of, thickness_layers
 
 
 @pytest.fixture
@@ -47,6 +48,23 @@ def test_a_result_folder_opens_with_the_numbers_of_its_pores(folder, made_of_cub
 def test_so_does_its_file_of_labels(folder):
     (layer,) = layers(read_layers(str(folder / "labels.tif"))).values()
     assert len(tables_of(layer).pores) == 3
+
+
+def test_pores_of_any_result_folder_merge_on_as_in_the_result_itself(tmp_path, made_of_cubes):
+    made = made_of_cubes([2, 3, 5]).labels > 0
+    made[:, 3:6] |= np.roll(made, 3, axis=1)[:, 3:6]
+    result = hushpore.segment_pores(Volume(made, spacing=2, unit="um"), local_thickness="void")
+    folder = write_result(tmp_path / "written by the library", [result], result.volume)
+    layer = layers(read_layers(str(folder)))["written by the library pores"]
+    again = result_of(layer)
+    for height in (0.0, 5.0):
+        merged = result.remerge(height)
+        np.testing.assert_array_equal(again.remerge(height).labels, merged.labels)
+        assert again.remerge(height).summary == merged.summary
+    # and nothing is lost on the way to another folder
+    copy = SavedLayer.of(layer).write(tmp_path / "copy")
+    for table in ("pores.csv", "throats.csv", "thickness.csv", "profile.csv"):
+        assert (copy / table).read_bytes() == (folder / table).read_bytes()
 
 
 def test_a_local_thickness_comes_back_as_it_was_shown(tmp_path, made_of_cubes):

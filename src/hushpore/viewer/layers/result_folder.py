@@ -17,11 +17,11 @@ from hushpore.io import describe
 from hushpore.io.gate import gate_of
 from hushpore.io.target import PROVENANCE
 from hushpore.jobs import JOBS
-from hushpore.pores.result import thickness_title
+from hushpore.pores.result import MERGING, thickness_title
 from hushpore.runs.pore_result import LABELS_IN_BLOCKS
 from hushpore.viewer.layers.conversion import METADATA_KEY, layer_data
 from hushpore.viewer.layers.origin import UPSTREAM
-from hushpore.viewer.layers.saved import MERGING, beside
+from hushpore.viewer.layers.saved import beside
 from hushpore.viewer.results.pore_layer import (
     PROFILE,
     RESULT,

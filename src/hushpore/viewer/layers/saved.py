@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from dataclasses import dataclass
@@ -12,12 +13,11 @@ import pandas as pd
 
 from hushpore.base.partial import new_file
 from hushpore.base.provenance import fingerprint
-from hushpore.base.result import ResultFiles
 from hushpore.base.text import as_csv
 from hushpore.io import is_on_disk
-from hushpore.io.results import write_image, write_results
+from hushpore.io.results import write_arrays, write_image, write_results
 from hushpore.io.target import require_apart
-from hushpore.pores.stored import merging_arrays
+from hushpore.pores.result import MERGING
 from hushpore.runs.result_folder import write_result
 from hushpore.runs.source import Source
 from hushpore.viewer.layers.conversion import known_of, volume_of
@@ -25,15 +25,11 @@ from hushpore.viewer.layers.origin import UPSTREAM, VOXEL_SIZE
 from hushpore.viewer.results.pore_layer import result_of, tables_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import numpy as np
 
+    from hushpore.base.result import ResultFiles
     from hushpore.base.volume import Volume
     from hushpore.pores.result import Pores
-
-#: What the set of arrays is called from which pores are merged anew.
-MERGING = "merging"
 
 
 @dataclass(frozen=True)
@@ -95,7 +91,7 @@ class SavedLayer:
             return write_image(target, self.volume, provenance=record, overwrite=True)
         source = self._source()
         if self.pores is not None:
-            stored = _Stored(self.pores, self.volume)
+            stored = _Stored(self.pores, self)
             images = stored.files().images
             prints = {"denoised": fingerprint(self.pores.volume.data)} if self.upstream else {}
             extra = {
@@ -149,8 +145,6 @@ class SavedLayer:
 
     def write_beside(self, image: Path) -> list[Path]:
         """Write the tables of pores, and what they are merged from, beside an image of them."""
-        import numpy as np
-
         written = []
         for name, table in self.tables.items():
             target = beside(image, f"{name}.csv")
@@ -159,9 +153,8 @@ class SavedLayer:
             written.append(target)
         if self.pores is not None:
             target = beside(image, f"{MERGING}.npz")
-            with new_file(target, overwrite=True) as part, part.open("wb") as file:
-                arrays: dict[str, Any] = merging_arrays(self.pores)
-                np.savez_compressed(file, **arrays)
+            with new_file(target, overwrite=True) as part:
+                write_arrays(part, self.pores.merging_arrays)
             written.append(target)
         return written
 
@@ -177,10 +170,13 @@ class SavedLayer:
 
 
 class _Stored:
-    """A segmentation as it is written from the window: with what it is merged from."""
+    """A segmentation as it is written from the window: with the labels of the layer.
 
-    def __init__(self, result: Pores, labels: Volume) -> None:
-        self._result, self._labels = result, labels
+    And with what the layer knows beside: a local thickness that came back from files.
+    """
+
+    def __init__(self, result: Pores, layer: SavedLayer) -> None:
+        self._result, self._layer = result, layer
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._result, name)
@@ -188,9 +184,9 @@ class _Stored:
     def files(self) -> ResultFiles:
         """Return what is written of it."""
         files = self._result.files()
-        arrays: Mapping[str, Any] = {MERGING: merging_arrays(self._result)}
-        images = {**files.images, "labels": self._labels}
-        return ResultFiles(images, files.tables, arrays=arrays)
+        images = {**files.images, "labels": self._layer.volume}
+        tables = {**self._layer.tables, **files.tables}
+        return dataclasses.replace(files, images=images, tables=tables)
 
 
 def beside(image: Path, ending: str) -> Path:
