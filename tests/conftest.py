@@ -167,10 +167,16 @@ def rng() -> np.random.Generator:
 
 @pytest.fixture
 def small_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have networks of few channels trained, where what they learn does not matter."""
+    """Have networks of few channels trained, where what they learn does not matter.
+
+    Nor does how well the noise is known: it is looked at in few places.
+    """
     from hushpore.n2v2 import plan
+    from hushpore.n2v2.noise import estimation
 
     monkeypatch.setattr(plan, "FEATURES", dict.fromkeys(plan.FEATURES, 4))
+    monkeypatch.setattr(estimation, "_DRAWN", 1000)
+    monkeypatch.setattr(estimation, "_TRIES", 1)
 
 
 @pytest.fixture

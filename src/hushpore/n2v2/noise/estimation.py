@@ -27,6 +27,10 @@ _SLICE_SIZES = ((1, 16), (1, 12), (1, 8))
 #: The largest lags in z and in y and x.
 _REACH = (3, 5)
 
+#: Bytes of a volume up to which all of it is read: from disk, or through a correction, a block by
+#: itself takes about as long as thousands of them.
+_READ_WHOLE = 2**26
+
 #: Blocks that are drawn, and how many of them are held at once.
 _DRAWN, _AT_ONCE = 16_000, 2000
 
@@ -122,7 +126,7 @@ def estimate_noise(volume: Volume, seed: int = 0, *, slicewise: bool = False) ->
     ----------
     volume : Volume
         2D or 3D, with or without leading axes, of any real dtype and without NaN; at least 6
-        pixels in y and x. Only blocks of it are read.
+        pixels in y and x. Of a large one only blocks are read.
     seed : int, optional
         Start of the random numbers that choose the blocks.
     slicewise : bool, optional
@@ -146,6 +150,8 @@ def estimate_noise(volume: Volume, seed: int = 0, *, slicewise: bool = False) ->
     """
     if min(volume.shape[-2:]) < 6:
         raise InputError(f"Noise is estimated in slices of at least 6 x 6; got {volume.shape}.")
+    if math.prod(volume.shape) * volume.dtype.itemsize <= _READ_WHOLE:
+        volume = volume.replace(np.asarray(volume.data))
     doubts: list[str] = []
     for size in _sizes(volume, slicewise):
         kind = detrended_blocks(size, _reach(size))
