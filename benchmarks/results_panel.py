@@ -30,7 +30,7 @@ def measure() -> dict[str, object]:
     import napari
     from qtpy.QtWidgets import QApplication
 
-    from hushpore.viewer.results.panel import RESULTS
+    from hushpore.viewer.job_widget import RESULTS
 
     viewer = napari.Viewer()
     layer = viewer.add_layer(_layer())

@@ -44,6 +44,7 @@ from hushpore.viewer.layers.voxel_size import follow_voxel_size, set_voxel_size
 from hushpore.viewer.layers.writer import prefer_our_writers
 from hushpore.viewer.results.save_result import SAVE_RESULT, ask_and_save_result
 from hushpore.viewer.running.drawing import LAYOUT_DELAY, coalesce_redraws
+from hushpore.viewer.running.preloading import start_once_drawn
 from hushpore.viewer.running.problem import Problem, explain
 from hushpore.viewer.running.progress_presenter import JobProgress, ProgressPresenter, RunState
 from hushpore.viewer.running.run_buttons import RunButtons
@@ -66,8 +67,8 @@ if TYPE_CHECKING:
     from hushpore.viewer.forms.fields import Field
     from hushpore.viewer.running.previews import Previews
 
-#: Name of the widget that shows the record of a layer.
-PROVENANCE = "How it was made"
+#: Names of widgets that links open: with the record of a layer, and with the tables of pores.
+PROVENANCE, RESULTS = "How it was made", "Results"
 
 #: Links: to show what a cancelled run has left, to take over settings of another scan, and to run.
 SHOW, TAKE_OVER, RUN_AGAIN = "show", "take over", "run again"
@@ -134,7 +135,7 @@ class JobWidget(WorkerContainer):
         SharesSide(self.native, self.job.capitalize())
         work = partial(calling, import_libraries, self._description)
         self._importing = JobWorker(work, "hushpore imports")
-        self._importing.start()
+        start_once_drawn(self.native, self._importing)
 
     # ---- what a subclass says
 

@@ -14,6 +14,8 @@ from hushpore.base.errors import DeviceError, InputError
 from hushpore.device.backend import Backend, choose_backend, cpu_threads
 from hushpore.viewer.forms.layout import ArrowButton, fill
 from hushpore.viewer.forms.rich_label import plain_label
+from hushpore.viewer.running.preloading import load_torch_libraries, start_once_drawn
+from hushpore.viewer.running.priority import unsearched
 from hushpore.viewer.running.worker import JobWorker, calling
 
 if TYPE_CHECKING:
@@ -35,7 +37,8 @@ class Devices:
 def find_devices() -> Devices:
     """Look for devices, once a process; takes seconds, for PyTorch has to be imported."""
     found: list[Backend] = []
-    with contextlib.suppress(DeviceError):
+    load_torch_libraries()
+    with unsearched(), contextlib.suppress(DeviceError):
         # the last one is refused; whatever is preferred, the others can be chosen
         while (backend := choose_backend(f"cuda:{len(found)}")).is_cuda:
             found.append(backend)
@@ -102,7 +105,7 @@ class DeviceChoice(_ExplainedBox):
         self._worker = JobWorker(partial(calling, find_devices), "hushpore looks for devices")
         self._worker.returned.connect(self._show)
         self._worker.failed.connect(self._show_failure)
-        self._worker.start()
+        start_once_drawn(self, self._worker)
 
     def value(self) -> str:
         """Return the device as jobs take it: ``"auto"``, ``"cpu"``, ``"cuda:0"``."""

@@ -12,7 +12,6 @@ from napari.layers import Layer
 from hushpore.io.results import write_image
 from hushpore.io.zarr import write_zarr
 from hushpore.viewer.layers.conversion import volume_of
-from hushpore.viewer.layers.saved import SavedLayer
 
 
 def write_image_layer(path: str, data: Any, attributes: dict[str, Any]) -> list[str]:
@@ -27,6 +26,8 @@ def write_labels_layer(path: str, data: Any, attributes: dict[str, Any]) -> list
 
 def write_image_with_labels(path: str, layers: list[tuple[Any, dict[str, Any], str]]) -> list[str]:
     """Write an image layer and labels layers over it as one OME-Zarr image with labels."""
+    from hushpore.viewer.layers.saved import SavedLayer
+
     image, *labels = sorted(layers, key=lambda layer: layer[2] != "image")
     volume = volume_of(Layer.create(*image))
     over = [volume_of(Layer.create(*layer)) for layer in labels]
@@ -50,6 +51,9 @@ def _is_not_ours(entry: Any) -> bool:
 
 
 def _write(path: str, layer: Any) -> list[str]:
+    # widgets open without it: pandas and all of the pore engine take 0.3 s
+    from hushpore.viewer.layers.saved import SavedLayer
+
     saved = SavedLayer.of(layer)
     # napari has asked by now whether an existing file may be replaced
     saved.require_apart(Path(path))

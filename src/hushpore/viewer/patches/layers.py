@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from hushpore.viewer.layers.conversion import METADATA_KEY
 
@@ -51,12 +50,12 @@ def patch_layers(result: Patches, target: Target) -> list[LayerData]:
 def box_layer(result: Patches, target: Target) -> LayerData:
     """Return the boxes, coloured by what tells most of them."""
     lines = boxes(result.corners, result.patch_shape)
-    table = pd.DataFrame({"patch": np.arange(len(result.corners)), **result.features})
-    each = len(lines) // max(len(table), 1)
+    table = {"patch": np.arange(len(result.corners)), **result.features}
+    each = len(lines) // max(len(result.corners), 1)
     keywords = _keywords(
         result, target, BOXES,
         name="patches",
-        features=table.loc[table.index.repeat(each)].reset_index(drop=True),
+        features={name: np.repeat(values, each) for name, values in table.items()},
         edge_color=first_feature(result),
         edge_colormap="plasma",
         edge_width=max(1.0, result.patch_shape[-1] / 40),
@@ -160,14 +159,12 @@ def _hidden_layer(result: Patches, target: Target, patches: npt.NDArray[np.int64
     keywords = _keywords(
         result, target, HIDDEN,
         name="hidden pixels",
-        features=pd.DataFrame(
-            {
-                "patch": np.repeat(shown, each),
-                "original": original,
-                "replacement": replacement,
-                "change": replacement - original,
-            }
-        ),
+        features={
+            "patch": np.repeat(shown, each),
+            "original": original,
+            "replacement": replacement,
+            "change": replacement - original,
+        },
         size=1.0,
         symbol="square",
         face_color="change",
@@ -190,7 +187,7 @@ def _group_layer(result: Patches, target: Target) -> LayerData:
     keywords = _keywords(
         result, target, GROUPS,
         name="patch groups",
-        features=pd.DataFrame({"group": [str(n + 1) for n in number]}),
+        features={"group": [str(n + 1) for n in number]},
         edge_color="group",
         edge_width=max(2.0, result.patch_shape[-1] / 20),
     )  # fmt: skip

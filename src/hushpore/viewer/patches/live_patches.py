@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import pandas as pd
 from napari.layers import Vectors
 from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import QCheckBox
@@ -94,7 +93,7 @@ class LivePatches(QCheckBox):
         each = len(lines) // max(len(batch.losses), 1)
         # in logarithms, so that one very hard patch does not hide what the others are
         loss = np.log10(np.maximum(batch.losses, 1e-12)).repeat(each)
-        features = pd.DataFrame({"log10 of loss": loss})
+        features = {"log10 of loss": loss}
         if self._layer is None:
             self._layer = self._add(lines, features, batch, target)
         elif self._layer in self._viewer.layers:
@@ -105,7 +104,7 @@ class LivePatches(QCheckBox):
             low, high = float(loss.min()), float(loss.max())
             self._layer.edge_contrast_limits = (low, high if high > low else low + 1)
 
-    def _add(self, lines: Any, features: pd.DataFrame, batch: Batch, target: Target) -> Any:
+    def _add(self, lines: Any, features: dict[str, Any], batch: Batch, target: Target) -> Any:
         layer = Vectors(
             lines,
             **target.placement.kwargs(),

@@ -44,9 +44,6 @@ from hushpore.viewer.results.table import TableView, cell_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Name of this widget, as the manifest has it.
-RESULTS = "Results"
-
 #: Milliseconds without a key pressed after which a filter is tried.
 PAUSE = 250
 

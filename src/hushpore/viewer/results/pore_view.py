@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-import pandas as pd
 from napari.utils.colormaps import AVAILABLE_COLORMAPS, CyclicLabelColormap, label_colormap
 from napari.utils.colormaps.standardize_color import transform_color
 from qtpy.QtCore import QEvent, QObject, QTimer, Signal
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     import numpy.typing as npt
+    import pandas as pd
     from napari.layers import Labels
 
     from hushpore.viewer.results.pore_layer import PoreTables
@@ -412,10 +412,13 @@ def categories_of(column: pd.Series) -> list[Category]:
 
     Examples
     --------
+    >>> import pandas as pd
     >>> kinds = categories_of(pd.Series([True, False, True], name="is_open"))
     >>> [(kind.word, int(kind.rows.sum())) for kind in kinds]
     [('closed', 1), ('open', 2)]
     """
+    import pandas as pd
+
     codes, values = pd.factorize(column, sort=True)
     # of yes and no each has its colour, also where the other does not occur
     places = values.astype(int) if column.dtype.kind == "b" else np.arange(len(values))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from napari.utils.notifications import show_info, show_warning
 
-from hushpore.viewer.layers.saved import SavedLayer
 from hushpore.viewer.results.saving import ask_for_file
 from hushpore.viewer.running.worker import JobWorker, calling
 
@@ -15,6 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from qtpy.QtWidgets import QWidget
+
+    from hushpore.viewer.layers.saved import SavedLayer
 
 #: What the button, the link and the dialog are called.
 SAVE_RESULT = "Save result …"
@@ -26,6 +27,9 @@ def ask_and_save_result(parent: QWidget, layer: Any) -> JobWorker | None:
     What was measured goes into a folder: labels, tables, record and report; an image alone into a
     file with its record beside it. None where the user does not want to.
     """
+    # widgets open without it: pandas and all of the pore engine take 0.3 s
+    from hushpore.viewer.layers.saved import SavedLayer
+
     saved = SavedLayer.of(layer)
     kinds = "Result folder (*)" if saved.is_folder else "OME-TIFF (*.tif);;OME-Zarr (*.zarr)"
     path = ask_for_file(parent, "Save result", str(saved.proposed), kinds)

@@ -22,6 +22,8 @@ from hushpore.base.scaled import held
 from hushpore.device.scratch import new_folder
 from hushpore.viewer.layers.conversion import known_of
 from hushpore.viewer.layers.origin import mark_as_made
+from hushpore.viewer.running.preloading import load_torch_libraries
+from hushpore.viewer.running.priority import unsearched
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,6 +42,7 @@ NEXT_WIDGETS = (
     "hushpore.viewer.patches.widget",
     "hushpore.viewer.results.panel",
     "hushpore.viewer.results.plots",
+    "hushpore.viewer.layers.saved",
 )
 
 
@@ -179,11 +182,13 @@ def import_libraries(kind: jobs.JobDescription) -> None:
     What that needs is the code of napari's colours, which is compiled, and the dashes of the lines
     around a label, for which VisPy takes a twentieth of a second.
     """
-    kind.load()
-    for module in NEXT_WIDGETS:
-        import_module(module)
-    # what was removed from an image is computed slice by slice
-    import_module("dask.array")
+    load_torch_libraries()
+    with unsearched():
+        kind.load()
+        for module in NEXT_WIDGETS:
+            import_module(module)
+        # what was removed from an image is computed slice by slice
+        import_module("dask.array")
     Labels(np.zeros((2, 2), np.int32))
     with contextlib.suppress(ImportError, AttributeError):
         # it remembers them

@@ -13,10 +13,8 @@ from qtpy.QtWidgets import QLabel
 
 from hushpore.base.errors import InputError
 from hushpore.viewer.forms.rich_label import link
-from hushpore.viewer.job_widget import PROVENANCE, JobWidget, Message
+from hushpore.viewer.job_widget import PROVENANCE, RESULTS, JobWidget, Message
 from hushpore.viewer.layers.origin import identity, scan_of
-from hushpore.viewer.layers.result_folder import layer_of_result
-from hushpore.viewer.results.panel import RESULTS
 from hushpore.viewer.results.pore_layer import pore_layer, result_of, thickness_layers
 from hushpore.viewer.results.save_result import SAVE_RESULT
 from hushpore.viewer.running.worker import JobWorker, stop_on_destroy
@@ -90,6 +88,8 @@ class PoresWidget(JobWidget):
     @classmethod
     def cluster_layers(cls, result: Written, target: Target) -> list[LayerData]:
         """Return the labels, which stay on disk, with the tables of the result folder."""
+        from hushpore.viewer.layers.result_folder import layer_of_result
+
         return [layer_of_result(result.folder, f"{target.volume.name} pores", target.placement)]
 
     def facts(self, volume: Volume) -> str:
