@@ -131,7 +131,7 @@ def test_markers_in_the_settings_can_be_left_for_a_height(foam: np.ndarray) -> N
     plain = hushpore.segment_pores(foam)
     marked = hushpore.segment_pores(foam, markers=peaks_of(plain)[:2])
     assert len(marked.pores) == 2
-    back = marked.remerge(0.5)
+    back = marked.remerge("auto")
     np.testing.assert_array_equal(back.labels, plain.labels)
     assert back.provenance["settings"] == plain.provenance["settings"]
 

@@ -84,7 +84,8 @@ def test_the_merge_height_is_said_as_a_length():
     assert "at least 6 voxels narrower" in said("h", h=3.0)
     assert "at least 12 µm narrower" in said("h", {"volume": volume}, h=3.0)
     assert "split pores" in said("h", h=0.2)
-    assert "0.5 evens out" in said("h")
+    assert "0.5 evens out" in said("h", h=0.5)
+    assert "narrower necks" in said("h")
 
 
 def unused(**settings):

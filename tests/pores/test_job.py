@@ -158,7 +158,8 @@ def test_the_summary_is_one_sentence_with_units(balls: Callable[..., np.ndarray]
     void = balls((30, 30, 60), [(15, 15, 15), (15, 15, 45)], 8)
     result = hushpore.segment_pores(Volume(void, spacing=2.0, unit="um"))
     assert result.summary == (
-        "Porosity 7.8 % (open 0.0, closed 7.8), 2 pores, median diameter 31.8 µm"
+        "Porosity 7.8 % (open 0.0, closed 7.8), 2 pores, median diameter 31.8 µm, "
+        "merge height 0.5 voxels (auto)"
     )
 
 
@@ -171,10 +172,11 @@ def test_the_summary_says_of_what_and_what_is_left_out(balls: Callable[..., np.n
     every = hushpore.segment_pores(Volume(void, unit="um", spacing=1), **settings)
     assert every.summary == (
         "Air around the sample (66 % of the volume) was left out. "
-        "Porosity 6.0 % of the sample (open 2.1, closed 3.9), 2 pores, median diameter 14.5 µm"
+        "Porosity 6.0 % of the sample (open 2.1, closed 3.9), 2 pores, median diameter 14.5 µm, "
+        "merge height 0.5 voxels (auto)"
     )
     inner = hushpore.segment_pores(
-        Volume(void, unit="um", spacing=1), edge_pores="remove", **settings
+        Volume(void, unit="um", spacing=1), edge_pores="remove", h=0.5, **settings
     )
     assert inner.summary == (
         "Air around the sample (66 % of the volume) was left out. "
@@ -290,7 +292,9 @@ def test_merging_again_is_the_same_as_running_again(scan: np.ndarray, h: float) 
     assert merged.throats.equals(again.throats)
     assert merged.provenance["result"] == again.provenance["result"]
     assert merged.provenance["settings"] == again.provenance["settings"]
-    assert merged.remerge(0.5).pores.equals(first.pores)
+    back = merged.remerge("auto")
+    assert back.pores.equals(first.pores)
+    assert back.provenance["result"] == first.provenance["result"]
 
 
 def test_merging_again_refuses_a_height_below_zero(scan: np.ndarray) -> None:
@@ -330,7 +334,7 @@ def test_markers_can_be_undone(foam: np.ndarray) -> None:
     result = hushpore.segment_pores(foam)
     one = result.remerge_to_markers(peaks(result)[:1])
     assert len(one.pores) == 1
-    back = one.remerge(0.5)
+    back = one.remerge("auto")
     np.testing.assert_array_equal(back.labels, result.labels)
     assert back.provenance["result"] == result.provenance["result"]
 

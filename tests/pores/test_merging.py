@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushpore.pores.graph import BasinGraph
-from hushpore.pores.merging import merge_by_height, merge_to_markers
+from hushpore.pores.merging import find_height, height_of, merge_by_height, merge_to_markers
 
 
 def make_graph(radii: list[float], edges: list[tuple[int, int, float]]) -> BasinGraph:
@@ -89,6 +89,33 @@ def test_the_highest_peak_stands_for_its_pore(graph: BasinGraph, h: float) -> No
 def test_basins_that_do_not_touch_never_merge(h: float) -> None:
     graph = make_graph([5, 5, 7, 7], [(1, 2, 5), (3, 4, 7)])
     assert merge_by_height(graph, h).tolist() == [0, 1, 1, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("radii", "n_spatial", "typical", "h"),
+    [
+        ([4.2], 3, 4.2, 0.35),
+        # by volume one ball outweighs seven of half its radius, but not nine; by area not five
+        ([4, *[2] * 7], 3, 4, 1 / 3),
+        ([4, *[2] * 9], 3, 2, 0.2),
+        ([4, *[2] * 5], 2, 2, 0.2),
+        ([1, 1.5], 3, 1.5, 0.2),
+        ([30, 40], 3, 40, 0.5),
+    ],
+)
+def test_a_height_is_found_by_the_size_of_pores(
+    radii: list[float], n_spatial: int, typical: float, h: float
+) -> None:
+    found = height_of(make_graph(radii, []), "auto", n_spatial)
+    assert (found.radius, found.h) == (pytest.approx(typical), pytest.approx(h))
+    assert f"typical radius of {typical:.3g} voxels" in found.reason
+    assert height_of(make_graph(radii, []), 0.7, n_spatial).to_dict() == {"h": 0.7}
+
+
+def test_a_height_is_found_without_pores_and_without_solid() -> None:
+    nothing = find_height("auto", np.zeros(0, np.float32), np.zeros(0, np.int64), 3)
+    everything = find_height("auto", np.array([np.inf], np.float32), np.array([1]), 3)
+    assert nothing.h == everything.h == 0.5
 
 
 def test_an_unmarked_basin_joins_over_its_widest_neck() -> None:

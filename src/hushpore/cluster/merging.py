@@ -25,12 +25,13 @@ def begin_merging(
     peak_squared_distance: npt.NDArray[np.float32],
     reaches: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]],
     edges: dict[str, npt.NDArray[Any]],
+    h: float,
 ) -> int:
     """Merge what can be merged within a slab; returns the bytes of what is left open.
 
     `basin`, `peak_squared_distance`, `reaches`: sorted numbers of basins, their squared distance at
     the peak as far as it is known, and whether each reaches the first slice and the one after the
-    last. `edges`: columns ``a``, ``b``, ``saddle``, ``contacts``.
+    last. `edges`: columns ``a``, ``b``, ``saddle``, ``contacts``. `h`: merge height in voxels.
     """
     a, b = edges["a"], edges["b"]
     is_face = reaches[0] | reaches[1]
@@ -38,19 +39,18 @@ def begin_merging(
     radius = np.sqrt(peak_squared_distance.astype(np.float64))
     contacts = edges["contacts"].sum(axis=1)
     groups = (basin, basin, radius, *reaches)
-    return _decide(
-        blocks, 0, slab, Reduced(*groups, a, b, a, b, edges["saddle"], contacts, partial)
-    )
+    whole = Reduced(*groups, a, b, a, b, edges["saddle"], contacts, partial)
+    return _decide(blocks, 0, slab, whole, h)
 
 
-def union_ranges(blocks: Blocks, number: int, level: int) -> Report:
+def union_ranges(blocks: Blocks, number: int, level: int, h: float) -> Report:
     """Merge what two ranges of slabs left open, `number` and the next one of the level below."""
     parts = [_open(blocks, level - 1, 2 * number)]
     if (blocks.folder / f"open-{level - 1}-{2 * number + 1}.arrays").is_file():
         parts.append(_open(blocks, level - 1, 2 * number + 1))
     whole = combine(*parts) if len(parts) == 2 else parts[0]
     return {
-        "open_bytes": _decide(blocks, level, number, whole),
+        "open_bytes": _decide(blocks, level, number, whole, h),
         "received_bytes": sum(part.nbytes for part in parts),
         "groups": whole.group.size,
         "edges": whole.a.size,
@@ -66,8 +66,8 @@ def roots(
     return look_up(numbers, maps)
 
 
-def _decide(blocks: Blocks, level: int, number: int, whole: Reduced) -> int:
-    left, becomes = contract(whole, blocks.plan.settings.h)
+def _decide(blocks: Blocks, level: int, number: int, whole: Reduced, h: float) -> int:
+    left, becomes = contract(whole, h)
     changed = becomes != whole.group
     blocks.save(f"map-{level}", number, keys=whole.group[changed], values=becomes[changed])
     blocks.save(f"open-{level}", number, **{name: getattr(left, name) for name in _REDUCED})

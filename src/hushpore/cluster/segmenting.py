@@ -30,7 +30,7 @@ from hushpore.cluster.plan import check_settings, cut_volume
 from hushpore.cluster.scan import as_zarr, inputs_of
 from hushpore.cluster.stage_runner import StageRunner
 from hushpore.cluster.void import digest_of, histogram_of, join_shared, range_of
-from hushpore.cluster.watershed import follow_through
+from hushpore.cluster.watershed import count_peaks, follow_through
 from hushpore.io.results import write_json
 from hushpore.io.resumable import resumable_directory
 from hushpore.io.target import PROVENANCE, check_target, require_apart
@@ -38,7 +38,7 @@ from hushpore.io.zarr.reader import open_zarr
 from hushpore.pores.grey import step_of
 from hushpore.pores.job import outside_totals, void_totals, warnings_of
 from hushpore.pores.measures import pore_columns, throat_columns, walls_of
-from hushpore.pores.merging import number_pores
+from hushpore.pores.merging import find_height, number_pores
 from hushpore.pores.passes import Threshold, check_hysteresis, local_threshold, threshold_of
 from hushpore.pores.result import basins_left_out, summary_of, totals_of
 from hushpore.pores.sums import SUMS
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from hushpore.cluster.void import Joined, Report
     from hushpore.io.resumable import Unfinished
     from hushpore.pores.graph import BasinGraph
+    from hushpore.pores.merging import ChosenHeight
     from hushpore.pores.settings import PoreSettings
 
 #: Bytes a voxel on disk at most while the work goes on: phase twice, basins, labels as packed.
@@ -233,8 +234,8 @@ class _Segmentation:
         share = float(voxels - sample.sum()) / voxels
         for warning in warnings_of(self.volume, self.given, self.surroundings, share):
             yield from self._note(warning, warning=True)
-        crossings, border_crossings = yield from self._find_basins()
-        graph, root = yield from self._merge(border_crossings)
+        crossings, border_crossings, height = yield from self._find_basins()
+        graph, root = yield from self._merge(border_crossings, height.h)
         grey_step = step_of(self.volume.dtype, *self.grey_range)
         graph = dataclasses.replace(graph, grey_step=grey_step)
         numbering = number_pores(
@@ -261,7 +262,7 @@ class _Segmentation:
             self.volume,
             {
                 **known,
-                "merged_by": {"h": self.settings.h},
+                "merged_by": height.to_dict(),
                 **outside_totals(self.surroundings, share),
             },
         )
@@ -358,8 +359,13 @@ class _Segmentation:
         pairs = yield from self.runner.run(stage, "void", 0.27, faces)
         return join_shared(reports, pairs)
 
-    def _find_basins(self) -> Generator[Event, Any, tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
-        """Find basins and their graphs; returns ways out of the void and cuts, by direction."""
+    def _find_basins(
+        self,
+    ) -> Generator[Event, Any, tuple[npt.NDArray[Any], npt.NDArray[Any], ChosenHeight]]:
+        """Find basins and their graphs.
+
+        Returns ways out of the void and cuts, by direction, and the height to merge by.
+        """
         bands: list[Any] = [(band, {}) for band in range(self.plan.bands)]
         yield from self.runner.run("along", "distance", 0.32, bands)
         self._remove("along-*.planes")
@@ -380,24 +386,27 @@ class _Segmentation:
         if any(each["through"].size for each in met):
             through = np.unique(np.concatenate([each["through"] for each in met]))
             follow_through(self.scratch, through, int(basins[-1]), exits, back)
+        # known before anything is merged
+        peaks = count_peaks(found)
+        height = find_height(self.settings.h, *peaks, self.volume.n_spatial)
         reduced = yield from self._slabs(
-            "reduce", "merging", 0.74, basins_before=basins.tolist(), **grey
+            "reduce", "merging", 0.74, basins_before=basins.tolist(), h=height.h, **grey
         )
         crossings, border_crossings = np.zeros((2, 13), np.int64)
         for each in [*found, *reduced]:
             if "border_crossings" in each:
                 crossings += each["crossings"]
                 border_crossings += each["border_crossings"]
-        return crossings, border_crossings
+        return crossings, border_crossings, height
 
     def _merge(
-        self, border_crossings: npt.NDArray[np.int64]
+        self, border_crossings: npt.NDArray[np.int64], h: float
     ) -> Generator[Event, Any, tuple[BasinGraph, npt.NDArray[np.int64]]]:
         """Merge up the tree of slabs; returns the graph of all pores, and their roots."""
         level, count = 0, self.slabs
         while count > 1:
             level, count = level + 1, -(-count // 2)
-            nodes = [(number, {"level": level}) for number in range(count)]
+            nodes = [(number, {"level": level, "h": h}) for number in range(count)]
             yield from self.runner.run(f"union {level}", "merging", 0.76, nodes)
         yield from self._slabs("finish", "measuring", 0.8, levels=level + 1)
         return collect(self.scratch, self.slabs, border_crossings)

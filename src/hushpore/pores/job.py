@@ -207,7 +207,8 @@ def _number(
     settings, volume = work.settings, work.volume
     markers = volume.auxiliary_of(settings, "markers")
     if markers is None:
-        return number_basins(graph, settings, volume, snow_peaks), merged_by(settings, snow_peaks)
+        by = merged_by(graph, settings, volume, snow_peaks)
+        return number_basins(graph, settings, volume, snow_peaks), by
     markers = np.asarray(markers)
     if markers.dtype.kind == "f":
         # points lie between voxels

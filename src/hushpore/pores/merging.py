@@ -13,7 +13,7 @@ https://doi.org/10.1007/978-3-662-05088-0
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,73 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.pores.graph import BasinGraph
+
+#: The height that is found by itself: a share of the typical radius, and its limits in voxels.
+#: Below the lower one any step in a surface parts pores; above the upper one hardly one does.
+SHARE, LEAST, MOST = 1 / 12, 0.2, 0.5
+
+
+@dataclass(frozen=True)
+class ChosenHeight:
+    """A merge height, and what it was chosen by.
+
+    `h`: in voxels of the smallest spacing. `radius`: the typical radius of the pores, likewise;
+    None where the height was given.
+    """
+
+    h: float
+    radius: float | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why it is that, in a sentence; empty where it was given."""
+        if self.radius is None:
+            return ""
+        why = {LEAST: "the least that auto takes", MOST: "the most that auto takes"}
+        share = f"one part in {1 / SHARE:g} of it"
+        return (
+            f"Pores have a typical radius of {self.radius:.3g} voxels, and are merged by a height "
+            f"of {self.h:.3g} voxels: {why.get(self.h, share)}."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what the record says of the merging."""
+        if self.radius is None:
+            return {"h": self.h}
+        return {"h": self.h, "typical_radius": self.radius, "why": self.reason}
+
+
+def find_height(
+    h: str | float,
+    squared_distances: npt.NDArray[np.float32],
+    counts: npt.NDArray[np.int64],
+    n_spatial: int,
+) -> ChosenHeight:
+    """Return the merge height that is meant by a setting.
+
+    It depends on how many basins have which distance at their peak alone, and not on where they
+    are: slabs and the blocks of a cluster add up their counts, and find the same.
+
+    `h`: a height in voxels, or ``"auto"``: by the typical radius, the median of the distances at
+    the peaks of basins, weighted by the volume (in 2D the area) of balls as large; before any basin
+    merges, and of all that there are. `squared_distances`: (n,), float32: that basins have at their
+    peak, sorted, each once. `counts`: (n,), int64: how many.
+    """
+    if not isinstance(h, str):
+        return ChosenHeight(h)
+    radius = np.sqrt(squared_distances.astype(np.float64))
+    share = np.cumsum(counts * radius**n_spatial)
+    if not share.size or not np.isfinite(share[-1]):
+        # there is no pore, or no solid
+        return ChosenHeight(MOST)
+    typical = float(radius[np.searchsorted(share, share[-1] / 2)])
+    return ChosenHeight(float(np.clip(SHARE * typical, LEAST, MOST)), typical)
+
+
+def height_of(graph: BasinGraph, h: str | float, n_spatial: int) -> ChosenHeight:
+    """Return the merge height that is meant by a setting, for basins; see `find_height`."""
+    peaks = np.unique(graph.peak_squared_distance[1:], return_counts=True)
+    return find_height(h, *peaks, n_spatial)
 
 
 @dataclass(frozen=True, eq=False)

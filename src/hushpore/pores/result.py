@@ -29,7 +29,9 @@ from hushpore.pores.measures import (
     void_walls,
 )
 from hushpore.pores.merging import (
+    ChosenHeight,
     Numbering,
+    height_of,
     merge_by_height,
     merge_to_markers,
     number_groups,
@@ -266,13 +268,18 @@ class Pores:
             }
         return ResultFiles(images, tables, arrays={MERGING: self.merging_arrays})
 
-    def remerge(self, h: float) -> Pores:
+    @property
+    def merge_height(self) -> ChosenHeight:
+        """The merge height that is set, and why; that of the next merging where it had none."""
+        return height_of(self._graph, self._settings.h, self.volume.n_spatial)
+
+    def remerge(self, h: str | float) -> Pores:
         """Return the segmentation merged by another height, from the basins that are kept.
 
         Parameters
         ----------
-        h : float
-            Merge height in voxels; see `hushpore.pores.settings.PoreSettings`.
+        h : float or str
+            Merge height in voxels, or ``"auto"``; see `hushpore.pores.settings.PoreSettings`.
 
         Returns
         -------
@@ -286,7 +293,7 @@ class Pores:
         """
         settings = dataclasses.replace(self._settings, merging="height", h=h, markers="")
         numbering = number_basins(self._graph, settings, self.volume)
-        return self._renumber(numbering, settings, merged_by(settings, None))
+        return self._renumber(numbering, settings, merged_by(self._graph, settings, self.volume))
 
     def remerge_to_markers(self, markers: npt.ArrayLike) -> Pores:
         """Return the segmentation with one pore for each marker, from the basins that are kept.
@@ -417,6 +424,9 @@ def summary_of(result: Mapping[str, Any], settings: PoreSettings) -> str:
     if count:
         unit = readable_unit(result["unit"])
         sentence += f", median diameter {readable_number(result['median_diameter'])} {unit}"
+        by = result.get("merged_by", {})
+        if "typical_radius" in by:
+            sentence += f", merge height {by['h']:.2g} voxels (auto)"
     return sentence
 
 
@@ -497,7 +507,7 @@ def number_basins(
     """Merge basins, to the peaks where these are given or else by height, and number the pores."""
     left_out = basins_left_out(graph, settings, volume)
     if snow_peaks is None:
-        root = merge_by_height(graph, settings.h)
+        root = merge_by_height(graph, height_of(graph, settings.h, volume.n_spatial).h)
         return number_pores(graph, root, settings.minimum_voxels, left_out)
     group = merge_to_markers(graph, np.where(snow_peaks, np.cumsum(snow_peaks), 0).astype(np.int32))
     return number_groups(graph, group, settings.minimum_voxels, left_out)
@@ -521,9 +531,16 @@ def number_by_markers(
     return numbering, {"markers": int(np.unique(marked[marked > 0]).size)}
 
 
-def merged_by(settings: PoreSettings, snow_peaks: npt.NDArray[np.bool_] | None) -> dict[str, Any]:
+def merged_by(
+    graph: BasinGraph,
+    settings: PoreSettings,
+    volume: Volume,
+    snow_peaks: npt.NDArray[np.bool_] | None = None,
+) -> dict[str, Any]:
     """Return what the record says of the merging."""
-    return {"h": settings.h} if snow_peaks is None else {"peaks": int(np.count_nonzero(snow_peaks))}
+    if snow_peaks is None:
+        return height_of(graph, settings.h, volume.n_spatial).to_dict()
+    return {"peaks": int(np.count_nonzero(snow_peaks))}
 
 
 def basins_left_out(
@@ -602,5 +619,6 @@ def totals_of(merged: dict[str, Any], volume: Volume, void: dict[str, Any]) -> d
         "tiny_pores": int(np.count_nonzero(table["num_voxels"] < RELIABLE)),
         "throats": len(throats["pore_1"]),
         "median_diameter": float(np.median(diameter)) if len(diameter) else None,
+        "merge_height": void["merged_by"].get("h"),
         "unit": volume.unit,
     }

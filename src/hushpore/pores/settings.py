@@ -178,11 +178,14 @@ class PoreSettings(Settings):
         more=True,
         formerly=("neighbours",),
     )
-    h: float = option(
-        0.5,
+    h: str | float = option(
+        "auto",
         "Neighbouring pores merge where the neck between them is less than this much narrower, in "
-        "radius, than the smaller of the two. The larger, the fewer pores are split.",
+        "radius, than the smaller of the two. The larger, the fewer pores are split. auto: a "
+        "twelfth of the typical radius of the pores, from 0.2 to 0.5 voxels.",
         label="Watershed merge height",
+        choices=("auto",),
+        choice_labels=("Auto",),
         unit="voxels",
         minimum=0,
         step=0.1,
@@ -308,6 +311,11 @@ def _merging(settings: PoreSettings, volume: Volume | None) -> str:
     h = settings.h
     if settings.markers or settings.merging != "height":
         return ""
+    if isinstance(h, str):
+        return (
+            "Small pores are parted at narrower necks than large ones; the result says which "
+            "height was taken, and why."
+        )
     if h < _STEPS:
         return f"Below {_STEPS:g}, steps of single voxels in the surface split pores, too."
     if h > _STEPS:

@@ -54,6 +54,7 @@ TOTALS: list[Total] = [
     Total("void_thickness_deviation", "Its standard deviation, of the pores", 1),
     Total("solid_thickness", "Mean local thickness of the solid", 1),
     Total("solid_thickness_deviation", "Its standard deviation, of the solid", 1),
+    Total("merge_height", "Watershed merge height (voxels)", is_compared=False),
     Total("threshold", "Threshold (grey value)", is_compared=False),
 ]
 

@@ -100,6 +100,7 @@ def pore_page(
         [
             "<h2>Totals</h2>",
             _table(_totals(made["result"], unit)),
+            f'<p class="faint">{_text(made["result"].get("merged_by", {}).get("why", ""))}</p>',
             "<h2>Distributions</h2>",
             _plots(tables["pores"], tables["profile"], unit),
             "<h2>Pores</h2>",

@@ -53,6 +53,22 @@ def test_it_is_hidden_until_a_result_is_chosen(viewer, control, result):
     assert control.isHidden()
 
 
+def test_it_begins_where_auto_has_led_and_leads_back(qtbot, viewer, control, void):
+    small = hushpore.segment_pores(void[::4, ::4, ::4])
+    layer = show(viewer, small)
+    found = small.merge_height
+    assert 0.2 < found.h < 0.5
+    assert control._box.value() == pytest.approx(found.h, abs=0.005)
+    assert control._note.text() == found.reason
+    control._box.setValue(2.0)
+    wait(qtbot, control)
+    assert (height_of(layer), control._note.text()) == (2.0, "")
+    control.undo()
+    wait(qtbot, control)
+    assert height_of(layer) == "auto"
+    assert control._box.value() == pytest.approx(found.h, abs=0.005)
+
+
 def test_it_is_called_as_the_layer_is(viewer, control, result):
     layer = show(viewer, result, "pores (preview)")
     layer.name = "pores"

@@ -106,7 +106,7 @@ def test_the_result_can_be_merged_anew_at_once(qtbot, viewer, widget, scan):
     assert widget.form.value.h == 50.0
     widget.remerging.undo()
     qtbot.waitUntil(lambda: not widget.remerging.is_busy, timeout=20_000)
-    assert widget.form.value.h == 0.5
+    assert widget.form.value.h == "auto"
 
 
 def test_a_mask_and_markers_are_layers(qtbot, viewer, widget, scan):
@@ -178,7 +178,7 @@ def test_the_merging_of_another_scan_is_out_of_the_way(qtbot, viewer, widget, sc
     assert widget._result.text().startswith("scan pores: ")
     assert widget.timing.isHidden()
     # which the next run on the other scan does not take over
-    assert widget.form.value.h == 0.5
+    assert widget.form.value.h == "auto"
 
 
 def test_labels_that_were_painted_on_are_not_taken_away(qtbot, viewer, widget):

@@ -60,9 +60,10 @@ class MergeHeight(QWidget):
         self.layer: Any = None
         self._result: Pores | None = None
         self._initial: Pores | None = None  # where it was not merged by height
-        self._history: list[float | None] = []  # heights; None is the first result
+        self._history: list[str | float | None] = []  # heights; None is the first result
+        self._auto = 0.0  # what "auto" among them comes to
         self._position = 0
-        self._wanted: float | None = None
+        self._wanted: str | float | None = None
         self._scan = ""
         self._worker = LatestOnlyWorker("merging pores")
         self._worker.returned.connect(self._returned)
@@ -153,10 +154,11 @@ class MergeHeight(QWidget):
 
     def _take(self, layer: Any, result: Pores) -> None:
         self.layer, self._result = layer, result
-        h = result.provenance["result"]["merged_by"].get("h")
+        h = _height_of(result)
         self._initial = result if h is None else None
         self._history, self._position = [h], 0
-        self._show_height(result.provenance["settings"]["h"] if h is None else h)
+        self._auto = result.merge_height.h
+        self._show_height(self._auto)
         self._show_state()
 
     # ---- merging
@@ -201,7 +203,7 @@ class MergeHeight(QWidget):
         """Keep the height for undo, once the slider is let go and no other is asked for."""
         if self._result is None or self._slider.isSliderDown() or self.is_busy:
             return
-        h = self._result.provenance["result"]["merged_by"].get("h")
+        h = _height_of(self._result)
         if h != self._history[self._position]:
             self._history[self._position + 1 :] = [h]
             self._position += 1
@@ -214,7 +216,7 @@ class MergeHeight(QWidget):
         self._position = at
         h = self._history[at]
         if h is not None:
-            self._show_height(h)
+            self._show_height(self._auto if isinstance(h, str) else h)
             self._wanted = h
             self._merge()
         elif self._initial is not None:
@@ -231,7 +233,7 @@ class MergeHeight(QWidget):
             button.setToolTip(
                 with_key(self._named(self._history[at]), key) if is_there else f"Nothing to {word}."
             )
-        word = ""
+        word = "" if self._result is None else self._result.merge_height.reason
         if self._result is not self._initial and self._initial is not None:
             word = "Merged by height now; undo leads back."
         elif self._initial is not None:
@@ -239,9 +241,17 @@ class MergeHeight(QWidget):
         self._note.setText(word)
         self._note.setVisible(bool(word))
 
-    def _named(self, h: float | None) -> str:
+    def _named(self, h: str | float | None) -> str:
+        if isinstance(h, str):
+            return f"Merge height {self._auto:.3g} voxels (auto)"
         if h is not None:
             return f"Merge height {h:g} voxels"
         assert self._initial is not None
         by = self._initial.provenance["result"]["merged_by"]
         return "Split at SNOW's peaks" if "peaks" in by else "Split at markers"
+
+
+def _height_of(result: Pores) -> str | float | None:
+    """Return the setting that a result was merged by; None where that was no height."""
+    height: str | float = result.provenance["settings"]["h"]
+    return height if "h" in result.provenance["result"]["merged_by"] else None
