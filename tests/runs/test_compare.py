@@ -86,7 +86,7 @@ def test_the_command_prints_and_writes(folder: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(command, ["compare", str(folder), str(folder), *files])
     assert done.exit_code == 0, done.output
     assert "median equivalent_diameter of pores" in done.output
-    assert len(pd.read_csv(tmp_path / "both.csv")) == 22
+    assert len(pd.read_csv(tmp_path / "both.csv")) == 26
     again = CliRunner().invoke(command, ["compare", str(folder), str(folder), *files])
     assert again.exit_code == 1
     rows = json.loads(

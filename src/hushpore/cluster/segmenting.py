@@ -13,7 +13,7 @@ import os
 import shutil
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -167,6 +167,15 @@ def segment_on(
     )
 
 
+class _Basins(NamedTuple):
+    """What slabs have told of the void once its basins are found."""
+
+    crossings: npt.NDArray[np.int64]  # ways out of the void, by direction
+    border_crossings: npt.NDArray[np.int64]  # of these the cuts
+    euler_number: int
+    height: ChosenHeight  # to merge by
+
+
 class _Segmentation:
     """One job: its plan, its workers, and what slabs have told so far."""
 
@@ -234,8 +243,8 @@ class _Segmentation:
         share = float(voxels - sample.sum()) / voxels
         for warning in warnings_of(self.volume, self.given, self.surroundings, share):
             yield from self._note(warning, warning=True)
-        crossings, border_crossings, height = yield from self._find_basins()
-        graph, root = yield from self._merge(border_crossings, height.h)
+        found = yield from self._find_basins()
+        graph, root = yield from self._merge(found.border_crossings, found.height.h)
         grey_step = step_of(self.volume.dtype, *self.grey_range)
         graph = dataclasses.replace(graph, grey_step=grey_step)
         numbering = number_pores(
@@ -252,17 +261,18 @@ class _Segmentation:
         pores = pore_columns(graph, numbering, self.volume, least)
         throats = throat_columns(graph, numbering, self.volume)
         write_tables(self.content, self.volume, pores, throats, sample, pore_voxels)
-        walls = walls_of(crossings, border_crossings)
-        size, (opened, closed) = int(sample.sum()), parts.voxels
+        walls = walls_of(found.crossings, found.border_crossings)
+        opened, closed = parts.voxels
         known = void_totals(
-            size, (opened, closed), parts.components, threshold, walls, graph, self.volume
+            sample, (opened, closed), parts.components, threshold, walls, graph, self.volume
         )
         totals = totals_of(
             {"_pore_columns": pores, "_throat_columns": throats},
             self.volume,
             {
                 **known,
-                "merged_by": height.to_dict(),
+                "euler_number": found.euler_number,
+                "merged_by": found.height.to_dict(),
                 **outside_totals(self.surroundings, share),
             },
         )
@@ -359,13 +369,8 @@ class _Segmentation:
         pairs = yield from self.runner.run(stage, "void", 0.27, faces)
         return join_shared(reports, pairs)
 
-    def _find_basins(
-        self,
-    ) -> Generator[Event, Any, tuple[npt.NDArray[Any], npt.NDArray[Any], ChosenHeight]]:
-        """Find basins and their graphs.
-
-        Returns ways out of the void and cuts, by direction, and the height to merge by.
-        """
+    def _find_basins(self) -> Generator[Event, Any, _Basins]:
+        """Find basins and their graphs."""
         bands: list[Any] = [(band, {}) for band in range(self.plan.bands)]
         yield from self.runner.run("along", "distance", 0.32, bands)
         self._remove("along-*.planes")
@@ -397,7 +402,8 @@ class _Segmentation:
             if "border_crossings" in each:
                 crossings += each["crossings"]
                 border_crossings += each["border_crossings"]
-        return crossings, border_crossings, height
+        euler_number = sum(int(each["euler_number"]) for each in found)
+        return _Basins(crossings, border_crossings, euler_number, height)
 
     def _merge(
         self, border_crossings: npt.NDArray[np.int64], h: float

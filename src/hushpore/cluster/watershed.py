@@ -23,7 +23,8 @@ from hushpore.pores.graph import Tables
 from hushpore.pores.grey import GreyValues, rounded_grey
 from hushpore.pores.passes import air_crossings, highest_void, solid_beyond
 from hushpore.pores.plan import BYTES_A_BASIN
-from hushpore.pores.void import AIR
+from hushpore.pores.topology.euler import euler_of_slab
+from hushpore.pores.void import AIR, SOLID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,6 +80,9 @@ def watershed(
         np.subtract(count, plane, out=plane, where=plane < 0)
     blocks.write("basins", slab, basins)
     blocks.save("edges", slab, first=distance[0], last=distance[-1])
+    void = phase[own.start : own.stop + 1]
+    void = (void != SOLID) & (void != AIR)
+    euler_number = euler_of_slab(void, last - first, blocks.threads, work.faces_only)
     graph = _measure(
         blocks,
         basins,
@@ -92,8 +96,14 @@ def watershed(
     columns = {name: getattr(graph, name) for name in (*BASINS, *EDGES)}
     blocks.save("slab_basins", slab, **columns, back=found.back, ahead=found.ahead)
     heights = dict(zip(PEAKS, np.unique(peak_squared_distance, return_counts=True), strict=True))
-    return {"count": count, "back": found.back.size, "ahead": found.ahead.size, **heights,
-            **_sums_of(graph, graph.border_crossings + border_crossings)}  # fmt: skip
+    return {
+        "count": count,
+        "back": found.back.size,
+        "ahead": found.ahead.size,
+        "euler_number": euler_number,
+        **heights,
+        **_sums_of(graph, graph.border_crossings + border_crossings),
+    }
 
 
 def count_peaks(

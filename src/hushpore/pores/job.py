@@ -41,6 +41,8 @@ from hushpore.pores.slabs import Scratch, Slabs
 from hushpore.pores.stages import Stages
 from hushpore.pores.sums import index_of
 from hushpore.pores.surroundings import Surroundings, find_surroundings
+from hushpore.pores.topology.euler import find_euler_number
+from hushpore.pores.topology.percolation import percolation_totals
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -157,6 +159,8 @@ def _segment(
             choices = backend.choices
             written = on_gpu.write_labels(work, basins, label_of, labels, stages.timer, choices)
         yield from stages.run("labels", written, 0.96, labels)
+        counting = find_euler_number(basins, slabs, threads, faces_only=work.faces_only)
+        euler_number = yield from stages.run("measuring", counting, 0.97)
         tables = measured(labels, graph, numbering, settings, volume)
         merged = yield from stages.run("labels", tables, 0.99)
         scratch.keep(labels)
@@ -168,7 +172,7 @@ def _segment(
         volume,
         {
             **void_totals(
-                int(void_phases.sample.sum()),
+                void_phases.sample,
                 (void_phases.open_voxels, void_phases.closed_voxels),
                 void_phases.components,
                 threshold,
@@ -176,6 +180,7 @@ def _segment(
                 graph,
                 volume,
             ),
+            "euler_number": euler_number,
             "merged_by": by,
             **thickness_totals(thickness),
             **outside_totals(surroundings, void_phases.share_outside),
@@ -230,7 +235,7 @@ def _check(volume: Volume) -> None:
 
 
 def void_totals(
-    sample: int,
+    sample: npt.NDArray[np.int64],
     voxels: tuple[int, int],
     components: int,
     threshold: Threshold,
@@ -240,20 +245,21 @@ def void_totals(
 ) -> dict[str, Any]:
     """Return the figures of the record that do not change when pores merge.
 
-    `sample`: voxels of the sample. `voxels`: of open and of closed void. `components`: connected
-    components of the void. `walls`: between void and solid, see `hushpore.pores.measures.walls_of`.
-    `graph`: of all the void that is asked for.
+    `sample`: voxels of each slice (row, in 2D) that are of the sample. `voxels`: of open and of
+    closed void. `components`: connected components of the void. `walls`: between void and solid,
+    see `hushpore.pores.measures.walls_of`. `graph`: of all the void that is asked for.
     """
-    void = int(graph.sums[:, index_of("voxels")].sum())
+    void, size = int(graph.sums[:, index_of("voxels")].sum()), int(sample.sum())
     return {
-        "sample_voxels": sample,
-        "open_porosity": voxels[0] / sample,
-        "closed_porosity": voxels[1] / sample,
+        "sample_voxels": size,
+        "open_porosity": voxels[0] / size,
+        "closed_porosity": voxels[1] / size,
         "components": components,
         "threshold": threshold.value,
         "only_values": threshold.only_values and list(threshold.only_values),
-        "specific_surface": surface_of(walls, volume) / (sample * volume.voxel_size),
-        **intercept_totals(walls, void, sample, volume),
+        "specific_surface": surface_of(walls, volume) / (size * volume.voxel_size),
+        **intercept_totals(walls, void, size, volume),
+        **percolation_totals(graph, sample, volume),
     }
 
 

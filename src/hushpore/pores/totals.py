@@ -50,6 +50,13 @@ TOTALS: list[Total] = [
         for axis in "zyx"
     ),
     Total("anisotropy", "Degree of anisotropy (mean intercept length)"),
+    Total("euler_number", "Euler number of the pores"),
+    *(
+        Total(
+            f"percolating_{axis}", f"Void connected from face to face along {axis}", is_share=True
+        )
+        for axis in "zyx"
+    ),
     Total("void_thickness", "Mean local thickness of the pores", 1),
     Total("void_thickness_deviation", "Its standard deviation, of the pores", 1),
     Total("solid_thickness", "Mean local thickness of the solid", 1),

@@ -124,7 +124,7 @@ class Components:
         voxels = np.concatenate([voxels for voxels, _ in self._found])
         touches = np.concatenate([touches for _, touches in self._found])
         pairs = np.concatenate(self._pairs) if self._pairs else np.zeros((0, 2), np.int64)
-        self._component, count = _join(np.zeros(voxels.size, np.int32), pairs)
+        self._component, count = join_pairs(np.zeros(voxels.size, np.int32), pairs)
         self.voxels = np.bincount(self._component, voxels, count).astype(np.int64)
         self.is_open = np.zeros(count, np.bool_)
         self.is_open[self._component[touches]] = True
@@ -318,10 +318,14 @@ def _union(parent: npt.NDArray[np.int32], a: int, b: int) -> None:
 
 
 @kernel
-def _join(
+def join_pairs(
     parent: npt.NDArray[np.int32], pairs: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int32], int]:
-    """Number components from 0, of parts of which some pairs are connected."""
+    """Number components from 0, of parts of which some pairs are connected.
+
+    `parent`: (parts,), int32, of any values, where their components are written; returned with how
+    many there are. `pairs`: (n, 2), int64.
+    """
     for i in range(parent.size):
         parent[i] = i
     for i in range(len(pairs)):

@@ -177,7 +177,7 @@ def summary_lines(tables: PoreTables, shown: npt.NDArray[np.bool_] | None = None
     """
     pores, throats = tables.pores, tables.throats
     more = "" if throats is None else f", {readable_count(len(throats), 'throat')}"
-    about = _thickness(tables.totals), _chords(tables.totals)
+    about = [tell(tables.totals) for tell in (_thickness, _chords, _connection)]
     lines = [_void(tables.totals), _count(pores, tables.unit, more), *about]
     if shown is not None and not shown.all():
         volume = pores["num_voxels"].to_numpy()
@@ -229,6 +229,19 @@ def _chords(totals: Mapping[str, Any]) -> str:
     if totals.get("anisotropy") is not None:
         parts.append(f"anisotropy {readable_number(totals['anisotropy'], 2)}")
     return f"Mean chords: {' · '.join(parts)}" if parts else ""
+
+
+def _connection(totals: Mapping[str, Any]) -> str:
+    """How much of the void is connected from face to face, and its Euler number."""
+    parts = [
+        f"{axis} {readable_percent(share)}"
+        for axis in "zyx"
+        if (share := totals.get(f"percolating_{axis}")) is not None
+    ]
+    found = [f"Connected from face to face: {', '.join(parts)} of the void"] if parts else []
+    if totals.get("euler_number") is not None:
+        found.append(f"Euler number {totals['euler_number']:,}")
+    return " · ".join(found)
 
 
 def _count(pores: pd.DataFrame, unit: str, more: str) -> str:
