@@ -5,8 +5,9 @@ A timer of the window ticks every 5 ms; a gap is the time from one tick to the n
 dragged with the mouse, the slice on the screen changed while the void is shown, pores segmented,
 merged anew by dragging the slider, looked at in table and plots, filtered and coloured, and patches
 shown. Gaps are filed under the step; the first drag is a step of its own, for what is done for
-the first time then. At the end, in the same window, what napari itself takes for a small layer of
-each kind, for other labels and for an empty dock. Each of some sessions is a process of its own.
+the first time then. Beside each step stands what napari alone takes, in a process without our
+widgets, for what of the step is its own: the same layers, other data in them, other slices, a dock
+of fields (`benchmarks._window_alone`). Each of some sessions is a process of its own.
 
 Needs no screen: xvfb-run is used where there is none.
 """
@@ -31,7 +32,7 @@ from benchmarks._window import own_settings
 from benchmarks.live import BEAT, in_window, until, wait
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 SESSIONS = 3
 
@@ -44,16 +45,8 @@ MOVES, PAUSE = 60, 0.012
 #: Seconds after a step in which what it began may still come.
 AFTER = 1.2
 
-#: What napari does without us, in the same window.
-NAPARI_ALONE: dict[str, Callable[[Any], object]] = {
-    "a small image": lambda viewer: viewer.add_image(np.zeros((4, 16, 16)), contrast_limits=(0, 1)),
-    "a small labels layer": lambda viewer: viewer.add_labels(np.ones((4, 16, 16), np.int32)),
-    "a few vectors": lambda viewer: viewer.add_vectors(np.ones((4, 2, 3))),
-    "other labels in a layer": lambda viewer: setattr(
-        viewer.layers[-2], "data", np.full((4, 16, 16), 2, np.int32)
-    ),
-    "an empty dock": lambda viewer: viewer.window.add_dock_widget(_empty()),
-}
+#: What is kept of the gaps of a step.
+FIGURES = ("p99_ms", "worst_ms", "worst_work_ms")
 
 #: Seconds without a beat after which the window's own work is looked at, where asked for.
 LONG = 0.06
@@ -66,6 +59,7 @@ def measure() -> dict[str, object]:
     programs on the machine lengthen less.
     """
     sessions = [in_window("window_steps") for _ in range(SESSIONS)]
+    alone = [in_window("_window_alone") for _ in range(SESSIONS)]
     names = list(sessions[0])
     return {
         "scan": list(SHAPE),
@@ -74,7 +68,12 @@ def measure() -> dict[str, object]:
         "steps": {
             name: {
                 figure: [session[name][figure] for session in sessions]  # type: ignore[index]
-                for figure in ("p99_ms", "worst_ms", "worst_work_ms")
+                for figure in FIGURES
+            }
+            | {
+                f"napari_alone_{figure}": [session[name][figure] for session in alone]  # type: ignore[index]
+                for figure in FIGURES
+                if name in alone[0]
             }
             for name in names
         },
@@ -205,16 +204,7 @@ def session(folder: Path) -> dict[str, dict[str, float]]:  # noqa: PLR0915 - one
         until(lambda: not patches.is_running, 120)
     with beats.during("colour patches"):
         patches.panel.feature.setCurrentText("mean")
-    for kind, add in NAPARI_ALONE.items():
-        with beats.during(f"napari alone: {kind}"):
-            add(viewer)
     return beats.figures()
-
-
-def _empty() -> Any:
-    from qtpy.QtWidgets import QLabel
-
-    return QLabel("empty")
 
 
 def _raise(widget: Any) -> None:

@@ -62,6 +62,13 @@ if TYPE_CHECKING:
 #: Bytes a voxel on disk at most while the work goes on: phase twice, basins, labels as packed.
 _BYTES_ON_DISK = 8
 
+#: What is said before a run that finds the air in another way than one machine.
+DISCS = (
+    "The air around the sample is left out slice by slice here, by a disc: no ball can roll "
+    "through all blocks, as it does on one machine for a sample that is whole. For the same result "
+    "there, set outside='remove-slicewise'."
+)
+
 
 def segment_pores(
     scan: str | os.PathLike[str] | Volume,
@@ -193,7 +200,8 @@ class _Segmentation:
         self.volume: Volume = open_zarr(Path(image))[number]
         check_settings(self.volume, settings)
         self.surroundings = find_surroundings(self.volume, settings)
-        if settings.outside == "auto" and self.surroundings.outside == "remove":
+        self.takes_discs = settings.outside == "auto" and self.surroundings.outside == "remove"
+        if self.takes_discs:
             # a ball that rolls through all slabs is not to be had here
             self.surroundings = self.surroundings._replace(outside="remove-slicewise")
         self.settings = settings = self.surroundings.apply(settings)
@@ -233,6 +241,8 @@ class _Segmentation:
         yield from self._note(
             f"Worked on in {self.slabs} blocks of {thickness} slices, on {where}."
         )
+        if self.takes_discs:
+            yield from self._note(DISCS, warning=True)
         if self.earlier:
             yield from self._note(
                 f"Goes on from an earlier run, which has left {self.earlier} finished tasks."

@@ -267,7 +267,11 @@ class PoreSettings(Settings):
         return self.outside.startswith("remove") and not self.sample_mask
 
     def hints(self, known: Mapping[str, Any]) -> dict[str, str]:
-        """Return what values come to; ``greys`` may be a `hushpore.pores.preview.GreySurvey`."""
+        """Return what values come to.
+
+        ``greys`` may be a `hushpore.pores.preview.GreySurvey`; ``in_blocks`` says that the volume
+        is worked on in blocks.
+        """
         greys, volume = known.get("greys"), known.get("volume")
         said = {"h": _merging(self, volume)}
         if self.is_local:
@@ -277,6 +281,11 @@ class PoreSettings(Settings):
             )
         elif greys is not None:
             said |= greys.explain(self)
+        if known.get("in_blocks") and self.outside == "auto" and not self.sample_mask:
+            said["outside"] = (
+                "In blocks air is left out slice by slice, by a disc; on one machine a ball rolls "
+                "around a sample that is whole."
+            )
         return {name: text for name, text in said.items() if text}
 
     def unused(self, known: Mapping[str, Any]) -> dict[str, str]:

@@ -407,6 +407,7 @@ class JobWidget(WorkerContainer):
         self.extend([self.layer, *self.form, self.device])
         if job.cluster:
             self.append(self.run_on)
+            self.run_on.changed.connect(lambda where: self.form.know(in_blocks=bool(where)))
 
     def _follow_layer(self) -> None:
         """Take in another layer, or what has changed in it: another scan starts clean."""

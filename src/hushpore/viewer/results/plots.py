@@ -25,7 +25,6 @@ from hushpore.viewer.results.colour_choice import (
 from hushpore.viewer.results.panel import NO_RESULT
 from hushpore.viewer.results.plot_canvas import SAVE_TIP, PlotCanvas
 from hushpore.viewer.results.pore_view import LayerTrackingWidget
-from hushpore.viewer.running.drawing import LAYOUT_DELAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +37,9 @@ if TYPE_CHECKING:
 BY_NUMBER, BY_VOLUME, PROFILE, THICKNESS, SCATTER = (
     "Sizes by number", "Sizes by volume", "Porosity profile", "Local thickness", "Scatter plot",
 )  # fmt: skip
+
+#: Milliseconds without other numbers after which they are plotted: matplotlib takes 60 to 90.
+SETTLED = 150
 
 _LINE, _MARK = "#4c9be8", "#f5a623"
 
@@ -73,7 +75,7 @@ class PlotsWidget(LayerTrackingWidget):
         self._selector: Any = None  # matplotlib holds it weakly
         self._mark: Any = None
         show = self.show_view
-        self._draw_timer = QTimer(self, singleShot=True, interval=LAYOUT_DELAY, timeout=show)
+        self._draw_timer = QTimer(self, singleShot=True, interval=SETTLED, timeout=show)
         self._build()
         napari_viewer.dims.events.point.connect(self._mark_slice)
         napari_viewer.events.theme.connect(self.draw)
@@ -103,7 +105,7 @@ class PlotsWidget(LayerTrackingWidget):
         self.draw()
 
     def _show_tables(self) -> None:
-        """Plot other numbers of the same layer, in a turn of its own: pores may be merged live."""
+        """Plot other numbers of the same layer, once they settle: pores may be merged live."""
         self._draw_timer.start()
 
     def draw(self, event: Any = None) -> None:
