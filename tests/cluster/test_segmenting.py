@@ -113,6 +113,7 @@ REFUSED: list[dict[str, Any]] = [
     {"markers": "markers.tif"},
     {"sample_mask": "mask.tif"},
     {"local_thickness": "void"},
+    {"tortuosity": True},
 ]
 
 

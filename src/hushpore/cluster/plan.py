@@ -61,13 +61,15 @@ def check_settings(volume: Volume, settings: PoreSettings) -> None:
         "markers": bool(settings.markers),
         "a sample mask": bool(settings.sample_mask),
         "local thickness": bool(settings.thick_phases),
+        "geodesic tortuosity": settings.tortuosity,
         "outside 'remove'": settings.outside == "remove",
     }
     for name, is_asked in not_here.items():
         if is_asked:
             raise InputError(
                 f"On a cluster there is no {name}: use merging 'height', local_thickness 'none', "
-                "and for the air outside 'keep' or 'remove-slicewise'; or run it on one machine."
+                "tortuosity off, and for the air outside 'keep' or 'remove-slicewise'; or run it "
+                "on one machine."
             )
 
 

@@ -43,13 +43,14 @@ from hushpore.pores.sums import index_of
 from hushpore.pores.surroundings import Surroundings, find_surroundings
 from hushpore.pores.topology.euler import find_euler_number
 from hushpore.pores.topology.percolation import percolation_totals
+from hushpore.pores.topology.tortuosity import find_tortuosity
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
     import numpy.typing as npt
 
-    from hushpore.base.events import Job
+    from hushpore.base.events import Event, Job
     from hushpore.pores.graph import BasinGraph
     from hushpore.pores.merging import Numbering
     from hushpore.pores.slabs import Stack
@@ -159,8 +160,7 @@ def _segment(
             choices = backend.choices
             written = on_gpu.write_labels(work, basins, label_of, labels, stages.timer, choices)
         yield from stages.run("labels", written, 0.96, labels)
-        counting = find_euler_number(basins, slabs, threads, faces_only=work.faces_only)
-        euler_number = yield from stages.run("measuring", counting, 0.97)
+        connection = yield from _find_connection(work, basins, stages)
         tables = measured(labels, graph, numbering, settings, volume)
         merged = yield from stages.run("labels", tables, 0.99)
         scratch.keep(labels)
@@ -180,7 +180,7 @@ def _segment(
                 graph,
                 volume,
             ),
-            "euler_number": euler_number,
+            **connection,
             "merged_by": by,
             **thickness_totals(thickness),
             **outside_totals(surroundings, void_phases.share_outside),
@@ -203,6 +203,20 @@ def _segment(
         _settings=settings,
         thickness=thickness,
     )
+
+
+def _find_connection(
+    work: Work, basins: Stack, stages: Stages
+) -> Generator[Event, Any, dict[str, Any]]:
+    """Find the Euler number of the void, and the ways through it where these are asked for."""
+    counting = find_euler_number(basins, work.slabs, work.threads, faces_only=work.faces_only)
+    euler_number = yield from stages.run("measuring", counting, 0.97)
+    found: dict[str, Any] = {"euler_number": euler_number}
+    if work.settings.tortuosity:
+        how = work.spacing, work.volume.n_spatial
+        ways = find_tortuosity(basins.array() != 0, *how, faces_only=work.faces_only)
+        found |= yield from stages.run("tortuosity", ways, 0.98)
+    return found
 
 
 def _number(
@@ -363,6 +377,8 @@ def warm_up_kind(
         connectivity=settings.connectivity,
         # of one phase as of both
         local_thickness="solid" if settings.thick_phases else "none",
+        # on disk there is none
+        tortuosity=settings.tortuosity and not on_disk,
     )
     return WarmUpKind(tiny, is_void, on_disk)
 

@@ -31,6 +31,10 @@ BYTES_IN_SLAB = 16
 #: the balls that make them, of which there are three for each ten voxels.
 BYTES_OF_THICKNESS = 12
 
+#: Bytes a voxel that the ways through the void take: the void twice 2, lengths 4, and the queue of
+#: the front; phase and distance are given back by then.
+BYTES_OF_WAYS = 8
+
 #: Bytes a voxel of one slice for what is kept beside a slab: slices before and after it, the
 #: distance and the exits that are carried on.
 BYTES_IN_SLICE = 80
@@ -69,6 +73,12 @@ def plan_slabs(volume: Volume, settings: PoreSettings) -> Slabs:
         budget, whose = int(settings.memory_budget * 1e9), "are allowed (memory_budget)"
     if _bytes_in_memory(volume, settings) <= budget and depth * slice_voxels <= _MOST:
         return _even(depth, max(LEAST_SLICES, AT_A_TIME // slice_voxels))
+    if settings.tortuosity:
+        raise MemoryLimitError(
+            f"The geodesic tortuosity needs {volume.name} in memory in one piece, "
+            f"{_gb(_bytes_in_memory(volume, settings))} GB, and {_gb(budget)} GB {whose}. Leave "
+            "it out (tortuosity=False), crop the volume or bin it."
+        )
     if settings.removes_air:
         # the ball needs more room, in which it is alone
         slice_voxels = math.prod(ball_around(stacked, *_ball(volume, settings)).shape[1:])
@@ -134,6 +144,10 @@ def _bytes_in_memory(volume: Volume, settings: PoreSettings) -> int:
     count = math.prod(volume.shape)
     in_place = isinstance(volume.data, np.ndarray) and volume.data.flags.c_contiguous
     needed = count * (BYTES_A_VOXEL + BYTES_OF_THICKNESS * len(settings.thick_phases))
+    if settings.tortuosity:
+        # with basins and labels, and diameters that are kept
+        kept = 8 + 4 * len(settings.thick_phases)
+        needed = max(needed, count * (kept + BYTES_OF_WAYS))
     if settings.removes_air:
         shape = (1,) * (3 - volume.n_spatial) + volume.shape
         needed = max(needed, outside_bytes(shape, *_ball(volume, settings)))

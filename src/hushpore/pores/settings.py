@@ -235,6 +235,14 @@ class PoreSettings(Settings):
         choice_labels=("Not measured", "Of the pores", "Of the solid", "Of both"),
         more=True,
     )
+    tortuosity: bool = option(
+        False,
+        "Geodesic tortuosity along each axis: how much longer than straight the shortest ways "
+        "through the pores are, from the first slice to the last. It takes several times as long "
+        "as the pores themselves, and a volume that fits into memory.",
+        label="Geodesic tortuosity",
+        more=True,
+    )
     memory_budget: float | None = option(
         None,
         "Memory that may be used beyond the scan itself. What needs more is worked on slab by "

@@ -57,6 +57,7 @@ TOTALS: list[Total] = [
         )
         for axis in "zyx"
     ),
+    *(Total(f"tortuosity_{axis}", f"Geodesic tortuosity along {axis}") for axis in "zyx"),
     Total("void_thickness", "Mean local thickness of the pores", 1),
     Total("void_thickness_deviation", "Its standard deviation, of the pores", 1),
     Total("solid_thickness", "Mean local thickness of the solid", 1),

@@ -232,13 +232,20 @@ def _chords(totals: Mapping[str, Any]) -> str:
 
 
 def _connection(totals: Mapping[str, Any]) -> str:
-    """How much of the void is connected from face to face, and its Euler number."""
+    """How much of the void is connected from face to face, on which ways, and its Euler number."""
     parts = [
         f"{axis} {readable_percent(share)}"
         for axis in "zyx"
         if (share := totals.get(f"percolating_{axis}")) is not None
     ]
     found = [f"Connected from face to face: {', '.join(parts)} of the void"] if parts else []
+    ways = [
+        f"{axis} {readable_number(value, 3)}"
+        for axis in "zyx"
+        if (value := totals.get(f"tortuosity_{axis}")) is not None
+    ]
+    if ways:
+        found.append(f"tortuosity {', '.join(ways)}")
     if totals.get("euler_number") is not None:
         found.append(f"Euler number {totals['euler_number']:,}")
     return " · ".join(found)
