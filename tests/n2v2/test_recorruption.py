@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import ndimage
+from torch.nn.functional import avg_pool2d
 
 import hushpore
 from hushpore import InputError, Volume
@@ -152,11 +153,16 @@ def test_no_noise_is_drawn_where_the_outside_is_filled_in() -> None:
 
 def fitted_without_training(image: np.ndarray, model: NoiseModel, size: tuple[int, int]) -> Learner:
     """Return what gives back as much of an image as suits a network that predicts zero."""
-    drawing = Recorruption.of(model, Scale((0.0,), (1.0,)), size, 0, "cpu")
-    batches = BatchSampler(size, 16, 0.0, torch.Generator().manual_seed(0), pair_maker=drawing)
     network = UNet(Architecture(2, "r2r", features=4))
     torch.nn.init.zeros_(network.out.weight)
     torch.nn.init.zeros_(network.out.bias)
+    return fitted(network, image, model, size)
+
+
+def fitted(network: UNet, image: np.ndarray, model: NoiseModel, size: tuple[int, int]) -> Learner:
+    """Return what gives back as much of an image as suits a network as it is."""
+    drawing = Recorruption.of(model, Scale((0.0,), (1.0,)), size, 0, "cpu")
+    batches = BatchSampler(size, 16, 0.0, torch.Generator().manual_seed(0), pair_maker=drawing)
     learner = Learner(network)
     learner.fit_input_shares(Images.of(torch.from_numpy(image).float()), batches)
     return learner
@@ -168,8 +174,8 @@ def test_as_much_of_the_input_is_given_back_as_lowers_the_error_most() -> None:
     image = rng.normal(size=(8, 80, 80)) + np.sqrt(0.5) * rng.normal(size=(8, 80, 80))
     model = known_noise(np.ones((1, 1)), np.sqrt(0.5))
     learner = fitted_without_training(image, model, (32, 32))
-    # Wiener's: the variance of the image over that of what is seen
-    expected = 1 / (1 + 0.5 * (1 + ADDED**2))
+    # Wiener's: the variance of the image over that of the scan, to which nothing is added then
+    expected = 1 / (1 + 0.5)
     assert learner.average.input_share == pytest.approx(expected, abs=0.02)
     seen = torch.from_numpy(image[:1, None]).float()
     error = (learner.average(seen) - expected * seen).abs() / seen.abs()
@@ -189,6 +195,37 @@ def test_an_edge_that_was_not_learnt_is_given_back_and_no_noise_beside_it() -> N
     assert found[flat].std() < 0.1 * 0.5
     inside = ndimage.binary_erosion(clean > 0, np.ones((1, 3, 3)))
     np.testing.assert_allclose(found[inside], image[inside], rtol=0.05)
+
+
+def test_where_the_prediction_varies_more_is_given_back_which_lowers_the_error() -> None:
+    rng = np.random.default_rng(0)
+    clean = np.zeros((8, 80, 80))
+    clean[:, 20:60, 20:60] = 1.5
+    image = clean + 0.5 * rng.normal(size=clean.shape)
+    model = known_noise(np.ones((1, 1)), 0.5)
+    errors = []
+    for by_structure in (False, True):
+        # a network that knows the two values: right in flat places, and wrong along the edges
+        network = UNet(Architecture(2, "r2r", features=1, by_structure=by_structure)).eval()
+        network.features = lambda x: 1.5 * (avg_pool2d(x, 5, 1, 2) > 0.75)
+        torch.nn.init.ones_(network.out.weight)
+        torch.nn.init.zeros_(network.out.bias)
+        learner = fitted(network, image, model, (64, 64))
+        with torch.no_grad():
+            found = learner.average(torch.from_numpy(image[:, None]).float())[:, 0].numpy()
+        errors.append(np.mean((found - clean) ** 2))
+    assert errors[1] < 0.8 * errors[0]
+
+
+def test_where_noise_differs_with_place_it_is_said() -> None:
+    rng = np.random.default_rng(0)
+    y, x = np.indices((64, 64)) - 32
+    stronger = 5 * (1 + np.hypot(y, x) / 16)
+    noisy = 100 + stronger * rng.normal(size=(16, 64, 64))
+    even = 100 + 5 * rng.normal(size=(16, 64, 64))
+    said = [estimate_noise(Volume(each.astype(np.float32))).unevenness for each in (noisy, even)]
+    assert "% stronger than near it" in said[0]
+    assert said[1] == ""
 
 
 def test_a_training_that_was_too_short_does_no_harm() -> None:

@@ -71,7 +71,7 @@ TRAINING_SHARE = 0.9
 
 #: Shares of the scan itself in a result from which on it is said, and from which on what was
 #: removed is too little to look for the image in it.
-NOTABLE_SHARE, MOST_OF_IT = 0.1, 0.5
+NOTABLE_SHARE, MOST_OF_IT = 0.25, 0.5
 
 #: Told between the steps of which nothing can be counted, so that a job can be cancelled there.
 _PREPARING = Progress("preparing", 0, 1, "", 0.0)
@@ -291,6 +291,8 @@ class DenoisingRun:
                 self.noise_model = None
                 doubts += " So pixels are hidden instead (method n2v2)."
             yield self._note(doubts)
+        if self.pair is None and self.noise_model is not None and self.noise_model.unevenness:
+            yield self._note(self.noise_model.unevenness, warning=False)
         if self.noise_model is None and self.pair is None:
             axes = self.noise.correlated_axes
             is_suited = self.noise.is_independent or axes == self.settings.correlated_along

@@ -33,8 +33,8 @@ RECEPTIVE_RADIUS, FLAT_RADIUS = 32, 10
 #: What networks are trained for.
 METHODS = ("r2r", "n2n", "n2v2", "n2v")
 
-#: Quantiles of the difference from what is predicted at which it is known how much of the input to
-#: give back: close where it is largest, as at edges that were not learnt.
+#: Quantiles of `UNet.activity` at which it is known how much of the input to give back: close where
+#: it is largest, as at edges.
 SHARE_QUANTILES = (
     0, 0.25, 0.5, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995, 0.998,
 )  # fmt: skip
@@ -62,6 +62,9 @@ class Architecture:
     inputs: int = 1  # images that are seen together: channels, or neighbouring slices
     outputs: int = 1  # how many of them are predicted
     features: int = 32  # channels of the top level
+    # whether more of the input is given back where what is predicted has structure; models of
+    # before do it by the difference from the input alone
+    by_structure: bool = False
 
     def __post_init__(self) -> None:
         whole = isinstance(self.inputs, int) and isinstance(self.features, int)
@@ -123,8 +126,8 @@ class UNet(nn.Module):
     default.
     """
 
-    # where no pixels are hidden: shares of the input in the output, (n_shares,), at logarithms of
-    # its squared difference from what is predicted, (n_shares,); see `Learner.fit_input_shares`
+    # where no pixels are hidden: shares of the input in the output, (n_shares,), at values of its
+    # `activity`, (n_shares,); see `Learner.fit_input_shares`
     input_shares: torch.Tensor
     share_at: torch.Tensor
 
@@ -160,8 +163,20 @@ class UNet(nn.Module):
         output = self.output(self.features(x))
         if not self.architecture.hides_pixels:
             difference = self.own(x) - output
-            output = output + self._share_of(difference) * difference
+            output = output + self._share_of(self.activity(difference, output)) * difference
         return output
+
+    def activity(self, difference: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
+        """Return the logarithm of what the share of the input goes by, of the same shape.
+
+        The mean square, over 3 x 3 pixels, of what was removed, and with it the variance of what is
+        predicted: at edges and small pores the network errs most.
+        """
+        if not self.architecture.by_structure:
+            return log_energy(difference)
+        variance = local_mean(output.square()) - local_mean(output).square()
+        energy = local_mean(difference.square()) + variance.clamp_min(0)
+        return energy.clamp_min(_LEAST_ENERGY).log()
 
     def own(self, x: torch.Tensor) -> torch.Tensor:
         """Return those of the inputs that are predicted: the others lie to either side."""
@@ -176,9 +191,9 @@ class UNet(nn.Module):
         mass = np.diff([*SHARE_QUANTILES, 1.0])
         return float(mass @ self.input_shares.cpu().numpy())
 
-    def _share_of(self, difference: torch.Tensor) -> torch.Tensor:
-        """Return the share of the input at each pixel, between those that are known."""
-        at, shares, value = self.share_at, self.input_shares, log_energy(difference)
+    def _share_of(self, value: torch.Tensor) -> torch.Tensor:
+        """Return the share of the input at values of `activity`, between those that are known."""
+        at, shares = self.share_at, self.input_shares
         above = torch.bucketize(value, at, out_int32=True).clamp(1, len(at) - 1)
         low, high = at[above - 1], at[above]
         part = ((value - low) / (high - low)).clamp(0, 1)
@@ -247,9 +262,13 @@ class UNet(nn.Module):
 
 def log_energy(difference: torch.Tensor) -> torch.Tensor:
     """Return the logarithm of the mean square over 3 x 3 pixels, of the same shape."""
-    planes = difference.square().flatten(0, -3)[:, None]
-    mean = F.avg_pool2d(planes, 3, 1, 1, count_include_pad=False)
-    return mean.view_as(difference).clamp_min(_LEAST_ENERGY).log()
+    return local_mean(difference.square()).clamp_min(_LEAST_ENERGY).log()
+
+
+def local_mean(values: torch.Tensor) -> torch.Tensor:
+    """Return the mean over 3 x 3 pixels, of the same shape; at the border over what there is."""
+    planes = values.flatten(0, -3)[:, None]
+    return F.avg_pool2d(planes, 3, 1, 1, count_include_pad=False).view_as(values)
 
 
 def build_network(architecture: Architecture | int, generator: torch.Generator) -> UNet:

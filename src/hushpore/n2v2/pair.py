@@ -46,6 +46,9 @@ _NOTABLE_SHIFT = 0.05
 class Noise2Noise:
     """Takes the input of a pair from one of two scans, and the target from the other."""
 
+    #: Variance of the noise of an input, over that of a scan.
+    input_variance = 1.0
+
     def pairs(
         self,
         images: Images,

@@ -94,6 +94,7 @@ def architecture_for(
         inputs=arrangement.inputs,
         outputs=arrangement.outputs,
         features=FEATURES[method],
+        by_structure=True,
     )
 
 

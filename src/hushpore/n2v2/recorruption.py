@@ -77,6 +77,11 @@ class Recorruption:
             slope = model.slope * std / (model.offset + model.slope * mean)
         return cls(root.to(device), grid, block, slope)
 
+    @property
+    def input_variance(self) -> float:
+        """Variance of the noise of an input, over that of the scan."""
+        return 1 + ADDED**2
+
     def draw(self, count: int, generator: torch.Generator | None) -> torch.Tensor:
         """Return normalised noise for some patches, as it is at the mean grey value.
 

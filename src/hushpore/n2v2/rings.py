@@ -31,6 +31,7 @@ from scipy.ndimage import gaussian_filter1d
 from hushpore.base.errors import InputError
 from hushpore.base.volume import readable_number
 from hushpore.device.backend import cpu_threads
+from hushpore.n2v2.noise.boxes import cut_boxes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -270,6 +271,23 @@ def rings_of(
     """
     down = (rows - centre[0]).reshape(rows.shape + (1,) * columns.ndim)
     across = columns - centre[1]
+
+    def values_at(known: npt.NDArray[np.float32], k: npt.NDArray[np.int64]) -> Any:
+        return known[..., k]
+
+    return _sum_of_sides(profiles, down, across, values_at)
+
+
+def _sum_of_sides(
+    profiles: npt.NDArray[Any],
+    down: npt.NDArray[Any],
+    across: npt.NDArray[Any],
+    values_at: Callable[[npt.NDArray[np.float32], npt.NDArray[np.int64]], npt.NDArray[np.float32]],
+) -> npt.NDArray[np.float32]:
+    """Add up whole rings and halves, of pixels at places about the middle.
+
+    `values_at`: returns those of profiles (..., radii) at whole radii, in the shape of the result.
+    """
     radius = np.hypot(down, across)
     k = radius.astype(np.int64)
     f = (radius - k).astype(np.float32)
@@ -277,11 +295,11 @@ def rings_of(
         np.float32(1),
         *(np.where(each >= 0, 1, -1).astype(np.float32) for each in (down, across)),
     )
-    found = np.zeros((*profiles.shape[:-2], *radius.shape), np.float32)
+    found = np.zeros_like(values_at(profiles[..., 0, :].astype(np.float32), k))
     for number, side in enumerate(sides):
         known = profiles[..., number, :].astype(np.float32)
         if known.any():
-            found += side * ((1 - f) * known[..., k] + f * known[..., k + 1])
+            found += side * ((1 - f) * values_at(known, k) + f * values_at(known, k + 1))
     return found
 
 
@@ -367,6 +385,29 @@ class RingFree:
         values = np.asarray(self.data[tuple(keys)], np.float32)
         y, x = (np.arange(n)[each] for n, each in zip(self.shape[-2:], keys[-2:], strict=True))
         return values - rings_of(self.profiles[tuple(keys[:-2])], self.centre, y, x)
+
+    def boxes(
+        self, corners: npt.NDArray[np.int64], size: Sequence[int]
+    ) -> npt.NDArray[np.float32] | None:
+        """Return the boxes at some corners, (n, *size), all at once; None where it lies on disk."""
+        values = cut_boxes(self.data, corners, size)
+        if values is None:
+            return None
+        # which slice each part of a box is of, and where its pixels lie
+        slices = np.zeros((len(corners),) + (1,) * len(size), np.int64)
+        for axis, n in enumerate(size[:-2]):
+            place = (corners[:, axis, None] + np.arange(n)).reshape(
+                -1, *(n if each == axis else 1 for each in range(len(size)))
+            )
+            slices = slices * self.shape[axis] + place
+        lead = (len(corners),) + (1,) * len(size[:-2])
+        down, across = (
+            (corners[:, axis, None] + np.arange(size[axis]) - self.centre[axis]).reshape(shape)
+            for axis, shape in ((-2, (*lead, size[-2], 1)), (-1, (*lead, 1, size[-1])))
+        )
+        flat = self.profiles.reshape(-1, *self.profiles.shape[-2:])
+        rings = _sum_of_sides(flat, down, across, lambda known, k: known[slices, k])
+        return np.asarray(values, np.float32) - rings
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         """Return all values."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hushpore.n2v2.noise.boxes import move_into_chunks, read_boxes
+from hushpore.base.scaled import Scaled
+from hushpore.n2v2.noise.boxes import cut_boxes, move_into_chunks, read_boxes
+from hushpore.n2v2.rings import RingFree
 
 
 class Chunked:
@@ -42,6 +44,22 @@ def test_boxes_of_chunks_are_those_of_the_array(rng, shape, chunks, size) -> Non
         read_boxes(data, corners, size), read_boxes(values, corners, size)
     )
     assert data.reads <= 100
+
+
+@pytest.mark.parametrize("shape", [(20, 30, 26), (3, 12, 30, 26), (30, 26)])
+@pytest.mark.parametrize("slope", [0.5, "by slice"])
+def test_boxes_of_what_is_worked_out_are_cut_at_once_and_the_same(rng, shape, slope) -> None:
+    slopes = rng.uniform(0.3, 3.0, shape[0]) if slope == "by slice" else slope
+    scaled = Scaled(rng.integers(0, 4000, shape).astype(np.uint16), slopes, -1024.5)
+    profiles = rng.normal(size=(*shape[:-2], 3, 25)).astype(np.float32)
+    size = (2, 8, 7)[-len(shape) :] if len(shape) < 4 else (1, 2, 8, 7)
+    corners = rng.integers(0, np.array(shape) - np.array(size) + 1, (40, len(shape)))
+    for data in (scaled, RingFree(scaled, profiles, (13.2, 12.9))):
+        assert cut_boxes(data, corners, size) is not None
+        each = [
+            data[tuple(slice(c, c + n) for c, n in zip(at, size, strict=True))] for at in corners
+        ]
+        np.testing.assert_array_equal(read_boxes(data, corners, size), np.stack(each))
 
 
 def test_they_lie_all_over_the_volume(rng) -> None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushpore.base.scaled import Scaled, rescale
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -41,11 +43,10 @@ def read_boxes(
 
     `corners`: shape (n, ndim); where the data lies in chunks as `move_into_chunks` returns them.
     """
-    if type(data) is np.ndarray:
-        # all at once: by itself each takes longer to cut out than all that is made of it
-        windows = np.lib.stride_tricks.sliding_window_view(data, tuple(size))
-        boxes: npt.NDArray[np.float64] = windows[tuple(corners.T)].astype(np.float64)
-        return boxes
+    # all at once: by itself each takes longer to cut out than all that is made of it
+    cut = cut_boxes(data, corners, size)
+    if cut is not None:
+        return cut.astype(np.float64)
     boxes = np.empty((len(corners), *size))
     if _chunk(data) is None:
         for box, corner in zip(boxes, corners, strict=True):
@@ -59,6 +60,32 @@ def read_boxes(
         values = np.asarray(data[_box(start, stop - start)])
         for index in members:
             boxes[index] = values[_box(corners[index] - start, size)]
+    return boxes
+
+
+def cut_boxes(
+    data: Any, corners: npt.NDArray[np.int64], size: Sequence[int]
+) -> npt.NDArray[Any] | None:
+    """Return the boxes of what lies in memory, all at once; None of what does not.
+
+    An array whose values are worked out from others has a method ``boxes`` that does it for it.
+    """
+    if type(data) is np.ndarray:
+        windows = np.lib.stride_tricks.sliding_window_view(data, tuple(size))
+        cut: npt.NDArray[Any] = windows[tuple(corners.T)]
+        return cut
+    if isinstance(data, Scaled):
+        stored = cut_boxes(data.stored, corners, size)
+        if stored is None:
+            return None
+        # one for all, or one for each position of the first axis
+        lines = (np.broadcast_to(each, data.shape) for each in (data.slope, data.intercept))
+        slope, intercept = (
+            np.lib.stride_tricks.sliding_window_view(each, tuple(size))[tuple(corners.T)]
+            for each in lines
+        )
+        return rescale(stored, slope, intercept)
+    boxes: npt.NDArray[Any] | None = data.boxes(corners, size) if hasattr(data, "boxes") else None
     return boxes
 
 

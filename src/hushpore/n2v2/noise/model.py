@@ -13,10 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import fft
 
+from hushpore.base.volume import readable_percent
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
+
+#: By how much the deviation far from the middle differs from that near it, where it is said.
+_NOTABLE_RIM = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +88,22 @@ class NoiseModel:
         alone = np.zeros_like(self.autocovariance)
         alone[self.reach] = 1.0
         return alone
+
+    @property
+    def unevenness(self) -> str:
+        """What to know where the noise changes with place, in a sentence; else empty."""
+        if not self.is_uneven:
+            return ""
+        where = ""
+        if abs(self.rim - 1) > max(_NOTABLE_RIM, 3 * self.rim_error):
+            change = readable_percent(abs(self.rim - 1))
+            stronger = "stronger" if self.rim > 1 else "weaker"
+            where = f" (far from the middle of the slices {change} {stronger} than near it)"
+        return (
+            f"The noise differs from place to place{where}, and is taken for as strong everywhere: "
+            "where there is more, some stays; where there is less, look in what was removed for "
+            "fine detail."
+        )
 
     def scaled(self, unit: float) -> NoiseModel:
         """Return that of the values times a number."""

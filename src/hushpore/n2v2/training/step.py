@@ -18,7 +18,7 @@ import torch
 
 from hushpore.base.errors import InputError
 from hushpore.n2v2.masking import Replacement, draw_positions, mask_pixels, values_at
-from hushpore.n2v2.model import SHARE_QUANTILES, log_energy
+from hushpore.n2v2.model import SHARE_QUANTILES
 from hushpore.patches.sampling import draw_corners, draw_orientations
 
 if TYPE_CHECKING:
@@ -44,6 +44,10 @@ class PairMaker(Protocol):
     The noise of the two of a pair is independent, so that one is predicted from the other without
     it.
     """
+
+    @property
+    def input_variance(self) -> float:
+        """Variance of the noise of an input, over that of what the network will be applied to."""
 
     def pairs(
         self,
@@ -309,9 +313,9 @@ class Learner:
         then the scan itself is nearer to the image than what the network predicts, and a sum of
         both nearer than either. The share of the input is the least-squares one over some batches,
         whose targets have noise of their own: the noise of the input earns nothing. It depends on
-        how much the two differ round about: where by more than the noise, as at an edge or a small
-        pore that was not learnt, more is given back. What the network has learnt well is left as it
-        is.
+        how much the two differ round about, and on how much what is predicted varies there
+        (`UNet.activity`): at an edge or a small pore, whether it was learnt or not, more is given
+        back. What the network has learnt well is left as it is.
 
         `images`, `batch_sampler`: as for `step`, with a `PairMaker`.
         """
@@ -325,7 +329,7 @@ class Learner:
             )
             output = network.output(self._features_of(network, inputs))
             difference = network.own(inputs) - output
-            energy = log_energy(difference)
+            energy = network.activity(difference, output)
             found.append([difference * (targets - output), difference.square(), energy])
         product, square, energy = (torch.cat(each).flatten() for each in zip(*found, strict=True))
         quantiles = torch.tensor(SHARE_QUANTILES, device=energy.device)
@@ -337,8 +341,14 @@ class Learner:
             zero = torch.zeros(len(quantiles), device=values.device)
             return zero.index_add_(0, group, values)
 
-        shares = (sums(product) / sums(square)).nan_to_num(0.0).clamp(0, 1)
-        at = (sums(energy) / sums(torch.ones_like(energy))).nan_to_num(0.0)
+        # of the difference, what is not the image's is noise, of which there was more in the input
+        # than there will be
+        earned = sums(product).clamp_min(0)
+        noise = (sums(square) - earned).clamp_min(0) / pair_maker.input_variance
+        shares = (earned / (earned + noise)).nan_to_num(0.0)
+        at = sums(energy) / sums(torch.ones_like(energy))
+        less = (sums(square) - earned - noise) / sums(energy.exp())
+        at = (at + torch.log1p(-less.clamp(0, 0.99))).nan_to_num(0.0)
         network.input_shares.copy_(shares)
         # where hardly any differ, groups are empty; they still have to lie one after the other
         rising = 1e-3 * torch.arange(len(quantiles), device=at.device)
