@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from scipy.stats import ks_2samp
+from scipy.stats import ks_2samp, mannwhitneyu
 
 import hushpore
 from hushpore import InputError, Volume
 from hushpore.cli.commands import hushpore as command
-from hushpore.runs.compare import compare, comparison_figure, distributions
+from hushpore.runs.compare import compare, comparison_figure, distributions, shift_in_words
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,3 +116,17 @@ def test_distributions_are_in_one_unit(found: Pores) -> None:
 def test_what_is_not_compared_has_no_distribution(found: Pores) -> None:
     with pytest.raises(InputError, match="'label' is not compared"):
         distributions(found, found, "label")
+
+
+def test_how_far_medians_shift_stands_in_the_table_and_in_words(found: Pores, other: Pores) -> None:
+    table = compare(found, other).set_index("quantity")
+    row = table.loc["median equivalent_diameter of pores"]
+    assert row["low"] <= row["difference"] <= row["high"]
+    sizes = (each.pores["equivalent_diameter"] for each in (found, other))
+    assert row["p"] == pytest.approx(mannwhitneyu(*sizes, method="asymptotic").pvalue, rel=1e-3)
+    assert np.isnan(table.loc["porosity", "p"])
+    words = shift_in_words(compare(found, other), "equivalent_diameter")
+    assert "µm (95 % interval" in words
+    assert "Mann-Whitney p" in words
+    none = hushpore.segment_pores(Volume(np.zeros((4, 8, 8), bool), spacing=5, unit="um"))
+    assert shift_in_words(compare(found, none), "equivalent_diameter") == ""

@@ -59,12 +59,15 @@ def compare_command(
 ) -> None:
     """Say how the pore results in the folders A and B differ.
 
-    Totals and medians side by side, and the distance of the distributions (Kolmogorov-Smirnov, 0:
-    alike, 1: no overlap).
+    Totals and medians side by side, and of the distributions the distance (ks, Kolmogorov-Smirnov,
+    0: alike, 1: no overlap), the test of Mann and Whitney (p), and a 95 % interval of the
+    difference of medians (low, high). Pores of one scan are not independent samples: tests and
+    intervals look surer than they are.
     """
     from hushpore.base.partial import new_file
     from hushpore.io.target import check_target, require_apart
     from hushpore.runs.compare import compare, comparison_figure, unit_in_words
+    from hushpore.runs.two_samples import NOT_INDEPENDENT
 
     files = {
         suffix: check_target(path, overwrite, suffixes=(suffix,))
@@ -88,6 +91,7 @@ def compare_command(
         f"{100 * share:+.1f} %" if isfinite(share) else "" for share in table["relative"]
     ]
     echo(shown.to_string(index=False, na_rep="", float_format="%.4g"))
+    echo(NOT_INDEPENDENT, err=True)
     for file in files.values():
         echo(f"Written: {file}", err=True)
 

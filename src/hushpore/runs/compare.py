@@ -14,6 +14,7 @@ from hushpore.base.volume import readable_unit
 from hushpore.pores.measures import PORES, THROATS, summarised
 from hushpore.pores.totals import TOTALS
 from hushpore.runs.pore_result import open_result
+from hushpore.runs.two_samples import ks_distance, mann_whitney, shift_of_medians
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,9 +41,12 @@ def compare(a: ResultLike, b: ResultLike) -> pd.DataFrame:
     -------
     pandas.DataFrame
         One row a quantity: totals first, then the median of each column of the tables. Columns
-        ``quantity``, ``unit``, ``a``, ``b``, ``difference`` (b - a), ``relative`` (a share of a)
-        and ``ks``, for distributions the Kolmogorov-Smirnov distance: the largest difference of
-        the two cumulative shares, 0 (alike) to 1. Lengths of `b` are in the unit of `a`.
+        ``quantity``, ``unit``, ``a``, ``b``, ``difference`` (b - a) and ``relative`` (a share of
+        a). For distributions ``ks``, the Kolmogorov-Smirnov distance: the largest difference of
+        the two cumulative shares, 0 (alike) to 1; ``p`` of the two-sided test of Mann and Whitney;
+        ``low`` and ``high``, a 95 % bootstrap interval of the difference of medians. The last three
+        take pores for independent samples, which those of one scan are not: they look surer than
+        they are. Lengths of `b` are in the unit of `a`.
 
     Raises
     ------
@@ -54,7 +58,7 @@ def compare(a: ResultLike, b: ResultLike) -> pd.DataFrame:
     first, second = open_result(a), open_result(b)
     table = pd.DataFrame(
         list(_rows(first, second, _scale(first, second))),
-        columns=["quantity", "unit", "a", "b", "ks"],
+        columns=["quantity", "unit", "a", "b", "ks", "p", "low", "high"],
     )
     table.insert(4, "difference", table["b"] - table["a"])
     table.insert(5, "relative", table["difference"] / table["a"].where(table["a"] != 0).abs())
@@ -171,11 +175,34 @@ def comparison_figure(a: ResultLike, b: ResultLike, dpi: int = 150) -> bytes:
         for ax, weight in zip(axes[1:], (shares, volume / (volume.sum() or 1)), strict=True):
             share = np.cumsum(weight[order])
             ax.step(diameter[order], share, color=colour, label=in_figure(name), where="post")
+    shift = shift_in_words(compare(*both), "equivalent_diameter")
+    figure.suptitle(in_figure(shift), x=0.01, ha="left", fontsize=9)
     for ax in axes:
         ax.legend(frameon=False, fontsize=9)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": "hushpore"})
     return buffer.getvalue()
+
+
+def shift_in_words(table: pd.DataFrame, column: str) -> str:
+    """Return in a sentence how far the median of a column of the table of pores shifted.
+
+    `table`: that of `compare`. Empty where one of the results has no pores.
+    """
+    row = table.set_index("quantity").loc[f"median {column} of pores"]
+    if not np.isfinite(row["p"]):
+        return ""
+    unit = f" {words}" if (words := unit_in_words(row["unit"])) else ""
+    low, high = (_signed(row[name]) for name in ("low", "high"))
+    p = "p < 0.001" if row["p"] < 0.001 else f"p = {row['p']:.2g}"
+    return (
+        f"Median shifted by {_signed(row['difference'])}{unit} (95 % interval {low} to {high}); "
+        f"Mann-Whitney {p}"
+    )
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.3g}".replace("-", "\N{MINUS SIGN}") if value else "0"
 
 
 def bin_edges(values: npt.NDArray[np.float64], log: bool, bins: int) -> npt.NDArray[np.float64]:
@@ -195,7 +222,7 @@ def _rows(first: PoreResult, second: PoreResult, scale: float) -> Iterator[tuple
         name, power = total.name, total.unit_power
         a, b = (found.provenance["result"].get(name) for found in (first, second))
         if a is not None and b is not None:
-            yield name, _unit(unit, power), float(a), float(b) * scale**power, np.nan
+            yield name, _unit(unit, power), float(a), float(b) * scale**power, *[np.nan] * 4
     for table, measures in (("pores", PORES), ("throats", THROATS)):
         tables = getattr(first, table), getattr(second, table)
         for column, measure in summarised(measures, *tables).items():
@@ -204,17 +231,8 @@ def _rows(first: PoreResult, second: PoreResult, scale: float) -> Iterator[tuple
             other = other * scale**power
             a, b = (np.median(each) if each.size else np.nan for each in (one, other))
             title = f"median {column} of {table}"
-            yield title, _unit(unit, power), a, b, _distance(one, other)
-
-
-def _distance(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
-    """Kolmogorov-Smirnov distance of two samples; NaN where one is empty."""
-    if not a.size or not b.size:
-        return float("nan")
-    # a little above each value: what is equal but for rounding, after a change of unit, is equal
-    places = np.concatenate([a, b]) * (1 + 1e-9)
-    shares = [np.searchsorted(np.sort(each), places, "right") / each.size for each in (a, b)]
-    return float(np.abs(shares[0] - shares[1]).max())
+            found = ks_distance(one, other), mann_whitney(one, other)
+            yield title, _unit(unit, power), a, b, *found, *shift_of_medians(one, other)
 
 
 def _scale(first: PoreResult, second: PoreResult) -> float:

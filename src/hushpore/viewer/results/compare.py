@@ -28,8 +28,15 @@ from hushpore.base.errors import InputError
 from hushpore.io.export import PoreResult
 from hushpore.pores.measures import PORES, THROATS, measure_of
 from hushpore.pores.totals import total_of
-from hushpore.runs.compare import columns_compared, compare, distributions, unit_in_words
+from hushpore.runs.compare import (
+    columns_compared,
+    compare,
+    distributions,
+    shift_in_words,
+    unit_in_words,
+)
 from hushpore.runs.pore_result import open_result
+from hushpore.runs.two_samples import NOT_INDEPENDENT
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.fields import keep_narrow
 from hushpore.viewer.forms.layout import fill
@@ -167,7 +174,10 @@ class CompareWidget(WorkerContainer):
     def draw(self, event: Any = None) -> None:
         """Draw both distributions over each other."""
         self.canvas.clear()
+        self._shift.say("")
         if self.result is not None:
+            shift = shift_in_words(self.result.table, self.quantity.value)
+            self._shift.say(html.escape(shift))
             self._draw(self.result)
         self.canvas.show_figure()
 
@@ -223,6 +233,8 @@ class CompareWidget(WorkerContainer):
         self.a = ValueOf(lambda: ResultChoice(self._viewer, "A", 1), "a", object)
         self.b = ValueOf(lambda: ResultChoice(self._viewer, "B", 0), "b", object)
         self._nothing, self._problem = plain_label(NO_RESULT), RichLabel(self._viewer)
+        self._shift = RichLabel(self._viewer)
+        self._shift.setToolTip(NOT_INDEPENDENT)
         self.canvas = PlotCanvas(self._viewer)
         self.canvas.setMinimumHeight(100)
         self.quantity = ComboBox(
@@ -267,7 +279,17 @@ class CompareWidget(WorkerContainer):
         what.setStretch(1, 2)
         line = fill(QHBoxLayout(), self.log.native, self.cumulative.native, None, self._save_plot)
         save = fill(QHBoxLayout(), None, self._save_table)
-        parts = (grid, self._nothing, self._problem, what, self.canvas, line, self.table, save)
+        parts = (
+            grid,
+            self._nothing,
+            self._problem,
+            what,
+            self.canvas,
+            self._shift,
+            line,
+            self.table,
+            save,
+        )
         column = fill(self.native.layout(), *parts, margin=6, wide=self.canvas)
         column.setStretchFactor(self.table, 1)
         self.native.setMinimumWidth(342)
