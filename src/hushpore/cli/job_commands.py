@@ -106,10 +106,11 @@ def batch_command(jobs: Sequence[str] = CHAIN) -> click.Command:
         at: tuple[str, ...],
         n_jobs: int,
         overwrite: bool,
+        groups: str,
         as_json: bool,
         **flags: Any,
     ) -> None:
-        from hushpore.runs.batch import run_batch
+        from hushpore.runs.batch import GROUPS, PICTURE, run_batch
 
         work = run_batch(
             scans,
@@ -123,6 +124,7 @@ def batch_command(jobs: Sequence[str] = CHAIN) -> click.Command:
             device=device,
             jobs=n_jobs,
             overwrite=overwrite,
+            groups=groups,
         )
         done = drive(work, "Batch", quiet=as_json)
         if as_json:
@@ -133,6 +135,8 @@ def batch_command(jobs: Sequence[str] = CHAIN) -> click.Command:
                 if state.state == "failed":
                     echo(f"Failed: {state.name}: {state.message}", err=True)
             echo(f"{done.summary}.\nWritten: {done.folder / 'summary.csv'}")
+            if groups and (done.folder / GROUPS).is_file():
+                echo(f"Written: {done.folder / GROUPS}, with a plot in {PICTURE}")
         if done.count("done", "skipped") < len(done.states):
             sys.exit(1)
 
@@ -160,6 +164,11 @@ def batch_command(jobs: Sequence[str] = CHAIN) -> click.Command:
         click.option(
             "--overwrite", is_flag=True,
             help="Make results again that are of other settings or of a scan that has changed.",
+        ),
+        click.option(
+            "--groups", default="", metavar="WHAT",
+            help="Compare scans by groups, in groups.csv and groups.png: 'folder' for the folders "
+            "that they lie in, or a CSV file with columns name and group.",
         ),
         click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON, no bar."),
     ]  # fmt: skip

@@ -19,6 +19,7 @@ from hushpore.base.partial import new_file, remove_partial
 from hushpore.base.text import as_csv
 from hushpore.io.results import write_json
 from hushpore.jobs import JOBS, check_chain, is_one_image
+from hushpore.runs.batch_groups import group_table, groups_of, groups_picture, has_figures
 from hushpore.runs.batch_scans import plan
 from hushpore.runs.batch_workers import State, at_once, in_turn
 from hushpore.runs.source import Source
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 #: Files of a batch beside the result folders.
 TABLE, PROVENANCE, LOCK = "summary.csv", "summary.json", ".batch.lock"
+GROUPS, PICTURE = "groups.csv", "groups.png"
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +52,8 @@ class Batch:
     states : tuple of State
         How each scan stands, in the order in which they were found.
     table : pandas.DataFrame
-        One row a scan: ``name``, ``state``, the totals of its result, ``message``, ``path``.
+        One row a scan: ``name``, its ``group`` where there are groups, ``state``, the totals of
+        its result, ``message``, ``path``.
     """
 
     folder: Path
@@ -89,6 +92,7 @@ def run_batch(
     device: str = "auto",
     jobs: int = 1,
     overwrite: bool = False,
+    groups: str = "",
 ) -> Batching:
     """Send many scans through the same jobs with the same settings, as a job.
 
@@ -115,6 +119,10 @@ def run_batch(
         process.
     overwrite : bool, optional
         Make results again that are of other settings, or of a scan that has changed since.
+    groups : str, optional
+        Where scans are to be compared by groups: ``"folder"`` for the folders that they lie in, or
+        a CSV file with columns ``name`` and ``group``. Writes ``groups.csv``, means and deviations,
+        and ``groups.png``.
 
     Yields
     ------
@@ -129,7 +137,8 @@ def run_batch(
     Raises
     ------
     InputError
-        If nothing matches, `jobs` is below 1, or the last job makes no result folder.
+        If nothing matches, `jobs` is below 1, the last job makes no result folder, or groups
+        cannot be read.
     OutputError
         If the folder cannot be written, holds other results, or another batch is at work in it.
 
@@ -163,11 +172,25 @@ def run_batch(
     with _claimed(folder):
         reading = Source("", series, resample, tuple(at), voxel_size, trust)
         tasks = plan(given, folder, wanted, reading=reading, device=device, overwrite=overwrite)
-        return (yield from _run(folder, tasks, known, jobs))
+        group_of = _groups(list(tasks), groups)
+        return (yield from _run(folder, tasks, known, jobs, group_of))
+
+
+def _groups(tasks: Sequence[Task], groups: str) -> dict[str, str]:
+    """Return the group of each scan, by its name; none where there are no groups."""
+    if not groups:
+        return {}
+    names = [task.name for task in tasks]
+    return dict(zip(names, groups_of([task.source.path for task in tasks], names, groups),
+                    strict=True))  # fmt: skip
 
 
 def _run(
-    folder: Path, planned: dict[Task, bool], settings: Mapping[str, Any], jobs: int
+    folder: Path,
+    planned: dict[Task, bool],
+    settings: Mapping[str, Any],
+    jobs: int,
+    group_of: Mapping[str, str],
 ) -> Batching:
     tasks = list(planned)
     todo = [task for task, is_done in planned.items() if not is_done]
@@ -192,11 +215,13 @@ def _run(
                 yield state
                 yield _progress(states)
                 if state.state in ("done", "failed"):
-                    _write(folder, tasks, settings, states)
+                    _write(folder, tasks, settings, states, group_of)
                     yield Note(f"{state.name}: {state.message}", warning=state.state == "failed")
     except StopEarly:
         yield Note("Stopped; started again, the batch goes on from here.")
-    return Batch(folder, tuple(states.values()), _write(folder, tasks, settings, states))
+    table = _write(folder, tasks, settings, states, group_of)
+    _write_groups(folder, table)
+    return Batch(folder, tuple(states.values()), table)
 
 
 def _progress(states: dict[str, State]) -> Progress:
@@ -208,13 +233,19 @@ def _progress(states: dict[str, State]) -> Progress:
 
 
 def _write(
-    folder: Path, tasks: Sequence[Task], settings: Mapping[str, Any], states: dict[str, State]
+    folder: Path,
+    tasks: Sequence[Task],
+    settings: Mapping[str, Any],
+    states: dict[str, State],
+    group_of: Mapping[str, str],
 ) -> pd.DataFrame:
     """Write the summary of all scans, as far as they are, and return it as a table."""
     import pandas as pd
 
     rows = [_row(task, states[task.name]) for task in tasks]
     table = pd.DataFrame(rows)
+    if group_of:
+        table.insert(1, "group", [group_of[task.name] for task in tasks])
     provenance = {
         "hushpore": __version__,
         "settings": settings,
@@ -225,6 +256,16 @@ def _write(
     with new_file(folder / PROVENANCE, overwrite=True) as part:
         write_json(part, provenance)
     return table
+
+
+def _write_groups(folder: Path, table: pd.DataFrame) -> None:
+    """Write what groups have in common, and their plot, where there are groups and results."""
+    if not has_figures(table):
+        return
+    with new_file(folder / GROUPS, overwrite=True) as part:
+        as_csv(group_table(table), part)
+    with new_file(folder / PICTURE, overwrite=True) as part:
+        part.write_bytes(groups_picture(table))
 
 
 def _row(task: Task, state: State) -> dict[str, Any]:
@@ -253,7 +294,7 @@ def _claimed(folder: Path) -> Iterator[None]:
     with new_file(lock, overwrite=True) as part:
         part.write_text(json.dumps({"process": own.pid, "started": own.create_time()}))
     # what a batch that was killed was writing then
-    for name in (TABLE, PROVENANCE, LOCK):
+    for name in (TABLE, PROVENANCE, LOCK, GROUPS, PICTURE):
         remove_partial(folder / name)
     try:
         yield

@@ -10,6 +10,8 @@ from hushpore.base.volume import Volume
 from hushpore.io.results import write_image
 from hushpore.jobs import JOBS
 from hushpore.runs import presets
+from hushpore.runs.batch import Batch
+from hushpore.runs.batch_workers import State
 from hushpore.viewer.batch.widget import BatchWidget
 
 pytestmark = pytest.mark.usefixtures("small_network")
@@ -180,3 +182,24 @@ def test_a_script_runs_it_and_waits(widget, scans, tmp_path):
     with pytest.raises(InputError, match="There is no preset 'none'"):
         widget.pores_preset.value = "none"
     assert repr(widget).startswith("<BatchWidget (scans: ")
+
+
+def test_a_batch_that_has_ended_is_plotted_by_groups(make_napari_viewer, tmp_path, qtbot):
+    viewer = make_napari_viewer()
+    widget = BatchWidget(viewer)
+    qtbot.addWidget(widget.native)
+    with pytest.raises(InputError, match="nothing to plot"):
+        widget.plot()
+    figures = {"porosity": [0.1, 0.3, None], "count": [1, 2, None]}
+    sizes = {"median_diameter": [2.0, 3.0, None], "unit": ["um", "um", None]}
+    table = pd.DataFrame({"name": ["a", "b", "c"], **figures, **sizes})
+    state = State("a", "done", 1.0, "")
+    widget._returned(Batch(tmp_path, (state,), table))
+    assert widget._show_plot.isVisibleTo(widget.native)
+    canvas = widget.plot()
+    assert canvas.numbers["scans"].tolist() == [2]
+    porosity = canvas.figure.axes[0]
+    assert sorted(porosity.lines[0].get_ydata()) == pytest.approx([10, 30])
+    assert porosity.get_xticklabels()[0].get_text() == "all scans"
+    widget._returned(Batch(tmp_path, (state,), table.iloc[2:]))
+    assert not widget._show_plot.isVisibleTo(widget.native)

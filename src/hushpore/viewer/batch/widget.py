@@ -12,11 +12,20 @@ from typing import TYPE_CHECKING, Any
 from magicgui.widgets import CheckBox, FileEdit, create_widget
 from napari.utils.notifications import show_error
 from qtpy.QtCore import QEvent, QObject, QTimer
-from qtpy.QtWidgets import QFileDialog, QFormLayout, QHBoxLayout, QProgressBar, QPushButton
+from qtpy.QtWidgets import (
+    QFileDialog,
+    QFormLayout,
+    QHBoxLayout,
+    QProgressBar,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.settings import Settings, option
 from hushpore.runs.batch import TABLE, run_batch
+from hushpore.runs.batch_groups import draw_groups, group_table, has_figures
 from hushpore.runs.batch_workers import State
 from hushpore.runs.last_used import remember, remembered
 from hushpore.runs.pore_result import labels_file
@@ -29,12 +38,15 @@ from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.native import ValueOf
 from hushpore.viewer.forms.presets import PresetBox
 from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
+from hushpore.viewer.results.plot_canvas import SAVE_TIP, PlotCanvas
 from hushpore.viewer.running.run_buttons import offer
 from hushpore.viewer.running.worker import JobWorker
 from hushpore.viewer.running.worker_container import WorkerContainer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    import pandas as pd
 
     from hushpore.runs.batch import Batch
     from hushpore.viewer.running.problem import Problem
@@ -65,6 +77,12 @@ class BatchOptions(Settings):
         False,
         "Read each scan at an even spacing, where it is not even.",
         label="Interpolate uneven or missing slices",
+    )
+    groups: str = option(
+        "",
+        "Plot scans by groups: 'folder' for the folders that they lie in, or a CSV file with "
+        "columns name and group. Empty: all are one group.",
+        label="Groups",
     )
     jobs: int = option(
         1, "How many scans at once, as far as memory allows.", minimum=1, maximum=64,
@@ -144,6 +162,28 @@ class BatchWidget(WorkerContainer):
         except Exception as error:
             show_error(f"{name} cannot be opened: {error}")
 
+    def plot(self) -> PlotCanvas:
+        """Plot the scans of the batch that has ended, by groups, in a window of its own.
+
+        Raises InputError if there is nothing to plot.
+        """
+        if self.result is None or not has_figures(table := _grouped(self.result)):
+            raise InputError("There is nothing to plot yet: run a batch that segments pores first.")
+        canvas = PlotCanvas(self._viewer)
+        draw_groups(canvas.figure, table)
+        canvas.numbers = group_table(table)
+        canvas.setMinimumHeight(220)
+        save = QPushButton("&Save plot …", toolTip=SAVE_TIP)
+        save.clicked.connect(partial(canvas.ask_and_save, "groups.png"))
+        panel = QWidget()
+        fill(QVBoxLayout(panel), canvas, fill(QHBoxLayout(), None, save), margin=6, wide=canvas)
+        canvas.show_figure()
+        dock = self._viewer.window.add_dock_widget(panel, name="Scans of the batch", area="bottom")
+        # three plots beside each other leave no room for the form
+        dock.setFloating(True)
+        dock.resize(760, 320)
+        return canvas
+
     def _how(self) -> dict[str, Any]:
         """Return how the batch is run."""
         denoise = load_preset(self.denoise_preset.value, "denoise")
@@ -158,6 +198,7 @@ class BatchWidget(WorkerContainer):
             "resample": self.resample.value,
             "jobs": self.jobs.value,
             "overwrite": self.overwrite.value,
+            "groups": self.groups.value.strip(),
         }
 
     def _press(self) -> None:
@@ -187,6 +228,7 @@ class BatchWidget(WorkerContainer):
         table = html.escape(str(batch.folder / TABLE))
         self._result.say(f"{failed}{html.escape(batch.summary)}. The table: {table}")
         self.result = batch
+        self._show_plot.setVisible(has_figures(_grouped(batch)))
         self.called.emit(batch)
 
     def _failed(self, problem: Problem) -> None:
@@ -220,11 +262,12 @@ class BatchWidget(WorkerContainer):
         tip = "Take the selected scans off the list."
         self._remove = QPushButton("Remo&ve", toolTip=tip, clicked=tree.take_off)
         last = remembered(_NAME_KEPT, BatchOptions) or BatchOptions()
-        self.denoise, self.pair, self.resample, self.jobs = (
+        self.denoise, self.pair, self.resample, self.groups, self.jobs = (
             create_widget(getattr(last, each.name), annotation_of(each))
             for each in BatchOptions.options()
         )
         self.pair.native.setPlaceholderText("none, or {name}_odd")
+        self.groups.native.setPlaceholderText("none, folder, or groups.csv")
         self.denoise.changed.connect(self._allow_preset)
         self.denoise_preset = ValueOf(lambda: PresetBox("denoise"), "denoise_preset")
         self.pores_preset = ValueOf(lambda: PresetBox("pores"), "pores_preset")
@@ -238,6 +281,8 @@ class BatchWidget(WorkerContainer):
             "Run", styleSheet="font-weight: bold; padding: 6px;", clicked=self._press
         )
         self._bar = QProgressBar(maximum=1000, visible=False)
+        tip = "Plot porosity, number and size of pores of all scans, by groups."
+        self._show_plot = QPushButton("&Plot scans", toolTip=tip, clicked=self.plot, visible=False)
         self._result, self._reason = RichLabel(self._viewer), plain_label()
         self._lay_out()
 
@@ -249,6 +294,7 @@ class BatchWidget(WorkerContainer):
         form.addRow("Second scan of eac&h", self.pair.native)
         form.addRow("Po&res preset", self.pores_preset.native)
         form.addRow("Results in", self.output.native)
+        form.addRow("&Groups", self.groups.native)
         form.addRow("S&cans at once", self.jobs.native)
         form.addRow(self.overwrite.native)
         purpose = plain_label(
@@ -257,13 +303,14 @@ class BatchWidget(WorkerContainer):
         )
         buttons = fill(QHBoxLayout(), self._files, self._folder, self._remove)
         scans = self.scans.native
-        shown = self._run_button, self._reason, self._bar, self._result
+        shown = self._run_button, self._reason, self._bar, self._result, self._show_plot
         parts = (purpose, scans, buttons, form, *shown)
         fill(self.native.layout(), *parts, margin=6, wide=scans)
         self.native.setMinimumWidth(300)
         # what has its place can be an item, and is by its name an attribute
         self.extend([self.scans, self.resample, self.denoise, self.denoise_preset, self.pair,
-                     self.pores_preset, self.output, self.jobs, self.overwrite])  # fmt: skip
+                     self.pores_preset, self.output, self.groups, self.jobs,
+                     self.overwrite])  # fmt: skip
 
     def _why_not(self) -> str:
         """Return what is missing before the batch can run; empty where nothing is."""
@@ -283,6 +330,7 @@ class BatchWidget(WorkerContainer):
         self._allow_changes(True)
 
     def _show_running(self) -> None:
+        self._show_plot.hide()
         offer(self._run_button, "Cancel", "Stop; what is done stays.")
         self._result.say("")
         self._bar.setValue(0)
@@ -329,6 +377,13 @@ class _Drops(QObject):
             self._batch.add(url.toLocalFile() for url in urls if url.isLocalFile())
             return True
         return False
+
+
+def _grouped(batch: Batch) -> pd.DataFrame:
+    """Return the table of a batch with groups: without any, all scans are one."""
+    if "group" in batch.table:
+        return batch.table
+    return batch.table.assign(group="all scans")
 
 
 def _keep_state(states: dict[str, State], event: object) -> None:

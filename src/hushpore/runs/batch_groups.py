@@ -1,0 +1,177 @@
+"""The scans of a batch by groups: a table of means and deviations, and a plot of all of them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.base.errors import InputError
+from hushpore.base.text import in_figure
+from hushpore.base.units import METRES
+from hushpore.base.volume import readable_unit
+from hushpore.pores.totals import total_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+#: Groups are the folders in which scans lie.
+FOLDER = "folder"
+
+#: What is told of each group, of the totals.
+FIGURES = ("porosity", "count", "median_diameter")
+
+#: Of the dots of a group, told apart by the colour-blind.
+_COLOURS = ("#3b7ea1", "#c2703d", "#5b8c5a", "#8b6bb1", "#b0535f", "#7a7a7a")
+
+
+def groups_of(paths: Sequence[str], names: Sequence[str], groups: str) -> list[str]:
+    """Return the group of each scan of a batch.
+
+    Parameters
+    ----------
+    paths, names : sequence of str
+        Where scans lie, and what they are called in the summary.
+    groups : str
+        ``"folder"``: the name of the folder that a scan lies in. Else a CSV file with a column
+        ``group``, and ``name``: what a scan is called in the summary, or its file.
+
+    Returns
+    -------
+    list of str
+        Empty for a scan that the file does not name.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or has not these columns.
+    """
+    if groups == FOLDER:
+        return [Path(path).parent.name for path in paths]
+    import pandas as pd
+
+    file = Path(groups).expanduser()
+    try:
+        # "001" is a name, and no number
+        table = pd.read_csv(file, dtype=str, keep_default_na=False)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"The groups cannot be read from {file}: {error}. Name a CSV file with the columns "
+            "name and group, or 'folder'."
+        ) from error
+    if not {"name", "group"} <= set(table):
+        raise InputError(
+            f"Groups need a table with the columns name and group; {file} has "
+            f"{', '.join(map(str, table))}."
+        )
+    known = dict(zip(table["name"].str.strip(), table["group"].str.strip(), strict=True))
+    return [
+        next((known[key] for key in (name, Path(path).name) if key in known), "")
+        for path, name in zip(paths, names, strict=True)
+    ]
+
+
+def group_table(summary: pd.DataFrame) -> pd.DataFrame:
+    """Return what scans of a group have in common: one row a group.
+
+    `summary`: that of a batch, with a column ``group``. Columns: ``group``, ``scans`` with a
+    result, and of each of `FIGURES` ``_mean`` and ``_deviation`` (of a sample, empty for one scan);
+    ``unit``, that of the first scan, in which all lengths are.
+    """
+    import pandas as pd
+
+    rows = []
+    values = _figures(summary)
+    for group in dict.fromkeys(values["group"]):
+        own = values[values["group"] == group]
+        row: dict[str, Any] = {"group": group, "scans": len(own)}
+        for name in FIGURES:
+            row[f"{name}_mean"] = own[name].mean()
+            row[f"{name}_deviation"] = own[name].std(ddof=1)
+        rows.append({**row, "unit": _unit(summary)})
+    columns = [f"{name}_{end}" for name in FIGURES for end in ("mean", "deviation")]
+    return pd.DataFrame(rows, columns=["group", "scans", *columns, "unit"])
+
+
+def draw_groups(figure: Figure, summary: pd.DataFrame) -> None:
+    """Draw each scan as a dot in its group, and the mean of the group as a line."""
+    values = _figures(summary)
+    groups = list(dict.fromkeys(values["group"]))
+    unit = readable_unit(_unit(summary))
+    for axes, name in zip(figure.subplots(1, len(FIGURES)), FIGURES, strict=True):
+        total = total_of(name)
+        assert total is not None
+        for place, group in enumerate(groups):
+            own = values.loc[values["group"] == group, name].dropna().to_numpy(np.float64)
+            own = own * (100 if total.is_share else 1)
+            # beside each other, so that equal ones are all seen
+            aside = place + 0.24 * _spread(own.size)
+            colour = _COLOURS[place % len(_COLOURS)]
+            axes.plot(aside, own, "o", color=colour, ms=5, alpha=0.8)
+            if own.size:
+                axes.hlines(own.mean(), place - 0.3, place + 0.3, color=colour, linewidth=2)
+        of = "%" if total.is_share else in_figure(unit) if total.unit_power else ""
+        title = "Number of pores" if name == "count" else total.title
+        axes.set_ylabel(f"{title}{f' ({of})' if of else ''}", fontsize=9)
+        if name == "count":
+            axes.yaxis.get_major_locator().set_params(integer=True)
+        labels = [in_figure(group or "no group") for group in groups]
+        turned = {"rotation": 30, "ha": "right"} if len("".join(labels)) > 24 else {}
+        axes.set_xticks(range(len(groups)), labels, fontsize=8, **turned)
+        axes.set_xlim(-0.6, max(len(groups), 1) - 0.4)
+        axes.margins(y=0.15)
+        axes.spines[["top", "right"]].set_visible(False)
+
+
+def groups_picture(summary: pd.DataFrame) -> bytes:
+    """Return the plot of all scans as a PNG file."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 3.6), layout="constrained")
+    draw_groups(figure, summary)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=150, metadata={"Software": "hushpore"})
+    return buffer.getvalue()
+
+
+def has_figures(summary: pd.DataFrame) -> bool:
+    """Whether any scan has a result of which there is something to tell by groups."""
+    return {"group", *FIGURES} <= set(summary) and bool(summary["porosity"].notna().any())
+
+
+def _figures(summary: pd.DataFrame) -> pd.DataFrame:
+    """Return the figures of scans with a result, lengths in one unit; NaN where they cannot be."""
+    import pandas as pd
+
+    found = summary[summary["porosity"].notna()]
+    table = pd.DataFrame({"group": found["group"]})
+    to = _unit(summary)
+    for name in FIGURES:
+        total = total_of(name)
+        assert total is not None
+        table[name] = pd.to_numeric(found[name])
+        if total.unit_power:
+            ratio = [_ratio(unit, to) ** total.unit_power for unit in found["unit"]]
+            table[name] *= np.array(ratio, np.float64)
+    return table
+
+
+def _unit(summary: pd.DataFrame) -> str:
+    units = summary.loc[summary["porosity"].notna(), "unit"]
+    return str(units.iloc[0]) if len(units) else "pixel"
+
+
+def _ratio(unit: str, to: str) -> float:
+    if unit == to:
+        return 1.0
+    return METRES[unit] / METRES[to] if unit in METRES and to in METRES else float("nan")
+
+
+def _spread(count: int) -> npt.NDArray[np.float64]:
+    return np.linspace(-1, 1, count) if count > 1 else np.zeros(count)

@@ -1,0 +1,90 @@
+"""Scans of a batch by groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from hushpore import InputError, Volume
+from hushpore.cli.commands import hushpore as command
+from hushpore.io.results import write_image
+from hushpore.runs.batch_groups import group_table, groups_of, groups_picture, has_figures
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def summary() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "name": ["a", "b", "c", "d"],
+            "group": ["dry", "wet", "dry", "wet"],
+            "porosity": [0.1, 0.4, 0.3, np.nan],
+            "count": [10, 20, 30, np.nan],
+            "median_diameter": [5.0, 0.007, 7.0, np.nan],
+            "unit": ["um", "mm", "um", None],
+        }
+    )
+
+
+def test_groups_have_the_means_and_deviations_of_their_scans_in_one_unit() -> None:
+    table = group_table(summary()).set_index("group")
+    assert table.loc["dry", "scans"] == 2
+    assert table.loc["dry", "porosity_mean"] == pytest.approx(0.2)
+    assert table.loc["dry", "porosity_deviation"] == pytest.approx(np.std([0.1, 0.3], ddof=1))
+    # what failed is not counted, of one scan there is no deviation
+    assert table.loc["wet", "scans"] == 1
+    assert table.loc["wet", "median_diameter_mean"] == pytest.approx(7)
+    assert np.isnan(table.loc["wet", "count_deviation"])
+    assert set(table["unit"]) == {"um"}
+
+
+def test_lengths_that_cannot_be_compared_are_left_out() -> None:
+    table = summary()
+    table.loc[1, "unit"] = "pixel"
+    means = group_table(table).set_index("group")["median_diameter_mean"]
+    assert means["dry"] == 6
+    assert np.isnan(means["wet"])
+
+
+def test_groups_are_folders_or_stand_in_a_table(tmp_path: Path) -> None:
+    paths = ["/scans/dry/001.tif", "/scans/wet/002.tif"]
+    assert groups_of(paths, ["001", "002"], "folder") == ["dry", "wet"]
+    file = tmp_path / "groups.csv"
+    file.write_text("name,group\n001,old\n002.tif,new\n")
+    assert groups_of(paths, ["001", "002"], str(file)) == ["old", "new"]
+    assert groups_of(paths[:1], ["other"], str(file)) == [""]
+    file.write_text("scan,kind\n")
+    with pytest.raises(InputError, match="columns name and group"):
+        groups_of(paths, ["001", "002"], str(file))
+    with pytest.raises(InputError, match="cannot be read"):
+        groups_of(paths, ["001", "002"], str(tmp_path / "none.csv"))
+
+
+def test_there_is_a_plot_where_there_is_something_to_plot() -> None:
+    assert has_figures(summary())
+    assert groups_picture(summary()).startswith(b"\x89PNG")
+    assert not has_figures(summary().iloc[3:])
+    assert not has_figures(summary().drop(columns="group"))
+
+
+def test_the_command_writes_table_and_plot(tmp_path: Path) -> None:
+    z, y, x = np.ogrid[:12, :12, :12]
+    for group, radius in (("small", 3), ("large", 5)):
+        (tmp_path / group).mkdir()
+        ball = (z - 6) ** 2 + (y - 6) ** 2 + (x - 6) ** 2 < radius**2
+        scan = Volume(np.where(ball, 100, 900).astype(np.uint16), spacing=2, unit="um")
+        write_image(tmp_path / group / f"{group}.tif", scan)
+    words = ["batch", f"{tmp_path}/*/*.tif", "-o", str(tmp_path / "out"), "--no-denoise"]
+    done = CliRunner().invoke(command, [*words, "--device", "cpu", "--groups", "folder"])
+    assert done.exit_code == 0, done.output
+    assert "groups.csv" in done.output
+    table = pd.read_csv(tmp_path / "out" / "groups.csv").set_index("group")
+    assert table.loc["large", "porosity_mean"] > table.loc["small", "porosity_mean"]
+    assert (tmp_path / "out" / "groups.png").read_bytes().startswith(b"\x89PNG")
+    whole = pd.read_csv(tmp_path / "out" / "summary.csv")
+    assert sorted(whole["group"]) == ["large", "small"]
