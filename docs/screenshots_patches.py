@@ -3,7 +3,8 @@
     xvfb-run -a -s "-screen 0 1600x1000x24" python docs/screenshots_patches.py [STACK [SECONDS]]
 
 Writes ``patches-phantom.png``, ``patches-live.png`` and ``patches-stack.png`` into docs/images.
-The denoiser trains for SECONDS, by default 30.
+The denoiser trains for SECONDS, by default 30. ``patches-residual.png`` is of
+``docs/patches_residual.py``.
 """
 
 from __future__ import annotations

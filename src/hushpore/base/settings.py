@@ -95,7 +95,7 @@ class Option:
         """What it does, with its accepted words as a form calls them."""
         text = self.help
         for choice, label in zip(self.choices, self.choice_labels, strict=False):
-            text = re.sub(rf"(?<=[.;] ){re.escape(choice)}:", f"{label}:", text)
+            text = re.sub(rf"(?:^|(?<=[.;] )){re.escape(choice)}:", f"{label}:", text)
         return text
 
     def in_words(self, choice: str) -> str:

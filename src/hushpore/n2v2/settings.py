@@ -35,7 +35,7 @@ class DenoiseSettings(Settings):
     steps: int | None = option(
         None,
         "Training steps; more give a cleaner image, with less and less to gain. None: 1000. With "
-        "a time budget alone: as many as it allows.",
+        "a time limit alone: as many as it allows.",
         label="Training steps",
         minimum=1,
         step=100,
@@ -113,7 +113,7 @@ class DenoiseSettings(Settings):
     repeat: str = option(
         "",
         "Record (.json) of an earlier run whose training is repeated: as many steps, at the same "
-        "rates, however long they take. The time budget does not count then.",
+        "rates, however long they take. The time limit does not count then.",
         label="Repeat training",
         more=True,
         path="file",

@@ -211,8 +211,8 @@ class PoreSettings(Settings):
     )
     edge_pores: str = option(
         "keep",
-        "Pores that reach a face of the volume and are cut by it: keep, or remove them from "
-        "labels, tables and porosity.",
+        "Pores that reach a face of the volume and are cut by it. keep: they count; remove: they "
+        "are left out of labels, tables and porosity.",
         label="Pores at the edge",
         choices=("keep", "remove"),
         choice_labels=("Keep", "Leave out"),
