@@ -66,11 +66,12 @@ def main(words: list[str]) -> None:
     parser.add_argument("names", nargs="*", help="which; by default all")
     parser.add_argument("--out", type=Path, help="folder of the results; default: results/")
     parser.add_argument("--limit", type=float, help="seconds that it may take, of gpu")
+    parser.add_argument("--only", help="part of the names of the scans, of denoise_correlated")
     given = parser.parse_args(words)
     for name in given.names or names():
         module = import_module(f"benchmarks.{name}")
         try:
-            for result, target in results(module, given.out, given.limit):
+            for result, target in results(module, given.out, given.limit, given.only):
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
         except (DeviceError, MissingPackageError) as error:
@@ -80,15 +81,21 @@ def main(words: list[str]) -> None:
 
 
 def results(
-    module: ModuleType, out: Path | None = None, limit: float | None = None
+    module: ModuleType,
+    out: Path | None = None,
+    limit: float | None = None,
+    only: str | None = None,
 ) -> Iterator[tuple[dict[str, Any], Path]]:
     """Run a benchmark; yields what is to be written, and where, each time that there is more.
 
     `out`: folder of the results; by default the one beside this file. `limit`: seconds that it may
-    take, where it takes a limit.
+    take, where it takes a limit. `only`: which of its parts are done, where it takes that: beside
+    those that the same commit has done already.
     """
-    given = {"limit": limit, "out": out}
+    given = {"limit": limit, "out": out, "only": only}
     taken = inspect.signature(module.measure).parameters
+    if only is not None and "kept" in taken:
+        given["kept"] = _figures_of_same_commit((out or HERE / "results") / f"{_name(module)}.json")
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     measured = module.measure(
@@ -108,6 +115,14 @@ def results(
 
 def _name(module: ModuleType) -> str:
     return module.__name__.rpartition(".")[2]
+
+
+def _figures_of_same_commit(file: Path) -> dict[str, Any] | None:
+    """Return the figures of an earlier run of the same commit, or None."""
+    if not file.is_file():
+        return None
+    earlier = json.loads(file.read_text(encoding="utf-8"))
+    return earlier["figures"] if earlier["commit"] == _commit() else None
 
 
 def _commit() -> str:

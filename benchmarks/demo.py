@@ -10,7 +10,7 @@ from pathlib import Path
 from hushpore.cli.demo import run_demo
 
 #: Seconds of training, as `hushpore demo` gives by default.
-TIME_BUDGET = 75.0
+TIME_BUDGET = 70.0
 
 
 def measure() -> dict[str, object]:

@@ -180,7 +180,7 @@ def convert_command(
 @click.argument("volume", required=False)
 @click.option("-o", "--output", default="demo", show_default=True, help="Folder to write.")
 @click.option("--overwrite", is_flag=True, help="Replace an earlier demo.")
-@click.option("--time-budget", default=75.0, show_default=True, help="Seconds of training.")
+@click.option("--time-budget", default=70.0, show_default=True, help="Seconds of training.")
 @click.option("--device", default="auto", show_default=True, metavar="DEVICE", help="As in run.")
 def demo(volume: str | None, output: str, overwrite: bool, time_budget: float, device: str) -> None:
     """Show the whole way on a phantom of known truth, or on the stack VOLUME."""
