@@ -346,9 +346,7 @@ class Learner:
         earned = sums(product).clamp_min(0)
         noise = (sums(square) - earned).clamp_min(0) / pair_maker.input_variance
         shares = (earned / (earned + noise)).nan_to_num(0.0)
-        at = sums(energy) / sums(torch.ones_like(energy))
-        less = (sums(square) - earned - noise) / sums(energy.exp())
-        at = (at + torch.log1p(-less.clamp(0, 0.99))).nan_to_num(0.0)
+        at = (sums(energy) / sums(torch.ones_like(energy))).nan_to_num(0.0)
         network.input_shares.copy_(shares)
         # where hardly any differ, groups are empty; they still have to lie one after the other
         rising = 1e-3 * torch.arange(len(quantiles), device=at.device)
