@@ -33,6 +33,8 @@ _FILTERS = (
 )  # fmt: skip
 #: Codecs of Zarr 3 that do.
 _ARRAY_CODECS = ("bytes", "transpose", "crc32c", "sharding_indexed", "endian")
+#: Those of a shard's index, whose bytes must be known before it is read.
+_INDEX_CODECS = ("bytes", "crc32c", "endian")
 _BLOCK = 1 << 17  # bytes of a block of Zstandard, at most
 _SLACK = 1 << 16
 _LZMA_MEMORY = 1 << 28
@@ -91,6 +93,8 @@ def _bounded_codecs(
         name = _name(codec)
         _require_known([name], (*_SIZES, *_ARRAY_CODECS), gate)
         if name == "sharding_indexed":
+            for each in codec.index_codecs:
+                _require_known([_name(each)], _INDEX_CODECS, gate)
             within = math.prod(codec.chunk_shape) * dtype.itemsize + _SLACK
             found.append(
                 type(codec)(
@@ -116,7 +120,7 @@ def _require_known(names: list[str], known: tuple[str, ...], gate: Gate) -> None
         if name not in known:
             raise InputError(
                 f"{gate.name} is stored with the codec {name[:100]!r}, which is not read here: a "
-                f"codec can run code, or fill the memory. Known are {', '.join(sorted(_SIZES))}; "
+                f"codec can run code, or fill the memory. Known are {', '.join(sorted(known))}; "
                 "convert it with the program that wrote it."
             )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from napari.utils.notifications import show_info, show_warning
 
+from hushpore.base.errors import InputError
 from hushpore.viewer.results.saving import ask_for_file
 from hushpore.viewer.running.worker import JobWorker, calling
 
@@ -25,12 +26,17 @@ def ask_and_save_result(parent: QWidget, layer: Any) -> JobWorker | None:
     """Ask for a place and write a layer there in a thread; says where, or why not.
 
     What was measured goes into a folder: labels, tables, record and report; an image alone into a
-    file with its record beside it. None where the user does not want to.
+    file with its record beside it. None where the user does not want to, or, as is said, nothing
+    of the layer can be saved.
     """
     # widgets open without it: pandas and all of the pore engine take 0.3 s
     from hushpore.viewer.layers.saved import SavedLayer
 
-    saved = SavedLayer.of(layer)
+    try:
+        saved = SavedLayer.of(layer)
+    except InputError as error:
+        show_warning(str(error))
+        return None
     kinds = "Result folder (*)" if saved.is_folder else "OME-TIFF (*.tif);;OME-Zarr (*.zarr)"
     path = ask_for_file(parent, "Save result", str(saved.proposed), kinds)
     return None if path is None else save_result(saved, path)
