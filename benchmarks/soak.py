@@ -77,6 +77,8 @@ class Session:
         self.faults: list[str] = []
         self.done: Counter[str] = Counter()
         self.said: Counter[str] = Counter()
+        # as `napari.run` has it: what is raised in the window is said there
+        notification_manager.__enter__()
         notification_manager.notification_ready.connect(self._notified)
         self.viewer = napari.Viewer(title="hushpore")
         self.viewer.window._qt_window.resize(1366, 768)

@@ -69,6 +69,20 @@ def test_an_error_or_a_cancel_leaves_nothing_behind(tmp_path, error):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="has no limit for files")
+def test_a_disk_that_is_full_at_once_leaves_nothing_behind(tmp_path):
+    import resource
+
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3, limits[1]))
+    try:
+        with pytest.raises(OutputError, match="Cannot write"):
+            fill(tmp_path / "a", {}, "one")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_was_killed_is_gone_on_with(tmp_path):
     code = (
         "import os, signal, sys; from pathlib import Path; sys.path.insert(0, 'tests');"

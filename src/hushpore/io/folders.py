@@ -5,27 +5,45 @@ from __future__ import annotations
 import itertools
 import os
 import re
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    #: A part of a path, and a path, as they are sorted.
+    _PartKey = tuple[tuple[int, int | str], ...]
+    _Key = tuple[_PartKey, ...]
+
 #: Files and folders that are looked at to tell what a folder holds.
 PEEK = 24
+
+#: What systems put into folders.
+_OF_SYSTEMS = ("thumbs.db", "desktop.ini")
+_DIGITS = re.compile(r"(\d+)")
 
 
 def files_below(folder: Path) -> list[Path]:
     """Return all files of a folder and its folders, hidden ones left out, in natural order."""
-    found = []
-    for place, folders, names in os.walk(folder, onerror=_raise):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [
-            Path(place, name)
-            for name in names
-            if not (name.startswith(".") or name.lower() in ("thumbs.db", "desktop.ini"))
-        ]
-    return sorted((path for path in found if path.is_file()), key=natural_key)
+    found: list[tuple[_Key, Path]] = []
+    folders = [(natural_key(folder), folder)]
+    while folders:
+        above, place = folders.pop()
+        with os.scandir(place) as entries:
+            for entry in entries:
+                name = entry.name
+                if name.startswith("."):
+                    continue
+                # the key of a folder is made once, not for each of its files
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(((*above, _part_key(name)), place / name))
+                # links in a circle raise in an entry, and are no file to a path
+                elif name.lower() not in _OF_SYSTEMS and (
+                    entry.is_file(follow_symlinks=False) or (place / name).is_file()
+                ):
+                    found.append(((*above, _part_key(name)), place / name))
+    return [path for _, path in sorted(found, key=itemgetter(0))]
 
 
 def first_files(folder: Path) -> Iterator[Path]:
@@ -44,19 +62,20 @@ def first_files(folder: Path) -> Iterator[Path]:
                     yield Path(entry.path)
 
 
-def natural_key(path: Path) -> tuple[tuple[tuple[int, int | str], ...], ...]:
+def natural_key(path: Path) -> _Key:
     """Key that sorts img2 before img10.
 
     >>> sorted(map(Path, ["img10.tif", "img2.tif"]), key=natural_key)[0].name
     'img2.tif'
     """
+    return tuple(map(_part_key, path.parts))
+
+
+def _part_key(name: str) -> _PartKey:
     return tuple(
-        tuple(
-            (0, int(piece)) if piece.isdecimal() else (1, piece.lower())
-            for piece in re.split(r"(\d+)", part)
-            if piece
-        )
-        for part in path.parts
+        (0, int(piece)) if piece.isdecimal() else (1, piece.lower())
+        for piece in _DIGITS.split(name)
+        if piece
     )
 
 
@@ -68,7 +87,3 @@ def shortened(names: Sequence[str], limit: int = 3) -> str:
     """
     shown = ", ".join(names[:limit])
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
-
-
-def _raise(error: OSError) -> None:
-    raise error

@@ -341,11 +341,11 @@ def kind_of_one(path: Path) -> str | None:
 
     Raises OSError if it is missing or cannot be opened.
     """
-    mode, start = path.stat().st_mode, b""
-    is_folder = stat.S_ISDIR(mode)
-    if not is_folder:
-        if not stat.S_ISREG(mode):
-            return None  # a pipe or device would block or never end
+    known, start = path.stat(), b""
+    is_folder = stat.S_ISDIR(known.st_mode)
+    if not is_folder and not stat.S_ISREG(known.st_mode):
+        return None  # a pipe or device would block or never end
+    if not is_folder and known.st_size:
         with path.open("rb") as file:
             start = file.read(marks.START)
     for name, reader in READERS.items():

@@ -154,6 +154,12 @@ def _lock(work: Path, target: Path) -> None:
         return
     except FileExistsError:
         pass
+    except OSError:
+        # a folder with more in it stays, to be gone on with
+        with suppress(OSError):
+            file.unlink(missing_ok=True)
+            work.rmdir()
+        raise
     try:
         theirs = json.loads(file.read_text(encoding="utf-8"))
         host, pid, since = theirs["host"], int(theirs["pid"]), float(theirs["since"])

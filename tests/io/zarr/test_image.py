@@ -54,6 +54,18 @@ def test_blocks_written_in_any_order_make_the_same_image(tmp_path, volume, rng):
         np.testing.assert_array_equal(a[...], b[...])
 
 
+def test_what_is_known_of_an_image_is_written_at_once(tmp_path, monkeypatch):
+    written = []
+    plain = zarr.Group.update_attributes
+    monkeypatch.setattr(
+        zarr.Group, "update_attributes", lambda *given: written.append(given) or plain(*given)
+    )
+    monkeypatch.setattr(zarr.core.attributes.Attributes, "__setitem__", None)
+    volume = Volume(np.zeros((2, 8, 8), np.uint8))
+    created(tmp_path / "a.zarr", volume)
+    assert [sorted(known) for _, known in written] == [["hushpore", "ome"]]
+
+
 def test_a_block_is_one_file_also_where_it_is_all_zero(tmp_path):
     volume = Volume(np.zeros((2, 10, 520, 30), np.float32), axes="tzyx")
     image = created(tmp_path / "a.zarr", volume)

@@ -115,6 +115,27 @@ def test_damage_is_told(tmp_path, ramp):
         read(path)
 
 
+def test_an_index_of_shards_that_is_compressed_is_refused(tmp_path, ramp):
+    path = write_zarr(tmp_path / "a.zarr", Volume(ramp))
+    known = json.loads((path / "0" / "zarr.json").read_text())
+    shards = known["codecs"][0]["configuration"]
+    shards["index_codecs"].append(
+        {
+            "name": "blosc",
+            "configuration": {
+                "typesize": 8,
+                "cname": "zstd",
+                "clevel": 5,
+                "shuffle": "noshuffle",
+                "blocksize": 0,
+            },
+        }
+    )
+    (path / "0" / "zarr.json").write_text(json.dumps(known))
+    with pytest.raises(InputError, match=r"codec 'blosc'.*Known are bytes, crc32c, endian"):
+        read(path).data[:]
+
+
 def test_only_an_image_written_here_is_replaced(tmp_path, ramp):
     path = write_zarr(tmp_path / "a.zarr", Volume(ramp))
     with pytest.raises(OutputError, match="exists already"):

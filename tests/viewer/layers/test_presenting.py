@@ -40,6 +40,12 @@ def test_two_series_of_one_folder_are_both_shown(viewer):
     assert [layer.visible for layer in viewer.layers] == [False, True, True]
 
 
+def test_a_picture_that_is_opened_after_a_scan_comes_to_the_screen(viewer):
+    picture = viewer.add_image(np.zeros((20, 20)), contrast_limits=(0, 1))
+    present(viewer, [picture])
+    assert [layer.visible for layer in viewer.layers[-2:]] == [False, True]
+
+
 def test_the_first_scan_is_shown_as_napari_does():
     viewer = ViewerModel()
     only = viewer.add_image(np.zeros((8, 8, 8)))

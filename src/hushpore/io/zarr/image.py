@@ -81,7 +81,8 @@ class ZarrImage:
             scale = scale * factors
             levels.append(_create(group, len(levels), shape, volume, memory))
             places.append(_transformations(volume, scale, are_labels))
-        group.attrs.update(_attributes(volume, name, places, are_labels))
+        # at once: a key after the other could be broken off between two
+        group.update_attributes(_attributes(volume, name, places, are_labels))
         return cls(tuple(levels), volume.n_spatial, are_labels)
 
     @classmethod

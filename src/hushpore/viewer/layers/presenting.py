@@ -48,7 +48,9 @@ def present(viewer: Any, new: Sequence[Any]) -> None:
     for layer in others:
         layer.visible = False
     go_to_slice(viewer, new[0], [(length - 1) // 2 for length in _shape(new[0])])
-    viewer.reset_view(layers=new)
+    # napari fits only layers that have all axes that the viewer has
+    fits = any(layer.ndim == viewer.dims.ndim for layer in new)
+    viewer.reset_view(layers=new if fits else None)
 
 
 def slice_of(viewer: Any, layer: Any) -> list[float]:
