@@ -1,0 +1,51 @@
+import ctypes
+import gc
+import sys
+
+import pytest
+from qtpy.QtWidgets import QWidget
+
+from hushpore.viewer.running import preloading
+from hushpore.viewer.running.preloading import start_once_drawn
+from hushpore.viewer.running.priority import unsearched
+from hushpore.viewer.running.worker import JobWorker, calling
+
+
+def test_nothing_is_searched_for_garbage_within_and_all_is_afterwards():
+    with unsearched():
+        assert not gc.isenabled()
+        made = [[] for _ in range(10)]
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
+    # what was made is among the old objects, unseen
+    assert any(each is made for each in gc.get_objects(generation=2))
+
+
+def test_a_worker_starts_once_its_widget_is_there_and_not_without_it(qtbot, monkeypatch):
+    monkeypatch.setattr(preloading, "UNTIL_DRAWN", 20)
+    called = []
+    workers = [JobWorker(lambda n=n: calling(called.append, n), "test") for n in range(2)]
+    owners = [QWidget(), QWidget()]
+    for owner, worker in zip(owners, workers, strict=True):
+        start_once_drawn(owner, worker)
+    assert not called
+    owners[1].deleteLater()
+    qtbot.addWidget(owners[0])
+    with qtbot.waitSignal(workers[0].returned):
+        pass
+    qtbot.wait(30)
+    assert called == [0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="of the loader of Linux")
+def test_pytorch_finds_what_the_system_has_loaded(monkeypatch):
+    loaded = []
+
+    class Loader:
+        def __call__(self, path, mode):
+            loaded.append(path.decode().rpartition("/")[2])
+
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: type("C", (), {"dlopen": Loader()})())
+    preloading.load_torch_libraries()
+    assert loaded == ["libtorch_global_deps.so", "libtorch_python.so"]
