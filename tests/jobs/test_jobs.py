@@ -43,7 +43,7 @@ def test_settings_may_be_an_object_a_mapping_or_left_out() -> None:
     [
         ("denoice", {}, "no job 'denoice'. Available: denoise, pores, patches"),
         ("pores", {"tresh": 1}, "no setting 'tresh' here. Available: threshold"),
-        ("pores", {"h": -1}, "h must be a number of at least 0; got -1"),
+        ("pores", {"h": -1}, "h must be 'auto' or a number of at least 0; got -1"),
     ],
 )
 def test_what_is_not_known_is_refused_at_once(

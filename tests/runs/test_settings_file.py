@@ -80,7 +80,7 @@ def test_the_defaults_are_comments_that_explain() -> None:
         ("[pore]\nh = 1", r"'pore' is not a table of settings. Available: \[denoise\], \[pores\]"),
         ("h = 1", "'h' is not a table"),
         ("[pores]\nh = ", "are not TOML"),
-        ("[pores]\nh = true", "h must be a number"),
+        ("[pores]\nh = true", "h must be 'auto' or a number"),
         ("[denoise]\npatch_size = 'none'", "patch_size must be a whole number"),
     ],
 )
