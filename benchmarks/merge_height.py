@@ -1,60 +1,118 @@
 """The merge height, on volumes of which it is known how many pores they have.
 
-Pores of 4 to 40 voxels across: balls that lie apart, ellipsoids of 1.6 : 1 : 1, balls in a row
-that open into each other through windows half as wide, and a foam of such balls at random. Their
-walls are smooth, or rough by 0.35 or 0.7 voxels, or are those of a scan with noise that was
-smoothed before the threshold. Of each volume, for some fixed heights, for one that follows the
-size of the pores, and for the rule of SNOW: pores found, as a multiple of those that there are,
-and F1, where a pore is found if it shares more than half of the voxels of both with one that there
-is. Specks of fewer than 8 voxels are left out: no height merges what does not touch.
+Two sets of volumes. On the first the rule of ``h="auto"`` was chosen: balls that lie apart,
+ellipsoids of 1.6 : 1 : 1, balls in a row that open into each other through windows half as wide,
+and a foam of such balls at random, of 4 to 28 voxels. The second was made afterwards, of other
+shapes, sizes and seeds: flat ellipsoids of 1.6 : 1.6 : 1, rows with windows 0.6 times as wide,
+foams with windows 0.4 times as wide, and foams of balls of which the largest are 1.5 times as wide
+as the smallest. Walls are smooth, or rough by 0.35 or 0.7 voxels, or are those of a scan with noise
+that was smoothed before the threshold.
+
+Of each volume, for some fixed heights, for ``"auto"``, for the rule of SNOW, and for two rivals
+(PoreSpy's own SNOW, and the watershed of scikit-image from the h-maxima of the distance map): pores
+found, as a multiple of those that there are, and F1, where a pore is found if it shares more than
+half of the voxels of both with one that there is. Specks of fewer than 8 voxels are left out: no
+height merges what does not touch.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import ndimage
-from scipy.spatial import cKDTree
 
 import hushpore
+from hushpore.base.errors import MissingPackageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
 
-    from hushpore.pores.result import Pores
-
-#: Diameters of pores, in voxels.
-SIZES = (4, 6, 8, 12, 20, 28, 40)
-
 #: Heights that are compared, in voxels.
 HEIGHTS = (0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 
 WALLS = ("smooth", "rough 0.35", "rough 0.7", "denoised")
-SHAPES = ("balls", "ellipsoids", "chain", "foam")
 
-#: Pores from this size on are drawn once, smaller ones twice.
-_LARGE = 28
+#: Pores of fewer voxels are left out.
+_SPECK = 8
 
-#: The height that follows the size: a share of the radius, and its limits in voxels.
-SHARE, LEAST, MOST = 1 / 15, 0.2, 0.5
+#: Voxels along an edge that a volume has at most, where it holds more than 8 pores.
+_LONGEST = 96
 
-#: Radius of a window, as a share of that of the pores that it joins.
-WINDOW = 0.5
+#: Pores of so many voxels are drawn once, smaller ones as often as the set says.
+_LARGE = 20
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How pores lie, and what they are like.
+
+    `arrangement`: ``"apart"``, ``"chain"`` (rows that open into each other) or ``"foam"``.
+    `window`: radius of a window, as a share of that of the pores that it joins. `axes`: of
+    ellipsoids, along which directions they are longer by how much. `spread`: radii from
+    1 / (1 + spread) of the largest on.
+    """
+
+    arrangement: str
+    window: float = 0.5
+    axes: tuple[float, float, float] = (1, 1, 1)
+    spread: float = 0.0
+
+
+@dataclass(frozen=True)
+class Volumes:
+    """A set of volumes: shapes by name, diameters in voxels, seeds of small and of large pores."""
+
+    shapes: dict[str, Shape]
+    sizes: tuple[int, ...]
+    seeds: tuple[int, ...]
+
+
+SETS = {
+    "chosen on": Volumes(
+        {
+            "balls": Shape("apart"),
+            "ellipsoids": Shape("apart", axes=(1.6, 1, 1)),
+            "chain": Shape("chain"),
+            "foam": Shape("foam"),
+        },
+        (4, 6, 8, 12, 20, 28),
+        (0, 1),
+    ),
+    "held out": Volumes(
+        {
+            "flat ellipsoids": Shape("apart", axes=(1.6, 1.6, 1)),
+            "chain, wide windows": Shape("chain", 0.6),
+            "foam, narrow windows": Shape("foam", 0.4),
+            "foam of many sizes": Shape("foam", 0.5, spread=0.5),
+        },
+        (5, 7, 10, 14, 18, 24),
+        (10, 11),
+    ),
+}
 
 
 def measure() -> Iterator[dict[str, object]]:
-    """Figures of all volumes, and by walls, shape and size."""
+    """Figures of both sets, and by walls, shape and size."""
+    try:
+        import porespy
+    except ImportError as error:
+        raise MissingPackageError("it needs PoreSpy: pip install porespy") from error
+    porespy.settings.tqdm = {"disable": True}
     hushpore.segment_pores(np.zeros((4, 4, 4), bool))
-    rows: list[dict[str, Any]] = []
-    for shape in SHAPES:
-        for walls in WALLS:
-            for size in SIZES:
-                seeds = (0, 1) if size < _LARGE else (0,)
-                rows += [_compared(shape, walls, size, seed) for seed in seeds]
-            yield {"volumes": len(rows), **summed_up(rows)}
+    found: dict[str, object] = {}
+    for name, volumes in SETS.items():
+        rows: list[dict[str, Any]] = []
+        for shape in volumes.shapes:
+            for walls in WALLS:
+                for size in volumes.sizes:
+                    seeds = volumes.seeds[: 1 if size >= _LARGE else None]
+                    rows += [_compared(volumes, shape, walls, size, seed) for seed in seeds]
+                yield {**found, name: {"volumes": len(rows), **summed_up(rows)}}
+        found[name] = {"volumes": len(rows), **summed_up(rows)}
 
 
 def summed_up(rows: list[dict[str, Any]]) -> dict[str, object]:
@@ -63,8 +121,8 @@ def summed_up(rows: list[dict[str, Any]]) -> dict[str, object]:
     `rows`: one a volume: what it is, and `score` for each way.
     """
     groups: dict[str, list[dict[str, Any]]] = {"all": rows}
-    for kind, values in (("walls", WALLS), ("shape", SHAPES), ("size", SIZES)):
-        for value in values:
+    for kind in ("walls", "shape", "size"):
+        for value in dict.fromkeys(row[kind] for row in rows):
             name = f"{value} voxels" if kind == "size" else str(value)
             groups[name] = [row for row in rows if row[kind] == value]
     return {
@@ -74,52 +132,65 @@ def summed_up(rows: list[dict[str, Any]]) -> dict[str, object]:
                 "of": len(own),
                 "f1": round(float(np.mean([row[way]["f1"] for row in own])), 3),
             }
-            for way in (*map(_named, HEIGHTS), FOLLOWING, "SNOW")
+            for way in own[0]
+            if way not in ("shape", "walls", "size")
         }
         for name, own in groups.items()
-        if own
     }
 
 
-#: What the height is called that follows the size.
-FOLLOWING = "h = R / 15, from 0.2 to 0.5"
-
-
-def height_for(pores: Pores) -> float:
-    """Return a height for a segmentation: by the inscribed radius of its pores, by volume."""
-    table = pores.remerge(LEAST).pores.sort_values("inscribed_diameter")
-    volume = np.cumsum(table["num_voxels"].to_numpy())
-    if not volume.size:
-        return LEAST
-    middle = int(np.searchsorted(volume, volume[-1] / 2))
-    radius = table["inscribed_diameter"].to_numpy()[middle] / 2
-    return float(np.clip(SHARE * radius, LEAST, MOST))
-
-
-def _named(h: float) -> str:
-    return f"h = {h:g}"
-
-
-def _compared(shape: str, walls: str, size: int, seed: int) -> dict[str, Any]:
-    void, truth = volume_of(shape, walls, size, seed)
-    common = {"minimum_voxels": 8, "outside": "keep", "device": "cpu"}
-    found = hushpore.segment_pores(void, h=HEIGHTS[0], **common)
+def _compared(volumes: Volumes, shape: str, walls: str, size: int, seed: int) -> dict[str, Any]:
+    # the seed of a shape is its place in its set
+    which = list(volumes.shapes).index(shape)
+    void, truth = volume_of(volumes.shapes[shape], walls, size, (seed, size, which))
+    common = {"minimum_voxels": _SPECK, "outside": "keep", "device": "cpu"}
+    found = hushpore.segment_pores(void, **common)
     row: dict[str, Any] = {"shape": shape, "walls": walls, "size": size}
+    row["auto"] = score(found.labels, truth)
     for h in HEIGHTS:
-        row[_named(h)] = score(found.remerge(h).labels, truth)
-    row[FOLLOWING] = score(found.remerge(height_for(found)).labels, truth)
+        row[f"h = {h:g}"] = score(found.remerge(h).labels, truth)
     snow = hushpore.segment_pores(void, merging="snow", **common)
     row["SNOW"] = score(snow.labels, truth)
+    row["PoreSpy SNOW"] = score(_without_specks(_porespy_snow(void)), truth)
+    distance = ndimage.distance_transform_edt(void).astype(np.float32)
+    for h in (0.2, 0.5):
+        labels = _without_specks(_h_maxima(void, distance, h))
+        row[f"scikit-image, h-maxima {h:g}"] = score(labels, truth)
     return row
 
 
+def _porespy_snow(void: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+    """Regions of PoreSpy's SNOW, with its own settings."""
+    import porespy
+
+    return np.asarray(porespy.filters.snow_partitioning(void).regions)
+
+
+def _h_maxima(
+    void: npt.NDArray[np.bool_], distance: npt.NDArray[np.float32], h: float
+) -> npt.NDArray[Any]:
+    """Regions of a watershed from the h-maxima of the distance map."""
+    from skimage.morphology import h_maxima
+    from skimage.segmentation import watershed
+
+    markers = ndimage.label(h_maxima(distance, h), np.ones((3, 3, 3)))[0]
+    return np.asarray(watershed(-distance, markers, mask=void))
+
+
+def _without_specks(labels: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
+    """Number regions anew without those that are too small."""
+    size = np.bincount(labels.ravel().astype(np.int64))
+    size[0] = 0
+    kept = size >= _SPECK
+    return (np.cumsum(kept) * kept)[labels].astype(np.int32)
+
+
 def volume_of(
-    shape: str, walls: str, size: int, seed: int
+    shape: Shape, walls: str, size: int, seed: tuple[int, ...]
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int32]]:
     """Return a void, and which of its pores each voxel is of that lies in one."""
-    rng = np.random.default_rng([seed, size, SHAPES.index(shape)])
-    centres, axes, length = _pores(shape, size / 2, rng)
-    inside, truth = _drawn(centres, axes, size / 2, length)
+    rng = np.random.default_rng(seed)
+    inside, truth = _drawn(*_pores(shape, size / 2, rng))
     if walls == "denoised":
         grey = ndimage.gaussian_filter((inside < 0).astype(float), 0.7)
         noise = ndimage.gaussian_filter(rng.normal(size=inside.shape), 0.8)
@@ -131,56 +202,53 @@ def volume_of(
 
 
 def _pores(
-    shape: str, radius: float, rng: np.random.Generator
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], int]:
-    """Return centres, axes (pores, 3, 3) whose rows are directions over their lengths, an edge."""
-    count = 4 if radius <= 6 else 3
-    apart = 2 * radius * np.sqrt(1 - WINDOW**2)
-    step = apart if shape == "chain" else 2 * radius + 4
-    if shape == "foam":
-        return _foam(radius, apart, rng)
-    if shape == "ellipsoids":
-        step = 2 * radius * 1.6 ** (2 / 3) + 4
-    length = int(np.ceil(count * step + 2 * radius))
-    places = (np.arange(count) + 0.5) * step + radius
-    z, y, x = np.meshgrid(places, places, places, indexing="ij")
-    if shape == "chain":
-        # rows along x alone open into each other
-        y = (y - radius) * (2 * radius + 4) / step + radius
-        z = (z - radius) * (2 * radius + 4) / step + radius
-        length = int(np.ceil(count * (2 * radius + 4) + 2 * radius))
-    centres = np.stack([z.ravel(), y.ravel(), x.ravel()], axis=1)
-    centres += rng.uniform(-0.5, 0.5, (1 if shape == "chain" else len(centres), 3))
-    lengths = np.full(3, radius)
-    if shape == "ellipsoids":
-        lengths = radius * np.array([1.6, 1, 1]) / 1.6 ** (1 / 3)
+    shape: Shape, radius: float, rng: np.random.Generator
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64], int]:
+    """Return centres, axes (pores, 3, 3) whose rows are directions over lengths, radii, an edge."""
+    if shape.arrangement == "foam":
+        return _foam(shape, radius, rng)
+    lengths = radius * np.array(shape.axes) / np.prod(shape.axes) ** (1 / 3)
+    across = 2 * lengths.max() + 4
+    step = 2 * radius * np.sqrt(1 - shape.window**2) if shape.arrangement == "chain" else across
+    count = int(np.clip((_LONGEST - 2 * radius) // across, 2, 4 if radius <= 6 else 3))
+    length = int(np.ceil(count * across + 2 * radius))
+    z, y, x = np.indices((count,) * 3).reshape(3, -1)
+    # rows along x alone open into each other
+    centres = np.stack([z * across, y * across, x * step], axis=1) + across / 2 + radius
+    moved = (1 if shape.arrangement == "chain" else len(centres), 3)
+    centres += rng.uniform(-0.5, 0.5, moved)
     turns = np.linalg.qr(rng.normal(size=(len(centres), 3, 3)))[0]
-    return centres, turns / lengths[:, None], length
+    return centres, turns / lengths[:, None], np.full(len(centres), radius), length
 
 
 def _foam(
-    radius: float, apart: float, rng: np.random.Generator
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], int]:
+    shape: Shape, radius: float, rng: np.random.Generator
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64], int]:
     """Return balls at random, of which no two are nearer than those that share a window."""
-    length = int(np.ceil((5 if radius <= 6 else 4) * 2 * radius))
-    centres = np.empty((0, 3))
+    length = min(int(np.ceil((5 if radius <= 6 else 4) * 2 * radius)), _LONGEST)
+    centres, radii = np.empty((0, 3)), np.empty(0)
+    largest, smallest = radius * np.array([1, 1 / (1 + shape.spread)])
     for _ in range(3000):
-        one = rng.uniform(radius, length - radius, 3)
-        if not len(centres) or cKDTree(centres).query(one)[0] >= apart:
-            centres = np.vstack([centres, one])
-    return centres, np.broadcast_to(np.eye(3) / radius, (len(centres), 3, 3)), length
+        one, own = rng.uniform(radius, length - radius, 3), rng.uniform(smallest, largest)
+        # the window is the circle in which two balls meet, measured by the smaller one
+        window = shape.window * np.minimum(radii, own)
+        apart = np.sqrt(radii**2 - window**2) + np.sqrt(own**2 - window**2)
+        if not len(centres) or (np.linalg.norm(centres - one, axis=1) >= apart).all():
+            centres, radii = np.vstack([centres, one]), np.append(radii, own)
+    return centres, np.eye(3) / radii[:, None, None], radii, length
 
 
 def _drawn(
     centres: npt.NDArray[np.float64],
     axes: npt.NDArray[np.float64],
-    radius: float,
+    radii: npt.NDArray[np.float64],
     length: int,
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int32]]:
     """Return how deep each voxel lies in the pore that it is of, below 0 outside; and which."""
     depth = np.full((length,) * 3, -1e3, np.float32)
     truth = np.zeros(depth.shape, np.int32)
-    for pore, (centre, own) in enumerate(zip(centres, axes.astype(np.float32), strict=True)):
+    pores = zip(centres, axes.astype(np.float32), radii, strict=True)
+    for pore, (centre, own, radius) in enumerate(pores):
         low = np.maximum(0, (centre - 2 * radius - 4).astype(int))
         part = tuple(slice(a, min(a + int(4 * radius + 10), length)) for a in low)
         sides = [np.arange(each.start, each.stop, dtype=np.float32) for each in part]
