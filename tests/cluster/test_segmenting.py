@@ -114,6 +114,7 @@ REFUSED: list[dict[str, Any]] = [
     {"sample_mask": "mask.tif"},
     {"local_thickness": "void"},
     {"tortuosity": True},
+    {"intervals": True},
 ]
 
 

@@ -62,14 +62,15 @@ def check_settings(volume: Volume, settings: PoreSettings) -> None:
         "a sample mask": bool(settings.sample_mask),
         "local thickness": bool(settings.thick_phases),
         "geodesic tortuosity": settings.tortuosity,
+        "interval": settings.intervals,
         "outside 'remove'": settings.outside == "remove",
     }
     for name, is_asked in not_here.items():
         if is_asked:
             raise InputError(
                 f"On a cluster there is no {name}: use merging 'height', local_thickness 'none', "
-                "tortuosity off, and for the air outside 'keep' or 'remove-slicewise'; or run it "
-                "on one machine."
+                "tortuosity off, no intervals, and for the air outside 'keep' or "
+                "'remove-slicewise'; or run it on one machine."
             )
 
 

@@ -44,6 +44,7 @@ from hushpore.pores.surroundings import Surroundings, find_surroundings
 from hushpore.pores.topology.euler import find_euler_number
 from hushpore.pores.topology.percolation import percolation_totals
 from hushpore.pores.topology.tortuosity import find_tortuosity
+from hushpore.pores.uncertainty.intervals import find_certainty
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from hushpore.pores.merging import Numbering
     from hushpore.pores.slabs import Stack
     from hushpore.pores.thickness import LocalThickness
+    from hushpore.pores.uncertainty.intervals import Certainty
 
 
 def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> Job:
@@ -148,8 +150,6 @@ def _segment(
             finding = find_local_thickness(work, phase, name, known)
             thickness[name] = yield from stages.run("thickness", finding, 0.93)
         distance.close()
-        if phase is not None:
-            phase.close()
         with stages.timer.stage("labels"):
             numbering, by = _number(work, basins, graph, snow_peaks)
         labels = scratch.stack("labels", basins.shape, np.int32)
@@ -163,6 +163,14 @@ def _segment(
         connection = yield from _find_connection(work, basins, stages)
         tables = measured(labels, graph, numbering, settings, volume)
         merged = yield from stages.run("labels", tables, 0.99)
+        certainty = None
+        if decided.intervals:
+            assert phase is not None, "it was kept for this"
+            with stages.timer.stage("intervals"):
+                whole = phase, labels, graph, numbering
+                certainty = yield from _certainty(work, *whole, threshold, surroundings, notes)
+        if phase is not None:
+            phase.close()
         scratch.keep(labels)
         scratch.keep(basins)
     timing = stages.timer.timing()
@@ -184,6 +192,7 @@ def _segment(
             "merged_by": by,
             **thickness_totals(thickness),
             **outside_totals(surroundings, void_phases.share_outside),
+            **({} if certainty is None else certainty.totals),
         },
     )
     provenance = make_provenance("pores", volume, settings, backend.description, timing, notes)
@@ -202,6 +211,7 @@ def _segment(
         _graph=graph,
         _settings=settings,
         thickness=thickness,
+        curve={} if certainty is None else certainty.curve,
     )
 
 
@@ -216,6 +226,39 @@ def _find_connection(
         how = work.spacing, work.volume.n_spatial
         ways = find_tortuosity(basins.array() != 0, *how, faces_only=work.faces_only)
         found |= yield from stages.run("tortuosity", ways, 0.98)
+    return found
+
+
+def _certainty(
+    work: Work,
+    phase: Stack,
+    labels: Stack,
+    graph: BasinGraph,
+    numbering: Numbering,
+    threshold: Threshold,
+    surroundings: Surroundings,
+    notes: list[str],
+) -> Generator[Event, None, Certainty | None]:
+    """Find how sure the figures are, where the volume is in memory; else say that they are not."""
+    volume, slabs = work.volume, work.slabs
+
+    def segment(settings: PoreSettings) -> Job:
+        return _segment(volume, settings, surroundings, Backend(), slabs, Stages(volume), [])
+
+    warning, found = "", None
+    if slabs.on_disk:
+        warning = "There are no intervals: they are found of scans that fit into memory."
+    else:
+        arrays = phase.array(), labels.array()
+        found = yield from find_certainty(work, *arrays, graph, numbering, threshold.value, segment)
+        if found is not None and found.parts < 2:
+            warning = (
+                "The intervals are too narrow: the scan is too small for parts of it to be "
+                "compared, which takes four typical diameters of its pores along an axis."
+            )
+    if warning:
+        notes.append(warning)
+        yield Note(warning, warning=True)
     return found
 
 

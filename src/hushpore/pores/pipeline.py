@@ -166,7 +166,7 @@ class Pipeline:
 
     def _kept(self, phase: Stack) -> Stack | None:
         """Return the void where it is measured further, else let it go."""
-        if self._work.settings.thick_phases:
+        if self._work.settings.keeps_void:
             return phase
         phase.close()
         return None

@@ -53,6 +53,14 @@ def resized_distribution(table: pd.DataFrame, ratio: float, n_spatial: int) -> p
     return resized
 
 
+def resized_curve(
+    curve: Mapping[str, npt.NDArray[np.float64]], ratio: float, n_spatial: int
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Return the figures of cubes by their edge for voxels that are larger or smaller."""
+    powers = {"edge": 1, **dict.fromkeys(("density", "density_low", "density_high"), -n_spatial)}
+    return {name: each * ratio ** powers.get(name, 0) for name, each in curve.items()}
+
+
 def resized_totals(totals: Mapping[str, Any], ratio: float, unit: str) -> dict[str, Any]:
     """Return the totals of a record for voxels that are larger by a ratio, in another unit."""
     resized = {**totals, "unit": unit}

@@ -39,9 +39,10 @@ from hushpore.pores.merging import (
 )
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import write_labels
-from hushpore.pores.resizing import is_proportional, resized_totals
+from hushpore.pores.resizing import is_proportional, resized_curve, resized_totals
 from hushpore.pores.slabs import Scratch, check_disk
 from hushpore.pores.sums import index_of
+from hushpore.pores.totals import intervals_in_words, is_of_interval
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,6 +96,9 @@ class Pores:
     thickness : dict of str to LocalThickness
         Of the phases of which it was measured, ``"void"`` and ``"solid"``; see
         `hushpore.pores.thickness.LocalThickness`.
+    curve : dict of str to numpy.ndarray
+        Figures of cubes of the sample by their edge, where intervals were asked for; see
+        `hushpore.pores.uncertainty.subvolumes.curve`.
     """
 
     labels: npt.NDArray[np.int32]
@@ -112,6 +116,7 @@ class Pores:
     _graph: BasinGraph = dataclasses.field(repr=False)
     _settings: PoreSettings = dataclasses.field(repr=False)
     thickness: dict[str, LocalThickness] = dataclasses.field(default_factory=dict, repr=False)
+    curve: dict[str, npt.NDArray[np.float64]] = dataclasses.field(default_factory=dict, repr=False)
 
     # made when they are asked for: to import pandas takes longer than to segment a small volume
     @cached_property
@@ -261,6 +266,8 @@ class Pores:
         along = pd.DataFrame({"slice": slices, "position": position, "porosity": profile})
         tables = {"pores": self.pores, "throats": self.throats, "profile": along}
         images = {"labels": self.labels_volume}
+        if self.curve:
+            tables["rev"] = pd.DataFrame(self.curve)
         if self.thickness:
             tables["thickness"] = self.thickness_distribution
             images |= {
@@ -363,6 +370,7 @@ class Pores:
         }
         ratio = float(spacing[0] / self.volume.spacing[0])
         result = resized_totals(self.provenance["result"], ratio, unit)
+        columns["curve"] = resized_curve(self.curve, ratio, volume.n_spatial)
         columns["thickness"] = {n: each.scaled(ratio) for n, each in self.thickness.items()}
         walls, sample = void_walls(self._graph), result["sample_voxels"]
         void = int(self._graph.sums[:, index_of("voxels")].sum())
@@ -390,11 +398,19 @@ class Pores:
             merged = result_of(
                 measured(scratch.keep(labels), self._graph, numbering, settings, self.volume)
             )
-        found = {**self.provenance["result"], "merged_by": by}
+        before = self.provenance["result"]
+        # intervals are of the pores as they were merged then
+        known = {name: each for name, each in before.items() if not is_of_interval(name)}
+        found = {**known, "merged_by": by}
         totals = totals_of(merged, self.volume, found)
         provenance = {**self.provenance, "settings": settings.to_dict(), "result": totals}
         return dataclasses.replace(
-            self, **merged, porosity=totals["porosity"], provenance=provenance, _settings=settings
+            self,
+            **merged,
+            porosity=totals["porosity"],
+            provenance=provenance,
+            curve={n: each for n, each in self.curve.items() if not n.startswith("density")},
+            _settings=settings,
         )
 
 
@@ -427,7 +443,8 @@ def summary_of(result: Mapping[str, Any], settings: PoreSettings) -> str:
         by = result.get("merged_by", {})
         if "typical_radius" in by:
             sentence += f", merge height {by['h']:.2g} voxels (auto)"
-    return sentence
+    between = intervals_in_words(result)
+    return f"{sentence}. {between}" if between else sentence
 
 
 def phases_in_words(result: Mapping[str, Any], settings: PoreSettings) -> str:

@@ -8,6 +8,12 @@ called and which unit it has. What was not measured is not in a record, or None.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hushpore.base.volume import readable_number, readable_unit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,9 @@ class Total:
     is_share: bool = False
     is_compared: bool = True
 
+
+#: Figures that have an interval where that is asked for.
+INTERVALS = ("porosity", "count", "median_diameter")
 
 #: In the order in which they are shown.
 TOTALS: list[Total] = [
@@ -64,9 +73,43 @@ TOTALS: list[Total] = [
     Total("solid_thickness_deviation", "Its standard deviation, of the solid", 1),
     Total("merge_height", "Watershed merge height (voxels)", is_compared=False),
     Total("threshold", "Threshold (grey value)", is_compared=False),
+    *(
+        Total(f"{name}_{end}", f"{title}, 90 % interval {word}", power, share, is_compared=False)
+        for name, title, power, share in (
+            ("porosity", "Porosity", 0, True),
+            ("count", "Pores", 0, False),
+            ("median_diameter", "Median equivalent diameter", 1, False),
+        )
+        for end, word in (("low", "from"), ("high", "to"))
+    ),
+    Total("threshold_low", "Thresholds that cannot be told apart, from", is_compared=False),
+    Total("threshold_high", "Thresholds that cannot be told apart, to", is_compared=False),
+    Total("representative_edge", "Representative edge length (REV)", 1, is_compared=False),
 ]
 
 
 def total_of(name: str) -> Total | None:
     """Return the total of a name; None where it is none."""
     return next((each for each in TOTALS if each.name == name), None)
+
+
+def is_of_interval(name: str) -> bool:
+    """Whether an entry of a record is of an interval, of the pores as they were merged then."""
+    ends = {f"{figure}_{end}" for figure in INTERVALS for end in ("low", "high")}
+    return name in ends or name == "interval_parts"
+
+
+def intervals_in_words(result: Mapping[str, Any]) -> str:
+    """Return the intervals of a record in a sentence; empty where there are none."""
+    if "porosity_low" not in result:
+        return ""
+    share, count, size = (
+        tuple(result[f"{name}_{end}"] for end in ("low", "high"))
+        for name in ("porosity", "count", "median_diameter")
+    )
+    unit = readable_unit(result["unit"])
+    low, high = (readable_number(each) for each in size)
+    return (
+        f"90 % intervals: porosity {100 * share[0]:.1f} to {100 * share[1]:.1f} %, "
+        f"{count[0]:,.0f} to {count[1]:,.0f} pores, median diameter {low} to {high} {unit}"
+    )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from hushpore.base.result import ResultFiles
     from hushpore.base.settings import Option
@@ -103,6 +104,7 @@ def pore_page(
             f'<p class="faint">{_text(made["result"].get("merged_by", {}).get("why", ""))}</p>',
             "<h2>Distributions</h2>",
             _plots(tables["pores"], tables["profile"], unit),
+            *_rev(tables.get("rev"), made["result"], unit),
             "<h2>Pores</h2>",
             _spread(tables["pores"], titles),
             _largest(tables["pores"], titles),
@@ -240,6 +242,37 @@ def _plots(pores: pd.DataFrame, profile: pd.DataFrame, unit: str) -> str:
         sizes.legend(frameon=False, fontsize=8)
         cumulative.legend(frameon=False, fontsize=8)
     slices.plot(profile["position"], profile["porosity"], color=_LINE)
+    return _drawn(figure)
+
+
+def _rev(table: pd.DataFrame | None, result: Mapping[str, Any], unit: str) -> Iterable[str]:
+    """Yield porosity and pores of cubes of the sample by their edge, where they are known."""
+    if table is None:
+        return
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 3.1), layout="constrained")
+    axes = figure.subplots(1, 2)
+    titles = {"porosity": "porosity", "density": f"pores in a volume (1/{unit}³)"}
+    for ax, (name, title) in zip(axes, titles.items(), strict=True):
+        if name not in table:
+            # pores were merged anew
+            ax.set_axis_off()
+            continue
+        _frame(ax, f"edge of a cube ({unit})", title)
+        ends = (table[f"{name}_low"], table[f"{name}_high"])
+        ax.fill_between(table["edge"], *ends, color=_LINE, alpha=0.3, label="nine cubes in ten")
+        ax.plot(table["edge"], table[name], color=_LINE, label="mean")
+    settled = result.get("representative_edge")
+    if settled is not None:
+        axes[0].axvline(settled, color=_OTHER, label="settled")
+    axes[0].legend(frameon=False, fontsize=8)
+    yield "<h2>Representative volume</h2>"
+    yield _drawn(figure)
+
+
+def _drawn(figure: Figure) -> str:
+    """Return a figure as SVG."""
     buffer = io.StringIO()
     # no date: the same result gives the same page
     figure.savefig(buffer, format="svg", metadata={"Date": None})

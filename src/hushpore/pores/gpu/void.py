@@ -43,8 +43,8 @@ def why_on_host(volume: Volume, settings: PoreSettings, padding: float | None = 
         return "the host tells what is filled in around the scan"
     if settings.is_local and volume.dtype != np.bool_:
         return f"the host finds the local threshold {settings.threshold}"
-    if settings.thick_phases:
-        return "the host measures the local thickness of it"
+    if settings.keeps_void:
+        return "the host measures it once more"
     if kind_of(volume) is None:
         return f"values of {np.dtype(held(volume.data).dtype).name} are larger than their void"
     return ""

@@ -25,6 +25,7 @@ from hushpore.viewer.layers.saved import beside
 from hushpore.viewer.results.pore_layer import (
     PROFILE,
     RESULT,
+    REV,
     THICKNESS,
     THROATS,
     features_of,
@@ -66,7 +67,7 @@ def labels_from_result(volume: Volume) -> LayerData | None:
         return None
     import pandas as pd
 
-    files = {name: file(f"{name}.csv") for name in (PORES, THROATS, "profile", THICKNESS)}
+    files = {name: file(f"{name}.csv") for name in (PORES, THROATS, "profile", THICKNESS, REV)}
     tables = {name: pd.read_csv(each) for name, each in files.items() if each.is_file()}
     made = [job for job in jobs if job.get("job") == "pores"]
     provenance = made[-1] if made else {}
@@ -87,6 +88,8 @@ def labels_from_result(volume: Volume) -> LayerData | None:
         known[THROATS] = tables[THROATS]
     if THICKNESS in tables:
         known[THICKNESS] = tables[THICKNESS]
+    if REV in tables:
+        known[REV] = tables[REV]
     if result is not None:
         known |= {RESULT: result, PROFILE: result.porosity_profile}
         return data, keywords, kind

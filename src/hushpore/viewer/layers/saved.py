@@ -60,6 +60,8 @@ class SavedLayer:
                 tables["profile"] = _profile(volume, found.profile)
             if found.thickness is not None:
                 tables["thickness"] = found.thickness
+            if found.rev is not None:
+                tables["rev"] = found.rev
         provenance = dict(known.get("provenance") or {})
         upstream = tuple(known.get(UPSTREAM, ()))
         given = known.get(VOXEL_SIZE, "")

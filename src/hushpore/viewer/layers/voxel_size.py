@@ -10,6 +10,7 @@ import numpy as np
 from hushpore.pores.measures import PORES, THROATS
 from hushpore.pores.resizing import (
     is_proportional,
+    resized_curve,
     resized_distribution,
     resized_table,
     resized_totals,
@@ -20,6 +21,7 @@ from hushpore.viewer.layers.origin import OF_FILE, VOXEL_SIZE, find_layer, scan_
 from hushpore.viewer.layers.presenting import go_to_slice, show_scale_bar, slice_of
 from hushpore.viewer.results.pore_layer import (
     LENGTHS,
+    REV,
     THICKNESS,
     features_of,
     result_of,
@@ -120,6 +122,10 @@ def resize_layer(layer: Any, volume: Volume, size: NewSize) -> bool:
         known[THROATS_KEY] = resized_table(tables.throats, THROATS, *frames)
     if tables.thickness is not None:
         known[THICKNESS] = resized_distribution(tables.thickness, float(ratio[0]), n_spatial)
+    if tables.rev is not None:
+        figures = {name: tables.rev[name].to_numpy() for name in tables.rev}
+        curve = resized_curve(figures, float(ratio[0]), n_spatial)
+        known[REV] = tables.rev.assign(**curve)
     if known.get("provenance"):
         totals = resized_totals(tables.totals, float(ratio[0]), size.unit)
         known["provenance"] = {**known["provenance"], "result": totals}

@@ -11,7 +11,7 @@ from matplotlib.widgets import RectangleSelector
 from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QPushButton, QVBoxLayout
 
-from hushpore.base.volume import readable_unit
+from hushpore.base.volume import readable_number, readable_unit
 from hushpore.runs.compare import bin_edges
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.layout import fill
@@ -34,12 +34,16 @@ if TYPE_CHECKING:
     from hushpore.viewer.results.pore_view import PoreView
 
 #: What is plotted, by its name in the combo box.
-BY_NUMBER, BY_VOLUME, PROFILE, THICKNESS, SCATTER = (
-    "Sizes by number", "Sizes by volume", "Porosity profile", "Local thickness", "Scatter plot",
+BY_NUMBER, BY_VOLUME, PROFILE, THICKNESS, REV, SCATTER = (
+    "Sizes by number", "Sizes by volume", "Porosity profile", "Local thickness",
+    "Representative volume", "Scatter plot",
 )  # fmt: skip
 
 #: Milliseconds without other numbers after which they are plotted: matplotlib takes 60 to 90.
 SETTLED = 150
+
+#: Plots whose axes are their own.
+_OWN_AXES = (PROFILE, THICKNESS, REV)
 
 _LINE, _MARK = "#4c9be8", "#f5a623"
 
@@ -114,9 +118,9 @@ class PlotsWidget(LayerTrackingWidget):
         self._selector = self._mark = None
         kind = self._kind.currentText()
         has_view = self.view is not None
-        self._x.setEnabled(has_view and kind not in (PROFILE, THICKNESS))
+        self._x.setEnabled(has_view and kind not in _OWN_AXES)
         self._y.setVisible(kind == SCATTER)
-        self._log.setEnabled(has_view and kind not in (PROFILE, THICKNESS))
+        self._log.setEnabled(has_view and kind not in _OWN_AXES)
         self._cumulative.setEnabled(has_view and kind in (BY_NUMBER, BY_VOLUME, THICKNESS))
         if self.view is not None and len(self.view.labels):
             self.axes = self.canvas.figure.add_subplot()
@@ -124,6 +128,8 @@ class PlotsWidget(LayerTrackingWidget):
                 self._draw_profile(self.view)
             elif kind == THICKNESS:
                 self._draw_thickness(self.view)
+            elif kind == REV:
+                self._draw_rev(self.view)
             elif kind == SCATTER:
                 self._draw_scatter(self.view)
             else:
@@ -189,6 +195,27 @@ class PlotsWidget(LayerTrackingWidget):
         self.axes.set_xlabel(f"local thickness ({readable_unit(view.tables.unit)})")
         self.axes.set_ylim(bottom=0)
         self.axes.legend(frameon=False, fontsize=9, labelcolor="linecolor")
+
+    def _draw_rev(self, view: PoreView) -> None:
+        """Draw the porosity of cubes of the sample by their edge, and where it settles."""
+        table = view.tables.rev
+        if table is None or table.empty:
+            self._say("Not measured for this layer: choose\n'90 % intervals' in 'Segment pores'.")
+            return
+        self.canvas.numbers = table
+        unit = readable_unit(view.tables.unit)
+        edges = table["edge"]
+        low, mean, high = (100 * table[f"porosity{end}"] for end in ("_low", "", "_high"))
+        self.axes.fill_between(edges, low, high, color=_LINE, alpha=0.3, label="nine cubes in ten")
+        self.axes.plot(edges, mean, color=_LINE, linewidth=1.8, label="mean")
+        settled = view.tables.totals.get("representative_edge")
+        if settled is not None:
+            label = f"settled from {readable_number(settled)} {unit}"
+            self.axes.axvline(settled, color=_MARK, linewidth=1.5, label=label)
+        title = "not settled within half the scan" if settled is None else None
+        self.axes.set_xlabel(f"edge of a cube ({unit})")
+        self.axes.set_ylabel("porosity (%)")
+        self.axes.legend(frameon=False, fontsize=9, labelcolor="linecolor", title=title)
 
     def _say(self, text: str) -> None:
         """Say in place of a plot why there is none."""
@@ -271,7 +298,7 @@ class PlotsWidget(LayerTrackingWidget):
             make(minimumContentsLength=8, accessibleName=name, toolTip=tip)
             for make, (name, tip) in zip(kinds, tips.items(), strict=True)
         ]
-        self._kind.addItems([BY_NUMBER, BY_VOLUME, PROFILE, THICKNESS, SCATTER])
+        self._kind.addItems([BY_NUMBER, BY_VOLUME, PROFILE, THICKNESS, REV, SCATTER])
         for box in boxes:
             box.currentIndexChanged.connect(self.draw)
         self._log = QCheckBox("&log", toolTip="A logarithmic horizontal axis.", toggled=self.draw)

@@ -20,6 +20,7 @@ from hushpore.base.volume import (
     readable_unit,
 )
 from hushpore.pores.measures import measure_of
+from hushpore.pores.totals import intervals_in_words
 from hushpore.viewer.forms.layer_choice import is_preview
 from hushpore.viewer.layers.conversion import METADATA_KEY, layer_data, volume_of
 from hushpore.viewer.running.drawing import keep_drawing_code
@@ -40,6 +41,9 @@ THROATS, PROFILE = "throats", "porosity_profile"
 
 #: Where they hold how much of each phase is how thick, where that was measured.
 THICKNESS = "thickness"
+
+#: Where they hold the figures of cubes of the sample by their edge, where intervals were asked for.
+REV = "rev"
 
 #: Where those of an image say that its values are lengths, in the unit of the layer.
 LENGTHS = "lengths"
@@ -63,6 +67,8 @@ class PoreTables:
     n_spatial: int  # 2 or 3
     # how much of each phase is how thick, see `Pores.thickness_distribution`; None: not measured
     thickness: pd.DataFrame | None = None
+    # figures of cubes of the sample by their edge, see `Pores.curve`; None: not measured
+    rev: pd.DataFrame | None = None
 
     def unit_of(self, column: str) -> str:
         """Return the unit of a column of the table of pores, as it is printed."""
@@ -166,8 +172,8 @@ def tables_of(layer: Any) -> PoreTables | None:
     totals = (known.get("provenance") or {}).get("result") or {}
     unit = totals.get("unit", volume.unit)
     throats, profile = known.get(THROATS), known.get(PROFILE)
-    thickness = known.get(THICKNESS)
-    return PoreTables(pores, throats, totals, profile, unit, volume.n_spatial, thickness)
+    more = known.get(THICKNESS), known.get(REV)
+    return PoreTables(pores, throats, totals, profile, unit, volume.n_spatial, *more)
 
 
 def summary_lines(tables: PoreTables, shown: npt.NDArray[np.bool_] | None = None) -> list[str]:
@@ -177,7 +183,8 @@ def summary_lines(tables: PoreTables, shown: npt.NDArray[np.bool_] | None = None
     """
     pores, throats = tables.pores, tables.throats
     more = "" if throats is None else f", {readable_count(len(throats), 'throat')}"
-    about = [tell(tables.totals) for tell in (_thickness, _chords, _connection)]
+    tellers = (intervals_in_words, _thickness, _chords, _connection)
+    about = [tell(tables.totals) for tell in tellers]
     lines = [_void(tables.totals), _count(pores, tables.unit, more), *about]
     if shown is not None and not shown.all():
         volume = pores["num_voxels"].to_numpy()
@@ -189,7 +196,13 @@ def summary_lines(tables: PoreTables, shown: npt.NDArray[np.bool_] | None = None
 
 def _tables_metadata(result: Pores) -> dict[str, Any]:
     known = {RESULT: result, THROATS: result.throats, PROFILE: result.porosity_profile}
-    return known | ({THICKNESS: result.thickness_distribution} if result.thickness else {})
+    if result.thickness:
+        known[THICKNESS] = result.thickness_distribution
+    if result.curve:
+        import pandas as pd
+
+        known[REV] = pd.DataFrame(result.curve)
+    return known
 
 
 def _void(totals: Mapping[str, Any]) -> str:

@@ -108,15 +108,17 @@ class GreyHistogram(QWidget):
         *,
         bright: bool = False,
         mark: tuple[str, float] | None = None,
+        band: tuple[float, float] | None = None,
         reason: str = "",
     ) -> None:
         """Draw other lines.
 
         `lines`: grey values by the name of the line; of `STRICT` only beside `THRESHOLD`. `bright`:
         whether what is brighter is void. `mark`: a word and the grey value that it stands for, to
-        compare with.
+        compare with. `band`: thresholds that the scan cannot tell apart, where they are known.
         """
         self.lines, self._bright, self._mark, self._reason = lines, bright, mark, reason
+        self._band = band
         if self._at_hand not in lines:
             self._at_hand = THRESHOLD
         self._refresh()
@@ -208,6 +210,8 @@ class GreyHistogram(QWidget):
         text = QColor(theme.text.as_hex())
         if self._greys is not None:
             self._paint_bars(painter, text)
+            if self._band is not None:
+                self._paint_band(painter, text, *self._band)
             self._paint_numbers(painter, text)
             if self._mark is not None and self.lines.get(THRESHOLD) != self._mark[1]:
                 self._paint_mark(painter, text, *self._mark)
@@ -286,6 +290,14 @@ class GreyHistogram(QWidget):
         painter.setPen(text)
         painter.drawText(QPointF(left, metrics.ascent() + 1), label)
 
+    def _paint_band(self, painter: QPainter, text: QColor, low: float, high: float) -> None:
+        """Shade the thresholds that cannot be told apart."""
+        area = self._area()
+        left, right = (min(max(float(self._x(x)), area.left()), area.right()) for x in (low, high))
+        shade = QColor(text)
+        shade.setAlphaF(0.25)
+        painter.fillRect(QRectF(left, area.top(), max(right - left, 1.0), area.height()), shade)
+
     def _paint_mark(self, painter: QPainter, text: QColor, word: str, value: float) -> None:
         """Draw where the method's threshold lies, as a triangle on the ground with its name."""
         area, x = self._area(), float(self._x(value))
@@ -334,6 +346,9 @@ class GreyHistogram(QWidget):
             "threshold; or the arrow keys, with Shift in larger steps. Up and down take the other "
             f"line where there are two{at_hand}."
         )
+        if self._band is not None:
+            low, high = (readable_grey(end) for end in self._band)
+            tip += f" Shaded: {low} to {high}, thresholds that the scan cannot tell apart."
         self.setToolTip(tip if self.lines else self._reason or "Grey values are being counted.")
 
 

@@ -25,6 +25,8 @@ from hushpore.viewer.segment.grey_histogram import STRICT, THRESHOLD, GreyHistog
 from hushpore.viewer.segment.void_preview import VoidPreview, prepare_kernels
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hushpore.base.events import Job
     from hushpore.base.volume import Volume
     from hushpore.pores.preview import GreySurvey
@@ -58,6 +60,8 @@ class ThresholdPanel(QWidget):
         self._threshold: Any = form[THRESHOLD]
         self._strict: Any = form[STRICT]
         self._method = "otsu"
+        # of the newest result with intervals: the values, the threshold, those as good as it
+        self._band: tuple[Any, float, tuple[float, float]] | None = None
         # by layer: the values that were counted, and what was found
         self._surveys: WeakKeyDictionary[Any, tuple[Any, GreySurvey]] = WeakKeyDictionary()
         self.preview = VoidPreview(viewer)
@@ -111,6 +115,17 @@ class ThresholdPanel(QWidget):
     def show_void(self, is_shown: bool) -> None:
         """Show the void on the slice on the screen, or none."""
         self._void.setChecked(is_shown)
+
+    def show_band(self, volume: Volume, totals: Mapping[str, Any]) -> None:
+        """Shade the thresholds that a result says cannot be told from its own, while that is set.
+
+        `volume`: that the result is of. `totals`: of its record; without intervals none is shaded.
+        """
+        self._band = None
+        if "threshold_low" in totals:
+            ends = totals["threshold_low"], totals["threshold_high"]
+            self._band = volume.data, totals["threshold"], ends
+        self._show()
 
     def place_after(self, before: QWidget) -> None:
         """Have the tab key come here from another widget of the window."""
@@ -195,7 +210,15 @@ class ThresholdPanel(QWidget):
         except InputError:
             automatic = None
         mark = (self._named(), automatic) if isinstance(automatic, float) else None
-        self.histogram.show_lines(lines, bright=bright, mark=mark)
+        self.histogram.show_lines(lines, bright=bright, mark=mark, band=self._band_at(found))
+
+    def _band_at(self, threshold: float) -> tuple[float, float] | None:
+        """Return what is shaded: nothing where the threshold is another than that of the result."""
+        if self._band is None or self._target is None:
+            return None
+        values, own, ends = self._band
+        is_own = values is self._target.volume.data and math.isclose(own, threshold, rel_tol=1e-3)
+        return ends if is_own else None
 
     def _named(self) -> str:
         """Return the method that was chosen last, as the form calls it."""

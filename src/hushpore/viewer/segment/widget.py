@@ -23,11 +23,14 @@ from hushpore.viewer.segment.threshold_panel import ThresholdPanel
 from hushpore.viewer.segment.void_preview import prepare_kernels
 
 if TYPE_CHECKING:
+    from napari.layers import Layer
+
     from hushpore.base.volume import Volume
     from hushpore.pores.result import Pores
     from hushpore.runs.pipeline import Written
     from hushpore.viewer.layers.conversion import LayerData
     from hushpore.viewer.running.target import Target
+    from hushpore.viewer.running.task import Outcome
 
 #: Milliseconds between two looks at the compiler.
 POLL_INTERVAL = 250
@@ -103,6 +106,13 @@ class PoresWidget(JobWidget):
         if isinstance(self.layer.value, Labels):
             return f"{volume.facts} · every label is taken as pore space"
         return super().facts(volume)
+
+    def _show_outcome(self, outcome: Outcome, made: list[Layer]) -> None:
+        """Shade the thresholds that could not be told apart, too."""
+        assert self._now is not None
+        volume = self._now.target.volume
+        super()._show_outcome(outcome, made)
+        self.greys.show_band(volume, outcome.result.provenance.get("result", {}))
 
     def _show_merged(self, result: Pores) -> None:
         """Say what merging anew came to; of another scan's pores with their name."""

@@ -1,0 +1,214 @@
+"""Intervals of porosity, number of pores and median diameter, and what they are made of.
+
+Three things that a figure may be wrong by are put together as the guide to uncertainty does it, by
+the root of the sum of their squares, on each side of the figure by itself:
+
+- *sampling*: the scan is a part of the material; by a bootstrap over its parts, times Student's t
+  for as many parts;
+- *threshold*: the segmentation is made again at both ends of the thresholds that the scan cannot
+  tell apart; they are as likely as each other, of which 90 % are nine tenths of the way;
+- *merge height*: likewise, from two thirds to one and a half of the height.
+
+References
+----------
+JCGM 100 (2008), "Evaluation of measurement data: guide to the expression of uncertainty in
+measurement". https://doi.org/10.59161/JCGM100-2008E
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from hushpore.base.events import Progress
+from hushpore.pores.grey import GreyValues
+from hushpore.pores.merging import height_of
+from hushpore.pores.result import number_basins
+from hushpore.pores.totals import INTERVALS
+from hushpore.pores.uncertainty.band import threshold_band
+from hushpore.pores.uncertainty.subvolumes import Sample, bootstrap, curve, settled_at
+from hushpore.pores.void import AIR
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from hushpore.base.events import Event, Job
+    from hushpore.base.volume import Volume
+    from hushpore.pores.graph import BasinGraph
+    from hushpore.pores.merging import Numbering
+    from hushpore.pores.passes import Work
+    from hushpore.pores.settings import PoreSettings
+    from hushpore.pores.uncertainty.band import Band
+
+#: What a progress bar calls it.
+STAGE = "intervals"
+
+#: Voxels at most by which it is found which thresholds cannot be told apart.
+SAMPLE = 1 << 24
+
+#: How much of what is likely lies inside, in all and of what is as likely as anything beside it.
+LEVEL = 0.9
+
+#: Merge heights that are compared: multiples of the one that was taken.
+HEIGHTS = (2 / 3, 3 / 2)
+
+
+class Interval(NamedTuple):
+    """Where a figure lies, and what that is made of.
+
+    `parts`: by what they stem from, how far it goes below and above, as shares of the figure.
+    """
+
+    low: float
+    high: float
+    parts: dict[str, tuple[float, float]]
+
+
+def combined(
+    figure: float, error: float, parts: int, others: Mapping[str, Sequence[float]]
+) -> Interval:
+    """Return the interval of a figure.
+
+    `error`: its standard error by sampling, of as many `parts` of the scan; NaN where that is not
+    known. `others`: by what they stem from, what the figure would be besides.
+    """
+    from scipy import special
+
+    sides: dict[str, tuple[float, float]] = {}
+    if np.isfinite(error):
+        around = float(special.stdtrit(parts - 1, (1 + LEVEL) / 2)) * error
+        sides["sampling"] = (around, around)
+    for name, values in others.items():
+        low, high = min(*values, figure), max(*values, figure)
+        sides[name] = (LEVEL * (figure - low), LEVEL * (high - figure))
+    below, above = (math.hypot(*(each[side] for each in sides.values())) for side in (0, 1))
+    shares = {name: (low / figure, high / figure) for name, (low, high) in sides.items()}
+    return Interval(max(figure - below, 0.0), figure + above, shares)
+
+
+class Certainty(NamedTuple):
+    """How sure the figures of a segmentation are."""
+
+    intervals: dict[str, Interval]  # by the names of `hushpore.pores.totals.INTERVALS`
+    band: Band | None  # thresholds that cannot be told apart; None where there is no one threshold
+    curve: dict[str, npt.NDArray[np.float64]]  # see `hushpore.pores.uncertainty.subvolumes.curve`
+    settled: float | None  # edge from which on a part is representative; None where it never is
+    parts: int  # of the scan, that were drawn
+
+    @property
+    def totals(self) -> dict[str, Any]:
+        """What the record says."""
+        totals: dict[str, Any] = {
+            "representative_edge": self.settled,
+            "bootstrap_parts": self.parts,
+        }
+        for name, each in self.intervals.items():
+            totals |= {f"{name}_low": each.low, f"{name}_high": each.high}
+        if self.band is not None:
+            totals |= {"threshold_low": self.band.low, "threshold_high": self.band.high}
+        totals["interval_parts"] = {name: each.parts for name, each in self.intervals.items()}
+        return totals
+
+
+def find_certainty(
+    work: Work,
+    phase: npt.NDArray[np.uint8],
+    labels: npt.NDArray[np.int32],
+    graph: BasinGraph,
+    numbering: Numbering,
+    threshold: float | None,
+    segment: Callable[[PoreSettings], Job],
+) -> Generator[Event, None, Certainty | None]:
+    """Find how sure the figures of a segmentation are; None where there is no pore.
+
+    `phase`: (z, y, x), uint8, of which `AIR` is not of the sample. `labels`: (z, y, x), int32.
+    `threshold`: that was taken; None where there is none, or one for each voxel. `segment`:
+    segments the same volume with other settings.
+    """
+    settings, volume = work.settings, work.volume
+    radius = height_of(graph, "auto", volume.n_spatial).radius
+    if radius is None or not numbering.root.size:
+        return None
+    void, inside = labels > 0, phase != AIR
+    places = np.stack(np.unravel_index(graph.peak[numbering.root], void.shape), axis=1)
+    diameter = _diameters(graph, numbering, volume)
+    flat = volume.n_spatial == 2
+    sample = Sample(
+        void[0] if flat else void,
+        inside[0] if flat else inside,
+        places[:, -volume.n_spatial :],
+        diameter,
+        volume.spacing,
+    )
+    errors, parts = bootstrap(sample, 2 * radius * min(volume.spacing))
+    yield Progress(STAGE, 1, 4, "", 0.96)
+    found = curve(sample)
+    settled = settled_at(found, float(min(np.array(volume.shape) * volume.spacing)))
+    sampled = int(np.count_nonzero(inside))
+    porosity = float(np.count_nonzero(void)) / sampled
+    figures = porosity, diameter.size, float(np.median(diameter))
+    others: list[dict[str, list[float]]] = [{}, {}, {}]
+    if settings.merging == "height" and not settings.markers:
+        h = height_of(graph, settings.h, volume.n_spatial).h
+        for factor in HEIGHTS:
+            merged = number_basins(graph, dataclasses.replace(settings, h=factor * h), volume)
+            sizes = _diameters(graph, merged, volume)
+            others[1].setdefault("merge height", []).append(sizes.size)
+            others[2].setdefault("merge height", []).append(float(np.median(sizes)))
+    band = None
+    if threshold is not None:
+        band = _band(work, phase, threshold, radius)
+        for number, end in enumerate(band, start=2):
+            yield Progress(STAGE, number, 4, "", 0.95 + 0.01 * number)
+            shift = end - threshold
+            strict = None if settings.hysteresis is None else settings.hysteresis + shift
+            other = dataclasses.replace(
+                settings,
+                threshold=end,
+                hysteresis=strict,
+                intervals=False,
+                local_thickness="none",
+                tortuosity=False,
+            )
+            result = (yield from _quietly(segment(other))).provenance["result"]
+            for values, name in zip(others, INTERVALS, strict=True):
+                if result[name] is not None:
+                    values.setdefault("threshold", []).append(result[name])
+    each = zip(INTERVALS, figures, errors, others, strict=True)
+    intervals = {name: combined(figure, error, parts, rest) for name, figure, error, rest in each}
+    return Certainty(intervals, band, found, settled, parts)
+
+
+def _diameters(graph: BasinGraph, numbering: Numbering, volume: Volume) -> npt.NDArray[np.float64]:
+    """Return the equivalent diameter of each pore."""
+    voxels = np.bincount(numbering.label_of, graph.voxels)[1:]
+    size = voxels * volume.voxel_size
+    if volume.n_spatial == 2:
+        return np.asarray(2 * np.sqrt(size / np.pi))
+    return np.asarray(np.cbrt(6 * size / np.pi))
+
+
+def _band(work: Work, phase: npt.NDArray[np.uint8], threshold: float, radius: float) -> Band:
+    """Return the thresholds that cannot be told apart, by the slices in the middle of the scan."""
+    depth, *plane = phase.shape
+    count = min(depth, max(1, SAMPLE // math.prod(plane)))
+    first = (depth - count) // 2
+    values = GreyValues(work.volume, work.slabs).read(first, first + count)
+    return threshold_band(values, phase[first : first + count] == AIR, threshold, radius)
+
+
+def _quietly(job: Job) -> Generator[Event, None, Any]:
+    """Run a job of which nothing is told but that something happens."""
+    with closing(job):
+        try:
+            while True:
+                next(job)
+                yield Progress(STAGE, 0, 0, "", 0.97)
+        except StopIteration as end:
+            return end.value

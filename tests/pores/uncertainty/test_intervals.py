@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hushpore
+from hushpore.base.volume import Volume
+from hushpore.pores.totals import INTERVALS
+from hushpore.pores.uncertainty.intervals import combined
+
+
+@pytest.fixture(scope="module")
+def grey() -> np.ndarray:
+    """Dark balls in a brighter solid, with noise."""
+    rng = np.random.default_rng(3)
+    centres = np.stack(np.meshgrid(*[np.arange(8, 48, 11)] * 3, indexing="ij"), -1).reshape(-1, 3)
+    centres = centres + rng.uniform(-1, 1, centres.shape)
+    away = np.min([np.linalg.norm(np.indices((48,) * 3).T - c, axis=-1) for c in centres], axis=0)
+    solid = np.clip(away.T - 3.5, 0, 1)
+    return (100 + 100 * solid + rng.normal(0, 6, solid.shape)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def result(grey: np.ndarray) -> hushpore.Pores:
+    return hushpore.segment_pores(Volume(grey, spacing=2.0, unit="um"), intervals=True)
+
+
+def test_parts_add_up_as_squares_on_each_side() -> None:
+    found = combined(10.0, np.nan, 0, {"threshold": [7.0, 10.5], "merge height": [6.0, 10.0]})
+    assert found.low == pytest.approx(10 - 0.9 * 5)
+    assert found.high == pytest.approx(10 + 0.9 * 0.5)
+    assert found.parts["threshold"] == pytest.approx((0.27, 0.045))
+    # Student's t of 8 degrees of freedom, from a printed table
+    alone = combined(10.0, 1.0, 9, {})
+    assert (alone.low, alone.high) == (
+        pytest.approx(8.140, abs=1e-3),
+        pytest.approx(11.860, abs=1e-3),
+    )
+
+
+def test_figures_lie_in_their_intervals_and_stay_what_they_are(
+    grey: np.ndarray, result: hushpore.Pores
+) -> None:
+    plain = hushpore.segment_pores(Volume(grey, spacing=2.0, unit="um"))
+    totals, before = result.provenance["result"], plain.provenance["result"]
+    assert {name: totals[name] for name in before} == before
+    np.testing.assert_array_equal(result.labels, plain.labels)
+    for name in INTERVALS:
+        low, high = totals[f"{name}_low"], totals[f"{name}_high"]
+        assert 0 < low <= totals[name] <= high < 2 * totals[name]
+        assert set(totals["interval_parts"][name]) >= {"sampling", "threshold"}
+    assert totals["threshold_low"] < totals["threshold"] < totals["threshold_high"]
+    assert "90 % intervals: porosity" in result.summary
+    assert list(result.files().tables["rev"]["edge"]) == list(result.curve["edge"])
+
+
+def test_merged_anew_there_are_none_of_what_was_before(result: hushpore.Pores) -> None:
+    again = result.remerge(3.0)
+    assert "count_low" not in again.provenance["result"]
+    assert "intervals" not in again.summary
+    assert "porosity" in again.curve
+    assert "density" not in again.curve
+
+
+def test_voxels_of_another_size_have_other_lengths(result: hushpore.Pores) -> None:
+    totals = result.provenance["result"]
+    larger = result.resized((4.0,) * 3, "um")
+    assert larger.provenance["result"]["median_diameter_low"] == 2 * totals["median_diameter_low"]
+    assert larger.provenance["result"]["porosity_low"] == totals["porosity_low"]
+    assert larger.curve["edge"] == pytest.approx(2 * result.curve["edge"])
+    assert larger.curve["density"] == pytest.approx(result.curve["density"] / 8)
+
+
+def test_the_void_itself_has_no_threshold_that_could_be_another(grey: np.ndarray) -> None:
+    totals = hushpore.segment_pores(grey < 150, intervals=True).provenance["result"]
+    assert "threshold_low" not in totals
+    assert "threshold" not in totals["interval_parts"]["porosity"]
+    assert totals["porosity_low"] < totals["porosity"]
+
+
+def test_an_image_has_intervals_too(grey: np.ndarray) -> None:
+    found = hushpore.segment_pores(grey[8], intervals=True)
+    totals = found.provenance["result"]
+    assert totals["count_low"] < totals["count"] == len(found.pores) < totals["count_high"]
+
+
+def test_small_and_large_scans_are_told_what_there_is_not(grey: np.ndarray) -> None:
+    small = hushpore.segment_pores(grey[:12, :12, :12], intervals=True)
+    assert any("too small for parts" in note for note in small.notes)
+    large = hushpore.segment_pores(grey, intervals=True, memory_budget=0.001)
+    assert any("There are no intervals" in note for note in large.notes)
+    assert "count_low" not in large.provenance["result"]
+    without = hushpore.segment_pores(np.zeros((8, 8, 8), bool), intervals=True)
+    assert "count_low" not in without.provenance["result"]
