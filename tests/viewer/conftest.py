@@ -214,6 +214,7 @@ def cubes(sides, spacing=(2.0, 0.5, 0.5), unit="um"):
         throats=throats,
         porosity_profile=(labels > 0).mean(axis=(1, 2)),
         thickness={},
+        curve={},
         provenance={"job": "pores", "settings": {"h": 0.5}, "result": totals},
         summary="Porosity, pores",
     )

@@ -7,6 +7,7 @@ import pytest
 from hushpore.viewer.results.plots import (
     BY_VOLUME,
     PROFILE,
+    REV,
     SCATTER,
     PlotsWidget,
     size_distribution,
@@ -82,6 +83,23 @@ def test_an_unknown_profile_is_said(plots, layer):
     plots.view._reread()
     choose(plots, PROFILE)
     assert "not known" in plots.axes.texts[0].get_text()
+
+
+def test_the_porosity_of_cubes_is_plotted_with_where_it_settles(plots, layer):
+    choose(plots, REV)
+    assert "Not measured" in plots.axes.texts[0].get_text()
+    known = layer.metadata["hushpore"]
+    figures = {"edge": [2.0, 4.0], "porosity": [0.3, 0.3]}
+    ends = {"porosity_low": [0.1, 0.29], "porosity_high": [0.6, 0.31]}
+    totals = {**known["provenance"]["result"], "representative_edge": 4.0}
+    provenance = {**known["provenance"], "result": totals}
+    rev = pd.DataFrame({**figures, **ends})
+    layer.metadata = {"hushpore": {**known, "rev": rev, "provenance": provenance}}
+    plots.view._reread()
+    plots.draw()
+    mean, settled = plots.axes.lines
+    np.testing.assert_allclose(mean.get_ydata(), [30, 30])
+    assert settled.get_xdata()[0] == 4.0
 
 
 def test_the_axes_span_the_pores_and_no_more(plots):

@@ -212,3 +212,17 @@ def test_without_a_layer_there_is_nothing(qtbot, widget, panel, viewer):
     viewer.layers.clear()
     assert panel.isHidden()
     assert panel.greys is None
+
+
+def test_thresholds_that_cannot_be_told_apart_are_shaded_while_the_result_s_is_set(widget, panel):
+    volume, found = panel._target.volume, panel.histogram.lines[THRESHOLD]
+    band = {"threshold": found, "threshold_low": found - 20.0, "threshold_high": found + 30.0}
+    panel.show_band(volume, band)
+    assert panel.histogram._band == (found - 20.0, found + 30.0)
+    assert "cannot tell apart" in panel.histogram.toolTip()
+    widget.form[THRESHOLD].value = found + 50.0
+    assert panel.histogram._band is None
+    widget.form[THRESHOLD].value = "otsu"
+    assert panel.histogram._band is not None
+    panel.show_band(volume, {"threshold": found})
+    assert panel.histogram._band is None
