@@ -163,12 +163,9 @@ def _segment(
         connection = yield from _find_connection(work, basins, stages)
         tables = measured(labels, graph, numbering, settings, volume)
         merged = yield from stages.run("labels", tables, 0.99)
-        certainty = None
-        if decided.intervals:
-            assert phase is not None, "it was kept for this"
-            with stages.timer.stage("intervals"):
-                whole = phase, labels, graph, numbering
-                certainty = yield from _certainty(work, *whole, threshold, surroundings, notes)
+        with stages.timer.stage("intervals"):
+            whole = phase, labels, graph, numbering
+            certainty = yield from _certainty(work, *whole, threshold, surroundings, notes)
         if phase is not None:
             phase.close()
         scratch.keep(labels)
@@ -231,7 +228,7 @@ def _find_connection(
 
 def _certainty(
     work: Work,
-    phase: Stack,
+    phase: Stack | None,
     labels: Stack,
     graph: BasinGraph,
     numbering: Numbering,
@@ -239,8 +236,10 @@ def _certainty(
     surroundings: Surroundings,
     notes: list[str],
 ) -> Generator[Event, None, Certainty | None]:
-    """Find how sure the figures are, where the volume is in memory; else say that they are not."""
+    """Find how sure the figures are where it is asked for; of slabs on disk say that it is not."""
     volume, slabs = work.volume, work.slabs
+    if not work.settings.intervals:
+        return None
 
     def segment(settings: PoreSettings) -> Job:
         return _segment(volume, settings, surroundings, Backend(), slabs, Stages(volume), [])
@@ -249,6 +248,7 @@ def _certainty(
     if slabs.on_disk:
         warning = "There are no intervals: they are found of scans that fit into memory."
     else:
+        assert phase is not None, "it was kept for this"
         arrays = phase.array(), labels.array()
         found = yield from find_certainty(work, *arrays, graph, numbering, threshold.value, segment)
         if found is not None and found.parts < 2:
