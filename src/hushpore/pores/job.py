@@ -163,9 +163,8 @@ def _segment(
         connection = yield from _find_connection(work, basins, stages)
         tables = measured(labels, graph, numbering, settings, volume)
         merged = yield from stages.run("labels", tables, 0.99)
-        with stages.timer.stage("intervals"):
-            whole = phase, labels, graph, numbering
-            certainty = yield from _certainty(work, *whole, threshold, surroundings, notes)
+        whole = phase, labels, graph, numbering
+        certainty = yield from _certainty(work, *whole, threshold, surroundings, notes)
         if phase is not None:
             phase.close()
         scratch.keep(labels)
@@ -250,7 +249,10 @@ def _certainty(
     else:
         assert phase is not None, "it was kept for this"
         arrays = phase.array(), labels.array()
-        found = yield from find_certainty(work, *arrays, graph, numbering, threshold.value, segment)
+        grey = threshold.value
+        assert work.timer is not None, "every job has one"
+        with work.timer.stage("intervals"):
+            found = yield from find_certainty(work, *arrays, graph, numbering, grey, segment)
         if found is not None and found.parts < 2:
             warning = (
                 "The intervals are too narrow: the scan is too small for parts of it to be "
