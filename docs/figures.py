@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
+import re
+import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,8 @@ HEAD = """# All figures
 
 Each table holds one run of `python -m benchmarks NAME`, with device, versions, commit and date.
 Variants that are compared ran interleaved in one process. A commit that ends in `-dirty` had
-changes that were not committed yet. What they mean: [performance](performance.md).
+changes that were not committed yet. A table is marked as old where commits after its own have
+changed a package that its benchmark runs. What they mean: [performance](performance.md).
 """
 
 NO_GPU = """
@@ -26,6 +30,16 @@ No file here comes from a GPU yet: whatever is written for CUDA is unverified on
 #: Pictures drawn from result files alone, by benchmark: what they show, and their file.
 PICTURES = {
     "denoise_quality": ("PSNR on Set12 against the time of training", "denoising-curve.png"),
+}
+
+#: Packages of hushpore behind a name by which a job is called; others are imported by their own.
+BEHIND = {
+    "denoise": ("n2v2",),
+    "segment_pores": ("pores",),
+    "pores": ("pores",),
+    "sample_patches": ("patches",),
+    "run_demo": ("n2v2", "pores"),
+    "add_plugin_dock_widget": ("viewer",),
 }
 
 Figures = dict[str, Any]
@@ -51,10 +65,53 @@ def _section(path: Path, benchmark: str, results: Path) -> str:
         f"{result['device']} ({result['processor']}), {result['date'][:10]}, commit "
         f"`{result['commit']}`, {versions}. [{path.name}]({where})\n",
     ]
+    if age := _age(result["commit"], packages_of(benchmark)):
+        lines.append(f"{age}\n")
     if benchmark in PICTURES:
         shows, picture = PICTURES[benchmark]
         lines.append(f"![{shows}](images/{picture})\n")
     return "\n".join([*lines, *_tables(result["figures"], "")])
+
+
+def packages_of(benchmark: str, root: Path = HERE.parent) -> list[str]:
+    """Return the packages of hushpore that a benchmark runs, by what its code names.
+
+    With the modules of benchmarks that it names; without `base`, which is part of everything.
+    """
+    names, seen, found = [benchmark], set(), set()
+    while names:
+        path = root / "benchmarks" / f"{names.pop()}.py"
+        if path in seen or not path.is_file():
+            continue
+        seen.add(path)
+        code = path.read_text(encoding="utf-8")
+        names += re.findall(r"\bbenchmarks(?:\.| import )(\w+)", code)
+        found |= set(re.findall(r"\bhushpore\.(\w+)", code)) - {"base"}
+        called = re.findall(r"\b(\w+)\(|\"(\w+)\"", code)
+        found.update(*(BEHIND.get(name, ()) for pair in called for name in pair))
+    packages = sorted(f"src/hushpore/{name}" for name in found)
+    return [each for each in packages if (root / each).is_dir()]
+
+
+@cache
+def _commits_since(commit: str, packages: tuple[str, ...], root: Path) -> list[str]:
+    """Return the commits after one that have changed some packages; none where git knows none."""
+    command = ["git", "log", "--format=%h", f"{commit}..HEAD", "--", *packages]
+    try:
+        found = subprocess.run(command, check=True, cwd=root, capture_output=True, text=True)
+    except (OSError, subprocess.CalledProcessError):
+        # no git, no history, or not that far
+        return []
+    return found.stdout.split()
+
+
+def _age(commit: str, packages: list[str], root: Path = HERE.parent) -> str:
+    """Return what is said where a result is older than its code; nothing where that is unknown."""
+    since = _commits_since(commit.removesuffix("-dirty"), tuple(packages), root) if packages else []
+    if not since:
+        return ""
+    many = f"{len(since)} commits have" if len(since) > 1 else "one commit has"
+    return f"**Old**: since then {many} changed {', '.join(f'`{each}`' for each in packages)}."
 
 
 def _tables(figures: Figures, title: str) -> list[str]:

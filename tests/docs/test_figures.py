@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 import runpy
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,47 @@ def test_the_site_has_a_table_of_every_result_file() -> None:
             f"[{result.name}](../benchmarks/results/{result.relative_to(KEPT).as_posix()})" in page
         )
         assert kept["commit"] in page
+
+
+def test_a_result_is_old_once_a_package_that_its_benchmark_runs_was_changed(tmp_path: Path) -> None:
+    figures = runpy.run_path(str(ROOT / "docs" / "figures.py"))
+
+    def git(*words: str) -> str:
+        identity = ["-c", "user.name=A", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false"]
+        command = ["git", *identity, *words]
+        return subprocess.check_output(command, cwd=tmp_path, text=True).strip()
+
+    def commit(name: str, content: str) -> str:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+        git("add", ".")
+        git("commit", "-qm", name)
+        return git("rev-parse", "--short", "HEAD")
+
+    def age(commit: str) -> str:
+        figures["_commits_since"].cache_clear()
+        return str(figures["_age"](commit, packages, tmp_path))
+
+    git("init", "-q")
+    commit("benchmarks/_part.py", "from hushpore.device.memory import free")
+    commit("benchmarks/one.py", "from benchmarks._part import a\nhushpore.denoise(a)")
+    for name in ("n2v2", "device", "pores"):
+        measured = commit(f"src/hushpore/{name}/a.py", "")
+    packages = figures["packages_of"]("one", tmp_path)
+    assert packages == ["src/hushpore/device", "src/hushpore/n2v2"]
+    commit("src/hushpore/pores/a.py", "another")
+    assert age(measured) == age(f"{measured}-dirty") == ""
+    commit("src/hushpore/device/a.py", "another")
+    assert age(measured).startswith("**Old**: since then one commit has changed `src/hushpore/dev")
+    commit("src/hushpore/n2v2/a.py", "another")
+    assert "2 commits have" in age(f"{measured}-dirty")
+    assert age("unknown") == ""
+
+
+def test_without_a_history_no_result_is_called_old(tmp_path: Path) -> None:
+    age = runpy.run_path(str(ROOT / "docs" / "figures.py"))["_age"]
+    assert age("HEAD", ["src"], tmp_path) == ""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
