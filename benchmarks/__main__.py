@@ -21,6 +21,7 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks._missing import MissingError
 from hushpore import __version__
 from hushpore.base.errors import DeviceError, MissingPackageError
 from hushpore.device.backend import choose_backend
@@ -74,7 +75,7 @@ def main(words: list[str]) -> None:
             for result, target in results(module, given.out, given.limit, given.only):
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-        except (DeviceError, MissingPackageError) as error:
+        except (DeviceError, MissingPackageError, MissingError) as error:
             print(f"{name} was not run: {error}")
             continue
         print(name, json.dumps(result["figures"], indent=2))

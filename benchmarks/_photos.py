@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from skimage.io import imread
 
+from benchmarks._missing import require_files
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -28,7 +30,7 @@ SIGMA = 25.0
 
 def clean_training_photos() -> npt.NDArray[np.uint8]:
     """Return the 400 photographs to train on, without their noise."""
-    return np.stack([imread(path) for path in sorted((DATA / "photos_train").glob("*.png"))])
+    return np.stack([imread(path) for path in _files("photos_train")])
 
 
 def training_photos() -> npt.NDArray[np.float32]:
@@ -42,11 +44,15 @@ def test_photos() -> list[tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]
     """Return the 12 photographs of Set12, each clean and noisy."""
     rng = np.random.default_rng(25)
     pairs = []
-    for path in sorted((DATA / "photos").glob("*.png")):
+    for path in _files("photos"):
         clean = imread(path).astype(np.float32)
         noisy = clean + rng.normal(0, SIGMA, clean.shape)
         pairs.append((clean, noisy.astype(np.float32)))
     return pairs
+
+
+def _files(name: str) -> list[Path]:
+    return require_files(DATA / name, "*.png", "they come with https://github.com/cszn/DnCNN")
 
 
 def psnr(image: npt.NDArray[np.floating], clean: npt.NDArray[np.floating]) -> float:

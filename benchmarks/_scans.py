@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Image = npt.NDArray[np.float32]
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
+BEREA = Path(__file__).parents[1] / "tests" / "data" / "rocks" / "berea_200.npz"
 KEPT = Path(os.environ.get("HUSHPORE_SCANS", Path(tempfile.gettempdir()) / "scans"))
 
 SHAPE = (48, 160, 160)
@@ -134,7 +134,7 @@ def solid_share(structure: str, seed: int) -> npt.NDArray[np.float32]:
 
 
 def _rock() -> npt.NDArray[np.bool_]:
-    with np.load(DATA / "rocks" / "berea_200.npz") as f:
+    with np.load(BEREA) as f:
         bits = np.unpackbits(f["void"], count=200**3)
         return bits.reshape(f["shape"]).astype(bool)
 

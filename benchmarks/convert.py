@@ -26,11 +26,12 @@ from hushpore.base.volume import Volume
 from hushpore.io.dicom import write_series
 from hushpore.io.zarr import write_zarr
 
-SHAPE = (512, 1024, 1024)
+SHAPE, TILE = (512, 1024, 1024), 128
 BUDGETS = (0.25, 1.0)  # GB
 
 _RUN = """
 import json, sys, time
+from pathlib import Path
 import numpy as np
 import hushpore
 
@@ -38,7 +39,7 @@ scan, target, small, budget = sys.argv[1:]
 
 
 def peak():
-    lines = open("/proc/self/status").read().splitlines()
+    lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
 
@@ -103,7 +104,7 @@ def _copied(root: Path, nbytes: int) -> dict[str, float]:
 
 def _scan() -> Volume:
     rng = np.random.default_rng(0)
-    tile = ndimage.gaussian_filter(rng.normal(size=(128,) * 3).astype(np.float32), 3, mode="wrap")
+    tile = ndimage.gaussian_filter(rng.normal(size=(TILE,) * 3).astype(np.float32), 3, mode="wrap")
     tile = np.where(tile > 0, 22000, 9000) + rng.normal(0, 900, tile.shape)
-    values = np.tile(tile.astype(np.uint16), [n // 128 for n in SHAPE])
+    values = np.tile(tile.astype(np.uint16), [n // TILE for n in SHAPE])
     return Volume(values, spacing=(0.01, 0.01, 0.01), unit="mm", name="scan")

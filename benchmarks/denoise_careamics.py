@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from benchmarks._missing import require_package
 from benchmarks._plain import plain_step
 from benchmarks.denoise_step import training_step
 from hushpore.device.backend import choose_backend
@@ -50,6 +51,7 @@ print(imported, time.perf_counter() - start)
 
 def measure() -> dict[str, object]:
     """Medians of both, and of the ratio step by step."""
+    require_package("careamics")
     imported, first = (
         float(text)
         for text in subprocess.run(

@@ -3,7 +3,7 @@
 The half of the grid of simulated scans that nothing was tuned on (see `_scans`). PSNR is over the
 contrast, inside the core, against the reconstruction without noise; pores are counted in what is
 below the middle of the contrast, against those of the phantom. Parameters of the classical filters
-are the best of several, chosen with the truth: that is generous to them. Needs ``../shared/data``.
+are the best of several, chosen with the truth: that is generous to them.
 
 BM3D and BM4D, of their authors, are told the spectrum of the noise that is in the scan. Their
 licence allows no commercial use, so that nothing here installs them (``pip install bm3d bm4d``);

@@ -13,14 +13,14 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
+from benchmarks import denoise_step
 from benchmarks._clock import seconds_of
-from benchmarks.denoise_step import training_step
 from hushpore.device.backend import choose_backend
-from hushpore.n2v2.model import UNet
+from hushpore.n2v2.model import Architecture, UNet
 from hushpore.n2v2.training.step import choose_precision
 
-#: Edge of the matrices, and steps that are looked at.
-EDGE, STEPS = 2048, 12
+#: Edge of the matrices, and steps that are looked at, of which the first only warm up.
+EDGE, STEPS, WARM_UP = 2048, 12, 4
 
 #: Operations that belong together, by PyTorch's names for them.
 KINDS = {
@@ -36,8 +36,8 @@ def measure() -> dict[str, object]:
     backend = choose_backend("cpu")
     for precision in ("float32", "auto"):
         dtype = choose_precision(precision, backend)
-        step = training_step("cpu", dtype)
-        seconds = [seconds_of(step) for _ in range(STEPS)][4:]
+        step = denoise_step.training_step("cpu", dtype)
+        seconds = [seconds_of(step) for _ in range(STEPS)][WARM_UP:]
         with profile(activities=[ProfilerActivity.CPU]) as found:
             for _ in range(STEPS):
                 step()
@@ -62,7 +62,7 @@ def _operations() -> float:
         nonlocal counted
         counted += 2 * output.numel() * module.weight[0].numel()
 
-    network = UNet(2)
+    network = UNet(Architecture(2, features=denoise_step.FEATURES))
     first = network.down_top[0]
     for module in network.modules():
         if isinstance(module, nn.Conv2d):

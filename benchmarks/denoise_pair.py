@@ -37,7 +37,7 @@ def measure() -> Iterator[dict[str, object]]:
     torch.set_num_threads(1)
     figures: dict[str, Any] = {"steps": STEPS, "threads": 1}
     for case in cases("held out"):
-        if SCANS[case.structure] != case.filter:
+        if SCANS.get(case.structure) != case.filter:
             continue
         figures[case.name] = compared(case)
         scans = [each for each in figures.values() if isinstance(each, dict)]

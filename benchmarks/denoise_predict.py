@@ -17,12 +17,12 @@ from hushpore.device.backend import choose_backend
 from hushpore.device.memory import freed_memory_kept
 from hushpore.n2v2.images import Images
 from hushpore.n2v2.inference.tiles import predict_images
-from hushpore.n2v2.model import build_network, fuse_batch_norm
+from hushpore.n2v2.model import Architecture, build_network, fuse_batch_norm
 from hushpore.n2v2.training.step import choose_precision
 
 #: Shapes of the images, (n, *size).
 SHAPES = {2: (1, 1024, 1024), 3: (1, 32, 128, 128)}
-ROUNDS = 7
+ROUNDS, FEATURES = 7, 32
 
 
 def measure() -> dict[str, object]:
@@ -38,7 +38,8 @@ def measure() -> dict[str, object]:
 
 def _measured(dimensions: int, dtype: torch.dtype) -> dict[str, object]:
     layout = torch.channels_last if dimensions == 2 else torch.channels_last_3d
-    trained = build_network(dimensions, torch.Generator().manual_seed(0)).eval()
+    architecture = Architecture(dimensions, features=FEATURES)
+    trained = build_network(architecture, torch.Generator().manual_seed(0)).eval()
     trained = trained.to(memory_format=layout)  # type: ignore[call-overload]
     variants = {
         "as trained": (trained, contextlib.nullcontext),

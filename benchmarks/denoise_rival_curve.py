@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks._missing import require_package
 from benchmarks._photos import psnr, test_photos, training_photos
 
 #: Seconds of training, and between two points of the curve.
@@ -25,6 +26,7 @@ BUDGET, APART = 180.0, 15.0
 
 def measure() -> dict[str, object]:
     """PSNR on Set12 by training time."""
+    require_package("careamics")
     folder = trained()
     photos = training_photos()
     mean, deviation = float(photos.mean()), float(photos.std())

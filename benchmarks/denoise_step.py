@@ -14,7 +14,7 @@ import torch
 
 from hushpore.device.backend import choose_backend
 from hushpore.n2v2.images import Images
-from hushpore.n2v2.model import build_network
+from hushpore.n2v2.model import Architecture, build_network
 from hushpore.n2v2.settings import DenoiseSettings
 from hushpore.n2v2.training.step import (
     BatchSampler,
@@ -27,6 +27,11 @@ from hushpore.n2v2.training.step import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+#: Channels of the network's top level, images, patches, and pairs of steps, the first to warm up.
+FEATURES, IMAGES = 32, (40, 256, 256)
+EDGE, BATCH = 64, 16
+PAIRS, WARM_UP = 44, 4
+
 
 def measure() -> dict[str, object]:
     """Median milliseconds of both, and the median of the ratio pair by pair."""
@@ -35,7 +40,7 @@ def measure() -> dict[str, object]:
     for precision in ("float32", "auto"):
         dtype = choose_precision(precision, backend)
         whole, bare = training_step(backend.device, dtype), _ceiling(backend.device, dtype)
-        pairs = [(_timed(whole), _timed(bare)) for _ in range(44)][4:]
+        pairs = [(_timed(whole), _timed(bare)) for _ in range(PAIRS)][WARM_UP:]
         figures[str(dtype).removeprefix("torch.")] = {
             "step_ms": round(statistics.median(a for a, _ in pairs), 2),
             "network_ms": round(statistics.median(b for _, b in pairs), 2),
@@ -46,15 +51,15 @@ def measure() -> dict[str, object]:
 
 def training_step(device: str, dtype: torch.dtype) -> Callable[[], object]:
     learner = Learner(_network(device), dtype)
-    image = Images.of(torch.randn(40, 256, 256, device=device))
+    image = Images.of(torch.randn(*IMAGES, device=device))
     batches = BatchSampler(
-        (64, 64), 16, DenoiseSettings().masked_share, torch.Generator(device).manual_seed(0)
+        (EDGE, EDGE), BATCH, DenoiseSettings().masked_share, torch.Generator(device).manual_seed(0)
     )
     return lambda: learner.step(image, batches, 1e-3, 1000)
 
 
 def _ceiling(device: str, dtype: torch.dtype) -> Callable[[], object]:
-    batch = channels_last(torch.randn(16, 1, 64, 64, device=device))
+    batch = channels_last(torch.randn(BATCH, 1, EDGE, EDGE, device=device))
     return bare_step(_network(device), batch, dtype)
 
 
@@ -75,7 +80,9 @@ def bare_step(
 
 
 def _network(device: str) -> torch.nn.Module:
-    network = build_network(2, torch.Generator().manual_seed(0)).to(device)
+    network = build_network(
+        Architecture(2, features=FEATURES), torch.Generator().manual_seed(0)
+    ).to(device)
     return network.to(memory_format=torch.channels_last)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import hushpore
-from benchmarks.pores import BEREA
+from benchmarks.pores import berea
 from hushpore.base.errors import MissingPackageError
 
 
@@ -62,10 +62,7 @@ def measure() -> dict[str, object]:
 
 
 def _berea() -> hushpore.Volume:
-    with np.load(BEREA) as known:
-        shape = tuple(known["shape"])
-        void = np.unpackbits(known["void"], count=int(np.prod(shape))).reshape(shape)
-    return hushpore.Volume(void.astype(bool), spacing=5.345, unit="um", name="Berea")
+    return hushpore.Volume(berea(), spacing=5.345, unit="um", name="Berea")
 
 
 def _read(reader: object, path: Path) -> object:

@@ -19,6 +19,7 @@ import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from benchmarks._missing import require_screen
 from benchmarks._window import own_settings
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def measure() -> dict[str, object]:
 
 def in_window(benchmark: str, *words: str) -> dict[str, object]:
     """Run a module of this package where there is a screen, in a process of its own."""
+    require_screen(virtual=True)
     command = [sys.executable, "-m", f"benchmarks.{benchmark}", *words]
     if sys.platform == "linux" and not os.environ.get("DISPLAY"):
         command = ["xvfb-run", "-a", "-s", "-screen 0 1600x1000x24", *command]

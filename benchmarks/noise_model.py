@@ -14,6 +14,7 @@ import numpy as np
 from scipy import fft
 from tifffile import imread
 
+from benchmarks._missing import require_files
 from benchmarks._photos import DATA, SIGMA, test_photos
 from benchmarks._scans import cases, made
 from hushpore import Volume
@@ -33,7 +34,8 @@ LARGE = 512
 def measure() -> Iterator[dict[str, object]]:
     """Deviation found over the true one, and the largest error of a correlation, of every case."""
     figures: dict[str, object] = {}
-    scans = []
+    (snow,) = require_files(DATA / "ct", "snow.tif", "any scan of snow")
+    photos_with_noise, scans = test_photos(), []
     for case in cases("held out"):
         scan = made(case)
         model, seconds = timed(scan.scan)
@@ -43,17 +45,17 @@ def measure() -> Iterator[dict[str, object]]:
         yield figures
     figures["all scans"] = summary(scans)
     photos = []
-    for _, noisy in test_photos():
+    for _, noisy in photos_with_noise:
         model, seconds = timed(noisy)
         white = np.zeros_like(model.autocovariance)
         white[model.reach] = SIGMA**2
         photos.append(compared(model, white, seconds))
     figures["photographs"] = summary(photos)
-    snow = imread(DATA / "ct" / "snow.tif")
-    model, _ = timed(snow)
+    values = imread(snow)
+    model, _ = timed(values)
     figures["snow"] = {
         "deviation": round(model.deviation, 1),
-        "deviation of the values": round(float(snow.std()), 1),
+        "deviation of the values": round(float(values.std()), 1),
         "correlation of neighbours": neighbours(model),
         "doubts": model.doubts,
     }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks._missing import require_screen
 from benchmarks._window import own_settings
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ N_PATCHES, ROUNDS = 5000, 7
 
 def measure() -> dict[str, object]:
     """Median and worst seconds of each."""
+    require_screen()
     own_settings()
     import napari
     from napari.layers import Layer

@@ -35,6 +35,9 @@ N_PATCHES, EDGE, IMAGE = 20_000, 64, 512
 #: Patches on which the loops are timed.
 SUBSET = 100
 
+#: Points that are grouped, few and many.
+POINTS = (5000, 20_000)
+
 BUDGET = 64 << 20
 
 ROUNDS = 3
@@ -114,7 +117,7 @@ def _drain(image: npt.NDArray[Any], positions: npt.NDArray[Any]) -> None:
 def _reassembly(image: npt.NDArray[Any]) -> dict[str, object]:
     from hushpore.patches.places import grid_corners
 
-    corners = grid_corners(image.shape, (EDGE, EDGE), 32).numpy()
+    corners = grid_corners(image.shape, (EDGE, EDGE), EDGE // 2).numpy()
     patches = read_patches(image, corners, (EDGE, EDGE))
     seconds = statistics.median(
         seconds_of(lambda: reassemble(patches, corners, image.shape)) for _ in range(ROUNDS)
@@ -125,27 +128,28 @@ def _reassembly(image: npt.NDArray[Any]) -> dict[str, object]:
 
 
 def _grouping(rng: np.random.Generator) -> dict[str, object]:
-    points = {n: rng.uniform(0, np.sqrt(n), (n, 2)) for n in (5000, 20_000)}
+    few, many = POINTS
+    points = {n: rng.uniform(0, np.sqrt(n), (n, 2)) for n in POINTS}
 
     def ours(n: int) -> Callable[[], Any]:
         return lambda: draw_groups(points[n], n, 4, 7, 0)
 
     def first() -> Any:
-        return _all_groups_first(points[5000], 5000, 4, 7)
+        return _all_groups_first(points[few], few, 4, 7)
 
-    times: dict[str, list[float]] = {"5000": [], "20000": [], "all groups first": []}
+    times: dict[str, list[float]] = {f"{few}": [], f"{many}": [], "all groups first": []}
     for _ in range(4 * ROUNDS):
-        times["5000"].append(seconds_of(ours(5000)))
-        times["20000"].append(seconds_of(ours(20_000)))
-    few = []
+        times[f"{few}"].append(seconds_of(ours(few)))
+        times[f"{many}"].append(seconds_of(ours(many)))
+    beside = []
     for _ in range(ROUNDS):
-        few.append(seconds_of(ours(5000)))
+        beside.append(seconds_of(ours(few)))
         times["all groups first"].append(seconds_of(first))
     seconds = {f"seconds_{name}": statistics.median(found) for name, found in times.items()}
     return {
         **{name.replace(" ", "_"): round(found, 5) for name, found in seconds.items()},
-        "20000_over_5000": round(_ratio(times["20000"], times["5000"]), 2),
-        "times_as_fast_as_all_groups_first": round(_ratio(times["all groups first"], few), 1),
+        f"{many}_over_{few}": round(_ratio(times[f"{many}"], times[f"{few}"]), 2),
+        "times_as_fast_as_all_groups_first": round(_ratio(times["all groups first"], beside), 1),
     }
 
 

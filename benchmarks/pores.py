@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 ROUNDS = 3
 SIZES = (128, 256, 400)
+ROCK = 200  # edge of what is taken of Berea sandstone
 BEREA = Path(__file__).parents[1] / "tests" / "data" / "rocks" / "berea_200.npz"
 CPU = Backend()
 _COLD = """
@@ -57,12 +58,13 @@ print(time.perf_counter() - start)
 """
 _PEAK = """
 import sys
+from pathlib import Path
 import numpy as np
 from hushpore.jobs import segment_pores
 from hushpore.device.backend import Backend
 
 def status(key):
-    lines = open("/proc/self/status").read().splitlines()
+    lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
 
 void = np.load(sys.argv[1])
@@ -79,6 +81,13 @@ def blobs(size: int) -> np.ndarray:
     smooth = ndimage.gaussian_filter(noise, 5.0, mode="wrap")
     void: np.ndarray = smooth > np.median(smooth)
     return void
+
+
+def berea() -> np.ndarray:
+    """Return the void of Berea sandstone, 200^3 voxels unless `ROCK` says less."""
+    with np.load(BEREA) as stored:
+        void = np.unpackbits(stored["void"], count=200**3).reshape(200, 200, 200)
+    return np.ascontiguousarray(void[:ROCK, :ROCK, :ROCK].astype(bool))
 
 
 def segment(void: np.ndarray) -> None:
@@ -199,10 +208,8 @@ def measure() -> dict[str, Any]:
     import tempfile
 
     volumes = {f"blobs {size}": blobs(size) for size in SIZES}
-    with np.load(BEREA) as stored:
-        void = np.unpackbits(stored["void"], count=200**3).reshape(200, 200, 200)
-    volumes["berea 200"] = void.astype(bool)
-    segment(volumes["blobs 128"])
+    volumes[f"berea {ROCK}"] = berea()
+    segment(volumes[f"blobs {SIZES[0]}"])
     figures: dict[str, Any] = {"threads": cpu_threads()}
     with KernelThreads() as threads:
         stages = _stages(threads)
@@ -220,7 +227,8 @@ def measure() -> dict[str, Any]:
             figures[name]["hushpore remerge, s"] = round(time.perf_counter() - start, 4)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "void.npy"
-        np.save(path, volumes["blobs 256"])
-        figures["peak bytes a voxel above the input, blobs 256"] = _in_new_process(_PEAK, str(path))
+        np.save(path, volumes[f"blobs {SIZES[1]}"])
+        peak = _in_new_process(_PEAK, str(path))
+        figures[f"peak bytes a voxel above the input, blobs {SIZES[1]}"] = peak
     figures["first call in a new process, s"] = _in_new_process(_COLD)
     return figures

@@ -41,7 +41,7 @@ path, size, budget = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 
 
 def status(key):
-    lines = open("/proc/self/status").read().splitlines()
+    lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
 
 
@@ -106,12 +106,12 @@ def write_volume(path: Path, size: int) -> None:
             file.write(np.tile(plane, (repeats, repeats))[:size, :size].tobytes())
 
 
-def measure(size: int = SIZE, budget: float = BUDGET) -> dict[str, Any]:
+def measure() -> dict[str, Any]:
     """Run it once; some minutes, and about 11 GB of disk."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "volume.raw"
-        write_volume(path, size)
-        command = [sys.executable, "-c", _RUN, str(path), str(size), str(budget)]
+        write_volume(path, SIZE)
+        command = [sys.executable, "-c", _RUN, str(path), str(SIZE), str(BUDGET)]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     figures: dict[str, Any] = json.loads(done.stdout)
     return {"threads": cpu_threads(), **figures}

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROUNDS = 5
-SLICES = 500
+SLICES, EDGE = 500, 512
 SLOW = "napari builtin"
 
 
@@ -58,8 +58,8 @@ def measure() -> dict[str, object]:
 
 def _series(folder: Path) -> Path:
     rng = np.random.default_rng(0)
-    noise = rng.normal(0, 60, (SLICES, 512, 512)).astype(np.int16)
-    noise += (np.sin(np.arange(512) / 20) * 500).astype(np.int16)
+    noise = rng.normal(0, 60, (SLICES, EDGE, EDGE)).astype(np.int16)
+    noise += (np.sin(np.arange(EDGE) / 20) * 500).astype(np.int16)
     return write_series(Volume(noise, spacing=(0.5, 0.25, 0.25), unit="mm"), folder, seed=0)
 
 

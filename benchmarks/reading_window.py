@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks._missing import require_screen
 from benchmarks._window import own_settings
 from hushpore.base.volume import Volume
 from hushpore.io.dicom import write_series
@@ -30,6 +31,7 @@ DROPS = {"500 slices of 512 x 512": (500, 512), "10,000 slices of 16 x 16": (10_
 
 def measure() -> dict[str, Any]:
     """Gaps (ms) from the drop until a second after the layer has come, for each folder."""
+    require_screen(virtual=True)
     figures: dict[str, Any] = {"a tiny image, by napari": _apart("")}
     with tempfile.TemporaryDirectory() as scratch:
         for number, (name, (count, edge)) in enumerate(DROPS.items()):

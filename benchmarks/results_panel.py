@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import psutil
 
+from benchmarks._missing import require_screen
 from benchmarks._window import own_settings
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ ROUNDS = 7
 
 def measure() -> dict[str, object]:
     """Milliseconds of each action, on a slice, and the memory that the panel takes."""
+    require_screen()
     own_settings()
     import napari
     from qtpy.QtWidgets import QApplication

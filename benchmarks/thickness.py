@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import ndimage
 
-from benchmarks.pores import BEREA
+from benchmarks.pores import berea
 from hushpore.base.events import result_of
 from hushpore.device.backend import cpu_threads
 from hushpore.pores.distance import squared_distance
@@ -33,13 +33,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ROUNDS = 2
+FOAM = 256  # edge
 _PEAK = """
 import sys
+from pathlib import Path
 import numpy as np
 from benchmarks.thickness import CONTESTANTS
 
 def status(key):
-    lines = open("/proc/self/status").read().splitlines()
+    lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
 
 phase, run = np.load(sys.argv[1]), CONTESTANTS[sys.argv[2]]
@@ -119,9 +121,8 @@ def _compared(phase: np.ndarray, rounds: int) -> dict[str, Any]:
 
 def measure() -> Iterator[dict[str, Any]]:
     """Run all of it; some minutes, most of them for the others."""
-    with np.load(BEREA) as stored:
-        rock = np.unpackbits(stored["void"], count=200**3).reshape(200, 200, 200).astype(bool)
-    volumes = {"berea void": rock, "berea solid": ~rock, "foam 256": foam(256)}
+    rock = berea()
+    volumes = {"berea void": rock, "berea solid": ~rock, f"foam {FOAM}": foam(FOAM)}
     for run in CONTESTANTS.values():
         with suppress(ImportError):
             run(rock[:40, :40, :40])
@@ -131,13 +132,13 @@ def measure() -> Iterator[dict[str, Any]]:
         yield figures
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "phase.npy"
-        np.save(path, volumes["foam 256"][:, :, :128])
+        np.save(path, volumes[f"foam {FOAM}"][:, :, : FOAM // 2])
         command = [sys.executable, "-c", _PEAK, str(path)]
         for name in ("hushpore", "porespy"):
             if name not in figures["berea void"]:
                 continue
             done = subprocess.run([*command, name], check=True, capture_output=True, text=True)
-            figures.setdefault("peak bytes a voxel above the input, half a foam 256", {})[name] = (
-                round(float(done.stdout), 1)
-            )
+            figures.setdefault(f"peak bytes a voxel above the input, half a foam {FOAM}", {})[
+                name
+            ] = round(float(done.stdout), 1)
     yield figures

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks._missing import require_screen
 from benchmarks._window import own_settings
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ CASES = (
 
 def measure() -> dict[str, object]:
     """Milliseconds of a move, for volumes of some sizes."""
+    require_screen()
     own_settings()
     import napari
     from qtpy.QtWidgets import QApplication

@@ -1,0 +1,209 @@
+"""Every benchmark runs to its end, at a size at which its figures mean nothing.
+
+A new benchmark: add what makes it tiny to `TINY`, by the names of its constants.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hushpore.sample_data import foam_phantom
+
+ROOT = Path(__file__).parents[2]
+KEPT = ROOT / "benchmarks" / "results"
+
+pytestmark = pytest.mark.usefixtures("small_network")
+
+small_foam = partial(foam_phantom, (16, 64, 64))
+
+#: A training step that takes a millisecond.
+STEP = {"denoise_step.FEATURES": 4, "denoise_step.IMAGES": (2, 32, 32), "denoise_step.EDGE": 16,
+        "denoise_step.BATCH": 1}  # fmt: skip
+
+#: One of the simulated scans.
+ONE_SCAN = {"_scans.STRUCTURES": ("rock",), "_scans.BLURS": (0.0,)}
+
+#: Of each benchmark the constants that make it tiny; ``module.NAME`` for those of another module of
+#: the benchmarks, or of hushpore. A new benchmark is added here, with constants such that it takes
+#: less than a second: volumes of some 16 voxels, one round, two steps.
+TINY: dict[str, dict[str, Any]] = {
+    "convert": {"SHAPE": (32, 64, 64), "TILE": 32, "BUDGETS": (0.25,)},
+    "demo": {"TIME_BUDGET": 1.0, "hushpore.cli.demo.foam_phantom": small_foam},
+    "denoise_artefacts": {"STEPS": 1, "RING_STEPS": 1},
+    "denoise_correlated": {
+        "BUDGET": 1,
+        "WIDTHS": (0.4,),
+        "MEDIANS": (2,),
+        "WEIGHTS": (0.1,),
+        "STRENGTHS": (0.7,),
+        **ONE_SCAN,
+    },
+    "denoise_detail": {"EVERY": 1, "BUDGETS": (1,), "denoise_quality.APART": 0.3},
+    "denoise_operations": {"EDGE": 8, "STEPS": 1, "WARM_UP": 0, **STEP},
+    "denoise_pair": {"STEPS": 1, **ONE_SCAN, "SCANS": {"rock": "ramp"}},
+    "denoise_predict": {"SHAPES": {2: (1, 32, 32), 3: (1, 8, 16, 16)}, "ROUNDS": 1, "FEATURES": 4},
+    "denoise_quality": {"BUDGETS": (1,), "APART": 0.3},
+    "denoise_rivals": {},
+    "denoise_schedule": {"STEPS": 1},
+    "denoise_set12": {"STEPS": (1,)},
+    "denoise_step": {"PAIRS": 1, "WARM_UP": 0, **STEP},
+    "exports": {"pores.ROCK": 24},
+    "first_call": {"ROUNDS": 1},
+    "live_overhead": {
+        **STEP,
+        "PAIRS": {"training step": 2, "short step": 2},
+        "DRAWN": 10,
+        "TOLD": 50,
+    },
+    "merge_height": {
+        "SHAPES": ("balls", "foam"),
+        "WALLS": ("smooth", "denoised"),
+        "SIZES": (4,),
+        "HEIGHTS": (0.1,),
+    },
+    "noise_model": {"LARGE": 16, **ONE_SCAN},
+    "patches": {
+        "N_PATCHES": 20,
+        "EDGE": 8,
+        "IMAGE": 32,
+        "SUBSET": 2,
+        "ROUNDS": 1,
+        "POINTS": (50, 200),
+    },
+    "pores": {"SIZES": (16, 20, 24), "ROCK": 24, "ROUNDS": 1},
+    "pores_on_disk": {"SIZE": 24, "TILE": 24, "BUDGET": 1.0},
+    "reading": {"ROUNDS": 1, "SLICES": 2, "EDGE": 32},
+    "reading_ahead": {"READ": 0.001, "SLICES": 3, "REPEATS": 1, "TRIALS": 5, "WORK": (0.001,)},
+    "rings": {"STEPS": 1, "SCANS": {"rock": 0.0}, **ONE_SCAN},
+    "thickness": {"ROUNDS": 1, "FOAM": 24, "pores.ROCK": 24},
+    "waiting": {**STEP, "STEPS": 1, "ROUNDS": 1},
+}
+
+
+#: What some need that tests may not have; see tests/conftest.py.
+NEEDS = {"exports": ("openpnm", "vtk")}
+
+
+#: Figures of kept files that the benchmark makes no more: they are to be measured anew.
+MADE_BEFORE = {"denoise_correlated": {"run"}}
+
+
+@pytest.mark.usefixtures("in_this_process", "data_beside")
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.needs(*NEEDS.get(name, ()))) for name in sorted(TINY)],
+)
+def test_it_runs_to_its_end_and_its_figures_are_those_that_are_kept(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    make_tiny(name, monkeypatch)
+    main = import_module("benchmarks.__main__")
+    found = {}
+    for result, _ in main.results(import_module(f"benchmarks.{name}"), tmp_path / "out"):
+        found = json.loads(json.dumps(result, allow_nan=False))["figures"]
+    assert found
+    kept = json.loads((KEPT / f"{name}.json").read_text(encoding="utf-8"))["figures"]
+    assert leaves(kept) - leaves(found) == MADE_BEFORE.get(name, set())
+
+
+def make_tiny(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for constant, value in TINY[name].items():
+        module, _, own = constant.rpartition(".")
+        inside = "" if module.startswith("hushpore.") else "benchmarks."
+        target = import_module(f"{inside}{module or name}")
+        monkeypatch.setattr(target, own, value)
+
+
+def leaves(figures: Any) -> set[str]:
+    """Return the names of single figures, without numbers, for those are of sizes."""
+    if not isinstance(figures, dict):
+        return set()
+    found: set[str] = set()
+    for name, value in figures.items():
+        found |= leaves(value) if isinstance(value, dict) else {re.sub(r"[\d.,]+", "#", name)}
+    return found
+
+
+#: Benchmarks that are not run here, and why not.
+NOT_HERE = {
+    **dict.fromkeys(
+        ("gpu", "gpu_jobs", "gpu_steps", "gpu_transfers"),
+        "on a pretended GPU by tests/jobs/test_gpu_benchmarks.py",
+    ),
+    "pores_gpu": "on an emulated GPU by tests/pores/test_gpu_benchmark.py",
+    "last_write": "makes forks: in a process of its own by tests/io/test_last_write.py",
+    "attacks": "makes forks; its files are opened by tests/io/test_gate.py",
+    "damaged": "makes forks; its files are read by tests/io/test_mutations.py",
+    **dict.fromkeys(
+        ("cluster_blocks", "cluster_faults", "cluster_large", "cluster_overhead"),
+        "starts workers, which takes 5 s each; the same work is tested in tests/cluster",
+    ),
+    **dict.fromkeys(
+        ("denoise_careamics", "denoise_rival_curve"), "needs CAREamics, which tests do not have"
+    ),
+    **dict.fromkeys(
+        ("live", "live_ablation", "live_flood", "live_whole", "reading_window", "window_steps"),
+        "opens a window in a process of its own, on a screen that is drawn on",
+    ),
+    **dict.fromkeys(
+        ("patch_boxes", "results_panel", "void_preview"), "opens a window that is drawn on"
+    ),
+}  # fmt: skip
+
+
+def test_every_benchmark_is_run_or_it_is_said_why_not() -> None:
+    names = import_module("benchmarks.__main__").names()
+    for name in names:
+        assert (name in TINY) != (name in NOT_HERE), (
+            f"add {name} to TINY in tests/benchmarks/test_benchmarks.py, with what makes it tiny"
+        )
+    assert {*TINY, *NOT_HERE} == set(names)
+
+
+@pytest.mark.parametrize("name", sorted(NOT_HERE))
+def test_what_is_not_run_here_can_be_imported_at_least(name: str) -> None:
+    module = import_module(f"benchmarks.{name}")
+    assert callable(module.measure)
+
+
+PHOTOS = ["artefacts", "detail", "quality", "rivals", "schedule", "set12"]
+SCREEN = ["live", "patch_boxes", "reading_window", "results_panel", "void_preview", "window_steps"]
+
+
+@pytest.mark.usefixtures("data_beside")
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [
+        *((f"denoise_{name}", "photos") for name in PHOTOS),
+        ("noise_model", "snow.tif"),
+        ("denoise_careamics", "careamics"),
+        ("denoise_rival_curve", "careamics"),
+        ("exports", "openpnm"),
+        *((name, "a screen") for name in SCREEN),
+    ],
+)
+def test_what_is_missing_is_said_in_one_line(
+    name: str, missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    for package in ("careamics", "openpnm"):
+        monkeypatch.setitem(sys.modules, package, None)
+    for module in ("_photos", "noise_model"):
+        monkeypatch.setattr(import_module(f"benchmarks.{module}"), "DATA", tmp_path / "nowhere")
+    for variable in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(sys, "platform", "linux")
+    import_module("benchmarks.__main__").main([name, "--out", str(tmp_path / "out")])
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith(f"{name} was not run: ")
+    assert missing in line
+    assert not list((tmp_path / "out").iterdir())
