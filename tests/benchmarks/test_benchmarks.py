@@ -96,6 +96,8 @@ NEEDS = {"exports": ("openpnm", "vtk")}
 MADE_BEFORE = {"denoise_correlated": {"run"}}
 
 
+# of imageio, which napari's own reader loads
+@pytest.mark.filterwarnings("ignore:The legacy `DICOM` plugin:DeprecationWarning")
 @pytest.mark.usefixtures("in_this_process", "data_beside")
 @pytest.mark.parametrize(
     "name",
