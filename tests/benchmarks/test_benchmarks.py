@@ -38,14 +38,6 @@ TINY: dict[str, dict[str, Any]] = {
     "convert": {"SHAPE": (32, 64, 64), "TILE": 32, "BUDGETS": (0.25,)},
     "demo": {"TIME_BUDGET": 1.0, "hushpore.cli.demo.foam_phantom": small_foam},
     "denoise_artefacts": {"STEPS": 1, "RING_STEPS": 1},
-    "denoise_correlated": {
-        "BUDGET": 1,
-        "WIDTHS": (0.4,),
-        "MEDIANS": (2,),
-        "WEIGHTS": (0.1,),
-        "STRENGTHS": (0.7,),
-        **ONE_SCAN,
-    },
     "denoise_detail": {"EVERY": 1, "BUDGETS": (1,), "denoise_quality.APART": 0.3},
     "denoise_operations": {"EDGE": 8, "STEPS": 1, "WARM_UP": 0, **STEP},
     "denoise_pair": {"STEPS": 1, **ONE_SCAN, "SCANS": {"rock": "ramp"}},
@@ -93,7 +85,7 @@ NEEDS = {"exports": ("openpnm", "vtk")}
 
 
 #: Figures of kept files that the benchmark makes no more: they are to be measured anew.
-MADE_BEFORE = {"denoise_correlated": {"run"}}
+MADE_BEFORE: dict[str, set[str]] = {}
 
 
 # of imageio, which napari's own reader loads
@@ -151,6 +143,7 @@ NOT_HERE = {
     **dict.fromkeys(
         ("denoise_careamics", "denoise_rival_curve"), "needs CAREamics, which tests do not have"
     ),
+    "denoise_correlated": "compares diameters of pores, of which a tiny scan has none",
     **dict.fromkeys(
         ("live", "live_ablation", "live_flood", "live_whole", "reading_window", "window_steps"),
         "opens a window in a process of its own, on a screen that is drawn on",
