@@ -16,8 +16,8 @@ import numpy as np
 from scipy.ndimage import map_coordinates
 
 import hushpore
+from benchmarks import _ring_phantom
 from benchmarks._photos import N2V2, psnr, test_photos, training_photos
-from benchmarks._ring_phantom import ring_phantom
 from hushpore.sample_data import foam_phantom
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _nyquist(images: list[npt.NDArray[Any]]) -> float:
 
 
 def _lines() -> dict[str, object]:
-    clean = foam_phantom((24, 128, 128), seed=1).clean.array().astype(np.float32)
+    clean = foam_phantom(_ring_phantom.SHAPE, seed=1).clean.array().astype(np.float32)
     rng = np.random.default_rng(0)
     contrast = float(np.ptp(clean))
     lines = rng.normal(0, 0.1 * contrast, (*clean.shape[:2], 1)).astype(np.float32)
@@ -89,7 +89,7 @@ def _lines() -> dict[str, object]:
 
 
 def _rings() -> dict[str, object]:
-    clean, rings, noise = ring_phantom()
+    clean, rings, noise = _ring_phantom.ring_phantom()
     noisy = (clean + rings + noise).astype(np.float32)
     figures: dict[str, object] = {"steps": RING_STEPS, "noisy": _with_rings(noisy, clean, rings)}
     ways: dict[str, dict[str, Any]] = {
@@ -100,7 +100,7 @@ def _rings() -> dict[str, object]:
         result = hushpore.denoise(noisy, steps=RING_STEPS, **N2V2, **how)
         figures.setdefault("said_beforehand", result.provenance["noise"]["summary"])
         figures[name] = _with_rings(result.volume.data, clean, rings)
-    there, back = _unrolling(128)
+    there, back = _unrolling(clean.shape[-1])
     figures["unrolled and rolled up again, no more"] = _with_rings(
         _resampled(_resampled(noisy, there), back), clean, rings
     )
@@ -139,7 +139,8 @@ def _with_rings(
     image: npt.NDArray[Any], clean: npt.NDArray[Any], rings: npt.NDArray[Any]
 ) -> dict[str, float]:
     # where circles are whole
-    inside = np.hypot(*(np.mgrid[:128, :128] - 63.5)) < 64
+    edge = clean.shape[-1]
+    inside = np.hypot(*(np.mgrid[:edge, :edge] - (edge - 1) / 2)) < edge / 2
     error = (image - clean)[:, inside]
     left = (error * rings[:, inside]).mean() / (rings[:, inside] ** 2).mean()
     return {
