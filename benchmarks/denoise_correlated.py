@@ -82,7 +82,7 @@ def compared(case: Case, scan: Scan, names: tuple[str, ...] = ()) -> dict[str, o
             "psnr": round(psnr(image, scan), 2),
             "ssim": round(similarity(image, scan), 4),
             "pores": len(diameters),
-            "diameters off": round(distance(diameters, without), 3),
+            "diameters off": distance(diameters, without),
             "voxels right": round(float((own == void)[core].mean()), 4),
             "seconds": round(seconds),
         }
@@ -198,11 +198,11 @@ def diameters_in(void: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
     return np.asarray(hushpore.segment_pores(void).pores["equivalent_diameter"])
 
 
-def distance(some: npt.NDArray[np.float64], others: npt.NDArray[np.float64]) -> float:
-    """Return the Wasserstein distance of two distributions; NaN where one has no values."""
+def distance(some: npt.NDArray[np.float64], others: npt.NDArray[np.float64]) -> float | None:
+    """Return the Wasserstein distance of two distributions; None where one has no values."""
     if not len(some) or not len(others):
-        return float("nan")
-    return float(stats.wasserstein_distance(some, others))
+        return None
+    return round(float(stats.wasserstein_distance(some, others)), 3)
 
 
 def pores_in(void: npt.NDArray[np.bool_]) -> int:
