@@ -178,7 +178,7 @@ def test_kinds_are_told_from_the_content(tmp_path, series, ramp):
 
 def test_of_a_folder_of_many_other_files_only_the_first_are_looked_at(tmp_path, monkeypatch):
     for number in range(200):
-        (tmp_path / f"{number}.txt").touch()
+        (tmp_path / f"{number}.txt").write_text("notes", encoding="utf-8")
     opened, open_file = [], Path.open
     monkeypatch.setattr(
         Path, "open", lambda path, *mode: opened.append(path) or open_file(path, *mode)
