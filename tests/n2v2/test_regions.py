@@ -214,7 +214,7 @@ def test_blocks_give_patches_as_often_as_the_whole_does(at, axes, shape, dimensi
         Backend(), StageTimer(), budget, size[0], 0, places, result_of(places.row_weights()),
     )  # fmt: skip
     generator, counts = torch.Generator().manual_seed(0), np.zeros(values.size)
-    for number in range(1500):
+    for number in range(900):
         images = given.at(number * blocks.STEPS_PER_BLOCK)
         image, *within = images.places.draw(1, generator)[0]
         counts[int(images.planes[images.members[image, 0], *within])] += 1
