@@ -1,3 +1,5 @@
+import gc
+import weakref
 from dataclasses import dataclass
 
 import numpy as np
@@ -6,7 +8,7 @@ import pytest
 from hushpore import InputError
 from hushpore.base.settings import Settings, option
 from hushpore.n2v2.settings import DenoiseSettings
-from hushpore.viewer.forms.layer_field import LayerField
+from hushpore.viewer.forms.layer_field import LayerField, ModelField
 from hushpore.viewer.running.target import capture
 
 
@@ -94,3 +96,27 @@ def test_points_of_other_axes_are_refused(viewer):
     seeds = viewer.add_points([[1.0, 2.0]], name="seeds")
     with pytest.raises(InputError, match="seeds have 2 axes, but scan has 3"):
         capture(scan, auxiliary=[seeds])
+
+
+class Learnt:
+    """A model of which only counts whether it can be saved and is let go."""
+
+    def save(self, path):
+        path.write_bytes(b"weights")
+        return path
+
+
+def test_the_file_of_a_model_is_written_once_and_does_not_keep_the_model():
+    files = []
+    for _ in range(3):
+        # each may take the number in memory of the one before
+        learnt = Learnt()
+        files.append(ModelField._file_of(learnt))
+        assert ModelField._file_of(learnt) == files[-1]
+        model = weakref.ref(learnt)
+        del learnt
+        gc.collect()
+        assert model() is None
+    assert len(set(files)) == 3
+    # a job that was told of it may be about to read it
+    assert all(each.read_bytes() == b"weights" for each in files)

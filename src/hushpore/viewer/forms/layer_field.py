@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import itertools
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import WeakKeyDictionary
 
 import napari
 from napari.layers import Image, Labels, Layer, Points
@@ -17,6 +19,8 @@ from hushpore.viewer.forms.native import shown_by
 from hushpore.viewer.layers.conversion import known_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, MutableMapping
+
     from hushpore.base.settings import Option
 
 KINDS = {"labels": Labels, "image": Image, "points": Points, "scan": Image}
@@ -107,8 +111,10 @@ class ModelField(LayerField):
     path of a file.
     """
 
-    #: Files of models of layers, written when they are needed: settings are plain JSON values.
-    _written: ClassVar[dict[int, tuple[Any, Path]]] = {}
+    #: Files of models of layers, written when they are needed: settings are plain JSON values. A
+    #: model goes with its layers; its file stays, for a job that is about to read it.
+    _written: ClassVar[MutableMapping[Any, Path]] = WeakKeyDictionary()
+    _numbers: ClassVar[Iterator[int]] = itertools.count()
     _folder: ClassVar[Path | None] = None
 
     def __init__(self, option: Option, viewer: Any = None, **given: Any) -> None:
@@ -165,12 +171,11 @@ class ModelField(LayerField):
 
     @classmethod
     def _file_of(cls, model: Any) -> Path:
-        # the model is kept too, so that no other takes its number in memory
-        if id(model) not in cls._written:
+        if model not in cls._written:
             if cls._folder is None:
                 cls._folder = new_folder()
                 # it goes with the program
                 atexit.register(shutil.rmtree, cls._folder, ignore_errors=True)
-            path = cls._folder / f"model-{len(cls._written)}.safetensors"
-            cls._written[id(model)] = model, model.save(path)
-        return cls._written[id(model)][1]
+            path = cls._folder / f"model-{next(cls._numbers)}.safetensors"
+            cls._written[model] = model.save(path)
+        return cls._written[model]
