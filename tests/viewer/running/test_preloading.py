@@ -2,6 +2,7 @@ import ctypes
 import gc
 import sys
 
+import pint
 import pytest
 from qtpy.QtWidgets import QWidget
 
@@ -35,6 +36,20 @@ def test_a_worker_starts_once_its_widget_is_there_and_not_without_it(qtbot, monk
         pass
     qtbot.wait(30)
     assert called == [0]
+
+
+def test_units_are_loaded_by_the_thread_of_the_window_before_any_other_needs_them(
+    qtbot, monkeypatch
+):
+    monkeypatch.setattr(preloading, "UNTIL_DRAWN", 0)
+    lazy, found = pint.LazyRegistry(), []
+    monkeypatch.setattr(pint.application_registry, "_registry", lazy)
+    worker = JobWorker(lambda: calling(lambda: found.append(type(lazy))), "test")
+    owner = QWidget()
+    qtbot.addWidget(owner)
+    with qtbot.waitSignal(worker.returned):
+        start_once_drawn(owner, worker)
+    assert found == [pint.UnitRegistry]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="of the loader of Linux")

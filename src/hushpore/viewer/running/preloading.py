@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pint
 from qtpy.QtCore import QObject, QTimer
 
 if TYPE_CHECKING:
@@ -29,9 +30,19 @@ def start_once_drawn(owner: QObject, worker: JobWorker) -> None:
     open, and 0.2 s of work. Nothing is started where the widget is gone by then.
     """
     timer = QTimer(owner, singleShot=True)
+    timer.timeout.connect(load_units)
     timer.timeout.connect(worker.start)
     timer.timeout.connect(timer.deleteLater)
     timer.start(UNTIL_DRAWN)
+
+
+def load_units() -> None:
+    """Load the units that layers have, in the thread of the window.
+
+    pint loads them when they are first needed. Where a worker makes a layer meanwhile, either of
+    the two finds them half there: a scan that is dropped then cannot be opened.
+    """
+    pint.Unit("pixel")
 
 
 def load_torch_libraries() -> None:
