@@ -51,3 +51,28 @@ def test_what_is_not_of_these_labels_is_refused(core: Volume) -> None:
     del arrays["graph_saddle"]
     with pytest.raises(InputError, match="not complete"):
         restored(result.labels_volume, arrays, result.provenance)
+
+
+@pytest.mark.parametrize("name", ["basins", "graph_a", "graph_b", "graph_peak"])
+@pytest.mark.parametrize("number", [2**30, -1])
+def test_basins_and_voxels_that_are_not_there_are_refused(
+    core: Volume, name: str, number: int
+) -> None:
+    result = segment_pores(core)
+    arrays = dict(result.merging_arrays)
+    arrays[name] = np.where(arrays[name] > 0, number, 0).astype(np.int32)
+    # the labels lie in basins, whatever their numbers are
+    labels = result.labels_volume.replace(np.zeros_like(result.labels))
+    with pytest.raises(InputError, match="that are not there"):
+        restored(labels, arrays, result.provenance)
+
+
+@pytest.mark.parametrize(
+    "name", ["sample", "graph_sums", "graph_bounds", "graph_b", "graph_saddle"]
+)
+def test_tables_of_other_shapes_are_refused(core: Volume, name: str) -> None:
+    result = segment_pores(core)
+    arrays = result.merging_arrays
+    for changed in (arrays[name][:-1], arrays[name][..., None]):
+        with pytest.raises(InputError, match="other shapes"):
+            restored(result.labels_volume, {**arrays, name: changed}, result.provenance)

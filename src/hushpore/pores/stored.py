@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.pores.contacts import N_DIRECTIONS
 from hushpore.pores.graph import BasinGraph
 from hushpore.pores.measures import pore_columns, throat_columns
 from hushpore.pores.result import Pores, numbering_of
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Slabs, Stack
+from hushpore.pores.sums import SUMS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,6 +42,7 @@ def restored(
     values = np.ascontiguousarray(labels.array(), np.int32)
     if basins.size != values.size or ((basins > 0) < (values > 0).reshape(basins.shape)).any():
         raise InputError("What these pores were merged from is not of these labels.")
+    _check(graph, basins, sample, len(values))
     stack = Stack(basins.shape, np.int32, None)
     stack.array()[...] = basins
     volume = labels.replace(values, name=name)
@@ -62,3 +65,34 @@ def restored(
         _graph=graph,
         _settings=settings,
     )
+
+
+def _check(
+    graph: BasinGraph, basins: npt.NDArray[Any], sample: npt.NDArray[Any], n_slices: int
+) -> None:
+    """Raise InputError where one part is not of the others.
+
+    Compiled loops look basins up in tables, and voxels in stacks, and do not ask whether they are
+    in them.
+    """
+    rows, edges = graph.count + 1, len(graph.a)
+    shapes: list[tuple[npt.NDArray[Any], tuple[int, ...]]] = [
+        (graph.peak, (rows,)),
+        (graph.sums, (rows, len(SUMS))),
+        (graph.crossings, (rows, N_DIRECTIONS)),
+        (graph.bounds, (rows, 6)),
+        (graph.closed_voxels, (rows,)),
+        (graph.b, (edges,)),
+        (graph.saddle, (edges,)),
+        (graph.saddle_at, (edges,)),
+        (graph.contacts, (edges, N_DIRECTIONS)),
+        (sample, (n_slices,)),
+    ]
+    if any(table.shape != shape for table, shape in shapes):
+        raise InputError("What these pores were merged from has tables of other shapes.")
+    numbered = [(each, graph.count) for each in (basins, graph.a, graph.b)]
+    for numbers, last in [*numbered, (graph.peak[1:], basins.size - 1)]:
+        if numbers.dtype.kind not in "iu" or ((numbers < 0) | (numbers > last)).any():
+            raise InputError(
+                "What these pores were merged from names basins or voxels that are not there."
+            )
