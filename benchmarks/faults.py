@@ -26,16 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks._forked import alone, before_changes, command, forked
-from benchmarks.last_write import (
-    CASES,
-    Case,
-    contents,
-    count_changes,
-    names,
-    require,
-    warm_up,
-    write_scans,
-)
+from benchmarks.last_write import CASES, Case, before_and_after, contents, names, warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,12 +75,7 @@ def runs(
     found: Counter[str] = Counter()
     wrong: list[str] = []
     with tempfile.TemporaryDirectory() as scratch:
-        begun, done = Path(scratch, "begun"), Path(scratch, "done")
-        begun.mkdir()
-        write_scans(begun)
-        require(forked(command(case.before, begun)) == 0, case.before)
-        shutil.copytree(begun, done)
-        changes = count_changes(command(case.words, done), done)
+        begun, done, changes = before_and_after(case, Path(scratch))
         old, new = contents(begun, case), contents(done, case)
         for _ in range(times):
             place = Path(scratch, "place")

@@ -104,6 +104,20 @@ def warm_up() -> None:
                 command(case.before, Path(scratch))()
 
 
+def before_and_after(case: Case, scratch: Path, runs: Runs = command) -> tuple[Path, Path, int]:
+    """Make a folder as it is before a command and one as it is after it, in a folder.
+
+    `runs`: makes of a command and a folder what runs it there.
+    Returns: both, and how often the command changes something on the disk.
+    """
+    begun, done = scratch / "begun", scratch / "done"
+    begun.mkdir()
+    write_scans(begun)
+    require(forked(runs(case.before, begun)) == 0, case.before)
+    shutil.copytree(begun, done)
+    return begun, done, count_changes(runs(case.words, done), done)
+
+
 def kills(case: Case, times: int, moments: random.Random, runs: Runs = command) -> dict[str, Any]:
     """Kill a command many times.
 
@@ -113,12 +127,7 @@ def kills(case: Case, times: int, moments: random.Random, runs: Runs = command) 
     found: Counter[str] = Counter()
     faults: list[str] = []
     with tempfile.TemporaryDirectory() as scratch:
-        begun, done = Path(scratch, "begun"), Path(scratch, "done")
-        begun.mkdir()
-        write_scans(begun)
-        require(forked(runs(case.before, begun)) == 0, case.before)
-        shutil.copytree(begun, done)
-        changes = count_changes(runs(case.words, done), done)
+        begun, done, changes = before_and_after(case, Path(scratch), runs)
         old, new = contents(begun, case), contents(done, case)
         least = max(1, min(int((1 - case.share) * changes), changes - LEAST))
         while found["killed"] < times:
