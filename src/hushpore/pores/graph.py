@@ -85,6 +85,12 @@ class BasinGraph:
         return voxels
 
     @cached_property
+    def peaks(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+        """Squared distances that basins have at their peak, sorted, and how many have each."""
+        values, counts = np.unique(self.peak_squared_distance[1:], return_counts=True)
+        return values, counts
+
+    @cached_property
     def by_neck(self) -> npt.NDArray[np.int64]:
         """Edges from the widest neck to the narrowest, ties broken for good; without no ways."""
         contacts = self.contacts.sum(axis=1, dtype=np.int64)

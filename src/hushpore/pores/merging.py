@@ -88,8 +88,7 @@ def find_height(
 
 def height_of(graph: BasinGraph, h: str | float, n_spatial: int) -> ChosenHeight:
     """Return the merge height that is meant by a setting, for basins; see `find_height`."""
-    peaks = np.unique(graph.peak_squared_distance[1:], return_counts=True)
-    return find_height(h, *peaks, n_spatial)
+    return find_height(h, *graph.peaks, n_spatial)
 
 
 @dataclass(frozen=True, eq=False)
