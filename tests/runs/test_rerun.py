@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import tifffile
 from click.testing import CliRunner
 
 import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.events import Progress, StopEarly, result_of
 from hushpore.cli.commands import hushpore as command
+from hushpore.io import gate
 from hushpore.io.results import write_image
 from hushpore.jobs import JOBS
 from hushpore.runs.pipeline import run_pipeline
@@ -172,6 +174,25 @@ def test_a_scan_that_is_gone_or_has_changed_is_refused(
     with pytest.raises(InputError, match="is gone: there is no"):
         result_of(rerun(folder, again))
     assert not again.exists()
+
+
+def test_a_record_cannot_say_that_its_scan_is_trusted(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = json.loads((folder / "result.json").read_text())
+    blank = tmp_path / "blank.tif"
+    values = np.zeros((2, 64, 64), np.uint16)
+    tifffile.imwrite(blank, values, compression="zstd", photometric="minisblack")
+    known["source"].update(path=str(blank), trust=True)
+    (folder / "result.json").write_text(json.dumps(known))
+    monkeypatch.setattr(gate, "LARGEST_RATIO", 2)
+    monkeypatch.setattr(gate, "SMALL", 0)
+    done = call("rerun", folder, "-o", tmp_path / "again")
+    assert done.exit_code == 1
+    assert "--trust" in done.output
+    # with the word of the user it is read, and found to be another
+    done = call("rerun", folder, "-o", tmp_path / "again", "--trust")
+    assert "is not what it was" in done.output
 
 
 def test_settings_of_another_version_are_refused(folder: Path, tmp_path: Path) -> None:

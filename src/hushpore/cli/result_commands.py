@@ -11,7 +11,7 @@ import click
 
 from hushpore.base.text import as_csv
 from hushpore.cli.echo import echo
-from hushpore.cli.flags import device_flag
+from hushpore.cli.flags import device_flag, trust_flag
 from hushpore.cli.progress_bar import drive
 from hushpore.io.registry import exporters_of
 from hushpore.runs.export import export
@@ -28,7 +28,10 @@ EXPORT_HELP = "Write the pore result in the folder RESULT for another program.\n
 @device_flag
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON, no bar.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing result in OUT.")
-def rerun_command(result: str, output: str, device: str, as_json: bool, overwrite: bool) -> None:
+@trust_flag
+def rerun_command(
+    result: str, output: str, device: str, as_json: bool, overwrite: bool, trust: bool
+) -> None:
     """Make a result again, from the result.json in the folder RESULT, and compare.
 
     Reads the same scan, after a look at its fingerprint, and runs the same jobs with the same
@@ -37,7 +40,7 @@ def rerun_command(result: str, output: str, device: str, as_json: bool, overwrit
     """
     from hushpore.runs.rerun import rerun
 
-    done = drive(rerun(result, output, device, overwrite), "Rerun", quiet=as_json)
+    done = drive(rerun(result, output, device, overwrite, trust), "Rerun", quiet=as_json)
     if as_json:
         found = {"identical": done.identical, "differences": done.differences}
         echo(json.dumps({"written": str(done.written), **found}, indent=2))

@@ -32,7 +32,8 @@ _SMALL_PART = 1024
 #: What to do where something is not trusted.
 CONSENT = (
     "If you know where it is from and want it read all the same, allow that: --trust on the "
-    "command line, trust=True in Python, the button beside this message in napari."
+    "command line, trust=True in Python, in napari the button beside this message, of a batch "
+    "'Trust scans compressed over 1,000:1'."
 )
 _is_trusted: ContextVar[bool] = ContextVar("is_trusted", default=False)
 

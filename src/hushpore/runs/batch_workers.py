@@ -202,7 +202,7 @@ def _end_with_parent() -> None:
 def _memory(task: Task) -> float:
     """Estimate the bytes that a task needs; 0 where its scan cannot be opened."""
     try:
-        volumes = describe(task.source.path)
+        volumes = describe(task.source.path, trust=task.source.trust)
     except Exception:
         # its own process will say what is wrong with it
         return 0.0

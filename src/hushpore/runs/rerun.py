@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
 from dataclasses import dataclass
@@ -65,6 +66,7 @@ def rerun(
     output: str | os.PathLike[str],
     device: str = "auto",
     overwrite: bool = False,
+    trust: bool = False,
 ) -> Again:
     """Make a result again: the same scan, read the same way, through the same settings.
 
@@ -78,6 +80,8 @@ def rerun(
         As for `hushpore.denoise`.
     overwrite : bool, optional
         Replace an earlier result in that place.
+    trust : bool, optional
+        As for `hushpore.read`. A record cannot say it: it may be of somebody else.
 
     Yields
     ------
@@ -103,6 +107,7 @@ def rerun(
         source = Source.of(before.get("source") or {"path": jobs[0]["input"]["source"]})
         if not isinstance(source.path, str):
             raise TypeError(f"its scan is {source.path!r}")
+        source = dataclasses.replace(source, trust=trust)
         # what it will be compared with is odd or not now, and not after hours
         _compared_records(before, before)
     except InputError:

@@ -182,7 +182,8 @@ def files_of(settings: Iterable[Settings]) -> list[str]:
 def attach_files(volume: Volume, settings: Settings, source: Source | None = None) -> Volume:
     """Read the files that settings name, and return the volume with them beside it.
 
-    `source`: how the volume was read; another scan of the same thing is read in the same way.
+    `source`: how the volume was read; another scan of the same thing is read in the same way, and
+    masks are trusted as it was.
     Raises InputError if a file cannot be read, or the other scan is the same file.
     """
     missing: dict[str, Any] = {}
@@ -200,7 +201,7 @@ def attach_files(volume: Volume, settings: Settings, source: Source | None = Non
         elif Path(path).suffix.lower() == ".csv":
             missing[path] = read_points(path)
         else:
-            missing[path] = read(path).data
+            missing[path] = read(path, trust=source is not None and source.trust).data
     auxiliary = {**volume.auxiliary, **missing}
     return dataclasses.replace(volume, auxiliary=auxiliary) if missing else volume
 

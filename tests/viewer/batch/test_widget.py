@@ -1,12 +1,14 @@
 import numpy as np
 import pandas as pd
 import pytest
+import tifffile
 from napari.components import ViewerModel
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QApplication
 
 from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
+from hushpore.io import gate
 from hushpore.io.results import write_image
 from hushpore.jobs import JOBS
 from hushpore.runs import presets
@@ -84,6 +86,28 @@ def test_a_batch_runs_and_says_how_each_scan_ended(widget, scans, tmp_path, qtbo
     widget._run_button.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=LONG)
     assert column(widget, 1) == ["failed", "skipped", "skipped"]
+
+
+def test_scans_that_may_fill_the_memory_are_read_only_where_they_are_trusted(
+    widget, tmp_path, qtbot, monkeypatch
+):
+    phantom = np.full((8, 64, 64), 900, np.uint16)
+    phantom[2:6, 20:40, 20:40] = 100
+    tifffile.imwrite(tmp_path / "phantom.tif", phantom, compression="zstd", photometric=1)
+    monkeypatch.setattr(gate, "LARGEST_RATIO", 2)
+    monkeypatch.setattr(gate, "SMALL", 0)
+    widget.add([tmp_path / "phantom.tif"])
+    widget.output.value = tmp_path / "out"
+    for _ in range(2):
+        widget.run()
+        qtbot.waitUntil(lambda: not widget.is_running, timeout=LONG)
+        if not widget.trust.value:
+            assert column(widget, 1) == ["failed"]
+            assert widget.trust.text in column(widget, 2)[0]
+        widget.trust.value = True
+    assert column(widget, 1) == ["done"]
+    # nobody's habit
+    assert not BatchWidget(ViewerModel()).trust.value
 
 
 def test_a_problem_with_the_whole_batch_is_told(widget, scans, tmp_path, qtbot):

@@ -272,6 +272,7 @@ def test_a_file_that_may_fill_the_memory_is_opened_only_with_consent(
     (note,) = notification_manager.records
     assert "1,000:1" in note.message
     assert not viewer.layers
+    assert "--trust" not in note.message
     ((text, act),) = note.actions
     assert text == "Open it all the same"
     act(None)

@@ -1,7 +1,12 @@
+from types import SimpleNamespace
+
 import pytest
+from napari._qt.dialogs.qt_notification import NapariQtNotification
+from napari.utils.notifications import NotificationSeverity, notification_manager
+from qtpy.QtWidgets import QWidget
 
 from hushpore import InputError
-from hushpore.viewer.running.problem import explain
+from hushpore.viewer.running.problem import explain, offer_action
 
 
 def raised(error):
@@ -41,3 +46,21 @@ def test_the_details_hold_the_traceback_and_the_versions():
     assert "Traceback" in details
     assert "hushpore 0" in details
     assert "Python 3" in details
+
+
+def test_a_warning_with_a_button_is_shown_in_full_until_it_is_answered(qtbot):
+    parent = QWidget()
+    qtbot.addWidget(parent)
+    # which napari makes where a window is open
+    texts = "It is.\n\n", "Another"
+    dialogs = [NapariQtNotification(text, "warning", parent=parent) for text in texts]
+    viewer = SimpleNamespace(window=SimpleNamespace(_qt_window=parent))
+    pressed = []
+    offer_action(viewer, "It is.", "Go on", pressed.append, NotificationSeverity.WARNING)
+    assert [bool(each.property("expanded")) for each in dialogs] == [True, False]
+    assert not dialogs[0].DISMISS_AFTER
+    note = notification_manager.records.pop()
+    assert note.source == "hushpore"
+    ((text, act),) = note.actions
+    act(1)
+    assert (text, pressed) == ("Go on", [1])

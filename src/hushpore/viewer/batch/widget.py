@@ -38,6 +38,7 @@ from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.native import ValueOf
 from hushpore.viewer.forms.presets import PresetBox
 from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
+from hushpore.viewer.layers.reader import read_in_thread
 from hushpore.viewer.results.plot_canvas import SAVE_TIP, PlotCanvas
 from hushpore.viewer.running.run_buttons import offer
 from hushpore.viewer.running.worker import JobWorker
@@ -55,6 +56,10 @@ if TYPE_CHECKING:
 LOOK = 200
 #: Under which its options are remembered.
 _NAME_KEPT = "batch"
+_TRUST = (
+    "Read such scans, and those of more than 100,000 frames or pages. They are damaged, or made to "
+    "fill the memory, or blank: tick it only if you know where all of them are from."
+)
 
 
 @dataclass(frozen=True)
@@ -157,7 +162,10 @@ class BatchWidget(WorkerContainer):
         if not labels.exists():
             return
         try:
-            self._viewer.open(self.scans.value[row], plugin="hushpore")
+            if self.trust.value:
+                read_in_thread(self._viewer, self.scans.value[row], trust=True)
+            else:
+                self._viewer.open(self.scans.value[row], plugin="hushpore")
             self._viewer.open(str(labels), plugin="hushpore")
         except Exception as error:
             show_error(f"{name} cannot be opened: {error}")
@@ -198,6 +206,7 @@ class BatchWidget(WorkerContainer):
             "resample": self.resample.value,
             "jobs": self.jobs.value,
             "overwrite": self.overwrite.value,
+            "trust": self.trust.value,
             "groups": self.groups.value.strip(),
         }
 
@@ -277,6 +286,11 @@ class BatchWidget(WorkerContainer):
         self.overwrite = CheckBox(
             name="overwrite", text="Redo results made with other settings", annotation=bool
         )
+        # never remembered, as what may fill the memory is nobody's habit
+        self.trust = CheckBox(
+            name="trust", text="Trust scans compressed over 1,000:1", annotation=bool,
+            tooltip=_TRUST,
+        )  # fmt: skip
         self._run_button = QPushButton(
             "Run", styleSheet="font-weight: bold; padding: 6px;", clicked=self._press
         )
@@ -297,6 +311,7 @@ class BatchWidget(WorkerContainer):
         form.addRow("&Groups", self.groups.native)
         form.addRow("S&cans at once", self.jobs.native)
         form.addRow(self.overwrite.native)
+        form.addRow(self.trust.native)
         purpose = plain_label(
             "Sends many scans through the same settings. What fails stops nothing; what is done is "
             "not done again."
@@ -310,7 +325,7 @@ class BatchWidget(WorkerContainer):
         # what has its place can be an item, and is by its name an attribute
         self.extend([self.scans, self.resample, self.denoise, self.denoise_preset, self.pair,
                      self.pores_preset, self.output, self.groups, self.jobs,
-                     self.overwrite])  # fmt: skip
+                     self.overwrite, self.trust])  # fmt: skip
 
     def _why_not(self) -> str:
         """Return what is missing before the batch can run; empty where nothing is."""

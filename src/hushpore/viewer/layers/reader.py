@@ -15,9 +15,7 @@ from napari import current_viewer
 from napari.layers import Layer
 from napari.settings import get_settings
 from napari.utils.notifications import (
-    Notification,
     NotificationSeverity,
-    notification_manager,
     show_info,
     show_warning,
 )
@@ -26,6 +24,7 @@ import hushpore
 from hushpore.base.errors import InputError
 from hushpore.base.volume import Volume
 from hushpore.io import kind_of, load
+from hushpore.io.gate import CONSENT
 from hushpore.io.loading import into_memory
 from hushpore.io.registry import READERS
 from hushpore.io.resample import is_uneven, resampling
@@ -43,7 +42,7 @@ from hushpore.viewer.layers.series_chooser import offer_series
 from hushpore.viewer.layers.slice_grouping import collect_slice, is_slice, slices_by
 from hushpore.viewer.layers.writer import prefer_our_writers
 from hushpore.viewer.results.pore_layer import LENGTHS
-from hushpore.viewer.running.problem import Problem, explain, notify_problem
+from hushpore.viewer.running.problem import Problem, explain, notify_problem, offer_action
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -89,10 +88,10 @@ def read_layers(path: str | list[str]) -> list[Any]:
     viewer = current_viewer()
     several = getattr(viewer, "window", None) is not None
     if several and isinstance(path, str) and is_slice(viewer, path):
-        collect_slice(viewer, path, _read_in_thread)
+        collect_slice(viewer, path, read_in_thread)
         return NO_LAYERS
     if viewer is not None and size_of(path, LARGE) >= LARGE:
-        _read_in_thread(viewer, path)
+        read_in_thread(viewer, path)
         return NO_LAYERS
     try:
         volumes = hushpore.read_all(path)
@@ -112,7 +111,11 @@ def read_layers(path: str | list[str]) -> list[Any]:
     return found
 
 
-def _read_in_thread(viewer: Any, path: str | list[str], trust: bool = False) -> None:
+def read_in_thread(viewer: Any, path: str | list[str], trust: bool = False) -> None:
+    """Read a file or folder while the window goes on, and add its layers when they are there.
+
+    `trust`: whether the user wants it read even where it takes far more memory than its bytes.
+    """
     name = _name(path)
     choosing = getattr(viewer, "window", None) is not None
     LoadingTask(
@@ -128,9 +131,13 @@ def _refused(viewer: Any, path: str | list[str], problem: Problem) -> None:
     if not problem.needs_consent:
         notify_problem(problem)
         return
-    actions = (("Open it all the same", lambda *_: _read_in_thread(viewer, path, trust=True)),)
-    notification_manager.dispatch(
-        Notification(problem.message, NotificationSeverity.WARNING, actions=actions)
+    message = problem.message.replace(CONSENT, "Open it only if you know where it is from.")
+    offer_action(
+        viewer,
+        message,
+        "Open it all the same",
+        lambda *_: read_in_thread(viewer, path, trust=True),
+        NotificationSeverity.WARNING,
     )
 
 
@@ -229,12 +236,10 @@ def _mention_notes(viewer: Any, found: Iterable[tuple[str, dict[str, Any]]]) -> 
     lines = [f"{name}: {' '.join(notes)}" for (name, _), notes in pairs if notes]
     # last, for what was left out matters least, and napari shortens what is long
     lines += [" ".join(shared)] if shared else []
-    offered = viewer is not None and uneven
-    actions = (("Resample", partial(_resample, viewer, uneven)),) if offered else ()
-    if lines:
-        notification_manager.dispatch(
-            Notification("\n".join(lines), NotificationSeverity.INFO, actions=actions)
-        )
+    if lines and uneven and viewer is not None:
+        offer_action(viewer, "\n".join(lines), "Resample", partial(_resample, viewer, uneven))
+    elif lines:
+        show_info("\n".join(lines))
 
 
 def _resample(viewer: Any, uneven: Sequence[dict[str, Any]], *_: Any) -> None:

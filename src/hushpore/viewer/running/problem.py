@@ -5,11 +5,22 @@ from __future__ import annotations
 import platform
 import traceback
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from napari.utils.notifications import show_error, show_warning
+from napari.utils.notifications import (
+    Notification,
+    NotificationSeverity,
+    notification_manager,
+    show_error,
+    show_warning,
+)
+from qtpy.QtWidgets import QDialog
 
 from hushpore._version import __version__
 from hushpore.base.errors import HushporeError, NotTrustedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,42 @@ def explain(error: BaseException) -> Problem:
 def notify_problem(problem: Problem) -> None:
     """Say in a notification what went wrong."""
     (show_warning if problem.expected else show_error)(problem.message)
+
+
+class _Offer(Notification):
+    """A notification with a button, beside which napari shows where it is from."""
+
+    @property
+    def source(self) -> str:
+        """What napari shows; by default the name of an object."""
+        return "hushpore"
+
+
+def offer_action(
+    viewer: Any,
+    message: str,
+    text: str,
+    act: Callable[..., object],
+    severity: NotificationSeverity = NotificationSeverity.INFO,
+) -> None:
+    """Notify of something that the user can do, with a button for it.
+
+    `text`: of the button. `severity`: of a warning all is shown, until it is answered or closed;
+    of anything else what napari shows, a line for four seconds.
+    """
+    stays = severity >= NotificationSeverity.WARNING
+    # napari counts the height of its own margins to that of the message
+    said = f"{message}\n\n" if stays else message
+    notification_manager.dispatch(_Offer(said, severity, actions=((text, act),)))
+    window = getattr(viewer, "window", None)
+    if not stays or window is None:
+        return
+    for dialog in window._qt_window.findChildren(QDialog):
+        if hasattr(dialog, "toggle_expansion") and dialog.message.text() == said:
+            dialog.DISMISS_AFTER = 0
+            # where it slides to is where it grows from
+            dialog.geom_anim.setCurrentTime(dialog.geom_anim.duration())
+            dialog.toggle_expansion()
 
 
 def _unexpected(error: BaseException) -> str:
