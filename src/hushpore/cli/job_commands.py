@@ -23,7 +23,7 @@ from hushpore.cli.flags import (
 from hushpore.cli.progress_bar import drive
 from hushpore.cli.settings import settings_sources
 from hushpore.cli.timings import Measured
-from hushpore.jobs import CHAIN, JOBS, is_one_image, load, start
+from hushpore.jobs import CHAIN, JOBS, chained, is_one_image, load, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -221,12 +221,13 @@ def _run(
         origin = source.to_dict()
         before = volume = _read(source, measured, flags["device"] if JOBS[jobs[0]].on_gpu else None)
         results = []
-        for job, settings in steps.items():
-            attached = attach_files(volume, settings, source)
-            work = start(job, attached, settings, flags["device"])
-            result = _drive(work, job, flags, measured)
-            results.append(result)
-            volume = result.volume if JOBS[job].gives else volume
+        with chained(flags["device"]) as backend_of:
+            for job, settings in steps.items():
+                attached = attach_files(volume, settings, source)
+                work = start(job, attached, settings, backend_of(job))
+                result = _drive(work, job, flags, measured)
+                results.append(result)
+                volume = result.volume if JOBS[job].gives else volume
         changes = source.changes_since(origin)
         for change in changes:
             echo(f"Warning: {change}", err=True)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import torch
 
     from hushpore.device.graphs import CudaGraphCapture, GraphReplays, Work
+    from hushpore.device.resident import Resident
     from hushpore.device.transfers import CudaBus, PendingUpload, Transfers
 
 
@@ -45,6 +46,8 @@ class Backend:
     # which optimisations may be used on it; None: those that the user prefers
     switches: Switches | None = None
     on_trial: bool = False  # whether the job is to compare it with the CPU, and keep the faster
+    # what the jobs of a chain leave on it for each other
+    resident: Resident | None = field(default=None, repr=False)
 
     @property
     def is_cuda(self) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import pkgutil
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import pairwise
@@ -22,13 +23,14 @@ from hushpore.base.preferences import preferred
 from hushpore.base.settings import Settings
 from hushpore.base.volume import Volume, VolumeLike, as_volume
 from hushpore.device.backend import Backend, choose_backend
+from hushpore.device.resident import Resident
 from hushpore.n2v2.settings import DenoiseSettings
 from hushpore.patches.settings import PatchSettings
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.totals import TOTALS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hushpore.base.events import Event, Job
     from hushpore.n2v2.result import Denoised
@@ -250,6 +252,20 @@ def start(
             volume.auxiliary_of(settings, opt.name)
     backend = device if isinstance(device, Backend) else kind.backend(device)
     return kind.load()(volume, settings, backend)
+
+
+@contextmanager
+def chained(device: str) -> Iterator[Callable[[str], Backend]]:
+    """Give the backends of jobs that run one after another, each on the image of the one before.
+
+    An image that one makes on a GPU stays there for the next, at the latest until the end of the
+    ``with`` block.
+
+    `device`: as for `start`.
+    Yields: a function that returns the backend of a job.
+    """
+    with Resident() as resident:
+        yield lambda job: dataclasses.replace(JOBS[job].backend(device), resident=resident)
 
 
 def _attach(

@@ -111,7 +111,7 @@ def denoise(volume: Volume, settings: DenoiseSettings, backend: Backend) -> Job:
         yield from run.examine()
         yield run.timer.timing()
     finally:
-        run.backend.release()
+        run.release()
     return run.result()
 
 
@@ -137,7 +137,7 @@ def train(volume: Volume, settings: DenoiseSettings, backend: Backend, scale: Sc
             run.model = run.trained
         yield run.timer.timing()
     finally:
-        run.backend.release()
+        run.release()
     run.model.network.cpu()
     return TrainingResult(
         run.model, run.noise, run.curves, run.steps, run.elapsed, run.taken_schedule,
@@ -183,6 +183,8 @@ class DenoisingRun:
         self.steps, self.elapsed = 0, 0.0
         self.taken_schedule: dict[str, Any] | None = None
         self.blocks: BlockSampler | None = None
+        self.images: Images | None = None
+        self.whole: torch.Tensor | None = None  # the result, where a GPU holds it
 
     def correct_rings(self) -> Job:
         """Take rings out of the scans, where that is asked for: all else works on what is left."""
@@ -247,7 +249,7 @@ class DenoisingRun:
         """Move to a device: upload once, in the dtype of the file, and normalise there."""
         self.backend = backend
         self.dtype = choose_precision(self.settings.precision, backend, self.settings.dimensions)
-        self.images: Images | None = None
+        self.images = None
         wanted = self.settings.denoise_memory
         self.memory = FREE_SHARE * backend.free_memory() if wanted is None else 1e9 * wanted
         self.budget = IMAGES_SHARE * self.memory
@@ -434,6 +436,7 @@ class DenoisingRun:
         )  # fmt: skip
         prediction = predictor.predict(self.source, self.denoised, self.backend, self.images)
         self.backend = yield from self._keep_notes(prediction)
+        self.whole = predictor.whole
 
     def _keep_notes(self, job: Job) -> Job:
         """Keep the notes that a part of the job gives."""
@@ -454,6 +457,8 @@ class DenoisingRun:
                 "told from detail."
             )
             return
+        # what the device holds is without it
+        self.whole = None
         restoring = restore_detail_in_place(self.source, self.denoised, self.noise)
         yield from self._run_stage("detail restoration", restoring, fraction=1.0)
 
@@ -507,6 +512,11 @@ class DenoisingRun:
         """How two scans of the same thing compare, for the record."""
         return None if self.agreement is None else dataclasses.asdict(self.agreement)
 
+    def release(self) -> None:
+        """Give back what the device holds; the result stays there until it is left for a job."""
+        self.images = None
+        self.backend.release()
+
     def result(self) -> Denoised:
         """Put the result and its record together."""
         timing = self.timer.timing()
@@ -515,6 +525,8 @@ class DenoisingRun:
             "denoise", self.volume, self.settings, where, timing, self.notes
         )
         self.model.network.cpu()
+        if self.whole is not None and self.backend.resident is not None:
+            self.backend.resident.leave(self.denoised, self.whole, self.backend.device)
         name = f"{self.volume.name} denoised"
         return make_result(
             self.volume.replace(self.denoised, name=name), self.model, self.curves, provenance,

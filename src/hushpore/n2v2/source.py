@@ -73,7 +73,7 @@ class Source:
     ) -> npt.NDArray[Any]:
         """Return some planes, (len(planes), *size), `rows` of them along their first axis."""
         first, last = int(planes[0]), int(planes[-1])
-        in_a_row = _are_in_a_row(planes)
+        in_a_row = is_in_a_row(planes)
         if len(self._leading) == 1 and in_a_row:
             return self._native(self._data[first : last + 1, rows])
         if in_a_row and len(planes) == self.count and rows == slice(None):
@@ -94,7 +94,7 @@ class Source:
 
         They take half of what `read` returns.
         """
-        if not isinstance(self._data, Scaled) or not _are_in_a_row(planes):
+        if not isinstance(self._data, Scaled) or not is_in_a_row(planes):
             return self.read(planes, rows)
         if len(self._leading) == 1:
             return self._data.part((slice(int(planes[0]), int(planes[-1]) + 1), rows))
@@ -111,7 +111,8 @@ class Source:
         return np.ascontiguousarray(values, dtype=self.dtype)
 
 
-def _are_in_a_row(planes: Sequence[int] | npt.NDArray[np.int64]) -> bool:
+def is_in_a_row(planes: Sequence[int] | npt.NDArray[np.int64]) -> bool:
+    """Whether each plane is the one after the plane before."""
     return bool(np.all(np.diff(planes) == 1))
 
 
@@ -155,6 +156,17 @@ class Scale:
         planes *= self._of(self.std, channels, planes.ndim)
         planes += self._of(self.mean, channels, planes.ndim)
         return planes
+
+    def restore_on_device(
+        self, planes: torch.Tensor, channels: npt.NDArray[np.int64]
+    ) -> torch.Tensor:
+        """Do as `restore` of planes on a device, to the bit; works in place."""
+        std, mean = (
+            torch.from_numpy(self._of(each, channels, planes.ndim)).to(planes.device)
+            for each in (self.std, self.mean)
+        )
+        # one rounding after the other, as on the host
+        return planes.mul_(std).add_(mean)
 
     @staticmethod
     def _of(

@@ -98,8 +98,11 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
     kind = warm_up_kind(decided, volume.dtype == np.bool_, slabs.on_disk)
     yield from stages.prepare(prepare(kind))
     if backend.on_trial:
+        given = backend
         with stages.timer.stage("comparing devices"):
-            backend = yield from choose_faster(volume, decided, backend, _segment_alone, notes)
+            backend = yield from choose_faster(volume, decided, given, _segment_alone, notes)
+        if given.resident is not None and not backend.is_cuda:
+            given.resident.release()
     return (yield from _segment(volume, settings, surroundings, backend, slabs, stages, notes))
 
 

@@ -45,6 +45,8 @@ from hushpore.pores.plan import check_tables
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
+    import torch
+
     from hushpore.base.events import Event
     from hushpore.base.volume import Volume
     from hushpore.device.clocks import Clock
@@ -88,6 +90,10 @@ class Pipeline:
     def __init__(self, work: Work, backend: Backend, stages: Stages, notes: list[str]) -> None:
         self._work, self._backend, self._stages, self._notes = work, backend, stages, notes
         self._void: _Void | None = None
+        # the grey values, where a job before has left them on the GPU
+        self._resident: torch.Tensor | None = None
+        if backend.resident is not None:
+            self._resident = backend.resident.take(work.volume.data, backend.device)
 
     def run(self) -> Generator[Event, None, Segmented]:
         """Find it, where that can be done."""
@@ -96,12 +102,17 @@ class Pipeline:
             try:
                 with self._stages.timer.stage("preparing"):
                     gpu, ways = open_gpu(self._backend, self._work)
+                    if self._resident is not None and not self._begins_on_gpu(ways[0]):
+                        # they would lie where there is work to do
+                        self._resident = None
+                        free_pools()
+                        gpu, ways = open_gpu(self._backend, self._work)
                 found = yield from self._on_gpu(gpu, ways)
                 if found is not None:
                     return found
             except DeviceError as error:
                 reason = str(error)
-            self._backend = Backend(reason=reason)
+            self._backend, self._resident = Backend(reason=reason), None
             yield from self._say(f"Pores are segmented on the CPU: {reason}.", warning=True)
         if self._void is None:
             self._void = yield from self._find_void()
@@ -134,7 +145,9 @@ class Pipeline:
     def _attempt(self, gpu: Gpu, slabs: Slabs, *, whole: bool) -> Generator[Event, None, Segmented]:
         work, timer = self._work, self._stages.timer
         if whole:
-            from_values = find_from_values(gpu, work, timer)
+            resident, self._resident = self._resident, None
+            from_values = find_from_values(gpu, work, timer, resident)
+            del resident
             run = self._stages.run("", from_values, 0.85)
             found, void_phases, threshold = yield from run
             yield from self._warn(threshold.problem)
@@ -193,13 +206,19 @@ class Pipeline:
         """Whether the void is found on the GPU, too; told with its reason."""
         work, choices = self._work, self._backend.choices
         reason = why_on_host(work.volume, work.settings, work.padding)
-        if not reason and not holds_values(work, slabs, room_on(self._backend)):
+        room = room_on(self._backend)
+        if self._resident is not None:
+            room += self._resident.nbytes
+        if not reason and not holds_values(work, slabs, room):
             reason = "the GPU does not hold the volume with its grey values"
         asked = choices.asked("void")
         if asked is not None and not (asked and reason):
             return choices.say("void", asked, "as asked")
         kind = np.dtype(held(work.volume.data).dtype).name
-        return choices.say("void", not reason, reason or f"{kind} values cross as they are")
+        stay = f"{kind} values cross as they are"
+        if self._resident is not None:
+            stay = f"{kind} values are there already"
+        return choices.say("void", not reason, reason or stay)
 
     def _read_stored(self) -> Generator[Event, None, None]:
         """Read what is to cross into memory: of the integers of a scanner these alone."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hushpore.base.events import Note, Progress, StopEarly
-from hushpore.jobs import JOBS, start
+from hushpore.jobs import JOBS, chained, start
 from hushpore.runs.result_folder import check_result_target, write_result
 from hushpore.runs.source import attach_files, files_of
 
@@ -72,14 +72,15 @@ def run_pipeline(
     results: list[Result] = []
     share = (_COMPUTED - _READ) / sum(JOBS[job].share for job in jobs)
     done = _READ
-    for job, settings in steps.items():
-        until = done + share * JOBS[job].share
-        work = start(job, attach_files(volume, settings, source), settings, device)
-        result = yield from part_of(work, done, until)
-        results.append(result)
-        done = until
-        if JOBS[job].gives:
-            volume = result.volume
+    with chained(device) as backend_of:
+        for job, settings in steps.items():
+            until = done + share * JOBS[job].share
+            work = start(job, attach_files(volume, settings, source), settings, backend_of(job))
+            result = yield from part_of(work, done, until)
+            results.append(result)
+            done = until
+            if JOBS[job].gives:
+                volume = result.volume
     yield Progress("writing", 0, 0, "", _COMPUTED)
     changes = source.changes_since(origin)
     for change in changes:

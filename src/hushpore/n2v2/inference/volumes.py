@@ -28,6 +28,7 @@ from hushpore.n2v2.inference.tiles import (
     tile_bytes,
 )
 from hushpore.n2v2.model import fuse_batch_norm
+from hushpore.n2v2.source import is_in_a_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -79,6 +80,8 @@ class VolumePredictor:
     augment: bool = False  # whether to average over mirrored and turned copies
     progress_start: float = 0.0  # share of the whole job that is over before, for progress
     timer: StageTimer = field(default_factory=StageTimer)  # told what takes how long
+    # all that was predicted, in grey values and of the shape of the volume, where a GPU holds it
+    whole: torch.Tensor | None = field(default=None, init=False)
     _replays: GraphReplays | None = field(default=None, init=False)
     _fused: UNet = field(init=False)
 
@@ -247,9 +250,11 @@ class VolumePredictor:
                 )
         with self.timer.stage("download", nbytes=4 * result.numel(), syncs=1):
             planes = self.arrangement.predicted[slab.images].ravel()
-            values = backend.get(result.flatten(0, 1))
-            values = self.scale.restore(values, source.channels[planes])
-            write_planes(out, source, planes, rows, values)
+            restored = self.scale.restore_on_device(result.flatten(0, 1), source.channels[planes])
+            write_planes(out, source, planes, rows, backend.get(restored))
+        shape = source.volume.shape
+        if backend.is_cuda and restored.numel() == math.prod(shape) and is_in_a_row(planes):
+            self.whole = restored.reshape(shape)
         done += len(slab.tiles)
         yield self._progress(done, total)
 
@@ -270,7 +275,7 @@ def write_planes(
     values: npt.NDArray[np.float32],
 ) -> None:
     """Write rows of some planes into an array of the shape of the volume."""
-    if source.volume.ndim == len(source.size) + 1 and (np.diff(planes) == 1).all():
+    if source.volume.ndim == len(source.size) + 1 and is_in_a_row(planes):
         out[int(planes[0]) : int(planes[-1]) + 1, rows] = values
         return
     for plane, value in zip(planes, values, strict=True):

@@ -18,6 +18,8 @@ from hushpore.pores.passes import Threshold, check_hysteresis, threshold_of
 from hushpore.pores.threshold import Histogram, Range, bins_of, counted_once
 
 if TYPE_CHECKING:
+    import torch
+
     from hushpore.base.volume import Volume
     from hushpore.pores.gpu.engine import Gpu
     from hushpore.pores.settings import PoreSettings
@@ -42,18 +44,22 @@ def kind_of(volume: Volume) -> int | None:
 class GpuGrey:
     """The grey values of a volume on a GPU.
 
-    `volume`: 2D or 3D, in memory, of a type that has a `kind_of`.
+    `volume`: 2D or 3D, in memory, of a type that has a `kind_of`. `values`: its values where they
+    are on the GPU already; a tensor of PyTorch.
     """
 
-    def __init__(self, gpu: Gpu, volume: Volume) -> None:
+    def __init__(self, gpu: Gpu, volume: Volume, values: torch.Tensor | None = None) -> None:
         self._gpu, self._volume = gpu, volume
         self.shape = (1,) * (3 - volume.n_spatial) + volume.shape
-        stored = held(volume.data)
-        native = np.ascontiguousarray(stored, np.dtype(stored.dtype).newbyteorder("="))
         self._count = math.prod(self.shape)
         kind = kind_of(volume)
         assert kind is not None, "it can be read on the GPU"
-        on_gpu = gpu.put(native.reshape(-1).view(np.uint8))
+        if values is None:
+            stored = held(volume.data)
+            native = np.ascontiguousarray(stored, np.dtype(stored.dtype).newbyteorder("="))
+            on_gpu = gpu.put(native.reshape(-1).view(np.uint8))
+        else:
+            on_gpu = gpu.xp.from_dlpack(values).reshape(-1).view(np.uint8)
         self._ends = (0.0, 1.0)  # of all values
         self._values = (on_gpu, np.int32(kind), *self._line())
 

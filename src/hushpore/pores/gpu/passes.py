@@ -1,8 +1,8 @@
 """The passes of a pore segmentation that a GPU takes over: void, distance, basins and their graph.
 
-Where the GPU's memory holds the stack, its grey values go up once, as the scanner wrote them, and
-the basins come down once, with the tables of their graph; in between nothing crosses. The host
-waits five times:
+Where the GPU's memory holds the stack, its grey values go up once, as the scanner wrote them, or
+are there already, left by the job before (`hushpore.device.resident`), and the basins come down
+once, with the tables of their graph; in between nothing crosses. The host waits five times:
 
 1. for the range of the grey values and their histogram, which give the threshold;
 2. for the number of basins, which the size of their tables depends on;
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
+    import torch
 
     from hushpore.device.backend import Backend
     from hushpore.pores.graph import BasinGraph
@@ -119,7 +120,10 @@ def in_one_piece(work: Work, slabs: Slabs) -> bool:
 
 
 def holds_values(work: Work, slabs: Slabs, free: int) -> bool:
-    """Whether the GPU holds the whole stack, and its grey values besides."""
+    """Whether the GPU holds the whole stack, and its grey values besides.
+
+    `free`: bytes that may be taken, with those of grey values that are there already.
+    """
     itemsize = np.dtype(held(work.volume.data).dtype).itemsize
     outside = bytes_outside(work)
     needed = math.prod(work.shape) * (BYTES_A_VOXEL + itemsize)
@@ -144,11 +148,20 @@ class FromValues(NamedTuple):
     threshold: Threshold
 
 
-def find_from_values(gpu: Gpu, work: Work, timer: StageTimer) -> Pass[FromValues]:
-    """Find all from grey values in memory, of a stack that the GPU holds (`holds_values`)."""
+def find_from_values(
+    gpu: Gpu, work: Work, timer: StageTimer, resident: torch.Tensor | None = None
+) -> Pass[FromValues]:
+    """Find all from grey values in memory, of a stack that the GPU holds (`holds_values`).
+
+    `resident`: the grey values, where they are on the GPU already.
+    """
     voxels = math.prod(work.shape)
-    with timer.stage("upload", nbytes=work.volume.nbytes):
-        grey = GpuGrey(gpu, work.volume)
+    if resident is None:
+        with timer.stage("upload", nbytes=work.volume.nbytes):
+            grey = GpuGrey(gpu, work.volume)
+    else:
+        grey = GpuGrey(gpu, work.volume, resident)
+        del resident
     with timer.stage("threshold", voxels=voxels, syncs=1):
         threshold = grey.threshold(work.settings)
     yield 0.1

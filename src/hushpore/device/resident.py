@@ -1,0 +1,51 @@
+"""What one job leaves on a GPU for the next: it has not to cross to the host and back again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Resident:
+    """An image on a GPU, the same as an array of the host; of the jobs of a chain.
+
+    One job leaves it, the next takes it, and what nobody takes goes at the end of a ``with`` block.
+    Nobody changes the array meanwhile.
+
+    >>> import numpy as np, torch
+    >>> host = np.ones(3, np.float32)
+    >>> with Resident() as left:
+    ...     left.leave(host, torch.from_numpy(host), "cuda:0")
+    ...     print(left.take(host, "cuda:1"), left.take(host, "cuda:0"), left.take(host, "cuda:0"))
+    None tensor([1., 1., 1.]) None
+    """
+
+    def __init__(self) -> None:
+        self._left: tuple[Any, torch.Tensor, str] | None = None
+
+    def leave(self, host: Any, values: torch.Tensor, device: str) -> None:
+        """Leave the values of an array of the host, of its shape and type, on a device."""
+        self._left = host, values, device
+
+    def take(self, host: Any, device: str) -> torch.Tensor | None:
+        """Return the values of that very array on that device, once; None where there are none.
+
+        What nobody else holds is let go with what is returned.
+        """
+        if self._left is None or self._left[0] is not host or self._left[2] != device:
+            return None
+        values = self._left[1]
+        self._left = None
+        return values
+
+    def release(self) -> None:
+        """Let the values go."""
+        self._left = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.release()
