@@ -25,13 +25,13 @@ SIZES = (128, 256, 512, 768)
 THICKNESS = 32  # slices of a block, the same for all sizes, for the law of the root
 
 
-def measure(sizes: tuple[int, ...] = SIZES) -> dict[str, Any]:
+def measure() -> dict[str, Any]:
     """Run all; some minutes."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        paths = {size: foam(folder, size) for size in sizes}
-        small = paths[sizes[0]]
-        expected = {size: segment_pores(read(paths[size]), device=Backend()) for size in sizes[:3]}
+        paths = {size: foam(folder, size) for size in SIZES}
+        small = paths[SIZES[0]]
+        expected = {size: segment_pores(read(paths[size]), device=Backend()) for size in SIZES[:3]}
         grown: dict[str, Any] = {}
         same: dict[str, Any] = {}
         with warmed(2, 4, small) as client:
@@ -42,7 +42,7 @@ def measure(sizes: tuple[int, ...] = SIZES) -> dict[str, Any]:
                     same[f"{size}^3, 2 workers, {THICKNESS} slices"] = is_same(
                         run.folder, expected[size]
                     )
-        largest = sizes[:3][-1]
+        largest = SIZES[:3][-1]
         for count in (1, 4):
             with warmed(count, 2, small) as client:
                 run = Run(paths[largest], client, thickness=50)
@@ -53,7 +53,7 @@ def measure(sizes: tuple[int, ...] = SIZES) -> dict[str, Any]:
         return {
             "the same as on one machine, bit for bit": same,
             "2 workers, blocks of 32 slices": grown,
-            "law of the root": _law(sizes, grown),
+            "law of the root": _law(SIZES, grown),
         }
 
 

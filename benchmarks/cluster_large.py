@@ -16,15 +16,15 @@ from hushpore.cluster.connection import connect
 SIZE, MEMORY = 1024, 3 * 2**30 / 1e9
 
 
-def measure(size: int = SIZE) -> dict[str, Any]:
+def measure() -> dict[str, Any]:
     """Run it once; some minutes, and about 9 GB of disk."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-        path = foam(Path(folder), size)
+        path = foam(Path(folder), SIZE)
         with connect("local:2", MEMORY) as client:
             run = Run(path, client)
         stages = run.runner.timing().stages
         return {
-            "voxels": size**3,
+            "voxels": SIZE**3,
             "memory of a worker, GiB": 3,
             **run.figures(),
             "summary": run.written.summary,

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 ROOT = Path(__file__).parents[2]
 
@@ -68,6 +68,23 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
         return subprocess.CompletedProcess(command, status, said.getvalue(), "")
 
     monkeypatch.setattr(subprocess, "run", run)
+
+
+@pytest.fixture
+def workers_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have workers be threads of this process, which start at once."""
+
+    @contextlib.contextmanager
+    def local(count: int, memory: int) -> Iterator[Any]:
+        distributed = importlib.import_module("distributed")
+        place = {"processes": False, "dashboard_address": "127.0.0.1:0", "memory_limit": memory}
+        with (
+            distributed.LocalCluster(n_workers=count, threads_per_worker=1, **place) as cluster,
+            distributed.Client(cluster, set_as_default=False) as client,
+        ):
+            yield client
+
+    monkeypatch.setattr("hushpore.cluster.connection._local", local)
 
 
 def _main_block(path: Path) -> Any:

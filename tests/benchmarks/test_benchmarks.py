@@ -38,6 +38,7 @@ SMALL_RINGS = {"_ring_phantom.SHAPE": (16, 96, 96)}
 #: the benchmarks, or of hushpore. A new benchmark is added here, with constants such that it takes
 #: less than a second: volumes of some 16 voxels, one round, two steps.
 TINY: dict[str, dict[str, Any]] = {
+    "cluster_overhead": {"SIZES": (24,), "WARMED": 16},
     "convert": {"SHAPE": (32, 64, 64), "TILE": 32, "BUDGETS": (0.25,)},
     "demo": {"TIME_BUDGET": 1.0, "hushpore.cli.demo.foam_phantom": small_foam},
     "denoise_artefacts": {"STEPS": 1, "RING_STEPS": 1, **SMALL_RINGS},
@@ -79,6 +80,7 @@ TINY: dict[str, dict[str, Any]] = {
     "pores_on_disk": {"SIZE": 24, "TILE": 24, "BUDGET": 1.0},
     "reading": {"ROUNDS": 1, "SLICES": 2, "EDGE": 32},
     "reading_ahead": {"READ": 0.001, "SLICES": 3, "REPEATS": 1, "TRIALS": 5, "WORK": (0.001,)},
+    "regression": {"ROUNDS": 1, "BLOBS": 16, "NOISE": 12, "pores.ROCK": 24},
     "rings": {"STEPS": 1, "SCANS": {"rock": 0.0}, **ONE_SCAN, **SMALL_RINGS},
     "thickness": {"ROUNDS": 1, "FOAM": 24, "pores.ROCK": 24},
     "waiting": {**STEP, "STEPS": 1, "ROUNDS": 1},
@@ -86,7 +88,10 @@ TINY: dict[str, dict[str, Any]] = {
 
 
 #: What some need that tests may not have; see tests/conftest.py.
-NEEDS = {"exports": ("openpnm", "vtk")}
+NEEDS = {
+    "cluster_overhead": ("distributed",),
+    "exports": ("openpnm", "vtk"),
+}
 
 
 #: Figures of kept files of packages that tests need not have.
@@ -96,7 +101,7 @@ OF_PEERS = {"thickness": {"porespy"}}
 @pytest.mark.skipif(sys.platform != "linux", reason="they read memory as Linux tells it")
 # of imageio, which napari's own reader loads
 @pytest.mark.filterwarnings("ignore:The legacy `DICOM` plugin:DeprecationWarning")
-@pytest.mark.usefixtures("in_this_process", "data_beside")
+@pytest.mark.usefixtures("in_this_process", "data_beside", "workers_of_threads")
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=pytest.mark.needs(*NEEDS.get(name, ()))) for name in sorted(TINY)],
@@ -146,8 +151,8 @@ NOT_HERE = {
     "attacks": "makes forks; its files are opened by tests/io/test_gate.py",
     "damaged": "makes forks; its files are read by tests/io/test_mutations.py",
     **dict.fromkeys(
-        ("cluster_blocks", "cluster_faults", "cluster_large", "cluster_overhead"),
-        "starts workers, which takes 5 s each; the same work is tested in tests/cluster",
+        ("cluster_blocks", "cluster_faults", "cluster_large"),
+        "starts workers, which takes 5 s each; as cluster_overhead, and in tests/cluster",
     ),
     **dict.fromkeys(
         ("denoise_careamics", "denoise_rival_curve"), "needs CAREamics, which tests do not have"
