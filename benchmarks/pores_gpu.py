@@ -173,7 +173,7 @@ def _kernel_by_kernel(size: int) -> Figures:
         **{
             f"{name}, {int(times)} times": {
                 "ms": round(1e3 * seconds, 4),
-                "GB/s": round(nbytes / max(seconds, 1e-9) / 1e9, 1),
+                "GB/s": round(nbytes / max(seconds, 1e-9) / 1e9, 3),
             }
             for name, (seconds, nbytes, times) in slowest
         },

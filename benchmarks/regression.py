@@ -43,7 +43,8 @@ def _compare(void: np.ndarray, before: dict[str, Any]) -> dict[str, Any]:
     rates = []
     for _ in range(ROUNDS):
         by_numpy = {name: _seconds(each) for name, each in work.items()}
-        stages = seconds_of_stages(void)
+        # what is a boolean array needs no threshold
+        stages = {n: each for n, each in seconds_of_stages(void).items() if n != "threshold"}
         mean = sum(by_numpy.values()) / len(by_numpy)
         rates.append(_copied_bytes_a_second(void.size))
         for name, seconds in {**stages, "all": sum(stages.values())}.items():
@@ -56,8 +57,8 @@ def _compare(void: np.ndarray, before: dict[str, Any]) -> dict[str, Any]:
             "ns a voxel": round(each / void.size * 1e9, 2),
             "times NumPy": round(statistics.median(ratios[name]), 2),
         }
-        if name in before and name != REST:
-            change = found[name]["times NumPy"] / max(before[name]["times NumPy"], 1e-9) - 1
+        if name in before and name != REST and before[name]["times NumPy"] > 0:
+            change = found[name]["times NumPy"] / before[name]["times NumPy"] - 1
             found[name]["change since the kept file, %"] = round(100 * change, 1)
         if name in LEAST_BYTES:
             needed = LEAST_BYTES[name] * void.size / statistics.median(rates)

@@ -190,7 +190,10 @@ def _find_exits(
     if begin == 0 and end == flat.size:
         return np.zeros(0, np.int64)
     marked = np.zeros(2 * size, np.bool_)
-    threads.over(end - begin, _mark_exits, flat, begin, end, size, marked, smallest=1 << 14)
+    # a way out leads over the first slice or the last, whose voxels then end where it does
+    for slice_begin in {begin, end - size}:
+        where = (flat, slice_begin, begin, end, size, marked)
+        threads.over(size, _mark_exits, *where, smallest=1 << 14)
     place = np.flatnonzero(marked)
     return np.where(place < size, begin - size + place, end - size + place)
 
@@ -237,6 +240,7 @@ def _find_peaks(
 @kernel
 def _mark_exits(
     pointers: npt.NDArray[np.int32],
+    offset: int,
     begin: int,
     end: int,
     size: int,
@@ -244,8 +248,11 @@ def _mark_exits(
     first: int,
     last: int,
 ) -> None:
-    """Mark the voxels of the slice before and of the one after a slab that are pointed to."""
-    for i in range(begin + first, begin + last):
+    """Mark the voxels beside a slab, of both slices, that those of a range point to.
+
+    `begin`, `end`: of the slab. `offset`: where the range is counted from.
+    """
+    for i in range(offset + first, offset + last):
         target = pointers[i]
         if target >= end:
             marked[size + target - end] = True

@@ -478,9 +478,11 @@ def find_basins(work: Work, distance: Stack, gpu: GpuSlabs | None = None) -> Pas
         low, high = found.slices(first, last)
         heights = distance.read(low, high)
         own = slice(first - low, last - low)
-        alone = (low, high) == (first, last)
-        pointers = basins.room(low, high) if alone else np.empty(heights.shape, np.int32)
+        pointers = basins.room(low, high)
+        # what lies beside the slab is written, too
+        before = pointers[: own.start].copy()
         new = found.add(heights, pointers, work.threads, own.start, own.stop)
+        pointers[: own.start] = before
         basins.write(first, pointers[own])
         peaks.append(new + first * math.prod(work.shape[1:]))
         yield last / work.slabs.depth

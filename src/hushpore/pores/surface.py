@@ -20,6 +20,7 @@ and run-length encoding", Insight Journal. https://doi.org/10.54294/wdu86d
 from __future__ import annotations
 
 import math
+from functools import cache
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -39,12 +40,13 @@ DIRECTIONS = np.array(
 )
 
 
+@cache
 def area_per_crossing(spacing: tuple[float, ...]) -> npt.NDArray[np.float64]:
     """Return the area (3D) or length (2D) that one crossing stands for, by direction.
 
     `spacing`: voxel size in z, y, x or y, x order.
     Returns: (13,), in the order of `DIRECTIONS`, in the unit of `spacing` to the second power
-    (first power in 2D, where directions out of the plane count nothing).
+    (first power in 2D, where directions out of the plane count nothing); not to be changed.
     """
     weights = np.zeros(len(DIRECTIONS))
     used = np.flatnonzero(DIRECTIONS[:, 0] == 0) if len(spacing) == 2 else np.arange(len(weights))
@@ -55,6 +57,7 @@ def area_per_crossing(spacing: tuple[float, ...]) -> npt.NDArray[np.float64]:
     share = _nearest_share(units)[: len(used)] * 2
     mean_cosine = 0.5 if len(spacing) == 3 else 2 / math.pi
     weights[used] = share * math.prod(spacing) / length / mean_cosine
+    weights.flags.writeable = False
     return weights
 
 

@@ -80,7 +80,7 @@ class Components:
     """The 6-connected components of a void that is met slab by slab.
 
     `faces`: for each axis, whether its two faces count as an opening (in a 2D image those of z do
-    not). `slabs`: how the stack is cut. The runs of a single slab are kept, those of several found
+    not). `slabs`: how the stack is cut. Runs are kept where stacks are in memory, and else found
     anew.
     `voxels`: (components,), int64. `is_open`: (components,), bool: whether it touches a face of the
     volume, or what was marked.
@@ -91,7 +91,7 @@ class Components:
         self.slabs = slabs
         self.voxels = np.zeros(0, np.int64)
         self.is_open = np.zeros(0, np.bool_)
-        self._runs: Runs | None = None
+        self._runs: list[Runs] = []  # of all slabs so far, or of the last one
         self._counts: list[int] = []
         self._found: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]] = []
         self._pairs: list[npt.NDArray[np.int64]] = []
@@ -112,12 +112,14 @@ class Components:
         if marked is not None:
             touches |= marked
         voxels = np.bincount(runs.part, runs.end - runs.begin, runs.count).astype(np.int64)
-        if self._runs is not None:
+        if self._runs:
             offsets = np.cumsum([0, *self._counts])[-2:]
-            self._pairs.append(pairs_across(self._runs, runs) + offsets)
+            self._pairs.append(pairs_across(self._runs[-1], runs) + offsets)
         self._found.append((voxels, touches))
         self._counts.append(runs.count)
-        self._runs = runs
+        if self.slabs.on_disk:
+            self._runs.clear()
+        self._runs.append(runs)
 
     def join(self) -> None:
         """Join what is connected across slabs, once all are added."""
@@ -130,8 +132,8 @@ class Components:
         self.is_open[self._component[touches]] = True
         self._found.clear()
         self._pairs.clear()
-        if len(self.slabs) > 1:
-            self._runs = None
+        if self.slabs.on_disk:
+            self._runs.clear()
 
     def paint(
         self,
@@ -141,7 +143,7 @@ class Components:
         threads: KernelThreads,
     ) -> None:
         """Write the phase of each component into a slab, in place; see `Runs.paint`."""
-        runs = self._runs or find_runs(phase, threads)
+        runs = self._runs[slab] if self._runs else find_runs(phase, threads)
         first = sum(self._counts[:slab])
         runs.paint(phase, phase_of[self._component[first : first + runs.count]])
 
@@ -239,37 +241,41 @@ def _marked(rows: npt.NDArray[np.uint8], lines: Lines) -> npt.NDArray[np.bool_]:
 def _find_runs(
     rows: npt.NDArray[np.uint8], first: int, last: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Return runs a row, and their begins and ends, for a range of rows."""
+    """Return runs a row, and their begins and ends, for a range of rows.
+
+    Eight voxels are looked at at once: most are alike. Of others each that is not like the one
+    before is where a run begins or ends, which is noted without a branch.
+    """
     width = rows.shape[1]
     counts = np.zeros(last - first, np.int64)
-    total = 0
+    line = np.zeros(width // 8 * 8 + 8, np.uint8)  # ends with solid
+    words = line.view(np.uint64)
+    found = np.empty(max((last - first) * width // 8, 2 * line.size), np.int32)
+    used = 0
     for row in range(first, last):
-        line = rows[row]
-        previous = np.uint8(0)
-        count = 0
+        source = rows[row]
         for x in range(width):
-            is_void = np.uint8(line[x] == 1)
-            count += int(is_void > previous)
-            previous = is_void
-        counts[row - first] = count
-        total += count
-    begin = np.empty(total, np.int32)
-    end = np.empty(total, np.int32)
-    run = 0
-    for row in range(first, last):
-        if counts[row - first] == 0:
-            continue
-        line = rows[row]
-        x = 0
-        while x < width:
-            if line[x] != 1:
-                x += 1
+            line[x] = np.uint8(source[x] == 1)
+        if found.size - used < line.size:
+            wider = np.empty(2 * found.size, np.int32)
+            for i in range(used):
+                wider[i] = found[i]
+            found = wider
+        begun = used
+        previous = np.uint8(0)
+        for word in range(words.size):
+            if words[word] == np.uint64(previous) * np.uint64(0x0101010101010101):
                 continue
-            begin[run] = x
-            while x < width and line[x] == 1:
-                x += 1
-            end[run] = x
-            run += 1
+            for x in range(8 * word, 8 * word + 8):
+                found[used] = x
+                used += int(line[x] != previous)
+                previous = line[x]
+        counts[row - first] = (used - begun) // 2
+    begin = np.empty(used // 2, np.int32)
+    end = np.empty(used // 2, np.int32)
+    for run in range(used // 2):
+        begin[run] = found[2 * run]
+        end[run] = found[2 * run + 1]
     return counts, begin, end
 
 

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from hushpore.pores.parallel import kernel
+
 if TYPE_CHECKING:
     from collections.abc import Generator
 
@@ -55,37 +57,81 @@ def euler_of_slab(
 
     `values`: (z, y, x), not 0 where void is: `count` slices, and the one after them where there is.
     """
+    return sum(threads.over(count, _of_slices, values, faces_only))
 
-    def add(first: int, last: int) -> int:
-        here = values[first] != 0
-        own, total = _of_plane(here, faces_only), 0
-        for z in range(first, last):
-            total += own
-            if z + 1 == len(values):
-                break
-            there = values[z + 1] != 0
-            other = _of_plane(there, faces_only)
+
+@kernel
+def _of_slices(values: npt.NDArray[Any], faces_only: bool, first: int, last: int) -> int:
+    """Return what slices `first` to `last` add: each, less what it shares with the one after it."""
+    depth, height, width = values.shape
+    planes = np.zeros((2, height + 2, width + 2), np.uint8)  # with solid around
+    added = np.zeros(width + 1, np.int8)
+    _fill(values[first], planes[first % 2])
+    total = 0
+    for z in range(first, last):
+        here, there = planes[z % 2], planes[(z + 1) % 2]
+        if z + 1 < depth:
+            _fill(values[z + 1], there)
+        else:
+            there[:] = 0
+        for y in range(height + 1):
             if faces_only:
-                total -= _of_plane(here & there, faces_only)
+                _add_over_faces(here[y], here[y + 1], there[y], there[y + 1], added)
             else:
-                # of the plane between them, in which the faces of both lie
-                total -= own + other - _of_plane(here | there, faces_only)
-            here, own = there, other
-        return total
-
-    return sum(threads.over(count, add))
+                _add_rows(here[y], here[y + 1], there[y], there[y + 1], added)
+            for x in range(width + 1):
+                total += int(added[x])
+    return total
 
 
-def _of_plane(void: npt.NDArray[np.bool_], faces_only: bool) -> int:
-    """Return the Euler number of one slice: corners, less edges, plus faces."""
-    count = np.count_nonzero
-    if faces_only:
-        # voxels are the corners
-        pairs = void[:, 1:] & void[:, :-1]
-        edges = count(pairs) + count(void[1:] & void[:-1])
-        return int(count(void) - edges + count(pairs[1:] & pairs[:-1]))
-    # voxels are the faces; their edges and corners count where any voxel has them
-    around = np.pad(void, 1)
-    pairs = around[:, 1:] | around[:, :-1]
-    edges = count(pairs[1:-1]) + count((around[1:] | around[:-1])[:, 1:-1])
-    return int(count(pairs[1:] | pairs[:-1]) - edges + count(void))
+@kernel
+def _fill(plane: npt.NDArray[Any], void: npt.NDArray[np.uint8]) -> None:
+    """Write where a slice is void, with solid around."""
+    height, width = plane.shape
+    for y in range(height):
+        row = void[y + 1]
+        for x in range(width):
+            row[x + 1] = np.uint8(plane[y, x] != 0)
+
+
+@kernel
+def _add_rows(
+    here_before: npt.NDArray[np.uint8],
+    here: npt.NDArray[np.uint8],
+    there_before: npt.NDArray[np.uint8],
+    there: npt.NDArray[np.uint8],
+    added: npt.NDArray[np.int8],
+) -> None:
+    """Write what voxels of a row add, of a slice and the next: void over its 26 neighbours.
+
+    Corners, less edges, plus faces: of both slices seen as one, less those of the next alone.
+    Voxels are the faces; their edges and corners count where any voxel has them.
+    """
+    for x in range(added.size):
+        a, b = there_before[x], there_before[x + 1]
+        c, d = there[x], there[x + 1]
+        e, f = a | here_before[x], b | here_before[x + 1]
+        g, h = c | here[x], d | here[x + 1]
+        both = (e | f | g | h) - (g | h) - (f | h) + h
+        added[x] = np.int8(both - (a | b | c | d) + (c | d) + (b | d) - d)
+
+
+@kernel
+def _add_over_faces(
+    here_before: npt.NDArray[np.uint8],
+    here: npt.NDArray[np.uint8],
+    there_before: npt.NDArray[np.uint8],
+    there: npt.NDArray[np.uint8],
+    added: npt.NDArray[np.int8],
+) -> None:
+    """Do what `_add_rows` does where void is connected over faces: there voxels are the corners.
+
+    Of the slice, less those of what it shares with the next.
+    """
+    for x in range(added.size):
+        a, b = here_before[x], here_before[x + 1]
+        c, d = here[x], here[x + 1]
+        e, f = a & there_before[x], b & there_before[x + 1]
+        g, h = c & there[x], d & there[x + 1]
+        shared = h - (g & h) - (f & h) + (e & f & g & h)
+        added[x] = np.int8(d - (c & d) - (b & d) + (a & b & c & d) - shared)
