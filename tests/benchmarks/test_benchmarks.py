@@ -144,6 +144,7 @@ NOT_HERE = {
         "on a pretended GPU by tests/jobs/test_gpu_benchmarks.py",
     ),
     "pores_gpu": "on an emulated GPU by tests/pores/test_gpu_benchmark.py",
+    "gpu_counts": "compiles kernels; what it counts, tests/pores/gpu/test_engine.py does",
     "faults": "makes forks, 500 of them: no test runs it",
     "soak": "opens a window and goes on for as long as it is let",
     "merge_height": "needs PoreSpy, which tests do not have",

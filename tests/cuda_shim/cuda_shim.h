@@ -42,6 +42,10 @@ template <class T> T atomicAdd(T *at, T value)
 {
     return __atomic_fetch_add(at, value, __ATOMIC_RELAXED);
 }
+template <class T> T atomicOr(T *at, T bits)
+{
+    return __atomic_fetch_or(at, bits, __ATOMIC_RELAXED);
+}
 template <class T> T atomicCAS(T *at, T expected, T value)
 {
     __atomic_compare_exchange_n(at, &expected, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);

@@ -20,7 +20,8 @@ _TYPES["double"] = ctypes.c_double
 
 # CuPy passes what it is given as it is, so that it has to be of the very type
 _SCALARS = {"int": np.int32, "long long": np.int64, "float": np.float32, "double": np.float64}
-_ARRAYS = {"unsigned char": np.uint8, "u64": np.uint64, **_SCALARS}
+_ARRAYS = {"unsigned char": np.uint8, "unsigned short": np.uint16, "unsigned": np.uint32}
+_ARRAYS |= {"u64": np.uint64, **_SCALARS}
 
 
 class ShimKernels:

@@ -47,12 +47,12 @@ def definitions() -> tuple[str, ...]:
     return tuple(f"-D{name}={value}" for name, value in {**counts, **in_c}.items())
 
 
-_EMPTY = np.uint64(2**64 - 1)
+_EMPTY, _LOWER = np.uint64(2**64 - 1), np.uint64(2**32 - 1)
 _THREADS = 1 << 18  # as many as a large GPU runs at a time
-_STRETCH = 32  # as in basins.cu
+_BITS = 32  # as in basins.cu
 _BLOCKS = 1 << 10  # of threads that work together, or on one row after the other
 _TABLES = 256  # of counts that all threads add to
-_ROOM = 8  # places in the table of edges for each basin, to begin with: 72 bytes each
+_ROOM = 8  # places in the table of edges for each basin, to begin with: 68 bytes each
 _NO_WAY = np.float32(-1).view(np.int32)  # as `BasinGraph.saddle` has it
 
 
@@ -61,7 +61,7 @@ class GpuWatershed(NamedTuple):
 
     basins: Any  # (z, y, x), int32: where a voxel leaves the slab by exit n, -1 - n
     peaks: Any  # int64, flat indices in the slab
-    is_exit: Any  # uint8, two slices: which voxels beside the slab are led to
+    is_exit: Any  # bits of uint32, of two slices: which voxels beside the slab are led to
 
 
 class Scan(NamedTuple):
@@ -79,18 +79,16 @@ class Scan(NamedTuple):
 
 
 class Flags:
-    """Flags on a GPU, counted: in stretches, so that the counts take a small part of their room.
+    """Flags on a GPU: bits, of which it is known how many are set up to the end of each word.
 
-    `flags`: uint8, 0 or 1, in one line.
+    `flags`: uint32; the first flag is the lowest bit of the first word.
     """
 
     def __init__(self, gpu: Gpu, flags: Any) -> None:
         self._gpu, self.flags = gpu, flags
-        stretches = -(-flags.size // _STRETCH)
-        self._size = (np.int64(flags.size), np.int64(stretches))
-        counts = gpu.xp.empty(stretches, np.int32)
-        gpu.basins.launch("count_flags", stretches, flags, counts, *self._size)
-        #: int32, how many are set up to the end of each stretch.
+        counts = gpu.xp.empty(flags.size, np.int32)
+        gpu.basins.launch("count_flags", flags.size, flags, counts, np.int64(flags.size))
+        #: int32, how many are set up to the end of each word.
         self.counts = gpu.xp.cumsum(counts, dtype=np.int32)
 
     @property
@@ -100,9 +98,9 @@ class Flags:
 
     def places(self, number: int) -> Any:
         """Return where they are set, int64; `number` of them are."""
-        places = self._gpu.xp.empty(number, np.int64)
-        where = (self.flags, self.counts, places, *self._size)
-        self._gpu.basins.launch("compact", self.counts.size, *where)
+        places, words = self._gpu.xp.empty(number, np.int64), self.flags.size
+        where = (self.flags, self.counts, places, np.int64(words))
+        self._gpu.basins.launch("compact", words, *where)
         return places
 
 
@@ -210,16 +208,19 @@ class Gpu:
         distance = xp.empty(phase.shape, np.float32)
         if carried is None:
             carried = (xp.full((height, width), edges[0], np.float32),) * 2
+        # they are needed no longer when the distance takes their place
+        steps = distance.reshape(-1).view(np.uint16)[:count]
         size = (np.int64(plane), np.int64(depth), np.int32(highest))
-        launch("scan_z", plane, phase, distance, *carried, *size, np.float32(weights[0]))
+        launch("scan_z", plane, phase, steps, *carried, *size)
         in_zy = xp.empty(phase.shape, np.float32)
-        line = (np.int64(count), np.int32(height), np.int32(width), weights[1], edges[1])
+        scale = np.float32(weights[0])
+        line = (np.int32(height), np.int32(width), weights[1], edges[1])
         is_far = xp.zeros(depth, np.uint8)
-        launch("near_y", count, distance, in_zy, is_far, *line)
+        launch("near_y", count, steps, in_zy, is_far, scale, np.int64(count), *line)
         rows, row_size = depth * height, (np.int32(width), weights[2], edges[2])
         blocks = min(rows, _BLOCKS)
         launch_blocks = self._distance.launch_blocks
-        launch_blocks("far_y", blocks, distance, in_zy, is_far, np.int64(rows), *line[1:])
+        launch_blocks("far_y", blocks, steps, in_zy, is_far, scale, np.int64(rows), *line)
         is_far = xp.zeros(rows, np.uint8)
         launch("near_x", count, in_zy, distance, is_far, np.int64(count), *row_size)
         launch_blocks("far_x", blocks, in_zy, distance, is_far, np.int64(rows), *row_size)
@@ -249,23 +250,21 @@ class Gpu:
         sums = xp.empty(count, np.float32)
         launch("sum_boxes", count, distance, sums, all_, *size)
         pointers = xp.empty(count, np.int32)
+        is_peak, is_exit = (xp.zeros(-(-flags // _BITS), np.uint32) for flags in (own, 2 * plane))
         how = (np.int64(depth), *size, np.int32(faces_only), begin, end)
-        launch("steepest_ascent", count, distance, sums, pointers, all_, *how)
-        del sums
-        self.compress_paths(pointers)
-        is_peak, is_exit = xp.empty(own, np.uint8), xp.zeros(2 * plane, np.uint8)
-        slab = (begin, end, np.int64(plane))
-        launch("mark_peaks_and_exits", own, pointers, is_peak, is_exit, *slab)
-        peaks, exits = Flags(self, is_peak), Flags(self, is_exit)
-        flags = (peaks.flags, peaks.counts, exits.flags, exits.counts)
-        launch("number", own, pointers, *flags, *slab, np.int32(before))
+        given = (distance, sums, pointers, is_peak, is_exit)
+        launch("steepest_ascent", count, *given, all_, *how)
+        del sums, given
+        peaks = Flags(self, is_peak)
+        numbers = (peaks.flags, peaks.counts)
+        launch("number", own, pointers, *numbers, begin, end, np.int32(before))
+        if own < count:
+            exits = Flags(self, is_exit)
+            numbers = (exits.flags, exits.counts)
+            launch("number_exits", own, pointers, *numbers, begin, end, np.int64(plane))
         basins = pointers.reshape(distance.shape)[first:last]
         (number,) = self.numbers(peaks.total)
         return GpuWatershed(basins, peaks.places(number), is_exit)
-
-    def compress_paths(self, pointers: Any) -> None:
-        """Make every pointer of a volume lead straight to its end, in place; int32."""
-        self.basins.launch("compress_paths", pointers.size, pointers, np.int64(pointers.size))
 
     def scan(
         self,
@@ -307,27 +306,29 @@ class Gpu:
             self.graph, "count_border_crossings", count // width, N_DIRECTIONS, (basins,), size[1:]
         )
         ways = np.int32(3 if faces_only else N_DIRECTIONS)
-        room = 1 << (_ROOM * (high - low) + 1024).bit_length()
+        room = (1024 + _ROOM * (high - low)) // _BITS * _BITS
         while True:
             crossings = xp.zeros((high - low, N_DIRECTIONS), np.uint64)
             keys = xp.full(room, _EMPTY, np.uint64)
-            saddle = xp.full(room, _NO_WAY, np.int32)
+            is_used = xp.zeros(room // _BITS, np.uint32)
+            saddles = xp.zeros(room, np.uint64)
             contacts = xp.zeros((room, N_DIRECTIONS), np.int32)
             is_full = xp.zeros(1, np.int32)
-            to_fill = (crossings, keys, saddle, contacts, is_full, np.int64(room))
+            to_fill = (crossings, keys, is_used, saddles, contacts, is_full, np.int64(room))
             launch("find_edges", count, basins, distance, *to_fill, ways, np.int32(low), *size)
-            edges = Flags(self, (keys != _EMPTY).view(np.uint8))
+            edges = Flags(self, is_used)
             no_room, number = self.numbers(is_full, edges.total)
             if not no_room:
                 break
             room *= 2
-        place = xp.full(room, np.iinfo(np.int64).max, np.int64)
-        known = (keys, saddle, place, np.int64(room), ways)
-        launch("place_saddles", count, basins, distance, *known, *size)
         used = edges.places(number)
         used = used[xp.argsort(keys[used])]
-        saddle, place = saddle[used], place[used]
-        xp.copyto(place, np.int64(0), where=saddle == _NO_WAY)
+        saddles = saddles[used]
+        is_none = saddles == 0
+        saddle = xp.where(is_none, _NO_WAY, (saddles >> np.uint64(32)).astype(np.int32))
+        # of the slab so far
+        place = (~saddles & _LOWER).astype(np.int64) + np.int64(offset * height * width)
+        xp.copyto(place, np.int64(0), where=is_none)
         return Scan(
             sums,
             bounds,

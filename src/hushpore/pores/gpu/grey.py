@@ -135,9 +135,9 @@ class GpuGrey:
         )
         return phase
 
-    def mark_beyond(self, threshold: float, roots: Any, is_marked: Any, *, bright: bool) -> None:
+    def mark_beyond(self, threshold: float, parts: Any, is_marked: Any, *, bright: bool) -> None:
         """Mark the parts of a void, see `GpuParts`, that hold a value beyond a threshold."""
-        marks = (roots, is_marked)
+        marks = (parts, is_marked)
         self._gpu.void.launch(
             "mark_strict", self._count, *self._values, *marks, *self._limit(threshold, bright)
         )

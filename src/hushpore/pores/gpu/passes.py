@@ -69,8 +69,12 @@ if TYPE_CHECKING:
 BYTES_A_VOXEL = 14
 
 #: Bytes a voxel that each stage reads and writes on the GPU, of integers of a scanner, of 16 bits:
-#: each array of each kernel once, without what is read again because it was not kept at hand.
-MOVED = {"threshold": 4, "void": 27, "distance": 29, "basins": 43, "measuring": 20}
+#: each array of each kernel once, without what is read again because it was not kept at hand, and
+#: without flags, a bit a voxel.
+MOVED = {"threshold": 4, "void": 19, "distance": 21, "basins": 28, "measuring": 12}
+
+#: Slices of which 16 bits tell how far the nearest solid is along z, with what is added around.
+DEEPEST = 60_000
 
 _MOST = 2**31 - 1  # voxels of a slab, with the slices beside it, that int32 can index
 _BESIDE = 4  # slices beside a slab
@@ -82,6 +86,9 @@ def open_gpu(backend: Backend, work: Work) -> tuple[Gpu, list[Slabs]]:
 
     Raises DeviceError if it cannot be used; says why.
     """
+    depth = work.shape[0]
+    if depth > DEEPEST:
+        raise DeviceError(f"it works on {DEEPEST:,} slices at most, and there are {depth:,}")
     gpu = Gpu.of(backend)
     if backend.device not in _WARMED_UP:
         _warm_up(gpu)
@@ -258,3 +265,5 @@ def _warm_up(gpu: Gpu) -> None:
             choices = Choices(Switches(labels="on"))
             to = found.basins
             result_of(found.on_gpu.write_labels(work, to, label_of, to, timer, choices))
+    # and to a slab with slices beside it
+    gpu.watershed(gpu.put(grey.astype(np.float32)), 1, 3)

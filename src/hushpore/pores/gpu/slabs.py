@@ -69,7 +69,8 @@ class GpuSlabs:
         self._get(found.basins, pointers[first:last])
         peaks, is_exit = self._gpu.get_all([found.peaks, found.is_exit])
         plane = math.prod(distance.shape[1:])
-        back, ahead = (np.flatnonzero(is_exit[part:][:plane]) for part in (0, plane))
+        flags = np.unpackbits(is_exit.view(np.uint8), bitorder="little")
+        back, ahead = (np.flatnonzero(flags[part:][:plane]) for part in (0, plane))
         return SlabWatershed(peaks, back, ahead)
 
     def scan_slices(

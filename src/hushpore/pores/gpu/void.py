@@ -63,8 +63,8 @@ class GpuParts:
     """The 6-connected parts of a void on a GPU.
 
     `phase`: (z, y, x), uint8: void is what is `OPEN`.
-    `roots`: int32: the first voxel of the part of each, -1 where there is none. `is_marked`: uint8:
-    which parts are marked, at their first voxels.
+    `parts`: int32: for each voxel one of its part that comes before, for the first itself; -1 where
+    there is none. `is_marked`: uint8: which parts are marked, at their first voxels.
     """
 
     def __init__(self, gpu: Gpu, phase: Any) -> None:
@@ -72,27 +72,26 @@ class GpuParts:
         self._count = int(phase.size)
         self._size = (np.int32(phase.shape[1]), np.int32(phase.shape[2]))
         where = (np.int64(self._count), *self._size)
-        self.roots = gpu.xp.empty(self._count, np.int32)
-        gpu.void.launch("link_runs", self._count, phase, self.roots, *where)
-        gpu.void.launch("union_parts", self._count, self.roots, *where)
-        gpu.compress_paths(self.roots)
+        self.parts = gpu.xp.empty(self._count, np.int32)
+        gpu.void.launch("link_runs", self._count, phase, self.parts, *where)
+        gpu.void.launch("union_parts", self._count, self.parts, *where)
         self.is_marked = gpu.xp.zeros(self._count, np.uint8)
 
     def mark_faces(self, *, along_z: bool, along_y: bool) -> None:
         """Mark what reaches a face of the volume along x, and along other axes."""
         where = (np.int64(self._count), *self._size, np.int32(along_z), np.int32(along_y))
-        self._gpu.void.launch("mark_faces", self._count, self.roots, self.is_marked, *where)
+        self._gpu.void.launch("mark_faces", self._count, self.parts, self.is_marked, *where)
 
     def mark_neighbours(self, phase: Any, which: int) -> None:
         """Mark what shares a face with a voxel of one phase."""
         where = (np.int32(which), np.int64(self._count), *self._size)
         self._gpu.void.launch(
-            "mark_neighbours", self._count, self.roots, phase, self.is_marked, *where
+            "mark_neighbours", self._count, self.parts, phase, self.is_marked, *where
         )
 
     def classify(self, phase: Any, marked: int, unmarked: int) -> Any:
         """Write a phase label for marked parts, and one for others; returns `GpuVoid.totals`."""
-        given = (self.roots, self.is_marked, phase), (np.int32(marked), np.int32(unmarked))
+        given = (self.parts, self.is_marked, phase), (np.int32(marked), np.int32(unmarked))
         return self._gpu.totals(self._gpu.void, "classify_parts", self._count, 3, *given)
 
 
@@ -102,7 +101,7 @@ def find_void(gpu: Gpu, grey: GpuGrey, work: Work, threshold: float | None) -> A
     phase = grey.beyond(threshold, bright=bright)
     if threshold is not None and strict is not None:
         parts = GpuParts(gpu, phase)
-        grey.mark_beyond(strict, parts.roots, parts.is_marked, bright=bright)
+        grey.mark_beyond(strict, parts.parts, parts.is_marked, bright=bright)
         parts.classify(phase, OPEN, SOLID)
     return phase
 

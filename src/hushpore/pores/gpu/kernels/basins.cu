@@ -36,16 +36,21 @@ __device__ inline long long key_of(float distance, float sum)
     return (bits_of(distance) << 32) | ((bits_of(sum) >> 4) << 5);
 }
 
-// Flags are counted in stretches of so many.
-#define STRETCH 32
+// Flags are bits of words; a word has so many.
+#define BITS 32
 
-// How many flags are set up to one, itself included; `counts` has it for the end of each stretch.
-__device__ inline int count_up_to(const unsigned char *flags, const int *counts, long long last)
+__device__ inline void set_flag(unsigned *flags, long long at)
 {
-    long long stretch = last / STRETCH;
-    int number = stretch ? counts[stretch - 1] : 0;
-    for (long long i = stretch * STRETCH; i <= last; i++) number += flags[i];
-    return number;
+    unsigned bit = 1u << (at % BITS);
+    if (!(flags[at / BITS] & bit)) atomicOr(flags + at / BITS, bit);
+}
+
+// How many flags are set up to one, itself included; `counts` has it for the end of each word.
+__device__ inline int count_up_to(const unsigned *flags, const int *counts, long long last)
+{
+    long long word = last / BITS;
+    unsigned up_to = 0xFFFFFFFFu >> (BITS - 1 - last % BITS);
+    return (word ? counts[word - 1] : 0) + __popc(flags[word] & up_to);
 }
 
 extern "C" {
@@ -65,20 +70,22 @@ __global__ void sum_boxes(
 }
 
 // Point every void voxel to the highest of the 27 around it, or of the 7 that share a face with it,
-// of equals to the first; solid to -1. What lies beside the slab, before `begin` or from `end` on,
-// leads nowhere else.
+// of equals to the first; solid is 0, and a pointer is negative, ~n to voxel n. What lies beside the
+// slab, before `begin` or from `end` on, leads nowhere else. Peaks of the slab are flagged, and its
+// exits: the voxels beside it that are led to, in the slice before it and then in the one after it.
 __global__ void steepest_ascent(
-    const float *distance, const float *sums, int *pointers, long long count, long long depth,
-    int height, int width, int faces_only, long long begin, long long end)
+    const float *distance, const float *sums, int *pointers, unsigned *is_peak, unsigned *is_exit,
+    long long count, long long depth, int height, int width, int faces_only, long long begin,
+    long long end)
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
     if (i < begin || i >= end) {
-        pointers[i] = (int)i;
+        pointers[i] = ~(int)i;
         return;
     }
     if (bits_of(distance[i]) == 0) {
-        pointers[i] = -1;
+        pointers[i] = 0;
         return;
     }
     int x = (int)(i % width), y = (int)(i / width % height);
@@ -96,82 +103,64 @@ __global__ void steepest_ascent(
                     target = neighbour;
                 }
             }
-    pointers[i] = (int)target;
-}
-
-// Make every pointer lead straight to its end. A thread changes its own after each hop: who follows
-// it meanwhile goes as far in one hop, so that the way halves with each. Old or new, a pointer leads
-// the same way.
-__global__ void compress_paths(int *pointers, long long count)
-{
-    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= count) return;
-    int at = pointers[i];
-    if (at < 0) return;
-    for (int next = HOP(pointers[at]); next != at; next = HOP(pointers[at])) {
-        at = next;
-        pointers[i] = at;
-    }
-}
-
-// Mark the peaks of a slab, and its exits: the voxels beside it that are led to. Exits are counted
-// in the slice before the slab and then in the one after it.
-__global__ void mark_peaks_and_exits(
-    const int *pointers, unsigned char *is_peak, unsigned char *is_exit, long long begin,
-    long long end, long long plane)
-{
-    long long i = begin + (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= end) return;
-    int target = pointers[i];
-    is_peak[i - begin] = target == i;
-    if (target >= end)
-        is_exit[plane + target - end] = 1;
-    else if (target >= 0 && target < begin)
-        is_exit[target - begin + plane] = 1;
-}
-
-// Count the flags of each stretch.
-__global__ void count_flags(
-    const unsigned char *flags, int *counts, long long count, long long stretches)
-{
-    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= stretches) return;
-    long long first = i * STRETCH, end = first + STRETCH < count ? first + STRETCH : count;
-    int number = 0;
-    for (long long k = first; k < end; k++) number += flags[k];
-    counts[i] = number;
-}
-
-// Write the places of flags that are set, in their order, stretch by stretch.
-__global__ void compact(
-    const unsigned char *flags, const int *counts, long long *places, long long count,
-    long long stretches)
-{
-    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= stretches) return;
-    long long first = i * STRETCH, end = first + STRETCH < count ? first + STRETCH : count;
-    int number = i ? counts[i - 1] : 0;
-    for (long long k = first; k < end; k++)
-        if (flags[k]) places[number++] = k;
-}
-
-// Replace pointers in place by the numbers of their peaks, from `first` on, and by -1 - n where
-// they lead to exit n.
-__global__ void number(
-    int *pointers, const unsigned char *is_peak, const int *peaks, const unsigned char *is_exit,
-    const int *exits, long long begin, long long end, long long plane, int first)
-{
-    long long i = begin + (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= end) return;
-    int target = pointers[i];
-    if (target < 0)
-        pointers[i] = 0;
-    else if (target >= end)
-        pointers[i] = -count_up_to(is_exit, exits, plane + target - end);
+    pointers[i] = ~(int)target;
+    long long plane = (long long)height * width;
+    if (target == i)
+        set_flag(is_peak, i - begin);
     else if (target < begin)
-        pointers[i] = -count_up_to(is_exit, exits, target - begin + plane);
-    else
-        pointers[i] = first + count_up_to(is_peak, peaks, target - begin);
+        set_flag(is_exit, target - begin + plane);
+    else if (target >= end)
+        set_flag(is_exit, target - end + plane);
+}
+
+// Replace pointers by the numbers of the peaks that they lead to, from `first` on; those that lead out
+// of the slab go on pointing to where they do.
+//
+// A thread changes its own after each hop, and at last to a number: who follows it meanwhile has the
+// less to go. Pointers and numbers differ by their sign; old or new, they lead the same way.
+__global__ void number(
+    int *pointers, const unsigned *is_peak, const int *peaks, long long begin, long long end,
+    int first)
+{
+    long long i = begin + (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= end) return;
+    int found = pointers[i];
+    if (found >= 0) return;
+    for (int next = HOP(pointers[~found]); next != found; next = HOP(pointers[~found])) {
+        found = next;
+        pointers[i] = found;
+        if (found >= 0) return;
+    }
+    int at = ~found;
+    if (at >= begin && at < end) pointers[i] = first + count_up_to(is_peak, peaks, at - begin);
+}
+
+// Replace the pointers that are left by -1 - n where they lead to exit n.
+__global__ void number_exits(
+    int *pointers, const unsigned *is_exit, const int *exits, long long begin, long long end,
+    long long plane)
+{
+    long long i = begin + (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= end || pointers[i] >= 0) return;
+    int at = ~pointers[i];
+    pointers[i] = -count_up_to(is_exit, exits, at < begin ? at - begin + plane : at - end + plane);
+}
+
+// Count the flags of each word.
+__global__ void count_flags(const unsigned *flags, int *counts, long long words)
+{
+    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < words) counts[i] = __popc(flags[i]);
+}
+
+// Write the places of flags that are set, in their order, word by word.
+__global__ void compact(const unsigned *flags, const int *counts, long long *places, long long words)
+{
+    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= words) return;
+    int number = i ? counts[i - 1] : 0;
+    for (unsigned left = flags[i]; left; left &= left - 1)
+        places[number++] = i * BITS + __ffs((int)left) - 1;
 }
 
 // Replace basins by the labels of their pores.

@@ -28,16 +28,20 @@ __device__ inline int as_bits(float value)
     return both.bits;
 }
 
-// Slot of an edge in the table, made where there is none yet; -1 where the table is full.
-__device__ inline long long slot_of(u64 *keys, long long size, int a, int b)
+// Slot of an edge in the table, made where there is none yet and flagged; -1 where the table is full.
+__device__ inline long long slot_of(u64 *keys, unsigned *is_used, long long size, int a, int b)
 {
     u64 key = ((u64)(a < b ? a : b) << 32) | (u64)(a < b ? b : a);
-    long long slot = (long long)((key * 0x9E3779B97F4A7C15ull) >> 24) & (size - 1);
+    // of any size, without a division
+    long long slot = (long long)((key * 0x9E3779B97F4A7C15ull >> 32) * (u64)size >> 32);
     for (long long tried = 0; tried < size; tried++) {
         u64 found = keys[slot];
-        if (found == EMPTY) found = atomicCAS(keys + slot, EMPTY, key);
+        if (found == EMPTY) {
+            found = atomicCAS(keys + slot, EMPTY, key);
+            if (found == EMPTY) atomicOr(is_used + slot / 32, 1u << (slot % 32));
+        }
         if (found == EMPTY || found == key) return slot;
-        slot = (slot + 1) & (size - 1);
+        slot = slot + 1 < size ? slot + 1 : 0;
     }
     return -1;
 }
@@ -54,7 +58,7 @@ __device__ inline void lower(int *at, int value)
     if (value < *at) atomicMin(at, value);
 }
 
-__device__ inline void raise(int *at, int value)
+template <class T> __device__ inline void raise(T *at, T value)
 {
     if (value > *at) atomicMax(at, value);
 }
@@ -136,10 +140,11 @@ __global__ void count_border_crossings(
 }
 
 // Count where basins end, in every direction, and find the edges with their contacts, and with their
-// saddles in the first `ways` directions.
+// saddles in the first `ways` directions: the height in the upper half, and in the lower how far from
+// the end of what can be counted the voxel is, so that of those as high the first is the largest.
 __global__ void find_edges(
-    const int *basins, const float *distance, u64 *crossings, u64 *keys, int *saddle, int *contacts,
-    int *is_full, long long size, int ways, int low, long long count, long long offset,
+    const int *basins, const float *distance, u64 *crossings, u64 *keys, unsigned *is_used,
+    u64 *saddles, int *contacts, int *is_full, long long size, int ways, int low, long long count, long long offset,
     long long depth, int height, int width)
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
@@ -157,7 +162,7 @@ __global__ void find_edges(
         if (other == own) continue;
         add_one(crossings + (long long)(own - low) * N_DIRECTIONS + k);
         if (other == 0) continue;
-        long long slot = slot_of(keys, size, own, other);
+        long long slot = slot_of(keys, is_used, size, own, other);
         if (slot < 0) {
             *is_full = 1;
             return;
@@ -165,33 +170,8 @@ __global__ void find_edges(
         add_one(contacts + slot * N_DIRECTIONS + k);
         if (k >= ways) continue;
         float way = distance[i] < distance[neighbour] ? distance[i] : distance[neighbour];
-        raise(saddle + slot, as_bits(way));
-    }
-}
-
-// Find the first voxel at each saddle, once their heights are known.
-__global__ void place_saddles(
-    const int *basins, const float *distance, u64 *keys, const int *saddle, long long *place,
-    long long size, int ways, long long count, long long offset, long long depth, int height,
-    int width)
-{
-    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= count) return;
-    int own = basins[i];
-    if (own == 0) return;
-    int x = (int)(i % width), y = (int)(i / width % height);
-    long long z = offset + i / width / height, before = offset * height * width;
-    for (int k = 0; k < ways; k++) {
-        int dz = STEP[k][0], dy = STEP[k][1], dx = STEP[k][2];
-        if (z + dz >= depth || y + dy < 0 || y + dy >= height || x + dx < 0 || x + dx >= width)
-            continue;
-        long long neighbour = i + ((long long)dz * height + dy) * width + dx;
-        int other = basins[neighbour];
-        if (other == own || other == 0) continue;
-        long long slot = slot_of(keys, size, own, other);
-        float way = distance[i] < distance[neighbour] ? distance[i] : distance[neighbour];
-        long long here = before + (distance[i] == way ? i : neighbour);
-        if (as_bits(way) == saddle[slot] && here < place[slot]) atomicMin(place + slot, here);
+        unsigned place = (unsigned)(distance[i] == way ? i : neighbour);
+        raise(saddles + slot, (u64)as_bits(way) << 32 | ~place);
     }
 }
 

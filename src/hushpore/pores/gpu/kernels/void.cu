@@ -80,6 +80,16 @@ __device__ inline void union_roots(int *parts, int a, int b)
     }
 }
 
+// The end of the chain that a voxel begins, once all parts are made. The next on the way, which a whole
+// stretch along x has in common, is hung below it: the others of the stretch have two steps to go, and
+// nothing is written for each of them.
+__device__ inline int end_of(int *parts, int at)
+{
+    int next = HOP(parts[at]), end = root_of(parts, next);
+    if (end != next && parts[next] != end) parts[next] = end;
+    return end;
+}
+
 // Counters of a block: of as many bins as lie around the first value that it counts.
 #define NEARBY 8192
 
@@ -228,18 +238,18 @@ __global__ void union_parts(int *parts, long long count, int height, int width)
 // Mark the parts that hold a voxel which passes a stricter threshold.
 __global__ void mark_strict(
     const unsigned char *stored, int kind, const double *slope, const double *intercept,
-    long long on_line, const int *parts, unsigned char *is_marked, double threshold, int bright,
+    long long on_line, int *parts, unsigned char *is_marked, double threshold, int bright,
     long long count)
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count || parts[i] < 0) return;
     double value = grey(stored, kind, slope, intercept, on_line, i);
-    if ((value > threshold) == (bright != 0)) mark(is_marked + parts[i]);
+    if ((value > threshold) == (bright != 0)) mark(is_marked + end_of(parts, (int)i));
 }
 
 // Mark the parts that reach a face of the volume: those along x, and along z and y where these count.
 __global__ void mark_faces(
-    const int *parts, unsigned char *is_marked, long long count, int height, int width, int along_z,
+    int *parts, unsigned char *is_marked, long long count, int height, int width, int along_z,
     int along_y)
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
@@ -248,12 +258,12 @@ __global__ void mark_faces(
     int x = (int)(i % width), y = (int)(i / width % height);
     bool at_face = x == 0 || x == width - 1 || (along_y && (y == 0 || y == height - 1)) ||
                    (along_z && (i < plane || i >= count - plane));
-    if (at_face && parts[i] >= 0) mark(is_marked + parts[i]);
+    if (at_face && parts[i] >= 0) mark(is_marked + end_of(parts, (int)i));
 }
 
 // Mark the parts that share a face with a voxel of some phase.
 __global__ void mark_neighbours(
-    const int *parts, const unsigned char *phase, unsigned char *is_marked, int which,
+    int *parts, const unsigned char *phase, unsigned char *is_marked, int which,
     long long count, int height, int width)
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
@@ -264,21 +274,21 @@ __global__ void mark_neighbours(
         (y > 0 && phase[i - width] == which) || (y < height - 1 && phase[i + width] == which) ||
         (i >= plane && phase[i - plane] == which) ||
         (i < count - plane && phase[i + plane] == which))
-        mark(is_marked + parts[i]);
+        mark(is_marked + end_of(parts, (int)i));
 }
 
 // Write the phase of every voxel of a part, and count parts, voxels of marked ones and of others, in
 // several `tables`.
 __global__ void classify_parts(
-    const int *parts, const unsigned char *is_marked, unsigned char *phase, u64 *totals, int tables,
+    int *parts, const unsigned char *is_marked, unsigned char *phase, u64 *totals, int tables,
     int marked, int unmarked, long long count, long long threads)
 {
     long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (at >= threads) return;
     u64 found[3] = {0, 0, 0};
     for (long long i = at; i < count; i += threads) {
-        int part = parts[i];
-        if (part < 0) continue;
+        if (parts[i] < 0) continue;
+        int part = end_of(parts, (int)i);
         phase[i] = (unsigned char)(is_marked[part] ? marked : unmarked);
         found[0] += part == i;
         found[is_marked[part] ? 1 : 2]++;
