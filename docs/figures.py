@@ -37,6 +37,7 @@ BEHIND = {
     "denoise": ("n2v2",),
     "segment_pores": ("pores",),
     "pores": ("pores",),
+    "measure_phases": ("pores",),
     "sample_patches": ("patches",),
     "run_demo": ("n2v2", "pores"),
     "add_plugin_dock_widget": ("viewer",),

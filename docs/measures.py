@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushpore.pores.measures import PORES, THROATS
+from hushpore.pores.phases.measures import CONTACTS, PHASES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
     from hushpore.pores.measures import Measure
 
 PAGE = Path(__file__).with_name("science.md")
-UNITS = ("", "length", "area", "volume")
+UNITS = {-1: "1 / length", 0: "", 1: "length", 2: "area", 3: "volume"}
+TABLES = {"pores": PORES, "phases": PHASES, "contacts": CONTACTS, "throats": THROATS}
 EMPTY = (
     "are empty for pores of fewer than `minimum_shape_voxels`, by default 8: a pore of a few "
     "voxels has a size, but its shape is that of the grid."
@@ -31,7 +33,7 @@ def columns_table(measures: Sequence[Measure[Any]]) -> str:
 def science_page() -> str:
     """Return the page with its tables as they should be."""
     text = PAGE.read_text(encoding="utf-8")
-    for name, measures in (("pores", PORES), ("throats", THROATS)):
+    for name, measures in TABLES.items():
         before, head, rest = text.partition(f"<!-- {name}: made by docs/measures.py -->\n")
         _, end, after = rest.partition("<!-- end -->\n")
         assert end, f"there is a place for the table of {name}"

@@ -19,7 +19,7 @@ from hushpore.base.volume import Volume
 
 if TYPE_CHECKING:
     from hushpore.io import read, read_all
-    from hushpore.jobs import denoise, run, sample_patches, segment_pores, start
+    from hushpore.jobs import denoise, measure_phases, run, sample_patches, segment_pores, start
     from hushpore.n2v2.trained import load_model
     from hushpore.runs.compare import compare
     from hushpore.runs.convert import convert
@@ -35,6 +35,7 @@ __all__ = [
     "denoise",
     "export",
     "load_model",
+    "measure_phases",
     "read",
     "read_all",
     "run",
@@ -52,6 +53,7 @@ _LATER = {
     "denoise": "hushpore.jobs",
     "export": "hushpore.runs.export",
     "load_model": "hushpore.n2v2.trained",
+    "measure_phases": "hushpore.jobs",
     "run": "hushpore.jobs",
     "sample_patches": "hushpore.jobs",
     "segment_pores": "hushpore.jobs",

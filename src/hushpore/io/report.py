@@ -19,7 +19,10 @@ from hushpore.base.text import in_figure
 from hushpore.base.volume import readable_count, readable_unit
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from hushpore.base.volume import Volume
 
@@ -65,6 +68,57 @@ def report_figure(
     figure.suptitle(
         f"{in_figure(title)}\n" if title else "", fontsize=14, color=_INK, weight="bold"
     )
+    return _png(figure, labels, title)
+
+
+def phase_figure(
+    before: Volume,
+    labels: Volume,
+    names: Sequence[str],
+    shares: npt.NDArray[np.float64],
+    colours: Sequence[str],
+    title: str = "",
+) -> bytes:
+    """Draw the report picture of phases: a slice, its phases in their colours, and their shares.
+
+    `before`: the scan, 2D or 3D. `labels`: the phases, of the same shape: 1 to n, 0 is not of the
+    sample. `names`, `shares`: of each. `colours`: at least as many, as
+    ``#rrggbb``.
+    Returns: a PNG file, as `report_figure`.
+    """
+    from matplotlib.colors import to_rgb
+    from matplotlib.figure import Figure
+
+    painted = _middle(labels)
+    aspect = labels.spacing[-2] / labels.spacing[-1]
+    ratio = min(max(painted.shape[0] * aspect / painted.shape[1], 0.5), 1.6)
+    figure = Figure(figsize=(10.8, 3.6 * ratio + 1.35), layout="constrained")
+    slice_axes, phase_axes, share_axes = figure.subplots(1, 3)
+    _show(slice_axes, _middle(before), aspect, "scan")
+    table = np.array([to_rgb(each) for each in ("white", *colours)])[: len(names) + 1]
+    phase_axes.imshow(table[painted], aspect=aspect, interpolation="nearest")
+    phase_axes.set_title("phases", fontsize=11, color=_INK)
+    phase_axes.set_axis_off()
+    _scale_bar(slice_axes, painted.shape, labels)
+    place = np.arange(len(names))
+    share_axes.barh(place, 100 * shares, color=table[1:], edgecolor=_FAINT, linewidth=0.6)
+    share_axes.set_yticks(place, [in_figure(name) for name in names])
+    for at, share in zip(place, shares, strict=True):
+        share_axes.annotate(f" {100 * share:.3g} %", (100 * share, at), va="center", fontsize=9)
+    share_axes.invert_yaxis()
+    share_axes.set_xlim(0, 118 * float(shares.max()))
+    share_axes.set_box_aspect(ratio)
+    share_axes.set_xlabel("share of the sample (%)", color=_INK)
+    share_axes.spines[["top", "right"]].set_visible(False)
+    share_axes.tick_params(colors=_INK)
+    figure.suptitle(
+        f"{in_figure(title)}\n" if title else "", fontsize=14, color=_INK, weight="bold"
+    )
+    return _png(figure, labels, title)
+
+
+def _png(figure: Figure, labels: Volume, title: str) -> bytes:
+    """Say which slice is shown, and return the figure as a PNG file."""
     if labels.n_spatial == 3:
         depth = labels.spatial_shape[0]
         line, height = f"slice {depth // 2 + 1} of {depth}", 0.905 if title else 0.95

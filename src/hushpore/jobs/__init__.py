@@ -26,6 +26,7 @@ from hushpore.device.backend import Backend, choose_backend
 from hushpore.device.resident import Resident
 from hushpore.n2v2.settings import DenoiseSettings
 from hushpore.patches.settings import PatchSettings
+from hushpore.pores.phases.settings import PhaseSettings
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.totals import TOTALS
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from hushpore.base.events import Event, Job
     from hushpore.n2v2.result import Denoised
     from hushpore.patches.result import Patches
+    from hushpore.pores.phases.result import Phases
     from hushpore.pores.result import Pores
 
 
@@ -166,6 +168,18 @@ JOBS: dict[str, JobDescription] = {
         figures=(*(total.name for total in TOTALS), "outside", "outside_share", "unit"),
         report="hushpore.runs.report_page:pore_report",
         cluster="hushpore.cluster.segmenting:segment_on",
+    ),
+    "phases": JobDescription(
+        "Measure phases",
+        PhaseSettings,
+        "hushpore.pores.phases.job:measure_phases",
+        on_gpu=False,
+        purpose="Tells up to eight materials apart by their grey values, or takes labels, and "
+        "measures each and where they touch.",
+        short_help="Tell up to eight phases of a stack apart and measure them.",
+        help="Tell the phases of PATH apart: shares, thickness, contacts; tables, phases.tif, "
+        "report.html, result.json.",
+        report="hushpore.runs.report_page:phase_report",
     ),
     "patches": JobDescription(
         "Show patches",
@@ -358,6 +372,38 @@ def segment_pores(volume: VolumeLike, *, device: str | Backend = "auto", **setti
         If the volume or a setting cannot be used.
     """
     result: Pores = run("pores", volume, settings, device)
+    return result
+
+
+def measure_phases(
+    volume: VolumeLike, *, device: str | Backend = "auto", **settings: Any
+) -> Phases:
+    """Tell up to eight phases of a volume apart, and measure each and where they touch.
+
+    Parameters
+    ----------
+    volume : Volume or array_like
+        2D or 3D grey values; or labels, whole numbers, with ``are_labels=True``.
+    device : str, optional
+        As for `denoise`; it runs on the CPU.
+    **settings
+        See `hushpore.pores.phases.settings.PhaseSettings`; among them ``phases`` (their number),
+        ``thresholds`` (grey values between them), ``names`` and ``thickness``.
+
+    Returns
+    -------
+    Phases
+        With ``labels`` (uint8, 0 is not of the sample), ``phases`` and ``contacts`` (tables),
+        ``thickness``, ``timings`` and ``provenance``.
+
+    Raises
+    ------
+    InputError
+        If the volume or a setting cannot be used.
+    MemoryLimitError
+        If it does not fit into memory in one piece.
+    """
+    result: Phases = run("phases", volume, settings, device)
     return result
 
 

@@ -15,9 +15,11 @@ import numpy as np
 
 from hushpore.base.text import in_figure
 from hushpore.base.volume import readable_unit
-from hushpore.io.report import report_figure
+from hushpore.io.report import phase_figure, report_figure
 from hushpore.jobs import JOBS
 from hushpore.pores.measures import PORES, summarised
+from hushpore.pores.phases.measures import CONTACTS, PHASES
+from hushpore.pores.phases.result import COLOURS
 from hushpore.pores.totals import TOTALS
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from hushpore.base.result import ResultFiles
     from hushpore.base.settings import Option
     from hushpore.base.volume import Volume
+    from hushpore.pores.measures import Measure
 
 _INK, _FAINT, _LINE, _OTHER = "#1f2933", "#7b8794", "#3b7ea1", "#c2703d"
 _LARGEST = 10
@@ -94,10 +97,7 @@ def pore_page(
     return _page(
         name,
         provenance,
-        [
-            '<img alt="Slices before and after, and pore sizes" src="data:image/png;base64,'
-            f'{base64.b64encode(picture).decode("ascii")}">'
-        ],
+        [_picture("Slices before and after, and pore sizes", picture)],
         [
             "<h2>Totals</h2>",
             _table(_totals(made["result"], unit)),
@@ -110,6 +110,47 @@ def pore_page(
             _largest(tables["pores"], titles),
         ],
     )
+
+
+def phase_report(
+    before: Volume, files: ResultFiles, provenance: Mapping[str, Any]
+) -> tuple[dict[str, bytes], dict[str, str]]:
+    """Return the figures and pages of a measurement of phases; parameters as for `job_report`."""
+    phases, contacts = files.tables["phases"], files.tables["contacts"]
+    named = list(phases["name"]), phases["share"].to_numpy(np.float64), COLOURS
+    title = provenance["summary"]
+    picture = phase_figure(before, files.images["phases"], *named, title=title)
+    given = provenance["jobs"][-1]["input"]
+    findings = [
+        "<h2>Phases</h2>",
+        _measures(phases, PHASES, given),
+        "<h2>Contacts</h2>",
+        _measures(contacts, CONTACTS, given) if len(contacts) else "<p>No two phases touch.</p>",
+    ]
+    shown = _picture("A slice, its phases, and their shares", picture)
+    return {"report": picture}, {"report": _page(before.name, provenance, [shown], findings)}
+
+
+def _measures(
+    table: pd.DataFrame, measures: Iterable[Measure[Any]], given: Mapping[str, Any]
+) -> str:
+    """All of a table, with its names first; what was not measured is left out."""
+    names = [column for column in table if str(column).startswith("name")]
+    known = [each for each in measures if table[each.name].notna().any()]
+    known = [each for each in known if not each.name.startswith("phase")]
+    titles = [each.titled(given["unit"], len(given["spacing"])) for each in known]
+    rows = [
+        [*(str(row[name]) for name in names), *(_number(row[each.name]) for each in known)]
+        for _, row in table.iterrows()
+    ]
+    head = [*("phase" for _ in names), *titles]
+    return _grid([each[:1].upper() + each[1:] for each in head], rows)
+
+
+def _picture(what: str, picture: bytes) -> str:
+    """Return a PNG file as part of a page."""
+    inside = base64.b64encode(picture).decode("ascii")
+    return f'<img alt="{what}" src="data:image/png;base64,{inside}">'
 
 
 def _page(

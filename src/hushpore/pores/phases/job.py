@@ -1,0 +1,385 @@
+"""The measurement of phases as a job: thresholds, labels, contacts, thickness."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from hushpore.base.errors import InputError, MemoryLimitError
+from hushpore.base.events import Note, Progress
+from hushpore.base.provenance import make_provenance
+from hushpore.base.volume import SPATIAL_AXES, Volume
+from hushpore.device.backend import Backend
+from hushpore.pores.graph import Tables
+from hushpore.pores.grey import GreyValues
+from hushpore.pores.job import outside_totals, prepare, warm_up_kind, warnings_of
+from hushpore.pores.parallel import KernelThreads
+from hushpore.pores.passes import Grey, Threshold, Work, find_air, find_local_thickness, find_void
+from hushpore.pores.phases.measures import PhaseSums, contact_columns, phase_columns
+from hushpore.pores.phases.multi_otsu import find_thresholds
+from hushpore.pores.phases.result import Phases
+from hushpore.pores.phases.settings import MOST, PhaseSettings
+from hushpore.pores.plan import AT_A_TIME, LEAST_SLICES
+from hushpore.pores.settings import PoreSettings
+from hushpore.pores.slabs import Scratch, Slabs
+from hushpore.pores.stages import Stages
+from hushpore.pores.surroundings import Surroundings, find_surroundings, make_thumbnail
+from hushpore.pores.threshold import survey
+from hushpore.pores.void import AIR, OPEN, SOLID, make_void
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    import numpy.typing as npt
+
+    from hushpore.base.events import Event, Job
+    from hushpore.pores.graph import BasinGraph
+    from hushpore.pores.passes import Pass
+    from hushpore.pores.slabs import Stack
+
+#: Bytes a voxel that are in use at once besides the input: labels, and the void or a phase, 1 each;
+#: for the thickness also the distance in a phase 4, diameters 4, those of all phases 4, and what
+#: makes them 8 (`hushpore.pores.plan.BYTES_OF_THICKNESS`).
+BYTES_A_VOXEL, BYTES_WITH_THICKNESS = 2, 22
+
+_MOST_VOXELS = 2**31 - 1  # that int32 can index
+
+
+def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) -> Job:
+    """Tell the phases of a volume apart, and measure each and where they touch.
+
+    `volume`: 2D or 3D grey values of any real dtype; or labels, whole numbers, where the settings
+    say so. `backend`: it runs on the CPU, whatever that is.
+    Yields: Progress, Timing, Note, Preview ("labels"), after every slab of a stage.
+    Returns: `Phases`.
+    Raises InputError if the volume has leading axes, is empty, constant or boolean, holds NaN, has
+    fewer grey values than phases are wanted, or as labels values that are none; MemoryLimitError
+    if it does not fit into memory in one piece.
+    """
+    _check(volume, settings)
+    stages, notes = Stages(volume, backend.timer()), list[str]()
+    depth = stages.slices
+    thick = max(LEAST_SLICES, AT_A_TIME // (math.prod(volume.shape) // depth))
+    slabs = Slabs(depth, min(thick, depth))
+    how = PoreSettings(threshold=0.0, outside=settings.outside)
+    if settings.thickness:
+        how = dataclasses.replace(how, local_thickness="void")
+    yield from stages.prepare(prepare(warm_up_kind(how)))
+    with ExitStack() as at_end:
+        scratch = at_end.enter_context(closing(Scratch(on_disk=False)))
+        threads = at_end.enter_context(KernelThreads())
+        work = Work(volume, how, slabs, scratch, threads, backend.choices, stages.timer)
+        find = _find_labels if settings.are_labels else _find_phases
+        found = yield from find(work, settings, stages)
+        if not found.sample:
+            raise InputError(
+                f"No voxel of {volume.name} is of the sample: nothing is left to measure."
+            )
+        labels, limits = found.labels, found.limits
+        names = settings.named(len(limits))
+        graph = yield from stages.run("measuring", _measure(work, labels, len(limits)), 0.4)
+        for warning in _warnings(found, names, graph.voxels[1:], settings, volume):
+            notes.append(warning)
+            yield Note(warning, warning=True)
+        diameter, thickness = None, np.full((len(limits), 2), np.nan)
+        if settings.thickness:
+            diameter, thickness = yield from _find_thickness(work, found, stages)
+        scratch.keep(labels)
+    timing = stages.timer.timing()
+    yield timing
+    sums = PhaseSums(graph, limits, volume, thickness)
+    columns, contacts = phase_columns(sums, names), contact_columns(sums, names)
+    totals = {
+        "count": len(limits),
+        "thresholds": limits[:-1, 1].tolist() if not settings.are_labels else None,
+        "sample_voxels": int(sums.voxels.sum()),
+        **outside_totals(found.surroundings, 1 - found.sample / math.prod(volume.shape)),
+        "phases": _rows(columns),
+        "contacts": _rows(contacts),
+        "unit": volume.unit,
+    }
+    provenance = make_provenance("phases", volume, settings, backend.description, timing, notes)
+    yield Progress("labels", depth, depth, "slices", 1.0)
+    return Phases(
+        labels=labels.array().reshape(volume.shape),
+        names=names,
+        volume=volume,
+        timings={name: stage.seconds for name, stage in timing.stages.items()},
+        provenance={**provenance, "result": totals},
+        notes=tuple(notes),
+        thickness=None if diameter is None else diameter.reshape(volume.shape),
+        _phase_columns=columns,
+        _contact_columns=contacts,
+    )
+
+
+def _check(volume: Volume, settings: PhaseSettings) -> None:
+    """Refuse what cannot be measured before any of it is read."""
+    if volume.axes not in SPATIAL_AXES:
+        leading = volume.axes[: -volume.n_spatial]
+        index = ", ".join(f"{axis}=0" for axis in leading)
+        raise InputError(
+            f"{volume.name} has axes {volume.axes!r}, but phases are told apart in one image at a "
+            f"time, 2D or 3D. Take one first, for example volume.at({index})."
+        )
+    if 0 in volume.shape:
+        raise InputError(f"{volume.name} is empty: its shape is {volume.shape}.")
+    if volume.dtype == np.bool_:
+        raise InputError(
+            f"{volume.name} is boolean: it holds two phases already, and no grey values. Its pores "
+            "are measured by 'hushpore pores'; or give labels, whole numbers above 0 for each "
+            "phase (are_labels)."
+        )
+    if settings.are_labels and volume.dtype.kind not in "iu":
+        raise InputError(
+            f"Labels are whole numbers, and {volume.name} holds {volume.dtype}. Convert it, or "
+            "take its values for grey values (are_labels=False)."
+        )
+    if not settings.are_labels:
+        settings.named(settings.count)
+    count = math.prod(volume.shape)
+    if count > _MOST_VOXELS:
+        raise InputError(
+            f"{volume.name} has {count:,} voxels; phases of up to {_MOST_VOXELS:,} can be "
+            "measured. Crop it, or bin it 2 x 2 x 2."
+        )
+    in_place = isinstance(volume.data, np.ndarray)
+    a_voxel = BYTES_WITH_THICKNESS if settings.thickness else BYTES_A_VOXEL
+    needed = count * (a_voxel + (0 if in_place else volume.dtype.itemsize))
+    free = Backend().free_memory()
+    if needed > free:
+        raise MemoryLimitError(
+            f"Phases are measured in one piece in memory: {volume.name} needs "
+            f"{needed / 1e9:.3g} GB, and {free / 1e9:.3g} GB are free. Crop it or bin it"
+            f"{', or leave out the thickness.' if settings.thickness else '.'}"
+        )
+
+
+class _Found(NamedTuple):
+    """Phases as they were told apart."""
+
+    labels: Stack  # uint8: 1 to n; 0 is not of the sample
+    limits: npt.NDArray[np.float64]  # (n, 2): grey values of each, or its label
+    sample: int  # voxels
+    surroundings: Surroundings
+    problem: str = ""
+
+
+def _find_phases(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
+    """Tell phases apart by their grey values; returns `_Found`."""
+    volume = work.volume
+    values = GreyValues(volume, work.slabs, work.choices, work.timer)
+    small = None
+    if settings.outside == "auto" and not settings.sample_mask:
+        with stages.timer.stage("sample"):
+            small = make_thumbnail(volume)
+    padding = None if small is None else small.padding
+    given = settings.grey_values
+    counting = survey(values, not given, work.threads, padding)
+    (low, high, _), histogram = yield from stages.run("threshold", counting, 0.1)
+    if histogram is not None:
+        given = find_thresholds(histogram, settings.phases)
+    ends = np.array([float(low), *given, float(high)])
+    how, around = settings.of_pores(given[0]), Surroundings("keep", settings.outside_radius)
+    if not settings.sample_mask:
+        with stages.timer.stage("sample"):
+            around = find_surroundings(volume, how, small)
+    work = dataclasses.replace(work, settings=around.apply(how), padding=around.padding)
+    labels = work.scratch.stack("labels", work.shape, np.uint8)
+    void = yield from stages.run("labels", find_void(work, Grey(values, Threshold(given[0]))), 0.15)
+    air = yield from stages.run("labels", find_air(work, void), 0.2)
+    mask = _mask_of(volume, settings)
+    painting = _paint(work, values, given, void, mask, labels)
+    sample = yield from stages.run("labels", painting, 0.25, labels)
+    void.close()
+    problem = ""
+    if around.outside != "keep" and not air.any():
+        problem = "No air was found outside the sample: the ball cannot reach any."
+    return _Found(labels, np.stack([ends[:-1], ends[1:]], axis=1), sample, around, problem)
+
+
+def _mask_of(volume: Volume, settings: PhaseSettings) -> npt.NDArray[np.bool_] | None:
+    """Return which voxels are of the sample (z, y, x); None where no mask says it."""
+    mask = volume.auxiliary_of(settings, "sample_mask")
+    if mask is None:
+        return None
+    if tuple(mask.shape) != volume.shape:
+        raise InputError(f"sample_mask needs labels or a mask of shape {volume.shape}; got points.")
+    inside: npt.NDArray[np.bool_] = np.asarray(mask) > 0
+    if not inside.any():
+        name = settings.sample_mask
+        raise InputError(f"The sample_mask {name!r} is empty: no voxel of it is above 0.")
+    return inside.reshape((1,) * (3 - inside.ndim) + inside.shape)
+
+
+def _paint(
+    work: Work,
+    values: GreyValues,
+    thresholds: tuple[float, ...],
+    void: Stack,
+    mask: npt.NDArray[np.bool_] | None,
+    labels: Stack,
+) -> Pass[int]:
+    """Write the number of the phase of each voxel; returns how many are of the sample."""
+    count = 0
+    for (first, last), part in zip(work.slabs, values.ahead(), strict=True):
+        room = labels.room(first, last)
+        room[...] = 1
+        for threshold in thresholds:
+            room += make_void(part, threshold, True, work.threads)
+        room[void.read(first, last) == AIR] = 0
+        if mask is not None:
+            room[~mask[first:last]] = 0
+        labels.write(first, room)
+        count += int(np.count_nonzero(room))
+        yield last / work.slabs.depth
+    return count
+
+
+def _find_labels(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
+    """Take the values of a volume for labels; returns `_Found`."""
+    values = GreyValues(work.volume, work.slabs, work.choices, work.timer)
+    known = yield from stages.run("labels", _collect(values, work.volume.name), 0.1)
+    if len(known) > MOST:
+        raise InputError(
+            f"{work.volume.name} holds {len(known)} different labels above 0, and phases are "
+            f"{MOST} at most. Where these are grey values set are_labels=False; where each is a "
+            "pore or a grain, join them to phases first."
+        )
+    if not len(known):
+        raise InputError(f"{work.volume.name} holds no label above 0: there is no phase in it.")
+    labels = work.scratch.stack("labels", work.shape, np.uint8)
+    taking = _take_labels(work, values, known, _mask_of(work.volume, settings), labels)
+    sample = yield from stages.run("labels", taking, 0.25, labels)
+    limits = np.stack([known, known], axis=1).astype(np.float64)
+    return _Found(labels, limits, sample, Surroundings("keep", settings.outside_radius))
+
+
+def _collect(values: GreyValues, name: str) -> Pass[npt.NDArray[np.int64]]:
+    """Return the labels above 0 that there are, rising."""
+    known = np.zeros(0, np.int64)
+    for (_, last), part in zip(values.slabs, values.ahead(), strict=True):
+        if (lowest := int(part.min())) < 0:
+            raise InputError(
+                f"{name} holds the label {lowest}; labels of phases are 1 and above, and 0 is not "
+                "of the sample."
+            )
+        # more than there may be are not needed one by one
+        if int(part.max()) < 1 << 16:
+            new = np.flatnonzero(np.bincount(part.reshape(-1)))
+        else:
+            new = np.unique(part).astype(np.int64)
+        known = np.union1d(known, new)
+        yield last / values.slabs.depth
+    return known[known > 0]
+
+
+def _take_labels(
+    work: Work,
+    values: GreyValues,
+    known: npt.NDArray[np.int64],
+    mask: npt.NDArray[np.bool_] | None,
+    labels: Stack,
+) -> Pass[int]:
+    """Write the rank of each label; returns how many voxels are of the sample."""
+    count = 0
+    for (first, last), part in zip(work.slabs, values.ahead(), strict=True):
+        room = labels.room(first, last)
+        room[...] = 0
+        for rank, label in enumerate(known.tolist(), 1):
+            room[part == label] = rank
+        if mask is not None:
+            room[~mask[first:last]] = 0
+        labels.write(first, room)
+        count += int(np.count_nonzero(room))
+        yield last / work.slabs.depth
+    return count
+
+
+def _measure(work: Work, labels: Stack, count: int) -> Pass[BasinGraph]:
+    """Count voxels and contacts of phases, each as if it were one basin."""
+    # that they have peaks is of no account
+    tables = Tables(work.shape, np.zeros(count, np.int64))
+    for first, last in work.slabs:
+        part = labels.read(first, last + 1).astype(np.int32)
+        tables.add(part, np.ones(part.shape, np.float32), work.threads, first, last)
+        yield last / work.slabs.depth
+    return tables.graph()
+
+
+def _find_thickness(
+    work: Work, found: _Found, stages: Stages
+) -> Generator[Event, Any, tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]]:
+    """Find the local thickness of all phases, in one image, and of each its mean and deviation."""
+    diameter = np.zeros(work.shape, np.float32)
+    count = len(found.limits)
+    figures = np.full((count, 2), np.nan)
+    # what lies beside the sample has no distance
+    how = dataclasses.replace(work.settings, outside="remove")
+    work = dataclasses.replace(work, settings=how)
+    for number in range(1, count + 1):
+        with stages.timer.stage("thickness"):
+            own = _alone(work, found, number)
+        finding = find_local_thickness(work, own, "void")
+        until = 0.4 + 0.58 * number / count
+        each = yield from stages.run("thickness", finding, until)
+        own.close()
+        np.maximum(diameter, each.diameter.reshape(work.shape), out=diameter)
+        if each.mean is not None:
+            figures[number - 1] = each.mean, each.deviation
+    return diameter, figures
+
+
+def _alone(work: Work, found: _Found, number: int) -> Stack:
+    """Return a phase as a void, whose walls all others are.
+
+    Beyond the faces of the volume it goes on, and so beyond a mask of the sample and where it is
+    filled in. Air around a sample is a wall but for the darkest phase, of which it is.
+    """
+    own = work.scratch.stack("phase", work.shape, np.uint8)
+    ends = found.surroundings.outside != "keep" and number > 1
+    for first, last in work.slabs:
+        labels, room = found.labels.read(first, last), own.room(first, last)
+        room[...] = SOLID
+        room[labels == number] = OPEN
+        if not ends:
+            room[labels == 0] = AIR
+        own.write(first, room)
+    return own
+
+
+def _warnings(
+    found: _Found,
+    names: tuple[str, ...],
+    voxels: npt.NDArray[np.int64],
+    settings: PhaseSettings,
+    volume: Volume,
+) -> Iterator[str]:
+    """Say where a phase is empty, and where the air is not as it was looked for."""
+    for number in np.flatnonzero(voxels == 0):
+        low, high = found.limits[number]
+        yield (
+            f"No voxel is of {names[number]}: there is none above {low:g} and up to {high:g}. Set "
+            "other thresholds, or fewer."
+        )
+    if found.problem:
+        yield found.problem
+    how = settings.of_pores(float(found.limits[0, 1]))
+    share = 1 - found.sample / math.prod(volume.shape)
+    yield from warnings_of(volume, how, found.surroundings, share)
+
+
+def _rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of a table as plain values; None where there is no number."""
+    plain = [np.asarray(values).tolist() for values in columns.values()]
+    return [
+        {
+            name: None if isinstance(value, float) and math.isnan(value) else value
+            for name, value in zip(columns, row, strict=True)
+        }
+        for row in zip(*plain, strict=True)
+    ]

@@ -1,0 +1,179 @@
+"""What is measured of phases and of where they touch: each measure declared once.
+
+`PHASES` and `CONTACTS` make a column each; tables, the report, the viewer and the documentation
+take from these lists what columns there are, as from those of `hushpore.pores.measures`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.pores.measures import Measure
+from hushpore.pores.surface import area_per_crossing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from hushpore.base.volume import Volume
+    from hushpore.pores.graph import BasinGraph
+
+
+@dataclass(frozen=True, eq=False)
+class PhaseSums:
+    """What phases are measured by; row i is that of phase i + 1.
+
+    Attributes
+    ----------
+    graph : BasinGraph
+        Of the phases as if each were one basin: how many voxels they have, and their contacts.
+    limits : numpy.ndarray
+        (phases, 2), float64: between which grey values each lies.
+    volume : Volume
+        What was measured, for its spacing.
+    thickness : numpy.ndarray
+        (phases, 2), float64: mean local thickness and its standard deviation; NaN where it is not
+        known.
+    """
+
+    graph: BasinGraph
+    limits: npt.NDArray[np.float64]
+    volume: Volume
+    thickness: npt.NDArray[np.float64]
+
+    @property
+    def count(self) -> int:
+        """Number of phases."""
+        return len(self.limits)
+
+    @property
+    def voxels(self) -> npt.NDArray[np.int64]:
+        """(phases,): of each."""
+        return self.graph.voxels[1:]
+
+    @property
+    def sample_size(self) -> float:
+        """Volume (in 2D area) of all phases together."""
+        return float(self.voxels.sum() * self.volume.voxel_size)
+
+    @cached_property
+    def areas(self) -> npt.NDArray[np.float64]:
+        """(contacts,): of each two that touch, as `hushpore.pores.surface` estimates it."""
+        weights = area_per_crossing(self.volume.spacing)
+        areas: npt.NDArray[np.float64] = self.graph.contacts @ weights
+        return areas
+
+    @cached_property
+    def surface(self) -> npt.NDArray[np.float64]:
+        """(phases,): of each with all others, within the sample."""
+        surface = np.zeros(self.count + 1)
+        np.add.at(surface, self.graph.a, self.areas)
+        np.add.at(surface, self.graph.b, self.areas)
+        return surface[1:]
+
+
+#: Columns of the table of phases; behind the first stands the name.
+PHASES: list[Measure[PhaseSums]] = [
+    Measure(
+        "phase",
+        0,
+        "Number of the phase in the labels, from the darkest.",
+        lambda phases: np.arange(1, phases.count + 1),
+    ),
+    Measure(
+        "grey_from",
+        0,
+        "Grey value above which voxels are of the phase; of the first the lowest that there is. Of "
+        "labels the label.",
+        lambda phases: phases.limits[:, 0],
+    ),
+    Measure(
+        "grey_to",
+        0,
+        "Grey value up to which they are.",
+        lambda phases: phases.limits[:, 1],
+    ),
+    Measure("num_voxels", 0, "Size in voxels.", lambda phases: phases.voxels),
+    Measure(
+        "volume",
+        3,
+        "Volume; in 2D the area.",
+        lambda phases: phases.voxels * phases.volume.voxel_size,
+    ),
+    Measure(
+        "share",
+        0,
+        "Share of the sample that it takes up (volume fraction).",
+        lambda phases: phases.voxels / phases.voxels.sum(),
+    ),
+    Measure(
+        "surface_area",
+        2,
+        "Area of its contacts with all other phases; in 2D their length. What the faces of the "
+        "volume or of the sample cut is none.",
+        lambda phases: phases.surface,
+    ),
+    Measure(
+        "specific_surface",
+        -1,
+        "That area over the volume of the sample.",
+        lambda phases: phases.surface / phases.sample_size,
+    ),
+    Measure(
+        "thickness",
+        1,
+        "Mean local thickness, by volume; empty where it was not measured, or nothing ends it.",
+        lambda phases: phases.thickness[:, 0],
+    ),
+    Measure(
+        "thickness_deviation",
+        1,
+        "Its standard deviation.",
+        lambda phases: phases.thickness[:, 1],
+    ),
+]
+
+#: Columns of the table of contacts, a row for each two phases that touch; names stand behind the
+#: first two.
+CONTACTS: list[Measure[PhaseSums]] = [
+    Measure("phase_1", 0, "One of the two phases, the darker.", lambda phases: phases.graph.a),
+    Measure("phase_2", 0, "The other phase.", lambda phases: phases.graph.b),
+    Measure(
+        "area",
+        2,
+        "Area of the contact, a Crofton estimate; in 2D its length.",
+        lambda phases: phases.areas,
+    ),
+    Measure(
+        "specific_area",
+        -1,
+        "That area over the volume of the sample.",
+        lambda phases: phases.areas / phases.sample_size,
+    ),
+    Measure(
+        "share",
+        0,
+        "Share of it in the area of all contacts.",
+        lambda phases: phases.areas / max(phases.areas.sum(), np.finfo(np.float64).tiny),
+    ),
+]
+
+
+def phase_columns(phases: PhaseSums, names: Sequence[str]) -> dict[str, Any]:
+    """Return the columns of the table of phases, with their names."""
+    columns: dict[str, Any] = {each.name: each.compute(phases) for each in PHASES}
+    number = columns.pop("phase")
+    return {"phase": number, "name": list(names), **columns}
+
+
+def contact_columns(phases: PhaseSums, names: Sequence[str]) -> dict[str, Any]:
+    """Return the columns of the table of contacts, with the names of phases."""
+    columns: dict[str, Any] = {each.name: each.compute(phases) for each in CONTACTS}
+    pair = {end: columns.pop(f"phase_{end}") for end in (1, 2)}
+    words = {f"name_{end}": [names[number - 1] for number in pair[end]] for end in pair}
+    return {"phase_1": pair[1], "phase_2": pair[2], **words, **columns}

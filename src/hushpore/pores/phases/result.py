@@ -1,0 +1,121 @@
+"""The result of a measurement of phases: labels, tables and what is written of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpore.base.result import ResultFiles
+from hushpore.base.volume import readable_percent
+from hushpore.pores.result import outside_in_words
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pandas as pd
+
+    from hushpore.base.volume import Volume
+
+#: Colour of each phase, in the window and in pictures, the darkest in that of pores; colours that
+#: the colour-blind tell apart (Okabe and Ito, 2008, https://jfly.uni-koeln.de/color).
+COLOURS = (
+    "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#f0e442", "#d55e00", "#56b4e9", "#999999",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Phases:
+    """A finished measurement of phases.
+
+    Attributes
+    ----------
+    labels : numpy.ndarray
+        uint8, of the shape of the input: 1 to n are the phases, the darkest first; 0 is not of the
+        sample.
+    names : tuple of str
+        Of the phases, in this order.
+    volume : Volume
+        The input.
+    timings : dict of str to float
+        Seconds by stage.
+    provenance : dict
+        The record of the job as JSON values; its ``result`` holds the totals and both tables.
+    notes : tuple of str
+        What was said while it ran.
+    thickness : numpy.ndarray or None
+        float32, of that shape: the local thickness of each voxel within its phase, in the unit of
+        the volume, where it was asked for; see `hushpore.pores.thickness.LocalThickness`.
+    """
+
+    labels: npt.NDArray[np.uint8]
+    names: tuple[str, ...]
+    volume: Volume
+    timings: dict[str, float]
+    provenance: dict[str, Any]
+    notes: tuple[str, ...]
+    thickness: npt.NDArray[np.float32] | None
+    _phase_columns: dict[str, Any] = dataclasses.field(repr=False)
+    _contact_columns: dict[str, Any] = dataclasses.field(repr=False)
+
+    # made when they are asked for, as those of pores
+    @cached_property
+    def phases(self) -> pd.DataFrame:
+        """One row a phase; see `hushpore.pores.phases.measures.PHASES`."""
+        import pandas as pd
+
+        return pd.DataFrame(self._phase_columns)
+
+    @cached_property
+    def contacts(self) -> pd.DataFrame:
+        """One row for each two that touch; see `hushpore.pores.phases.measures.CONTACTS`."""
+        import pandas as pd
+
+        return pd.DataFrame(self._contact_columns)
+
+    @property
+    def labels_volume(self) -> Volume:
+        """The labels as a volume in the place of the input."""
+        return self.volume.replace(self.labels, name=f"{self.volume.name} phases")
+
+    @property
+    def profile(self) -> pd.DataFrame:
+        """Share of each phase in the sample, slice by slice (row by row, in 2D).
+
+        ``slice``, ``position``, and a column for each phase, of its name; NaN where there is no
+        sample.
+        """
+        import pandas as pd
+
+        count = len(self.names)
+        planes = [np.bincount(plane.reshape(-1), minlength=count + 1)[1:] for plane in self.labels]
+        voxels = np.array(planes, np.float64)
+        sample = voxels.sum(axis=1, keepdims=True)
+        shares = np.full(voxels.shape, np.nan)
+        np.divide(voxels, sample, out=shares, where=sample > 0)
+        slices = np.arange(len(voxels))
+        position = self.volume.origin[0] + self.volume.spacing[0] * slices
+        named = dict(zip(self.names, shares.T, strict=True))
+        return pd.DataFrame({"slice": slices, "position": position, **named})
+
+    @property
+    def summary(self) -> str:
+        """One sentence: the share of each phase."""
+        shares = self._phase_columns["share"]
+        said = (
+            f"{name} {readable_percent(float(share))}"
+            for name, share in zip(self.names, shares, strict=True)
+        )
+        around = outside_in_words(self.provenance["result"])
+        return f"{around}{' ' if around else ''}Phases: {', '.join(said)}"
+
+    def files(self) -> ResultFiles:
+        """Return what is written of it: labels, tables, profile, and the thickness."""
+        images = {"phases": self.labels_volume}
+        if self.thickness is not None:
+            name = f"{self.volume.name} thickness"
+            images["thickness"] = self.volume.replace(self.thickness, name=name)
+        tables = {"phases": self.phases, "contacts": self.contacts, "profile": self.profile}
+        return ResultFiles(images, tables)
