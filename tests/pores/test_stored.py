@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,8 +9,11 @@ import pytest
 from hushpore import InputError, Volume, segment_pores
 from hushpore.pores.stored import restored
 
+if TYPE_CHECKING:
+    from hushpore.pores.result import Pores
 
-@pytest.fixture
+
+@pytest.fixture(scope="module")
 def core() -> Volume:
     """A cylinder with pores, some of them open, and air around it."""
     rng = np.random.default_rng(1)
@@ -17,6 +22,11 @@ def core() -> Volume:
     for at, radius in zip(rng.uniform(4, 44, (16, 3)), rng.uniform(2, 6, 16), strict=True):
         solid &= ((z - at[0] * 0.4) ** 2 + (y - at[1]) ** 2 + (x - at[2]) ** 2) > radius**2
     return Volume(np.where(solid, 200, 30).astype(np.uint8), 0.5, "mm", origin=(1, 2, 3))
+
+
+@pytest.fixture(scope="module")
+def result(core: Volume) -> Pores:
+    return segment_pores(core)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +75,59 @@ def test_basins_and_voxels_that_are_not_there_are_refused(
     labels = result.labels_volume.replace(np.zeros_like(result.labels))
     with pytest.raises(InputError, match="that are not there"):
         restored(labels, arrays, result.provenance)
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "value"),
+    [
+        ("graph_peak_squared_distance", 1, np.nan),
+        ("graph_peak_squared_distance", 1, -4),
+        ("graph_peak", 1, 0),
+        ("graph_saddle", 0, np.inf),
+        ("graph_saddle", 0, 1e9),
+        ("graph_saddle", 0, 0),
+        ("graph_saddle_at", 0, 0),
+        ("graph_bounds", (1, 5), 1000),
+        ("graph_bounds", (1, 0), -1),
+        ("graph_closed_voxels", 1, 10**9),
+        ("graph_contacts", (0, 1), -1),
+        ("graph_sums", (1, 0), 1),
+        ("graph_grey_step", (), np.nan),
+        ("sample", 0, 10**9),
+    ],
+)
+def test_numbers_that_no_basins_have_are_refused(
+    result: Pores, name: str, at: object, value: float
+) -> None:
+    arrays = dict(result.merging_arrays)
+    arrays[name] = arrays[name].copy()
+    arrays[name][at] = value
+    with pytest.raises(InputError, match="no basins have"):
+        restored(result.labels_volume, arrays, result.provenance)
+
+
+@pytest.mark.parametrize(
+    ("name", "at"),
+    [("graph_crossings", (1, 4)), ("graph_sums", (1, 5)), ("graph_contacts", (0, 2))],
+)
+def test_what_gives_other_figures_than_the_tables_is_refused(
+    result: Pores, name: str, at: tuple[int, ...]
+) -> None:
+    """What nobody can see in the numbers, the tables beside them tell."""
+    tables = {"pores": result.pores, "throats": result.throats}
+    arrays = dict(result.merging_arrays)
+    restored(result.labels_volume, arrays, result.provenance, tables)
+    arrays[name] = arrays[name].copy()
+    arrays[name][at] += 1
+    with pytest.raises(InputError, match="other figures"):
+        restored(result.labels_volume, arrays, result.provenance, tables)
+
+
+def test_pores_that_are_not_made_of_whole_basins_are_refused(result: Pores) -> None:
+    values = result.labels.copy()
+    values[tuple(np.argwhere(values)[0])] = 0
+    with pytest.raises(InputError, match="not of these labels"):
+        restored(result.labels_volume.replace(values), result.merging_arrays, result.provenance)
 
 
 @pytest.mark.parametrize(

@@ -19,17 +19,26 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import numpy.typing as npt
+    import pandas as pd
 
     from hushpore.base.volume import Volume
 
 
+#: How far a figure may be from the one in a table, as a share of it: a text is read to 16 digits.
+_CLOSE = 1e-9
+
+
 def restored(
-    labels: Volume, arrays: Mapping[str, npt.NDArray[Any]], provenance: dict[str, Any]
+    labels: Volume,
+    arrays: Mapping[str, npt.NDArray[Any]],
+    provenance: dict[str, Any],
+    tables: Mapping[str, pd.DataFrame] | None = None,
 ) -> Pores:
     """Return a segmentation that was stored, so that it can be merged anew.
 
     `labels`: as they were stored, in memory; its place and voxel size are those of the result.
-    `arrays`: as `Pores.merging_arrays` has them. `provenance`: the record of the job.
+    `arrays`: as `Pores.merging_arrays` has them. `provenance`: the record of the job. `tables`:
+    ``pores`` and ``throats`` as they were stored, to compare with.
     Raises InputError if they do not belong together.
     """
     try:
@@ -40,16 +49,16 @@ def restored(
     except KeyError as error:
         raise InputError(f"What these pores were merged from is not complete: {error}.") from None
     values = np.ascontiguousarray(labels.array(), np.int32)
-    if basins.size != values.size or ((basins > 0) < (values > 0).reshape(basins.shape)).any():
-        raise InputError("What these pores were merged from is not of these labels.")
-    _check(graph, basins, sample, len(values))
+    _check_tables(graph, basins, sample, values)
+    _check_numbers(graph, basins, sample)
     stack = Stack(basins.shape, np.int32, None)
     stack.array()[...] = basins
     volume = labels.replace(values, name=name)
     numbering = numbering_of(values, graph)
+    _check_labels(values, basins, numbering.label_of)
     made_with = PoreSettings.recorded(provenance.get("settings", {}))
     settings = PoreSettings.of_what_fits(made_with)
-    return Pores(
+    found = Pores(
         labels=values,
         porosity=totals["porosity"],
         threshold=totals.get("threshold"),
@@ -65,19 +74,31 @@ def restored(
         _graph=graph,
         _settings=settings,
     )
+    for name, table in (tables or {}).items():
+        _check_figures(getattr(found, name), table, name)
+    return found
 
 
-def _check(
-    graph: BasinGraph, basins: npt.NDArray[Any], sample: npt.NDArray[Any], n_slices: int
+def _check_tables(
+    graph: BasinGraph,
+    basins: npt.NDArray[Any],
+    sample: npt.NDArray[Any],
+    labels: npt.NDArray[np.int32],
 ) -> None:
     """Raise InputError where one part is not of the others.
 
     Compiled loops look basins up in tables, and voxels in stacks, and do not ask whether they are
     in them.
     """
-    rows, edges = graph.count + 1, len(graph.a)
+    stack = labels.shape if labels.ndim == 3 else (1, *labels.shape)
+    if basins.shape != stack:
+        raise InputError("What these pores were merged from is not of these labels.")
+    rows, edges = graph.peak_squared_distance.size, graph.a.size
     shapes: list[tuple[npt.NDArray[Any], tuple[int, ...]]] = [
+        (graph.peak_squared_distance, (rows,)),
         (graph.peak, (rows,)),
+        (graph.border_crossings, (N_DIRECTIONS,)),
+        (graph.a, (edges,)),
         (graph.sums, (rows, len(SUMS))),
         (graph.crossings, (rows, N_DIRECTIONS)),
         (graph.bounds, (rows, 6)),
@@ -86,13 +107,75 @@ def _check(
         (graph.saddle, (edges,)),
         (graph.saddle_at, (edges,)),
         (graph.contacts, (edges, N_DIRECTIONS)),
-        (sample, (n_slices,)),
+        (sample, (len(labels),)),
     ]
-    if any(table.shape != shape for table, shape in shapes):
+    if not rows or any(table.shape != shape for table, shape in shapes):
         raise InputError("What these pores were merged from has tables of other shapes.")
+    whole = [table for table, _ in shapes[1:] if table is not graph.saddle]
+    if any(table.dtype.kind != "i" for table in whole):
+        raise InputError("What these pores were merged from has tables of other types.")
     numbered = [(each, graph.count) for each in (basins, graph.a, graph.b)]
-    for numbers, last in [*numbered, (graph.peak[1:], basins.size - 1)]:
+    voxels = [(each, basins.size - 1) for each in (graph.peak[1:], graph.saddle_at)]
+    for numbers, last in [*numbered, *voxels]:
         if numbers.dtype.kind not in "iu" or ((numbers < 0) | (numbers > last)).any():
             raise InputError(
                 "What these pores were merged from names basins or voxels that are not there."
             )
+
+
+def _check_numbers(graph: BasinGraph, basins: npt.NDArray[Any], sample: npt.NDArray[Any]) -> None:
+    """Raise InputError where tables hold what no basins have: another merging would be wrong."""
+    flat, numbers = basins.reshape(-1), np.arange(1, graph.count + 1)
+    size, crossed = np.array(basins.shape), graph.saddle[graph.saddle >= 0]
+    first, last = graph.bounds[1:, :3], graph.bounds[1:, 3:]
+    lower = np.minimum(graph.peak_squared_distance[graph.a], graph.peak_squared_distance[graph.b])
+    counted = np.zeros(graph.count + 1, np.int64)
+    for plane in basins:  # of which NumPy makes a wider copy
+        counted += np.bincount(plane.reshape(-1), minlength=graph.count + 1)
+    faces = graph.contacts[:, :3].any(axis=1)
+    at_saddle = flat[graph.saddle_at]
+    holds = [
+        (flat[graph.peak[1:]] == numbers).all(),
+        (counted == graph.voxels)[1:].all(),
+        np.isfinite(graph.peak_squared_distance).all(),
+        (graph.peak_squared_distance[1:] > 0).all(),
+        np.isfinite(crossed).all(),
+        # one that cannot be crossed is -1, and shares no face
+        ((graph.saddle > 0) | ((graph.saddle == -1) & ~faces)).all(),
+        # no way over a saddle leads above the lower peak
+        (graph.saddle <= lower).all(),
+        ((at_saddle == graph.a) | (at_saddle == graph.b) | (graph.saddle < 0)).all(),
+        ((graph.a < graph.b) & (graph.a > 0)).all(),
+        ((first >= 0) & (first < last) & (last <= size)).all(),
+        ((graph.closed_voxels[1:] >= 0) & (graph.closed_voxels <= counted)[1:]).all(),
+        ((sample >= 0) & (sample <= basins.size // len(sample))).all(),
+        all((each >= 0).all() for each in (graph.crossings, graph.contacts)),
+        (graph.border_crossings >= 0).all(),
+        np.isfinite(graph.grey_step) and graph.grey_step > 0,
+    ]
+    if not all(holds):
+        raise InputError("What these pores were merged from holds numbers that no basins have.")
+
+
+def _check_labels(
+    labels: npt.NDArray[np.int32], basins: npt.NDArray[Any], label_of: npt.NDArray[np.int32]
+) -> None:
+    """Raise InputError where pores are not made of whole basins."""
+    for pores, parts in zip(labels.reshape(basins.shape), basins, strict=True):
+        if not np.array_equal(label_of[parts], pores):
+            raise InputError("What these pores were merged from is not of these labels.")
+
+
+def _check_figures(found: pd.DataFrame, stored: pd.DataFrame, name: str) -> None:
+    """Raise InputError where a table that was stored tells of other pores than what was found."""
+    shared = [column for column in stored if column in found]
+    same = len(found) == len(stored) and all(
+        np.allclose(found[column], stored[column], _CLOSE, 0, equal_nan=True)
+        for column in shared
+        if stored[column].dtype.kind in "iuf" and found[column].dtype.kind in "iufb"
+    )
+    if not same:
+        raise InputError(
+            f"What these pores were merged from has other figures than the table of {name}: one of "
+            "the files was changed, or is of another result or another version of hushpore."
+        )

@@ -35,6 +35,8 @@ from hushpore.viewer.results.pore_layer import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pandas as pd
+
     from hushpore.base.volume import Volume
     from hushpore.pores.result import Pores
     from hushpore.viewer.layers.conversion import LayerData, Placement
@@ -73,7 +75,8 @@ def labels_from_result(volume: Volume) -> LayerData | None:
     provenance = made[-1] if made else {}
     values: Any = volume.data if in_blocks else volume.array()
     labels = volume.replace(values, name=name)
-    result, problem = _result(labels, file(f"{MERGING}.npz"), provenance)
+    shown = {name: tables[name] for name in (PORES, THROATS) if name in tables}
+    result, problem = _result(labels, file(f"{MERGING}.npz"), provenance, shown)
     if result is not None:
         labels = labels.replace(result.labels)
     data, keywords, kind = layer_data(
@@ -190,7 +193,7 @@ def _jobs(path: Path) -> list[dict[str, Any]]:
 
 
 def _result(
-    labels: Volume, file: Path, provenance: dict[str, Any]
+    labels: Volume, file: Path, provenance: dict[str, Any], tables: dict[str, pd.DataFrame]
 ) -> tuple[Pores | None, tuple[str, ...]]:
     """Return what can be merged anew, as far as it was stored; and what is wrong with it."""
     if not file.is_file() or not isinstance(labels.data, np.ndarray):
@@ -204,7 +207,7 @@ def _result(
         gate.require_plausible(size, "arrays")
         gate.require_room(size)
         with np.load(file) as arrays:
-            return restored(labels, dict(arrays), provenance), ()
+            return restored(labels, dict(arrays), provenance, tables), ()
     except Exception as error:
         # what is in it can be anything; the labels are shown all the same
         return None, (f"The pores cannot be merged anew: {error}",)
