@@ -22,7 +22,7 @@ _OWN = "Options"
 #: Flags of several commands.
 device_flag = click.option(
     "--device", default="auto", show_default=True, metavar="DEVICE",
-    help="Where to run: auto, cpu, cuda, or cuda:1 and so on.",
+    help="Where to run: auto, cpu, cuda, cuda:1 and so on, or cuda:all (a worker for each GPU).",
 )  # fmt: skip
 timings_flag = click.option(
     "--timings", is_flag=True, help="Print where the time went, stage by stage."

@@ -23,6 +23,7 @@ from hushpore.cli.flags import (
 from hushpore.cli.progress_bar import drive
 from hushpore.cli.settings import settings_sources
 from hushpore.cli.timings import Measured
+from hushpore.device.all_gpus import ALL_GPUS
 from hushpore.jobs import CHAIN, JOBS, chained, is_one_image, load, start
 
 if TYPE_CHECKING:
@@ -50,11 +51,13 @@ _CLUSTER = (
     click.option(
         "--cluster", metavar="PLACE",
         help="Run on the workers of dask.distributed: local:N (processes of this machine), "
-        "tcp://HOST:PORT or tls://HOST:PORT (a scheduler), or a scheduler file.",
+        "cuda:all (one for each GPU of it), tcp://HOST:PORT or tls://HOST:PORT (a scheduler), or a "
+        "scheduler file.",
     ),
     click.option(
         "--cluster-memory", type=float, metavar="GB",
-        help="What each process of local:N may take; by default its share of what is free.",
+        help="What each process of local:N or cuda:all may take; by default its share of what is "
+        "free.",
     ),
 )  # fmt: skip
 
@@ -212,6 +215,13 @@ def _run(
     target = check_result_target(output, jobs, overwrite, inputs=inputs, others=files.values())
     measured = Measured(flags["timings"], flags["trace"], overwrite)
     before: Volume | None = None
+    if flags["device"] == ALL_GPUS and "cluster" in flags:
+        if flags["cluster"] not in (None, ALL_GPUS):
+            raise InputError(
+                f"--device {ALL_GPUS} starts workers of its own and cannot go with --cluster "
+                f"{flags['cluster']}. Use one of the two; of --cluster each worker takes --device."
+            )
+        flags = {**flags, "cluster": ALL_GPUS}
     if flags.get("cluster"):
         for extra in files:
             if extra.not_on_cluster:

@@ -57,6 +57,7 @@ class Plan:
     bands: int = 1
     threads: int = 1  # on which a task runs
     padding: float | None = None  # see `hushpore.pores.passes.Work`
+    device: str = ""  # GPU of each worker that does what it can; empty: none
 
     @property
     def slabs(self) -> Slabs:

@@ -7,15 +7,17 @@ import logging
 import os
 import warnings
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from hushpore.base.errors import DeviceError, InputError, import_optional
+from hushpore.device.all_gpus import ALL_GPUS, problem_of_all_gpus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from types import ModuleType
 
     from distributed import Client
@@ -39,12 +41,13 @@ def connect(where: str | Client, memory: float | None = None) -> Iterator[Client
     ----------
     where : str or Client
         ``"local:4"``: four processes on this machine, of one thread each, which only this machine
-        can reach. ``"tcp://host:8786"`` or ``"tls://host:8786"``: the scheduler there; for TLS the
-        certificates are those of dask's own configuration (``distributed.comm.tls``). Else the path
-        of a scheduler file. A client that is given is used, and left open.
+        can reach. ``"cuda:all"``: one for each GPU of it. ``"tcp://host:8786"`` or
+        ``"tls://host:8786"``: the scheduler there; for TLS the certificates are those of dask's own
+        configuration (``distributed.comm.tls``). Else the path of a scheduler file. A client that
+        is given is used, and left open.
     memory : float, optional
-        Of ``local``: what each process may take, in GB; by default an equal share of 80 % of what
-        is free.
+        Of ``local`` and ``cuda:all``: what each process may take, in GB; by default an equal share
+        of 80 % of what is free.
 
     Yields
     ------
@@ -57,7 +60,8 @@ def connect(where: str | Client, memory: float | None = None) -> Iterator[Client
     InputError
         If `where` is none of these.
     DeviceError
-        If the scheduler does not answer, has no workers, or runs other versions.
+        If the scheduler does not answer, has no workers, or runs other versions; or there are not
+        several GPUs, or what starts their workers is not installed.
     MissingPackageError
         If dask.distributed is not installed.
     """
@@ -67,9 +71,18 @@ def connect(where: str | Client, memory: float | None = None) -> Iterator[Client
     elif where == "local" or where.startswith("local:"):
         with _local(*_processes(where, memory)) as client:
             yield client
+    elif where == ALL_GPUS:
+        with _all_gpus(memory) as client:
+            yield client
     else:
         with _remote(where) as client:
             yield client
+
+
+def device_on(where: str | Client, device: str) -> str:
+    """Return what each worker of a place takes for a device: of `ALL_GPUS` its own."""
+    is_all = ALL_GPUS in (where, device)
+    return "cuda" if is_all and device in ("auto", ALL_GPUS) else device
 
 
 def require_distributed() -> ModuleType:
@@ -87,22 +100,49 @@ def _processes(where: str, memory: float | None) -> tuple[int, int]:
         raise InputError(
             f"{where!r} does not say how many processes to start: write for example 'local:2'."
         )
+    return int(number), _bytes_of_each(int(number), memory)
+
+
+def _bytes_of_each(count: int, memory: float | None) -> int:
+    """Return the bytes that each of some processes may take."""
     if memory is not None and memory <= 0:
         raise InputError(f"The memory of a worker must be above 0 GB; got {memory:g}.")
     if memory is None:
-        return int(number), int(_SHARE * psutil.virtual_memory().available / int(number))
-    return int(number), int(memory * 1e9)
+        return int(_SHARE * psutil.virtual_memory().available / count)
+    return int(memory * 1e9)
 
 
 @contextmanager
 def _local(count: int, memory: int) -> Iterator[Client]:
     distributed = require_distributed()
+    cluster = partial(distributed.LocalCluster, n_workers=count, processes=True)
+    with _started(cluster, memory) as client:
+        yield client
+
+
+@contextmanager
+def _all_gpus(memory: float | None) -> Iterator[Client]:
+    require_distributed()
+    problem = problem_of_all_gpus()
+    if problem:
+        raise DeviceError(f"{ALL_GPUS!r} cannot be used: {problem}.")
+    import dask_cuda
+    import torch
+
+    # each worker sees one GPU, which is the first that it knows of
+    memory_of_each = _bytes_of_each(torch.cuda.device_count(), memory)
+    with _started(dask_cuda.LocalCUDACluster, memory_of_each) as client:
+        yield client
+
+
+@contextmanager
+def _started(start: Callable[..., Any], memory: int) -> Iterator[Client]:
+    """Start processes of one thread each, which only this machine can reach."""
+    distributed = require_distributed()
     environment = os.environ.copy()
     # a port that is free, on the loopback interface alone
-    cluster = distributed.LocalCluster(
-        n_workers=count,
+    cluster = start(
         threads_per_worker=1,
-        processes=True,
         memory_limit=memory,
         host="127.0.0.1",
         dashboard_address="127.0.0.1:0",
@@ -141,8 +181,9 @@ def _remote(where: str) -> Iterator[Client]:
         file = Path(where).expanduser()
         if not file.is_file():
             raise InputError(
-                f"{where!r} is no place to run: write 'local:2', the address of a scheduler as "
-                "'tcp://host:8786', or the path of a scheduler file; there is no such file."
+                f"{where!r} is no place to run: write 'local:2', 'cuda:all', the address of a "
+                "scheduler as 'tcp://host:8786', or the path of a scheduler file; there is no such "
+                "file."
             )
         place = {"scheduler_file": str(file)}
     if where.startswith("tls://"):

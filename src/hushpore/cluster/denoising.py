@@ -20,7 +20,7 @@ from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import Volume
 from hushpore.cluster import denoise_tasks as remote
 from hushpore.cluster.blocks import whole
-from hushpore.cluster.connection import connect
+from hushpore.cluster.connection import connect, device_on
 from hushpore.cluster.denoise_tasks import Paths, PredictionOptions, scale_of
 from hushpore.cluster.remote_job import watch
 from hushpore.cluster.scan import as_zarr, inputs_of, stamp_of
@@ -125,7 +125,8 @@ def denoise_on(
                 converted = as_zarr(second, begun.scratch, series, "pair")
                 pair = (settings.pair, *(yield from part_of(converted, _CONVERTED, _CONVERTED)))
             paths = Paths(folder, number, str(begun.content), str(begun.scratch), pair)
-            found = yield from _Denoising(client, paths, settings, device).run()
+            run = _Denoising(client, paths, settings, device_on(where, device))
+            found = yield from run.run()
             write_json(part, found.provenance)
         (volume, *_) = open_zarr(target)
         volume = dataclasses.replace(volume, source=str(target))

@@ -75,10 +75,16 @@ def check_settings(volume: Volume, settings: PoreSettings) -> None:
 
 
 def cut_volume(
-    volume: Volume, settings: PoreSettings, client: Client, threads: int, thickness: int | None
+    volume: Volume,
+    settings: PoreSettings,
+    client: Client,
+    threads: int,
+    thickness: int | None,
+    on_gpu: int | None = None,
 ) -> Cut:
     """Return slabs as thick as the memory of the workers allows, and some for each of them.
 
+    `on_gpu`: slices that the smallest GPU holds, where workers have one.
     Raises MemoryLimitError if the thinnest slabs do not fit.
     """
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
@@ -108,6 +114,8 @@ def cut_volume(
             raise InputError(f"Slabs must be {least} slices thick at least; got {thickness}.")
         return Cut(min(thickness, depth), basins)
     most = min(most, depth, (2**31 - 1) // size - 4)
+    if on_gpu is not None:
+        most = min(most, max(on_gpu, least))
     together = sum(int(worker["nthreads"]) for worker in workers)
     count = -(-depth // most)
     # some for each worker, as far as slabs do not get too thin

@@ -24,8 +24,9 @@ from hushpore.base.partial import new_file
 from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import Volume, readable_count, require_range
 from hushpore.cluster.blocks import Plan, save_arrays, whole
-from hushpore.cluster.connection import connect
+from hushpore.cluster.connection import connect, device_on
 from hushpore.cluster.finishing import FILES, collect, count_layers, open_labels, write_tables
+from hushpore.cluster.gpus import gpus_of
 from hushpore.cluster.plan import check_settings, cut_volume
 from hushpore.cluster.scan import as_zarr, inputs_of
 from hushpore.cluster.stage_runner import StageRunner
@@ -81,6 +82,7 @@ def segment_pores(
     thickness: int | None = None,
     series: str | None = None,
     overwrite: bool = False,
+    device: str = "auto",
 ) -> Job:
     """Segment and measure the pores of a volume on a cluster, and write the result folder.
 
@@ -104,6 +106,9 @@ def segment_pores(
         Which of several image stacks, as for `hushpore.read`.
     overwrite : bool, optional
         Replace an earlier result.
+    device : str, optional
+        ``"cuda"``: each worker finds and measures basins on a GPU of its own; by default where
+        there is a worker for each, ``where="cuda:all"``, and else on the CPU.
 
     Yields
     ------
@@ -142,7 +147,8 @@ def segment_pores(
     }
     with resumable_directory(target, key, overwrite) as work, connect(where, memory) as client:
         image, number = yield from part_of(as_zarr(scan, work.scratch, series), 0.0, 0.02)
-        job = _Segmentation(client, work, image, number, settings, threads, thickness)
+        wanted = device_on(where, device)
+        job = _Segmentation(client, work, image, number, settings, threads, thickness, wanted)
         count = len(client.scheduler_info(n_workers=-1)["workers"])
         name = where if isinstance(where, str) else "the cluster of the client that was given"
         place = f"{readable_count(count, 'worker')} of {name}"
@@ -168,10 +174,9 @@ def segment_on(
     memory: float | None = None,
     overwrite: bool = False,
 ) -> Job:
-    """Segment as `segment_pores` does, called as any job on a cluster; there is no GPU for it."""
-    return segment_pores(
-        scan, path, settings, where=where, memory=memory, series=series, overwrite=overwrite
-    )
+    """Segment as `segment_pores` does, called as any job on a cluster."""
+    how: dict[str, Any] = {"memory": memory, "series": series, "overwrite": overwrite}
+    return segment_pores(scan, path, settings, where=where, device=device, **how)
 
 
 class _Basins(NamedTuple):
@@ -195,6 +200,7 @@ class _Segmentation:
         settings: PoreSettings,
         threads: int,
         thickness: int | None,
+        device: str,
     ) -> None:
         self.client, self.given = client, settings
         self.volume: Volume = open_zarr(Path(image))[number]
@@ -206,7 +212,8 @@ class _Segmentation:
             self.surroundings = self.surroundings._replace(outside="remove-slicewise")
         self.settings = settings = self.surroundings.apply(settings)
         _check_folders(client, image, work.scratch)
-        cut = cut_volume(self.volume, settings, client, threads, thickness)
+        self.gpus = gpus_of(client, device, math.prod(self.volume.shape[1:]))
+        cut = cut_volume(self.volume, settings, client, threads, thickness, self.gpus.slices)
         self.scratch, self.content = work.scratch, work.content
         depth, height, width = self.volume.shape
         shape = depth, height, width
@@ -223,6 +230,7 @@ class _Segmentation:
             *begun,
             threads,
             self.surroundings.padding,
+            self.gpus.device,
         )
         self.most_basins = cut.most_basins
         # tasks that an earlier run has left done
@@ -238,6 +246,10 @@ class _Segmentation:
     def run(self, origin: dict[str, Any], where: str) -> Generator[Event, Any, tuple[Any, str]]:
         """Do all of it; returns the record of the job and the result in a sentence."""
         thickness = self.plan.thickness
+        if self.gpus.names:
+            where = f"{where}, each with a GPU: {', '.join(self.gpus.names)}"
+        if self.gpus.problem:
+            yield from self._note(self.gpus.problem, warning=True)
         yield from self._note(
             f"Worked on in {self.slabs} blocks of {thickness} slices, on {where}."
         )
@@ -388,6 +400,13 @@ class _Segmentation:
         found = yield from self._slabs(
             "basins", "basins", 0.68, most_basins=self.most_basins, **grey
         )
+        ran_out = sum("ran_out" in each for each in found)
+        if ran_out:
+            yield from self._note(
+                f"The GPUs' memory ran out in {ran_out} of {self.slabs} blocks, which were worked "
+                "on by the CPU.",
+                warning=True,
+            )
         self._remove("void-*.slab")
         self._remove("carried-*.planes")
         basins = np.cumsum([0, *(int(each["count"]) for each in found)])

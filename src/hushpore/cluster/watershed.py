@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hushpore.base.errors import MemoryLimitError
+from hushpore.base.errors import HushporeError, MemoryLimitError
 from hushpore.cluster.blocks import load_arrays, save_arrays
+from hushpore.cluster.gpus import gpu_slabs
 from hushpore.cluster.merging import begin_merging
 from hushpore.cluster.tables import BASINS, EDGES, ELSEWHERE, join_tables
 from hushpore.cluster.void import carried
+from hushpore.device.memory import is_out_of_memory
 from hushpore.pores.basins import watershed_slab
 from hushpore.pores.distance import fill_distance
 from hushpore.pores.graph import Tables
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
     from hushpore.cluster.blocks import Blocks
     from hushpore.cluster.void import Report
+    from hushpore.pores.gpu.slabs import GpuSlabs
     from hushpore.pores.graph import BasinGraph
 
 
@@ -46,8 +49,32 @@ def watershed(
 ) -> Report:
     """Find the distance and the basins of a slab, and measure them but for its last slice.
 
+    On the worker's GPU where the plan names one, and where its memory runs out on the CPU: then
+    the report has ``ran_out``.
+
     `grey_range`: the lowest and the highest of all grey values.
     """
+    if not blocks.plan.device:
+        return _watershed(blocks, slab, most_basins, grey_range, None)
+    try:
+        with gpu_slabs(blocks.plan.device) as gpu:
+            return _watershed(blocks, slab, most_basins, grey_range, gpu)
+    except HushporeError:
+        # too little memory of the host, which the CPU has not more of
+        raise
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+    return {**_watershed(blocks, slab, most_basins, grey_range, None), "ran_out": 1}
+
+
+def _watershed(
+    blocks: Blocks,
+    slab: int,
+    most_basins: int,
+    grey_range: tuple[float, float],
+    gpu: GpuSlabs | None,
+) -> Report:
     plan, work = blocks.plan, blocks.work
     first, last = plan.slabs[slab]
     low, high = max(first - 2, 0), min(last + 2, plan.shape[0])
@@ -56,7 +83,8 @@ def watershed(
     distance = np.empty(phase.shape, np.float32)
     before, after = carried(blocks, slab)
     spacing, beyond, highest = work.spacing, solid_beyond(work), highest_void(work)
-    fill_distance(phase, distance, before, after, spacing, beyond, blocks.threads, highest)
+    fill = fill_distance if gpu is None else gpu.fill_distance
+    fill(phase, distance, before, after, spacing, beyond, blocks.threads, highest)
     border_crossings = np.zeros(13, np.int64)
     if work.has_air:
         distance[phase == AIR] = 0
@@ -64,9 +92,8 @@ def watershed(
         after_it = phase[own.stop : own.stop + 1]
         border_crossings += air_crossings(phase[own.start : own.stop + 1]) - air_crossings(after_it)
     basins = np.empty(phase.shape, np.int32)
-    found = watershed_slab(
-        distance, basins, blocks.threads, own.start, own.stop, faces_only=work.faces_only
-    )
+    flood = watershed_slab if gpu is None else gpu.watershed_slab
+    found = flood(distance, basins, blocks.threads, own.start, own.stop, faces_only=work.faces_only)
     count, exits = found.peaks.size, found.back.size + found.ahead.size
     if count > most_basins:
         raise MemoryLimitError(
@@ -91,6 +118,7 @@ def watershed(
         (first, last if last == plan.shape[0] else last - 1),
         grey_range,
         phase[own],
+        gpu,
     )
     graph.peak_squared_distance[1 : count + 1] = peak_squared_distance
     columns = {name: getattr(graph, name) for name in (*BASINS, *EDGES)}
@@ -265,9 +293,11 @@ def _measure(
     cut: tuple[int, int],
     grey_range: tuple[float, float],
     phase: npt.NDArray[np.uint8] | None = None,
+    gpu: GpuSlabs | None = None,
 ) -> BasinGraph:
     """Return the measures of the slices in `cut`; of closed void those of all that have a phase."""
-    tables = Tables(blocks.plan.shape, peaks, faces_only=blocks.work.faces_only)
+    scan = None if gpu is None else gpu.scan_slices
+    tables = Tables(blocks.plan.shape, peaks, faces_only=blocks.work.faces_only, scan=scan)
     if phase is not None:
         tables.add_phase(basins, phase, blocks.threads)
     if cut[1] > cut[0]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hushpore.base.errors import DeviceError
 from hushpore.base.preferences import memory_limit, preferred
 from hushpore.base.scaled import Scaled
+from hushpore.device.all_gpus import ALL_GPUS, FROM_FILE_TO_FILE, outlook_of_all_gpus
 from hushpore.device.clocks import Clock, CudaClock, HostClock
 from hushpore.device.memory import PeakMemory, free_pools, lift_limits, limit_pools, pinned_array
 from hushpore.device.switches import Choices, Switches
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 #: What jobs have measured of copies to each device and back; see `Transfers`.
 _KNOWN_TRANSFERS: dict[str, dict[str, tuple[bool, str]]] = {}
 
-_DEVICES = "expected 'auto', 'cpu', 'cuda' or 'cuda:1' and so on"
+_DEVICES = f"expected 'auto', 'cpu', 'cuda', 'cuda:1' and so on, or {ALL_GPUS!r}"
 
 #: What to do where a device cannot be used.
 _INSTEAD = ". Use 'auto' or 'cpu'."
@@ -62,7 +63,8 @@ class Backend:
     def details(self) -> list[str]:
         """Say, a line each, with what the device is used, its memory, and what switches will do."""
         lines = self._details_of_gpu() if self.is_cuda else self._details_of_cpu()
-        return lines + self.choices.outlook()
+        several = [outlook_of_all_gpus()] if self.is_cuda else []
+        return [*lines, *filter(None, several), *self.choices.outlook()]
 
     def _details_of_cpu(self) -> list[str]:
         import psutil
@@ -279,6 +281,8 @@ def choose_backend(device: str = "auto", switches: Switches | None = None) -> Ba
                 return Backend(reason=f"{wanted} {reason}, but: {error}".removesuffix(_INSTEAD))
     if device == "cpu":
         return Backend()
+    if device == ALL_GPUS:
+        raise DeviceError(FROM_FILE_TO_FILE)
     if device != "auto" and not re.fullmatch(r"cuda(:\d+)?", device):
         raise DeviceError(f"Unknown device {device!r}: {_DEVICES}.")
     number = int(device.partition(":")[2] or 0)

@@ -408,6 +408,8 @@ class JobWidget(WorkerContainer):
         if job.cluster:
             self.append(self.run_on)
             self.run_on.changed.connect(lambda where: self.form.know(in_blocks=bool(where)))
+            device, run_on = self.device.native, self.run_on.native
+            device.found.connect(lambda: run_on.offer_gpus(device.gpus))
 
     def _follow_layer(self) -> None:
         """Take in another layer, or what has changed in it: another scan starts clean."""

@@ -5,7 +5,7 @@ from hushpore.base.errors import DeviceError
 from hushpore.device.backend import Backend
 from hushpore.jobs import JOBS
 from hushpore.viewer.forms import device_choice
-from hushpore.viewer.forms.device_choice import DeviceChoice
+from hushpore.viewer.forms.device_choice import DeviceChoice, RunOn
 
 
 @pytest.fixture
@@ -123,3 +123,26 @@ def test_a_device_that_is_gone_says_so(qtbot, two_gpus):
     choice.set("cpu")
     choice._more.click()
     qtbot.waitUntil(lambda: choice.details.text() == "• there are 2", timeout=10_000)
+
+
+def test_several_gpus_are_offered_together_as_a_computer(qtbot, two_gpus):
+    choice, run_on = make(qtbot), RunOn()
+    qtbot.addWidget(run_on)
+    run_on.set("cuda:all")
+    assert run_on.line.text() == "This computer does not have several GPUs that can be used."
+    assert run_on._box.findText("cuda:all") < 0
+    for count in (1, choice.gpus, choice.gpus):
+        run_on.offer_gpus(count)
+    assert [run_on._box.itemText(n) for n in range(run_on._box.count())][2:] == ["cuda:all"]
+    assert run_on.value() == "cuda:all"
+    assert run_on.line.text().startswith("A process for each of 2 GPUs of this computer. ")
+
+
+def test_a_widget_offers_them_once_they_are_found(qtbot, two_gpus):
+    from napari.components import ViewerModel
+
+    from hushpore.viewer.segment.widget import PoresWidget
+
+    widget = PoresWidget(ViewerModel())
+    qtbot.addWidget(widget.native)
+    qtbot.waitUntil(lambda: widget.run_on.native._box.findText("cuda:all") > 0, timeout=10_000)

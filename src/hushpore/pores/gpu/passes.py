@@ -109,10 +109,19 @@ def room_on(backend: Backend) -> int:
     return int(POOLED * backend.free_memory())
 
 
+def fitting_slices(free: int, plane: int) -> int:
+    """Return how many slices of a slab fit into the memory of a GPU, beside those around them.
+
+    `free`: bytes. `plane`: voxels of a slice.
+    """
+    return min(free // (plane * BYTES_A_VOXEL), _MOST // plane) - _BESIDE
+
+
 def _slabs(work: Work, free: int) -> Iterator[Slabs]:
     depth, plane = work.shape[0], math.prod(work.shape[1:])
-    slices = min(free // (plane * BYTES_A_VOXEL), _MOST // plane)
-    thickness = depth if slices >= depth and not work.slabs.on_disk else slices - _BESIDE
+    slices = fitting_slices(free, plane)
+    is_whole = slices + _BESIDE >= depth and not work.slabs.on_disk
+    thickness = depth if is_whole else slices
     # what the host holds of a slab is planned for
     most = work.slabs.thickness if work.slabs.on_disk else depth
     thickness = min(thickness, most)

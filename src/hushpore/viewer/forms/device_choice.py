@@ -11,6 +11,7 @@ from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QApplication, QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from hushpore.base.errors import DeviceError, InputError
+from hushpore.device.all_gpus import ALL_GPUS
 from hushpore.device.backend import Backend, choose_backend, cpu_threads
 from hushpore.viewer.forms.layout import ArrowButton, fill
 from hushpore.viewer.forms.rich_label import plain_label
@@ -111,6 +112,11 @@ class DeviceChoice(_ExplainedBox):
         """Return the device as jobs take it: ``"auto"``, ``"cpu"``, ``"cuda:0"``."""
         return str(self._box.currentData())
 
+    @property
+    def gpus(self) -> int:
+        """How many GPUs were found."""
+        return 0 if self._devices is None else len(self._devices.cuda)
+
     def resolved(self) -> str:
         """Return the device that the job will run on; the CPU while GPUs are still looked for."""
         if self.value() != "auto":
@@ -190,9 +196,17 @@ class RunOn(_ExplainedBox):
             "Where to run. Type the address of a scheduler of dask.distributed, as "
             "tcp://head-node:8786, or the path of its scheduler file, for work on a cluster.",
         )
+        self._gpus = 0
         self._box.setEditable(True)
         self._box.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
         self._box.addItems([HERE, f"local:{cpu_threads()}"])
+
+    def offer_gpus(self, count: int) -> None:
+        """Offer the GPUs of this computer together, where there are several."""
+        self._gpus = count
+        if count > 1 and self._box.findText(ALL_GPUS) < 0:
+            self._box.addItem(ALL_GPUS)
+        self._explain()
 
     def value(self) -> str:
         """Return the place as `hushpore.cluster` takes it; empty for this process."""
@@ -208,6 +222,10 @@ class RunOn(_ExplainedBox):
         text = "The result is written as OME-Zarr beside the scan, block by block"
         if where.startswith("local"):
             text = f"Processes of this computer. {text}."
+        elif where == ALL_GPUS and self._gpus > 1:
+            text = f"A process for each of {self._gpus} GPUs of this computer. {text}."
+        elif where == ALL_GPUS:
+            text = "This computer does not have several GPUs that can be used."
         else:
             text = f"{text}: on a disk that all workers see."
         self.line.setText(text)

@@ -1,0 +1,273 @@
+"""All GPUs together: two workers, each with a pretended device of its own; the bits of one."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import sys
+import threading
+import types
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from scipy import ndimage as ndi
+
+import hushpore
+from hushpore import Volume
+from hushpore.base.errors import DeviceError
+from hushpore.base.events import result_of
+from hushpore.cli.commands import hushpore as command
+from hushpore.cluster import denoise_tasks, denoising, gpus
+from hushpore.cluster.connection import connect
+from hushpore.cluster.denoising import denoise_on
+from hushpore.cluster.segmenting import segment_pores
+from hushpore.device import all_gpus
+from hushpore.device.backend import Backend, choose_backend
+from hushpore.io import read
+from hushpore.io.zarr import write_zarr
+from hushpore.n2v2.settings import DenoiseSettings
+from hushpore.pores.gpu import passes
+from hushpore.pores.gpu.engine import Gpu
+from hushpore.pores.settings import PoreSettings
+
+distributed = pytest.importorskip("distributed")
+pytest.importorskip("zarr")
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+SHAPE = (20, 24, 28)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A scan as OME-Zarr."""
+    smooth = ndi.gaussian_filter(np.random.default_rng(3).normal(size=SHAPE), 2)
+    noisy = smooth * 4000 + 3000 + np.random.default_rng(4).normal(0, 40, SHAPE)
+    return write_zarr(tmp_path / "scan.ome.zarr", Volume(noisy.astype(np.uint16), name="scan"))
+
+
+@pytest.fixture
+def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have PyTorch count two devices, and what starts their workers be installed."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    package = types.ModuleType("dask_cuda")
+    package.__spec__ = types.SimpleNamespace()  # type: ignore[assignment]
+    package.LocalCUDACluster = _cluster  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "dask_cuda", package)
+
+
+def _cluster(
+    *, threads_per_worker: int, memory_limit: int, host: str, dashboard_address: str, **others: Any
+) -> Any:
+    """Start workers as dask-cuda does, but that they are threads of this process."""
+    assert memory_limit > 0
+    where = {"host": host, "dashboard_address": dashboard_address, "protocol": "tcp://"}
+    work = {"n_workers": 2, "threads_per_worker": threads_per_worker, "processes": False}
+    return distributed.LocalCluster(**work, **where, **others)
+
+
+class Pinned:
+    """The emulated GPU as that of one worker, which alone uses it; counts its work by worker."""
+
+    _one_at_a_time = threading.RLock()
+
+    def __init__(self, gpu: Gpu, used: list[tuple[str, str]], most: int) -> None:
+        self._gpu, self._used, self._most = gpu, used, most
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._gpu, name)
+        if name not in ("squared_distance", "watershed", "scan"):
+            return method
+
+        def call(values: Any, *args: Any, **how: Any) -> Any:
+            if len(values) > self._most:
+                raise torch.OutOfMemoryError
+            self._used.append((str(distributed.get_worker().name), name))
+            with self._one_at_a_time:
+                return method(values, *args, **how)
+
+        return call
+
+
+@pytest.fixture
+def pinned(
+    emulated: Any, emulated_backend: type[Backend], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., list[tuple[str, str]]]:
+    """Give each worker a device; returns which of them has done what."""
+
+    def give(slices: int = 10**6, most: int = 10**6) -> list[tuple[str, str]]:
+        used: list[tuple[str, str]] = []
+        asked = itertools.cycle("01")
+        emulated.run_threads("forward")
+        monkeypatch.setattr(Gpu, "of", lambda backend: Pinned(emulated, used, most))
+
+        def choose(device: str) -> Backend:
+            assert device == "cuda"
+            name = f"GPU of worker {next(asked)}"
+            free = (slices + 4) * 24 * 28 * passes.BYTES_A_VOXEL / 0.9
+            return emulated_backend(name=name, free=int(free) + 1)  # type: ignore[call-arg]
+
+        monkeypatch.setattr(gpus, "choose_backend", choose)
+        return used
+
+    return give
+
+
+def segmented(path: Path, **how: Any) -> tuple[Any, Any]:
+    """Segment on all GPUs; returns the labels and the record."""
+    folder = path.with_name("result")
+    job = segment_pores(path, folder, PoreSettings(**how), where="cuda:all", thickness=None)
+    written = result_of(job)
+    return read(folder / "labels.ome.zarr").data, written.provenance
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_pores_on_all_gpus_are_those_of_one_machine(
+    path: Path, pinned: Callable[..., list[tuple[str, str]]]
+) -> None:
+    how = {"connectivity": "faces", "mode": "open", "border_is_solid": True}
+    used = pinned(slices=6)
+    labels, record = segmented(path, **how)
+    expected = hushpore.segment_pores(hushpore.read(path), **how)
+    np.testing.assert_array_equal(np.asarray(labels), expected.labels)
+    assert record["result"] == expected.provenance["result"]
+    # each of the workers has used its own device, for each stage of each block
+    assert {worker for worker, _ in used} == {"0", "1"}
+    stages = [stage for _, stage in used]
+    assert [stages.count(each) for each in ("squared_distance", "watershed", "scan")] == [4] * 3
+    assert "each with a GPU: GPU of worker 0, GPU of worker 1" in record["device"]
+    assert "Worked on in 4 blocks of 5 slices" in record["notes"][0]
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_a_block_that_a_gpu_does_not_hold_goes_to_the_cpu_and_it_is_said(
+    path: Path, pinned: Callable[..., list[tuple[str, str]]]
+) -> None:
+    # blocks at the ends have slices beside them on one side only
+    pinned(slices=6, most=7)
+    labels, record = segmented(path)
+    np.testing.assert_array_equal(
+        np.asarray(labels), hushpore.segment_pores(hushpore.read(path)).labels
+    )
+    assert (
+        "The GPUs' memory ran out in 2 of 4 blocks, which were worked on by the CPU."
+        in record["notes"]
+    )
+
+
+@pytest.mark.usefixtures("two_gpus")
+@pytest.mark.parametrize("lacking", ["cupy", "room"])
+def test_where_the_gpus_cannot_segment_the_workers_cpus_do_and_it_is_said(
+    lacking: str, path: Path, pinned: Callable[..., list[tuple[str, str]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    used = pinned(slices=1)
+    problem = "the GPU's memory does not hold the thinnest block"
+    if lacking == "cupy":
+
+        def without(backend: Backend) -> Gpu:
+            raise DeviceError("CuPy is not installed")
+
+        monkeypatch.setattr(Gpu, "of", without)
+        problem = "CuPy is not installed"
+    labels, record = segmented(path)
+    assert labels.shape == SHAPE
+    assert used == []
+    assert record["notes"][0] == f"Pores are segmented on the CPU: {problem}."
+
+
+@pytest.mark.usefixtures("two_gpus", "small_network")
+def test_tiles_are_predicted_on_all_gpus_with_the_values_of_one(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hushpore.io.zarr import image
+    from hushpore.n2v2.inference import blocks, tiles
+
+    # several blocks of a few tiles each
+    for module in (blocks, tiles, denoising):
+        monkeypatch.setattr(module, "CORES", {2: (4, 16, 16)})
+    monkeypatch.setattr(image, "_CHUNK", 8)
+    monkeypatch.setattr(image, "_BLOCK", 16)
+    used: set[str] = set()
+    asked = itertools.cycle("01")
+
+    def choose(device: str) -> Backend:
+        assert device == "cuda"
+        with contextlib.suppress(ValueError):
+            used.add(str(distributed.get_worker().name))
+        return Backend(name=f"GPU {next(asked)}")
+
+    monkeypatch.setattr(denoise_tasks, "choose_backend", choose)
+    quick = DenoiseSettings(steps=2, patch_size=16, batch_size=2, precision="float32")
+    found = result_of(denoise_on("cuda:all", path, tmp_path / "clean.ome.zarr", quick))
+    assert used == {"0", "1"}
+    assert found.provenance["device"].startswith("GPU 0, GPU 1 (2 workers of dask.distributed")
+    with _one_thread():
+        expected = found.model.predict(hushpore.read(path), "cpu").data
+    np.testing.assert_array_equal(np.asarray(found.volume.data), expected)
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(
+    ("count", "installed", "platform", "said"),
+    [
+        (0, True, "linux", "there is no usable GPU: use 'cpu'"),
+        (1, True, "linux", "there is one GPU: use 'cuda'"),
+        (2, False, "linux", "dask-cuda is not installed: pip install 'hushpore[multi-gpu]' (for "
+         "Linux only)"),
+        (2, False, "win32", "dask-cuda, which starts the workers, is for Linux only: use 'cuda'"),
+    ],
+)  # fmt: skip
+def test_where_they_cannot_be_used_together_it_is_said_why(
+    count: int, installed: bool, platform: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    monkeypatch.setattr(all_gpus, "find_spec", lambda name: installed or None)
+    monkeypatch.setattr(all_gpus.sys, "platform", platform)
+    with pytest.raises(DeviceError) as error, connect("cuda:all"):
+        pass
+    assert str(error.value) == f"'cuda:all' cannot be used: {said}."
+    line = all_gpus.outlook_of_all_gpus()
+    assert line == ("" if count < 2 else f"cuda:all: {said}")
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_it_is_told_with_a_device_what_all_of_them_would_do() -> None:
+    told = "cuda:all: a worker for each of 2 GPUs, from file to file"
+    assert all_gpus.outlook_of_all_gpus() == told
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_a_command_takes_all_gpus_as_its_device(
+    path: Path, tmp_path: Path, pinned: Callable[..., list[tuple[str, str]]]
+) -> None:
+    used = pinned()
+    words = ["pores", str(path), "-o", str(tmp_path / "result"), "--device", "cuda:all"]
+    found = CliRunner().invoke(command, words)
+    assert found.exit_code == 0, found.output
+    assert used
+    refused = CliRunner().invoke(command, [*words, "--cluster", "local:2", "--overwrite"])
+    assert "starts workers of its own and cannot go with --cluster local:2" in refused.stderr
+
+
+def test_who_works_on_one_image_in_memory_is_told_how_to_get_them() -> None:
+    with pytest.raises(DeviceError, match="from file to file: 'hushpore denoise'"):
+        choose_backend("cuda:all")
+    assert dataclasses.asdict(Backend())["device"] == "cpu"
