@@ -1,4 +1,4 @@
-"""Arrays and captures that refuse what would make the host wait for a GPU.
+"""Arrays and captures that refuse what would make the host wait for a GPU, and counts of it.
 
 NumPy and PyTorch on a CPU do at once what on a GPU is a wait, or is not allowed while a CUDA graph
 is captured. Here it is an error.
@@ -6,7 +6,10 @@ is captured. Here it is an error.
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -134,23 +137,87 @@ class CaptureError(RuntimeError):
 
 #: Operations of PyTorch whose result has a size, or is a value, that the host must know.
 _WAITING = {
-    "_local_scalar_dense", "nonzero", "equal", "is_nonzero", "masked_select", "_unique", "_unique2",
-    "unique_dim", "unique_consecutive", "bincount", "histc", "lift_fresh", "_pin_memory",
+    "_local_scalar_dense", "nonzero", "nonzero_numpy", "equal", "allclose", "is_nonzero",
+    "masked_select", "_unique", "_unique2", "unique_dim", "unique_consecutive", "bincount", "histc",
+}  # fmt: skip
+
+#: Those that a capture does not allow besides.
+_REFUSED = {"lift_fresh", "_pin_memory"}
+
+#: Operations that compute nothing: the host alone is busy with them.
+_VIEWS = {
+    "detach", "view", "_unsafe_view", "slice", "select", "expand", "unsqueeze", "squeeze", "t",
+    "permute", "transpose", "alias",
 }  # fmt: skip
 
 #: What makes a tensor of values of the host: a copy that the host waits for.
 _SENDING = ("tensor", "as_tensor", "from_numpy")
 
 #: Methods that bring values to the host.
-_READING = {
-    getattr(torch.Tensor, name)
-    for name in ("numpy", "tolist", "cpu", "item", "__array__", "__format__", "pin_memory")
-}
+_METHODS = (
+    "numpy", "tolist", "cpu", "item", "pin_memory", "__array__", "__repr__", "__format__"
+)  # fmt: skip
+_READING = {getattr(torch.Tensor, name) for name in _METHODS}
 
 _DRAWING = ("rand", "normal", "uniform", "bernoulli", "random", "dropout", "exponential")
 
 
-class _Operations(TorchDispatchMode):
+class Operations(TorchDispatchMode):
+    """Counts, by their names, the operations that the host asks PyTorch for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of: Counter[str] = Counter()
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        self.of[_name_of(function)] += 1
+        return function(*args, **(kwargs or {}))
+
+    @property
+    def computing(self) -> int:
+        """How many of them compute something."""
+        return sum(count for name, count in self.of.items() if name not in _VIEWS)
+
+
+class Waits(TorchDispatchMode):
+    """Counts, by the module of a package that asks for them, what a host would wait for a GPU for.
+
+    `package`: its folder. Reading a tensor is counted while `reads` is entered, too.
+    """
+
+    def __init__(self, package: Path) -> None:
+        super().__init__()
+        self._package = package
+        self.of: Counter[str] = Counter()
+        self.reads = _Methods(self.count)
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if _waits(_name_of(function), args):
+            self.count()
+        return function(*args, **(kwargs or {}))
+
+    def count(self, *_: Any) -> None:
+        """Count one, of whatever module calls now."""
+        frame = sys._getframe(1)
+        while frame is not None and self._package not in Path(frame.f_code.co_filename).parents:
+            frame = frame.f_back  # type: ignore[assignment]
+        self.of[Path(frame.f_code.co_filename).stem if frame is not None else "test"] += 1
+
+
+def _name_of(function: Any) -> str:
+    name: str = function.name().removeprefix("aten::").partition(".")[0]
+    return name
+
+
+def _waits(name: str, args: Any) -> bool:
+    return name in _WAITING or (name in ("index", "index_put", "index_put_") and _has_mask(args[1]))
+
+
+class _Allowed(TorchDispatchMode):
     def __init__(self, generators: Sequence[torch.Generator]) -> None:
         super().__init__()
         # PyTorch hands out another object of Python each time
@@ -159,10 +226,8 @@ class _Operations(TorchDispatchMode):
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        name = function.name().removeprefix("aten::").partition(".")[0]
-        if name in _WAITING or (
-            name in ("index", "index_put", "index_put_") and _has_mask(args[1])
-        ):
+        name = _name_of(function)
+        if name in _REFUSED or _waits(name, args):
             raise CaptureError(f"{name} is not permitted while a stream is captured")
         given = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Generator)]
         if any(name.startswith(each) for each in _DRAWING) and not given:
@@ -175,11 +240,17 @@ class _Operations(TorchDispatchMode):
 
 
 class _Methods(TorchFunctionMode):
+    """Tells of methods that bring values to the host."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        super().__init__()
+        self._tell = tell
+
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         if function in _READING:
-            raise CaptureError(f"{function.__name__} brings values to the host")
+            self._tell(function.__name__)
         return function(*args, **(kwargs or {}))
 
 
@@ -200,11 +271,14 @@ def capturing(*generators: torch.Generator | None) -> Iterator[None]:
     def refuse(*_: object, **__: object) -> Any:
         raise CaptureError("values of the host cannot be sent while a stream is captured")
 
+    def refuse_reading(name: str) -> None:
+        raise CaptureError(f"{name} brings values to the host")
+
     with ExitStack() as stack:
         for name in _SENDING:
             stack.enter_context(mock.patch.object(torch, name, refuse))
-        stack.enter_context(_Operations(registered))
-        stack.enter_context(_Methods())
+        stack.enter_context(_Allowed(registered))
+        stack.enter_context(_Methods(refuse_reading))
         yield
     if seeds != [each.initial_seed() for each in registered]:
         raise CaptureError("a generator was seeded while a stream was captured")

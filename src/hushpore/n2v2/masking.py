@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from hushpore.device.constants import constant
+from hushpore.device.constants import constant, grid
 from hushpore.patches.places import flat_index
 
 if TYPE_CHECKING:
@@ -47,11 +47,11 @@ def draw_positions(
     """
     edges = constant(tuple(size), device)
     cells = tuple(max(1, round(edge * share ** (1 / len(size)))) for edge in size)
-    grid = torch.cartesian_prod(*[torch.arange(n, device=device) for n in cells])
-    draw = torch.rand((count, *grid.shape), generator=generator, device=device)
+    cell = grid(cells, device)
+    draw = torch.rand((count, *cell.shape), generator=generator, device=device)
     cell_edge = edges / constant(cells, device)
     # rounding can carry a draw just below 1 into the next cell, or out of the patch
-    return ((grid + draw) * cell_edge).long().minimum(edges - 1)
+    return ((cell + draw) * cell_edge).long().minimum(edges - 1)
 
 
 @dataclass(frozen=True)

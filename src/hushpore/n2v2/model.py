@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from torch import nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from hushpore.base.errors import InputError
+from hushpore.device.constants import constant
 from hushpore.n2v2.resampling import blur_kernel, max_blur_pool, upsample
 from hushpore.patches.places import flat_index
 
@@ -224,7 +225,7 @@ class UNet(nn.Module):
         """
         rows = features.movedim(1, -1).flatten(0, -2)  # (pixels of all, features)
         count = rows.shape[0] // len(positions)
-        first = torch.arange(0, rows.shape[0], count, device=positions.device)
+        first = constant(tuple(range(0, rows.shape[0], count)), positions.device)
         index = flat_index(positions, features.shape[2:]) + first[:, None]
         chosen = rows.index_select(0, index.flatten()).to(self.out.weight.dtype)
         output = F.linear(chosen, self.out.weight.flatten(1), self.out.bias)
@@ -303,8 +304,26 @@ def fuse_batch_norm(network: UNet) -> UNet:
     return result
 
 
+class _Uncounted:
+    """Batch normalisation that does not count its batches, by one operation a layer, for nobody."""
+
+    def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
+        return F.batch_norm(
+            x, self.running_mean, self.running_var, self.weight, self.bias, self.training,
+            self.momentum, self.eps,
+        )  # fmt: skip
+
+
+class _BatchNorm2d(_Uncounted, nn.BatchNorm2d):
+    pass
+
+
+class _BatchNorm3d(_Uncounted, nn.BatchNorm3d):
+    pass
+
+
 def _two_convolutions(dimensions: int, inputs: int, hidden: int, outputs: int) -> nn.Sequential:
-    norm = nn.BatchNorm2d if dimensions == 2 else nn.BatchNorm3d
+    norm = _BatchNorm2d if dimensions == 2 else _BatchNorm3d
     return nn.Sequential(
         _convolution(dimensions, inputs, hidden),
         norm(hidden),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from hushpore.device.constants import constant
+from hushpore.device.constants import constant, grid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,7 +116,7 @@ def read_windows(
     for axis, edge in enumerate(size):
         along = [1] * (len(size) + 1)
         along[axis + 1] = edge
-        offsets = torch.arange(edge, device=device).view(along)
+        offsets = grid((edge,), device).view(along)
         index = index + offsets * steps[:, axis].view(-1, *[1] * len(size))
     return image.reshape(-1)[index]
 

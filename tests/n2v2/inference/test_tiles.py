@@ -13,6 +13,8 @@ from hushpore.device.constants import constant
 from hushpore.n2v2.images import Images
 from hushpore.n2v2.inference.tiles import (
     CORES,
+    CORES_ON_GPU,
+    core_on_gpu,
     core_within,
     halve_core,
     pad,
@@ -109,6 +111,18 @@ def test_a_tile_takes_no_margin_where_the_image_ends() -> None:
     memory = 1.2 * thin
     assert core_within(memory, network, torch.float32, (8, 128, 128)) == CORES[3]
     assert core_within(memory, network, torch.float32) != CORES[3]
+
+
+@pytest.mark.parametrize("dimensions", [2, 3])
+def test_on_a_gpu_tiles_are_as_large_as_its_memory_allows(dimensions: int) -> None:
+    network, largest = Architecture(dimensions), CORES_ON_GPU[dimensions]
+    needed = tile_bytes(largest, network, torch.bfloat16)
+    cores = [core_on_gpu(memory, network, torch.bfloat16) for memory in (needed, needed - 1, 1e6)]
+    assert cores[0] == largest
+    assert np.prod(CORES[dimensions]) < np.prod(cores[1]) < np.prod(largest)
+    assert tile_bytes(cores[1], network, torch.bfloat16) < needed
+    # where it is short it says so, and less is tried
+    assert cores[2] == CORES[dimensions]
 
 
 def test_with_augmentation_a_turned_image_gives_the_turned_result() -> None:

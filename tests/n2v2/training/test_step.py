@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from hushpore import InputError
 from hushpore.device.backend import Backend
@@ -99,21 +98,9 @@ def test_the_average_follows_the_weights_and_forgets_the_start() -> None:
     assert not learner.average.training
 
 
-class Casts(TorchDispatchMode):
-    """Counts casts."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.count = 0
-
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        self.count += function is torch.ops.aten._to_copy.default and args[0].dim() > 0
-        return function(*args, **(kwargs or {}))
-
-
-def test_weights_that_are_cast_at_once_are_trained_as_those_that_are_cast_one_by_one() -> None:
+def test_weights_that_are_cast_at_once_are_trained_as_those_that_are_cast_one_by_one(
+    strict: Any,
+) -> None:
     found, casts = {}, {}
     for is_at_once in (True, False):
         # in 3D bfloat16 is not reliable on a CPU
@@ -125,14 +112,28 @@ def test_weights_that_are_cast_at_once_are_trained_as_those_that_are_cast_one_by
             learner._low = None
         images = Images.of(torch.randn(2, 32, 32, generator=torch.Generator().manual_seed(1)))
         batches = BatchSampler((16, 16), 2, 0.03, torch.Generator().manual_seed(2))
-        with Casts() as counted:
+        with strict.Operations() as counted:
             losses = [learner.step(images, batches, 1e-3, step) for step in range(3)]
         found[is_at_once] = [*losses, *network.parameters(), *learner.average.buffers()]
-        casts[is_at_once] = counted.count / 3
+        casts[is_at_once] = counted.of["_to_copy"] / 3
     for one, other in zip(found[True], found[False], strict=True):
         assert torch.equal(one, other)
     # weights and biases of ten convolutions, there and back
     assert casts[False] - casts[True] == 40
+
+
+def test_a_step_computes_nothing_that_is_known_beforehand(strict: Any) -> None:
+    network = build_network(Architecture(2, features=4), torch.Generator().manual_seed(0))
+    learner = Learner(network, torch.bfloat16)
+    images = Images.of(torch.randn(2, 32, 32))
+    batches = BatchSampler((16, 16), 2, 0.03, torch.Generator().manual_seed(2))
+    learner.step(images, batches, 1e-3, 0)
+    with strict.Operations() as operations:
+        learner.step(images, batches, 1e-3, 1)
+    # no ranges or grids, and batches are not counted, layer by layer
+    assert operations.of["arange"] == operations.of["meshgrid"] == 0
+    assert network.down_top[1].num_batches_tracked == 0
+    assert operations.computing <= 220
 
 
 def test_batches_halve_down_to_one_patch() -> None:

@@ -19,6 +19,7 @@ from hushpore.device.timing import StageTimer
 from hushpore.n2v2.images import Images
 from hushpore.n2v2.inference.tiles import (
     Tile,
+    core_on_gpu,
     core_within,
     halve_core,
     pad,
@@ -130,9 +131,10 @@ class VolumePredictor:
         )
 
     def _first_core(self, backend: Backend, source: Source) -> tuple[int, ...]:
-        return core_within(
-            self._tile_memory(backend), self.network.architecture, self.dtype, source.size
-        )
+        how = (self.network.architecture, self.dtype, source.size)
+        if backend.is_cuda:
+            return core_on_gpu(TILE_SHARE * backend.free_memory(), *how)
+        return core_within(self._tile_memory(backend), *how)
 
     def _tile_memory(self, backend: Backend) -> float:
         # a GPU says where its memory is short; a computer ends programs instead
