@@ -56,6 +56,7 @@ docs: $(INSTALLED)
 	$(XVFB) $(BIN)/python docs/screenshots.py
 	$(XVFB) $(BIN)/python docs/screenshots_reading.py
 	$(XVFB) $(BIN)/python docs/screenshots_patches.py
+	$(XVFB) $(BIN)/python docs/screenshots_phases.py
 	$(XVFB) $(BIN)/python docs/screenshots_pores.py
 	$(XVFB) $(BIN)/python docs/screenshots_results.py
 	$(XVFB) $(BIN)/python docs/screenshots_walk.py

@@ -36,6 +36,7 @@ from hushpore.viewer.forms.shortcuts import (
 )
 from hushpore.viewer.patches.histogram import Histogram
 from hushpore.viewer.patches.widget import PatchesWidget
+from hushpore.viewer.phases.widget import PhasesWidget
 from hushpore.viewer.preferences import PreferencesWidget
 from hushpore.viewer.results.compare import CompareWidget
 from hushpore.viewer.results.panel import ResultsWidget
@@ -49,6 +50,7 @@ WIDGETS = (
     DenoiseWidget,
     PoresWidget,
     PatchesWidget,
+    PhasesWidget,
     BatchWidget,
     ResultsWidget,
     PlotsWidget,

@@ -54,7 +54,7 @@ def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) ->
 
     `volume`: 2D or 3D grey values of any real dtype; or labels, whole numbers, where the settings
     say so. `backend`: it runs on the CPU, whatever that is.
-    Yields: Progress, Timing, Note, Preview ("labels"), after every slab of a stage.
+    Yields: Progress, Timing, Note; after every slab of a stage.
     Returns: `Phases`.
     Raises InputError if the volume has leading axes, is empty, constant or boolean, holds NaN, has
     fewer grey values than phases are wanted, or as labels values that are none; MemoryLimitError
@@ -194,7 +194,7 @@ def _find_phases(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
     air = yield from stages.run("labels", find_air(work, void), 0.2)
     mask = _mask_of(volume, settings)
     painting = _paint(work, values, given, void, mask, labels)
-    sample = yield from stages.run("labels", painting, 0.25, labels)
+    sample = yield from stages.run("labels", painting, 0.25)
     void.close()
     problem = ""
     if around.outside != "keep" and not air.any():
@@ -254,7 +254,7 @@ def _find_labels(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
         raise InputError(f"{work.volume.name} holds no label above 0: there is no phase in it.")
     labels = work.scratch.stack("labels", work.shape, np.uint8)
     taking = _take_labels(work, values, known, _mask_of(work.volume, settings), labels)
-    sample = yield from stages.run("labels", taking, 0.25, labels)
+    sample = yield from stages.run("labels", taking, 0.25)
     limits = np.stack([known, known], axis=1).astype(np.float64)
     return _Found(labels, limits, sample, Surroundings("keep", settings.outside_radius))
 

@@ -168,13 +168,14 @@ class PhaseSettings(Settings):
     def hints(self, known: Mapping[str, Any]) -> dict[str, str]:
         """Return what values come to; ``thresholds`` are those that were found."""
         found = known.get("thresholds")
-        if self.grey_values or self.are_labels or not found:
+        is_grey = not self.are_labels and not known.get("holds_labels")
+        if self.grey_values or not is_grey or not found:
             return {}
         values = ", ".join(readable_number(value, 4) for value in found)
         return {"thresholds": f"Multi-Otsu: {values}"}
 
     def unused(self, known: Mapping[str, Any]) -> dict[str, str]:
-        """Return why settings change nothing."""
+        """Return why settings change nothing; ``holds_labels`` says that all values are labels."""
         reasons: dict[str, str] = {}
         if self.sample_mask:
             why = "Not used: a mask says what the sample is."
@@ -183,8 +184,10 @@ class PhaseSettings(Settings):
             reasons["outside_radius"] = "Not used: the air outside is kept."
         if self.grey_values:
             reasons["phases"] = "Not used: the thresholds say how many there are."
-        if self.are_labels:
+        if self.are_labels or known.get("holds_labels"):
             why = "Not used: the values are labels."
             given = ("phases", "thresholds", "outside", "outside_radius")
             reasons |= dict.fromkeys(given, why)
+        if known.get("holds_labels"):
+            reasons["are_labels"] = "Not used: the layer holds labels."
         return reasons

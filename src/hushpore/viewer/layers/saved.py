@@ -48,9 +48,10 @@ class SavedLayer:
     def of(cls, layer: Any, axis_labels: tuple[str, ...] = ()) -> SavedLayer:
         """Remember a layer; its values are not copied."""
         known, found = known_of(layer), tables_of(layer)
-        result = known.get("patches")
+        patches = known.get("patches")
         # boxes are no image: they go with what they lie in
-        volume = volume_of(layer, axis_labels) if result is None else result.volume
+        volume = volume_of(layer, axis_labels) if patches is None else patches.volume
+        result = known.get("phases") if patches is None else patches
         tables: dict[str, pd.DataFrame] = {}
         if found is not None:
             tables["pores"] = found.pores
@@ -107,7 +108,10 @@ class SavedLayer:
             return write_result(path, [stored], before, source=source, extra=extra, overwrite=True)
         if self.result is not None:
             before = self.result.volume
-            return write_result(path, [self.result], before, source=source, overwrite=True)
+            extra = {"jobs": [*self.upstream, self.result.provenance]}
+            return write_result(
+                path, [self.result], before, source=source, extra=extra, overwrite=True
+            )
         record = {
             "source": source,
             "jobs": [*self.upstream, self.provenance],

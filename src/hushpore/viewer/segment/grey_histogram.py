@@ -72,6 +72,8 @@ class GreyHistogram(QWidget):
 
     A line is moved by dragging it, or from anywhere to where one clicks; or with the arrow keys.
 
+    A subclass may draw others: it gives bars their colours, and lines their words.
+
     `lines`: the lines that are drawn: grey values by their names. `limits`: the grey values at both
     ends. `step`: by how much an arrow key moves a line.
     """
@@ -79,6 +81,13 @@ class GreyHistogram(QWidget):
     #: The name of a line, and the grey value that the user moves it to; while one is dragged at
     #: most every `DRAG_INTERVAL`, and where it comes to rest.
     moved = Signal(str, float)
+
+    #: What can be done with it.
+    TIP = (
+        "How often each grey value occurs; void is coloured. Drag a line, or click, to set the "
+        "threshold; or the arrow keys, with Shift in larger steps. Up and down take the other "
+        "line where there are two"
+    )
 
     def __init__(self, viewer: Any) -> None:
         super().__init__()
@@ -120,7 +129,7 @@ class GreyHistogram(QWidget):
         self.lines, self._bright, self._mark, self._reason = lines, bright, mark, reason
         self._band = band
         if self._at_hand not in lines:
-            self._at_hand = THRESHOLD
+            self._at_hand = next(iter(lines), THRESHOLD)
         self._refresh()
 
     def rounded(self, value: float) -> float:
@@ -159,7 +168,7 @@ class GreyHistogram(QWidget):
         self._held = None
 
     def keyPressEvent(self, event: Any) -> None:  # noqa: N802
-        """Move the line at hand with left and right; take the other with up and down."""
+        """Move the line at hand with left and right; take another with up and down."""
         way = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(event.key())
         if way is not None and self._at_hand in self.lines:
             leap = event.modifiers() & (
@@ -167,8 +176,9 @@ class GreyHistogram(QWidget):
             )
             by = way * self.step * (_LEAP if leap else 1)
             self._move(self._at_hand, self.lines[self._at_hand] + by)
-        elif event.key() in (Qt.Key.Key_Up, Qt.Key.Key_Down) and STRICT in self.lines:
-            self._at_hand = STRICT if self._at_hand == THRESHOLD else THRESHOLD
+        elif event.key() in (Qt.Key.Key_Up, Qt.Key.Key_Down) and len(self.lines) > 1:
+            names, on = list(self.lines), 1 if event.key() == Qt.Key.Key_Up else -1
+            self._at_hand = names[(names.index(self._at_hand) + on) % len(names)]
             self._refresh()
         else:
             super().keyPressEvent(event)
@@ -240,11 +250,7 @@ class GreyHistogram(QWidget):
         heights = np.where(counts > 0, np.maximum(heights, 1.0), 0.0)
         pale = QColor(text)
         pale.setAlphaF(0.45)
-        colours = [pale, QColor(WEAK_COLOUR), QColor(VOID_COLOUR)]
-        middles = (edges[:-1] + edges[1:]) / 2
-        is_void = self._beyond(middles, THRESHOLD)
-        is_strict = self._beyond(middles, STRICT) if STRICT in self.lines else is_void
-        kinds = np.where(is_strict, 2, is_void)
+        colours, kinds = self._kinds((edges[:-1] + edges[1:]) / 2, pale)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         ends = self._x(edges)
         for number, height in enumerate(heights):
@@ -252,6 +258,15 @@ class GreyHistogram(QWidget):
             bar = QRectF(left, area.bottom() - height, max(right - left, 1.0), height)
             painter.fillRect(bar.intersected(area), colours[kinds[number]])
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
+
+    def _kinds(
+        self, values: npt.NDArray[np.float64], pale: QColor
+    ) -> tuple[list[QColor], npt.NDArray[np.integer[Any]]]:
+        """Return the colours of bars, and which of them each grey value has."""
+        is_void = self._beyond(values, THRESHOLD)
+        is_strict = self._beyond(values, STRICT) if STRICT in self.lines else is_void
+        colours = [pale, QColor(WEAK_COLOUR), QColor(VOID_COLOUR)]
+        return colours, np.where(is_strict, 2, is_void)
 
     def _beyond(self, values: npt.NDArray[np.float64], name: str) -> npt.NDArray[np.bool_]:
         """Return which grey values are on the side of the void of a line."""
@@ -278,6 +293,12 @@ class GreyHistogram(QWidget):
         pen.setStyle(Qt.PenStyle.SolidLine if is_inside else Qt.PenStyle.DashLine)
         painter.setPen(pen)
         painter.drawLine(QPointF(x, area.top() - 3), QPointF(x, area.bottom()))
+        self._paint_label(painter, text, name, value, x)
+
+    def _paint_label(
+        self, painter: QPainter, text: QColor, name: str, value: float, x: float
+    ) -> None:
+        """Write the number of a line over it."""
         is_marked = name == THRESHOLD and self._mark is not None and self._mark[1] == value
         label = self._named(self._mark[0] if self._mark is not None and is_marked else "", value)
         metrics = painter.fontMetrics()
@@ -319,6 +340,10 @@ class GreyHistogram(QWidget):
         painter.fillRect(place, back)
         painter.drawText(place, Qt.AlignmentFlag.AlignCenter, label)
 
+    def _word(self, name: str) -> str:
+        """Return what a line is called."""
+        return {THRESHOLD: "threshold", STRICT: "stricter threshold"}[name]
+
     def _area(self) -> QRectF:
         line = float(self.fontMetrics().height()) + 4
         return QRectF(self.rect()).adjusted(MARGIN, line, -MARGIN, -line)
@@ -337,15 +362,12 @@ class GreyHistogram(QWidget):
     def _refresh(self, event: Any = None) -> None:
         """Draw anew, and say in words what is shown, for tooltip and screen reader."""
         self.update()
-        names = {THRESHOLD: "threshold", STRICT: "stricter threshold"}
-        values = [self._named(names[name], at) for name, at in self.lines.items()]
+        values = [self._named(self._word(name), at) for name, at in self.lines.items()]
         self.setAccessibleName("Histogram of grey values: " + (", ".join(values) or self._reason))
-        at_hand = f"; the arrow keys move the {names[self._at_hand]}" if len(values) > 1 else ""
-        tip = (
-            "How often each grey value occurs; void is coloured. Drag a line, or click, to set the "
-            "threshold; or the arrow keys, with Shift in larger steps. Up and down take the other "
-            f"line where there are two{at_hand}."
-        )
+        tip = self.TIP
+        if len(values) > 1:
+            tip += f"; the arrow keys move the {self._word(self._at_hand)}"
+        tip += "."
         if self._band is not None:
             low, high = (readable_grey(end) for end in self._band)
             tip += f" Shaded: {low} to {high}, thresholds that the scan cannot tell apart."

@@ -110,7 +110,7 @@ class ThresholdPanel(QWidget):
         self.histogram.show_lines({}, reason="Counting the grey values …")
         low, high = layer.contrast_limits
         self._threshold.suggest((low + high) / 2)
-        self._counting.submit(partial(_count, target.volume), (layer, target.volume))
+        self._counting.submit(partial(count_greys, target.volume), (layer, target.volume))
 
     def show_void(self, is_shown: bool) -> None:
         """Show the void on the slice on the screen, or none."""
@@ -161,7 +161,7 @@ class ThresholdPanel(QWidget):
         if greys is not None:
             low, high = float(greys.range.low), float(greys.range.high)
             whole = np.asarray(greys.range.low).dtype.kind in "iu"
-            step = 1.0 if whole else _round_step((high - low) / 500)
+            step = 1.0 if whole else round_step((high - low) / 500)
             self.histogram.step = step
             self._threshold.suit(step, greys.unit)
             self._strict.suit(step, greys.unit, (low, high))
@@ -303,7 +303,8 @@ _HYSTERESIS = (
 )
 
 
-def _count(volume: Volume) -> Job:
+def count_greys(volume: Volume) -> Job:
+    """Count the grey values of a volume; returns a `GreySurvey`."""
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.preview import survey_greys
 
@@ -318,7 +319,7 @@ def _count(volume: Volume) -> Job:
             yield Progress("grey values", 0, 0, "", share)
 
 
-def _round_step(size: float) -> float:
+def round_step(size: float) -> float:
     """Return the largest of 1, 2 or 5 times a power of ten that is not above a size."""
     power = 10.0 ** math.floor(math.log10(size)) if size > 0 else 1.0
     return max(step * power for step in (1, 2, 5) if step * power <= size * (1 + 1e-9) or step == 1)

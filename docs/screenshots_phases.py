@@ -1,0 +1,58 @@
+"""Make the picture of docs/howto/phases.md: a rock of four phases that is drawn at random.
+
+    xvfb-run -a -s "-screen 0 1366x768x24" python docs/screenshots_phases.py [THEME [FOLDER]]
+
+Writes ``phases.png`` into FOLDER, by default docs/images.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from screenshots import finish, own_settings, press_run, save, settle, wait
+
+SIZE = (1366, 768)
+IMAGES = Path(__file__).parent / "images"
+
+#: Shares of the four phases, from the darkest, and their grey values.
+SHARES, GREYS = (0.15, 0.35, 0.35, 0.15), (40, 110, 160, 220)
+
+
+def main(theme: str, folder: Path) -> None:
+    own_settings()
+    import napari
+    import numpy as np
+    from scipy import ndimage
+
+    rng = np.random.default_rng(0)
+    field = ndimage.gaussian_filter(rng.normal(size=(64, 128, 128)), 5)
+    phase = np.digitize(field, np.quantile(field, np.cumsum(SHARES)[:-1]))
+    rock = (np.array(GREYS)[phase] + rng.normal(0, 9, field.shape)).clip(0, 255).astype(np.uint8)
+    viewer = napari.Viewer(title="hushpore")
+    viewer.theme = theme
+    viewer.window._qt_window.resize(*SIZE)
+    layer = viewer.add_image(rock, name="rock", scale=(1.5,) * 3, units=("um",) * 3)
+    layer.axis_labels = ("z", "y", "x")
+    _, widget = viewer.window.add_plugin_dock_widget("hushpore", "Measure phases")
+    widget.phases.value = 4
+    widget.names.value = "pores, clay, quartz, pyrite"
+    wait(lambda: not widget.panel.is_busy, 60)
+    viewer.reset_view()
+    settle(1)
+    # as if a line was dragged
+    widget.panel.histogram.moved.emit("1", 80.0)
+    settle(1)
+    wait(lambda: not widget.panel.is_busy, 60)
+    press_run(widget)
+    finish(widget)
+    settle(1)
+    save(viewer, folder / "phases.png")
+    viewer.close()
+
+
+if __name__ == "__main__":
+    main(
+        sys.argv[1] if len(sys.argv) > 1 else "dark",
+        Path(sys.argv[2]) if len(sys.argv) > 2 else IMAGES,
+    )

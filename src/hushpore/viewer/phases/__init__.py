@@ -1,0 +1,1 @@
+"""Phases in the window: their thresholds, names and colours, and what was measured of them."""

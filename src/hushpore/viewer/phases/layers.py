@@ -1,0 +1,133 @@
+"""Phases as layers: labels with a colour and a name for each, and the preview of a slice."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from napari.layers import Labels
+from napari.utils.colormaps import CyclicLabelColormap
+
+from hushpore.base.volume import readable_number, readable_unit
+from hushpore.pores.phases.measures import PHASES
+from hushpore.pores.phases.result import COLOURS
+from hushpore.viewer.layers.conversion import METADATA_KEY, layer_data
+from hushpore.viewer.running.slice_preview import SlicePreview
+from hushpore.viewer.segment.void_preview import prepare_kernels
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from hushpore.base.events import Job
+    from hushpore.base.volume import Volume
+    from hushpore.pores.phases.result import Phases
+    from hushpore.viewer.layers.conversion import LayerData
+    from hushpore.viewer.running.target import Target
+
+#: How much of the slice is seen through the phases.
+OPACITY = 0.6
+
+
+def phase_layers(result: Phases, target: Target) -> list[LayerData]:
+    """Return labels in the colours of the phases, with their names, and their local thickness."""
+    name = f"{target.volume.name} phases"
+    place: dict[str, Any] = {"placement": target.placement, "provenance": result.provenance}
+    data, keywords, kind = layer_data(
+        result.labels_volume, "labels", **place, name=name, colormap=_colours(), opacity=OPACITY,
+        features=features_of(result.phases),
+    )  # fmt: skip
+    keywords["metadata"][METADATA_KEY]["phases"] = result
+    layers = [(data, keywords, kind)]
+    if result.thickness is not None:
+        largest = float(result.thickness[np.isfinite(result.thickness)].max(initial=0)) or 1.0
+        layers.append(
+            layer_data(
+                result.volume.replace(result.thickness, name=f"{target.volume.name} thickness"),
+                **place, contrast_limits=(0.0, largest), colormap="viridis", visible=False,
+            )
+        )  # fmt: skip
+    return layers
+
+
+def features_of(phases: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of phases as napari shows it of the label under the pointer."""
+    columns = {"index": phases["phase"], "phase": phases["name"], "share": phases["share"]}
+    return type(phases)(columns)
+
+
+def table_of(result: Phases) -> list[tuple[str, ...]]:
+    """Return what was measured of phases in words, the titles first; what was not is left out."""
+    unit, n_spatial = result.volume.unit, result.volume.n_spatial
+    shown = ("share", "specific_surface", "thickness")
+    measures = [each for each in PHASES if each.name in shown]
+    measures = [each for each in measures if result.phases[each.name].notna().any()]
+    head = ("Phase", *(each.titled(unit, n_spatial).capitalize() for each in measures))
+    return [
+        head,
+        *(
+            (row["name"], *(_in_words(each.name, row[each.name]) for each in measures))
+            for _, row in result.phases.iterrows()
+        ),
+    ]
+
+
+def contacts_of(result: Phases) -> list[tuple[str, ...]]:
+    """Return the contacts of phases in words, the titles first."""
+    area = readable_unit(result.volume.unit, 2 if result.volume.n_spatial == 3 else 1)
+    return [
+        ("Contact", f"Area ({area})", "Share"),
+        *(
+            (
+                f"{row['name_1']} – {row['name_2']}",
+                _in_words("area", row["area"]),
+                _in_words("share", row["share"]),
+            )
+            for _, row in result.contacts.iterrows()
+        ),
+    ]
+
+
+def _in_words(name: str, value: float) -> str:
+    if np.isnan(value):
+        return "–"
+    return f"{100 * value:.3g} %" if name == "share" else readable_number(value, 4)
+
+
+def _colours() -> CyclicLabelColormap:
+    # not a direct one, for which napari compiles code for 1.5 s in every session
+    return CyclicLabelColormap(colors=["transparent", *COLOURS])
+
+
+class PhasePreview(SlicePreview):
+    """A labels layer one slice thick: the phases of the slice on the screen, while it is wanted."""
+
+    def __init__(self, viewer: Any) -> None:
+        super().__init__(viewer, "phases")
+
+    def show(self, target: Target, thresholds: tuple[float, ...]) -> None:
+        """Show the phases of a volume, from now on, in the slice on the screen."""
+        self._follow(target, partial(_find, target.volume, thresholds))
+
+    def _make_layer(self, target: Target, index: tuple[int, ...], image: Any) -> Any:
+        return Labels(
+            image.copy(),
+            **target.placement.at((*index, 0, 0)).kwargs(),
+            name=f"{target.volume.name} phases (preview)",
+            metadata={METADATA_KEY: {"preview": "phases", "index": index}},
+            colormap=_colours(),
+            opacity=OPACITY,
+        )
+
+
+def _find(volume: Volume, thresholds: tuple[float, ...], index: tuple[int, ...]) -> Job:
+    from hushpore.pores.parallel import KernelThreads
+    from hushpore.pores.void import make_void
+
+    yield from prepare_kernels()
+    values = np.asarray(volume.data[index])
+    labels = np.ones(values.shape, np.uint8)
+    with KernelThreads(1) as threads:
+        for threshold in thresholds:
+            labels += make_void(values, threshold, True, threads)
+    return labels

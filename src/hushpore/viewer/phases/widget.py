@@ -1,0 +1,147 @@
+"""The widget that measures phases."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from napari.layers import Image, Labels
+from qtpy.QtWidgets import QTableWidget, QVBoxLayout, QWidget
+
+from hushpore.base.errors import InputError
+from hushpore.pores.phases.result import COLOURS
+from hushpore.viewer.forms.layout import fill
+from hushpore.viewer.job_widget import JobWidget
+from hushpore.viewer.phases.layers import contacts_of, phase_layers, table_of
+from hushpore.viewer.phases.panel import PhasePanel, fill_row, fit_height, suit_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from napari.layers import Layer
+
+    from hushpore.base.settings import Settings
+    from hushpore.base.volume import Volume
+    from hushpore.pores.phases.result import Phases
+    from hushpore.viewer.layers.conversion import LayerData
+    from hushpore.viewer.running.target import Target
+    from hushpore.viewer.running.task import Outcome
+    from hushpore.viewer.running.worker import JobWorker
+
+
+class PhasesWidget(JobWidget):
+    """Tells phases apart and measures them; the result is a labels layer with two tables."""
+
+    job = "phases"
+
+    def __init__(self, napari_viewer: Any) -> None:
+        super().__init__(napari_viewer)
+        self.panel = PhasePanel(napari_viewer, self.layer, self.form)
+        self.tables = PhaseTables()
+        upper, column = self._upper.column, self._lower.column
+        upper.insertWidget(upper.indexOf(self.form.native), self.panel)
+        column.insertWidget(column.indexOf(self._result) + 1, self.tables)
+
+    def run(self) -> JobWorker:
+        """Start, and take the preview away: the phases come in its place."""
+        worker = super().run()
+        self.panel.show_phases(False)
+        self.tables.hide()
+        return worker
+
+    @classmethod
+    def accepts(cls, layer: Any) -> bool:
+        """Any greyscale image; of labels each is a phase."""
+        return isinstance(layer, Labels) or (isinstance(layer, Image) and not layer.rgb)
+
+    @classmethod
+    def prefers(cls, layer: Any) -> bool:
+        """Images: labels are mostly a result already."""
+        return isinstance(layer, Image) and cls.accepts(layer)
+
+    @classmethod
+    def result_layers(cls, result: Phases, target: Target) -> list[LayerData]:
+        """Return the labels in the colours of the phases, and their thickness."""
+        return phase_layers(result, target)
+
+    def settings(self) -> Settings:
+        """Return the settings for a run: labels are taken as they are."""
+        settings = super().settings()
+        if isinstance(self.layer.value, Labels):
+            return dataclasses.replace(settings, are_labels=True)  # type: ignore[call-arg]
+        return settings
+
+    def facts(self, volume: Volume) -> str:
+        """Say how labels are understood, and that of a series one image is to be chosen."""
+        if volume.leading_shape:
+            raise InputError(
+                f"{volume.facts} · Phases are told apart in one image at a time. Right-click the "
+                "layer, choose 'Split Stack', and take one of them."
+            )
+        if isinstance(self.layer.value, Labels):
+            return f"{volume.facts} · every label is taken as a phase"
+        return super().facts(volume)
+
+    def _show_outcome(self, outcome: Outcome, made: list[Layer]) -> None:
+        super()._show_outcome(outcome, made)
+        self.tables.show_result(outcome.result)
+
+    def _show_said(self) -> None:
+        super()._show_said()
+        if hasattr(self, "tables"):
+            # as long as what is said of the run is there
+            said = self._said
+            is_of_scan = said is not None and said.scan == self._scan and self.result is not None
+            self.tables.setVisible(is_of_scan and self.tables.has_content)
+
+    def _set_voxel_size(self, text: str) -> None:
+        super()._set_voxel_size(text)
+        # areas and lengths are of the size of before
+        self.tables.clear()
+
+    def _forget(self, event: Any) -> None:
+        super()._forget(event)
+        if self.result is None and hasattr(self, "tables"):
+            self.tables.clear()
+
+
+class PhaseTables(QWidget):
+    """What was measured of phases, and of where they touch; hidden until there is something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.phases, self.contacts = QTableWidget(), QTableWidget()
+        self.phases.setAccessibleName("Measured phases")
+        self.contacts.setAccessibleName("Contacts between phases")
+        fill(QVBoxLayout(self), self.phases, self.contacts, spacing=4)
+        self.hide()
+
+    @property
+    def has_content(self) -> bool:
+        """Whether there is something to show."""
+        return bool(self.phases.rowCount() > 0)
+
+    def clear(self) -> None:
+        """Show nothing until the next result."""
+        self.phases.setRowCount(0)
+        self.hide()
+
+    def show_result(self, result: Phases) -> None:
+        """Show the tables of a result."""
+        _fill(self.phases, table_of(result), COLOURS)
+        _fill(self.contacts, contacts_of(result))
+        self.contacts.setVisible(self.contacts.rowCount() > 0)
+        self.show()
+
+
+def _fill(
+    table: QTableWidget, rows: Sequence[tuple[str, ...]], colours: Sequence[str] = ()
+) -> None:
+    head, *body = rows
+    table.setColumnCount(len(head))
+    table.setHorizontalHeaderLabels(head)
+    suit_table(table)
+    table.setRowCount(len(body))
+    for row, cells in enumerate(body):
+        fill_row(table, row, cells, colours[row] if colours else "")
+    fit_height(table)

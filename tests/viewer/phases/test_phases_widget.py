@@ -1,0 +1,139 @@
+"""Phases in the window: lines to drag, names and colours, and what was measured."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from qtpy.QtGui import QColor
+
+from hushpore.pores.phases.result import COLOURS
+from hushpore.viewer.layers.conversion import METADATA_KEY
+from hushpore.viewer.layers.saved import SavedLayer
+from hushpore.viewer.phases.widget import PhasesWidget
+
+UNIT = ("um",) * 3
+
+
+@pytest.fixture
+def rock() -> np.ndarray:
+    """Plates of 30, 100 and 200 along x, with noise that parts nowhere."""
+    grey = np.repeat([30, 100, 200], [10, 15, 5])
+    noise = np.random.default_rng(0).integers(-9, 10, (6, 20, 30))
+    return (grey + noise).astype(np.uint8)
+
+
+@pytest.fixture
+def widget(qtbot: Any, viewer: Any, rock: np.ndarray) -> PhasesWidget:
+    viewer.add_image(rock, name="rock", scale=(2, 2, 2), units=UNIT)
+    widget = PhasesWidget(viewer)
+    qtbot.addWidget(widget.native)
+    widget.native.show()
+    widget.outside.value = "keep"
+    qtbot.waitUntil(lambda: widget.panel.greys is not None and not widget.panel.is_busy)
+    return widget
+
+
+def cells(table: Any) -> list[list[str]]:
+    columns = range(table.columnCount())
+    return [[table.item(row, column).text() for column in columns]
+            for row in range(table.rowCount())]  # fmt: skip
+
+
+def test_lines_lie_where_multi_otsu_parts_the_values(widget: PhasesWidget) -> None:
+    lines = widget.panel.histogram.lines
+    assert list(lines) == ["1", "2"]
+    assert 39 < lines["1"] < 91
+    assert 109 < lines["2"] < 191
+    table = cells(widget.panel._table)
+    assert [row[0] for row in table] == ["phase 1", "phase 2", "phase 3"]
+    assert [row[2] for row in table] == ["33.3 %", "50 %", "16.7 %"]
+    assert not widget.panel._otsu.isEnabled()
+    widget.phases.value = 2
+    assert len(widget.panel.histogram.lines) == 1
+
+
+def test_a_line_that_is_dragged_is_a_threshold_and_stays_between_its_neighbours(
+    widget: PhasesWidget, qtbot: Any
+) -> None:
+    panel, before = widget.panel, widget.panel.histogram.lines["2"]
+    panel.histogram.moved.emit("1", 60.2)
+    assert widget.thresholds.value == f"60, {before:g}"
+    assert not widget.phases.enabled
+    panel.histogram.moved.emit("1", 250.0)
+    assert panel.histogram.lines["1"] == before - 1
+    # the slice on the screen shows them
+    panel.histogram.moved.emit("1", 60.0)
+    qtbot.waitUntil(lambda: panel.preview.layer is not None and not panel.is_busy)
+    expected = 1 + np.digitize(widget.layer.value.data[2], [60, before], right=True)
+    np.testing.assert_array_equal(panel.preview.layer.data[0], expected)
+    panel._otsu.click()
+    assert widget.thresholds.value == ""
+    assert panel.histogram.lines["2"] == before
+    panel.show_phases(False)
+    assert panel.preview.layer is None
+
+
+def test_bars_have_the_colours_of_the_phases(widget: PhasesWidget) -> None:
+    histogram = widget.panel.histogram
+    histogram.show_lines({"1": 50.0, "2": 150.0})
+    colours, kinds = histogram._kinds(np.array([49.0, 50, 51, 151]), QColor("white"))
+    assert [colours[kind].name() for kind in kinds] == [COLOURS[k] for k in (0, 0, 1, 2)]
+    assert not histogram.grab().isNull()
+    assert "threshold above phase 2 150" in histogram.accessibleName()
+
+
+def test_names_in_the_table_are_those_of_the_form(widget: PhasesWidget) -> None:
+    table = widget.panel._table
+    table.item(1, 0).setText("clay, wet")
+    assert widget.names.value == ", clay  wet"
+    assert cells(table)[1][0] == "clay  wet"
+    widget.names.value = "pores, clay"
+    assert [row[0] for row in cells(table)] == ["pores", "clay", "phase 3"]
+    widget.names.value = "a, b, c, d"
+    assert "3 phases, and 4 names" in widget.panel._line.text()
+
+
+def test_the_result_is_a_layer_with_a_name_and_a_colour_for_each_phase(
+    widget: PhasesWidget, viewer: Any, tmp_path: Path
+) -> None:
+    widget.names.value = "pores, clay, quartz"
+    widget.thickness.value = True
+    widget.run()
+    result = widget.wait()
+    layer = viewer.layers["rock phases"]
+    np.testing.assert_array_equal(layer.data, result.labels)
+    assert layer.metadata[METADATA_KEY]["provenance"]["job"] == "phases"
+    for number, colour in enumerate(COLOURS[:3], 1):
+        shown = QColor.fromRgbF(*map(float, layer.get_color(number)))
+        assert shown.name() == colour
+    assert layer.features["phase"].tolist() == ["pores", "clay", "quartz"]
+    assert not viewer.layers["rock thickness"].visible
+    tables = widget.tables
+    assert tables.isVisible()
+    assert [row[:2] for row in cells(tables.phases)] == [
+        ["pores", "33.3 %"], ["clay", "50 %"], ["quartz", "16.7 %"],
+    ]  # fmt: skip
+    assert [row[0] for row in cells(tables.contacts)] == ["pores – clay", "clay – quartz"]
+    folder = SavedLayer.of(layer).write(tmp_path / "saved")
+    assert pd.read_csv(folder / "phases.csv")["name"].tolist() == ["pores", "clay", "quartz"]
+    assert {"phases.tif", "thickness.tif", "report.html"} <= {
+        each.name for each in folder.iterdir()
+    }
+    viewer.layers.remove("rock phases")
+    viewer.layers.remove("rock thickness")
+    assert not tables.isVisible()
+
+
+def test_of_labels_each_is_a_phase(widget: PhasesWidget, viewer: Any, rock: np.ndarray) -> None:
+    labels = viewer.add_labels(np.digitize(rock, [60, 150]) * 3, name="given", scale=(2, 2, 2))
+    widget.layer.value = labels
+    assert not widget.panel.isVisible()
+    assert not widget.phases.enabled
+    assert "every label is taken as a phase" in widget._facts.text()
+    widget.run()
+    result = widget.wait()
+    # what is 0 is not of the sample
+    assert result.phases["grey_from"].tolist() == [3, 6]
+    assert result.phases["share"].tolist() == [0.75, 0.25]
