@@ -1,4 +1,4 @@
-"""Everything on a GPU in one go: pores, training, whole jobs, its tests, copies, and every switch.
+"""Everything on a GPU in one go: pores, training, whole jobs, its tests, copies, every switch.
 
 What tells most comes first, and what there is is written after each part: to a file of its own for
 each day and device, ``results/gpu/DATE_DEVICE.json``, or into a folder. What fails or hangs is kept
@@ -42,15 +42,17 @@ class Part(NamedTuple):
 #: Those who meet a GPU for the first time compile kernels: the first has time for that.
 PARTS = (
     Part("pores_gpu", ("copies of its own memory", "512^3", "512^3, kernel by kernel"), 110),
-    Part("gpu_steps", ("training",), 50),
+    Part("gpu_steps", tuple(f"training{more}" for more in ("", ", by the profiler")), 40),
+    Part("gpu_steps", ("training, timed and not",), 10),
     Part("gpu_jobs", ("pores, as it comes", "denoise, as it comes"), 60),
-    Part("tests", (), 100),
-    Part("gpu_transfers", (), 30),
+    Part("tests", (), 80),
+    Part("gpu_search", (), 50),
+    Part("gpu_transfers", (), 25),
     Part("pores_gpu", ("512^3, plain uint16", "256^3", "256^3, in slabs"), 40),
     Part("gpu_steps", ("tiles", "slabs", "training, float32"), 40),
-    Part("gpu_jobs", tuple(f"denoise, {name}" for name in ("graphs", "pinned", "stream")), 30),
-    Part("pores_gpu", ("1024^3", "512^3, void on the GPU", "512^3, labels on the GPU"), 30),
-    Part("gpu_steps", ("training, compiled", "tiles, compiled"), 30),
+    Part("gpu_jobs", tuple(f"denoise, {name}" for name in ("graphs", "pinned", "stream")), 25),
+    Part("pores_gpu", ("1024^3", "512^3, void on the GPU", "512^3, labels on the GPU"), 20),
+    Part("gpu_steps", ("training, compiled", "tiles, compiled"), 20),
 )
 
 

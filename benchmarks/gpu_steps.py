@@ -119,6 +119,61 @@ class _Training:
         return torch.cat([each.detach().flatten() for each in self.learner.network.parameters()])
 
 
+def _kind_of(call: str) -> str:
+    """Say what a call of CUDA is: a wait of the host, a copy, a launch, or nothing of these."""
+    if not call.startswith(("cuda", "cu")):
+        return ""
+    if "Synchronize" in call or call == "cudaMemcpy":
+        return "waits"
+    if "Memcpy" in call:
+        return "copies"
+    return "launches" if "Launch" in call else ""
+
+
+def _profiled() -> Figures:
+    """Count, by PyTorch's profiler, what the host asks the driver for in a replayed step."""
+    gpu = choose_backend("cuda")
+    training = _Training(gpu, VARIANTS["graphs"], choose_precision("auto", gpu))
+    training.go(WARM_UP)
+    few, many = (_calls(training, steps) for steps in (WAITS, 2 * WAITS))
+    # what comes with the profiler comes once
+    return {f"{kind} a step": (many[kind] - few[kind]) / WAITS for kind in many}
+
+
+def _calls(training: _Training, steps: int) -> dict[str, int]:
+    torch.cuda.synchronize()
+    with torch.profiler.profile() as profile:
+        training.go(steps)
+    found = dict.fromkeys(("waits", "copies", "launches"), 0)
+    for event in profile.key_averages():
+        kind = _kind_of(event.key)
+        if kind:
+            found[kind] += event.count
+    return found
+
+
+def _timed_and_not() -> Figures:
+    """Steps with a stage timer, as a job has them, and without, in turn."""
+    gpu = choose_backend("cuda")
+    training = _Training(gpu, VARIANTS["graphs"], choose_precision("auto", gpu))
+    timer = training.backend.timer()
+
+    def timed() -> None:
+        for _ in range(STEPS):
+            with timer.stage("training", voxels=training.batches.voxels):
+                training.go(1)
+        timer.timing()
+
+    training.go(WARM_UP)
+    timed()
+    seconds = _in_turn({"timed": timed, "not timed": lambda: training.go(STEPS)})
+    medians = {name: statistics.median(each) for name, each in seconds.items()}
+    return {
+        "timed over not timed": round(medians["timed"] / medians["not timed"], 4),
+        "samples": {"s": seconds},
+    }
+
+
 @torch.inference_mode()
 def _tiles(precision: str, *, is_compiled: bool = False) -> Figures:
     gpu = choose_backend("cuda")
@@ -216,6 +271,8 @@ def _timed(work: Callable[[], object]) -> float:
 #: Float32, and what a job takes where it is left to choose; what is compiled takes a minute.
 PARTS = {
     "training": partial(_training, "auto", "graphs"),
+    "training, by the profiler": _profiled,
+    "training, timed and not": _timed_and_not,
     "tiles": partial(_tiles, "auto"),
     "slabs": _slabs,
     "training, float32": partial(_training, "float32", "graphs"),

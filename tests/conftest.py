@@ -8,6 +8,7 @@ import importlib.util
 import os
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,12 +80,38 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def load_beside(path: Path) -> Any:
     """Import a file of the tests that is none of them."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    spec = importlib.util.spec_from_file_location(f"beside_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    # dataclasses look there
+    sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="session")
+def pretended() -> Any:
+    """A CPU that has all that a GPU has, and counts what is used of it."""
+    return load_beside(Path(__file__).parent / "cuda_shim" / "pretended.py")
+
+
+@pytest.fixture
+def used(pretended: Any) -> Any:
+    """What jobs on the pretended GPU have used of each optimisation."""
+    return pretended.Used()
+
+
+@pytest.fixture
+def pretended_gpu(pretended: Any, used: Any) -> Callable[..., Any]:
+    """Make a pretended GPU with some switches; what is preferred holds where none are given."""
+    from hushpore.device.switches import Switches
+
+    def make(**switches: str) -> Any:
+        chosen = Switches(**switches) if switches else None
+        return pretended.PretendedGpu(switches=chosen, used=used)
+
+    return make
 
 
 @pytest.fixture(scope="session")

@@ -140,10 +140,9 @@ def leaves(figures: Any) -> set[str]:
 #: Benchmarks that are not run here, and why not.
 NOT_HERE = {
     **dict.fromkeys(
-        ("gpu", "gpu_jobs", "gpu_steps", "gpu_transfers"),
-        "on a pretended GPU by tests/jobs/test_gpu_benchmarks.py",
+        ("gpu", "gpu_jobs", "gpu_search", "gpu_steps", "gpu_transfers", "pores_gpu"),
+        "on a pretended GPU by tests/pores/test_gpu_benchmark.py",
     ),
-    "pores_gpu": "on an emulated GPU by tests/pores/test_gpu_benchmark.py",
     "gpu_counts": "compiles kernels; what it counts, tests/pores/gpu/test_engine.py does",
     "faults": "makes forks, 500 of them: no test runs it",
     "soak": "opens a window and goes on for as long as it is let",

@@ -7,12 +7,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import pytest
 import torch
 
 from hushpore.device.backend import Backend
 from hushpore.device.clocks import HostClock
-from hushpore.device.switches import Switches
 from hushpore.device.timing import StageTimer
 
 if TYPE_CHECKING:
@@ -111,18 +109,3 @@ class PretendedGpu(Backend):
 
     def free_memory(self) -> int:
         return 10**9
-
-
-@pytest.fixture
-def used() -> Used:
-    return Used()
-
-
-@pytest.fixture
-def pretended_gpu(used: Used) -> Callable[..., Backend]:
-    """Make one with some switches; what is preferred holds where none are given."""
-
-    def make(**switches: str) -> Backend:
-        return PretendedGpu(switches=Switches(**switches) if switches else None, used=used)
-
-    return make
