@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 # rows (z, y) after a voxel's own, and which directions lead there with x - 1, x and x + 1
 _ROWS = np.array([(0, 1, 4, 1, 3), (1, 0, 6, 0, 5), (1, 1, 10, 7, 9), (1, -1, 12, 8, 11)], np.int64)
 _ALONG_X = 2
-_ALONG_X_ONLY = np.array([0, 0, -1, -1, _ALONG_X], np.int64)
+
+# rows (z, y) after a voxel's own of which runs are found: all where a walk begins, else the last
+_NEW = np.array([(0, 0), (1, -1), (1, 0), (0, 1), (1, 1)], np.int64)
 
 # how far along x the voxels lie in each of these rows, and last in a voxel's own, to which a way
 # leads; -1 for none
@@ -72,6 +74,43 @@ def _no_sums(count: int, grey: npt.NDArray[np.int32] | None) -> Sums:
         np.array([along.index((each.x, each.grey)) for each in SUMS], np.uint64),
         np.zeros(len(SUMS), np.int64),
         np.zeros(len(along), np.int64),
+    )
+
+
+class RowRuns(NamedTuple):
+    """The runs of some rows, stretches of one basin along x, as a walk through the rows needs them.
+
+    Of a slice the row that the walk is at and the one after it, by y modulo 2; of the next slice
+    these and the one before, by y modulo 3, in the rooms after those.
+    """
+
+    counts: npt.NDArray[np.int64]  # (5,)
+    begin: npt.NDArray[np.int32]  # (5, x)
+    end: npt.NDArray[np.int32]  # the voxel after the last
+    basin: npt.NDArray[np.int32]
+    # room, with eight voxels at once in words: whether the next voxel is of another basin, and
+    # where such voxels are
+    differs: npt.NDArray[np.uint8]
+    words: npt.NDArray[np.uint64]
+    places: npt.NDArray[np.int32]
+    # (4,): of each of the rows beside, where its runs are, and the first of them not passed yet
+    room: npt.NDArray[np.int64]
+    first: npt.NDArray[np.int64]
+
+
+def _no_runs(width: int) -> RowRuns:
+    """Return room for the runs of rows of some voxels, for one thread."""
+    differs = np.zeros(width // 8 * 8 + 8, np.uint8)
+    begin, end, basin = np.zeros((3, 5, width), np.int32)
+    return RowRuns(
+        np.zeros(5, np.int64),
+        begin,
+        end,
+        basin,
+        differs,
+        differs.view(np.uint64),
+        np.zeros(width + 9, np.int32),
+        *np.zeros((2, len(_ROWS)), np.int64),
     )
 
 
@@ -128,9 +167,10 @@ def scan_slices(
     ways = _WAYS_OVER_FACES if faces_only else _WAYS
     slab = Slab(shape, offset, basins.reshape(-1), distance.reshape(-1), ways, low)
     edges, used = _no_edges(1 << 10), 0
+    runs = _no_runs(shape[2])
     row, end = first * shape[1], last * shape[1]
     while row < end:
-        used, row = _scan_rows(slab, *tables, edges, used, row, end)
+        used, row = _scan_rows(slab, runs, *tables, edges, used, row, end)
         if row < end:
             edges = _with_more_room(edges, used)
     edges = edges.first(used)
@@ -139,191 +179,199 @@ def scan_slices(
 
 
 @kernel
-def _scan_rows(
+def _scan_rows(  # noqa: PLR0912, PLR0915 - see below
     slab: Slab,
+    runs: RowRuns,
     sums: Sums,
     crossings: npt.NDArray[np.int64],
     border_crossings: npt.NDArray[np.int64],
     edges: Edges,
     used: int,
     row: int,
-    end: int,
+    end_row: int,
 ) -> tuple[int, int]:
     """Go through rows as long as there is room; returns the number of edges, and the next row.
 
-    Zeros come in as arguments or from arrays: for a literal one numba would compile what takes it
-    a second time.
+    How many voxels of a run have a neighbour of a run beside it follows from where both begin and
+    end, for all three directions that lead to the other row.
+
+    In one piece, because numba counts a reference to each array of a tuple that is handed on or
+    looked into: that takes longer than the work on a run. What is called is given arrays.
     """
-    _, height, width = slab.shape
+    shape, offset, flat, heights, ways, low = slab
+    counts, begins, ends, basins, differs, words, places, rooms, firsts = runs
+    totals, bounds, grey, in_row, along, which, row_factor, factor = sums
+    table, keys, saddle, place, contacts = edges
+    depth, height, width = shape
+    begun = row
     # a row cannot find more edges than its voxels have contacts
-    while row < end and edges.keys.size - used >= N_DIRECTIONS * width:
+    while row < end_row and keys.size - used >= N_DIRECTIONS * width:
         z, y = row // height, row % height
-        used = _scan_row(slab, z, y, sums, crossings, border_crossings, edges, used)
+        at_z = z + offset
+        start = row * width
+        # where the walk begins, and in each slice, nothing is known from the row before
+        for new in range(0 if row == begun or y == 0 else 3, 5):
+            dz, dy = _NEW[new, 0], _NEW[new, 1]
+            room = 2 + (y + dy) % 3 if dz else (y + dy) % 2
+            counts[room] = 0
+            if not (0 <= y + dy < height and at_z + dz < depth):
+                continue
+            at = start + (dz * height + dy) * width
+            line, all_but_last = flat[at : at + width], flat[at : at + width - 1]
+            where = begins[room], ends[room], basins[room]
+            counts[room] = _find_runs(line, all_but_last, differs, words, places, *where)
+        for k in range(row_factor.size):
+            row_factor[k] = _power(at_z, in_row[k, 0]) * _power(y, in_row[k, 1])
+        inner = 0 < at_z < depth - 1 and 0 < y < height - 1
+        for r in range(len(_ROWS)):
+            rooms[r] = 2 + (y + _ROWS[r, 1]) % 3 if _ROWS[r, 0] else (y + 1) % 2
+            firsts[r] = 0
+        own_room = y % 2
+        known, edge = -1, 0
+        for run in range(counts[own_room]):
+            begin, end = int(begins[own_room, run]), int(ends[own_room, run])
+            a = basins[own_room, run]
+            own = a - low
+            length = end - begin
+            factor[0] = length
+            factor[1] = (begin + end - 1) * length // 2
+            factor[2] = (
+                (end - 1) * end * (2 * end - 1) - (begin - 1) * begin * (2 * begin - 1)
+            ) // 6
+            for i in range(3, factor.size):
+                value_sum = 0
+                for x in range(begin, end):
+                    value = int(grey[start + x])
+                    value_sum += _power(x, along[i, 0]) * _power(value, along[i, 1])
+                factor[i] = value_sum
+            for k in range(which.size):
+                totals[own, k] += row_factor[k] * factor[which[k]]
+            bounds[own, 0] = min(bounds[own, 0], at_z)
+            bounds[own, 1] = min(bounds[own, 1], y)
+            bounds[own, 2] = min(bounds[own, 2], begin)
+            bounds[own, 3] = max(bounds[own, 3], at_z + 1)
+            bounds[own, 4] = max(bounds[own, 4], y + 1)
+            bounds[own, 5] = max(bounds[own, 5], end)
+            if not inner or begin == 0 or end == width:
+                _add_border_crossings(border_crossings, shape, at_z, y, begin, end)
+            # what lies beside it: last, in its own row, the next run
+            crossings[own, _ALONG_X] += 1
+            for r in range(len(_ROWS) + 1):
+                if r < len(_ROWS):
+                    room, reach = rooms[r], ways[r]
+                    beside = start + (_ROWS[r, 0] * height + _ROWS[r, 1]) * width
+                    other, count = firsts[r], counts[room]
+                    while other < count and ends[room, other] < begin:
+                        other += 1
+                    firsts[r] = other
+                else:
+                    room, reach, beside = own_room, ways[r], start
+                    other, count = run + 1, min(run + 2, counts[room])
+                before, level, after = length, length, length
+                while other < count and begins[room, other] <= end:
+                    b = basins[room, other]
+                    first, last = int(begins[room, other]), int(ends[room, other])
+                    other += 1
+                    at_before = max(0, min(end, last + 1) - max(begin, first + 1))
+                    at_level = max(0, min(end, last) - max(begin, first))
+                    at_after = max(0, min(end, last - 1) - max(begin, first - 1))
+                    if b == a:
+                        before -= at_before
+                        level -= at_level
+                        after -= at_after
+                        continue
+                    key = (int(min(a, b)) << 32) | int(max(a, b))
+                    if key != known:
+                        slot = _find(table, keys, key)
+                        if table[slot] < 0:
+                            table[slot] = used
+                            keys[used] = key
+                            used += 1
+                        edge, known = int(table[slot]), key
+                    if r < len(_ROWS):
+                        contacts[edge, _ROWS[r, 2]] += at_before
+                        contacts[edge, _ROWS[r, 3]] += at_level
+                        contacts[edge, _ROWS[r, 4]] += at_after
+                    else:
+                        contacts[edge, _ALONG_X] += at_after
+                    saddle[edge], place[edge] = _highest_way(
+                        heights, start, beside, (begin, end), (first, last), reach,
+                        saddle[edge], place[edge],
+                    )  # fmt: skip
+                if r < len(_ROWS):
+                    crossings[own, _ROWS[r, 2]] += before
+                    crossings[own, _ROWS[r, 3]] += level
+                    crossings[own, _ROWS[r, 4]] += after
         row += 1
     return used, row
 
 
 @kernel
-def _scan_row(
-    slab: Slab,
-    z: int,
-    y: int,
-    sums: Sums,
-    crossings: npt.NDArray[np.int64],
-    border_crossings: npt.NDArray[np.int64],
-    edges: Edges,
-    used: int,
+def _find_runs(
+    line: npt.NDArray[np.int32],
+    all_but_last: npt.NDArray[np.int32],
+    differs: npt.NDArray[np.uint8],
+    words: npt.NDArray[np.uint64],
+    places: npt.NDArray[np.int32],
+    begins: npt.NDArray[np.int32],
+    ends: npt.NDArray[np.int32],
+    basins: npt.NDArray[np.int32],
 ) -> int:
-    """Go through the runs of a row, stretches of one basin along x; returns the number of edges.
+    """Find the runs of a row; returns how many there are.
 
-    In another row the neighbours with x - 1, x and x + 1 are the same voxels but for the outermost,
-    so that one count of equal voxels does for three directions; and only where some are of a third
-    kind, neither solid nor of this basin, there are contacts to look for.
+    `all_but_last`: of its voxels. The other arrays are those of `RowRuns`.
     """
-    shape, offset, flat, heights, ways, low = slab
-    depth, height, width = shape
-    at_z = z + offset
-    start = (z * height + y) * width
-    stop = start + width
-    for k in range(sums.row_factor.size):
-        sums.row_factor[k] = _power(at_z, sums.in_row[k, 0]) * _power(y, sums.in_row[k, 1])
-    i = start
-    while i < stop:
-        a = flat[i]
-        begin = i
-        while i < stop and flat[i] == a:
-            i += 1
-        if a == 0:
-            continue
-        own = a - low
-        length = i - begin
-        _add_run(sums, own, at_z, y, begin - start, i - start, start)
-        _add_border_crossings(border_crossings, shape, at_z, y, begin - start, i - start)
-        crossings[own, _ALONG_X] += 1
-        if i < stop and flat[i] != 0:
-            step, row = _ALONG_X_ONLY[0], _ALONG_X_ONLY
-            used = _join_runs(flat, heights, begin, i, i, i + 1, step, row, ways[4], edges, used)
-        for r in range(len(_ROWS)):
-            same_before, same, same_after = 0, 0, 0
-            dz = _ROWS[r, 0]
-            dy = _ROWS[r, 1]
-            if at_z + dz < depth and 0 <= y + dy < height:
-                step = (dz * height + dy) * width
-                same, void = _count(flat[begin + step : i + step], a)
-                first = max(begin - 1, start)
-                last = min(i + 1, stop)
-                before = (first < begin) & (flat[first + step] == a)
-                after = (last > i) & (flat[last - 1 + step] == a)
-                same_before = same + before - (flat[i - 1 + step] == a)
-                same_after = same + after - (flat[begin + step] == a)
-                void += (first < begin) & (flat[first + step] != 0)
-                void += (last > i) & (flat[last - 1 + step] != 0)
-                if void > same + before + after:
-                    used = _join_runs(
-                        flat, heights, begin, i, first, last, step, _ROWS[r], ways[r], edges, used
-                    )
-            crossings[own, _ROWS[r, 2]] += length - same_before
-            crossings[own, _ROWS[r, 3]] += length - same
-            crossings[own, _ROWS[r, 4]] += length - same_after
-    return used
+    for x in range(all_but_last.size):
+        differs[x] = np.uint8(line[x + 1] != all_but_last[x])
+    count = 0
+    for word in range(words.size):
+        if words[word] != 0:
+            for x in range(8 * word, 8 * word + 8):
+                places[count] = x + 1
+                count += int(differs[x])
+    places[count] = line.size
+    found, begin = 0, 0
+    for i in range(count + 1):
+        begins[found] = begin
+        ends[found] = places[i]
+        basins[found] = line[begin]
+        found += int(line[begin] != 0)
+        begin = int(places[i])
+    return found
 
 
 @kernel
-def _count(line: npt.NDArray[np.int32], a: int) -> tuple[int, int]:
-    """Return how many voxels are of basin `a`, and how many are void."""
-    same = np.int32(0)
-    void = np.int32(0)
-    for x in range(line.size):
-        same += np.int32(line[x] == a)
-        void += np.int32(line[x] != 0)
-    return int(same), int(void)
-
-
-@kernel
-def _join_runs(
-    flat: npt.NDArray[np.int32],
+def _highest_way(
     heights: npt.NDArray[np.float32],
-    begin: int,
-    end: int,
-    first: int,
-    last: int,
-    step: int,
-    row: npt.NDArray[np.int64],
+    start: int,
+    beside: int,
+    run: tuple[int, int],
+    other: tuple[int, int],
     reach: int,
-    edges: Edges,
-    used: int,
-) -> int:
-    """Add the contacts of a run with the runs of other basins beside it in another row.
+    highest: np.float32,
+    earliest: int,
+) -> tuple[np.float32, int]:
+    """Return the highest way between two runs and where it is, or that given; of equals the first.
 
-    The run is ``begin`` to ``end``; the others lie ``step`` on from ``first`` to ``last``. Ways
-    lead ``reach`` voxels along x, and none where that is below 0.
+    `run`: its first voxel and the one after its last, in the row from `start` on; `other`: in the
+    one from `beside` on. Ways lead `reach` voxels along x,
+    and none where that is below 0.
     """
-    a = flat[begin]
-    i = first
-    while i < last:
-        b = flat[i + step]
-        other = i
-        while i < last and flat[i + step] == b:
-            i += 1
-        if (b == 0) | (b == a):
+    begin, end = run
+    first, last = other
+    if reach < 0:
+        return highest, earliest
+    for x in range(max(begin, first - reach), min(end, last + reach)):
+        here = heights[start + x]
+        if here < highest:
             continue
-        key = (int(min(a, b)) << 32) | int(max(a, b))
-        slot = _find(edges.table, edges.keys, key)
-        if edges.table[slot] < 0:
-            edges.table[slot] = used
-            edges.keys[used] = key
-            used += 1
-        edge = edges.table[slot]
-        for dx in range(-1, 2):
-            k = row[3 + dx]
-            if k >= 0:
-                edges.contacts[edge, k] += max(0, min(end, i - dx) - max(begin, other - dx))
-        best = np.float32(0.0)
-        if reach >= 0:
-            for at in range(max(begin, other - reach), min(end, i + reach)):
-                way = _way_across(heights, at, other + step, i - 1 + step, step, reach)
-                best = max(best, way)
-        # in the void all heights are above 0
-        if best > 0 and best >= edges.saddle[edge]:
-            _raise_saddle(heights, begin, end, other, i, step, reach, best, edges, edge)
-    return used
-
-
-@kernel
-def _way_across(
-    heights: npt.NDArray[np.float32], at: int, first: int, last: int, step: int, reach: int
-) -> np.float32:
-    """Return the highest way from a voxel to those beside it, ``first`` to ``last``, in a row."""
-    across: np.float32 = max(
-        heights[max(first, at + step - reach)],
-        heights[min(max(first, at + step), last)],
-        heights[min(last, at + step + reach)],
-    )
-    return min(heights[at], across)
-
-
-@kernel
-def _raise_saddle(
-    heights: npt.NDArray[np.float32],
-    begin: int,
-    end: int,
-    other: int,
-    other_end: int,
-    step: int,
-    reach: int,
-    best: np.float32,
-    edges: Edges,
-    edge: int,
-) -> None:
-    """Keep a way across an edge that is at least as high as all before, and of these the first."""
-    place = edges.place[edge] if best == edges.saddle[edge] else heights.size
-    for at in range(begin, end):
-        for beside in range(max(other, at - reach), min(other_end, at + reach + 1)):
-            across = beside + step
-            if min(heights[at], heights[across]) == best:
-                place = min(place, at if heights[at] == best else across)
-    edges.saddle[edge] = best
-    edges.place[edge] = place
+        for to in range(max(first, x - reach), min(last, x + reach + 1)):
+            way = min(here, heights[beside + to])
+            if way >= highest:
+                at = start + x if here == way else beside + to
+                earliest = at if way > highest else min(earliest, at)
+                highest = way
+    return highest, earliest
 
 
 def _no_edges(room: int) -> Edges:
@@ -365,8 +413,6 @@ def _add_border_crossings(
     """Count the ways out of the volume from the voxels of a run."""
     depth, height, width = shape
     inner_row = 0 < z < depth - 1 and 0 < y < height - 1
-    if inner_row and begin > 0 and end < width:
-        return
     for x in range(begin, end):
         if not inner_row or x in (0, width - 1):
             for k in range(N_DIRECTIONS):
@@ -427,34 +473,6 @@ def _power(base: int, exponent: int) -> int:
     for _ in range(exponent):
         value *= base
     return value
-
-
-@kernel
-def _add_run(sums: Sums, own: int, z: int, y: int, begin: int, end: int, start: int) -> None:
-    """Add the voxels ``begin`` to ``end`` of the row from ``start`` to the sums of their basin."""
-    n = end - begin
-    factor = sums.run_factor
-    factor[0] = n
-    factor[1] = (begin + end - 1) * n // 2
-    factor[2] = ((end - 1) * end * (2 * end - 1) - (begin - 1) * begin * (2 * begin - 1)) // 6
-    for i in range(3, factor.size):
-        value_sum = 0
-        for x in range(begin, end):
-            value = int(sums.grey[start + x])
-            value_sum += _power(x, sums.along[i, 0]) * _power(value, sums.along[i, 1])
-        factor[i] = value_sum
-    total = sums.totals[own]
-    which = sums.which
-    row = sums.row_factor
-    for k in range(which.size):
-        total[k] += row[k] * factor[which[k]]
-    bounds = sums.bounds
-    bounds[own, 0] = min(bounds[own, 0], z)
-    bounds[own, 1] = min(bounds[own, 1], y)
-    bounds[own, 2] = min(bounds[own, 2], begin)
-    bounds[own, 3] = max(bounds[own, 3], z + 1)
-    bounds[own, 4] = max(bounds[own, 4], y + 1)
-    bounds[own, 5] = max(bounds[own, 5], end)
 
 
 @kernel
