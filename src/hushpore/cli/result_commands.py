@@ -17,7 +17,9 @@ from hushpore.io.registry import exporters_of
 from hushpore.runs.export import export
 
 FORMATS = exporters_of("pores")
-EXPORT_HELP = "Write the pore result in the folder RESULT for another program.\n\n" + " ".join(
+EXPORT_HELP = (
+    "Write the pore result, or the regions of phases, in the folder RESULT for another program.\n\n"
+) + " ".join(
     f"{name}: {each.content} ({', '.join(each.endings)})." for name, each in FORMATS.items()
 )
 

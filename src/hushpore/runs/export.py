@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 from hushpore.base.errors import InputError
 from hushpore.io.registry import exporter_by_ending, exporters_of
 from hushpore.io.target import check_target, require_apart
-from hushpore.runs.pore_result import open_result
+from hushpore.runs.pore_result import open_regions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hushpore.pores.phases.result import Phases
     from hushpore.runs.pore_result import ResultLike
 
 
 def export(
-    result: ResultLike,
+    result: ResultLike | Phases,
     path: str | os.PathLike[str],
     to: str = "",
     *,
@@ -26,12 +27,13 @@ def export(
     apart: bool = False,
     overwrite: bool = False,
 ) -> list[Path]:
-    """Write a pore result in a format of another program.
+    """Write a pore result, or the regions of phases, in a format of another program.
 
     Parameters
     ----------
-    result : Pores, str or path-like
-        What `hushpore.segment_pores` returns, or a result folder.
+    result : Pores, Phases, str or path-like
+        What `hushpore.segment_pores` returns, or `hushpore.measure_phases` with ``regions=True``;
+        or a result folder.
     path : str or path-like
         The file to write. Without an ending that `to` knows, it gets one; of ``"vtk"`` and
         ``"parquet"`` both files are written then.
@@ -83,5 +85,5 @@ def export(
     if isinstance(result, str | os.PathLike):
         require_apart(files, [result], "exported")
     exporter.require()
-    found = open_result(result)
+    found = open_regions(result)
     return [exporter.write(file, found, overwrite, **options) for file in files]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from hushpore.base.errors import InputError
 from hushpore.io import describe
@@ -12,6 +12,7 @@ from hushpore.io.export import PoreResult
 from hushpore.runs.result_folder import read_provenance
 
 if TYPE_CHECKING:
+    from hushpore.pores.phases.result import Phases
     from hushpore.pores.result import Pores
 
     #: A result folder, what `hushpore.segment_pores` returns, or what is known of either.
@@ -56,3 +57,38 @@ def open_result(given: ResultLike) -> PoreResult:
         )
     pores, throats = (pd.read_csv(file) for file in needed[:2])
     return PoreResult(folder.resolve().name, describe(needed[2])[0], pores, throats, made[-1])
+
+
+def open_regions(given: ResultLike | Phases) -> PoreResult:
+    """Return a result as `open_result` does, and the regions of phases as if they were pores.
+
+    Raises InputError if there is neither; or phases were not parted into regions.
+    """
+    if isinstance(given, str | os.PathLike):
+        path = Path(given).expanduser()
+        made = read_provenance(path).get("jobs", [])[-1:]
+        if not made or made[0].get("job") != "phases":
+            return open_result(given)
+        import pandas as pd
+
+        folder = path if path.is_dir() else path.parent
+        files = [folder / name for name in ("regions.csv", "region_contacts.csv", "regions.tif")]
+        if not all(file.is_file() for file in files):
+            raise _without_regions(folder.name)
+        regions, contacts = (pd.read_csv(file) for file in files[:2])
+        labels = describe(files[2])[0]
+        return PoreResult(folder.resolve().name, labels, regions, contacts, made[0])
+    if isinstance(given, PoreResult) or given.provenance["job"] != "phases":
+        return open_result(cast("ResultLike", given))
+    found = cast("Phases", given)
+    if found.regions is None:
+        raise _without_regions(found.volume.name)
+    tables = found.region_table, found.region_contacts
+    return PoreResult(found.volume.name, found.regions_volume, *tables, found.provenance)
+
+
+def _without_regions(name: str) -> InputError:
+    return InputError(
+        f"The phases of {name} are not parted into regions, of which a network or a surface is "
+        "made. Measure them again with: hushpore phases SCAN -o FOLDER --regions"
+    )

@@ -99,7 +99,7 @@ def test_the_result_is_a_layer_with_a_name_and_a_colour_for_each_phase(
     widget: PhasesWidget, viewer: Any, tmp_path: Path
 ) -> None:
     widget.names.value = "pores, clay, quartz"
-    widget.thickness.value = True
+    widget.thickness.value = widget.regions.value = True
     widget.run()
     result = widget.wait()
     layer = viewer.layers["rock phases"]
@@ -110,6 +110,10 @@ def test_the_result_is_a_layer_with_a_name_and_a_colour_for_each_phase(
         assert shown.name() == colour
     assert layer.features["phase"].tolist() == ["pores", "clay", "quartz"]
     assert not viewer.layers["rock thickness"].visible
+    regions = viewer.layers["rock regions"]
+    assert not regions.visible
+    np.testing.assert_array_equal(np.unique(regions.data), regions.features["index"])
+    assert set(regions.features["phase"]) == {"pores", "clay", "quartz"}
     tables = widget.tables
     assert tables.isVisible()
     assert [row[:2] for row in cells(tables.phases)] == [
@@ -123,6 +127,7 @@ def test_the_result_is_a_layer_with_a_name_and_a_colour_for_each_phase(
     }
     viewer.layers.remove("rock phases")
     viewer.layers.remove("rock thickness")
+    viewer.layers.remove("rock regions")
     assert not tables.isVisible()
 
 

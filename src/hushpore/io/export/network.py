@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.units import METRES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     import numpy.typing as npt
@@ -20,19 +22,26 @@ if TYPE_CHECKING:
 
 
 def network_arrays(
-    pores: pd.DataFrame, throats: pd.DataFrame, volume: Volume
+    pores: pd.DataFrame,
+    throats: pd.DataFrame,
+    volume: Volume,
+    phases: Mapping[int, str] | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
     """Return a pore network as the arrays that OpenPNM works on.
 
     `pores`, `throats`: the tables of a segmentation, see `hushpore.pores.measures`. `volume`: the
-    labels: shape, spacing and unit.
+    labels: shape, spacing and unit. `phases`: names of phases by their number, where pores are
+    regions of several: the network is a dual one then, of all of them.
     Returns: ``pore.*`` and ``throat.*``, one row a pore or throat, in SI units; coordinates in the
     order x, y, z. Pore ``i`` is label ``pore.region_label[i]``. Pores that reach a face of the
     volume are marked ``pore.xmin`` to ``pore.zmax``, from which flow can be made to enter.
     Raises InputError if the volume is not 3D, its voxel size is not known, or no two pores touch.
 
     Names are those of OpenPNM (Gostick et al. 2016, https://doi.org/10.1109/MCSE.2016.49) and
-    PoreSpy. ``throat.total_length`` leads from the centroid of one pore through the widest voxel of
+    PoreSpy, as whose a dual network has ``pore.phase`` and ``throat.phases``, and for each phase
+    ``pore.<name>``, for each two that touch ``throat.<name>_<name>``, in the order of the alphabet.
+    Between two phases there is no way through, and a throat is as wide as the disc of its area.
+    ``throat.total_length`` leads from the centroid of one pore through the widest voxel of
     the neck to the other; ``throat.diameter`` is the inscribed one.
     """
     if volume.n_spatial != 3:
@@ -53,8 +62,9 @@ def network_arrays(
     ends = throats[["pore_1", "pore_2"]].to_numpy(np.int64)
     # labels are numbered from 1 without a gap, but need not be if the table was filtered
     conns = np.searchsorted(pores["label"].to_numpy(np.int64), ends)
-    width = throats["inscribed_diameter"].to_numpy(np.float64) * metre
     area = throats["area"].to_numpy(np.float64) * metre**2
+    width = throats["inscribed_diameter"].to_numpy(np.float64) * metre
+    width = np.where(np.isnan(width), np.sqrt(4 * area / np.pi), width)
     first, second = centre[conns[:, 0]], centre[conns[:, 1]]
     # pores that are too small to have a shape have a size all the same
     diameter = pores["inscribed_diameter"].fillna(pores["equivalent_diameter"])
@@ -81,12 +91,39 @@ def network_arrays(
         "throat.direct_length": _distance(first, second),
         "throat.total_length": _distance(first, neck) + _distance(neck, second),
         **at_faces,
+        **(_phase_arrays(pores, throats, phases) if phases else {}),
     }
+
+
+def _phase_arrays(
+    regions: pd.DataFrame, contacts: pd.DataFrame, names: Mapping[int, str]
+) -> dict[str, npt.NDArray[Any]]:
+    """Return which phase regions are of, and between which two contacts are."""
+    own = regions["phase"].to_numpy(np.int64)
+    both = contacts[["phase_1", "phase_2"]].to_numpy(np.int64)
+    # dots part what OpenPNM reads in a name, and an underscore two names
+    words = {number: re.sub(r"[^\w-]+|_", "-", name) for number, name in names.items()}
+    low, high = both.min(axis=1), both.max(axis=1)
+    found = {"pore.phase": own, "throat.phases": both}
+    found |= {f"pore.{word}": own == number for number, word in words.items()}
+    pairs = np.unique(np.stack([low, high], axis=1), axis=0).tolist()
+    return found | {
+        "throat." + "_".join(sorted((words[one], words[other]))): (low == one) & (high == other)
+        for one, other in pairs
+    }
+
+
+def _phases_of(result: PoreResult) -> dict[int, str] | None:
+    """Return the names of the phases that a result is of, by their number; None of pores."""
+    if "phase" not in result.pores:
+        return None
+    return {row["phase"]: row["name"] for row in result.provenance["result"]["phases"]}
 
 
 def write_csv(path: Path, result: PoreResult) -> None:
     """Write the network as a table, which ``openpnm.io.network_from_csv`` loads."""
-    arrays = network_arrays(result.pores, result.throats, result.labels)
+    tables = result.pores, result.throats, result.labels
+    arrays = network_arrays(*tables, _phases_of(result))
     with path.open("wb") as file:
         _columns(arrays).to_csv(file, index=False, lineterminator="\n", encoding="utf-8")
 
@@ -96,7 +133,8 @@ def write_npz(path: Path, result: PoreResult) -> None:
 
     ``openpnm.io.network_from_porespy(dict(numpy.load(path)))`` loads them.
     """
-    arrays = network_arrays(result.pores, result.throats, result.labels)
+    tables = result.pores, result.throats, result.labels
+    arrays = network_arrays(*tables, _phases_of(result))
     with path.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
 

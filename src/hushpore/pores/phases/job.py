@@ -21,6 +21,7 @@ from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import Grey, Threshold, Work, find_air, find_local_thickness, find_void
 from hushpore.pores.phases.measures import PhaseSums, contact_columns, phase_columns
 from hushpore.pores.phases.multi_otsu import find_thresholds
+from hushpore.pores.phases.regions import Regions
 from hushpore.pores.phases.result import Phases
 from hushpore.pores.phases.settings import MOST, PhaseSettings
 from hushpore.pores.plan import AT_A_TIME, LEAST_SLICES
@@ -39,12 +40,17 @@ if TYPE_CHECKING:
     from hushpore.base.events import Event, Job
     from hushpore.pores.graph import BasinGraph
     from hushpore.pores.passes import Pass
+    from hushpore.pores.phases.regions import FoundRegions
     from hushpore.pores.slabs import Stack
 
 #: Bytes a voxel that are in use at once besides the input: labels, and the void or a phase, 1 each;
 #: for the thickness also the distance in a phase 4, diameters 4, those of all phases 4, and what
 #: makes them 8 (`hushpore.pores.plan.BYTES_OF_THICKNESS`).
 BYTES_A_VOXEL, BYTES_WITH_THICKNESS = 2, 22
+
+#: Bytes a voxel for regions: of a phase distance, basins and labels 4 each, of all regions and
+#: distances 4 each.
+BYTES_OF_REGIONS = 20
 
 _MOST_VOXELS = 2**31 - 1  # that int32 can index
 
@@ -88,10 +94,14 @@ def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) ->
         diameter, thickness = None, np.full((len(limits), 2), np.nan)
         if settings.thickness:
             diameter, thickness = yield from _find_thickness(work, found, stages)
+        regions, of_regions = None, np.full((len(limits), 2), np.nan)
+        if settings.regions:
+            regions = yield from _find_regions(work, found, settings, stages)
+            of_regions = regions.of_phases(len(limits))
         scratch.keep(labels)
     timing = stages.timer.timing()
     yield timing
-    sums = PhaseSums(graph, limits, volume, thickness)
+    sums = PhaseSums(graph, limits, volume, thickness, of_regions)
     columns, contacts = phase_columns(sums, names), contact_columns(sums, names)
     totals = {
         "count": len(limits),
@@ -112,6 +122,7 @@ def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) ->
         provenance={**provenance, "result": totals},
         notes=tuple(notes),
         thickness=None if diameter is None else diameter.reshape(volume.shape),
+        regions=regions,
         _phase_columns=columns,
         _contact_columns=contacts,
     )
@@ -149,13 +160,14 @@ def _check(volume: Volume, settings: PhaseSettings) -> None:
         )
     in_place = isinstance(volume.data, np.ndarray)
     a_voxel = BYTES_WITH_THICKNESS if settings.thickness else BYTES_A_VOXEL
+    a_voxel += BYTES_OF_REGIONS if settings.regions else 0
     needed = count * (a_voxel + (0 if in_place else volume.dtype.itemsize))
     free = Backend().free_memory()
     if needed > free:
         raise MemoryLimitError(
             f"Phases are measured in one piece in memory: {volume.name} needs "
             f"{needed / 1e9:.3g} GB, and {free / 1e9:.3g} GB are free. Crop it or bin it"
-            f"{', or leave out the thickness.' if settings.thickness else '.'}"
+            f"{', or leave out thickness and regions.' if a_voxel > BYTES_A_VOXEL else '.'}"
         )
 
 
@@ -325,13 +337,30 @@ def _find_thickness(
         with stages.timer.stage("thickness"):
             own = _alone(work, found, number)
         finding = find_local_thickness(work, own, "void")
-        until = 0.4 + 0.58 * number / count
+        until = 0.4 + 0.4 * number / count
         each = yield from stages.run("thickness", finding, until)
         own.close()
         np.maximum(diameter, each.diameter.reshape(work.shape), out=diameter)
         if each.mean is not None:
             figures[number - 1] = each.mean, each.deviation
     return diameter, figures
+
+
+def _find_regions(
+    work: Work, found: _Found, settings: PhaseSettings, stages: Stages
+) -> Generator[Event, Any, FoundRegions]:
+    """Part each phase into regions, and measure all of them."""
+    count = len(found.limits)
+    # what lies beside the sample has no distance
+    how = PoreSettings(h=settings.h, outside="remove")
+    work = dataclasses.replace(work, settings=how)
+    regions = Regions(work)
+    for number in range(1, count + 1):
+        with stages.timer.stage("basins"):
+            own = _alone(work, found, number)
+        yield from stages.run("basins", regions.add(number, own), 0.8 + 0.15 * number / count)
+        own.close()
+    return (yield from stages.run("measuring", regions.measure(), 0.98))
 
 
 def _alone(work: Work, found: _Found, number: int) -> Stack:

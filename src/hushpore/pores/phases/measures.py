@@ -39,12 +39,16 @@ class PhaseSums:
     thickness : numpy.ndarray
         (phases, 2), float64: mean local thickness and its standard deviation; NaN where it is not
         known.
+    regions : numpy.ndarray
+        (phases, 2), float64: number of regions and their median diameter; NaN where they are not
+        known.
     """
 
     graph: BasinGraph
     limits: npt.NDArray[np.float64]
     volume: Volume
     thickness: npt.NDArray[np.float64]
+    regions: npt.NDArray[np.float64]
 
     @property
     def count(self) -> int:
@@ -135,6 +139,18 @@ PHASES: list[Measure[PhaseSums]] = [
         1,
         "Its standard deviation.",
         lambda phases: phases.thickness[:, 1],
+    ),
+    Measure(
+        "num_regions",
+        0,
+        "Number of its regions (pores, grains); empty where it was not parted.",
+        lambda phases: phases.regions[:, 0],
+    ),
+    Measure(
+        "median_diameter",
+        1,
+        "Median equivalent diameter of its regions.",
+        lambda phases: phases.regions[:, 1],
     ),
 ]
 

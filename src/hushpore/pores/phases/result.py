@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from hushpore.base.volume import Volume
+    from hushpore.pores.phases.regions import FoundRegions
 
 #: Colour of each phase, in the window and in pictures, the darkest in that of pores; colours that
 #: the colour-blind tell apart (Okabe and Ito, 2008, https://jfly.uni-koeln.de/color).
@@ -48,6 +49,10 @@ class Phases:
     thickness : numpy.ndarray or None
         float32, of that shape: the local thickness of each voxel within its phase, in the unit of
         the volume, where it was asked for; see `hushpore.pores.thickness.LocalThickness`.
+
+    regions : FoundRegions or None
+        Regions of the phases, where they were asked for; see
+        `hushpore.pores.phases.regions.FoundRegions`.
     """
 
     labels: npt.NDArray[np.uint8]
@@ -57,6 +62,7 @@ class Phases:
     provenance: dict[str, Any]
     notes: tuple[str, ...]
     thickness: npt.NDArray[np.float32] | None
+    regions: FoundRegions | None
     _phase_columns: dict[str, Any] = dataclasses.field(repr=False)
     _contact_columns: dict[str, Any] = dataclasses.field(repr=False)
 
@@ -79,6 +85,26 @@ class Phases:
     def labels_volume(self) -> Volume:
         """The labels as a volume in the place of the input."""
         return self.volume.replace(self.labels, name=f"{self.volume.name} phases")
+
+    @property
+    def regions_volume(self) -> Volume:
+        """The regions as a volume in the place of the input; where they were asked for."""
+        assert self.regions is not None, "they are asked for with the setting regions"
+        return self.volume.replace(self.regions.labels, name=f"{self.volume.name} regions")
+
+    @cached_property
+    def region_table(self) -> pd.DataFrame:
+        """One row a region; empty where they were not asked for."""
+        import pandas as pd
+
+        return pd.DataFrame({} if self.regions is None else self.regions.columns)
+
+    @cached_property
+    def region_contacts(self) -> pd.DataFrame:
+        """One row for each two regions that touch; empty where they were not asked for."""
+        import pandas as pd
+
+        return pd.DataFrame({} if self.regions is None else self.regions.contacts)
 
     @property
     def profile(self) -> pd.DataFrame:
@@ -118,4 +144,8 @@ class Phases:
             name = f"{self.volume.name} thickness"
             images["thickness"] = self.volume.replace(self.thickness, name=name)
         tables = {"phases": self.phases, "contacts": self.contacts, "profile": self.profile}
+        if self.regions is not None:
+            images["regions"] = self.regions_volume
+            tables["regions"] = self.region_table
+            tables["region_contacts"] = self.region_contacts
         return ResultFiles(images, tables)

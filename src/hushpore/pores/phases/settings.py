@@ -94,6 +94,25 @@ class PhaseSettings(Settings):
         label="Local thickness",
     )
 
+    regions: bool = option(
+        False,
+        "Part each phase into regions (pores, grains) by the watershed, as pores are, and measure "
+        "these and where they touch: for a network of all phases.",
+        label="Regions of each phase",
+    )
+    h: str | float = option(
+        "auto",
+        "Neighbouring regions of a phase merge where the neck between them is less than this much "
+        "narrower, in radius, than the smaller of the two; auto: by their size, for each phase.",
+        label="Watershed merge height",
+        choices=("auto",),
+        choice_labels=("Auto",),
+        unit="voxels",
+        minimum=0,
+        step=0.1,
+        more=True,
+    )
+
     def __post_init__(self) -> None:
         """Check thresholds and names, too."""
         for name in ("thresholds", "names"):
@@ -182,6 +201,8 @@ class PhaseSettings(Settings):
             reasons |= dict.fromkeys(("outside", "outside_radius"), why)
         elif self.outside == "keep":
             reasons["outside_radius"] = "Not used: the air outside is kept."
+        if not self.regions:
+            reasons["h"] = "Not used: phases are not parted into regions."
         if self.grey_values:
             reasons["phases"] = "Not used: the thresholds say how many there are."
         if self.are_labels or known.get("holds_labels"):

@@ -30,7 +30,7 @@ OPACITY = 0.6
 
 
 def phase_layers(result: Phases, target: Target) -> list[LayerData]:
-    """Return labels in the colours of the phases, with their names, and their local thickness."""
+    """Return labels in the colours of the phases, with their names, and what else was found."""
     name = f"{target.volume.name} phases"
     place: dict[str, Any] = {"placement": target.placement, "provenance": result.provenance}
     data, keywords, kind = layer_data(
@@ -39,6 +39,15 @@ def phase_layers(result: Phases, target: Target) -> list[LayerData]:
     )  # fmt: skip
     keywords["metadata"][METADATA_KEY]["phases"] = result
     layers = [(data, keywords, kind)]
+    if result.regions is not None:
+        layers.append(
+            layer_data(
+                result.regions_volume.replace(
+                    result.regions.labels, name=f"{target.volume.name} regions"
+                ),
+                "labels", **place, visible=False, features=_regions_features(result),
+            )
+        )  # fmt: skip
     if result.thickness is not None:
         largest = float(result.thickness[np.isfinite(result.thickness)].max(initial=0)) or 1.0
         layers.append(
@@ -56,10 +65,19 @@ def features_of(phases: pd.DataFrame) -> pd.DataFrame:
     return type(phases)(columns)
 
 
+def _regions_features(result: Phases) -> pd.DataFrame:
+    """Return of each region its phase and its size, as napari shows them."""
+    table = result.region_table
+    named = table["phase"].map(dict(enumerate(result.names, 1)))
+    columns = {"index": table["label"], "phase": named}
+    sizes = {name: table[name] for name in ("volume", "equivalent_diameter")}
+    return type(table)({**columns, **sizes})
+
+
 def table_of(result: Phases) -> list[tuple[str, ...]]:
     """Return what was measured of phases in words, the titles first; what was not is left out."""
     unit, n_spatial = result.volume.unit, result.volume.n_spatial
-    shown = ("share", "specific_surface", "thickness")
+    shown = ("share", "specific_surface", "thickness", "num_regions")
     measures = [each for each in PHASES if each.name in shown]
     measures = [each for each in measures if result.phases[each.name].notna().any()]
     head = ("Phase", *(each.titled(unit, n_spatial).capitalize() for each in measures))
