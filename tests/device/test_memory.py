@@ -245,6 +245,42 @@ def test_what_one_ends_another_may_still_use() -> None:
     assert not memory._users
 
 
+_HEAPS = """
+import ctypes, sys, threading
+from hushpore.device.memory import share_heaps
+
+if sys.argv[1] == "shared":
+    share_heaps()
+together = threading.Barrier(6)
+
+def take():
+    together.wait()
+    ctypes.pythonapi.PyMem_RawMalloc(100_000)
+    together.wait()
+
+threads = [threading.Thread(target=take) for _ in range(6)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+library = ctypes.CDLL(None)
+library.fdopen.restype = ctypes.c_void_p
+out = ctypes.c_void_p(library.fdopen(1, b"w"))
+library.malloc_info(0, out)
+library.fflush(out)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="of GNU's C library")
+@pytest.mark.parametrize(("how", "fewest", "most"), [("shared", 1, 2), ("as they are", 3, 99)])
+def test_threads_share_two_heaps(how: str, fewest: int, most: int) -> None:
+    if memory._c_library() is None:
+        pytest.skip("another C library")
+    command = [sys.executable, "-c", _HEAPS, how]
+    found = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert fewest <= found.stdout.count("<heap ") <= most
+
+
 def test_without_such_a_library_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_c_library", lambda: None)
     with freed_memory_kept():

@@ -1,10 +1,14 @@
+import gc
+import threading
+
 import numpy as np
 import pytest
 from napari.components import ViewerModel
 from napari.layers import Image, Labels
 
-from hushpore.base.volume import readable_duration
-from hushpore.viewer.denoise.widget import DenoiseWidget
+from hushpore.base.volume import Volume, readable_duration
+from hushpore.n2v2.noise import estimation
+from hushpore.viewer.denoise.widget import DenoiseWidget, NoiseLine
 from hushpore.viewer.layers.conversion import METADATA_KEY
 
 pytestmark = pytest.mark.usefixtures("small_network")
@@ -134,6 +138,27 @@ def test_the_facts_say_what_the_noise_is_like(qtbot):
     viewer.add_image(lines, name="lines")
     qtbot.waitUntil(lambda: "noise: stripes along x\xa0⚠" in widget._facts.text())
     assert "choose 'Stripes or rings along' x" in widget._facts.text()
+
+
+def test_one_layer_is_looked_at_at_a_time_and_those_that_went_are_not(qtbot, monkeypatch):
+    looked_at, go_on = [], threading.Event()
+
+    def look(volume, *args, **kwargs):
+        looked_at.append(volume.shape[0])
+        go_on.wait(20)
+        raise ValueError
+
+    monkeypatch.setattr(estimation, "estimate_noise", look)
+    line = NoiseLine()
+    layers = [Image(np.zeros((n_slices, 16, 16))) for n_slices in (3, 4, 5)]
+    for layer in layers:
+        line.text(layer, Volume(layer.data))
+    qtbot.waitUntil(lambda: looked_at == [3])
+    del layer, layers[1]
+    gc.collect()
+    go_on.set()
+    qtbot.waitUntil(lambda: not any(t.name == "hushpore noise" for t in threading.enumerate()))
+    assert looked_at == [3, 5]
 
 
 def test_rings_are_said_with_a_link_that_has_them_corrected(qtbot):

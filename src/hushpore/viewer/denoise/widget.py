@@ -301,6 +301,8 @@ class NoiseLine(QObject):
         super().__init__()
         # by layer: the values that were looked at, and what was found
         self._known: weakref.WeakKeyDictionary[Any, _Found] = weakref.WeakKeyDictionary()
+        # held by the one that looks: each takes 0.1 GB for it
+        self._one_looks = threading.Lock()
 
     def text(self, layer: Any, volume: Volume) -> str:
         """Return what is known by now; where nothing is, have it looked at."""
@@ -319,6 +321,12 @@ class NoiseLine(QObject):
         return model if model is not None and model.deviation else None
 
     def _look(self, layer: weakref.ref[Any], volume: Volume) -> None:
+        with self._one_looks:
+            # those that were removed while another was looked at need nothing
+            if layer() is not None:
+                self._look_at(layer, volume)
+
+    def _look_at(self, layer: weakref.ref[Any], volume: Volume) -> None:
         from hushpore.n2v2.noise.diagnosis import diagnose_noise
         from hushpore.n2v2.noise.estimation import estimate_noise
 

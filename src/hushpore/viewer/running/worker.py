@@ -17,6 +17,7 @@ from qtpy.QtCore import QObject, Signal
 from qtpy.QtWidgets import QApplication
 
 from hushpore.base.events import Attention, Metric, Note, Preview, Progress, StopEarly, Timing
+from hushpore.device.memory import share_heaps
 from hushpore.device.trace import Trace
 from hushpore.viewer.running.priority import background_job
 from hushpore.viewer.running.problem import explain
@@ -100,6 +101,7 @@ class JobWorker(QObject):
         `queue`: wait until all that were started before in the queue of this name have ended, for
         example because they use the same device.
         """
+        share_heaps()
         JobWorker.running.add(self)
         if queue:
             self._queue = JobWorker.queues.setdefault(queue, [])
