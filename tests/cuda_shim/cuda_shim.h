@@ -38,21 +38,35 @@ static inline unsigned __match_any_sync(unsigned mask, unsigned long long) { ret
 static inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 static inline int __ffs(unsigned bits) { return __builtin_ffs((int)bits); }
 
+// Atomics on the memory of the GPU, and not on that of a block, which is static here.
+extern "C" long long atomics_done;
+long long atomics_done = 0;
+extern "C" __attribute__((visibility("hidden"))) char __bss_start[], _end[];
+static inline void count_atomic(const void *at)
+{
+    if (at < (void *)__bss_start || at >= (void *)_end)
+        __atomic_fetch_add(&atomics_done, 1, __ATOMIC_RELAXED);
+}
+
 template <class T> T atomicAdd(T *at, T value)
 {
+    count_atomic(at);
     return __atomic_fetch_add(at, value, __ATOMIC_RELAXED);
 }
 template <class T> T atomicOr(T *at, T bits)
 {
+    count_atomic(at);
     return __atomic_fetch_or(at, bits, __ATOMIC_RELAXED);
 }
 template <class T> T atomicCAS(T *at, T expected, T value)
 {
+    count_atomic(at);
     __atomic_compare_exchange_n(at, &expected, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
     return expected;
 }
 template <class T> T atomicMin(T *at, T value)
 {
+    count_atomic(at);
     T old = __atomic_load_n(at, __ATOMIC_RELAXED);
     while (value < old) {
         T found = atomicCAS(at, old, value);
@@ -63,6 +77,7 @@ template <class T> T atomicMin(T *at, T value)
 }
 template <class T> T atomicMax(T *at, T value)
 {
+    count_atomic(at);
     T old = __atomic_load_n(at, __ATOMIC_RELAXED);
     while (value > old) {
         T found = atomicCAS(at, old, value);

@@ -59,6 +59,11 @@ class ShimKernels:
         """Pointers that kernels have followed so far."""
         return ctypes.c_longlong.in_dll(self._library, "hops_followed").value
 
+    @property
+    def atomics(self) -> int:
+        """Atomic operations that kernels have done so far, but for those in a block's memory."""
+        return ctypes.c_longlong.in_dll(self._library, "atomics_done").value
+
     def _run(self, function: str, name: str, blocks: int, arguments: tuple[Any, ...]) -> None:
         order = ctypes.c_int(ORDERS.index(self.order))
         types = [_type_of(text) for text in self._signatures[name].split(",")]

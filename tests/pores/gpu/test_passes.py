@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -252,6 +253,32 @@ def test_what_is_moved_on_the_gpu_is_accounted_for(
     hushpore.run("pores", scanned((30, 64, 96)), None, gpu_backend())
     assert {name: each / size for name, each in moved.items()} == passes.MOVED
     assert sum(passes.MOVED.values()) <= 90
+
+
+def test_threads_seldom_compete_for_the_same_memory(
+    emulated: Any, gpu_backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emulated.run_threads("forward")
+    # each has several voxels, as in large volumes
+    monkeypatch.setattr(engine, "_THREADS", 700)
+    done: Counter[str] = Counter()
+    for kernels in emulated.sources():
+        for way in (kernels.launch, kernels.launch_blocks):
+
+            def counted(name: str, *rest: Any, launch: Any = way) -> None:
+                before = emulated.void.atomics
+                launch(name, *rest)
+                done[name] += emulated.void.atomics - before
+
+            monkeypatch.setattr(kernels, way.__name__, counted)
+    scan = scanned((30, 64, 96))
+    stored = scan.data.stored
+    hushpore.run("pores", scan.replace(stored), None, gpu_backend())
+    hushpore.run("pores", scan, None, gpu_backend())
+    a_voxel = {name: count / stored.size for name, count in done.items() if count}
+    # by the block for values near its first, by the thread for what is added up
+    for name in ("count_levels", "count_bins", "classify_parts", "count_border_crossings"):
+        assert a_voxel.get(name, 0) < 0.1, name
 
 
 def test_of_a_scanner_on_disk_the_integers_cross(
