@@ -40,6 +40,7 @@ SMALL_RINGS = {"_ring_phantom.SHAPE": (16, 96, 96)}
 TINY: dict[str, dict[str, Any]] = {
     "cluster_overhead": {"SIZES": (24,), "WARMED": 16},
     "convert": {"SHAPE": (32, 64, 64), "TILE": 32, "BUDGETS": (0.25,)},
+    "corners": {"ROUNDS": 1, "EDGE": 12, "IMAGE": 24, "PLATE": 16, "pores.ROCK": 24},
     "demo": {"TIME_BUDGET": 1.0, "hushpore.cli.demo.foam_phantom": small_foam},
     "denoise_artefacts": {"STEPS": 1, "RING_STEPS": 1, **SMALL_RINGS},
     "denoise_detail": {"EVERY": 1, "BUDGETS": (1,), "denoise_quality.APART": 0.3},
