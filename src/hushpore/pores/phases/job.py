@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,22 +15,18 @@ from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import SPATIAL_AXES, Volume
 from hushpore.device.backend import Backend
 from hushpore.pores.graph import Tables
-from hushpore.pores.grey import GreyValues
 from hushpore.pores.job import outside_totals, prepare, warm_up_kind, warnings_of
 from hushpore.pores.parallel import KernelThreads
-from hushpore.pores.passes import Grey, Threshold, Work, find_air, find_local_thickness, find_void
+from hushpore.pores.passes import Work, find_local_thickness
+from hushpore.pores.phases.labelling import find_labels, find_phases
 from hushpore.pores.phases.measures import PhaseSums, contact_columns, phase_columns
-from hushpore.pores.phases.multi_otsu import find_thresholds
 from hushpore.pores.phases.regions import Regions
 from hushpore.pores.phases.result import Phases
-from hushpore.pores.phases.settings import MOST, PhaseSettings
 from hushpore.pores.plan import AT_A_TIME, LEAST_SLICES
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.slabs import Scratch, Slabs
 from hushpore.pores.stages import Stages
-from hushpore.pores.surroundings import Surroundings, find_surroundings, make_thumbnail
-from hushpore.pores.threshold import survey
-from hushpore.pores.void import AIR, OPEN, SOLID, make_void
+from hushpore.pores.void import AIR, OPEN, SOLID
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -40,7 +36,9 @@ if TYPE_CHECKING:
     from hushpore.base.events import Event, Job
     from hushpore.pores.graph import BasinGraph
     from hushpore.pores.passes import Pass
+    from hushpore.pores.phases.labelling import Found
     from hushpore.pores.phases.regions import FoundRegions
+    from hushpore.pores.phases.settings import PhaseSettings
     from hushpore.pores.slabs import Stack
 
 #: Bytes a voxel that are in use at once besides the input: labels, and the void or a phase, 1 each;
@@ -79,7 +77,7 @@ def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) ->
         scratch = at_end.enter_context(closing(Scratch(on_disk=False)))
         threads = at_end.enter_context(KernelThreads())
         work = Work(volume, how, slabs, scratch, threads, backend.choices, stages.timer)
-        find = _find_labels if settings.are_labels else _find_phases
+        find = find_labels if settings.are_labels else find_phases
         found = yield from find(work, settings, stages)
         if not found.sample:
             raise InputError(
@@ -171,147 +169,6 @@ def _check(volume: Volume, settings: PhaseSettings) -> None:
         )
 
 
-class _Found(NamedTuple):
-    """Phases as they were told apart."""
-
-    labels: Stack  # uint8: 1 to n; 0 is not of the sample
-    limits: npt.NDArray[np.float64]  # (n, 2): grey values of each, or its label
-    sample: int  # voxels
-    surroundings: Surroundings
-    problem: str = ""
-
-
-def _find_phases(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
-    """Tell phases apart by their grey values; returns `_Found`."""
-    volume = work.volume
-    values = GreyValues(volume, work.slabs, work.choices, work.timer)
-    small = None
-    if settings.outside == "auto" and not settings.sample_mask:
-        with stages.timer.stage("sample"):
-            small = make_thumbnail(volume)
-    padding = None if small is None else small.padding
-    given = settings.grey_values
-    counting = survey(values, not given, work.threads, padding)
-    (low, high, _), histogram = yield from stages.run("threshold", counting, 0.1)
-    if histogram is not None:
-        given = find_thresholds(histogram, settings.phases)
-    ends = np.array([float(low), *given, float(high)])
-    how, around = settings.of_pores(given[0]), Surroundings("keep", settings.outside_radius)
-    if not settings.sample_mask:
-        with stages.timer.stage("sample"):
-            around = find_surroundings(volume, how, small)
-    work = dataclasses.replace(work, settings=around.apply(how), padding=around.padding)
-    labels = work.scratch.stack("labels", work.shape, np.uint8)
-    void = yield from stages.run("labels", find_void(work, Grey(values, Threshold(given[0]))), 0.15)
-    air = yield from stages.run("labels", find_air(work, void), 0.2)
-    mask = _mask_of(volume, settings)
-    painting = _paint(work, values, given, void, mask, labels)
-    sample = yield from stages.run("labels", painting, 0.25)
-    void.close()
-    problem = ""
-    if around.outside != "keep" and not air.any():
-        problem = "No air was found outside the sample: the ball cannot reach any."
-    return _Found(labels, np.stack([ends[:-1], ends[1:]], axis=1), sample, around, problem)
-
-
-def _mask_of(volume: Volume, settings: PhaseSettings) -> npt.NDArray[np.bool_] | None:
-    """Return which voxels are of the sample (z, y, x); None where no mask says it."""
-    mask = volume.auxiliary_of(settings, "sample_mask")
-    if mask is None:
-        return None
-    if tuple(mask.shape) != volume.shape:
-        raise InputError(f"sample_mask needs labels or a mask of shape {volume.shape}; got points.")
-    inside: npt.NDArray[np.bool_] = np.asarray(mask) > 0
-    if not inside.any():
-        name = settings.sample_mask
-        raise InputError(f"The sample_mask {name!r} is empty: no voxel of it is above 0.")
-    return inside.reshape((1,) * (3 - inside.ndim) + inside.shape)
-
-
-def _paint(
-    work: Work,
-    values: GreyValues,
-    thresholds: tuple[float, ...],
-    void: Stack,
-    mask: npt.NDArray[np.bool_] | None,
-    labels: Stack,
-) -> Pass[int]:
-    """Write the number of the phase of each voxel; returns how many are of the sample."""
-    count = 0
-    for (first, last), part in zip(work.slabs, values.ahead(), strict=True):
-        room = labels.room(first, last)
-        room[...] = 1
-        for threshold in thresholds:
-            room += make_void(part, threshold, True, work.threads)
-        room[void.read(first, last) == AIR] = 0
-        if mask is not None:
-            room[~mask[first:last]] = 0
-        labels.write(first, room)
-        count += int(np.count_nonzero(room))
-        yield last / work.slabs.depth
-    return count
-
-
-def _find_labels(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
-    """Take the values of a volume for labels; returns `_Found`."""
-    values = GreyValues(work.volume, work.slabs, work.choices, work.timer)
-    known = yield from stages.run("labels", _collect(values, work.volume.name), 0.1)
-    if len(known) > MOST:
-        raise InputError(
-            f"{work.volume.name} holds {len(known)} different labels above 0, and phases are "
-            f"{MOST} at most. Where these are grey values set are_labels=False; where each is a "
-            "pore or a grain, join them to phases first."
-        )
-    if not len(known):
-        raise InputError(f"{work.volume.name} holds no label above 0: there is no phase in it.")
-    labels = work.scratch.stack("labels", work.shape, np.uint8)
-    taking = _take_labels(work, values, known, _mask_of(work.volume, settings), labels)
-    sample = yield from stages.run("labels", taking, 0.25)
-    limits = np.stack([known, known], axis=1).astype(np.float64)
-    return _Found(labels, limits, sample, Surroundings("keep", settings.outside_radius))
-
-
-def _collect(values: GreyValues, name: str) -> Pass[npt.NDArray[np.int64]]:
-    """Return the labels above 0 that there are, rising."""
-    known = np.zeros(0, np.int64)
-    for (_, last), part in zip(values.slabs, values.ahead(), strict=True):
-        if (lowest := int(part.min())) < 0:
-            raise InputError(
-                f"{name} holds the label {lowest}; labels of phases are 1 and above, and 0 is not "
-                "of the sample."
-            )
-        # more than there may be are not needed one by one
-        if int(part.max()) < 1 << 16:
-            new = np.flatnonzero(np.bincount(part.reshape(-1)))
-        else:
-            new = np.unique(part).astype(np.int64)
-        known = np.union1d(known, new)
-        yield last / values.slabs.depth
-    return known[known > 0]
-
-
-def _take_labels(
-    work: Work,
-    values: GreyValues,
-    known: npt.NDArray[np.int64],
-    mask: npt.NDArray[np.bool_] | None,
-    labels: Stack,
-) -> Pass[int]:
-    """Write the rank of each label; returns how many voxels are of the sample."""
-    count = 0
-    for (first, last), part in zip(work.slabs, values.ahead(), strict=True):
-        room = labels.room(first, last)
-        room[...] = 0
-        for rank, label in enumerate(known.tolist(), 1):
-            room[part == label] = rank
-        if mask is not None:
-            room[~mask[first:last]] = 0
-        labels.write(first, room)
-        count += int(np.count_nonzero(room))
-        yield last / work.slabs.depth
-    return count
-
-
 def _measure(work: Work, labels: Stack, count: int) -> Pass[BasinGraph]:
     """Count voxels and contacts of phases, each as if it were one basin."""
     # that they have peaks is of no account
@@ -324,7 +181,7 @@ def _measure(work: Work, labels: Stack, count: int) -> Pass[BasinGraph]:
 
 
 def _find_thickness(
-    work: Work, found: _Found, stages: Stages
+    work: Work, found: Found, stages: Stages
 ) -> Generator[Event, Any, tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]]:
     """Find the local thickness of all phases, in one image, and of each its mean and deviation."""
     diameter = np.zeros(work.shape, np.float32)
@@ -347,7 +204,7 @@ def _find_thickness(
 
 
 def _find_regions(
-    work: Work, found: _Found, settings: PhaseSettings, stages: Stages
+    work: Work, found: Found, settings: PhaseSettings, stages: Stages
 ) -> Generator[Event, Any, FoundRegions]:
     """Part each phase into regions, and measure all of them."""
     count = len(found.limits)
@@ -363,7 +220,7 @@ def _find_regions(
     return (yield from stages.run("measuring", regions.measure(), 0.98))
 
 
-def _alone(work: Work, found: _Found, number: int) -> Stack:
+def _alone(work: Work, found: Found, number: int) -> Stack:
     """Return a phase as a void, whose walls all others are.
 
     Beyond the faces of the volume it goes on, and so beyond a mask of the sample and where it is
@@ -382,7 +239,7 @@ def _alone(work: Work, found: _Found, number: int) -> Stack:
 
 
 def _warnings(
-    found: _Found,
+    found: Found,
     names: tuple[str, ...],
     voxels: npt.NDArray[np.int64],
     settings: PhaseSettings,
@@ -391,9 +248,11 @@ def _warnings(
     """Say where a phase is empty, and where the air is not as it was looked for."""
     for number in np.flatnonzero(voxels == 0):
         low, high = found.limits[number]
+        ends = [f"above {low:g}"] if number else []
+        ends += [f"up to {high:g}"] if number + 1 < voxels.size else []
         yield (
-            f"No voxel is of {names[number]}: there is none above {low:g} and up to {high:g}. Set "
-            "other thresholds, or fewer."
+            f"No voxel is of {names[number]}: none is {' and '.join(ends)}. Set other thresholds, "
+            "or fewer."
         )
     if found.problem:
         yield found.problem

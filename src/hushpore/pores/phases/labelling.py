@@ -1,0 +1,168 @@
+"""Which phase each voxel is of: by thresholds between grey values, or as labels say it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hushpore.base.errors import InputError
+from hushpore.pores.grey import GreyValues
+from hushpore.pores.passes import Grey, Threshold, find_air, find_void
+from hushpore.pores.phases.multi_otsu import find_thresholds
+from hushpore.pores.phases.settings import MOST
+from hushpore.pores.surroundings import Surroundings, find_surroundings, make_thumbnail
+from hushpore.pores.threshold import survey
+from hushpore.pores.void import AIR, make_void
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from hushpore.base.events import Job
+    from hushpore.base.volume import Volume
+    from hushpore.pores.passes import Pass, Work
+    from hushpore.pores.phases.settings import PhaseSettings
+    from hushpore.pores.slabs import Stack
+    from hushpore.pores.stages import Stages
+
+
+class Found(NamedTuple):
+    """Phases as they were told apart."""
+
+    labels: Stack  # uint8: 1 to n; 0 is not of the sample
+    limits: npt.NDArray[np.float64]  # (n, 2): grey values of each, or its label
+    sample: int  # voxels
+    surroundings: Surroundings
+    problem: str = ""
+
+
+def find_phases(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
+    """Tell phases apart by their grey values; returns `Found`."""
+    volume = work.volume
+    values = GreyValues(volume, work.slabs, work.choices, work.timer)
+    small = None
+    if settings.outside == "auto" and not settings.sample_mask:
+        with stages.timer.stage("sample"):
+            small = make_thumbnail(volume)
+    padding = None if small is None else small.padding
+    given = settings.grey_values
+    counting = survey(values, not given, work.threads, padding)
+    (low, high, _), histogram = yield from stages.run("threshold", counting, 0.1)
+    if histogram is not None:
+        given = find_thresholds(histogram, settings.phases)
+    ends = np.array([float(low), *given, float(high)])
+    how, around = settings.of_pores(given[0]), Surroundings("keep", settings.outside_radius)
+    if not settings.sample_mask:
+        with stages.timer.stage("sample"):
+            around = find_surroundings(volume, how, small)
+    work = dataclasses.replace(work, settings=around.apply(how), padding=around.padding)
+    labels = work.scratch.stack("labels", work.shape, np.uint8)
+    void = yield from stages.run("labels", find_void(work, Grey(values, Threshold(given[0]))), 0.15)
+    air = yield from stages.run("labels", find_air(work, void), 0.2)
+    mask = _mask_of(volume, settings)
+    painting = _paint(work, values, given, void, mask, labels)
+    sample = yield from stages.run("labels", painting, 0.25)
+    void.close()
+    problem = ""
+    if around.outside != "keep" and not air.any():
+        problem = "No air was found outside the sample: the ball cannot reach any."
+    return Found(labels, np.stack([ends[:-1], ends[1:]], axis=1), sample, around, problem)
+
+
+def _mask_of(volume: Volume, settings: PhaseSettings) -> npt.NDArray[np.bool_] | None:
+    """Return which voxels are of the sample (z, y, x); None where no mask says it."""
+    mask = volume.auxiliary_of(settings, "sample_mask")
+    if mask is None:
+        return None
+    if tuple(mask.shape) != volume.shape:
+        raise InputError(f"sample_mask needs labels or a mask of shape {volume.shape}; got points.")
+    inside: npt.NDArray[np.bool_] = np.asarray(mask) > 0
+    if not inside.any():
+        name = settings.sample_mask
+        raise InputError(f"The sample_mask {name!r} is empty: no voxel of it is above 0.")
+    return inside.reshape((1,) * (3 - inside.ndim) + inside.shape)
+
+
+def _paint(
+    work: Work,
+    values: GreyValues,
+    thresholds: tuple[float, ...],
+    void: Stack,
+    mask: npt.NDArray[np.bool_] | None,
+    labels: Stack,
+) -> Pass[int]:
+    """Write the number of the phase of each voxel; returns how many are of the sample."""
+    count = 0
+    for (first, last), part in zip(work.slabs, values.ahead(), strict=True):
+        room = labels.room(first, last)
+        room[...] = 1
+        for threshold in thresholds:
+            room += make_void(part, threshold, True, work.threads)
+        room[void.read(first, last) == AIR] = 0
+        if mask is not None:
+            room[~mask[first:last]] = 0
+        labels.write(first, room)
+        count += int(np.count_nonzero(room))
+        yield last / work.slabs.depth
+    return count
+
+
+def find_labels(work: Work, settings: PhaseSettings, stages: Stages) -> Job:
+    """Take the values of a volume for labels; returns `Found`."""
+    values = GreyValues(work.volume, work.slabs, work.choices, work.timer)
+    known = yield from stages.run("labels", _collect(values, work.volume.name), 0.1)
+    if len(known) > MOST:
+        raise InputError(
+            f"{work.volume.name} holds {len(known)} different labels above 0, and phases are "
+            f"{MOST} at most. Where these are grey values set are_labels=False; where each is a "
+            "pore or a grain, join them to phases first."
+        )
+    if not len(known):
+        raise InputError(f"{work.volume.name} holds no label above 0: there is no phase in it.")
+    labels = work.scratch.stack("labels", work.shape, np.uint8)
+    taking = _take_labels(work, values, known, _mask_of(work.volume, settings), labels)
+    sample = yield from stages.run("labels", taking, 0.25)
+    limits = np.stack([known, known], axis=1).astype(np.float64)
+    return Found(labels, limits, sample, Surroundings("keep", settings.outside_radius))
+
+
+def _collect(values: GreyValues, name: str) -> Pass[npt.NDArray[np.int64]]:
+    """Return the labels above 0 that there are, rising."""
+    known = np.zeros(0, np.int64)
+    for (_, last), part in zip(values.slabs, values.ahead(), strict=True):
+        if (lowest := int(part.min())) < 0:
+            raise InputError(
+                f"{name} holds the label {lowest}; labels of phases are 1 and above, and 0 is not "
+                "of the sample."
+            )
+        # more than there may be are not needed one by one
+        if int(part.max()) < 1 << 16:
+            new = np.flatnonzero(np.bincount(part.reshape(-1)))
+        else:
+            new = np.unique(part).astype(np.int64)
+        known = np.union1d(known, new)
+        yield last / values.slabs.depth
+    return known[known > 0]
+
+
+def _take_labels(
+    work: Work,
+    values: GreyValues,
+    known: npt.NDArray[np.int64],
+    mask: npt.NDArray[np.bool_] | None,
+    labels: Stack,
+) -> Pass[int]:
+    """Write the rank of each label; returns how many voxels are of the sample."""
+    count = 0
+    for (first, last), part in zip(work.slabs, values.ahead(), strict=True):
+        room = labels.room(first, last)
+        room[...] = 0
+        for rank, label in enumerate(known.tolist(), 1):
+            room[part == label] = rank
+        if mask is not None:
+            room[~mask[first:last]] = 0
+        labels.write(first, room)
+        count += int(np.count_nonzero(room))
+        yield last / work.slabs.depth
+    return count
