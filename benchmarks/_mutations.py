@@ -180,6 +180,8 @@ def of_safetensors(content: bytes, rng: random.Random) -> bytes:
     size = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + size])
     texts = header["__metadata__"]
+    # without the sum, which would tell of all that follows
+    texts.pop("blake2b", None)
     if rng.random() < 0.7:
         name = rng.choice(list(texts))
         texts[name] = of_json(texts[name].encode(), rng).decode("utf-8", "surrogatepass")

@@ -9,31 +9,45 @@ must be there afterwards. Linux only.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
 import resource
 import tempfile
 import time
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from benchmarks._attack_oddities import FILES
+from benchmarks._attack_uses import USES, HarmError
+from benchmarks._forked import alone
 from hushpore.base.errors import HushporeError, OutputError
+from hushpore.io import describe, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Beyond these a file does harm; the first for saying what is in it, the second for reading it.
-MOST_SECONDS = {"info": 1.0, "read": 10.0}
-MOST_MEMORY = {"info": 300e6, "read": 1e9}
+# which enter what they make
+for _part in ("results", "settings", "places"):
+    import_module(f"benchmarks._attack_{_part}")
+
+#: Beyond these a file does harm: for saying what is in it, for reading it, and for commands on it.
+MOST_SECONDS = {"info": 1.0, "read": 10.0, "use": 20.0}
+MOST_MEMORY = {"info": 300e6, "read": 1e9, "use": 1e9}
 _MACHINE = 8 << 30  # bytes that a process may have at all
 
 
 def measure() -> dict[str, Any]:
     """How each ended, seconds, and memory beyond that of the program (MB)."""
+    return alone(_measure)
+
+
+def _measure() -> dict[str, Any]:
     files = {}
     for name, make in FILES.items():
         with tempfile.TemporaryDirectory() as scratch:
@@ -41,17 +55,22 @@ def measure() -> dict[str, Any]:
             folder.mkdir()
             path = make(folder)
             row: dict[str, Any] = {"kB": round(_size(path) / 1e3, 1)}
-            for mode in ("info", "read"):
-                row |= _outcome(mode, path)
+            for mode, work in (("info", describe), ("read", _read)):
+                row |= outcome(mode, partial(work, path))
             if (Path(scratch) / "RAN").exists():
                 row["read"] = "harmed: its code ran"
             files[name] = row
             print(f"{name:58s} {row['info']:10s} {row['read']}", flush=True)
     folders = {name: _unharmed(attack) for name, attack in FOLDERS.items()}
-    for name, outcome in folders.items():
-        print(f"{name:58s} {outcome}", flush=True)
+    for name, came in folders.items():
+        print(f"{name:58s} {came}", flush=True)
+    uses = {}
+    for name, attack in USES.items():
+        uses[name] = _used(attack)
+        print(f"{name:58s} {uses[name]['info']:10s} {uses[name]['use']}", flush=True)
     outcomes = [row[mode] for row in files.values() for mode in ("info", "read")]
     outcomes += folders.values()
+    outcomes += [row[mode] for row in uses.values() for mode in ("info", "use")]
     return {
         "outcomes": {
             "refused": sum(each == "refused" for each in outcomes),
@@ -59,8 +78,25 @@ def measure() -> dict[str, Any]:
             "harmed": sum(each.startswith("harmed") for each in outcomes),
         },
         "files": files,
-        "folders": {name: {"outcome": outcome} for name, outcome in folders.items()},
+        "uses": uses,
+        "folders": {name: {"outcome": came} for name, came in folders.items()},
     }
+
+
+def _used(make: Callable[[Path], Callable[[], None]]) -> dict[str, Any]:
+    """Make what is used beside scans, look at its folder, and use it; as `_attack_uses` says."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "in"
+        folder.mkdir()
+        use = make(folder)
+        row = {**outcome("info", partial(describe, folder)), **outcome("use", use)}
+        if any("RAN" in names for _, names, _ in os.walk(scratch)):
+            row["use"] = "harmed: its code ran"
+        return row
+
+
+def _read(path: Path) -> None:
+    np.asarray(read(path).data)
 
 
 def _size(path: Path) -> int:
@@ -71,59 +107,52 @@ def _size(path: Path) -> int:
 # ---- files
 
 
-def _outcome(mode: str, path: Path) -> dict[str, Any]:
-    """Open a file in a process of its own, and say what came of it."""
+def outcome(mode: str, work: Callable[[], object]) -> dict[str, Any]:
+    """Do something in a process of its own, and say what came of it."""
     # of a server that has imported what is needed: neither counts for the file
     context = multiprocessing.get_context("fork")
     mine, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_open, args=(mode, path, theirs))
+    process = context.Process(target=_work, args=(work, theirs))
     process.start()
     theirs.close()
-    told = mine.recv() if mine.poll(3 * MOST_SECONDS["read"]) and _has_data(mine) else None
+    told = None
+    if mine.poll(3 * MOST_SECONDS["use"]):
+        with contextlib.suppress(EOFError):
+            told = mine.recv()
     if told is None and process.is_alive():
         process.kill()
     process.join()
     if told is None:
         how = "hung" if process.exitcode == -9 else f"ended by signal {-(process.exitcode or 0)}"
         return {mode: f"harmed: {how}"}
-    outcome, seconds, memory = told
-    if outcome in ("refused", "unharmed"):
+    came, seconds, memory = told
+    if came in ("refused", "unharmed"):
         if seconds > MOST_SECONDS[mode]:
-            outcome = f"harmed: took {seconds:.0f} s"
+            came = f"harmed: took {seconds:.0f} s"
         elif memory > MOST_MEMORY[mode]:
-            outcome = f"harmed: took {memory / 1e6:.0f} MB"
+            came = f"harmed: took {memory / 1e6:.0f} MB"
     return {
-        mode: outcome,
+        mode: came,
         f"{mode}, s": round(seconds, 2),
         f"{mode}, MB": round(memory / 1e6, 1),
     }
 
 
-def _has_data(pipe: Any) -> bool:
-    try:
-        return bool(pipe.poll())
-    except EOFError:
-        return False
-
-
-def _open(mode: str, path: Path, pipe: Any) -> None:
-    from hushpore.io import describe, read
-
+def _work(work: Callable[[], object], pipe: Any) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MACHINE, _MACHINE))
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     before, start = _peak(), time.perf_counter()
     try:
-        if mode == "info":
-            describe(path)
-        else:
-            np.asarray(read(path).data)
-        outcome = "unharmed"
+        work()
+        came = "unharmed"
     except HushporeError:
-        outcome = "refused"
+        came = "refused"
+    except HarmError as error:
+        came = f"harmed: {error}"
     except BaseException as error:
-        outcome = f"harmed: {type(error).__name__}"
-    pipe.send((outcome, time.perf_counter() - start, _peak() - before))
+        came = f"harmed: {type(error).__name__}: {str(error)[:100]}"
+    pipe.send((came, time.perf_counter() - start, _peak() - before))
     pipe.close()
     os._exit(0)
 

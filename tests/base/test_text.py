@@ -1,10 +1,20 @@
 """What files of others say is text, and commands nothing."""
 
+import os
+
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from hushpore.base.text import harmless, harmless_table, in_figure, on_one_line
+from hushpore.base.text import (
+    LONGEST_LINE,
+    harmless,
+    harmless_table,
+    in_figure,
+    on_one_line,
+    read_table,
+    read_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -47,3 +57,29 @@ def test_a_dollar_in_a_figure_is_a_dollar():
 def test_what_is_too_long_is_cut():
     assert on_one_line("u" * 100_000, 40) == "u" * 39 + "…"
     assert on_one_line("micro\nmetre", 40) == "micro metre"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no such pipes")
+def test_a_pipe_and_what_is_too_long_are_not_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    for read in (read_text, read_table):
+        with pytest.raises(OSError, match="no plain file"):
+            read(tmp_path / "pipe.csv")
+    (tmp_path / "long.toml").write_bytes(bytes(11))
+    with pytest.raises(OSError, match="larger than the 10 bytes"):
+        read_text(tmp_path / "long.toml", 10)
+    assert read_text(tmp_path / "long.toml") == "\0" * 11
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(b"a," * LONGEST_LINE, "first line is longer"), (b"a\0b\n", "zeros"), (b"", "No columns")],
+)
+def test_what_is_no_table_is_told_before_it_is_taken_apart(tmp_path, content, words):
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(ValueError, match=words):
+        read_table(tmp_path / "a.csv")
+
+
+def test_a_figure_holds_what_can_be_drawn():
+    assert in_figure("a\x1b$b") == r"a\x1b\$b"

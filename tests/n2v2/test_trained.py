@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import save_file
 
 import hushpore
 from hushpore import InputError, Volume
@@ -199,6 +200,21 @@ def test_a_model_with_weights_that_are_no_numbers_is_refused(
     write_tensors(tmp_path / "m.safetensors", weights, {"hushpore": model.facts()})
     with pytest.raises(InputError, match="no finite numbers"):
         hushpore.load_model(tmp_path / "m.safetensors")
+
+
+def test_a_file_of_which_a_bit_is_another_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    write_tensors(path, {"a": torch.ones(64)}, {"entry": {"mean": 5}})
+    whole = path.read_bytes()
+    for at in (whole.index(b"mean"), len(whole) - 9):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(InputError, match="is damaged"):
+            read_tensors(path, "entry")
+
+
+def test_a_file_of_an_earlier_version_has_no_sum_and_is_read(tmp_path: Path) -> None:
+    save_file({"a": torch.ones(2)}, tmp_path / "m.safetensors", {"entry": "{}"})
+    assert read_tensors(tmp_path / "m.safetensors", "entry")[1]["a"].tolist() == [1, 1]
 
 
 def test_a_model_file_is_read_and_not_mapped(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from hushpore.base.errors import InputError
 from hushpore.base.settings import Settings, option
+from hushpore.base.text import LONGEST_SETTINGS, read_text
 
 #: Environment variable that names the folder of preferences, presets and remembered settings.
 FOLDER = "HUSHPORE_CONFIG"
@@ -90,7 +91,7 @@ def preferences_file() -> Path:
 def load_preferences() -> Preferences:
     """Return what was saved; what is damaged, or of another version, is left at its default."""
     try:
-        values = tomllib.loads(preferences_file().read_text(encoding="utf-8"))
+        values = tomllib.loads(read_text(preferences_file(), LONGEST_SETTINGS))
     except (OSError, ValueError, RecursionError):
         return Preferences()
     known = {name: None if value == "none" else value for name, value in values.items()}

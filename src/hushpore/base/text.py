@@ -1,11 +1,14 @@
-"""Text that comes from files of others, made harmless where it leaves the program.
+"""Text that comes from files of others: read with care, and made harmless where it leaves.
 
 A name, a unit or a description can hold characters that command a terminal, turn a line around, or
-that a spreadsheet takes for a formula.
+that a spreadsheet takes for a formula. What is named like a record can be a pipe without an end.
 """
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,9 +16,54 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+#: Bytes of a settings file or preferences, of a record, and of the first line of a table, at most.
+LONGEST_SETTINGS, LONGEST_RECORD, LONGEST_LINE = 2**20, 2**26, 2**20
+
 _KEPT = "\n\t"
 # what a spreadsheet begins a formula with
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def read_text(path: Path, longest: int = LONGEST_RECORD) -> str:
+    """Return the text of a file that others may have put there.
+
+    `longest`: bytes that it may have.
+    Raises OSError if it cannot be read, is a pipe or a device, or is longer; ValueError if it is no
+    UTF-8.
+    """
+    require_plain(path)
+    if path.stat().st_size > longest:
+        raise OSError(errno.EFBIG, f"it is larger than the {longest:,} bytes of any", str(path))
+    return path.read_text(encoding="utf-8")
+
+
+def require_plain(path: Path) -> None:
+    """Raise OSError where a file is a pipe, a device or the like, which may have no end."""
+    mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise OSError(errno.EINVAL, "it is no plain file", os.fspath(path))
+
+
+def read_table(path: Path, **how: Any) -> pd.DataFrame:
+    """Return a CSV table that others may have made.
+
+    `how`: as for `pandas.read_csv`.
+    Raises OSError if it cannot be read or is no plain file; ValueError if it is no table, or has
+    more columns than any.
+    """
+    import pandas as pd
+
+    require_plain(path)
+    with path.open("rb") as file:
+        start = file.readline(LONGEST_LINE + 1)
+    if len(start) > LONGEST_LINE:
+        raise ValueError(f"its first line is longer than {LONGEST_LINE:,} bytes")
+    if b"\0" in start:
+        raise ValueError("there are zeros in its first line; expected text in UTF-8")
+    try:
+        return pd.read_csv(path, **how)
+    except (OverflowError, MemoryError) as error:
+        raise ValueError(str(error)) from error
 
 
 def harmless(text: str) -> str:
@@ -32,6 +80,11 @@ def harmless(text: str) -> str:
     )
 
 
+def encodable(text: str) -> str:
+    """Return a name of a file in which bytes that are no text in UTF-8 are written as codes."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def on_one_line(text: str, longest: int) -> str:
     """Return a text without line breaks and other such characters, cut where it is too long."""
     plain = harmless(" ".join(text.split()))
@@ -44,7 +97,8 @@ def in_figure(text: str) -> str:
     >>> in_figure("1 $ and 2 $")
     '1 \\$ and 2 \\$'
     """
-    return text.replace("$", r"\$")
+    # of characters that it has no shape for matplotlib warns in the terminal
+    return harmless(text).replace("$", r"\$")
 
 
 def harmless_table(table: pd.DataFrame) -> pd.DataFrame:

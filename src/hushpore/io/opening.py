@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hushpore.base.errors import InputError
+from hushpore.base.text import harmless
 from hushpore.base.volume import Volume
 from hushpore.io.folders import files_below, natural_key, shortened
 from hushpore.io.registry import READERS, kind_of_one, resolved, titles
@@ -30,6 +31,7 @@ def opening(path: Path) -> Opening:
     refuses.
     """
     path.stat()
+    _require_text(path)
     kind = kind_of_one(path)
     if kind is not None:
         return (yield from _read(READERS[kind], READERS[kind].read, path))
@@ -49,7 +51,19 @@ def opening_files(files: Sequence[Path], folder: Path) -> Opening:
     """
     for path in files:
         path.stat()
+    _require_text(folder)
     return (yield from _slices(sorted(files, key=natural_key), folder, {p.parent for p in files}))
+
+
+def _require_text(path: Path) -> None:
+    """Refuse a name that is no text: no record, table or image could hold it."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise InputError(
+            f"{harmless(str(path))} has a name that is no text in UTF-8. Rename it, or the folder "
+            "that it lies in."
+        ) from None
 
 
 def _slices(files: Sequence[Path], folder: Path, places: Set[Path]) -> Opening:

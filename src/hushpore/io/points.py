@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.base.text import read_table
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -32,10 +33,10 @@ def read_points(path: str | Path) -> npt.NDArray[np.float64]:
 
     path = Path(path)
     try:
-        table = pd.read_csv(path, skipinitialspace=True)
+        table = read_table(path, skipinitialspace=True)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from None
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise InputError(f"{path.name} is not a table of points: {error}. {_EXPECTED}") from None
     lowered = {str(name).strip().lower(): name for name in table.columns}
     wanted = [name for name in "zyx" if name in lowered]

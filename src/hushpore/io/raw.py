@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import HushporeError, InputError
+from hushpore.base.text import read_text
 from hushpore.base.units import unit_of
 from hushpore.base.volume import Volume
 from hushpore.io.gate import gate_of
@@ -61,7 +62,7 @@ def open_raw(path: Path) -> Volume:
     with _explain_header(sidecar):
         if sidecar.stat().st_size > _LONGEST_HEADER:
             raise ValueError(f"it is longer than {_LONGEST_HEADER} bytes")
-        stated = json.loads(sidecar.read_text(encoding="utf-8"))
+        stated = json.loads(read_text(sidecar))
         shape = tuple(int(_number(n)) for n in stated["shape"])
         raw = _Layout(path, int(stated.get("offset", 0)), np.dtype(str(stated["dtype"])), shape)
         known: dict[str, Any] = {key: str(stated[key]) for key in ("unit", "axes") if key in stated}

@@ -215,7 +215,8 @@ def _endings() -> tuple[str, ...]:
 def write_json(path: Path, provenance: Mapping[str, Any]) -> None:
     """Write a record as JSON; NaN and infinity become null."""
     text = json.dumps(_as_json(provenance), indent=2, ensure_ascii=False, allow_nan=False)
-    path.write_text(text + "\n", encoding="utf-8")
+    # of a name that is no text what is written is its code, which JSON reads as such
+    path.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
 
 
 def _as_json(value: Any) -> Any:

@@ -22,6 +22,7 @@ from hushpore.base.partial import (
     write_all_through,
     write_through,
 )  # fmt: skip
+from hushpore.base.text import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -44,7 +45,7 @@ def require_result(folder: Path) -> None:
     Raises OutputError if it has no readable record, or other files than the record lists.
     """
     try:
-        listed = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))["files"]
+        listed = json.loads(read_text(folder / PROVENANCE))["files"]
         listed = {name for name in listed if isinstance(listed, list) and _OURS.fullmatch(name)}
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise OutputError(
@@ -71,7 +72,7 @@ def require_zarr(folder: Path) -> None:
     ours = False
     for name in ("zarr.json", ".zattrs"):  # of Zarr 3, and of versions that wrote Zarr 2
         try:
-            known = json.loads((folder / name).read_text(encoding="utf-8"))
+            known = json.loads(read_text(folder / name))
             ours = ours or "hushpore" in known.get("attributes", known)
         except (OSError, ValueError, AttributeError, TypeError, RecursionError):
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 #: What comes of a header in which something else stands than is written there.
 ODD = (KeyError, ValueError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError)
 
+#: Name of the entry of the header that holds the sum of everything else.
+_SUM = "blake2b"
+
 
 def write_tensors(
     target: Path, tensors: dict[str, torch.Tensor], facts: dict[str, dict[str, Any]]
@@ -30,8 +34,9 @@ def write_tensors(
     from safetensors.torch import save
 
     header = {name: json.dumps(each) for name, each in facts.items()}
+    known = {**header, _SUM: _sum_of(header, _values_of(save(tensors)))}
     with new_file(target, overwrite=True) as part:
-        part.write_bytes(save(tensors, header))
+        part.write_bytes(save(tensors, known))
 
 
 def check_file_target(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
@@ -77,11 +82,28 @@ def read_tensors(
         # read, and not mapped: a file that is shortened meanwhile would end the program
         content = source.read_bytes()
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-        facts = json.loads(header["__metadata__"][entry])
+        known = header["__metadata__"]
+        facts = json.loads(known[entry])
+        # files of earlier versions have none
+        if known.get(_SUM, "") not in ("", _sum_of(known, _values_of(content))):
+            raise ValueError("its sum is another")
         tensors = {name: value for name, value in load(content).items() if wanted(name)}
         return dict(facts), tensors
     except (SafetensorError, *ODD) as error:
         raise not_whole(source, error) from error
+
+
+def _values_of(content: bytes) -> memoryview:
+    """Return what follows the header of a safetensors file: the tensors."""
+    return memoryview(content)[8 + int.from_bytes(content[:8], "little") :]
+
+
+def _sum_of(facts: dict[str, str], values: memoryview) -> str:
+    """Return the sum of facts and tensors, which is another where a bit of them is."""
+    told = json.dumps({name: text for name, text in facts.items() if name != _SUM}, sort_keys=True)
+    digest = hashlib.blake2b(told.encode(), digest_size=16)
+    digest.update(values)
+    return digest.hexdigest()
 
 
 def not_whole(path: str | os.PathLike[str], error: Exception) -> InputError:

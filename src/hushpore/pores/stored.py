@@ -111,8 +111,11 @@ def _check_tables(
     ]
     if not rows or any(table.shape != shape for table, shape in shapes):
         raise InputError("What these pores were merged from has tables of other shapes.")
-    whole = [table for table, _ in shapes[1:] if table is not graph.saddle]
-    if any(table.dtype.kind != "i" for table in whole):
+    reals = graph.peak_squared_distance, graph.saddle
+    whole = [table for table, _ in shapes if all(table is not each for each in reals)]
+    if any(table.dtype.kind != "i" for table in whole) or any(
+        table.dtype.kind != "f" for table in reals
+    ):
         raise InputError("What these pores were merged from has tables of other types.")
     numbered = [(each, graph.count) for each in (basins, graph.a, graph.b)]
     voxels = [(each, basins.size - 1) for each in (graph.peak[1:], graph.saddle_at)]

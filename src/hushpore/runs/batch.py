@@ -16,7 +16,7 @@ from hushpore._version import __version__
 from hushpore.base.errors import InputError, OutputError
 from hushpore.base.events import Note, Progress, StopEarly
 from hushpore.base.partial import new_file, remove_partial
-from hushpore.base.text import as_csv
+from hushpore.base.text import as_csv, encodable, read_text
 from hushpore.io.results import write_json
 from hushpore.jobs import JOBS, check_chain, is_one_image
 from hushpore.runs.batch_groups import group_table, groups_of, groups_picture, has_figures
@@ -269,7 +269,7 @@ def _write_groups(folder: Path, table: pd.DataFrame) -> None:
 
 
 def _row(task: Task, state: State) -> dict[str, Any]:
-    row: dict[str, Any] = {"name": task.name, "state": state.state}
+    row: dict[str, Any] = {"name": encodable(task.name), "state": state.state}
     provenance = task.provenance() if state.state in ("done", "skipped") else None
     result = provenance["jobs"][-1].get("result", {}) if provenance is not None else {}
     told = [name for name, value in result.items() if isinstance(value, int | float | str)]
@@ -277,7 +277,12 @@ def _row(task: Task, state: State) -> dict[str, Any]:
     row |= {name: result.get(name) for name in figures}
     jobs = provenance["jobs"] if provenance else []
     seconds = sum(sum(job["timings"].values()) for job in jobs) if provenance else None
-    return {**row, "seconds": seconds, "message": state.message, "path": task.source.path}
+    return {
+        **row,
+        "seconds": seconds,
+        "message": state.message,
+        "path": encodable(task.source.path),
+    }
 
 
 @contextmanager
@@ -305,7 +310,7 @@ def _claimed(folder: Path) -> Iterator[None]:
 def _holder(lock: Path) -> int | None:
     """Return the process that holds a lock, or None where it does not run any more."""
     try:
-        known = json.loads(lock.read_text())
+        known = json.loads(read_text(lock))
         process = psutil.Process(known["process"])
         # a number is given again to another process, once the first has ended
         alive = abs(process.create_time() - known["started"]) < 1

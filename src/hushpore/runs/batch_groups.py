@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
-from hushpore.base.text import in_figure
+from hushpore.base.text import in_figure, on_one_line, read_table
 from hushpore.base.units import METRES
 from hushpore.base.volume import readable_unit
 from hushpore.pores.totals import total_of
@@ -26,6 +26,9 @@ FOLDER = "folder"
 
 #: What is told of each group, of the totals.
 FIGURES = ("porosity", "count", "median_diameter")
+
+#: Characters of the name of a group in a plot; longer ones are cut.
+_LONGEST = 40
 
 #: Of the dots of a group, told apart by the colour-blind.
 _COLOURS = ("#3b7ea1", "#c2703d", "#5b8c5a", "#8b6bb1", "#b0535f", "#7a7a7a")
@@ -54,12 +57,10 @@ def groups_of(paths: Sequence[str], names: Sequence[str], groups: str) -> list[s
     """
     if groups == FOLDER:
         return [Path(path).parent.name for path in paths]
-    import pandas as pd
-
     file = Path(groups).expanduser()
     try:
         # "001" is a name, and no number
-        table = pd.read_csv(file, dtype=str, keep_default_na=False)
+        table = read_table(file, dtype=str, keep_default_na=False)
     except (OSError, ValueError) as error:
         raise InputError(
             f"The groups cannot be read from {file}: {error}. Name a CSV file with the columns "
@@ -121,7 +122,7 @@ def draw_groups(figure: Figure, summary: pd.DataFrame) -> None:
         axes.set_ylabel(f"{title}{f' ({of})' if of else ''}", fontsize=9)
         if name == "count":
             axes.yaxis.get_major_locator().set_params(integer=True)
-        labels = [in_figure(group or "no group") for group in groups]
+        labels = [in_figure(on_one_line(group or "no group", _LONGEST)) for group in groups]
         turned = {"rotation": 30, "ha": "right"} if len("".join(labels)) > 24 else {}
         axes.set_xticks(range(len(groups)), labels, fontsize=8, **turned)
         axes.set_xlim(-0.6, max(len(groups), 1) - 0.4)

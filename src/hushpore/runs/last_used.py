@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hushpore.base.errors import OutputError
 from hushpore.base.preferences import config_folder
 from hushpore.base.settings import Settings
+from hushpore.base.text import LONGEST_SETTINGS, read_text
 from hushpore.runs.settings_file import keep, toml_value
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def forget() -> None:
 def _tables() -> dict[str, dict[str, Any]]:
     """Return what the file holds; nothing where it is damaged."""
     try:
-        found = tomllib.loads(remembered_file().read_text(encoding="utf-8"))
+        found = tomllib.loads(read_text(remembered_file(), LONGEST_SETTINGS))
     except (OSError, ValueError, RecursionError):
         return {}
     return {name: table for name, table in found.items() if isinstance(table, dict)}

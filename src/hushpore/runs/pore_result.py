@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from hushpore.base.errors import InputError
+from hushpore.base.text import read_table
 from hushpore.io import describe
 from hushpore.io.export import PoreResult
 from hushpore.runs.result_folder import read_provenance
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from hushpore.pores.phases.result import Phases
     from hushpore.pores.result import Pores
 
@@ -20,6 +23,21 @@ if TYPE_CHECKING:
 
 #: Labels in a result folder: as one file, or where they were written in blocks, on a cluster.
 LABELS, LABELS_IN_BLOCKS = "labels.tif", "labels.ome.zarr"
+
+
+def read_result_table(path: Path, **how: Any) -> pd.DataFrame:
+    """Return a table of a result, which may come from others.
+
+    `how`: as for `pandas.read_csv`.
+    Raises InputError if it is none.
+    """
+    try:
+        return read_table(path, **how)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"The table {path.name} in {path.parent} cannot be read: {error}. Take it away to open "
+            "the images alone, or make the result again."
+        ) from error
 
 
 def labels_file(folder: Path) -> Path:
@@ -41,8 +59,6 @@ def open_result(given: ResultLike) -> PoreResult:
         return PoreResult(
             given.volume.name, given.labels_volume, given.pores, given.throats, given.provenance
         )
-    import pandas as pd
-
     path = Path(given).expanduser()
     provenance = read_provenance(path)
     folder = path if path.is_dir() else path.parent
@@ -55,7 +71,8 @@ def open_result(given: ResultLike) -> PoreResult:
             f"{folder} is not a complete pore result ({what}). Make one with: "
             "hushpore pores SCAN -o FOLDER"
         )
-    pores, throats = (pd.read_csv(file) for file in needed[:2])
+    pores, throats = (read_result_table(file) for file in needed[:2])
+    _require_figures(folder, made[-1], pores, throats)
     return PoreResult(folder.resolve().name, describe(needed[2])[0], pores, throats, made[-1])
 
 
@@ -69,13 +86,11 @@ def open_regions(given: ResultLike | Phases) -> PoreResult:
         made = read_provenance(path).get("jobs", [])[-1:]
         if not made or made[0].get("job") != "phases":
             return open_result(given)
-        import pandas as pd
-
         folder = path if path.is_dir() else path.parent
         files = [folder / name for name in ("regions.csv", "region_contacts.csv", "regions.tif")]
         if not all(file.is_file() for file in files):
             raise _without_regions(folder.name)
-        regions, contacts = (pd.read_csv(file) for file in files[:2])
+        regions, contacts = (read_result_table(file) for file in files[:2])
         labels = describe(files[2])[0]
         return PoreResult(folder.resolve().name, labels, regions, contacts, made[0])
     if isinstance(given, PoreResult) or given.provenance["job"] != "phases":
@@ -92,3 +107,23 @@ def _without_regions(name: str) -> InputError:
         f"The phases of {name} are not parted into regions, of which a network or a surface is "
         "made. Measure them again with: hushpore phases SCAN -o FOLDER --regions"
     )
+
+
+def _require_figures(
+    folder: Path, made: dict[str, Any], pores: pd.DataFrame, throats: pd.DataFrame
+) -> None:
+    """Raise InputError where tables hold what is no figure, or other pores than the record."""
+    texts = [
+        str(name)
+        for table in (pores, throats)
+        for name, column in table.items()
+        if len(table) and column.dtype.kind not in "biuf"
+    ]
+    totals = made.get("result")
+    count = totals.get("count") if isinstance(totals, dict) else None
+    if texts or (isinstance(count, int) and count != len(pores)):
+        what = f"text in the column {texts[0][:60]}" if texts else f"{len(pores):,} rows"
+        raise InputError(
+            f"The tables in {folder} were changed or are of another result: they hold {what}, and "
+            f"its record tells of {count} pores. Make the result again."
+        )

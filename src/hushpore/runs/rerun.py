@@ -15,6 +15,7 @@ from hushpore.io import read
 from hushpore.io.target import PROVENANCE
 from hushpore.jobs import JOBS, check_chain, load
 from hushpore.runs.pipeline import run_pipeline
+from hushpore.runs.pore_result import read_result_table
 from hushpore.runs.result_folder import provenance_file, read_provenance
 from hushpore.runs.source import Source
 
@@ -218,11 +219,9 @@ def _fingerprints(made: dict[str, Any], file: Path) -> dict[str, str]:
 
 def _tables(file: Path) -> dict[str, str]:
     """Return a fingerprint of each column of the tables in a result folder."""
-    import pandas as pd
-
     found = {}
     for table in sorted(file.parent.glob("*.csv")) if file.name == PROVENANCE else []:
-        for name, values in pd.read_csv(table, dtype=str, keep_default_na=False).items():
+        for name, values in read_result_table(table, dtype=str, keep_default_na=False).items():
             text = "\n".join(values).encode()
             found[f"{name} in {table.name}"] = hashlib.blake2b(text, digest_size=16).hexdigest()
     return found

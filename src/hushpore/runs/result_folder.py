@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hushpore.base.errors import InputError
 from hushpore.base.provenance import fingerprint
 from hushpore.base.result import ResultFiles
+from hushpore.base.text import read_text
 from hushpore.io.results import check_image_target, write_image, write_results
 from hushpore.io.target import PROVENANCE, check_target, require_apart
 from hushpore.jobs import JOBS, check_chain, is_one_image, load
@@ -125,7 +126,7 @@ def read_provenance(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     file = provenance_file(path)
     try:
-        provenance = json.loads(file.read_text(encoding="utf-8"))
+        provenance = json.loads(read_text(file))
     except OSError as error:
         raise InputError(
             f"There is no result in {Path(path).expanduser()}: {file.name} cannot be read "

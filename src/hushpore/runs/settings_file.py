@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hushpore.base.errors import InputError, OutputError
 from hushpore.base.partial import new_file
+from hushpore.base.text import LONGEST_SETTINGS, read_text
 from hushpore.io.target import check_target
 from hushpore.jobs import JOBS
 
@@ -49,7 +50,7 @@ def read_settings(path: str | os.PathLike[str]) -> dict[str, Settings]:
     """
     file = Path(path).expanduser()
     try:
-        tables = tomllib.loads(file.read_text(encoding="utf-8"))
+        tables = tomllib.loads(read_text(file, LONGEST_SETTINGS))
     except OSError as error:
         raise InputError(f"The settings {file} cannot be read: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:

@@ -89,7 +89,9 @@ class Source:
                 continue
             state = file.stat()
             name = file.relative_to(place.parent).as_posix()
-            digest.update(f"{name}\0{state.st_size}\0{state.st_mtime_ns}\n".encode())
+            digest.update(
+                f"{name}\0{state.st_size}\0{state.st_mtime_ns}\n".encode(errors="surrogateescape")
+            )
             count, total = count + 1, total + state.st_size
         return {"files": count, "bytes": total, "stamp": digest.hexdigest()} if count else {}
 

@@ -14,6 +14,8 @@ import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.errors import OutputError
 from hushpore.base.events import Progress
+from hushpore.n2v2.tensor_file import read_tensors, write_tensors
+from hushpore.n2v2.trained import HEADER
 from hushpore.n2v2.training import blocks
 from hushpore.n2v2.training import checkpoint as checkpoints
 
@@ -202,6 +204,22 @@ def test_what_is_no_checkpoint_is_refused_and_kept(
     with pytest.raises(InputError, match="is no checkpoint of a training"):
         hushpore.denoise(scan, checkpoint=str(path), **QUICK)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "facts", [{"step": 10**18}, {"step": -5}, {"spent": float("nan")}, {"shares": "eNpjYGBg"}]
+)
+def test_a_state_that_no_training_comes_to_is_refused(
+    scan: np.ndarray, tmp_path: Path, facts: dict[str, object]
+) -> None:
+    path = tmp_path / "training.safetensors"
+    settings = {"steps": 40, "patch_size": 16, "batch_size": 2, "checkpoint": str(path)}
+    cancel_after(1, scan, settings)
+    known, tensors = read_tensors(path, "training")
+    model, _ = read_tensors(path, HEADER)
+    write_tensors(path, tensors, {HEADER: model, "training": {**known, **facts}})
+    with pytest.raises(InputError, match="is not whole"):
+        hushpore.run("denoise", scan, settings, "cpu")
 
 
 def test_a_place_without_a_folder_is_refused_before_the_training(

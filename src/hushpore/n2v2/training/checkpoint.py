@@ -6,6 +6,7 @@ the optimiser and the state of the random numbers, and what the training was of.
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -146,6 +147,7 @@ class Checkpoint:
             state.step, state.logged_steps = int(facts["step"]), int(facts["summed_from"])
             state.elapsed = float(facts["spent"])
             state.shares = list(unpack(facts.get("shares", "")))
+            _require_sound(state, own, self._key.get("steps"))
             state.curves = {
                 name: [(int(step), float(value)) for step, value in curve]
                 for name, curve in facts["curves"].items()
@@ -166,3 +168,18 @@ class Checkpoint:
                 f"The checkpoint {self._path.name} is of another training: {differing[0]}. "
                 "Choose another name for the checkpoint, or delete the file to begin anew."
             )
+
+
+def _require_sound(
+    state: TrainingState, tensors: Mapping[str, torch.Tensor], steps: int | None
+) -> None:
+    """Raise ValueError where a training, of so many `steps`, could not have come to a state."""
+    if not all(value.isfinite().all() for value in tensors.values()):
+        raise ValueError("values that are no finite numbers")
+    if not (0 <= state.logged_steps <= state.step and 0 <= state.elapsed < math.inf):
+        raise ValueError("steps and seconds that cannot be")
+    if steps is not None and state.step > steps:
+        raise ValueError("more steps than are asked for")
+    # checkpoints of earlier versions know it of fewer
+    if len(state.shares) > state.step:
+        raise ValueError("more steps than there were")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.base.text import read_text
 from hushpore.n2v2.settings import STEPS
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Shares are kept in whole parts of one, so that they are the same when they are read again.
 PARTS = 10**6
+#: Steps of which is known what was over before each, at most.
+_MOST_STEPS = 10**7
 
 #: Steps of a training that its time alone ends.
 ENDLESS = 10**9
@@ -114,16 +117,20 @@ def unpack(text: str) -> tuple[int, ...]:
     """
     if not text:
         return ()
+    stream = zlib.decompressobj()
     try:
-        steps = np.frombuffer(zlib.decompress(base64.b64decode(text, validate=True)), "<i4")
+        unpacked = stream.decompress(base64.b64decode(text, validate=True), 4 * _MOST_STEPS)
     except zlib.error as error:
         raise ValueError(str(error)) from error
+    if not stream.eof:
+        raise ValueError(f"not whole, or of more than {_MOST_STEPS:,} steps")
+    steps = np.frombuffer(unpacked, "<i4")
     return tuple(int(value) for value in np.cumsum(steps))
 
 
 def _read(path: Path, steps: int) -> Schedule:
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = json.loads(read_text(path))
         (made,) = (job for job in record.get("jobs", [record]) if job.get("job") == "denoise")
         kept = made.get("training") or {"steps": made["result"]["steps"]}
         shares = unpack(kept.get("shares", ""))

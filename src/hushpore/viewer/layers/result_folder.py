@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.provenance import fingerprint
+from hushpore.base.text import read_text
 from hushpore.io import describe
 from hushpore.io.gate import gate_of
 from hushpore.io.target import PROVENANCE
 from hushpore.jobs import JOBS
 from hushpore.pores.result import MERGING, thickness_title
-from hushpore.runs.pore_result import LABELS_IN_BLOCKS
+from hushpore.runs.pore_result import LABELS_IN_BLOCKS, read_result_table
 from hushpore.viewer.layers.conversion import METADATA_KEY, layer_data
 from hushpore.viewer.layers.origin import UPSTREAM
 from hushpore.viewer.layers.saved import beside
@@ -67,10 +68,8 @@ def labels_from_result(volume: Volume) -> LayerData | None:
         jobs, name, file = _jobs(_record_of(source)), volume.name, partial(beside, source)
     else:
         return None
-    import pandas as pd
-
     files = {name: file(f"{name}.csv") for name in (PORES, THROATS, "profile", THICKNESS, REV)}
-    tables = {name: pd.read_csv(each) for name, each in files.items() if each.is_file()}
+    tables = {name: read_result_table(each) for name, each in files.items() if each.is_file()}
     made = [job for job in jobs if job.get("job") == "pores"]
     provenance = made[-1] if made else {}
     values: Any = volume.data if in_blocks else volume.array()
@@ -120,10 +119,8 @@ def thickness_from_result(volume: Volume) -> LayerData | None:
     """
     if not is_thickness(volume):
         return None
-    import pandas as pd
-
     folder, phase = _folder_of(volume), _THICKNESSES[volume.name]
-    table = pd.read_csv(folder / f"{THICKNESS}.csv")
+    table = read_result_table(folder / f"{THICKNESS}.csv")
     largest = float(table.loc[table["phase"] == phase, "thickness_to"].max())
     made = [job for job in _jobs(folder / PROVENANCE) if job.get("job") == "pores"]
     if not made or not math.isfinite(largest):
@@ -179,7 +176,7 @@ def _record_of(image: Path) -> Path:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(read_text(path))
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
