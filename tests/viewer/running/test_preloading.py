@@ -38,18 +38,29 @@ def test_a_worker_starts_once_its_widget_is_there_and_not_without_it(qtbot, monk
     assert called == [0]
 
 
-def test_units_are_loaded_by_the_thread_of_the_window_before_any_other_needs_them(
+def test_units_are_there_before_a_worker_does_anything_and_the_window_loads_none(
     qtbot, monkeypatch
 ):
-    monkeypatch.setattr(preloading, "UNTIL_DRAWN", 0)
-    lazy, found = pint.LazyRegistry(), []
+    lazy = pint.LazyRegistry()
     monkeypatch.setattr(pint.application_registry, "_registry", lazy)
-    worker = JobWorker(lambda: calling(lambda: found.append(type(lazy))), "test")
-    owner = QWidget()
-    qtbot.addWidget(owner)
-    with qtbot.waitSignal(worker.returned):
-        start_once_drawn(owner, worker)
-    assert found == [pint.UnitRegistry]
+    worker = JobWorker(lambda: calling(pint.application_registry.get))
+    with qtbot.waitSignal(worker.returned) as got:
+        worker.start()
+    assert type(got.args[0]) is pint.UnitRegistry
+    assert type(lazy) is pint.LazyRegistry
+    assert pint.Unit("mm") == pint.Unit("millimetre")
+
+
+def test_a_worker_waits_for_units_that_the_window_has_begun_to_load(qtbot, monkeypatch):
+    units = pint.UnitRegistry()
+    monkeypatch.setattr(pint.application_registry, "_registry", units)
+    monkeypatch.setattr(units, "_initialized", False)
+    worker = JobWorker(lambda: calling(lambda: units._initialized))
+    with qtbot.waitSignal(worker.returned) as got:
+        worker.start()
+        qtbot.wait(40)
+        units._initialized = True
+    assert got.args == [True]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="of the loader of Linux")

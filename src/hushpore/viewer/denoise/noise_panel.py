@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hushpore.n2v2.noise.curves import noise_curves
 from hushpore.viewer.forms.layout import Fold
 from hushpore.viewer.forms.rich_label import plain_label
 
@@ -48,8 +47,10 @@ class NoisePanel(Fold):
     def _draw(self) -> None:
         if self._model is None or self._model is self._drawn or not self.button.isChecked():
             return
+        # a widget opens without SciPy's transforms and matplotlib
+        from hushpore.n2v2.noise.curves import noise_curves
+
         if self._canvas is None:
-            # a widget opens without matplotlib
             from hushpore.viewer.results.plot_canvas import PlotCanvas
 
             self._canvas = PlotCanvas(self._viewer)

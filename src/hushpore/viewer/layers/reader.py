@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +44,9 @@ from hushpore.viewer.layers.series_chooser import offer_series
 from hushpore.viewer.layers.slice_grouping import collect_slice, is_slice, slices_by
 from hushpore.viewer.layers.writer import prefer_our_writers
 from hushpore.viewer.results.pore_layer import LENGTHS
+from hushpore.viewer.running.preloading import start_once_drawn
 from hushpore.viewer.running.problem import Problem, explain, notify_problem, offer_action
+from hushpore.viewer.running.worker import JobWorker, calling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -59,6 +63,12 @@ _PEEK = 8
 #: Patterns as napari's preferences have them: every folder, and DICOM files. napari's own dialog
 #: remembers a folder by its full name alone, and its preferences take no pattern for all of them.
 PATTERNS = ("*/", *READERS["dicom"].extensions)
+
+#: Modules of the widgets that are likely opened once there is a scan.
+NEXT_WIDGETS = ("hushpore.viewer.denoise.widget", "hushpore.viewer.segment.widget")
+
+#: The worker that imports them: a connection to a bound method does not keep it.
+_importing: list[JobWorker] = []
 
 #: What a reader returns when there is nothing to add, or not yet.
 NO_LAYERS: list[Any] = [(None,)]
@@ -107,6 +117,7 @@ def read_layers(path: str | list[str]) -> list[Any]:
     if viewer is not None:
         show_scale_bar(viewer, [each["units"][-1] for _, each, _ in found])
         present_next(viewer)
+        _import_next_widgets(viewer)
     _mention_notes(viewer, ((each["name"], each["metadata"]) for _, each, _ in found))
     return found
 
@@ -124,6 +135,15 @@ def read_in_thread(viewer: Any, path: str | list[str], trust: bool = False) -> N
         partial(_found, viewer, name),
         partial(_refused, viewer, path),
     )
+
+
+def _import_next_widgets(viewer: Any) -> None:
+    """Import in a thread what would stop the window for 0.2 s when the first widget is opened."""
+    window = getattr(viewer, "window", None)
+    if window is not None and any(name not in sys.modules for name in NEXT_WIDGETS):
+        work = partial(calling, lambda: [import_module(name) for name in NEXT_WIDGETS])
+        _importing[:] = [JobWorker(work, "hushpore imports")]
+        start_once_drawn(window._qt_window, _importing[0])
 
 
 def _refused(viewer: Any, path: str | list[str], problem: Problem) -> None:
@@ -192,6 +212,7 @@ def _found(viewer: Any, name: str, found: list[Any]) -> None:
     def said(layers: Sequence[Layer]) -> None:
         show_scale_bar(viewer)
         present(viewer, layers)
+        _import_next_widgets(viewer)
         _mention_notes(viewer, ((layer.name, layer.metadata) for layer in layers))
 
     if not found or not isinstance(found[0], Volume):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import threading
+import time
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 #: Milliseconds in which a widget that was opened is there and drawn.
 UNTIL_DRAWN = 300
 
+_loading_units = threading.Lock()
+
 #: Libraries of PyTorch, each with what it needs; symbols of the first are those of all.
 _LIBRARIES = {"libtorch_global_deps.so": True, "libtorch_python.so": False}
 
@@ -27,22 +31,31 @@ def start_once_drawn(owner: QObject, worker: JobWorker) -> None:
     """Start a worker that imports, once a widget that is being made is on the screen.
 
     Both take Python's lock in turns: with the imports beside it a widget took 1.1 s of the clock to
-    open, and 0.2 s of work. Nothing is started where the widget is gone by then.
+    open, and 0.2 s of work. Nothing is started where the widget, or the worker, is gone by then.
     """
     timer = QTimer(owner, singleShot=True)
-    timer.timeout.connect(load_units)
     timer.timeout.connect(worker.start)
     timer.timeout.connect(timer.deleteLater)
     timer.start(UNTIL_DRAWN)
 
 
 def load_units() -> None:
-    """Load the units that layers have, in the thread of the window.
+    """Load the units that layers have, unless they are there; in any thread but the window's.
 
-    pint loads them when they are first needed. Where a worker makes a layer meanwhile, either of
-    the two finds them half there: a scan that is dropped then cannot be opened.
+    pint loads them when they are first needed, which would stop the window for 0.25 s. Where two
+    threads need them first, either finds them half there, and a scan that is dropped then cannot be
+    opened. So they are loaded apart, and put in their place when all of them are known.
     """
-    pint.Unit("pixel")
+    units = pint.application_registry
+    with _loading_units:
+        if type(units.get()) is pint.LazyRegistry:
+            found = pint.UnitRegistry(on_redefinition="raise")
+            # unless the window has needed some meanwhile
+            if type(units.get()) is pint.LazyRegistry:
+                units.set(found)
+        while not units.get()._initialized:
+            # the window loads them now
+            time.sleep(0.01)
 
 
 def load_torch_libraries() -> None:

@@ -19,6 +19,7 @@ from qtpy.QtWidgets import QApplication
 from hushpore.base.events import Attention, Metric, Note, Preview, Progress, StopEarly, Timing
 from hushpore.device.memory import share_heaps
 from hushpore.device.trace import Trace
+from hushpore.viewer.running.preloading import load_units
 from hushpore.viewer.running.priority import background_job
 from hushpore.viewer.running.problem import explain
 
@@ -169,6 +170,8 @@ class JobWorker(QObject):
     def _run(self) -> None:
         try:
             with background_job():
+                # what it makes may be layers
+                load_units()
                 finished, result = self._drive()
         except BaseException as error:  # whatever it is, the user must hear of it
             self.failed.emit(explain(error))
