@@ -221,6 +221,8 @@ class ProgressPresenter(QObject):
         self._show_notes(state, update)
         self._collect(update)
         self._show_times()
+        # previews may be as large as the scan
+        self._latest = Update(_BEGUN)
         state.remove()
         self._progress.hide()
 
