@@ -74,6 +74,16 @@ def test_twelve_rows_of_the_table_are_in_sight(window):
     assert sum(end <= table.viewport().height() for end in ends) >= 12
 
 
+@pytest.mark.parametrize("column", ["equivalent_diameter", "is_open"])
+def test_all_controls_of_results_are_in_sight_with_a_legend_of_the_colours(qtbot, window, column):
+    results = window[1]["Results"]
+    results.colours.by.choose(column)
+    qtbot.wait(100)
+    assert is_in_sight(results.colours.bar if column != "is_open" else results.colours.legend)
+    for control in (results._in_3d, results._save_3d, results._filter, results._range):
+        assert is_in_sight(control)
+
+
 def test_the_names_of_all_tabs_can_be_read(window):
     main, _ = window
     bars = [bar for bar in main.findChildren(QTabBar) if bar.parent() is main]

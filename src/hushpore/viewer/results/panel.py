@@ -15,6 +15,7 @@ from qtpy.QtWidgets import (
     QLineEdit,
     QMainWindow,
     QPushButton,
+    QSizePolicy,
     QTabWidget,
     QVBoxLayout,
     QWidget,
@@ -84,10 +85,12 @@ class ResultsWidget(LayerTrackingWidget):
             widget.setEnabled(self.view is not None)
         if self.view is None:
             self._title.setText("")
+            self._title.setToolTip("")
             self._summary.setText(NO_RESULT)
             return
         tables = self.view.tables
         self._title.setText(f"<b>{self.view.layer.name}</b>")
+        self._title.setToolTip(self.view.layer.name)
         self._filter.clear()
         self.pores.show_table(tables.pores, tables.unit, tables.n_spatial)
         throats = tables.throats
@@ -242,6 +245,8 @@ class ResultsWidget(LayerTrackingWidget):
 
     def _build(self) -> None:
         self._title, self._summary = QLabel(textFormat=Qt.TextFormat.RichText), plain_label()
+        # a long name is cut, and widens nothing
+        self._title.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self._problem, self._limit = RichLabel(self._viewer), RichLabel(self._viewer)
         self.pores = TableView("Table of pores")
         self.throats = TableView("Table of throats", THROATS)
@@ -255,7 +260,11 @@ class ResultsWidget(LayerTrackingWidget):
         self._controls = QWidget()
         fill(QVBoxLayout(self._controls), self._build_grid(), self._limit, spacing=4)
         # a low window has room for the canvas too
-        self._left = ScrolledColumn(self._title, self._summary, self._controls, margin=0)
+        for button in (self._in_3d, self._save_3d):
+            # no higher than the name beside them
+            button.setStyleSheet("padding: 1px 6px;")
+        head = fill(QHBoxLayout(), self._title, self._in_3d, self._save_3d, wide=self._title)
+        self._left = ScrolledColumn(head, self._summary, self._controls, margin=0)
         self._left.column.setSpacing(4)
         # as it is beside the canvas at first: wider, it would widen what is docked there
         self._box = fill(QVBoxLayout(self), self._left, self._tabs, margin=6, wide=self._tabs)
@@ -296,8 +305,8 @@ class ResultsWidget(LayerTrackingWidget):
         self.scene.filmed.connect(self._show_filmed)
         grid = QGridLayout()
         grid.setVerticalSpacing(4)
-        grid.setColumnStretch(1, 3)
-        grid.setColumnStretch(2, 2)
+        grid.setColumnStretch(1, 7)
+        grid.setColumnStretch(2, 4)
         # first of all the colours: whatever the others have to say, they stay in sight
         lines = (
             ("&Colour", self.colours.by),
@@ -316,7 +325,6 @@ class ResultsWidget(LayerTrackingWidget):
         grid.addWidget(self._range_of, 4, 1)
         grid.addWidget(self._range, 4, 2)
         grid.addWidget(self._range_text, 5, 1, 1, 2)
-        grid.addLayout(fill(QHBoxLayout(), self._in_3d, self._save_3d, None), 6, 1, 1, 2)
         return grid
 
     def _build_buttons(self) -> QWidget:
