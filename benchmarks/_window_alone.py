@@ -38,13 +38,13 @@ def session(
     viewer.window._qt_window.resize(1366, 768)
     wait(1.5)
     beats = Beats()
-    for name in ("Denoise", "Segment pores", "Show patches"):
-        with beats.during(f"open {name}"):
-            viewer.window.add_dock_widget(_fields(), name=name, tabify=True)
     with beats.during("drop a series"):
         viewer.canvas.overlays.scale_bar.visible = True
         limits = tuple(np.percentile(scan[:: len(scan) // 8], (1, 99)).tolist())
         image = viewer.add_image(scan, contrast_limits=limits, scale=(2, 1, 1))
+    for name in ("Denoise", "Segment pores", "Show patches"):
+        with beats.during(f"open {name}"):
+            viewer.window.add_dock_widget(_fields(), name=name, tabify=True)
     colours = CyclicLabelColormap(colors=["transparent", "red", "orange"])
     with beats.during("first drag of the threshold"):
         layer = viewer.add_labels(void[:1].copy(), colormap=colours, opacity=0.6)
