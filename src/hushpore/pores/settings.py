@@ -344,7 +344,7 @@ def _merging(settings: PoreSettings, volume: Volume | None) -> str:
         return ""
     if isinstance(h, str):
         return (
-            "Small pores are parted at narrower necks than large ones; the result says which "
+            "Small pores are split at narrower necks than large ones; the result says which "
             "height was taken, and why."
         )
     if h < _STEPS:
