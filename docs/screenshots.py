@@ -2,11 +2,10 @@
 
     xvfb-run -a -s "-screen 0 1600x1000x24" python docs/screenshots.py [FOLDER [SECONDS]]
 
-Writes ``napari.png`` (slices, both jobs done), ``napari-running.png`` (denoising, with its
-preview), ``napari-live.png`` (a denoising in four steps, from Run to its result),
-``napari-3d.png`` (the pores in 3D), ``results.png`` and ``results-brush.png`` (tables and
-plots) into FOLDER, by default ``docs/images``. The denoiser trains for SECONDS, by default 40; on
-two slow cores more look better.
+Writes ``napari.png`` (slices, both jobs done), ``napari-live.png`` (a denoising in four steps, from
+Run to its result), ``results.png`` and ``results-brush.png`` (tables and plots) into FOLDER, by
+default ``docs/images``. The denoiser trains for SECONDS, by default 40; on two slow cores more look
+better.
 """
 
 from __future__ import annotations
@@ -50,7 +49,6 @@ def main(folder: Path, seconds: float) -> None:
         wait(lambda share=share: has_preview(denoise, share), 3 * seconds)
         denoise.timing.set_open(share == 450)
         steps.append(take(viewer))
-    save(viewer, folder / "napari-running.png")
     finish(denoise)
     steps.append(take(viewer))
     save_steps(steps, folder / "napari-live.png")
@@ -62,14 +60,6 @@ def main(folder: Path, seconds: float) -> None:
     labels = viewer.layers.selection.active
     labels.opacity = 0.5
     save(viewer, folder / "napari.png")
-    viewer.dims.ndisplay = 3
-    for layer in viewer.layers:
-        layer.visible = layer is labels
-    labels.opacity = 1.0
-    viewer.scene.camera.angles = (10, -30, 140)
-    viewer.reset_view()
-    viewer.scene.camera.angles = (10, -30, 140)
-    save(viewer, folder / "napari-3d.png")
     picture_results(viewer, labels, folder)
     viewer.close()
 

@@ -1,8 +1,8 @@
-"""Make the pictures of docs/patches.md: the widget on the phantom, and on a stack where given.
+"""Make the pictures of docs/patches.md: the widget on the phantom.
 
-    xvfb-run -a -s "-screen 0 1600x1000x24" python docs/screenshots_patches.py [STACK [SECONDS]]
+    xvfb-run -a -s "-screen 0 1600x1000x24" python docs/screenshots_patches.py [SECONDS]
 
-Writes ``patches-phantom.png``, ``patches-live.png`` and ``patches-stack.png`` into docs/images.
+Writes ``patches-phantom.png`` and ``patches-live.png`` into docs/images.
 The denoiser trains for SECONDS, by default 30. ``patches-residual.png`` is of
 ``docs/patches_residual.py``.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 from screenshots import finish, own_settings, press_run, save, settle, wait
 
@@ -19,10 +18,9 @@ SIZE = (1500, 900)
 IMAGES = Path(__file__).parent / "images"
 
 
-def main(stack: str, seconds: float) -> None:
+def main(seconds: float) -> None:
     own_settings()
     import napari
-    import numpy as np
 
     from hushpore.viewer.launch import arrange
 
@@ -30,21 +28,6 @@ def main(stack: str, seconds: float) -> None:
     viewer.window._qt_window.resize(*SIZE)
     arrange(viewer)
     viewer.open_sample("hushpore", "foam")
-    picture(viewer, seconds, "patches-phantom.png", "patches-live.png")
-    viewer.close()
-    if stack:
-        import hushpore
-
-        volume = hushpore.read(stack)
-        viewer = napari.Viewer(title="hushpore")
-        viewer.window._qt_window.resize(*SIZE)
-        arrange(viewer)
-        viewer.add_image(np.asarray(volume.data), name=Path(stack).stem)
-        picture(viewer, seconds, "patches-stack.png")
-        viewer.close()
-
-
-def picture(viewer: Any, seconds: float, name: str, live: str = "") -> None:
     _, denoise = viewer.window.add_plugin_dock_widget("hushpore", "Denoise")
     dock, patches = viewer.window.add_plugin_dock_widget("hushpore", "Show patches", tabify=True)
     viewer.layers.selection.active = viewer.layers[0]
@@ -54,15 +37,14 @@ def picture(viewer: Any, seconds: float, name: str, live: str = "") -> None:
     denoise.steps.value = 100_000
     wait(lambda: "looking" not in denoise.device.native.line.text(), 60)
     press_run(denoise)
-    if live:
-        dock.raise_()
-        patches.live.setChecked(True)
-        wait(lambda: any("live" in layer.name for layer in viewer.layers), 120)
-        settle(min(seconds / 3, 8))
-        layer = next(layer for layer in viewer.layers if "live" in layer.name)
-        viewer.dims.set_point(0, layer.data_to_world(layer.data[0, 0])[0])
-        save(viewer, IMAGES / live)
-        patches.live.setChecked(False)
+    dock.raise_()
+    patches.live.setChecked(True)
+    wait(lambda: any("live" in layer.name for layer in viewer.layers), 120)
+    settle(min(seconds / 3, 8))
+    layer = next(layer for layer in viewer.layers if "live" in layer.name)
+    viewer.dims.set_point(0, layer.data_to_world(layer.data[0, 0])[0])
+    save(viewer, IMAGES / "patches-live.png")
+    patches.live.setChecked(False)
     finish(denoise)
     dock.raise_()
     patches.n_patches.value = 400
@@ -73,13 +55,6 @@ def picture(viewer: Any, seconds: float, name: str, live: str = "") -> None:
     panel.feature.setCurrentText("loss")
     result = panel.result
     order = result.features["loss"].argsort()[::-1]
-    print("hardest:", [(result.corners[k].tolist(), round(float(result.features["loss"][k]), 3))
-                       for k in order[:5]])  # fmt: skip
-    for feature in ("mean", "sd", "gradient"):
-        import numpy as np
-
-        share = np.corrcoef(result.features[feature], result.features["loss"])[0, 1]
-        print(f"loss goes with {feature}: {share:.2f}")
     panel.mark(int(order[0]))
     panel.go_to(int(order[0]))
     viewer.reset_view()
@@ -87,10 +62,9 @@ def picture(viewer: Any, seconds: float, name: str, live: str = "") -> None:
         if layer.name.endswith(("denoised", "removed")):
             layer.visible = False
     patches._lower.ensureWidgetVisible(panel.table)
-    save(viewer, IMAGES / name)
+    save(viewer, IMAGES / "patches-phantom.png")
+    viewer.close()
 
 
 if __name__ == "__main__":
-    main(
-        sys.argv[1] if len(sys.argv) > 1 else "", float(sys.argv[2]) if len(sys.argv) > 2 else 30.0
-    )
+    main(float(sys.argv[1]) if len(sys.argv) > 1 else 30.0)

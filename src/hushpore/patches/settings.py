@@ -28,6 +28,15 @@ class PatchSettings(Settings):
         "where values change. weights: in proportion to a mask or image. points: about points.",
         label="Sampling",
         choices=("uniform", "stratified", "grid", "foreground", "gradient", "weights", "points"),
+        choice_labels=(
+            "Uniform",
+            "Stratified",
+            "Grid",
+            "Foreground",
+            "Gradient",
+            "By weights",
+            "About points",
+        ),
     )
     n_patches: int = option(
         64,
