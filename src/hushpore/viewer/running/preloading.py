@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pint
 from qtpy.QtCore import QObject, QTimer
@@ -46,12 +46,13 @@ def load_units() -> None:
     threads need them first, either finds them half there, and a scan that is dropped then cannot be
     opened. So they are loaded apart, and put in their place when all of them are known.
     """
-    units = pint.application_registry
+    untyped: Any = pint
+    units = untyped.application_registry
     with _loading_units:
-        if type(units.get()) is pint.LazyRegistry:
-            found = pint.UnitRegistry(on_redefinition="raise")
+        if type(units.get()) is untyped.LazyRegistry:
+            found = untyped.UnitRegistry(on_redefinition="raise")
             # unless the window has needed some meanwhile
-            if type(units.get()) is pint.LazyRegistry:
+            if type(units.get()) is untyped.LazyRegistry:
                 units.set(found)
         while not units.get()._initialized:
             # the window loads them now
