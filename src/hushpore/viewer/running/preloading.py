@@ -10,13 +10,10 @@ import time
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pint
 from qtpy.QtCore import QObject, QTimer
-
-if TYPE_CHECKING:
-    from hushpore.viewer.running.worker import JobWorker
 
 #: Milliseconds in which a widget that was opened is there and drawn.
 UNTIL_DRAWN = 300
@@ -27,8 +24,8 @@ _loading_units = threading.Lock()
 _LIBRARIES = {"libtorch_global_deps.so": True, "libtorch_python.so": False}
 
 
-def start_once_drawn(owner: QObject, worker: JobWorker) -> None:
-    """Start a worker that imports, once a widget that is being made is on the screen.
+def start_once_drawn(owner: QObject, worker: Any) -> None:
+    """Start a `JobWorker` that imports, once a widget that is being made is on the screen.
 
     Both take Python's lock in turns: with the imports beside it a widget took 1.1 s of the clock to
     open, and 0.2 s of work. Nothing is started where the widget, or the worker, is gone by then.
