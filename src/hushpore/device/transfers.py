@@ -56,7 +56,7 @@ class CudaBus:
 
     def __init__(self, device: str) -> None:
         self._device = device
-        self._stream: Any = None
+        self._streams: dict[str, Any] = {}
 
     def pinned(self, nbytes: int) -> torch.Tensor:
         """Return memory of the host, uint8, that the device can read; RuntimeError without."""
@@ -72,11 +72,11 @@ class CudaBus:
         event.record(torch.cuda.current_stream(self._device))
         return event
 
-    def side_stream(self) -> AbstractContextManager[Any]:
-        """Return the context of a stream beside the computing, one a job."""
-        if self._stream is None:
-            self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
-        return torch.cuda.stream(self._stream)
+    def side_stream(self, way: str = "up") -> AbstractContextManager[Any]:
+        """Return the context of a stream beside the computing, one a job for each way."""
+        if way not in self._streams:
+            self._streams[way] = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        return torch.cuda.stream(self._streams[way])
 
     def wait_event(self, values: torch.Tensor, event: torch.cuda.Event) -> None:
         """Have the current stream wait for an event of another, from where `values` are.
@@ -187,6 +187,7 @@ class Transfers:
         self._is_pinned: dict[str, bool] = {}
         self._rates: list[str] = []
         self._streams: bool | None = None
+        self._behind: ThreadPoolExecutor | None = None
         # of the uploads that were not aside: when the first began, how many, and how long
         self._begun, self._uploads, self._uploading = 0.0, 0, 0.0
 
@@ -203,6 +204,33 @@ class Transfers:
         self, values: torch.Tensor, out: npt.NDArray[Any] | None = None
     ) -> npt.NDArray[Any]:
         """Copy a tensor to the host, into `out` where there is one; waits for the device."""
+        return self._download(values, out, "down")
+
+    def download_behind(self, values: torch.Tensor, out: npt.NDArray[Any]) -> Callable[[], None]:
+        """Begin to copy a tensor to the host, beside what is computed after it, where that pays.
+
+        Returns: what waits until all of it is there, and raises what went wrong; called once.
+        """
+        bus = self._bus
+        if bus is None or not self._may_stream():
+            self.download(values, out)
+            return lambda: None
+        computed = bus.record_event()
+        if self._behind is None:
+            self._behind = ThreadPoolExecutor(1, "hushpore downloads")
+
+        def copy() -> None:
+            with bus.side_stream("down"):
+                bus.wait_event(values, computed)
+                # whoever has made the tensor may not have its memory before all has arrived
+                self._download(values, out, "behind")
+
+        return self._behind.submit(copy).result
+
+    def _download(
+        self, values: torch.Tensor, out: npt.NDArray[Any] | None, slots: str
+    ) -> npt.NDArray[Any]:
+        """Do as `download`, through some pinned buffers, where these are used."""
         bus = self._bus
         if bus is None or not self._may_pin("down", bus, values.nbytes):
             if out is None:
@@ -214,7 +242,7 @@ class Transfers:
         if out is None:
             out = np.empty(tuple(values.shape), str(values.dtype).removeprefix("torch."))
         target = out.reshape(-1).view(np.uint8)
-        staging = self._staging["down"]
+        staging = self._buffers(slots, bus)
 
         def plain(first: int, last: int) -> None:
             target[first:last] = source[first:last].cpu().numpy()
@@ -244,8 +272,22 @@ class Transfers:
 
         return PendingUpload(values.nbytes, arrive)
 
+    def _buffers(self, slots: str, bus: CudaBus) -> Staging:
+        """Return the buffers of what comes down, so that one thread does not wait for another."""
+        staging = self._staging.setdefault(slots, Staging(bus, self._chunk))
+        try:
+            staging.prepare()
+        except RuntimeError:
+            # there is no more pinned memory than that of the others
+            staging.release()
+            return self._staging["down"]
+        return staging
+
     def release(self) -> None:
         """Let the pinned buffers go."""
+        if self._behind is not None:
+            self._behind.shutdown()
+            self._behind = None
         for staging in self._staging.values():
             staging.release()
 

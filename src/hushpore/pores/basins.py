@@ -86,13 +86,24 @@ class Watershed:
         Raises InputError if there are more basins than int32 can number.
         """
         last = len(distance) if last is None else last
-        begin, end = (slices * math.prod(distance.shape[1:]) for slices in (first, last))
+        found = self.find(distance, pointers, threads, first, last)
+        self.connect(found, pointers[first:last])
+        return found.peaks
+
+    def find(
+        self,
+        distance: npt.NDArray[np.float32],
+        pointers: npt.NDArray[np.int32],
+        threads: KernelThreads,
+        first: int,
+        last: int,
+    ) -> SlabWatershed:
+        """Do the first half of `add`: find basins, which may not be written yet."""
         found = self._watershed(
             distance, pointers, threads, first, last, self.count, faces_only=self._faces_only
         )
         self.count += found.peaks.size
-        self._connect(found, pointers.reshape(-1)[begin:end], math.prod(distance.shape[1:]))
-        return found.peaks
+        return found
 
     def relabel_exits(
         self, slab: int, basins: npt.NDArray[np.int32], threads: KernelThreads
@@ -108,8 +119,12 @@ class Watershed:
         self._leads.clear()
         self._basin_of_exit = _follow_exits(leads)
 
-    def _connect(self, found: SlabWatershed, slab: npt.NDArray[np.int32], size: int) -> None:
-        """Note where the exits between this slab and the last one lead."""
+    def connect(self, found: SlabWatershed, basins: npt.NDArray[np.int32]) -> None:
+        """Do the second half of `add`: note where exits between this slab and the last one lead.
+
+        `found`: what `find` has returned, slab after slab. `basins`: (z, y, x), int32: the slab.
+        """
+        slab, size = basins.reshape(-1), math.prod(basins.shape[1:])
         before, back = self._exits[-1], found.back
         if self._ahead.size or back.size:
             # of the last slab ahead into this one

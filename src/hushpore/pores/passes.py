@@ -7,7 +7,9 @@ closed, and returns what it found. What it leaves behind lies in stacks (`hushpo
 from __future__ import annotations
 
 import math
+from contextlib import closing
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.device.switches import Choices
     from hushpore.device.timing import StageTimer
+    from hushpore.pores.basins import SlabWatershed
     from hushpore.pores.gpu.slabs import GpuSlabs
     from hushpore.pores.graph import BasinGraph
     from hushpore.pores.grey import RoundedGrey
@@ -412,9 +415,8 @@ def find_distance(work: Work, phase: Stack, gpu: GpuSlabs | None = None) -> Pass
     out = None if slabs.on_disk else distance.array()
     solid_outside, highest = solid_beyond(work), highest_void(work)
     for first, part in distances(
-        phase, slabs, work.scratch, work.spacing, solid_outside, work.threads, highest, out,
-        None if gpu is None else gpu.fill_distance,
-    ):  # fmt: skip
+        phase, slabs, work.scratch, work.spacing, solid_outside, work.threads, highest, out, gpu
+    ):
         if work.has_air:
             part[phase.read(first, first + len(part)) == AIR] = 0
         distance.write(first, part)
@@ -474,18 +476,31 @@ def find_basins(work: Work, distance: Stack, gpu: GpuSlabs | None = None) -> Pas
     slab = None if gpu is None else gpu.watershed_slab
     found = Watershed(work.slabs.depth, faces_only=work.faces_only, watershed=slab)
     peaks = []
-    for first, last in work.slabs:
-        low, high = found.slices(first, last)
-        heights = distance.read(low, high)
-        own = slice(first - low, last - low)
-        pointers = basins.room(low, high)
-        # what lies beside the slab is written, too
-        before = pointers[: own.start].copy()
-        new = found.add(heights, pointers, work.threads, own.start, own.stop)
-        pointers[: own.start] = before
-        basins.write(first, pointers[own])
-        peaks.append(new + first * math.prod(work.shape[1:]))
-        yield last / work.slabs.depth
+
+    def read() -> Iterator[tuple[int, int, npt.NDArray[np.float32]]]:
+        for first, last in work.slabs:
+            yield first, last, distance.read(*found.slices(first, last))
+
+    def steps() -> Generator[tuple[int, int, npt.NDArray[np.int32], SlabWatershed], None, None]:
+        for first, last, heights in read() if gpu is None else gpu.ahead(read(), itemgetter(2)):
+            low, high = found.slices(first, last)
+            own = slice(first - low, last - low)
+            pointers = basins.room(low, high)
+            if gpu is None:
+                # what lies beside the slab is written, too
+                before = pointers[: own.start].copy()
+                part = found.find(heights, pointers, work.threads, own.start, own.stop)
+                pointers[: own.start] = before
+            else:
+                part = found.find(heights, pointers, work.threads, own.start, own.stop)
+            yield first, last, pointers[own], part
+
+    with closing(steps() if gpu is None else gpu.behind(steps())) as found_parts:
+        for first, last, own, part in found_parts:
+            found.connect(part, own)
+            basins.write(first, own)
+            peaks.append(part.peaks + first * math.prod(work.shape[1:]))
+            yield last / work.slabs.depth
     found.join()
     return UnstitchedBasins(basins, found, np.concatenate(peaks))
 
@@ -502,17 +517,23 @@ def measure_basins(
     scan = None if gpu is None else gpu.scan_slices
     tables = Tables(work.shape, unstitched.peaks, faces_only=work.faces_only, scan=scan)
     basins, found = unstitched.stack, unstitched.found
-    for slab, (first, last) in enumerate(work.slabs):
-        part = basins.read(first, last + 1)
-        own = part[: last - first]
-        found.relabel_exits(slab, own, work.threads)
-        basins.write(first, own)
-        if last < work.slabs.depth:
-            found.relabel_exits(slab + 1, part[last - first :], work.threads)
-        values = None if grey is None else grey.read(first, last)
-        tables.add(part, distance.read(first, last + 1), work.threads, first, last, values)
-        tables.add_phase(own, phase.read(first, last), work.threads)
-        yield last / work.slabs.depth
+
+    def stitched() -> Generator[tuple[int, int, list[npt.NDArray[Any]]], None, None]:
+        for slab, (first, last) in enumerate(work.slabs):
+            part = basins.read(first, last + 1)
+            own = part[: last - first]
+            found.relabel_exits(slab, own, work.threads)
+            basins.write(first, own)
+            if last < work.slabs.depth:
+                found.relabel_exits(slab + 1, part[last - first :], work.threads)
+            values = [] if grey is None else [grey.read(first, last)]
+            yield first, last, [part, distance.read(first, last + 1), *values]
+
+    with closing(stitched() if gpu is None else gpu.ahead(stitched(), itemgetter(2))) as parts:
+        for first, last, (part, heights, *values) in parts:
+            tables.add(part, heights, work.threads, first, last, *values)
+            tables.add_phase(part[: last - first], phase.read(first, last), work.threads)
+            yield last / work.slabs.depth
     return tables.graph(1.0 if grey is None else grey.step)
 
 

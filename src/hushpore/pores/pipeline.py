@@ -154,7 +154,9 @@ class Pipeline:
             return Segmented(self._backend, threshold, void_phases, *found)
         if not in_one_piece(work, slabs):
             in_slabs = dataclasses.replace(work, slabs=slabs)
-            return (yield from self._in_slabs(in_slabs, GpuSlabs(gpu, timer)))
+            return (
+                yield from self._in_slabs(in_slabs, GpuSlabs(gpu, timer, self._backend.choices))
+            )
         assert self._void is not None, "it was found first of all"
         phase, void_phases, threshold, grey = self._void
         from_void = find_from_void(gpu, work, phase, grey, timer)

@@ -78,7 +78,7 @@ def test_what_does_not_fit_on_a_gpu_is_worked_on_there_in_slabs(
 ) -> None:
     emulated.run_threads(order)
     # room for nine slices, four of which are those beside a slab
-    room = 9 * 24 * 28 * passes.BYTES_A_VOXEL
+    room = 9 * 24 * 28 * passes.BYTES_IN_SLABS
     backend = gpu_backend(free=math.ceil(room / POOLED))
     found = hushpore.run("pores", scanned((23, 24, 28)), settings, backend)
     assert_same_pores(found, hushpore.run("pores", scanned((23, 24, 28)), settings, "cpu"))
@@ -152,10 +152,10 @@ def test_what_is_planned_fits_into_what_the_pools_are_bounded_to(gpu_backend: An
 
 
 def test_a_gpu_that_is_too_small_for_a_slice_is_not_begun_with(gpu_backend: Any) -> None:
-    found = hushpore.run("pores", scanned((24, 28, 36)), None, gpu_backend(free=70_000))
+    found = hushpore.run("pores", scanned((24, 28, 36)), None, gpu_backend(free=110_000))
     assert found.notes == (
-        "Pores are segmented on the CPU: the thinnest slab needs 70.6 kB of the GPU's memory, "
-        "where 63 kB may be taken.",
+        "Pores are segmented on the CPU: the thinnest slab needs 111 kB of the GPU's memory, "
+        "where 99 kB may be taken.",
     )
 
 
@@ -327,7 +327,7 @@ def test_on_a_gpu_a_job_gives_what_it_gives_on_the_cpu(
 
     backend, volume = choose_backend("cuda"), scan((60, 70, 80))
     if slices:
-        few = slices * 70 * 80 * passes.BYTES_A_VOXEL
+        few = slices * 70 * 80 * passes.BYTES_IN_SLABS
         monkeypatch.setattr(Backend, "free_memory", lambda self: few if self.is_cuda else 10**10)
     found = hushpore.run("pores", volume, settings, backend)
     assert found.provenance["device"].startswith(backend.name)

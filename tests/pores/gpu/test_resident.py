@@ -177,11 +177,11 @@ def test_values_that_no_job_can_use_there_make_room_first(
         return distance(self, *args, **rest)
 
     monkeypatch.setattr(Gpu, "squared_distance", seen)
-    # room for nine slices: too little for all of it
-    few = int(9 * 32 * 36 * passes.BYTES_A_VOXEL / POOLED) + 1
+    # room for seven slices in slabs: too little for all of it
+    few = int(7 * 32 * 36 * passes.BYTES_IN_SLABS / POOLED) + 1
     with Resident() as resident:
         denoised, found = chained(both, resident, few)
-    assert found.notes[-1] == "Worked on in 3 slabs of 5 slices on the GPU."
+    assert found.notes[-1] == "Worked on in 4 slabs of 3 slices on the GPU."
     assert alive
     assert not any(alive)
     assert_same_pores(found, hushpore.run("pores", denoised.volume, None, "cpu"))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.device.kernels import Kernels
+    from hushpore.device.transfers import PendingUpload
 
 #: Files of kernels: of the void, distances, basins and their graph.
 SOURCES = [
@@ -147,6 +148,20 @@ class Gpu:
         from torch.utils.dlpack import from_dlpack
 
         return self._transfers.download(from_dlpack(values), out)
+
+    def put_ahead(self, values: npt.NDArray[Any]) -> PendingUpload:
+        """Begin to copy an array to the GPU, in any thread; `arrived` gives it."""
+        return self._transfers.upload_ahead(values)
+
+    def arrived(self, pending: PendingUpload) -> Any:
+        """Return what was sent ahead, for what is computed from here on."""
+        return self.xp.from_dlpack(pending.result())
+
+    def get_behind(self, values: Any, out: npt.NDArray[Any]) -> Callable[[], None]:
+        """Begin to copy an array to the host; see `Transfers.download_behind`."""
+        from torch.utils.dlpack import from_dlpack
+
+        return self._transfers.download_behind(from_dlpack(values), out)
 
     def get_all(self, arrays: Sequence[Any]) -> list[npt.NDArray[Any]]:
         """Copy several arrays to the host in one piece; waits for the GPU once."""

@@ -68,6 +68,10 @@ if TYPE_CHECKING:
 #: 1. The rest is for tables.
 BYTES_A_VOXEL = 14
 
+#: And where slabs cross beside the computing: the next has its distance there already, and the one
+#: before its basins still.
+BYTES_IN_SLABS = BYTES_A_VOXEL + 8
+
 #: Bytes a voxel that each stage reads and writes on the GPU, of integers of a scanner, of 16 bits:
 #: each array of each kernel once, without what is read again because it was not kept at hand, and
 #: without flags, a bit a voxel.
@@ -96,7 +100,7 @@ def open_gpu(backend: Backend, work: Work) -> tuple[Gpu, list[Slabs]]:
     room = room_on(backend)
     slabs = list(_slabs(work, room))
     if not slabs:
-        needed = (1 + _BESIDE) * math.prod(work.shape[1:]) * BYTES_A_VOXEL
+        needed = (1 + _BESIDE) * math.prod(work.shape[1:]) * _bytes_in_slabs(work)
         raise DeviceError(
             f"the thinnest slab needs {readable_bytes(needed)} of the GPU's memory, where "
             f"{readable_bytes(room)} may be taken"
@@ -109,19 +113,23 @@ def room_on(backend: Backend) -> int:
     return int(POOLED * backend.free_memory())
 
 
-def fitting_slices(free: int, plane: int) -> int:
+def fitting_slices(free: int, plane: int, a_voxel: int = BYTES_A_VOXEL) -> int:
     """Return how many slices of a slab fit into the memory of a GPU, beside those around them.
 
-    `free`: bytes. `plane`: voxels of a slice.
+    `free`: bytes. `plane`: voxels of a slice. `a_voxel`: bytes that it takes.
     """
-    return min(free // (plane * BYTES_A_VOXEL), _MOST // plane) - _BESIDE
+    return min(free // (plane * a_voxel), _MOST // plane) - _BESIDE
+
+
+def _bytes_in_slabs(work: Work) -> int:
+    is_off = work.choices is not None and work.choices.asked("stream") is False
+    return BYTES_A_VOXEL if is_off else BYTES_IN_SLABS
 
 
 def _slabs(work: Work, free: int) -> Iterator[Slabs]:
     depth, plane = work.shape[0], math.prod(work.shape[1:])
-    slices = fitting_slices(free, plane)
-    is_whole = slices + _BESIDE >= depth and not work.slabs.on_disk
-    thickness = depth if is_whole else slices
+    is_whole = fitting_slices(free, plane) + _BESIDE >= depth and not work.slabs.on_disk
+    thickness = depth if is_whole else fitting_slices(free, plane, _bytes_in_slabs(work))
     # what the host holds of a slab is planned for
     most = work.slabs.thickness if work.slabs.on_disk else depth
     thickness = min(thickness, most)

@@ -2,38 +2,98 @@
 
 Each of the three takes what its CPU's counterpart takes, and returns the same: what is put together
 of the slabs, and how, is the same code.
+
+Where it pays (`hushpore.device.transfers`) three slabs are under way at a time: the next is read
+and goes up, one is computed, and the one before comes down. Each way has a stream of its own:
+computing waits for an event behind what it needs, and a download for one behind what has made it.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from hushpore.device.prefetch import read_ahead
+from hushpore.device.switches import Choices, Switches
 from hushpore.pores.basins import SlabWatershed, require_numbers
 from hushpore.pores.contacts import Edges, span
 from hushpore.pores.gpu.engine import Scan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
     import numpy.typing as npt
 
     from hushpore.device.timing import StageTimer
+    from hushpore.device.transfers import PendingUpload
     from hushpore.pores.contacts import Piece
     from hushpore.pores.gpu.engine import Gpu
+
+T = TypeVar("T")
 
 
 class GpuSlabs:
     """Slabs of a stack on a GPU.
 
-    `timer`: times how long slabs take to cross.
+    `timer`: times how long slabs take to cross. `choices`: about optimisations.
     """
 
-    def __init__(self, gpu: Gpu, timer: StageTimer) -> None:
+    def __init__(self, gpu: Gpu, timer: StageTimer, choices: Choices | None = None) -> None:
         self._gpu = gpu
         self._timer = timer
+        self._choices = choices or Choices(Switches())
+        # by the array of the host, which stays as long as it stands here
+        self._sent: dict[int, tuple[npt.NDArray[Any], PendingUpload]] = {}
+        # what has been begun to come down, where it is not waited for at once
+        self._coming: deque[Callable[[], None]] | None = None
+
+    def ahead(
+        self, parts: Iterable[T], arrays_of: Callable[[T], Sequence[npt.NDArray[Any] | None]]
+    ) -> Generator[T, None, None]:
+        """Yield parts of which the next is read, and its arrays go up, while one is worked on.
+
+        `parts`: what a slab is worked on with; iterated in another thread. `arrays_of`: those of
+        its arrays that the three functions are given, the very objects.
+        """
+
+        def send(part: T) -> T:
+            for each in arrays_of(part):
+                if each is not None:
+                    self._sent[id(each)] = each, self._gpu.put_ahead(each)
+            return part
+
+        try:
+            with read_ahead(send, parts, self._choices) as upcoming:
+                yield from upcoming
+        finally:
+            self._sent.clear()
+
+    def behind(self, steps: Iterable[T]) -> Generator[T, None, None]:
+        """Yield what each step gives when its result is there, while the next is computed.
+
+        `steps`: each calls `fill_distance` or `watershed_slab` once.
+        """
+        coming = self._coming = deque()
+        held: deque[T] = deque()
+        try:
+            for step in steps:
+                held.append(step)
+                if len(held) > 1:
+                    self._wait(coming.popleft())
+                    yield held.popleft()
+            while held:
+                self._wait(coming.popleft())
+                yield held.popleft()
+        finally:
+            self._coming = None
+            for each in coming:
+                # the first error is the one to tell
+                with suppress(Exception):
+                    each()
 
     def fill_distance(
         self,
@@ -103,8 +163,20 @@ class GpuSlabs:
 
     def _put(self, *arrays: npt.NDArray[Any]) -> list[Any]:
         with self._timer.stage("upload", nbytes=sum(each.nbytes for each in arrays)):
-            return [self._gpu.put(each) for each in arrays]
+            return [self._put_one(each) for each in arrays]
+
+    def _put_one(self, values: npt.NDArray[Any]) -> Any:
+        _, pending = self._sent.pop(id(values), (values, None))
+        return self._gpu.put(values) if pending is None else self._gpu.arrived(pending)
 
     def _get(self, values: Any, out: npt.NDArray[Any]) -> None:
-        with self._timer.stage("download", nbytes=out.nbytes, syncs=1):
-            self._gpu.get(values, out)
+        with self._timer.stage("download", nbytes=out.nbytes):
+            coming = self._gpu.get_behind(values, out)
+        if self._coming is None:
+            self._wait(coming)
+        else:
+            self._coming.append(coming)
+
+    def _wait(self, coming: Callable[[], None]) -> None:
+        with self._timer.stage("download", syncs=1):
+            coming()
