@@ -6,10 +6,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import tifffile
+from napari.layers import Layer
 from qtpy.QtGui import QColor
 
 from hushpore.pores.phases.result import COLOURS
 from hushpore.viewer.layers.conversion import METADATA_KEY
+from hushpore.viewer.layers.reader import read_layers
 from hushpore.viewer.layers.saved import SavedLayer
 from hushpore.viewer.phases.widget import PhasesWidget
 
@@ -142,3 +145,44 @@ def test_of_labels_each_is_a_phase(widget: PhasesWidget, viewer: Any, rock: np.n
     # what is 0 is not of the sample
     assert result.phases["grey_from"].tolist() == [3, 6]
     assert result.phases["share"].tolist() == [0.75, 0.25]
+
+
+def test_a_result_folder_opens_with_names_colours_and_tables(
+    widget: PhasesWidget, viewer: Any, tmp_path: Path
+) -> None:
+    widget.names.value = "pores, clay, quartz"
+    widget.thickness.value = widget.regions.value = True
+    widget.run()
+    result = widget.wait()
+    folder = SavedLayer.of(viewer.layers["rock phases"]).write(tmp_path / "saved")
+    opened = {
+        keywords["name"]: Layer.create(data, keywords, kind)
+        for data, keywords, kind in read_layers(str(folder))
+    }
+    for name in ("phases", "regions", "thickness"):
+        before, again = viewer.layers[f"rock {name}"], opened[f"saved {name}"]
+        assert type(again) is type(before)
+        assert again.visible is (name == "phases")
+        np.testing.assert_array_equal(again.data, before.data)
+        if name != "thickness":
+            pd.testing.assert_frame_equal(again.features, before.features, check_dtype=False)
+    layer = viewer.add_layer(opened["saved phases"])
+    np.testing.assert_array_equal(layer.get_color(2), viewer.layers["rock phases"].get_color(2))
+    copy = SavedLayer.of(layer).write(tmp_path / "copy")
+    for table in ("phases.csv", "contacts.csv", "profile.csv"):
+        assert (copy / table).read_bytes() == (folder / table).read_bytes()
+    # as the layer that is chosen it shows what was measured of it
+    widget.layer.value = layer
+    assert widget.tables.isVisible()
+    assert len(cells(widget.tables.phases)) == len(result.names)
+    # by itself it is seen, whatever it is
+    (alone,) = read_layers(str(folder / "regions.tif"))
+    assert alone[1]["visible"]
+
+
+def test_files_of_that_name_that_are_no_phases_are_images(tmp_path: Path) -> None:
+    for name in ("phases.csv", "contacts.csv", "result.json"):
+        (tmp_path / name).write_text("{}")
+    tifffile.imwrite(tmp_path / "phases.tif", np.ones((5, 6, 7), np.uint8))
+    ((_, _, kind),) = read_layers(str(tmp_path / "phases.tif"))
+    assert kind == "image"

@@ -35,6 +35,7 @@ from hushpore.viewer.layers.conversion import METADATA_KEY, LayerData, layer_dat
 from hushpore.viewer.layers.loading import LoadingTask, add_one_by_one
 from hushpore.viewer.layers.presenting import present, present_next, show_scale_bar
 from hushpore.viewer.layers.result_folder import (
+    is_of_phases,
     is_thickness,
     labels_from_result,
     provenance_of_image,
@@ -196,7 +197,9 @@ def _read(path: str | list[str], choosing: bool, trust: bool) -> Job:
 
 def _are_several(volumes: Sequence[Volume]) -> bool:
     """Whether there is something to choose: an image and what was found in it belong together."""
-    return sum(not (each.metadata.get("labels") or is_thickness(each)) for each in volumes) > 1
+    together = (is_thickness, is_of_phases, lambda each: each.metadata.get("labels"))
+    alone = [each for each in volumes if not any(belongs(each) for belongs in together)]
+    return len(alone) > 1
 
 
 def _loaded(volumes: Sequence[Volume]) -> Job:
@@ -226,17 +229,23 @@ def _found(viewer: Any, name: str, found: list[Any]) -> None:
 
 
 def _layers(volumes: Sequence[Volume]) -> list[LayerData]:
-    """Return volumes as layers; a thickness that comes with others is hidden, as it was made."""
+    """Return volumes as layers; what was hidden as it was made is where it comes with others."""
     found = [_layer(volume) for volume in volumes]
-    if len(found) > 1:
-        for _, keywords, _ in found:
-            keywords["visible"] = not keywords["metadata"][METADATA_KEY].get(LENGTHS)
+    for _, keywords, _ in found:
+        hidden = not keywords.get("visible", True)
+        hidden = hidden or bool(keywords["metadata"][METADATA_KEY].get(LENGTHS))
+        keywords["visible"] = len(found) == 1 or not hidden
     return found
 
 
 def _layer(volume: Volume) -> LayerData:
     """Return a volume as a layer, with the contrast that the scanner's operator chose."""
     of_result = labels_from_result(volume) or thickness_from_result(volume)
+    if of_result is None and is_of_phases(volume):
+        # needs the histogram's drawing, which no other file does
+        from hushpore.viewer.phases.result_folder import layer_of_phases
+
+        of_result = layer_of_phases(volume)
     if of_result is not None:
         return of_result
     if volume.metadata.get("labels"):

@@ -63,9 +63,9 @@ def labels_from_result(volume: Volume) -> LayerData | None:
     of_folder = volume.name == LABELS or in_blocks
     file: Callable[[str], Path]
     if of_folder and (folder / PROVENANCE).is_file() and (folder / f"{PORES}.csv").is_file():
-        jobs, name, file = _jobs(folder / PROVENANCE), f"{folder.name} pores", folder.joinpath
+        jobs, name, file = jobs_in(folder / PROVENANCE), f"{folder.name} pores", folder.joinpath
     elif beside(source, f"{PORES}.csv").is_file():
-        jobs, name, file = _jobs(_record_of(source)), volume.name, partial(beside, source)
+        jobs, name, file = jobs_in(_record_of(source)), volume.name, partial(beside, source)
     else:
         return None
     files = {name: file(f"{name}.csv") for name in (PORES, THROATS, "profile", THICKNESS, REV)}
@@ -108,7 +108,7 @@ def labels_from_result(volume: Volume) -> LayerData | None:
 
 def is_thickness(volume: Volume) -> bool:
     """Whether a volume is a local thickness in the folder of its result."""
-    files = _folder_of(volume) / f"{THICKNESS}.csv", _folder_of(volume) / PROVENANCE
+    files = folder_of(volume) / f"{THICKNESS}.csv", folder_of(volume) / PROVENANCE
     return bool(volume.source) and volume.name in _THICKNESSES and all(map(Path.is_file, files))
 
 
@@ -119,20 +119,30 @@ def thickness_from_result(volume: Volume) -> LayerData | None:
     """
     if not is_thickness(volume):
         return None
-    folder, phase = _folder_of(volume), _THICKNESSES[volume.name]
+    folder, phase = folder_of(volume), _THICKNESSES[volume.name]
     table = read_result_table(folder / f"{THICKNESS}.csv")
     largest = float(table.loc[table["phase"] == phase, "thickness_to"].max())
-    made = [job for job in _jobs(folder / PROVENANCE) if job.get("job") == "pores"]
+    made = [job for job in jobs_in(folder / PROVENANCE) if job.get("job") == "pores"]
     if not made or not math.isfinite(largest):
         return None
     named = volume.replace(volume.data, name=f"{folder.name} {thickness_title(phase)}")
     return thickness_layer(named, largest, made[-1])
 
 
-def _folder_of(volume: Volume) -> Path:
+def folder_of(volume: Volume) -> Path:
     """Return the folder that a volume was read from, or that its file lies in."""
     source = Path(volume.source)
     return source if source.is_dir() and source.suffix != ".zarr" else source.parent
+
+
+def is_of_phases(volume: Volume) -> bool:
+    """Whether a volume is labels, regions or thickness in the folder of measured phases."""
+    kinds = {"phases": "iu", "regions": "iu", THICKNESS: "f"}
+    if not volume.source or volume.dtype.kind not in kinds.get(volume.name, ""):
+        return False
+    folder = folder_of(volume)
+    files = folder / "phases.csv", folder / "contacts.csv", folder / PROVENANCE
+    return all(map(Path.is_file, files))
 
 
 def layer_of_result(folder: Path, name: str, placement: Placement) -> LayerData:
@@ -152,10 +162,10 @@ def provenance_of_image(volume: Volume) -> dict[str, Any] | None:
     """
     if not volume.source or volume.dtype.kind != "f":
         return None
-    alone, whole = _record_of(Path(volume.source)), _folder_of(volume) / PROVENANCE
+    alone, whole = _record_of(Path(volume.source)), folder_of(volume) / PROVENANCE
     for file, name in ((alone, "image"), (whole, volume.name)):
         record = _json(file)
-        made = [job for job in _jobs(file) if JOBS_THAT_GIVE.get(str(job.get("job")))]
+        made = [job for job in jobs_in(file) if JOBS_THAT_GIVE.get(str(job.get("job")))]
         wanted = [job for job in made if name in ("image", JOBS_THAT_GIVE[job["job"]])]
         if not wanted or list(volume.shape) != wanted[-1].get("input", {}).get("shape"):
             continue
@@ -182,7 +192,7 @@ def _json(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _jobs(path: Path) -> list[dict[str, Any]]:
+def jobs_in(path: Path) -> list[dict[str, Any]]:
     """Return the records of the jobs in a file, in their order; none where it is damaged."""
     found = _json(path)
     jobs = found.get("jobs", [found] if "job" in found else [])

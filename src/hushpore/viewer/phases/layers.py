@@ -17,6 +17,8 @@ from hushpore.viewer.running.slice_preview import SlicePreview
 from hushpore.viewer.segment.void_preview import prepare_kernels
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pandas as pd
 
     from hushpore.base.events import Job
@@ -31,32 +33,47 @@ OPACITY = 0.6
 
 def phase_layers(result: Phases, target: Target) -> list[LayerData]:
     """Return labels in the colours of the phases, with their names, and what else was found."""
-    name = f"{target.volume.name} phases"
+    name = target.volume.name
     place: dict[str, Any] = {"placement": target.placement, "provenance": result.provenance}
-    data, keywords, kind = layer_data(
-        result.labels_volume, "labels", **place, name=name, colormap=_colours(), opacity=OPACITY,
-        features=features_of(result.phases),
-    )  # fmt: skip
+    data, keywords, kind = labels_layer(
+        result.labels_volume, result.phases, name=f"{name} phases", **place
+    )
     keywords["metadata"][METADATA_KEY]["phases"] = result
     layers = [(data, keywords, kind)]
     if result.regions is not None:
-        layers.append(
-            layer_data(
-                result.regions_volume.replace(
-                    result.regions.labels, name=f"{target.volume.name} regions"
-                ),
-                "labels", **place, visible=False, features=_regions_features(result),
-            )
-        )  # fmt: skip
+        regions = result.regions_volume.replace(result.regions.labels, name=f"{name} regions")
+        layers.append(regions_layer(regions, result.region_table, result.names, **place))
     if result.thickness is not None:
-        largest = float(result.thickness[np.isfinite(result.thickness)].max(initial=0)) or 1.0
-        layers.append(
-            layer_data(
-                result.volume.replace(result.thickness, name=f"{target.volume.name} thickness"),
-                **place, contrast_limits=(0.0, largest), colormap="viridis", visible=False,
-            )
-        )  # fmt: skip
+        thickness = result.volume.replace(result.thickness, name=f"{name} thickness")
+        layers.append(thickness_layer(thickness, **place))
     return layers
+
+
+def labels_layer(labels: Volume, phases: pd.DataFrame, **more: Any) -> LayerData:
+    """Return labels of phases in their colours, with their names.
+
+    ``**more``: as of `hushpore.viewer.layers.conversion.layer_data`; so below.
+    """
+    features = features_of(phases)
+    return layer_data(
+        labels, "labels", colormap=_colours(), opacity=OPACITY, features=features, **more
+    )
+
+
+def regions_layer(
+    regions: Volume, table: pd.DataFrame, names: Sequence[str], **more: Any
+) -> LayerData:
+    """Return regions of phases, hidden, with the phase and the size of each."""
+    features = _regions_features(table, names)
+    return layer_data(regions, "labels", visible=False, features=features, **more)
+
+
+def thickness_layer(thickness: Volume, **more: Any) -> LayerData:
+    """Return the local thickness of phases, hidden, with a colour for each diameter from 0."""
+    values = thickness.array()
+    largest = float(values[np.isfinite(values)].max(initial=0)) or 1.0
+    limits = (0.0, largest)
+    return layer_data(thickness, contrast_limits=limits, colormap="viridis", visible=False, **more)
 
 
 def features_of(phases: pd.DataFrame) -> pd.DataFrame:
@@ -65,10 +82,9 @@ def features_of(phases: pd.DataFrame) -> pd.DataFrame:
     return type(phases)(columns)
 
 
-def _regions_features(result: Phases) -> pd.DataFrame:
+def _regions_features(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """Return of each region its phase and its size, as napari shows them."""
-    table = result.region_table
-    named = table["phase"].map(dict(enumerate(result.names, 1)))
+    named = table["phase"].map(dict(enumerate(names, 1)))
     columns = {"index": table["label"], "phase": named}
     sizes = {name: table[name] for name in ("volume", "equivalent_diameter")}
     return type(table)({**columns, **sizes})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from napari.layers import Image, Labels
 from qtpy.QtWidgets import QTableWidget, QVBoxLayout, QWidget
 
@@ -12,6 +13,7 @@ from hushpore.base.errors import InputError
 from hushpore.pores.phases.result import COLOURS
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.job_widget import JobWidget
+from hushpore.viewer.layers.conversion import known_of
 from hushpore.viewer.phases.layers import contacts_of, phase_layers, table_of
 from hushpore.viewer.phases.panel import PhasePanel, fill_row, fit_height, suit_table
 
@@ -92,7 +94,12 @@ class PhasesWidget(JobWidget):
             # as long as what is said of the run is there
             said = self._said
             is_of_scan = said is not None and said.scan == self._scan and self.result is not None
-            self.tables.setVisible(is_of_scan and self.tables.has_content)
+            if is_of_scan:
+                self.tables.setVisible(self.tables.has_content)
+            elif (measured := _measured(self.layer.value)) is not None:
+                self.tables.show_result(measured)
+            else:
+                self.tables.hide()
 
     def _set_voxel_size(self, text: str) -> None:
         super()._set_voxel_size(text)
@@ -103,6 +110,15 @@ class PhasesWidget(JobWidget):
         super()._forget(event)
         if self.result is None and hasattr(self, "tables"):
             self.tables.clear()
+
+
+def _measured(layer: Layer | None) -> Phases | None:
+    """Return what a layer of phases knows of itself, where its voxels still have that size."""
+    known = None if layer is None else known_of(layer).get("phases")
+    if known is None or not np.allclose(known.volume.spacing, layer.scale):  # type: ignore[union-attr]
+        return None
+    measured: Phases = known
+    return measured
 
 
 class PhaseTables(QWidget):
