@@ -218,6 +218,24 @@ class SliceVoid:
         sample, a threshold that is found is that of the sample.
         Returns: (y, x), uint8. None where the method finds no threshold.
         """
+        found = self._look_at(index, settings, greys)
+        if found is None:
+            return None
+        phase, left_out = found
+        phase[left_out] = SOLID
+        return phase
+
+    def left_out(
+        self, index: Sequence[int], settings: PoreSettings, greys: GreySurvey
+    ) -> npt.NDArray[np.bool_]:
+        """Return what of a slice (y, x) is not of the sample, for arguments as of `phase`."""
+        found = self._look_at(index, settings, greys)
+        return np.zeros(self._volume.shape[-2:], np.bool_) if found is None else found[1]
+
+    def _look_at(
+        self, index: Sequence[int], settings: PoreSettings, greys: GreySurvey
+    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]] | None:
+        """Return what the voxels of a slice are, with all around the sample, and what that is."""
         n_leading = len(self._volume.leading_shape)
         leading = dict(zip(self._volume.axes, index[:n_leading], strict=False))
         volume = self._volume.at(**leading)
@@ -253,9 +271,8 @@ class SliceVoid:
                     kept = runs.holding(make_void(values, strict, bright, threads))
                     runs.paint(phase, np.where(kept, VOID, WEAK).astype(np.uint8))
             around = self._surroundings(volume, tuple(leading.items()), settings)
-            _leave_out(phase, values, volume, around, threads)
-        first: npt.NDArray[np.uint8] = phase[0]
-        return first
+            left_out = _find_left_out(phase, values, volume, around, threads)
+        return phase[0], left_out[0]
 
     def _surroundings(
         self, volume: Volume, leading: tuple[Any, ...], settings: PoreSettings
@@ -272,19 +289,18 @@ class SliceVoid:
         return self._around[1]
 
 
-def _leave_out(
+def _find_left_out(
     phase: npt.NDArray[np.uint8],
     values: npt.NDArray[Any],
     volume: Volume,
     around: Surroundings,
     threads: KernelThreads,
-) -> None:
-    """Take what is around the sample out of the void of a slice (1, y, x), in place."""
+) -> npt.NDArray[np.bool_]:
+    """Return what is around the sample in a slice (1, y, x)."""
     padded = np.zeros(phase.shape, np.bool_)
     if around.padding is not None:
         padded = find_filled_in(values, around.padding, threads)
     if around.outside != "keep":
         void = (phase != SOLID) | padded
-        air = outside_of_slices(void, spacing_of(volume), around.radius, threads)
-        phase[air] = SOLID
-    phase[padded] = SOLID
+        padded |= outside_of_slices(void, spacing_of(volume), around.radius, threads)
+    return padded

@@ -186,3 +186,25 @@ def test_files_of_that_name_that_are_no_phases_are_images(tmp_path: Path) -> Non
     tifffile.imwrite(tmp_path / "phases.tif", np.ones((5, 6, 7), np.uint8))
     ((_, _, kind),) = read_layers(str(tmp_path / "phases.tif"))
     assert kind == "image"
+
+
+def test_the_preview_leaves_out_the_air_that_a_run_leaves_out(qtbot: Any, viewer: Any) -> None:
+    y, x = np.indices((64, 64)) - 31.5
+    core = np.where(x < 0, 100, 200) * (np.hypot(y, x) < 24) + 10
+    grey = np.repeat(core[None].astype(np.uint8), 3, axis=0)
+    grey[:, 28:34, 40:44] = 10
+    viewer.add_image(grey, name="core")
+    widget = PhasesWidget(viewer)
+    qtbot.addWidget(widget.native)
+    widget.native.show()
+    widget.outside.value = "remove"
+    qtbot.waitUntil(lambda: widget.panel.greys is not None and not widget.panel.is_busy)
+    widget.panel.show_phases(True)
+    qtbot.waitUntil(lambda: not widget.panel.is_busy and widget.panel.preview.layer is not None)
+    painted = widget.panel.preview.layer.data.copy()
+    widget.run()
+    result = widget.wait()
+    np.testing.assert_array_equal(painted[0], result.labels[1])
+    # air without, pore within
+    assert painted[0, 0, 0] == 0
+    assert painted[0, 30, 42] == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from hushpore.base.events import Job
     from hushpore.base.volume import Volume
     from hushpore.pores.phases.result import Phases
+    from hushpore.pores.phases.settings import PhaseSettings
+    from hushpore.pores.preview import GreySurvey, SliceVoid
+    from hushpore.pores.settings import PoreSettings
     from hushpore.viewer.layers.conversion import LayerData
     from hushpore.viewer.running.target import Target
 
@@ -139,9 +143,27 @@ class PhasePreview(SlicePreview):
     def __init__(self, viewer: Any) -> None:
         super().__init__(viewer, "phases")
 
-    def show(self, target: Target, thresholds: tuple[float, ...]) -> None:
-        """Show the phases of a volume, from now on, in the slice on the screen."""
-        self._follow(target, partial(_find, target.volume, thresholds))
+    def show(
+        self,
+        target: Target,
+        settings: PhaseSettings,
+        thresholds: tuple[float, ...],
+        greys: GreySurvey,
+    ) -> None:
+        """Show the phases of a volume, from now on, in the slice on the screen.
+
+        Without air around the sample, which is found as in `hushpore.pores.preview.SliceVoid`.
+        """
+        from hushpore.pores.preview import SliceVoid
+
+        if not self.is_of(target):
+            self.hide()
+            self._void = SliceVoid(target.volume)
+        how = settings.of_pores(thresholds[0])
+        if settings.sample_mask:
+            # it says what the sample is
+            how = dataclasses.replace(how, outside="keep")
+        self._follow(target, partial(_find, target.volume, self._void, thresholds, how, greys))
 
     def _make_layer(self, target: Target, index: tuple[int, ...], image: Any) -> Any:
         return Labels(
@@ -154,14 +176,22 @@ class PhasePreview(SlicePreview):
         )
 
 
-def _find(volume: Volume, thresholds: tuple[float, ...], index: tuple[int, ...]) -> Job:
+def _find(
+    volume: Volume,
+    void: SliceVoid,
+    thresholds: tuple[float, ...],
+    how: PoreSettings,
+    greys: GreySurvey,
+    index: tuple[int, ...],
+) -> Job:
     from hushpore.pores.parallel import KernelThreads
     from hushpore.pores.void import make_void
 
-    yield from prepare_kernels()
+    yield from prepare_kernels(how)
     values = np.asarray(volume.data[index])
     labels = np.ones(values.shape, np.uint8)
     with KernelThreads(1) as threads:
         for threshold in thresholds:
             labels += make_void(values, threshold, True, threads)
+    labels[void.left_out(index, how, greys)] = 0
     return labels

@@ -168,7 +168,7 @@ class PhasePanel(QWidget):
             # more names than phases
             self._say(str(error))
         if self._shown.isChecked() and self._target is not None and self.thresholds:
-            self.preview.show(self._target, self.thresholds)
+            self.preview.show(self._target, settings, self.thresholds, self.greys)
 
     def _moved(self, name: str, value: float) -> None:
         """Set a threshold anew, between its neighbours."""
@@ -223,8 +223,8 @@ class PhasePanel(QWidget):
         self._shown = QCheckBox(
             "Show phases", toggled=self._shown_toggled,
             toolTip="Paint the phases on the slice on the screen as these thresholds make them, "
-            "before air around the sample is left out. Moving a line switches it on, Run switches "
-            "it off.",
+            "without the air around the sample, which is looked for slice by slice here; a sample "
+            "mask counts only in the run. Moving a line switches it on, Run switches it off.",
         )  # fmt: skip
         self._log = QCheckBox(
             "Log", toggled=self.histogram.set_log,
