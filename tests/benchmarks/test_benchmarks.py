@@ -77,6 +77,7 @@ TINY: dict[str, dict[str, Any]] = {
         "ROUNDS": 1,
         "POINTS": (50, 200),
     },
+    "phases": {"BALLS": 20, "PLATES": 12, "SCAN": 16, "BINS": 24, "PHASES": (2,), "ROUNDS": 1},
     "pores": {"SIZES": (16, 20, 24), "ROCK": 24, "ROUNDS": 1},
     "pores_on_disk": {"SIZE": 24, "TILE": 24, "BUDGET": 1.0},
     "reading": {"ROUNDS": 1, "SLICES": 2, "EDGE": 32},
@@ -84,6 +85,7 @@ TINY: dict[str, dict[str, Any]] = {
     "regression": {"ROUNDS": 1, "BLOBS": 16, "NOISE": 12, "pores.ROCK": 24},
     "rings": {"STEPS": 1, "SCANS": {"rock": 0.0}, **ONE_SCAN, **SMALL_RINGS},
     "thickness": {"ROUNDS": 1, "FOAM": 24, "pores.ROCK": 24},
+    "topology": {"SHAPES": 16, "VOID": 16, "CHANNEL": 20, "ROUNDS": 1},
     "waiting": {**STEP, "STEPS": 1, "ROUNDS": 1},
 }
 
