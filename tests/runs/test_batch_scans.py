@@ -1,13 +1,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from hushpore import InputError
 from hushpore.base.errors import OutputError
+from hushpore.base.events import result_of
 from hushpore.jobs import JOBS
 from hushpore.runs.batch_scans import explained, find_scans, names_of, plan
+from hushpore.runs.pipeline import run_pipeline
+from hushpore.runs.source import Source
 
 PORES = JOBS["pores"].settings
 
@@ -67,8 +72,22 @@ def test_results_of_other_settings_or_scans_are_not_touched_unless_allowed(
     tasks = plan([str(scan)], out, {"pores": PORES(h=2)}, overwrite=True)
     assert list(tasks.values()) == [False]
     scan.touch()
-    with pytest.raises(OutputError, match="foam: the scan is another, or has changed since"):
+    with pytest.raises(OutputError, match=r"foam: the scan, or a file that .* has changed"):
         plan([str(scan)], out, {"pores": PORES()})
+
+
+def test_a_result_is_made_again_when_a_file_that_its_settings_name_has_changed(
+    scan: Path, found: Any, tmp_path: Path
+) -> None:
+    mask = tmp_path / "mask.npy"
+    np.save(mask, np.ones(found.labels.shape, np.uint8))
+    out, steps = tmp_path / "out", {"pores": PORES(sample_mask=str(mask))}
+    out.mkdir()
+    result_of(run_pipeline(Source(str(scan)), out / "foam", steps, device="cpu"))
+    assert list(plan([str(scan)], out, steps).values()) == [True]
+    mask.touch()
+    with pytest.raises(OutputError, match="a file that the settings name"):
+        plan([str(scan)], out, steps)
 
 
 def test_second_scans_go_with_the_first_and_are_none_of_their_own(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def run_batch(
         How many scans at once, each in a process of its own, as far as memory allows. 1: in this
         process.
     overwrite : bool, optional
-        Make results again that are of other settings, or of a scan that has changed since.
+        Make results again that are of other settings, or of files that have changed since.
     groups : str, optional
         Where scans are to be compared by groups: ``"folder"`` for the folders that they lie in, or
         a CSV file with columns ``name`` and ``group``. Writes ``groups.csv``, means and deviations,

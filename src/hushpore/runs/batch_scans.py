@@ -15,7 +15,7 @@ from hushpore.io.target import require_apart, require_result
 from hushpore.jobs import JOBS
 from hushpore.runs.pipeline import run_pipeline
 from hushpore.runs.result_folder import read_provenance
-from hushpore.runs.source import Source, settings_for
+from hushpore.runs.source import Source, origin_of, settings_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -64,8 +64,8 @@ class Task:
             if job["job"] in JOBS:
                 kind = JOBS[job["job"]].settings
                 used[job["job"]] = {**kind().to_dict(), **kind.recorded(job["settings"])}
-        if provenance.get("source") != self.source.to_dict():
-            return "the scan is another, or has changed since"
+        if provenance.get("source") != origin_of(self.source, self.steps.values()):
+            return "the scan, or a file that the settings name, is another or has changed since"
         if used != {job: settings.to_dict() for job, settings in self.steps.items()}:
             return "it was made with other settings"
         return ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from hushpore.base.events import Note, Progress, StopEarly
 from hushpore.jobs import JOBS, chained, start
 from hushpore.runs.result_folder import check_result_target, write_result
-from hushpore.runs.source import attach_files, files_of
+from hushpore.runs.source import attach_files, files_of, origin_of
 
 if TYPE_CHECKING:
     import os
@@ -64,7 +64,7 @@ def run_pipeline(
     inputs = [source.path, *files_of(steps.values())]
     target = check_result_target(output, jobs, overwrite, inputs=inputs)
     # as it is now: files that change while they are worked on are then known to have changed
-    origin = source.to_dict()
+    origin = origin_of(source, steps.values())
     yield Progress("reading", 0, 0, "", 0.0)
     before = volume = source.read(device if JOBS[jobs[0]].on_gpu else None)
     if check is not None:

@@ -181,6 +181,15 @@ def files_of(settings: Iterable[Settings]) -> list[str]:
     ]
 
 
+def origin_of(source: Source, settings: Iterable[Settings]) -> dict[str, Any]:
+    """Return what a record keeps of what is read: the source, and stamps of files beside it.
+
+    `others`: by their paths, where settings name any.
+    """
+    others = {path: Source(path).stamp() for path in files_of(settings)}
+    return {**source.to_dict(), **({"others": others} if others else {})}
+
+
 def attach_files(volume: Volume, settings: Settings, source: Source | None = None) -> Volume:
     """Read the files that settings name, and return the volume with them beside it.
 
