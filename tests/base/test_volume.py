@@ -22,6 +22,7 @@ def test_spacing_is_per_spatial_axis_in_z_y_x_order() -> None:
     assert scan.voxel_size == 0.625
     assert (scan.spatial_shape, scan.leading_shape) == ((3, 4, 5), (2,))
     assert Volume(np.zeros((4, 5)), spacing=0.5, unit="mm").spacing == (0.5, 0.5)
+    assert Volume(np.zeros((4, 5)), spacing=np.array(0.5), unit="mm").spacing == (0.5, 0.5)
 
 
 def test_without_spacing_voxels_are_pixels() -> None:

@@ -102,7 +102,7 @@ class Volume:
         axes = self.axes or _default_axes(data.shape)
         _check_axes(axes, data.shape)
         n_spatial = _n_spatial(axes)
-        known = self.spacing != () and self.spacing is not None
+        known = self.spacing is not None and np.size(self.spacing) > 0
         spacing = _per_axis(self.spacing, 1.0, n_spatial, "spacing")
         if not all(_SMALLEST_STEP < step < 1 / _SMALLEST_STEP for step in spacing):
             raise InputError(
@@ -377,7 +377,7 @@ def _n_spatial(axes: str) -> int:
 def _per_axis(
     values: float | Sequence[float] | None, default: float, count: int, what: str
 ) -> tuple[float, ...]:
-    if values is None or (not np.isscalar(values) and len(values) == 0):  # type: ignore[arg-type]
+    if values is None or np.size(values) == 0:
         return (default,) * count
     try:
         given = np.atleast_1d(np.asarray(values, dtype=float))
