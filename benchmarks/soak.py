@@ -22,6 +22,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 import weakref
 from collections import Counter
 from pathlib import Path
@@ -31,6 +32,7 @@ import numpy as np
 
 from benchmarks._window import own_settings
 from benchmarks.live import in_window, until, wait
+from hushpore.viewer.running import problem
 
 SEED = int(os.environ.get("HUSHPORE_SEED", "0"))
 #: Actions after which all layers are removed and memory is looked at.
@@ -107,19 +109,24 @@ class Session:
 
     def act(self) -> None:
         """Do one thing, and see that no layer was lost."""
-        if len(self.viewer.layers) > MANY:
-            self.remove()
         action = self.rng.choices(list(ACTIONS), list(ACTIONS.values()))[0]
+        if len(self.viewer.layers) > MANY:
+            action = "remove"
         before, start = len(self.faults), time.monotonic()
-        try:
-            getattr(self, action)()
-            self.settle()
-        except Exception as error:  # what the window throws at whoever calls it is a fault
-            self.faults.append(f"{type(error).__name__}: {str(error)[:300]}")
+        self.do(action)
         self.done[action] += 1
         self._look_for_layers(action)
         took = time.monotonic() - start
         print(f"{action} {took:.1f} s", *self.faults[before:], file=self.log, flush=True)
+
+    def do(self, action: str) -> None:
+        """Do one thing and wait for its end: what the window throws at whoever calls is a fault."""
+        try:
+            getattr(self, action)()
+            self.settle()
+        except Exception as error:
+            self.faults.append(f"{type(error).__name__}: {str(error)[:300]}")
+            traceback.print_exc(file=self.log)
 
     def _look_for_layers(self, action: str) -> None:
         from hushpore.viewer.layers.origin import BEFORE, CANCELLED
@@ -277,7 +284,6 @@ class Session:
         for layer in list(self.viewer.layers):
             self._take_away(layer)
         self.viewer.dims.ndisplay = 2
-        self.settle()
 
     def _open(self, path: Path) -> None:
         self.viewer.window._qt_viewer._qt_open([str(path)], stack=False, plugin="hushpore")
@@ -348,7 +354,7 @@ def go_on(folder: Path, seed: int, seconds: float, log: TextIO) -> dict[str, obj
     while time.monotonic() - start < seconds:
         for _ in range(ROUND):
             session.act()
-        session.clear()
+        session.do("clear")
         gc.collect()
         taken.append((round(time.monotonic() - start), memory()))
         print(*taken[-1], len(gc.get_objects()), len(session.faults), file=log, flush=True)
@@ -392,16 +398,28 @@ _before: Counter[str] = Counter()
 
 def _main(seed: int, seconds: float) -> None:
     own_settings()
+    unexpected = problem._unexpected
     with tempfile.TemporaryDirectory() as scratch:
         # what anything prints is looked through; progress goes where it did
         log = os.fdopen(os.dup(2), "w")
         faulthandler.register(signal.SIGUSR1, log)
+
+        def told(error: BaseException) -> str:
+            traceback.print_exception(error, file=log)
+            return unexpected(error)
+
+        problem._unexpected = told
         said = Path(scratch, "said")
         os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
-        figures = go_on(Path(scratch), seed, seconds, log)
-        text = said.read_text(encoding="utf-8", errors="replace")
+        try:
+            figures = go_on(Path(scratch), seed, seconds, log)
+        except BaseException:
+            traceback.print_exc(file=log)
+            raise
+        finally:
+            text = said.read_text(encoding="utf-8", errors="replace")
+            print(text[-20_000:], file=log, flush=True)
         figures["tracebacks printed"] = text.count("Traceback (most recent call last)")
-        print(text[-20_000:], file=log, flush=True)
     print(json.dumps(figures), flush=True)
     # napari is not taken down: nothing of it is measured
     os._exit(0)
