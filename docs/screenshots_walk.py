@@ -199,7 +199,7 @@ def core(walk: Walk, data: Path) -> None:
     walk.tab("Pores")
     pores = walk.widget("Segment pores")
     wait(lambda: not pores.greys.is_busy and pores.greys.greys is not None, 60)
-    click(pores.greys._void)
+    click(pores.greys.shown)
     wait(lambda: not pores.greys.is_busy, 60)
     walk.picture("core-void-preview")
     text = walk.run(pores)

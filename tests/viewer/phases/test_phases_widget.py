@@ -74,7 +74,7 @@ def test_a_line_that_is_dragged_is_a_threshold_and_stays_between_its_neighbours(
     panel._otsu.click()
     assert widget.thresholds.value == ""
     assert panel.histogram.lines["2"] == before
-    panel.show_phases(False)
+    panel.shown.setChecked(False)
     assert panel.preview.layer is None
 
 
@@ -196,7 +196,7 @@ def test_the_preview_leaves_out_the_air_that_a_run_leaves_out(qtbot: Any, viewer
     widget.native.show()
     widget.outside.value = "remove"
     qtbot.waitUntil(lambda: widget.panel.greys is not None and not widget.panel.is_busy)
-    widget.panel.show_phases(True)
+    widget.panel.shown.setChecked(True)
     qtbot.waitUntil(lambda: not widget.panel.is_busy and widget.panel.preview.layer is not None)
     painted = widget.panel.preview.layer.data.copy()
     widget.run()

@@ -65,7 +65,7 @@ def test_moving_the_line_sets_the_threshold_and_shows_the_void(qtbot, widget, pa
     assert widget.form.threshold._box.currentText() == "Manual"
     assert "HU" in widget.form.threshold._spin.text()
     assert panel.histogram.lines == {THRESHOLD: -120.0}
-    assert panel._void.isChecked()
+    assert panel.shown.isChecked()
     z = viewer.dims.current_step[0]
     values = viewer.layers["scan"].data[z]
     np.testing.assert_array_equal(void(viewer).data[0] > 0, values <= -120)
@@ -105,7 +105,7 @@ def test_for_bright_pores_stricter_is_brighter(qtbot, widget, panel):
 
 
 def test_a_local_threshold_has_no_line_and_says_why_but_a_void(qtbot, widget, panel, viewer):
-    panel.show_void(True)
+    panel.shown.setChecked(True)
     widget.threshold.value = "sauvola"
     wait(qtbot, widget)
     assert not panel.histogram.lines
@@ -130,16 +130,16 @@ def test_run_takes_the_void_away(qtbot, widget, panel, viewer):
     z = viewer.dims.current_step[0]
     widget.run()
     assert void(viewer) is None
-    assert not panel._void.isChecked()
+    assert not panel.shown.isChecked()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=SOON)
     np.testing.assert_array_equal(viewer.layers["scan pores"].data[z] > 0, shown)
 
 
 def test_deleting_the_void_unchecks_it(qtbot, widget, panel, viewer):
-    panel.show_void(True)
+    panel.shown.setChecked(True)
     wait(qtbot, widget)
     viewer.layers.remove(void(viewer))
-    assert not panel._void.isChecked()
+    assert not panel.shown.isChecked()
 
 
 def test_another_layer_has_another_histogram_and_is_counted_once(
@@ -194,7 +194,7 @@ def test_an_image_that_cannot_be_counted_says_why(qtbot, widget, panel, viewer):
     wait(qtbot, widget)
     assert "constant" in panel._line.text()
     assert not panel.histogram.lines
-    panel.show_void(True)
+    panel.shown.setChecked(True)
     assert void(viewer) is None
 
 
@@ -203,7 +203,7 @@ def test_the_tab_key_comes_to_the_histogram_before_the_form(widget, panel):
     while at is not widget.pores_are.native:
         chain.append(at)
         at = at.nextInFocusChain()
-    wanted = [panel.histogram, panel._void, panel._hysteresis, panel._log]
+    wanted = [panel.histogram, panel.shown, panel._hysteresis, panel._log]
     wanted.append(widget.form.threshold._box)
     assert [each for each in chain if each in wanted] == wanted
 

@@ -47,7 +47,7 @@ class PhasesWidget(JobWidget):
     def run(self) -> JobWorker:
         """Start, and take the preview away: the phases come in its place."""
         worker = super().run()
-        self.panel.show_phases(False)
+        self.panel.shown.setChecked(False)
         self.tables.hide()
         return worker
 

@@ -1,0 +1,197 @@
+"""What panels with a histogram share: they follow the chosen layer and count its grey values."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from napari.layers import Image
+from qtpy.QtCore import Qt
+from qtpy.QtWidgets import QCheckBox, QWidget
+
+from hushpore.base.errors import HushporeError
+from hushpore.base.events import Progress
+from hushpore.viewer.forms.rich_label import plain_label
+from hushpore.viewer.running.latest_only import LatestOnlyWorker
+from hushpore.viewer.running.target import capture
+from hushpore.viewer.segment.void_preview import prepare_kernels
+
+if TYPE_CHECKING:
+    from hushpore.base.events import Job
+    from hushpore.base.volume import Volume
+    from hushpore.pores.preview import GreySurvey
+    from hushpore.viewer.forms.form import SettingsForm
+    from hushpore.viewer.forms.layer_choice import LayerChoice
+    from hushpore.viewer.running.problem import Problem
+    from hushpore.viewer.running.target import Target
+    from hushpore.viewer.segment.grey_histogram import GreyHistogram
+
+
+class GreyPanel(QWidget):
+    """Counts the grey values of the chosen layer in a thread, each layer once.
+
+    `form`: what is in it counts: lines and preview are as it says, whoever put them there.
+    `histogram`: shows the values. `preview`: what the form makes of the slice on the screen; goes
+    and comes with the panel. `shown`: the box that switches it on. `greys`: what is known of the
+    grey values of the chosen layer.
+    """
+
+    def __init__(
+        self,
+        viewer: Any,
+        layers: LayerChoice,
+        form: SettingsForm,
+        histogram: GreyHistogram,
+        preview: Any,
+        shown: QCheckBox,
+    ) -> None:
+        super().__init__()
+        self._viewer, self._layers, self._form = viewer, layers, form
+        self.histogram, self.preview, self.shown = histogram, preview, shown
+        self.greys: GreySurvey | None = None
+        self._target: Target | None = None
+        # by layer: the values that were counted, and what was found
+        self._surveys: WeakKeyDictionary[Any, tuple[Any, GreySurvey]] = WeakKeyDictionary()
+        self._log = QCheckBox(
+            "Log", toggled=histogram.set_log,
+            toolTip="A logarithmic scale of counts: small peaks are seen beside large ones.",
+        )  # fmt: skip
+        for box in (shown, self._log):
+            box.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self._line = plain_label()
+        self._line.hide()
+        self._counting = LatestOnlyWorker("grey values")
+        self._counting.returned.connect(self._counted)
+        self._counting.failed.connect(self._failed)
+        histogram.moved.connect(self._moved)
+        shown.toggled.connect(self._shown_toggled)
+        preview.dismissed.connect(partial(shown.setChecked, False))
+        preview.message_changed.connect(self._say)
+        layers.changed.connect(self.follow)
+        form.changed.connect(self._show)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is being counted or painted."""
+        return bool(self._counting.is_busy or self.preview.is_busy)
+
+    def follow(self) -> None:
+        """Count the grey values of the layer that is chosen now."""
+        layer = self._layers.value
+        is_grey = isinstance(layer, Image) and layer.dtype != np.bool_
+        self.setVisible(is_grey)
+        self._tell_form(layer)
+        labels = tuple(self._viewer.dims.axis_labels[-layer.ndim :]) if is_grey else ()
+        try:
+            target = capture(layer, labels) if is_grey else None
+        except HushporeError:
+            # said in the line of facts
+            target = None
+        if target is not None and self._shows(target.volume):
+            # its name or place has changed
+            self._target = target
+            self._show()
+            return
+        self._counting.cancel()
+        self.preview.hide()
+        self._target = target
+        counted, greys = self._surveys.get(layer, (None, None)) if is_grey else (None, None)
+        if target is None or counted is target.volume.data:
+            self._set_survey(None if target is None else greys)
+            return
+        self._set_survey(None)
+        self.histogram.show_lines({}, reason="Counting the grey values …")
+        self._counting.submit(partial(count_greys, target.volume), (layer, target.volume))
+
+    def _shows(self, volume: Volume) -> bool:
+        return self._target is not None and self._target.volume.data is volume.data
+
+    # ---- what comes from the thread
+
+    def _counted(self, tag: tuple[Any, Volume], greys: GreySurvey) -> None:
+        layer, volume = tag
+        self._surveys[layer] = (volume.data, greys)
+        if self._shows(volume):
+            self._set_survey(greys)
+
+    def _failed(self, tag: tuple[Any, Volume], problem: Problem) -> None:
+        if self._shows(tag[1]):
+            self.histogram.show_lines({}, reason="No histogram")
+            self._say(problem.message)
+
+    def _set_survey(self, greys: GreySurvey | None) -> None:
+        """Show the grey values of a volume, once they are known."""
+        self.greys = greys
+        self.histogram.show_greys(greys)
+        self._say("")
+        if greys is not None:
+            low, high = float(greys.range.low), float(greys.range.high)
+            whole = np.asarray(greys.range.low).dtype.kind in "iu"
+            self.histogram.step = 1.0 if whole else round_step((high - low) / 500)
+        self._tell_greys()
+        self._show()
+
+    # ---- what each panel does in its own way
+
+    def _tell_form(self, layer: Any) -> None:
+        """Tell the form what kind of layer is chosen."""
+        raise NotImplementedError
+
+    def _tell_greys(self) -> None:
+        """Tell the form what is known of the grey values."""
+
+    def _show(self) -> None:
+        """Let lines and preview be as the form says."""
+        raise NotImplementedError
+
+    def _moved(self, name: str, value: float) -> None:
+        """Take the place of a line into the form."""
+        raise NotImplementedError
+
+    # ---- how it looks
+
+    def _shown_toggled(self, is_shown: bool) -> None:
+        if is_shown:
+            self._show()
+        else:
+            self.preview.hide()
+            self._say("")
+
+    def _say(self, text: str) -> None:
+        self._line.setText(text)
+        self._line.setVisible(bool(text))
+
+    def hideEvent(self, event: Any) -> None:  # noqa: N802
+        """Take away with the panel what is shown on the slice."""
+        super().hideEvent(event)
+        self.preview.hide()
+
+    def showEvent(self, event: Any) -> None:  # noqa: N802
+        """Bring it back."""
+        super().showEvent(event)
+        self._show()
+
+
+def count_greys(volume: Volume) -> Job:
+    """Count the grey values of a volume; returns a `GreySurvey`."""
+    from hushpore.pores.parallel import KernelThreads
+    from hushpore.pores.preview import survey_greys
+
+    yield from prepare_kernels()
+    with KernelThreads() as threads:
+        survey = survey_greys(volume, threads)
+        while True:
+            try:
+                share = next(survey)
+            except StopIteration as end:
+                return end.value
+            yield Progress("grey values", 0, 0, "", share)
+
+
+def round_step(size: float) -> float:
+    """Return the largest of 1, 2 or 5 times a power of ten that is not above a size."""
+    power = 10.0 ** math.floor(math.log10(size)) if size > 0 else 1.0
+    return max(step * power for step in (1, 2, 5) if step * power <= size * (1 + 1e-9) or step == 1)
