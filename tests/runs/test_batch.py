@@ -104,7 +104,7 @@ def test_scans_are_read_as_the_flags_say(tmp_path: Path, rng: np.random.Generato
     assert "1 of them from before" in again.output
     other = CliRunner().invoke(command, [*words[:-1], "t=0"])
     assert other.exit_code == 1
-    assert "drying: the scan is another" in other.output
+    assert "drying: the scan, or a file that the settings name, is another" in other.output
 
 
 def test_scans_are_listed_in_natural_order(tmp_path: Path) -> None:

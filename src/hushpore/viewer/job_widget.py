@@ -32,6 +32,7 @@ from hushpore.viewer.forms.shortcuts import (
 )
 from hushpore.viewer.forms.voxel_size_field import VoxelSizeField
 from hushpore.viewer.layers.conversion import LayerData, is_result, layer_data
+from hushpore.viewer.layers.cursor import keep_aimed
 from hushpore.viewer.layers.origin import (
     identity,
     scan_of,
@@ -127,6 +128,7 @@ class JobWidget(WorkerContainer):
     def _make_ready(self) -> None:
         """Do now what would take seconds when Run is pressed."""
         prefer_our_writers()
+        keep_aimed(self._viewer)
         FontWarmup(self.native, self._viewer)
         bind(self.native, RUN, self._press_run)
         bind(self.native, CANCEL, self.cancel)

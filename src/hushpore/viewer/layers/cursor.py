@@ -1,0 +1,21 @@
+"""Where the mouse points to when the view changes between two and three dimensions."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+
+def keep_aimed(viewer: Any) -> None:
+    """Have napari know which way the mouse points before it moves for the first time in 3D.
+
+    Until then napari 0.9 knows no direction, and what it says of the labels under the mouse, where
+    they have features as pores do, ends in a TypeError: the layer that is just being added to the
+    3D view, by a job that has ended or by a drop, would be half added.
+    """
+    viewer.dims.events.ndisplay.connect(partial(_aim, viewer))
+
+
+def _aim(viewer: Any, _event: object = None) -> None:
+    dims, camera = viewer.dims, viewer.scene.camera
+    viewer.cursor._view_direction = camera.calculate_nd_view_direction(dims.ndim, dims.displayed)

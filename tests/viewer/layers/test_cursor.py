@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hushpore.viewer.layers.cursor import keep_aimed
+
+pytestmark = pytest.mark.gui
+
+
+def test_labels_with_features_are_added_in_3d_before_the_mouse_moves(viewer: Any) -> None:
+    keep_aimed(viewer)
+    viewer.add_image(np.zeros((4, 5, 6)))
+    viewer.mouse_over_canvas = True
+    viewer.dims.ndisplay = 3
+    labels = viewer.add_labels(np.ones((4, 5, 6), int), features={"index": [1], "volume": [2.0]})
+    assert list(viewer.layers)[-1] is labels
+    viewer.dims.ndisplay = 2
+    assert viewer.cursor._view_direction is None
