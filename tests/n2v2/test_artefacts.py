@@ -7,7 +7,7 @@ from scipy.ndimage import gaussian_filter
 
 import hushpore
 
-QUICK = {"patch_size": 32, "batch_size": 8, "device": "cpu", "precision": "float32"}
+QUICK = {"patch_size": 32, "batch_size": 4, "device": "cpu", "precision": "float32"}
 
 
 def energy_at_nyquist(stack):
@@ -20,7 +20,7 @@ def energy_at_nyquist(stack):
 def test_n2v2_leaves_far_less_energy_at_the_nyquist_frequency_than_n2v():
     rng = np.random.default_rng(0)
     # smooth, so that what is found there is not of the image
-    clean = 300 * gaussian_filter(rng.normal(size=(6, 64, 64)), (0, 3, 3))
+    clean = 300 * gaussian_filter(rng.normal(size=(4, 64, 64)), (0, 3, 3))
     noisy = clean + rng.normal(0, 30, clean.shape)
     found = {}
     for method in ("n2v", "n2v2"):
@@ -34,13 +34,13 @@ def test_n2v2_leaves_far_less_energy_at_the_nyquist_frequency_than_n2v():
 
 def test_structn2v_removes_lines_that_n2v2_leaves_and_the_diagnosis_names_their_axis_before():
     rng = np.random.default_rng(0)
-    clean = np.zeros((8, 64, 64))
+    clean = np.zeros((4, 64, 64))
     clean[:, :, 20:40] = 100
-    lines = rng.normal(0, 30, (8, 64, 1))
+    lines = rng.normal(0, 30, (4, 64, 1))
     noisy = clean + lines + rng.normal(0, 10, clean.shape)
     left = {}
     for along in ("none", "x"):
-        how = {**QUICK, "method": "n2v2", "context": 0, "batch_size": 4, "steps": 60}
+        how = {**QUICK, "method": "n2v2", "context": 0, "steps": 40}
         result = hushpore.denoise(noisy, correlated_along=along, correlated_reach=8, **how)
         error = result.volume.data - clean
         left[along] = (error * lines).mean() / (lines**2).mean()

@@ -211,8 +211,8 @@ os.rename = held
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL on Windows")
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_ten_scans_killed_half_way_and_started_again(tmp_path: Path, jobs: int) -> None:
-    scans = make_scans(tmp_path / "scans", 10, broken=[3, 6])
+def test_eight_scans_killed_half_way_and_started_again(tmp_path: Path, jobs: int) -> None:
+    scans = make_scans(tmp_path / "scans", 8, broken=[3, 6])
     out = tmp_path / "out"
     words = [sys.executable, "-m", "hushpore", "batch", f"{scans}/*.tif", "-o", str(out)]
     words += ["--no-denoise", "--device", "cpu", "--jobs", str(jobs)]
@@ -234,12 +234,12 @@ def test_ten_scans_killed_half_way_and_started_again(tmp_path: Path, jobs: int) 
     again = CliRunner().invoke(command, words[3:])
     assert again.exit_code == 1, again.output
     after = results(out)
-    assert len(after) == 8
+    assert len(after) == 6
     # nothing was done twice
     assert {name: after[name] for name in kept} == kept
     table = pd.read_csv(out / "summary.csv", index_col="name")
     assert table["state"].value_counts().to_dict() == {
-        "skipped": len(kept), "done": 8 - len(kept), "failed": 2,
+        "skipped": len(kept), "done": 6 - len(kept), "failed": 2,
     }  # fmt: skip
     assert table.loc[["scan3", "scan6"], "message"].str.len().min() > 20
     # nothing half-written is left of what was killed
