@@ -146,6 +146,7 @@ def test_the_record_says_how_it_was_learnt_and_from_what(both: list[Volume], tra
     assert provenance["pair"]["likeness"] > 0.8
 
 
+@pytest.mark.usefixtures("small_network")
 def test_a_cancelled_run_that_reads_block_by_block_goes_on_to_the_same_bits(
     both: list[Volume], tmp_path: Path
 ) -> None:

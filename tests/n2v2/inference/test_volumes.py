@@ -196,6 +196,7 @@ def test_dask_is_read_slab_by_slab(rng: np.random.Generator) -> None:
     assert most == 10
 
 
+@pytest.mark.usefixtures("small_network")
 @pytest.mark.parametrize("dimensions", [2, 3])
 def test_a_job_trains_and_predicts_what_does_not_fit(
     rng: np.random.Generator, dimensions: int
@@ -211,6 +212,7 @@ def test_a_job_trains_and_predicts_what_does_not_fit(
     np.testing.assert_allclose(result.volume.data, expected, rtol=1e-4, atol=1e-2)
 
 
+@pytest.mark.usefixtures("small_network")
 def test_a_result_that_does_not_fit_lies_in_a_file(rng: np.random.Generator) -> None:
     values = rng.normal(100, 20, (9, 128, 128)).astype(np.float32)
     result = hushpore.denoise(
