@@ -10,9 +10,13 @@ from hushpore.viewer.layers.cursor import keep_aimed
 pytestmark = pytest.mark.gui
 
 
-def test_labels_with_features_are_added_in_3d_before_the_mouse_moves(viewer: Any) -> None:
+@pytest.mark.parametrize("before", [(4, 5, 6), (5, 6), None])
+def test_labels_with_features_are_added_in_3d_before_the_mouse_moves(
+    viewer: Any, before: tuple[int, ...] | None
+) -> None:
     keep_aimed(viewer)
-    viewer.add_image(np.zeros((4, 5, 6)))
+    if before is not None:
+        viewer.add_image(np.zeros(before))
     viewer.mouse_over_canvas = True
     viewer.dims.ndisplay = 3
     labels = viewer.add_labels(np.ones((4, 5, 6), int), features={"index": [1], "volume": [2.0]})

@@ -13,7 +13,10 @@ def keep_aimed(viewer: Any) -> None:
     they have features as pores do, ends in a TypeError: the layer that is just being added to the
     3D view, by a job that has ended or by a drop, would be half added.
     """
-    viewer.dims.events.ndisplay.connect(partial(_aim, viewer))
+    dims = viewer.dims.events
+    # a first volume beside pictures of two dimensions turns the view as the button does
+    for changed in (dims.ndisplay, dims.ndim, dims.order):
+        changed.connect(partial(_aim, viewer))
 
 
 def _aim(viewer: Any, _event: object = None) -> None:
