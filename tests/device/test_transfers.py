@@ -186,7 +186,7 @@ def test_the_first_chunks_decide_and_none_of_them_crosses_twice(plain: float, wi
 
 
 def test_what_was_measured_holds_for_the_next_job_on_the_device() -> None:
-    known: dict[str, tuple[bool, str]] = {}
+    known: dict[str, float] = {}
     values = np.arange(20 * CHUNK, dtype=np.uint8)
     # pinned copies take half as long
     times = [0.0, 2.0, 2.0, 3.0, 3.0, 5.0, 5.0, 6.0]
@@ -197,11 +197,33 @@ def test_what_was_measured_holds_for_the_next_job_on_the_device() -> None:
     )
     first.upload(values)
     assert said(first).startswith("on, ")
-    assert list(known) == ["up"]
+    rate = 4e-9 * CHUNK
+    assert known == pytest.approx({"pinned up": rate / 2, "plain up": rate / 4})
     # nothing is tried both ways, however little it is
     second.upload(values[:CHUNK])
-    assert said(second) == f"on, as before: {known['up'][1]}"
+    assert said(second) == said(first).replace("on, ", "on, as before: ")
     assert [size for _, size in second._bus.copied] == [CHUNK]  # type: ignore[union-attr]
+
+
+def test_what_was_measured_holds_in_the_next_process_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Backend, "bus", lambda _: SlowBus())
+    monkeypatch.setattr(Backend, "limit_memory", lambda _: None)
+
+    def moved(name: str = "a GPU") -> Transfers:
+        backend = Backend("cuda:0", name, switches=Switches())
+        found = backend.transfers
+        found._device, found._chunk = "cpu", CHUNK
+        return found
+
+    values = np.arange(20 * CHUNK, dtype=np.uint8)
+    first = moved()
+    first.upload(values)
+    assert "before" not in said(first)
+    second, other = moved(), moved("another GPU")
+    second.upload(values[:CHUNK])
+    assert said(second) == said(first).replace(", ", ", as before: ", 1)
+    other.upload(values[:CHUNK])
+    assert said(other).endswith("are too little to win by it")
 
 
 def test_a_download_is_measured_for_itself() -> None:

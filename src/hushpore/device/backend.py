@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from hushpore._version import __version__
 from hushpore.base.errors import DeviceError
 from hushpore.base.preferences import memory_limit, preferred
 from hushpore.base.scaled import Scaled
 from hushpore.device.all_gpus import ALL_GPUS, FROM_FILE_TO_FILE, outlook_of_all_gpus
 from hushpore.device.clocks import Clock, CudaClock, HostClock
 from hushpore.device.memory import PeakMemory, free_pools, lift_limits, limit_pools, pinned_array
+from hushpore.device.speeds import keep_speeds, known_speeds
 from hushpore.device.switches import Choices, Switches
 from hushpore.device.timing import StageTimer
 
@@ -26,9 +28,6 @@ if TYPE_CHECKING:
     from hushpore.device.resident import Resident
     from hushpore.device.transfers import CudaBus, PendingUpload, Transfers
 
-
-#: What jobs have measured of copies to each device and back; see `Transfers`.
-_KNOWN_TRANSFERS: dict[str, dict[str, tuple[bool, str]]] = {}
 
 _DEVICES = f"expected 'auto', 'cpu', 'cuda', 'cuda:1' and so on, or {ALL_GPUS!r}"
 
@@ -124,11 +123,17 @@ class Backend:
     @cached_property
     def transfers(self) -> Transfers:
         """How arrays cross to this device and back, decided from the first that do."""
+        import torch
+
         from hushpore.device.transfers import Transfers
 
         self.limit_memory()
-        known = _KNOWN_TRANSFERS.setdefault(self.device, {})
-        return Transfers(self.device, self.bus(), self.choices, known=known)
+        bus = self.bus()
+        if bus is None:
+            return Transfers(self.device, bus, self.choices)
+        kind = f"copies to {self.name}; PyTorch {torch.__version__}; hushpore {__version__}"
+        known, keep = known_speeds(kind), partial(keep_speeds, kind)
+        return Transfers(self.device, bus, self.choices, known=known, keep=keep)
 
     def bus(self) -> CudaBus | None:
         """Return what arrays cross by; None on the CPU, where they stay."""

@@ -167,8 +167,8 @@ class Transfers:
 
     `bus`: None on the CPU, where nothing crosses. `choices`: what the user wants; told what was
     decided. `clock`: seconds; for tests. `known`: what jobs before this one have measured on the
-    same device, whether pinned copies win and at what rates for ``"up"`` and ``"down"``; what this
-    one measures is put in.
+    same device, GB/s of ``"pinned up"``, ``"plain up"`` and so on; what this one measures is put
+    in. `keep`: called with all that is known when something has been measured.
     """
 
     def __init__(
@@ -178,11 +178,12 @@ class Transfers:
         choices: Choices,
         chunk: int = CHUNK,
         clock: Callable[[], float] = time.perf_counter,
-        known: dict[str, tuple[bool, str]] | None = None,
+        known: dict[str, float] | None = None,
+        keep: Callable[[dict[str, float]], None] = lambda known: None,
     ) -> None:
         self._device, self._bus, self.choices, self._chunk = device, bus, choices, chunk
         self._clock = clock
-        self._known = {} if known is None else known
+        self._known, self._keep = {} if known is None else known, keep
         self._staging: dict[str, Staging] = {}
         self._is_pinned: dict[str, bool] = {}
         self._rates: list[str] = []
@@ -313,9 +314,8 @@ class Transfers:
         """Whether pinned copies are used, or tried; decided once for each direction."""
         if way not in self._is_pinned:
             asked = self.choices.asked("pinned")
-            if asked is None and way in self._known:
-                asked, rates = self._known[way]
-                return self._decide_pinned(way, bus, asked, f"as before: {rates}")
+            if asked is None and {f"pinned {way}", f"plain {way}"} <= set(self._known):
+                return self._decide_pinned(way, bus, *self._compare(way, "as before: "))
             if asked is None and nbytes < 2 * _TURNS * _TURN * self._chunk:
                 if not self._is_pinned:
                     reason = f"{nbytes / 1e6:.3g} MB are too little to win by it"
@@ -326,6 +326,12 @@ class Transfers:
             if not self._prepare(way, bus):
                 return False
         return self._is_pinned.get(way, True)
+
+    def _compare(self, way: str, before: str = "") -> tuple[bool, str]:
+        """Return whether pinned copies win, and by what rates, in words."""
+        pinned, plain = self._known[f"pinned {way}"], self._known[f"plain {way}"]
+        rates = f"{pinned:.3g} GB/s {way}, where plain copies make {plain:.3g}"
+        return pinned >= WINS * plain, before + rates
 
     def _decide_pinned(self, way: str, bus: CudaBus, wins: bool, reason: str) -> bool:
         if wins and not self._prepare(way, bus):
@@ -358,13 +364,12 @@ class Transfers:
             copy(number * turn, (number + 1) * turn)
             bus.record_event().synchronize()
             taken[copy] += self._clock() - start
-        wins = taken[plain] >= WINS * taken[pinned]
-        rates = {copy: _TURNS * turn / max(each, 1e-9) / 1e9 for copy, each in taken.items()}
-        self._rates.append(
-            f"{rates[pinned]:.3g} GB/s {way}, where plain copies make {rates[plain]:.3g}"
-        )
+        for name, copy in (("pinned", pinned), ("plain", plain)):
+            self._known[f"{name} {way}"] = _TURNS * turn / max(taken[copy], 1e-9) / 1e9
+        self._keep(self._known)
+        wins, rates = self._compare(way)
+        self._rates.append(rates)
         self._is_pinned[way] = wins
-        self._known[way] = wins, self._rates[-1]
         self.choices.say("pinned", any(self._is_pinned.values()), "; ".join(self._rates))
         if nbytes > 2 * _TURNS * turn:
             (pinned if wins else plain)(2 * _TURNS * turn, nbytes)

@@ -79,8 +79,9 @@ class JobDescription:
     generator: str
     # whether ``"auto"`` takes a GPU; else it is the CPU, and a GPU is used where it is asked for
     on_gpu: bool = True
-    # whether the job compares a GPU with the CPU by itself at ``"auto"``, where CuPy is installed
-    compares_gpu: bool = False
+    # ``"module:function"`` that says why a volume of a shape is not worth a GPU, of a job that
+    # compares a GPU with the CPU by itself at ``"auto"``, where CuPy is installed
+    gpu_problem: str = ""
     purpose: str = ""  # a sentence or two at the top of its widget
     # a line in the list of commands, and the text of its own page of help, where PATH is the scan
     short_help: str = ""
@@ -104,14 +105,20 @@ class JobDescription:
     cluster: str = ""
     ends_early_in: str = ""  # stage that can be cut short with a result; empty where there is none
 
-    def backend(self, device: str) -> Backend:
-        """Choose where it runs."""
+    def backend(self, device: str, shape: Sequence[int] | None = None) -> Backend:
+        """Choose where it runs.
+
+        `shape`: of the volume that it is to run on, where that is known.
+        """
         if device == "auto" and not self.on_gpu and preferred("device").value == "auto":
             # to look for a GPU is to import PyTorch, which takes seconds
-            if not self.compares_gpu:
+            if not self.gpu_problem:
                 return Backend(reason="a GPU is used where it is asked for")
             if find_spec("cupy") is None:
                 return Backend(reason="a GPU takes CuPy for this, which is not installed")
+            problem = "" if shape is None else load(self.gpu_problem)(shape)
+            if problem:
+                return Backend(reason=problem)
             found = choose_backend(device)
             return dataclasses.replace(found, on_trial=found.is_cuda)
         return choose_backend(device)
@@ -161,7 +168,7 @@ JOBS: dict[str, JobDescription] = {
         PoreSettings,
         "hushpore.pores.job:segment_pores",
         on_gpu=False,
-        compares_gpu=True,
+        gpu_problem="hushpore.pores.gpu.trial:problem_of_shape",
         purpose="Finds the pores, splits them at narrow necks (watershed), and measures each.",
         short_help="Segment and measure the pores of a stack.",
         help="Segment and measure the pores of PATH: tables, labels.tif, report.html, result.json.",
@@ -264,7 +271,7 @@ def start(
         if opt.auxiliary:
             # what does not fit is said before anything runs
             volume.auxiliary_of(settings, opt.name)
-    backend = device if isinstance(device, Backend) else kind.backend(device)
+    backend = device if isinstance(device, Backend) else kind.backend(device, volume.shape)
     return kind.load()(volume, settings, backend)
 
 

@@ -125,6 +125,13 @@ def test_little_is_not_worth_a_trial(
     found = hushpore.run("pores", volume, None, gpu)
     assert "0.0242 million voxels are too few to win by a GPU" in found.provenance["device"]
 
+    def look(device: str) -> Backend:
+        raise AssertionError("to look for a GPU is to import PyTorch")
+
+    monkeypatch.setattr(jobs, "choose_backend", look)
+    alone = hushpore.run("pores", volume)
+    assert alone.provenance["device"] == found.provenance["device"]
+
 
 def test_what_was_measured_is_of_one_device_and_can_be_forgotten(gpu: Backend) -> None:
     here = trial.devices_of(gpu)

@@ -20,7 +20,7 @@ from hushpore.device.speeds import keep_speeds, known_speeds
 from hushpore.device.switches import WINS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from hushpore.base.events import Event, Job
     from hushpore.base.scaled import Scaled
@@ -65,9 +65,9 @@ def choose_faster(
     `notes`: what was said; told what is.
     Yields: Progress, and a Note where the two do not agree.
     """
-    voxels = math.prod(volume.shape)
-    if volume.n_spatial < 3 or voxels < WORTH:
-        return Backend(reason=f"{voxels / 1e6:.3g} million voxels are too few to win by a GPU")
+    problem = problem_of_shape(volume.shape)
+    if problem:
+        return Backend(reason=problem)
     key = devices_of(gpu)
     rates, before = Rates.of(known_speeds(key)), ", as measured before"
     if rates is None:
@@ -89,6 +89,14 @@ def choose_faster(
     if rates.gpu < WINS * rates.cpu:
         return Backend(reason=f"{gpu.name} is only {ratio}")
     return dataclasses.replace(gpu, reason=f"{ratio}, with the same labels", on_trial=False)
+
+
+def problem_of_shape(shape: Sequence[int]) -> str:
+    """Say why a GPU is not tried on a volume of a shape; empty where it is."""
+    voxels = math.prod(shape)
+    if len(shape) < 3 or voxels < WORTH:
+        return f"{voxels / 1e6:.3g} million voxels are too few to win by a GPU"
+    return ""
 
 
 def devices_of(gpu: Backend) -> str:
