@@ -234,8 +234,11 @@ def _run(
         with chained(flags["device"]) as backend_of:
             for job, settings in steps.items():
                 attached = attach_files(volume, settings, source)
+                _say_time(job, settings, volume, flags)
                 work = start(job, attached, settings, backend_of(job))
                 result = _drive(work, job, flags, measured)
+                if JOBS[job].keep_time:
+                    load(JOBS[job].keep_time)(settings, flags["device"], result.provenance)
                 results.append(result)
                 volume = result.volume if JOBS[job].gives else volume
         changes = source.changes_since(origin)
@@ -276,6 +279,14 @@ def _run_on_cluster(
             # of which there is one series, whatever those of the scan are called
             scan, series = str(place), None
     return result
+
+
+def _say_time(job: str, settings: Settings, volume: Volume, flags: dict[str, Any]) -> None:
+    """Say how long a job will take, where one like it was run here before."""
+    if JOBS[job].expected_time and not flags["as_json"]:
+        said = load(JOBS[job].expected_time)(settings, volume, flags["device"])
+        if said:
+            echo(said, err=True)
 
 
 def _drive(work: Job, job: str, flags: dict[str, Any], measured: Measured) -> Any:

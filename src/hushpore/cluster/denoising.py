@@ -373,7 +373,7 @@ class _Denoising:
             self.volume, learnt.model, learnt.curves, provenance, noise=learnt.noise,
             residual=residual, steps=learnt.steps, seconds=learnt.seconds, precision=self.dtype,
             schedule=learnt.schedule, noise_model=learnt.noise_model,
-            pair=learnt.pair, rings=self.rings,
+            pair=learnt.pair, rings=self.rings, ended=learnt.ended,
         )  # fmt: skip
 
 

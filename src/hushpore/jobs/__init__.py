@@ -103,6 +103,11 @@ class JobDescription:
     # ``"module:function"`` that runs it on a cluster, as `hushpore.cluster.denoising.denoise_on` is
     # called; empty where it cannot run there
     cluster: str = ""
+    # ``"module:function"`` that says how long it will take, called with the settings, the volume
+    # and the device that is asked for; and one that remembers how long it took, called with the
+    # settings, that device and the provenance. Empty where nothing is said
+    expected_time: str = ""
+    keep_time: str = ""
     ends_early_in: str = ""  # stage that can be cut short with a result; empty where there is none
 
     def backend(self, device: str, shape: Sequence[int] | None = None) -> Backend:
@@ -161,6 +166,8 @@ JOBS: dict[str, JobDescription] = {
         ),
         repeat="hushpore.n2v2.settings:repeating",
         cluster="hushpore.cluster.denoising:denoise_on",
+        expected_time="hushpore.n2v2.pace:expected_time",
+        keep_time="hushpore.n2v2.pace:keep_pace",
         ends_early_in="training",
     ),
     "pores": JobDescription(

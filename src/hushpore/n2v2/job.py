@@ -141,7 +141,7 @@ def train(volume: Volume, settings: DenoiseSettings, backend: Backend, scale: Sc
     run.model.network.cpu()
     return TrainingResult(
         run.model, run.noise, run.curves, run.steps, run.elapsed, run.taken_schedule,
-        tuple(run.notes), run.backend.description, run.noise_facts, run.pair_facts,
+        tuple(run.notes), run.backend.description, run.noise_facts, run.pair_facts, run.ended,
     )  # fmt: skip
 
 
@@ -182,6 +182,7 @@ class DenoisingRun:
         self.curves: dict[str, list[tuple[int, float]]] = {}
         self.steps, self.elapsed = 0, 0.0
         self.taken_schedule: dict[str, Any] | None = None
+        self.ended = ""  # what has ended the training, in words
         self.blocks: BlockSampler | None = None
         self.images: Images | None = None
         self.whole: torch.Tensor | None = None  # the result, where a GPU holds it
@@ -344,6 +345,7 @@ class DenoisingRun:
         loop = TrainingLoop(
             self.settings, self.backend, self.timer, images, batches, self.dtype,
             partial(read_preview_slice, *volume), self._to_model, self._to_batch, TRAINING_SHARE,
+            noise=self._noise_of_targets(batches), is_comparable=self.blocks is None,
         )  # fmt: skip
         state = loop.start(self.architecture)
         checkpoint = self._checkpoint(batches)
@@ -357,6 +359,9 @@ class DenoisingRun:
             if self.blocks is not None:
                 self.blocks.close()
         self.notes += loop.notes
+        self.ended = loop.ended
+        if loop.schedule.is_open and not loop.notes:
+            yield self._note(f"Trained for {state.step:,} steps: {self.ended}.", warning=False)
         self.model = self._to_model(state.learner.average)
         self.curves, self.steps, self.elapsed = state.curves, state.step, state.elapsed
         # what a checkpoint of an older version has left out cannot be repeated
@@ -364,11 +369,20 @@ class DenoisingRun:
         self.taken_schedule = loop.schedule.record(state.shares) if is_whole else None
         share = self.model.network.input_share
         if share > NOTABLE_SHARE:
-            why = f"there is little noise, for which the training was short.{self._advice()}"
+            advice = self._advice()
+            short = f", for which the training was short.{advice}" if advice else "."
+            why = f"there is little noise{short}"
             if share > MOST_OF_IT:
                 why = "there is hardly any noise to remove."
             kept = f"{readable_percent(share)} of the result is the scan as it was"
             yield self._note(f"{kept}: {why}", warning=False)
+
+    def _noise_of_targets(self, batches: BatchSampler) -> float | None:
+        """Return the variance of the noise that a training is to predict, normalised."""
+        if self.noise_model is None or batches.pair_maker is None:
+            return None
+        own = (self.noise_model.deviation / self.scale.std[0]) ** 2
+        return float(own * batches.pair_maker.target_variance)
 
     def _to_batch(self, step: int, patch_losses: npt.NDArray[np.float64]) -> Batch:
         """Say where in the volume the patches of a batch lie."""
@@ -480,7 +494,8 @@ class DenoisingRun:
         if self.trained is not None:
             return " The model has learnt from another scan: train on this one."
         if self.steps < Schedule.of(self.settings).steps:
-            # whoever has cut the training short, or limited its time, knows
+            # whoever has cut the training short, or limited its time, knows; and where its curve
+            # has ended it, more does not help
             return ""
         return " Train longer (Training steps)."
 
@@ -532,5 +547,5 @@ class DenoisingRun:
             self.volume.replace(self.denoised, name=name), self.model, self.curves, provenance,
             noise=self.noise, residual=self.residual, steps=self.steps, seconds=self.elapsed,
             precision=self.dtype, schedule=self.taken_schedule, noise_model=self.noise_facts,
-            pair=self.pair_facts, rings=self.rings,
+            pair=self.pair_facts, rings=self.rings, ended=self.ended,
         )  # fmt: skip

@@ -46,8 +46,8 @@ _NOTABLE_SHIFT = 0.05
 class Noise2Noise:
     """Takes the input of a pair from one of two scans, and the target from the other."""
 
-    #: Variance of the noise of an input, over that of a scan.
-    input_variance = 1.0
+    #: Variance of the noise of an input and of a target, over that of a scan.
+    input_variance = target_variance = 1.0
 
     def pairs(
         self,

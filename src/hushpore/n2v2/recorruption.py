@@ -82,6 +82,11 @@ class Recorruption:
         """Variance of the noise of an input, over that of the scan."""
         return 1 + ADDED**2
 
+    @property
+    def target_variance(self) -> float:
+        """Variance of the noise of a target, over that of the scan."""
+        return 1 + 1 / ADDED**2
+
     def draw(self, count: int, generator: torch.Generator | None) -> torch.Tensor:
         """Return normalised noise for some patches, as it is at the mean grey value.
 

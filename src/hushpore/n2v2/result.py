@@ -60,7 +60,8 @@ class Denoised:
         if not result["steps"]:
             return f"{removed}, with the model {self.provenance['settings']['model']}"
         seconds = f"{result['training_seconds']:,.0f} s"
-        return f"{removed}, {result['steps']:,} training steps in {seconds}"
+        why = f" ({ended})" if (ended := result.get("ended")) else ""
+        return f"{removed}, {result['steps']:,} training steps in {seconds}{why}"
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -87,6 +88,7 @@ class TrainingResult:
     # `NoiseModel.to_dict` of the noise, where it is known
     noise_model: dict[str, Any] | None = None
     pair: dict[str, Any] | None = None  # how two scans compare, where two were given
+    ended: str = ""  # what has ended it, in words
 
 
 def make_result(
@@ -104,14 +106,15 @@ def make_result(
     noise_model: dict[str, Any] | None = None,
     pair: dict[str, Any] | None = None,
     rings: list[dict[str, Any]] | None = None,
+    ended: str = "",
 ) -> Denoised:
     """Put a result together, and complete its record.
 
     `volume`: the denoised one. `curves`, `steps`, `seconds`, `schedule`: as in `TrainingResult`.
     `provenance`: as `hushpore.base.provenance.make_provenance` returns it; added to. `noise`,
     `residual`: what was found before and after. `precision`: arithmetic of the network.
-    `noise_model`, `pair`: as in `TrainingResult`. `rings`: what was taken out of each scan before,
-    where that was asked for.
+    `noise_model`, `pair`, `ended`: as in `TrainingResult`. `rings`: what was taken out of each scan
+    before, where that was asked for.
     """
     losses, validation = (
         np.array(curves.get(name, []), np.float32).reshape(-1, 2) for name in ("loss", "validation")
@@ -129,6 +132,7 @@ def make_result(
         "steps": steps,
         "input_share": model.network.input_share,  # of the scan itself in the result
         "training_seconds": seconds,
+        "ended": ended,
         "final_loss": float(losses[-1, 1]) if len(losses) else None,
         "noise_removed": residual.deviation,
         "precision": str(precision).removeprefix("torch."),

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 #: Fraction of masked pixels in the papers on N2V and N2V2.
 PAPER_SHARE = 0.00198
 
-#: Steps of a training where neither steps nor a time are given.
-STEPS = 1000
+#: Steps of a training where neither steps nor a time are given, at most.
+STEPS = 1500
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,9 @@ class DenoiseSettings(Settings):
     )
     steps: int | None = option(
         None,
-        "Training steps; more give a cleaner image, with less and less to gain. None: 1000. With "
-        "a time limit alone: as many as it allows.",
+        "Training steps; more give a cleaner image, with less and less to gain. None: until more "
+        f"would bring next to nothing, {STEPS} at most. With a time limit alone: as many as it "
+        "allows.",
         label="Training steps",
         minimum=1,
         step=100,
@@ -284,9 +285,10 @@ class DenoiseSettings(Settings):
         `known`: beside the ``volume``, ``pace``: seconds of a training ``step``, of a denoised
         ``voxel``, and of the ``rest``, in the last run of this `pace_kind`.
         """
-        return self._time_hint(known) | self._share_hint()
+        return self.time_hint(known) | self._share_hint()
 
-    def _time_hint(self, known: Mapping[str, Any]) -> dict[str, str]:
+    def time_hint(self, known: Mapping[str, Any]) -> dict[str, str]:
+        """Return how long it will take, at what decides that. `known`: as for `hints`."""
         pace, volume = known.get("pace"), known.get("volume")
         if not pace or volume is None or self.repeat:
             return {}
@@ -297,7 +299,9 @@ class DenoiseSettings(Settings):
         elif self.time_budget is not None and (self.steps is None or training > self.time_budget):
             steps, training = "time_budget", self.time_budget
         time = readable_duration(training + rest)
-        return {steps: f"About {time} in all, at the speed of the last run."}
+        is_open = steps == "steps" and self.steps is None
+        most = " at most" if is_open else ""
+        return {steps: f"About {time} in all{most}, at the speed of the last run."}
 
     def _share_hint(self) -> dict[str, str]:
         if self.model or self.correlated_along != "none" or self.method == "r2r" or self.pair:

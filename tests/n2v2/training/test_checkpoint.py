@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import subprocess
@@ -16,7 +17,7 @@ from hushpore.base.errors import OutputError
 from hushpore.base.events import Progress
 from hushpore.n2v2.tensor_file import read_tensors, write_tensors
 from hushpore.n2v2.trained import HEADER
-from hushpore.n2v2.training import blocks
+from hushpore.n2v2.training import blocks, loop, plateau, schedule
 from hushpore.n2v2.training import checkpoint as checkpoints
 
 if TYPE_CHECKING:
@@ -93,6 +94,37 @@ def cancel_after(steps: int, scan: np.ndarray, settings: dict[str, object]) -> N
         if isinstance(event, Progress) and event.stage == "training" and event.done >= steps:
             break
     work.close()
+
+
+def test_where_the_curve_ends_a_training_it_ends_a_resumed_one(
+    scan: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule, "CHECK_INTERVAL", 10)
+    monkeypatch.setattr(plateau, "CHECK_INTERVAL", 10)
+    monkeypatch.setattr(plateau, "FIRST_CHECK", 10)
+    monkeypatch.setattr(plateau, "LEAST_GAIN", 1e9)
+    monkeypatch.setattr(loop, "LOG_INTERVAL", 5)
+    how = {**QUICK, "steps": None}
+    unbroken = hushpore.denoise(scan, **how)
+    # 10, and those in which the rate comes down
+    assert len(unbroken.losses) == 3
+    assert unbroken.provenance["result"]["steps"] == 15
+    why = "more would have brought next to nothing"
+    assert unbroken.provenance["result"]["ended"] == why
+    assert why in unbroken.summary
+    assert f"Trained for 15 steps: {why}." in unbroken.notes
+    assert not any("rain longer" in note for note in unbroken.notes)
+    for steps in (7, 12):
+        path = str(tmp_path / f"{steps}.safetensors")
+        settings = {name: value for name, value in how.items() if name != "device"}
+        cancel_after(steps, scan, {**settings, "checkpoint": path})
+        resumed = hushpore.denoise(scan, checkpoint=path, **how)
+        np.testing.assert_array_equal(resumed.volume.data, unbroken.volume.data)
+        np.testing.assert_array_equal(resumed.validation, unbroken.validation)
+    record = tmp_path / "result.json"
+    record.write_text(json.dumps(unbroken.provenance))
+    again = hushpore.denoise(scan, repeat=str(record), **how)
+    assert again.provenance["result"]["steps"] == 15
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hushpore.base.errors import InputError
-from hushpore.n2v2.settings import DenoiseSettings
-from hushpore.n2v2.training.schedule import PARTS, Schedule, pack, unpack
+from hushpore.n2v2.settings import STEPS, DenoiseSettings
+from hushpore.n2v2.training.schedule import COOL_DOWN, PARTS, Schedule, learning_rate, pack, unpack
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +24,43 @@ def test_with_a_budget_whichever_is_further_decides() -> None:
     assert schedule.fraction_done(5, 10) == 0.5
     assert schedule.fraction_done(5, 70) == 0.7
     assert schedule.fraction_done(6, 99.99999) == 1.0
+
+
+def test_a_time_limit_alone_is_used_to_its_end() -> None:
+    schedule = Schedule.of(DenoiseSettings(time_budget=100))
+    assert schedule.fraction_done(1_000_000, 99) < 1
+    assert schedule.fraction_done(10, 100) == 1
+    assert schedule.ending(10) == "the time limit"
+
+
+def test_with_neither_the_curve_ends_it_and_the_rate_still_comes_down() -> None:
+    schedule = Schedule.of(DenoiseSettings())
+    flat = [(step, 1.0) for step in range(25, 401, 25)]
+    ended = schedule.given(flat, noise=None)
+    assert ended.plateau is not None
+    # whatever it was for, the clock has no part in it
+    rates = [
+        learning_rate(ended.fraction_done(step, 1e9 * step), 1.0)
+        for step in range(ended.most_steps + 1)
+    ]
+    assert rates[150 : ended.plateau] == [1.0] * (ended.plateau - 150)
+    assert ended.most_steps == pytest.approx(ended.plateau / (1 - COOL_DOWN), abs=1)
+    assert rates[-1] == 0
+    assert rates[ended.plateau :] == sorted(rates[ended.plateau :], reverse=True)
+    assert ended.ending(ended.most_steps) == "more would have brought next to nothing"
+    # before it was known, the rates were the same
+    assert rates[: ended.plateau] == [
+        learning_rate(schedule.fraction_done(step, 0), 1.0) for step in range(ended.plateau)
+    ]
+
+
+def test_a_curve_that_goes_on_falling_ends_with_the_most_steps() -> None:
+    schedule = Schedule.of(DenoiseSettings())
+    steep = [(step, 100.0 / step) for step in range(25, STEPS + 1, 25)]
+    schedule = schedule.given(steep, noise=None)
+    assert schedule.fraction_done(STEPS - 1, 0) < 1
+    assert schedule.fraction_done(STEPS, 0) == 1
+    assert schedule.ending(STEPS) == "the most without a number of steps or a time limit"
 
 
 def test_a_course_that_time_has_cut_is_taken_again(tmp_path: Path) -> None:

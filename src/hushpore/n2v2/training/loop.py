@@ -62,9 +62,14 @@ class TrainingLoop:
     # makes a `Batch` of a step and of `Learner.patch_losses`
     to_batch: Callable[[int, npt.NDArray[np.float64]], Batch]
     share: float  # of the whole job, for progress
+    # variance of the noise of the targets; None where it is not known
+    noise: float | None = None
+    # whether each validation sees the same patches: only then its curve can end the training
+    is_comparable: bool = True
     notes: list[str] = field(default_factory=list)  # what was said
     schedule: Schedule = field(init=False)  # how far it is at each step, as the settings ask for
     preview_slice: PreviewSlice = field(init=False)  # what previews show
+    ended: str = field(default="", init=False)  # what has ended it, in words
     _wanted: tuple[int, ...] | None = field(default=None, init=False)
     _seen: tuple[int, ...] | None = field(default=None, init=False)
 
@@ -110,6 +115,7 @@ class TrainingLoop:
         readback = Readback(self.backend, self.timer)
         pace = PreviewPace(self.preview_slice, self.batch_sampler.voxels)
         start = time.monotonic() - state.elapsed
+        self._look_at_curve(state)
         fraction, batch_due = self.schedule.fraction_done(state.step, state.elapsed), start
         while fraction < 1:
             learner.keeps_patch_losses = start + state.elapsed >= batch_due
@@ -121,7 +127,6 @@ class TrainingLoop:
             state.step += 1
             state.shares.append(to_parts(fraction))
             state.elapsed = elapsed = time.monotonic() - start
-            fraction = self.schedule.fraction_done(state.step, elapsed)
             if learner.keeps_patch_losses and learner.patch_losses is not None:
                 readback.push(("batch", state.step), learner.patch_losses)
                 learner.keeps_patch_losses, batch_due = False, start + elapsed + BATCH_INTERVAL
@@ -131,6 +136,11 @@ class TrainingLoop:
                 if state.logged_steps == state.step:
                     yield self.timer.timing()
                 yield from self._report(readback.arrived(), state)
+                if self.schedule.is_check(state.step):
+                    # however late losses arrive, the same steps have the same rates
+                    yield from self._report(readback.drain(), state)
+                    self._look_at_curve(state)
+                fraction = self.schedule.fraction_done(state.step, elapsed)
                 if checkpoint is not None and checkpoint.due:
                     yield from self._report(readback.drain(), state)
                     self._keep(state, checkpoint)
@@ -146,9 +156,9 @@ class TrainingLoop:
                     pace.done(time.monotonic() - before, elapsed)
                     yield from self._report(readback.arrived(), state)
             except StopEarly:
-                of = "" if self.schedule.steps == ENDLESS else f" of {self.schedule.steps:,}"
-                self.notes.append(f"Stopped early, after {state.step:,}{of} steps.")
+                self._note_early_end(state.step)
                 break
+        self.ended = self.ended or self.schedule.ending(state.step)
         # a last mean over a few steps alone would jump
         if state.step - state.logged_steps > LOG_INTERVAL // 2 or not state.logged_steps:
             self._log_losses(state, readback)
@@ -166,6 +176,21 @@ class TrainingLoop:
         readback.push(("losses", state.step), torch.stack([state.total / count, validation]))
         state.logged_steps = state.step
         state.total.zero_()
+
+    def _note_early_end(self, step: int) -> None:
+        most = self.schedule.most_steps
+        of = "" if most == ENDLESS or self.schedule.is_open else f" of {most:,}"
+        self.ended = "stopped by hand"
+        self.notes.append(f"Stopped early, after {step:,}{of} steps.")
+
+    def _look_at_curve(self, state: TrainingState) -> None:
+        """Let the validation loss decide whether the training comes to its end."""
+        if self.is_comparable:
+            # after `StopEarly` there is a point between two others
+            curve = [
+                point for point in state.curves.get("validation", []) if not point[0] % LOG_INTERVAL
+            ]
+            self.schedule = self.schedule.given(curve, self.noise)
 
     def _fixed_batches(self) -> BatchSampler:
         """Return what draws the same batches each time, and none of the training's own."""
@@ -210,7 +235,7 @@ class TrainingLoop:
         ]
 
     def _progress(self, state: TrainingState, fraction: float) -> Progress:
-        total, step = self.schedule.ends_after or self.schedule.steps, state.step
+        total, step = self.schedule.most_steps, state.step
         if self.schedule.time_budget is not None:
             total = max(step, min(total, round(step / fraction)))
         # what the device has finished, not what it has been asked to do

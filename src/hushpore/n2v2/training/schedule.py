@@ -10,7 +10,7 @@ import base64
 import json
 import math
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ import numpy as np
 from hushpore.base.errors import InputError
 from hushpore.base.text import read_text
 from hushpore.n2v2.settings import STEPS
+from hushpore.n2v2.training.plateau import CHECK_INTERVAL, find_plateau
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,11 +31,17 @@ PARTS = 10**6
 #: Steps of which is known what was over before each, at most.
 _MOST_STEPS = 10**7
 
+#: Steps of a training in earlier versions, where none were given.
+_EARLIER_STEPS = 1000
+
 #: Steps of a training that its time alone ends.
 ENDLESS = 10**9
 
 #: Shares of a training in which the learning rate goes up, and comes down.
 WARM_UP, COOL_DOWN = 0.1, 0.3
+
+#: Steps in which the learning rate goes up where it is not known yet how many there will be.
+WARM_UP_STEPS = 100
 
 
 @dataclass(frozen=True)
@@ -46,6 +53,8 @@ class Schedule:
     ends_after: int | None = None  # steps after which it ends, as an earlier one did
     # of an earlier training that time has cut: what was over before each step, in `PARTS`
     shares: tuple[int, ...] = ()
+    is_open: bool = False  # whether its curve ends it, before all of its steps
+    plateau: int | None = None  # after how many steps it was found to be flat
 
     @classmethod
     def of(cls, settings: DenoiseSettings) -> Schedule:
@@ -54,10 +63,38 @@ class Schedule:
         Raises InputError if the record that they name holds none.
         """
         if settings.repeat:
-            return _read(Path(settings.repeat).expanduser(), settings.steps or STEPS)
-        if settings.steps is None:
-            return cls(STEPS if settings.time_budget is None else ENDLESS, settings.time_budget)
-        return cls(settings.steps, settings.time_budget)
+            return _read(Path(settings.repeat).expanduser(), settings.steps or _EARLIER_STEPS)
+        if settings.steps is None and settings.time_budget is None:
+            return cls(STEPS, is_open=True)
+        steps = ENDLESS if settings.steps is None else settings.steps
+        return cls(steps, settings.time_budget)
+
+    @property
+    def held_until(self) -> int:
+        """Steps after which the learning rate comes down, where the curve may end the training."""
+        return self.plateau or round((1 - COOL_DOWN) * self.steps)
+
+    @property
+    def most_steps(self) -> int:
+        """Steps after which it ends as far as is known."""
+        if self.ends_after is not None:
+            return self.ends_after
+        if self.plateau is not None:
+            return min(self.steps, math.ceil(self.plateau / (1 - COOL_DOWN)))
+        return self.steps
+
+    def is_check(self, step: int) -> bool:
+        """Return whether the curve has to be looked at after some steps."""
+        return self.is_open and step % CHECK_INTERVAL == 0 and 0 < step < self.held_until
+
+    def given(self, curve: Sequence[tuple[int, float]], noise: float | None) -> Schedule:
+        """Return it with what the curve so far says: the same after a training was resumed.
+
+        `curve`, `noise`: as for `hushpore.n2v2.training.plateau.find_plateau`.
+        """
+        if not self.is_open or self.plateau is not None:
+            return self
+        return replace(self, plateau=find_plateau(curve, noise, before=self.held_until))
 
     def fraction_done(self, step: int, elapsed: float) -> float:
         """Return which share is over after some steps, and some seconds; 1 ends the training."""
@@ -65,10 +102,32 @@ class Schedule:
             return 1.0
         if self.shares:
             return self.shares[step] / PARTS
+        if self.is_open:
+            return to_parts(self._open_share(step)) / PARTS
         share = step / self.steps
         if self.time_budget is None:
             return share
         return to_parts(max(share, elapsed / self.time_budget)) / PARTS
+
+    def _open_share(self, step: int) -> float:
+        """Return how far a training is that the curve may end: where held, as if it never would."""
+        if step >= self.held_until:
+            cooling = self.most_steps - self.held_until
+            return 1 - COOL_DOWN * max(0.0, 1 - (step - self.held_until) / cooling)
+        if step < WARM_UP_STEPS:
+            return WARM_UP * step / WARM_UP_STEPS
+        longest = (1 - COOL_DOWN) * self.steps - WARM_UP_STEPS
+        return WARM_UP + (1 - COOL_DOWN - WARM_UP) * (step - WARM_UP_STEPS) / longest
+
+    def ending(self, step: int) -> str:
+        """Return in words what has ended a training after some steps, but for a user."""
+        if self.ends_after is not None:
+            return "as many as in the training that is repeated"
+        if self.plateau is not None:
+            return "more would have brought next to nothing"
+        if self.is_open:
+            return "the most without a number of steps or a time limit"
+        return "as many as were asked for" if step >= self.steps else "the time limit"
 
     def record(self, taken: Sequence[int]) -> dict[str, Any] | None:
         """Return what is needed to repeat a training, as JSON values.
@@ -76,7 +135,7 @@ class Schedule:
         `taken`: what was over before each of its steps, in `PARTS`.
         Returns: None where the settings say it all.
         """
-        timed = self.time_budget is not None or bool(self.shares)
+        timed = self.time_budget is not None or bool(self.shares) or self.is_open
         if not timed and len(taken) == self.steps:
             return None
         return {"steps": len(taken), "shares": pack(taken) if timed else ""}

@@ -49,6 +49,10 @@ class PairMaker(Protocol):
     def input_variance(self) -> float:
         """Variance of the noise of an input, over that of what the network will be applied to."""
 
+    @property
+    def target_variance(self) -> float:
+        """Variance of the noise of a target, over the same."""
+
     def pairs(
         self,
         images: Images,

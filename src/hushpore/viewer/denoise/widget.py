@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 import shutil
 import threading
 import weakref
@@ -20,7 +19,8 @@ from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.scaled import held
 from hushpore.base.volume import readable_percent
 from hushpore.device.scratch import new_folder
-from hushpore.device.speeds import keep_speeds, known_speeds
+from hushpore.device.speeds import known_speeds
+from hushpore.n2v2.pace import keep_pace, pace_key
 from hushpore.viewer.denoise.noise_panel import NoisePanel
 from hushpore.viewer.denoise.ring_preview import RingPreview
 from hushpore.viewer.forms.rich_label import link, plain_label
@@ -31,8 +31,6 @@ from hushpore.viewer.patches.live_patches import LatestBatch
 from hushpore.viewer.running.target import capture
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from napari.layers import Layer
 
     from hushpore.base.events import Job
@@ -49,9 +47,6 @@ if TYPE_CHECKING:
 #: Correlation of neighbours from which on it is worth a word; noise as a share of the contrast
 #: below which it is low; and about how many voxels along each axis tell the contrast.
 _NOTABLE, _LOW, _SAMPLED = 0.1, 0.04, 64
-
-#: Steps from which on their time tells that of more: the first take longer.
-_TELLING = 25
 
 #: Links that are offered after a cancel.
 _APPLY, _GO_ON = "apply", "go on"
@@ -93,8 +88,9 @@ class DenoiseWidget(JobWidget):
         self.rings.dismissed.connect(self._dismiss_rings)
         self.form.changed.connect(self._show_rings)
         self.layer.changed.connect(self._show_rings)
-        # the kind of the last run, and that whose time is said; see `_pace_kind`
-        self._ran_as, self._timed_as = "", ""
+        # settings and device of the last run here, and the kind of that whose time is said
+        self._ran_as: tuple[DenoiseSettings, str] | None = None
+        self._timed_as = ""
         self.form.changed.connect(self._show_time)
         self.device.changed.connect(self._show_time)
         self.run_on.changed.connect(self._show_time)
@@ -135,29 +131,28 @@ class DenoiseWidget(JobWidget):
     def run(self) -> JobWorker:
         """Start, and take the slice without rings away: that of the job comes in its place."""
         worker = super().run()
-        self._ran_as = self._pace_kind()
+        self._ran_as = self._runs_as()
         self._show_rings()
         return worker
 
     def _show_outcome(self, outcome: Outcome, made: list[Layer]) -> None:
         super()._show_outcome(outcome, made)
-        pace = pace_of(outcome.result.provenance)
-        if pace and self._ran_as:
-            keep_speeds(self._ran_as, pace)
+        if self._ran_as is not None:
+            keep_pace(*self._ran_as, outcome.result.provenance)
             self._timed_as = ""
             self._show_time()
 
-    def _pace_kind(self) -> str:
-        """Return what the time of a run depends on; nothing where it is another computer's."""
+    def _runs_as(self) -> tuple[DenoiseSettings, str] | None:
+        """Return settings and device of a run; None where it is another computer's."""
         if self.run_on.value:
-            return ""
-        settings = cast("DenoiseSettings", self.form.value)
-        return f"denoise device={self.device.value} {settings.pace_kind}"
+            return None
+        return cast("DenoiseSettings", self.form.value), self.device.value
 
     def _show_time(self) -> None:
         """Say how long it will take, where one like it was run here before."""
         try:
-            kind = self._pace_kind()
+            runs_as = self._runs_as()
+            kind = "" if runs_as is None else pace_key(*runs_as)
         except InputError:
             # said when Run is pressed
             kind = ""
@@ -271,20 +266,6 @@ class _Found:
     values: Any = None
     text: str = ""
     model: NoiseModel | None = None
-
-
-def pace_of(provenance: Mapping[str, Any]) -> dict[str, float]:
-    """Return what a step, a voxel and the rest took, by the record of a training; in s."""
-    result, times = provenance.get("result", {}), provenance.get("timings", {})
-    if result.get("steps", 0) < _TELLING or "denoising" not in times:
-        return {}
-    voxels = math.prod(provenance["input"]["shape"])
-    before_and_after = {"reading", "diagnosis", "examination"} & set(times)
-    return {
-        "step": result["training_seconds"] / result["steps"],
-        "voxel": times["denoising"] / voxels,
-        "rest": sum(times[each] for each in before_and_after),
-    }
 
 
 class NoiseLine(QObject):
