@@ -145,8 +145,8 @@ JOBS: dict[str, JobDescription] = {
         DenoiseSettings,
         "hushpore.n2v2.job:denoise",
         purpose="Removes noise. Learns from the noisy image alone; no clean image is needed.",
-        short_help="Denoise a stack with N2V2, trained on the stack itself.",
-        help="Denoise the stack in PATH with N2V2, trained on the stack itself.\n\n"
+        short_help="Denoise a stack with a network that learns from the stack itself.",
+        help="Denoise the stack in PATH with a network that learns from the stack itself.\n\n"
         "Writes a TIFF, and beside it how it was made as JSON.",
         gives="denoised",
         share=7.0,

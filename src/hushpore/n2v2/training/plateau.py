@@ -1,9 +1,10 @@
 """When a training has learnt what there is to learn: by its validation loss, and by the noise.
 
 The targets of a training are noisy. Of the loss most is their noise, which nothing brings down, and
-the rest is the error of the network. Two things end a training. The loss has come down to the noise:
-what would bring it down further is learning the noise of this scan by heart. Or what it has fallen
-by while the number of steps doubled is little beside the error: the next doubling will bring less.
+the rest is the error of the network. Two things end a training. The loss has come down to the
+noise: what would bring it down further is learning the noise of this scan by heart. Or what it has
+fallen by while the number of steps doubled is little beside the error: the next doubling will bring
+less.
 """
 
 from __future__ import annotations
