@@ -10,10 +10,14 @@ import tifffile
 from napari.layers import Layer
 from qtpy.QtGui import QColor
 
+import hushpore
+from hushpore import Volume
 from hushpore.pores.phases.result import COLOURS
 from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.layers.reader import read_layers
 from hushpore.viewer.layers.saved import SavedLayer
+from hushpore.viewer.layers.voxel_size import parse_voxel_size, resize_layer
+from hushpore.viewer.phases.layers import contacts_of
 from hushpore.viewer.phases.widget import PhasesWidget
 
 UNIT = ("um",) * 3
@@ -127,6 +131,48 @@ def test_the_result_is_a_layer_with_a_name_and_a_colour_for_each_phase(
     viewer.layers.remove("rock thickness")
     viewer.layers.remove("rock regions")
     assert not tables.isVisible()
+
+
+def test_a_voxel_size_given_later_scales_all_that_was_measured(
+    widget: PhasesWidget, viewer: Any, rock: np.ndarray, tmp_path: Path
+) -> None:
+    widget.thickness.value = widget.regions.value = True
+    widget.run()
+    widget.wait()
+    saved = SavedLayer.of(viewer.layers["rock phases"]).write(tmp_path / "saved")
+    read = [Layer.create(*each) for each in read_layers(str(saved))]
+    size = parse_voxel_size(Volume(rock, spacing=2.0, unit="um"), "6µm")
+    for layer in read:
+        assert resize_layer(layer, Volume(rock, spacing=2.0, unit="um"), size)
+    widget._set_voxel_size("6µm")
+    how = {"outside": "keep", "thickness": True, "regions": True}
+    expected = hushpore.run("phases", Volume(rock, spacing=6.0, unit="um"), how, "cpu")
+    layers = {layer.name.removeprefix("rock "): layer for layer in viewer.layers}
+    again = {layer.name.removeprefix("saved "): layer for layer in read}
+    result = layers["phases"].metadata[METADATA_KEY]["phases"]
+    assert result is widget.result
+    tables = {"phases", "contacts", "profile", "regions", "region_contacts"}
+    assert set(result.files().tables) == tables
+    for name, table in expected.files().tables.items():
+        pd.testing.assert_frame_equal(result.files().tables[name], table)
+    totals, wanted = (each.provenance["result"] for each in (result, expected))
+    for name in ("phases", "contacts"):
+        pd.testing.assert_frame_equal(pd.DataFrame(totals[name]), pd.DataFrame(wanted[name]))
+    for of in (layers, again):
+        np.testing.assert_allclose(of["thickness"].data, expected.thickness, rtol=1e-6)
+        assert of["thickness"].contrast_limits[1] == pytest.approx(expected.thickness.max())
+        diameters = of["regions"].features["equivalent_diameter"]
+        np.testing.assert_allclose(diameters, expected.region_table["equivalent_diameter"])
+        known = of["phases"].metadata[METADATA_KEY]
+        assert known["provenance"]["input"]["spacing"] == [6.0, 6.0, 6.0]
+        assert known["phases"].contacts["area"].tolist() == pytest.approx(
+            expected.contacts["area"].tolist()
+        )
+    shown = cells(widget.tables.contacts)
+    assert shown == [list(row) for row in contacts_of(expected)[1:]]
+    # of voxels of another shape nothing that was measured is true
+    widget._set_voxel_size("6,6,20µm")
+    assert not widget.tables.isVisible()
 
 
 def test_of_labels_each_is_a_phase(widget: PhasesWidget, viewer: Any, rock: np.ndarray) -> None:

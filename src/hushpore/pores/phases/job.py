@@ -19,7 +19,7 @@ from hushpore.pores.job import outside_totals, prepare, warm_up_kind, warnings_o
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import Work, find_local_thickness
 from hushpore.pores.phases.labelling import find_labels, find_phases
-from hushpore.pores.phases.measures import PhaseSums, contact_columns, phase_columns
+from hushpore.pores.phases.measures import PhaseSums, contact_columns, phase_columns, rows_of
 from hushpore.pores.phases.regions import Regions
 from hushpore.pores.phases.result import Phases
 from hushpore.pores.plan import AT_A_TIME, LEAST_SLICES
@@ -106,8 +106,8 @@ def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) ->
         "thresholds": limits[:-1, 1].tolist() if not settings.are_labels else None,
         "sample_voxels": int(sums.voxels.sum()),
         **outside_totals(found.surroundings, 1 - found.sample / math.prod(volume.shape)),
-        "phases": _rows(columns),
-        "contacts": _rows(contacts),
+        "phases": rows_of(columns),
+        "contacts": rows_of(contacts),
         "unit": volume.unit,
     }
     provenance = make_provenance("phases", volume, settings, backend.description, timing, notes)
@@ -259,15 +259,3 @@ def _warnings(
     how = settings.of_pores(float(found.limits[0, 1]))
     share = 1 - found.sample / math.prod(volume.shape)
     yield from warnings_of(volume, how, found.surroundings, share)
-
-
-def _rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows of a table as plain values; None where there is no number."""
-    plain = [np.asarray(values).tolist() for values in columns.values()]
-    return [
-        {
-            name: None if isinstance(value, float) and math.isnan(value) else value
-            for name, value in zip(columns, row, strict=True)
-        }
-        for row in zip(*plain, strict=True)
-    ]

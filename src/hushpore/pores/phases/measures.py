@@ -6,6 +6,7 @@ take from these lists what columns there are, as from those of `hushpore.pores.m
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -193,3 +194,15 @@ def contact_columns(phases: PhaseSums, names: Sequence[str]) -> dict[str, Any]:
     pair = {end: columns.pop(f"phase_{end}") for end in (1, 2)}
     words = {f"name_{end}": [names[number - 1] for number in pair[end]] for end in pair}
     return {"phase_1": pair[1], "phase_2": pair[2], **words, **columns}
+
+
+def rows_of(columns: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of a table as plain values; None where there is no number."""
+    plain = [np.asarray(values).tolist() for values in columns.values()]
+    return [
+        {
+            name: None if isinstance(value, float) and math.isnan(value) else value
+            for name, value in zip(columns, row, strict=True)
+        }
+        for row in zip(*plain, strict=True)
+    ]

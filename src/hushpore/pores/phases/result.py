@@ -9,11 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushpore.base.errors import InputError
 from hushpore.base.result import ResultFiles
 from hushpore.base.volume import readable_percent
+from hushpore.pores.measures import PORES, THROATS
+from hushpore.pores.phases.measures import CONTACTS, PHASES, rows_of
+from hushpore.pores.resizing import is_proportional, resized_table
 from hushpore.pores.result import outside_in_words
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
     import pandas as pd
 
@@ -126,6 +132,53 @@ class Phases:
         named = dict(zip(self.names, shares.T, strict=True))
         return pd.DataFrame({"slice": slices, "position": position, **named})
 
+    def resized(self, spacing: Sequence[float], unit: str, note: str = "") -> Phases:
+        """Return the same measurement of voxels of another size; see `Pores.resized`.
+
+        Raises InputError if voxels have another shape.
+        """
+        if not is_proportional(self.volume.spacing, spacing):
+            raise InputError(
+                f"Voxels of {tuple(spacing)} have another shape than those of "
+                f"{self.volume.spacing}: measure the phases again."
+            )
+        ratio = np.array(spacing) / self.volume.spacing
+        frames = self.volume.origin, ratio
+        notes = [note] if note else []
+        volume = self.volume.replace(
+            self.volume.data,
+            spacing=tuple(spacing),
+            unit=unit,
+            origin=(),
+            notes=[*self.volume.notes, *notes],
+        )
+        columns = _columns(resized_table(self.phases, PHASES, *frames))
+        contacts = _columns(resized_table(self.contacts, CONTACTS, *frames))
+        regions = self.regions
+        if regions is not None:
+            regions = dataclasses.replace(
+                regions,
+                columns=_columns(resized_table(self.region_table, PORES, *frames)),
+                contacts=_columns(resized_table(self.region_contacts, THROATS, *frames)),
+            )
+        made, thickness = self.provenance, self.thickness
+        found = {"phases": rows_of(columns), "contacts": rows_of(contacts), "unit": unit}
+        provenance = {
+            **made,
+            "input": {**made["input"], "spacing": list(volume.spacing), "unit": unit},
+            "notes": [*made["notes"], *notes],
+            "result": {**made["result"], **found},
+        }
+        return dataclasses.replace(
+            self,
+            volume=volume,
+            provenance=provenance,
+            thickness=None if thickness is None else thickness * np.float32(ratio[0]),
+            regions=regions,
+            _phase_columns=columns,
+            _contact_columns=contacts,
+        )
+
     @property
     def summary(self) -> str:
         """One sentence: the share of each phase."""
@@ -149,3 +202,7 @@ class Phases:
             tables["regions"] = self.region_table
             tables["region_contacts"] = self.region_contacts
         return ResultFiles(images, tables)
+
+
+def _columns(table: pd.DataFrame) -> dict[str, Any]:
+    return {str(name): table[name].to_numpy() for name in table}

@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from napari.layers import Labels
 
 from hushpore.pores.measures import PORES, THROATS
 from hushpore.pores.resizing import (
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hushpore.base.volume import Volume
+    from hushpore.pores.phases.result import Phases
+    from hushpore.viewer.results.pore_layer import PoreTables
     from hushpore.viewer.running.target import Target
 
 
@@ -102,19 +105,40 @@ def resize_layer(layer: Any, volume: Volume, size: NewSize) -> bool:
     layer.metadata = {**layer.metadata, METADATA_KEY: known}
     layer.units = (*layer.units[:-n_spatial], *[pint_name(size.unit)] * n_spatial)
     layer.scale, layer.translate = scale, translate
-    if tables is None and not known.get(LENGTHS):
-        return True
-    if not follows:
-        return False
-    if tables is None:
+    has_numbers = tables is not None or "phases" in known or bool(known.get(LENGTHS))
+    if has_numbers and follows:
+        if tables is None:
+            _resize_values(layer, volume, size)
+        else:
+            _resize_pores(layer, tables, volume, size)
+    return follows or not has_numbers
+
+
+def _resize_values(layer: Any, volume: Volume, size: NewSize) -> None:
+    """Scale phases or regions with their sizes, or an image of lengths."""
+    ratio = np.array(size.spacing) / volume.spacing
+    known = known_of(layer)
+    measured: Phases | None = known.get("phases")
+    if measured is not None:
+        measured = measured.resized(size.spacing, size.unit, size.note)
+        known = {**known, "phases": measured, "provenance": measured.provenance}
+        layer.metadata = {**layer.metadata, METADATA_KEY: known}
+    elif isinstance(layer, Labels):
+        layer.features = resized_table(layer.features, PORES, volume.origin, ratio)
+    else:
         low, high = layer.contrast_limits
         layer.data = layer.data * np.float32(ratio[0])
         layer.contrast_limits_range = layer.contrast_limits = low * ratio[0], high * ratio[0]
-        return True
+
+
+def _resize_pores(layer: Any, tables: PoreTables, volume: Volume, size: NewSize) -> None:
+    """Scale the numbers of a pore result."""
+    n_spatial = volume.n_spatial
+    ratio = np.array(size.spacing) / volume.spacing
     result = result_of(layer)
     if result is not None:
         update_pore_layer(layer, result.resized(size.spacing, size.unit, size.note))
-        return True
+        return
     # read from a folder: there are its numbers alone
     frames = (volume.origin, ratio)
     known = dict(known_of(layer))
@@ -131,7 +155,6 @@ def resize_layer(layer: Any, volume: Volume, size: NewSize) -> bool:
         known["provenance"] = {**known["provenance"], "result": totals}
     layer.metadata = {**layer.metadata, METADATA_KEY: known}
     layer.features = features_of(resized_table(tables.pores, PORES, *frames))
-    return True
 
 
 def follow_voxel_size(viewer: Any, made: Sequence[Any], target: Target) -> None:

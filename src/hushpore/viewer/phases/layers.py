@@ -14,6 +14,7 @@ from hushpore.base.volume import readable_number, readable_unit
 from hushpore.pores.phases.measures import PHASES
 from hushpore.pores.phases.result import COLOURS
 from hushpore.viewer.layers.conversion import METADATA_KEY, layer_data
+from hushpore.viewer.results.pore_layer import LENGTHS
 from hushpore.viewer.running.slice_preview import SlicePreview
 from hushpore.viewer.segment.void_preview import prepare_kernels
 
@@ -69,7 +70,9 @@ def regions_layer(
 ) -> LayerData:
     """Return regions of phases, hidden, with the phase and the size of each."""
     features = _regions_features(table, names)
-    return layer_data(regions, "labels", visible=False, features=features, **more)
+    data, keywords, kind = layer_data(regions, "labels", visible=False, features=features, **more)
+    keywords["metadata"][METADATA_KEY][LENGTHS] = True
+    return data, keywords, kind
 
 
 def thickness_layer(thickness: Volume, **more: Any) -> LayerData:
@@ -77,7 +80,11 @@ def thickness_layer(thickness: Volume, **more: Any) -> LayerData:
     values = thickness.array()
     largest = float(values[np.isfinite(values)].max(initial=0)) or 1.0
     limits = (0.0, largest)
-    return layer_data(thickness, contrast_limits=limits, colormap="viridis", visible=False, **more)
+    data, keywords, kind = layer_data(
+        thickness, contrast_limits=limits, colormap="viridis", visible=False, **more
+    )
+    keywords["metadata"][METADATA_KEY][LENGTHS] = True
+    return data, keywords, kind
 
 
 def features_of(phases: pd.DataFrame) -> pd.DataFrame:

@@ -103,8 +103,14 @@ class PhasesWidget(JobWidget):
 
     def _set_voxel_size(self, text: str) -> None:
         super()._set_voxel_size(text)
-        # areas and lengths are of the size of before
-        self.tables.clear()
+        measured = next(filter(None, map(_measured, [*self._made, self.layer.value])), None)
+        if measured is None:
+            # areas and lengths are of voxels of another shape
+            self.tables.clear()
+            return
+        if self.result is not None:
+            self.result = measured
+        self.tables.show_result(measured)
 
     def _forget(self, event: Any) -> None:
         super()._forget(event)

@@ -45,7 +45,8 @@ THICKNESS = "thickness"
 #: Where they hold the figures of cubes of the sample by their edge, where intervals were asked for.
 REV = "rev"
 
-#: Where those of an image say that its values are lengths, in the unit of the layer.
+#: Where those of an image say that its values are lengths, in the unit of the layer; those of
+#: labels, that sizes among their features are.
 LENGTHS = "lengths"
 
 #: Where they hold the result itself, which can be merged anew; not in a layer read from a folder.
