@@ -172,8 +172,8 @@ def watershed_slab(
     flat = pointers.reshape(-1)
     begin, end = first * size, last * size
     # what lies beside the slab leads nowhere else
-    flat[max(begin - size, 0) : begin] = np.arange(max(begin - size, 0), begin)
-    flat[end : end + size] = np.arange(end, min(end + size, flat.size))
+    for beside, beyond in ((max(begin - size, 0), begin), (end, min(end + size, flat.size))):
+        threads.over(beyond - beside, _stay, flat, beside, smallest=1 << 14)
     # a thread may read pointers that another one is writing: old or new, they lead the same way
     threads.over(end - begin, _compress_paths, flat, begin, smallest=1 << 14)
     found = threads.over(end - begin, _find_peaks, flat, begin, smallest=1 << 14)
@@ -216,6 +216,13 @@ def _find_exits(
 def _numbered(found: npt.NDArray[np.int32], before: int) -> npt.NDArray[np.int64]:
     """Number exits throughout, of a slab that `before` exits come before."""
     return np.where(found < 0, found.astype(np.int64) - before, found)
+
+
+@kernel
+def _stay(pointers: npt.NDArray[np.int32], offset: int, first: int, last: int) -> None:
+    """Make every pointer of a range lead to itself."""
+    for i in range(offset + first, offset + last):
+        pointers[i] = i
 
 
 @kernel

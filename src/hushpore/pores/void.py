@@ -193,8 +193,9 @@ def find_runs(phase: npt.NDArray[Any], threads: KernelThreads) -> Runs:
     np.cumsum(np.concatenate([counts for counts, _, _ in pieces]), out=row_start[1:])
     begin = np.concatenate([begins for _, begins, _ in pieces])
     end = np.concatenate([ends for _, _, ends in pieces])
-    part = np.arange(begin.size, dtype=np.int32)
-    count = _connect(depth, height, Lines(row_start, begin, end), part)
+    part, lines = np.arange(begin.size, dtype=np.int32), Lines(row_start, begin, end)
+    begun = threads.over(depth, _connect, height, lines, part)
+    count = _connect_across(height, lines, part, np.array(begun))
     return Runs((depth, height, width), row_start, begin, end, part, count)
 
 
@@ -280,15 +281,31 @@ def _find_runs(
 
 
 @kernel
-def _connect(depth: int, height: int, lines: Lines, parent: npt.NDArray[np.int32]) -> int:
-    """Number the components of runs from 0, in the order of their first runs, by union-find.
+def _connect(
+    height: int, lines: Lines, parent: npt.NDArray[np.int32], first: int, last: int
+) -> int:
+    """Join the runs of a range of slices by union-find; returns the first slice.
 
-    At first every run is its own parent; the numbers take their place.
+    At first every run is its own parent. No parent lies outside the range.
     """
-    for row in range(depth * height):
+    for row in range(first * height, last * height):
         if row % height:
             _union_rows(parent, lines, row, row - 1)
-        if row >= height:
+        if row >= (first + 1) * height:
+            _union_rows(parent, lines, row, row - height)
+    return first
+
+
+@kernel
+def _connect_across(
+    height: int, lines: Lines, parent: npt.NDArray[np.int32], begun: npt.NDArray[np.int64]
+) -> int:
+    """Join ranges of slices, and number the components from 0, in the order of their first runs.
+
+    `begun`: the first slice of each range. The numbers take the place of the parents.
+    """
+    for piece in begun[1:]:
+        for row in range(piece * height, (piece + 1) * height):
             _union_rows(parent, lines, row, row - height)
     return _compact(parent)
 
@@ -389,19 +406,30 @@ def touching(
     runs: Runs, faces: tuple[tuple[bool, bool], tuple[bool, ...]]
 ) -> npt.NDArray[np.bool_]:
     """Return which parts touch the first or last slice, or both faces in y, or in x."""
-    depth, height, width = runs.shape
-    (first, last), (along_y, along_x) = faces
+    ends, (along_y, along_x) = faces
     touches = np.zeros(runs.count, np.bool_)
-    if along_x:
-        touches[runs.part[(runs.begin == 0) | (runs.end == width)]] = True
-    rows = np.arange(depth * height).reshape(depth, height)
-    edge: list[npt.NDArray[np.int64]] = []
-    edge += [rows[0]] if first else []
-    edge += [rows[-1]] if last else []
-    edge += [rows[:, 0], rows[:, -1]] if along_y else []
-    for row in np.unique(np.concatenate(edge)) if edge else ():
-        touches[runs.part[runs.row_start[row] : runs.row_start[row + 1]]] = True
+    _mark_touching(runs.shape, runs.lines, runs.part, (*ends, along_y, along_x), touches)
     return touches
+
+
+@kernel
+def _mark_touching(
+    shape: tuple[int, int, int],
+    lines: Lines,
+    part: npt.NDArray[np.int32],
+    faces: tuple[bool, bool, bool, bool],
+    touches: npt.NDArray[np.bool_],
+) -> None:
+    depth, height, width = shape
+    start, begin, end = lines
+    at_first, at_last, along_y, along_x = faces
+    for row in range(depth * height):
+        z, y = row // height, row % height
+        is_edge = (at_first and z == 0) or (at_last and z == depth - 1)
+        is_edge |= along_y and (y in (0, height - 1))
+        for run in range(start[row], start[row + 1]):
+            if is_edge or (along_x and (begin[run] == 0 or end[run] == width)):
+                touches[part[run]] = True
 
 
 @kernel
