@@ -72,6 +72,23 @@ def test_labels_are_measured_as_they_are(scan: Path, tmp_path: Path, plates: np.
     assert result["phases"][0]["thickness"] is None
 
 
+def test_what_does_not_fit_is_refused_before_it_is_read(
+    scan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(*_: object, **__: object) -> None:
+        pytest.fail("the scan was read")
+
+    monkeypatch.setattr("hushpore.runs.source.read", read)
+    monkeypatch.setattr("hushpore.device.backend.Backend.free_memory", lambda _: 9_000)
+    done = call("phases", scan, "-o", tmp_path / "out", "--thickness")
+    assert done.exit_code != 0
+    # 3,200 voxels of 1 byte, and 22 more of each
+    assert "in one piece in memory: rock needs 7.36e-05 GB" in done.stderr
+    assert "leave out thickness and regions" in done.stderr
+    assert "'hushpore pores' measures" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_thresholds_below_zero_are_a_flag_too(scan: Path, tmp_path: Path) -> None:
     done = call("phases", scan, "-o", tmp_path / "out", "--thresholds", "-5,100")
     assert done.exit_code == 0, done.output

@@ -228,6 +228,7 @@ def _run(
                 raise InputError(f"{extra.flag} {extra.not_on_cluster}")
         result = _run_on_cluster(steps, source, target, flags, measured)
     else:
+        _refuse_unread(jobs[0], source, steps[jobs[0]])
         origin = source.to_dict()
         before = volume = _read(source, measured, flags["device"] if JOBS[jobs[0]].on_gpu else None)
         results = []
@@ -255,6 +256,12 @@ def _run(
         echo(json.dumps({"written": str(target), **result.provenance}, indent=2))
     else:
         echo(f"{result.summary}\nWritten: {target}")
+
+
+def _refuse_unread(job: str, source: Source, settings: Settings) -> None:
+    """Raise what the job would once all values are there, for some scans minutes later."""
+    if check := JOBS[job].check:
+        load(check)(source.describe(), settings)
 
 
 def _run_on_cluster(

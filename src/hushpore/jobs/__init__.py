@@ -103,6 +103,9 @@ class JobDescription:
     # ``"module:function"`` that runs it on a cluster, as `hushpore.cluster.denoising.denoise_on` is
     # called; empty where it cannot run there
     cluster: str = ""
+    # ``"module:function"`` that raises where the job cannot work on a volume, called with that, of
+    # which no value is read yet, and the settings. Empty where only the job itself finds out
+    check: str = ""
     # ``"module:function"`` that says how long it will take, called with the settings, the volume
     # and the device that is asked for; and one that remembers how long it took, called with the
     # settings, that device and the provenance. Empty where nothing is said
@@ -194,6 +197,7 @@ JOBS: dict[str, JobDescription] = {
         help="Tell the phases of PATH apart: shares, thickness, contacts; tables, phases.tif, "
         "report.html, result.json.",
         report="hushpore.runs.report_page:phase_report",
+        check="hushpore.pores.phases.job:check_volume",
     ),
     "patches": JobDescription(
         "Show patches",

@@ -1,4 +1,4 @@
-"""Two pore results side by side: a table of what differs, and their distributions overlaid."""
+"""Two results side by side: a table of what differs, and a picture of both."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ from hushpore.base.units import METRES
 from hushpore.base.volume import readable_unit
 from hushpore.pores.measures import PORES, THROATS, summarised
 from hushpore.pores.totals import TOTALS
+from hushpore.runs.compare_phases import (
+    is_of_phases,
+    open_phases,
+    phase_rows,
+    phases_figure,
+)
 from hushpore.runs.pore_result import open_result
 from hushpore.runs.two_samples import ks_distance, mann_whitney, shift_of_medians
 
@@ -21,21 +27,24 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
     import pandas as pd
+    from matplotlib.figure import Figure
 
     from hushpore.io.export import PoreResult
+    from hushpore.pores.phases.result import Phases
+    from hushpore.runs.compare_phases import PhaseTables
     from hushpore.runs.pore_result import ResultLike
 
 #: Of the first and of the second, on paper; the colour-blind tell them apart.
 COLOURS = ("#3b7ea1", "#c2703d")
 
 
-def compare(a: ResultLike, b: ResultLike) -> pd.DataFrame:
-    """Return how two pore results differ.
+def compare(a: ResultLike | Phases, b: ResultLike | Phases) -> pd.DataFrame:
+    """Return how two results of pores differ, or two of phases.
 
     Parameters
     ----------
-    a, b : Pores, str or path-like
-        What `hushpore.segment_pores` returns, or result folders.
+    a, b : Pores, Phases, str or path-like
+        What `hushpore.segment_pores` or `hushpore.measure_phases` returns, or result folders.
 
     Returns
     -------
@@ -48,16 +57,20 @@ def compare(a: ResultLike, b: ResultLike) -> pd.DataFrame:
         take pores for independent samples, which those of one scan are not: they look surer than
         they are. Lengths of `b` are in the unit of `a`.
 
+        Of phases: what is measured of each, and of their contacts, by their names; ``share of
+        quartz``, ``thickness of quartz``, ``specific_area of contact clay - quartz``. Distributions
+        are compared of regions, where both have them.
+
     Raises
     ------
     InputError
-        If one is not a result, or lengths cannot be compared.
+        If one is not a result, one is of pores and one of phases, phases have no name in common,
+        or lengths cannot be compared.
     """
     import pandas as pd
 
-    first, second = open_result(a), open_result(b)
     table = pd.DataFrame(
-        list(_rows(first, second, _scale(first, second))),
+        list(_rows_of_phases(a, b) if _are_phases(a, b) else _rows_of_pores(a, b)),
         columns=["quantity", "unit", "a", "b", "ks", "p", "low", "high"],
     )
     table.insert(4, "difference", table["b"] - table["a"])
@@ -129,12 +142,12 @@ def columns_compared() -> list[str]:
     return list(summarised(PORES))
 
 
-def comparison_figure(a: ResultLike, b: ResultLike, dpi: int = 150) -> bytes:
-    """Draw the pore sizes of two results over each other.
+def comparison_figure(a: ResultLike | Phases, b: ResultLike | Phases, dpi: int = 150) -> bytes:
+    """Draw the pore sizes of two results over each other, or what phases have beside each other.
 
     Parameters
     ----------
-    a, b : Pores, str or path-like
+    a, b : Pores, Phases, str or path-like
         As for `compare`.
     dpi : int, optional
         Resolution.
@@ -142,13 +155,30 @@ def comparison_figure(a: ResultLike, b: ResultLike, dpi: int = 150) -> bytes:
     Returns
     -------
     bytes
-        A PNG file: share of the pores by size, cumulative share by number, and by volume.
+        A PNG file: share of the pores by size, cumulative share by number, and by volume; of phases
+        shares, thickness and areas of contacts.
 
     Raises
     ------
     InputError
         As for `compare`.
     """
+    figure = _figure_of_phases(a, b) if _are_phases(a, b) else _figure_of_pores(a, b)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": "hushpore"})
+    return buffer.getvalue()
+
+
+def _are_phases(a: ResultLike | Phases, b: ResultLike | Phases) -> bool:
+    return is_of_phases(a) or is_of_phases(b)
+
+
+def _figure_of_phases(a: ResultLike | Phases, b: ResultLike | Phases) -> Figure:
+    first, second = open_phases(a), open_phases(b)
+    return phases_figure(compare(a, b), _names(first.name, second.name), COLOURS)
+
+
+def _figure_of_pores(a: ResultLike | Phases, b: ResultLike | Phases) -> Figure:
     from matplotlib.figure import Figure
 
     both = open_result(a), open_result(b)
@@ -166,7 +196,9 @@ def comparison_figure(a: ResultLike, b: ResultLike, dpi: int = 150) -> bytes:
     ]
     largest = float(np.concatenate(sizes).max(initial=0))
     edges = [float(edge) for edge in np.linspace(0, largest or 1, 31)]
-    for found, diameter, name, colour in zip(both, sizes, _names(*both), COLOURS, strict=True):
+    for found, diameter, name, colour in zip(
+        both, sizes, _names(both[0].name, both[1].name), COLOURS, strict=True
+    ):
         volume = found.pores["volume"].to_numpy(np.float64)
         label = f"{in_figure(name)} ({diameter.size:,} pores)"
         shares = np.full(diameter.size, 1 / max(diameter.size, 1))
@@ -179,9 +211,7 @@ def comparison_figure(a: ResultLike, b: ResultLike, dpi: int = 150) -> bytes:
     figure.suptitle(in_figure(shift), x=0.01, ha="left", fontsize=9)
     for ax in axes:
         ax.legend(frameon=False, fontsize=9)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": "hushpore"})
-    return buffer.getvalue()
+    return figure
 
 
 def shift_in_words(table: pd.DataFrame, column: str) -> str:
@@ -216,34 +246,42 @@ def bin_edges(values: npt.NDArray[np.float64], log: bool, bins: int) -> npt.NDAr
     return edges
 
 
-def _rows(first: PoreResult, second: PoreResult, scale: float) -> Iterator[tuple[Any, ...]]:
-    unit = first.labels.unit
+def _rows_of_phases(a: ResultLike | Phases, b: ResultLike | Phases) -> Iterator[tuple[Any, ...]]:
+    first, second = open_phases(a), open_phases(b)
+    scale = _scale(first, second)
+    for quantity, power, one, other, tests in phase_rows(first, second, scale):
+        yield quantity, _unit(first.unit, power), one, other, *tests
+
+
+def _rows_of_pores(a: ResultLike | Phases, b: ResultLike | Phases) -> Iterator[tuple[Any, ...]]:
+    first, second = open_result(a), open_result(b)
+    scale, unit = _scale(first, second), first.unit
     for total in (each for each in TOTALS if each.is_compared):
         name, power = total.name, total.unit_power
-        a, b = (found.provenance["result"].get(name) for found in (first, second))
-        if a is not None and b is not None:
-            yield name, _unit(unit, power), float(a), float(b) * scale**power, *[np.nan] * 4
+        one, other = (found.provenance["result"].get(name) for found in (first, second))
+        if one is not None and other is not None:
+            yield name, _unit(unit, power), float(one), float(other) * scale**power, *[np.nan] * 4
     for table, measures in (("pores", PORES), ("throats", THROATS)):
         tables = getattr(first, table), getattr(second, table)
         for column, measure in summarised(measures, *tables).items():
             power = measure.power(first.labels.n_spatial)
-            one, other = (each[column].dropna().to_numpy(np.float64) for each in tables)
-            other = other * scale**power
-            a, b = (np.median(each) if each.size else np.nan for each in (one, other))
+            values = [each[column].dropna().to_numpy(np.float64) for each in tables]
+            values[1] = values[1] * scale**power
+            medians = [np.median(each) if each.size else np.nan for each in values]
             title = f"median {column} of {table}"
-            found = ks_distance(one, other), mann_whitney(one, other)
-            yield title, _unit(unit, power), a, b, *found, *shift_of_medians(one, other)
+            tests = ks_distance(*values), mann_whitney(*values), *shift_of_medians(*values)
+            yield title, _unit(unit, power), *medians, *tests
 
 
-def _scale(first: PoreResult, second: PoreResult) -> float:
+def _scale(first: PoreResult | PhaseTables, second: PoreResult | PhaseTables) -> float:
     """Return what converts lengths of the second into the unit of the first."""
-    a, b = first.labels.unit, second.labels.unit
+    a, b = first.unit, second.unit
     if a == b:
         return 1.0
     if a not in METRES or b not in METRES:
         raise InputError(
             f"{first.name} is measured in {readable_unit(a)} and {second.name} in "
-            f"{readable_unit(b)}; these lengths cannot be compared. Segment both with their voxel "
+            f"{readable_unit(b)}; these lengths cannot be compared. Measure both with their voxel "
             "size."
         )
     return METRES[b] / METRES[a]
@@ -257,10 +295,8 @@ def unit_in_words(unit: str) -> str:
     return readable_unit(length, int(power or 1)) if length else ""
 
 
-def _names(first: PoreResult, second: PoreResult) -> tuple[str, str]:
-    if first.name != second.name:
-        return first.name, second.name
-    return f"{first.name}, first", f"{second.name}, second"
+def _names(first: str, second: str) -> tuple[str, str]:
+    return (first, second) if first != second else (f"{first}, first", f"{second}, second")
 
 
 def _unit(unit: str, power: int) -> str:

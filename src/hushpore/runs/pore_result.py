@@ -46,7 +46,7 @@ def labels_file(folder: Path) -> Path:
     return in_blocks if in_blocks.is_dir() else folder / LABELS
 
 
-def open_result(given: ResultLike) -> PoreResult:
+def open_result(given: ResultLike | Phases) -> PoreResult:
     """Return a result, read from its folder where a folder is given.
 
     `given`: a finished segmentation; or its folder, or the ``result.json`` in it.
@@ -56,8 +56,9 @@ def open_result(given: ResultLike) -> PoreResult:
     if isinstance(given, PoreResult):
         return given
     if not isinstance(given, str | os.PathLike):
+        found = cast("Pores", given)
         return PoreResult(
-            given.volume.name, given.labels_volume, given.pores, given.throats, given.provenance
+            found.volume.name, found.labels_volume, found.pores, found.throats, found.provenance
         )
     path = Path(given).expanduser()
     provenance = read_provenance(path)
@@ -94,7 +95,7 @@ def open_regions(given: ResultLike | Phases) -> PoreResult:
         labels = describe(files[2])[0]
         return PoreResult(folder.resolve().name, labels, regions, contacts, made[0])
     if isinstance(given, PoreResult) or given.provenance["job"] != "phases":
-        return open_result(cast("ResultLike", given))
+        return open_result(given)
     found = cast("Phases", given)
     if found.regions is None:
         raise _without_regions(found.volume.name)

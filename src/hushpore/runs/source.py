@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import re
 from dataclasses import dataclass
-from math import inf
+from math import inf, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -14,7 +14,7 @@ from hushpore.base.errors import InputError
 from hushpore.base.units import METRES, unit_of
 from hushpore.base.volume import readable_unit
 from hushpore.device.backend import choose_backend
-from hushpore.io import is_on_disk, is_uneven, read, resample_evenly
+from hushpore.io import choose, describe, is_on_disk, is_uneven, read, resample_evenly
 from hushpore.io.points import read_points
 from hushpore.io.resample import resampled
 
@@ -117,6 +117,12 @@ class Source:
         series = self.series or None
         return self.arrange(read(self.path, series=series, empty=empty, trust=self.trust))
 
+    def describe(self) -> Volume:
+        """Return what `read` would, but with all values on disk; raises as that does."""
+        found = describe(self.path, trust=self.trust)
+        volume = choose(found, self.series) if self.series else max(found, key=_count)
+        return self.arrange(volume)
+
     def arrange(self, volume: Volume) -> Volume:
         """Do with a volume what is asked for beside reading it; values on disk stay there.
 
@@ -134,6 +140,10 @@ class Source:
                 )
             volume = volume.at(**{axis: int(number)})
         return volume
+
+
+def _count(volume: Volume) -> int:
+    return prod(volume.shape)
 
 
 def with_voxel_size(volume: Volume, text: str) -> Volume:

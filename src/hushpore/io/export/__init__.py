@@ -27,6 +27,11 @@ class PoreResult:
     throats: pd.DataFrame
     provenance: dict[str, Any]  # the record of the segmentation
 
+    @property
+    def unit(self) -> str:
+        """Of lengths."""
+        return self.labels.unit
+
 
 def write_pores(path: Path, result: PoreResult) -> None:
     """Write the table of the pores as Parquet, by pyarrow."""

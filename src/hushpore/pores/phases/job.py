@@ -64,7 +64,7 @@ def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) ->
     fewer grey values than phases are wanted, or as labels values that are none; MemoryLimitError
     if it does not fit into memory in one piece.
     """
-    _check(volume, settings)
+    check_volume(volume, settings)
     stages, notes = Stages(volume, backend.timer()), list[str]()
     depth = stages.slices
     thick = max(LEAST_SLICES, AT_A_TIME // (math.prod(volume.shape) // depth))
@@ -126,8 +126,11 @@ def measure_phases(volume: Volume, settings: PhaseSettings, backend: Backend) ->
     )
 
 
-def _check(volume: Volume, settings: PhaseSettings) -> None:
-    """Refuse what cannot be measured before any of it is read."""
+def check_volume(volume: Volume, settings: PhaseSettings) -> None:
+    """Refuse what cannot be measured before any of it is read.
+
+    Raises InputError or MemoryLimitError, as `measure_phases`.
+    """
     if volume.axes not in SPATIAL_AXES:
         leading = volume.axes[: -volume.n_spatial]
         index = ", ".join(f"{axis}=0" for axis in leading)
@@ -165,7 +168,8 @@ def _check(volume: Volume, settings: PhaseSettings) -> None:
         raise MemoryLimitError(
             f"Phases are measured in one piece in memory: {volume.name} needs "
             f"{needed / 1e9:.3g} GB, and {free / 1e9:.3g} GB are free. Crop it or bin it"
-            f"{', or leave out thickness and regions.' if a_voxel > BYTES_A_VOXEL else '.'}"
+            f"{', or leave out thickness and regions' if a_voxel > BYTES_A_VOXEL else ''}; of two "
+            "phases 'hushpore pores' measures pores and solid, in slabs too."
         )
 
 

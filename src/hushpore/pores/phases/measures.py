@@ -89,6 +89,7 @@ PHASES: list[Measure[PhaseSums]] = [
         0,
         "Number of the phase in the labels, from the darkest.",
         lambda phases: np.arange(1, phases.count + 1),
+        is_summarised=False,
     ),
     Measure(
         "grey_from",
@@ -96,19 +97,22 @@ PHASES: list[Measure[PhaseSums]] = [
         "Grey value above which voxels are of the phase; of the first the lowest that there is. Of "
         "labels the label.",
         lambda phases: phases.limits[:, 0],
+        is_summarised=False,
     ),
     Measure(
         "grey_to",
         0,
         "Grey value up to which they are.",
         lambda phases: phases.limits[:, 1],
+        is_summarised=False,
     ),
-    Measure("num_voxels", 0, "Size in voxels.", lambda phases: phases.voxels),
+    Measure("num_voxels", 0, "Size in voxels.", lambda phases: phases.voxels, is_summarised=False),
     Measure(
         "volume",
         3,
         "Volume; in 2D the area.",
         lambda phases: phases.voxels * phases.volume.voxel_size,
+        is_summarised=False,
     ),
     Measure(
         "share",
@@ -158,13 +162,20 @@ PHASES: list[Measure[PhaseSums]] = [
 #: Columns of the table of contacts, a row for each two phases that touch; names stand behind the
 #: first two.
 CONTACTS: list[Measure[PhaseSums]] = [
-    Measure("phase_1", 0, "One of the two phases, the darker.", lambda phases: phases.graph.a),
-    Measure("phase_2", 0, "The other phase.", lambda phases: phases.graph.b),
+    Measure(
+        "phase_1",
+        0,
+        "One of the two phases, the darker.",
+        lambda phases: phases.graph.a,
+        is_summarised=False,
+    ),
+    Measure("phase_2", 0, "The other phase.", lambda phases: phases.graph.b, is_summarised=False),
     Measure(
         "area",
         2,
         "Area of the contact, a Crofton estimate; in 2D its length.",
         lambda phases: phases.areas,
+        is_summarised=False,
     ),
     Measure(
         "specific_area",

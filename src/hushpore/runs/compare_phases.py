@@ -1,0 +1,179 @@
+"""Two measurements of phases side by side: shares, thickness and contacts, phase by phase."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import numpy as np
+
+from hushpore.base.errors import InputError
+from hushpore.base.text import in_figure
+from hushpore.pores.measures import summarised
+from hushpore.pores.phases.measures import CONTACTS, PHASES
+from hushpore.runs.pore_result import read_result_table
+from hushpore.runs.result_folder import read_provenance
+from hushpore.runs.two_samples import ks_distance, mann_whitney, shift_of_medians
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from hushpore.pores.phases.result import Phases
+    from hushpore.runs.pore_result import ResultLike
+
+    #: Quantity, power of the unit, value of each, and what is known of the distributions.
+    Row: TypeAlias = tuple[str, int, float, float, tuple[float, float, float, float]]
+
+
+@dataclass(frozen=True, eq=False)
+class PhaseTables:
+    """What is compared of a measurement of phases."""
+
+    name: str
+    unit: str
+    n_spatial: int
+    phases: pd.DataFrame
+    contacts: pd.DataFrame
+    regions: pd.DataFrame | None  # None: phases were not parted into regions
+
+
+def is_of_phases(given: ResultLike | Phases) -> bool:
+    """Whether a result, or what its folder says of itself, is a measurement of phases."""
+    if isinstance(given, str | os.PathLike):
+        made: dict[str, Any] = (read_provenance(given).get("jobs") or [{}])[-1]
+    else:
+        made = given.provenance
+    return made.get("job") == "phases"
+
+
+def open_phases(given: ResultLike | Phases) -> PhaseTables:
+    """Return the tables of a measurement of phases, from its folder where a folder is given.
+
+    Raises InputError if it is no such result, or a complete one.
+    """
+    if not is_of_phases(given):
+        name = given if isinstance(given, str | os.PathLike) else "one of the two"
+        raise InputError(
+            f"{name} is not a measurement of phases, and the other is: pores are compared with "
+            "pores and phases with phases. Make one with: hushpore phases SCAN -o FOLDER"
+        )
+    if not isinstance(given, str | os.PathLike):
+        found = cast("Phases", given)
+        regions = None if found.regions is None else found.region_table
+        volume = found.volume
+        about = volume.name, volume.unit, volume.n_spatial
+        return PhaseTables(*about, found.phases, found.contacts, regions)
+    path = Path(given).expanduser()
+    folder = path if path.is_dir() else path.parent
+    measured = read_provenance(path)["jobs"][-1]["input"]
+    phases, contacts = (
+        read_result_table(folder / f"{name}.csv") for name in ("phases", "contacts")
+    )
+    file = folder / "regions.csv"
+    regions = read_result_table(file) if file.is_file() else None
+    if not {"phase", "name"} <= set(phases) or not {"name_1", "name_2"} <= set(contacts):
+        raise InputError(
+            f"The tables in {folder} are not those of phases: names are missing. Make the result "
+            "again."
+        )
+    about = folder.resolve().name, measured["unit"], len(measured["spacing"])
+    return PhaseTables(*about, phases, contacts, regions)
+
+
+def phase_rows(first: PhaseTables, second: PhaseTables, scale: float) -> Iterator[Row]:
+    """Compare phases of the same name, and contacts of the same two.
+
+    `scale`: converts lengths of the second into the unit of the first.
+    Yields: a row for each measure; NaN for a phase or a contact that one of the two lacks.
+    Raises InputError if no phase is in both.
+    """
+    names = _in_either(first.phases["name"], second.phases["name"])
+    if not set(first.phases["name"]) & set(second.phases["name"]):
+        one, other = (", ".join(each.phases["name"].astype(str)) for each in (first, second))
+        raise InputError(
+            f"No phase of {first.name} ({one}) has the name of one of {second.name} ({other}), and "
+            "by their names phases are compared. Measure both with the same names."
+        )
+    tables = [each.phases.set_index("name") for each in (first, second)]
+    for column, measure in summarised(PHASES, *tables).items():
+        power = measure.power(first.n_spatial)
+        for name in names:
+            a, b = (_value(table, name, column) for table in tables)
+            if np.isnan([a, b]).all():
+                continue
+            sizes = column == "median_diameter"
+            tests = _regions(first, second, name, scale) if sizes else (np.nan,) * 4
+            yield f"{column} of {name}", power, a, b * scale**power, tests
+    pairs = [_by_pair(each.contacts) for each in (first, second)]
+    for column, measure in summarised(CONTACTS, *pairs).items():
+        power = measure.power(first.n_spatial)
+        for pair in _in_either(*(table.index for table in pairs)):
+            a, b = (_value(table, pair, column) for table in pairs)
+            yield f"{column} of contact {pair}", power, a, b * scale**power, (np.nan,) * 4
+
+
+def _regions(
+    first: PhaseTables, second: PhaseTables, name: str, scale: float
+) -> tuple[float, float, float, float]:
+    """Compare the sizes of the regions of a phase, as those of pores are."""
+    sizes: list[npt.NDArray[np.float64]] = []
+    for tables, factor in ((first, 1.0), (second, scale)):
+        number = tables.phases.set_index("name")["phase"].get(name)
+        if tables.regions is None or number is None:
+            return (np.nan,) * 4
+        of_phase = tables.regions[tables.regions["phase"] == number]
+        sizes.append(of_phase["equivalent_diameter"].to_numpy(np.float64) * factor)
+    return ks_distance(*sizes), mann_whitney(*sizes), *shift_of_medians(*sizes)
+
+
+def _by_pair(contacts: pd.DataFrame) -> pd.DataFrame:
+    """Find contacts by the names of the two, whichever of them is the darker."""
+    pairs = [" - ".join(sorted(map(str, pair))) for pair in contacts[["name_1", "name_2"]].values]
+    return contacts.assign(pair=pairs).set_index("pair")
+
+
+def _in_either(one: Any, other: Any) -> list[str]:
+    return list(dict.fromkeys([*one, *other]))
+
+
+def _value(table: pd.DataFrame, name: str, column: str) -> float:
+    return float(table.at[name, column]) if name in table.index else np.nan
+
+
+def phases_figure(table: pd.DataFrame, names: tuple[str, str], colours: tuple[str, str]) -> Figure:
+    """Draw shares, thickness and contacts of phases as bars beside each other.
+
+    `table`: that of `hushpore.runs.compare.compare`. `names`: of the two. `colours`: theirs.
+    """
+    from matplotlib.figure import Figure
+
+    drawn = {
+        "share of ": "share of the sample",
+        "thickness of ": "mean local thickness",
+        "specific_area of contact ": "contact area by volume",
+    }
+    kinds = {start: table[table["quantity"].str.startswith(start)] for start in drawn}
+    kinds["share of "] = kinds["share of "][
+        ~kinds["share of "]["quantity"].str.startswith("share of contact ")
+    ]
+    kinds = {start: rows for start, rows in kinds.items() if len(rows)}
+    figure = Figure(figsize=(4.2 * len(kinds), 4), layout="constrained")
+    panels = figure.subplots(1, len(kinds), squeeze=False)[0]
+    for ax, (start, rows) in zip(panels, kinds.items(), strict=True):
+        place = np.arange(len(rows))
+        for shift, name, label, colour in zip((-0.2, 0.2), "ab", names, colours, strict=True):
+            ax.barh(place + shift, rows[name], 0.4, label=in_figure(label), color=colour)
+        words = [in_figure(each.removeprefix(start)) for each in rows["quantity"]]
+        ax.set_yticks(place, words)
+        ax.invert_yaxis()
+        unit = rows["unit"].iloc[0]
+        ax.set_xlabel(f"{drawn[start]} ({in_figure(unit)})" if unit else drawn[start])
+        ax.spines[["top", "right"]].set_visible(False)
+    figure.axes[0].legend(frameon=False, fontsize=9)
+    return figure

@@ -1,0 +1,88 @@
+"""Two measurements of phases side by side, of plates of which all is known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import matplotlib.image
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import hushpore
+from hushpore import InputError, Volume
+from hushpore.cli.commands import hushpore as command
+from hushpore.runs.compare import compare
+from hushpore.runs.result_folder import write_result
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hushpore.pores.phases.result import Phases
+    from hushpore.pores.result import Pores
+
+
+def plates(*thick: int, names: str = "pores, clay, quartz", **volume: Any) -> Phases:
+    """Plates of 30, 100 and 200, so many slices thick, in voxels of 2 um, measured."""
+    grey = np.repeat([30.0, 100.0, 200.0], thick)
+    image = np.broadcast_to(grey[:, None, None], (grey.size, 8, 8))
+    how = {"thresholds": "60, 150", "names": names, "outside": "keep", "thickness": True}
+    scan = Volume(image.copy(), **{"spacing": 2.0, "unit": "um", "name": "plates", **volume})
+    return hushpore.measure_phases(scan, device="cpu", regions=True, **how)
+
+
+@pytest.fixture(scope="module")
+def one() -> Phases:
+    return plates(6, 8, 6)
+
+
+def test_shares_thickness_and_contacts_stand_side_by_side(one: Phases) -> None:
+    table = compare(one, plates(6, 4, 10)).set_index("quantity")
+    row = table.loc["share of clay"]
+    assert (row["a"], row["b"], row["relative"]) == pytest.approx((0.4, 0.2, -0.5))
+    # 8 and 4 slices of 2 um between two others
+    row = table.loc["thickness of clay"]
+    assert (row["a"], row["b"], row["unit"]) == (16, 8, "um")
+    row = table.loc["specific_area of contact clay - quartz"]
+    assert row["relative"] == pytest.approx(0)
+    assert row["unit"] == "1/um"
+    assert np.isfinite(table.loc["median_diameter of clay", "ks"])
+    assert not any(quantity.startswith(("volume", "grey")) for quantity in table.index)
+
+
+def test_phases_are_those_of_the_same_name_whatever_their_number(one: Phases) -> None:
+    table = compare(one, plates(6, 8, 6, names="quartz, clay, pores")).set_index("quantity")
+    assert table.loc["share of quartz", "b"] == pytest.approx(0.3)
+    assert table.loc["share of contact clay - quartz", "difference"] == pytest.approx(0)
+    other = compare(one, plates(6, 8, 6, names="pores, clay, pyrite")).set_index("quantity")
+    assert np.isnan(other.loc["share of quartz", "b"])
+    assert np.isnan(other.loc["share of pyrite", "a"])
+    with pytest.raises(InputError, match="No phase of plates"):
+        compare(one, plates(6, 8, 6, names="a, b, c"))
+
+
+def test_lengths_are_compared_in_one_unit(one: Phases) -> None:
+    table = compare(one, plates(6, 8, 6, spacing=2e-3, unit="mm"))
+    np.testing.assert_allclose(table["a"], table["b"], rtol=1e-6)
+
+
+def test_pores_are_not_compared_with_phases(one: Phases, found: Pores) -> None:
+    for pair in ((one, found), (found, one)):
+        with pytest.raises(InputError, match="not a measurement of phases, and the other is"):
+            compare(*pair)
+
+
+def test_the_command_compares_folders_and_draws_both(one: Phases, tmp_path: Path) -> None:
+    folders = [
+        write_result(tmp_path / name, [result], result.volume)
+        for name, result in (("before", one), ("after", plates(6, 4, 10)))
+    ]
+    picture = tmp_path / "both.png"
+    words = ["compare", *map(str, folders), "-o", str(picture)]
+    done = CliRunner().invoke(command, words)
+    assert done.exit_code == 0, done.output
+    (line,) = (line for line in done.output.splitlines() if "share of clay" in line)
+    assert line.split()[-5:] == ["0.4", "0.2", "-0.2", "-50.0", "%"]
+    assert matplotlib.image.imread(picture).ndim == 3
+    same = compare(folders[0], one)
+    assert (same["difference"].dropna() == 0).all()
