@@ -152,6 +152,21 @@ def test_noise_of_a_few_counts_is_not_taken_for_normal(counts: float, is_normal:
     assert any("counts" in doubt for doubt in found.doubts) is not is_normal
 
 
+@pytest.mark.parametrize(("counts", "is_normal"), [(4, False), (60, True)])
+def test_few_counts_are_told_also_where_grey_values_hardly_differ(
+    counts: float, is_normal: bool
+) -> None:
+    values = -2.0 + 0.1 * np.random.default_rng(2).poisson(counts, (160, 160))
+    found = estimate_noise(Volume(values.astype(np.float32)))
+    assert found.slope == 0
+    assert any("few counts" in doubt for doubt in found.doubts) is not is_normal
+
+
+def test_skewed_noise_that_is_correlated_is_not_that_of_counts() -> None:
+    counts = np.random.default_rng(2).poisson(1.0, (160, 160)).astype(np.float32)
+    assert estimate_noise(Volume(ndimage.uniform_filter(counts, 2))).doubts == ()
+
+
 def test_too_few_pixels_are_named() -> None:
     with pytest.raises(InputError, match=r"6 x 6; got \(10, 5, 40\)"):
         estimate_noise(Volume(np.zeros((10, 5, 40))))

@@ -72,6 +72,9 @@ _UNSURE, _FEW, _UNLIKE = 0.1, 10, 0.4
 #: Counts of a voxel below which their noise is skewed too much to be drawn as normal noise.
 _FEW_COUNTS = 10
 
+#: Correlation of neighbours above which noise that is skewed is not that of counts in voxels.
+_CORRELATED = 0.15
+
 #: Correlation at the largest lag along an axis from which on the noise goes on beyond it.
 _FAR = 0.2
 
@@ -405,6 +408,10 @@ def _model(
         doubts.append(
             f"A voxel has about {counts:.0f} counts: the noise of so few is far from normal."
         )
+    elif _is_of_few_counts(blocks.residual) and (
+        max(found[kind.neighbours], default=0.0) <= _CORRELATED * found[0]
+    ):
+        doubts.append("The noise is skewed, as that of few counts is: it is far from normal.")
     far = {axis: abs(correlation[place]) for axis, place in _furthest(kind)}
     if far and max(far.values()) > _FAR:
         axis = max(far, key=lambda each: far[each])
@@ -431,6 +438,20 @@ def _model(
         bool((energy.std() / energy.mean()) ** 2 - expected**2 > _UNLIKE**2),
         tuple(doubts),
     )
+
+
+def _is_of_few_counts(residual: npt.NDArray[np.float32]) -> bool:
+    """Return whether noise is as skewed as that of few counts, which is one over their root.
+
+    It tells them also where grey values in flat places differ too little for a line over them.
+    `residual`: shape (n, n_voxels).
+    """
+    values = residual.astype(np.float64)
+    unit = np.mean(values**2) ** 1.5
+    cubes = np.mean(values**3, axis=1) / unit
+    # beyond chance
+    limit = max(1 / np.sqrt(_FEW_COUNTS), 3 * cubes.std() / np.sqrt(len(cubes)))
+    return bool(cubes.mean() > limit)
 
 
 def _furthest(kind: DetrendedBlocks) -> list[tuple[str, tuple[int, ...]]]:
