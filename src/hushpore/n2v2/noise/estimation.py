@@ -500,7 +500,8 @@ def _by_slice(
     residual = blocks.residual.reshape(len(blocks), *kind.size)
     fine = sum((np.diff(residual, axis=axis) ** 2).mean((2, 3)) for axis in (2, 3))
     # the polynomials take more from the ends of a block
-    fine *= variances.mean() / fine.mean(0)
+    mean = fine.mean(0)
+    fine *= np.divide(variances.mean(), mean, out=np.full_like(mean, np.nan), where=mean > 0)
     numbers = (blocks.corners[:, -3, None] + np.arange(depth)).ravel()
     sums = np.bincount(numbers, fine.ravel(), n_slices)
     counts = np.bincount(numbers, minlength=n_slices)
