@@ -2,9 +2,13 @@
 
 import itertools
 from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
+from napari._qt.dialogs.qt_notification import NapariQtNotification
 from qtpy.QtCore import Qt
 from qtpy.QtGui import QColor, QKeySequence, QShortcut
 from qtpy.QtWidgets import (
@@ -12,6 +16,7 @@ from qtpy.QtWidgets import (
     QAbstractItemView,
     QAbstractSlider,
     QAbstractSpinBox,
+    QCheckBox,
     QComboBox,
     QDockWidget,
     QLabel,
@@ -23,6 +28,8 @@ from qtpy.QtWidgets import (
 )
 from skimage.color import deltaE_ciede2000, rgb2lab
 
+from hushpore import Volume
+from hushpore.runs.batch import Batch
 from hushpore.viewer.batch.widget import BatchWidget
 from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.forms.shortcuts import (
@@ -34,6 +41,7 @@ from hushpore.viewer.forms.shortcuts import (
     UNDO_MERGE,
     bind,
 )
+from hushpore.viewer.layers.series_chooser import SeriesChooser
 from hushpore.viewer.patches.histogram import Histogram
 from hushpore.viewer.patches.widget import PatchesWidget
 from hushpore.viewer.phases.widget import PhasesWidget
@@ -120,8 +128,12 @@ def name_of(control):
 @pytest.mark.parametrize("kind", WIDGETS)
 def test_every_control_has_a_name_and_is_reached_with_the_tab_key(opened, kind):
     _, native = opened(kind)
+    check(native)
+
+
+def check(native):
     found = list(controls_of(native))
-    assert len(found) > 1
+    assert found
     nameless = [f"{type(each).__name__}: {each.toolTip()}" for each in found if not name_of(each)]
     assert not nameless
     unreached = [
@@ -130,7 +142,52 @@ def test_every_control_has_a_name_and_is_reached_with_the_tab_key(opened, kind):
     assert not unreached
 
 
-@pytest.mark.parametrize("kind", [DenoiseWidget, PoresWidget, PatchesWidget])
+def test_what_is_asked_when_several_series_are_found_is_named_and_reached(qtbot):
+    volumes = [Volume(np.zeros((2, 9, 9), np.int16), name=name) for name in ("scout", "head")]
+    chooser = SeriesChooser(volumes)
+    qtbot.addWidget(chooser)
+    check(chooser)
+    chooser._stop()
+    ticks = [each for each in controls_of(chooser) if isinstance(each, QCheckBox)]
+    assert ["scout" in name_of(ticks[0]), "head" in name_of(ticks[1])] == [True, True]
+
+
+def test_the_plot_of_groups_is_named_and_reached(qtbot, viewer):
+    widget, docked = BatchWidget(viewer), []
+    qtbot.addWidget(widget.native)
+    dock = SimpleNamespace(setFloating=lambda _: None, resize=lambda *_: None)
+
+    def add(panel, **_):
+        docked.append(panel)
+        qtbot.addWidget(panel)
+        return dock
+
+    widget._viewer = SimpleNamespace(
+        window=SimpleNamespace(add_dock_widget=add), theme=viewer.theme, events=viewer.events
+    )
+    row = {"name": ["a"], "porosity": [0.1], "count": [1], "median_diameter": [2.0], "unit": ["um"]}
+    widget.result = Batch(Path("out"), (), pd.DataFrame(row))
+    widget.plot()
+    check(docked[0])
+
+
+def test_a_merge_height_is_named_and_reached_where_pores_can_be_merged(opened):
+    widget, _ = opened(PoresWidget)
+    widget.remerging.show()
+    names = [name_of(each) for each in controls_of(widget.remerging)]
+    assert {"Undo", "Redo"} <= set(names)
+    assert sum("merge height" in name for name in names) == 2
+
+
+def test_what_asks_for_consent_has_a_button_that_the_tab_key_reaches(qtbot):
+    dialog = NapariQtNotification("It is.", "warning", actions=(("Open it all the same", print),))
+    qtbot.addWidget(dialog)
+    buttons = dialog.findChildren(QAbstractButton)
+    (ours,) = [each for each in buttons if each.text() == "Open it all the same"]
+    assert ours.focusPolicy() & Qt.FocusPolicy.TabFocus
+
+
+@pytest.mark.parametrize("kind", [DenoiseWidget, PoresWidget, PatchesWidget, PhasesWidget])
 def test_the_tab_key_goes_round_through_every_field_of_a_form(opened, kind):
     widget, native = opened(kind)
     round_trip, at = [], native

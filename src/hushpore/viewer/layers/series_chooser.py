@@ -132,7 +132,7 @@ class _Row(QFrame):
 
     def __init__(self, volume: Volume, notes: Sequence[str]) -> None:
         super().__init__()
-        self.box = QCheckBox()
+        self.box = QCheckBox(accessibleName=volume.name)
         self.thumbnail = QLabel(alignment=Qt.AlignmentFlag.AlignCenter)
         self.thumbnail.setFixedSize(THUMBNAIL, THUMBNAIL)
         shape, spacing, *stored = volume.facts.split(" · ")
