@@ -3,6 +3,7 @@ from types import SimpleNamespace
 import pytest
 from napari._qt.dialogs.qt_notification import NapariQtNotification
 from napari.utils.notifications import NotificationSeverity, notification_manager
+from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QWidget
 
 from hushpore import InputError
@@ -52,12 +53,18 @@ def test_a_warning_with_a_button_is_shown_in_full_until_it_is_answered(qtbot):
     parent = QWidget()
     qtbot.addWidget(parent)
     # which napari makes where a window is open
-    texts = "It is.\n\n", "Another"
+    long = "It is damaged, or made to fill the memory. " * 9
+    texts = f"{long}\n\n", "Another"
     dialogs = [NapariQtNotification(text, "warning", parent=parent) for text in texts]
     viewer = SimpleNamespace(window=SimpleNamespace(_qt_window=parent))
     pressed = []
-    offer_action(viewer, "It is.", "Go on", pressed.append, NotificationSeverity.WARNING)
+    offer_action(viewer, long, "Go on", pressed.append, NotificationSeverity.WARNING)
     assert [bool(each.property("expanded")) for each in dialogs] == [True, False]
+    message = dialogs[0].message
+    wrapped = message.fontMetrics().boundingRect(
+        0, 0, message.width(), 10_000, Qt.TextFlag.TextWordWrap, long
+    )
+    assert message.minimumHeight() >= wrapped.height() > 3 * message.fontMetrics().height()
     assert not dialogs[0].DISMISS_AFTER
     note = notification_manager.records.pop()
     assert note.source == "hushpore"

@@ -14,7 +14,8 @@ from napari.utils.notifications import (
     show_error,
     show_warning,
 )
-from qtpy.QtWidgets import QDialog
+from qtpy.QtCore import QRect, Qt
+from qtpy.QtWidgets import QDialog, QLabel
 
 from hushpore._version import __version__
 from hushpore.base.errors import HushporeError, NotTrustedError
@@ -81,9 +82,17 @@ def offer_action(
     for dialog in window._qt_window.findChildren(QDialog):
         if hasattr(dialog, "toggle_expansion") and dialog.message.text() == said:
             dialog.DISMISS_AFTER = 0
+            _show_all(dialog.message)
             # where it slides to is where it grows from
             dialog.geom_anim.setCurrentTime(dialog.geom_anim.duration())
             dialog.toggle_expansion()
+
+
+def _show_all(label: QLabel) -> None:
+    """Give a label the height of its text: what is more than three lines napari leaves out."""
+    room, wrapped = QRect(0, 0, label.width(), 2**20), Qt.TextFlag.TextWordWrap
+    text = label.text().rstrip()
+    label.setMinimumHeight(label.fontMetrics().boundingRect(room, wrapped, text).height())
 
 
 def _unexpected(error: BaseException) -> str:
