@@ -137,3 +137,29 @@ def test_what_was_kept_fits_where_a_setting_depends_on_a_later_one() -> None:
     kept = {"sampler": "weights", "weights": "mask", "n_patches": 7}
     assert patches.of_what_fits(kept) == patches(**kept)
     assert patches.of_what_fits({"sampler": "weights", "n_patches": 7}) == patches(n_patches=7)
+
+
+@pytest.mark.parametrize(
+    ("job", "message", "expected"),
+    [
+        (
+            "pores",
+            "Let it count as pore (outside='keep').",
+            "('Air around sample' = Count as pore)",
+        ),
+        ("pores", "Leave it out (tortuosity=False).", "('Geodesic tortuosity' = off)"),
+        ("pores", "The sample_mask 'a' is empty.", "The 'Sample mask' 'a' is empty."),
+        ("pores", "or set phases to 2.", "or set 'Number of phases' to 2."),
+        (
+            "denoise",
+            "method must be 'auto'; got 'n2v'.",
+            "'Method' must be 'Automatic'; got 'N2V'.",
+        ),
+        ("denoise", "pair: a is too small.", "'Second scan': a is too small."),
+        ("denoise", "context=4 needs 9 slices.", "'Neighbouring slices' = 4 needs 9 slices."),
+        # words that are names of settings, too
+        ("pores", "The window of phases h is outside.", "The window of phases h is outside."),
+    ],
+)
+def test_a_message_names_settings_as_the_form_does(job: str, message: str, expected: str) -> None:
+    assert expected in JOBS[job].settings.as_in_a_form(message)

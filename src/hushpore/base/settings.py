@@ -103,6 +103,11 @@ class Option:
         labels = dict(zip(self.choices, self.choice_labels, strict=False))
         return labels.get(choice, choice)
 
+    def value_in_words(self, code: str) -> str:
+        """Return what a form shows for a value that is written as in Python."""
+        word = code.strip("'")
+        return {"True": "on", "False": "off", "None": "none"}.get(code, self.in_words(word))
+
     def check(self, value: Any) -> Any:
         """Return `value` as the type that the setting holds.
 
@@ -264,6 +269,32 @@ class Settings:
         """Return what a form calls the word that a setting holds."""
         (opt,) = (opt for opt in self.options() if opt.name == name)
         return opt.in_words(str(getattr(self, name)))
+
+    @classmethod
+    def as_in_a_form(cls, message: str) -> str:
+        """Return a message with the names and words that a form has for those of Python.
+
+        ``outside='keep'`` becomes ``'Air around sample' = Count as pore``, ``patch_size``
+        ``'Patch size'``. A name that is a common word, too, is taken for a setting only where
+        something is set to it or must be.
+        """
+        for opt in cls.options():
+            before = message
+            message = re.sub(
+                rf"\b{opt.name}=('[^']*'|[\w.+-]*\w)",
+                lambda found, opt=opt: f"'{opt.label}' = {opt.value_in_words(found[1])}",
+                message,
+            )
+            ends = "" if "_" in opt.name else r"(?= must | to |: |\))"
+            start = "" if "_" in opt.name else r"(?:^|(?<=[.;:] )|(?<=[Ss]et )|(?<=\())"
+            message = re.sub(rf"{start}\b{opt.name}\b{ends}", f"'{opt.label}'", message)
+            if message != before:
+                message = re.sub(
+                    r"'(\w+)'",
+                    lambda found, opt=opt: f"'{opt.in_words(found[1])}'",
+                    message,
+                )
+        return message
 
     def hints(self, known: Mapping[str, Any]) -> dict[str, str]:
         """Return what values come to, a short sentence for each setting that is often got wrong.

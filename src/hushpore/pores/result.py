@@ -188,7 +188,11 @@ class Pores:
     def thickness_volume(self, phase: str) -> Volume:
         """Return the local thickness of a phase as a volume in the place of the input."""
         name = f"{self.volume.name} {thickness_title(phase)}"
-        return self.volume.replace(self.thickness[phase].diameter, name=name)
+        # lengths, whatever unit the grey values have
+        known = {
+            each: value for each, value in self.volume.metadata.items() if each != "value_unit"
+        }
+        return self.volume.replace(self.thickness[phase].diameter, name=name, metadata=known)
 
     @property
     def thickness_distribution(self) -> pd.DataFrame:

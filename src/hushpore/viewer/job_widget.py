@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -148,8 +148,12 @@ class JobWidget(WorkerContainer):
 
     @classmethod
     def prefers(cls, layer: Any) -> bool:
-        """Whether a layer is taken without being asked for: not what is a result of it already."""
-        return cls.accepts(layer) and not is_result(layer, cls.job)
+        """Whether a layer is taken without being asked for: a scan, denoised or not.
+
+        What this job has made already is not, nor what another measured in a scan.
+        """
+        made = [job for job, kind in jobs.JOBS.items() if job == cls.job or not kind.gives]
+        return cls.accepts(layer) and not any(is_result(layer, job) for job in made)
 
     @classmethod
     def prepare(cls, target: Target) -> Volume:
@@ -472,7 +476,8 @@ class JobWidget(WorkerContainer):
         )
 
     def _show_problem(self, problem: Problem, target: Target | None = None) -> None:
-        self._result.show_problem(problem)
+        settings = self._description.settings
+        self._result.show_problem(replace(problem, message=settings.as_in_a_form(problem.message)))
         layer = self.layer.value
         if target is not None:
             self._show_result(self._result.said, target)

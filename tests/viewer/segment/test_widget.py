@@ -1,3 +1,5 @@
+import html
+
 import numpy as np
 import pytest
 from napari.components import ViewerModel
@@ -5,8 +7,11 @@ from napari.layers import Image, Labels
 
 import hushpore
 from hushpore import jobs
+from hushpore.viewer.denoise.widget import DenoiseWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.layers.origin import Origin, scan_of, set_origin
+from hushpore.viewer.patches.widget import PatchesWidget
+from hushpore.viewer.phases.widget import PhasesWidget
 from hushpore.viewer.segment.widget import PoresWidget
 
 
@@ -33,6 +38,24 @@ def test_the_result_of_the_denoiser_is_taken_as_soon_as_it_is_there(viewer, widg
     metadata = {METADATA_KEY: {"provenance": {"job": "denoise"}}}
     denoised = viewer.add_image(scan, name="scan denoised", metadata=metadata)
     assert widget.layer.value is denoised
+
+
+def test_what_was_measured_in_a_scan_is_no_scan(viewer, widget, scan):
+    metadata = {METADATA_KEY: {"provenance": {"job": "pores"}}}
+    thickness = viewer.add_image(scan, name="scan pore thickness", metadata=metadata)
+    assert widget.layer.value is viewer.layers["scan"]
+    for kind in (DenoiseWidget, PoresWidget, PhasesWidget, PatchesWidget):
+        assert kind.accepts(thickness)
+        assert not kind.prefers(thickness)
+
+
+def test_what_is_wrong_with_a_setting_is_said_in_the_words_of_the_form(qtbot, widget):
+    widget.form.hysteresis.value = 1e6
+    run(qtbot, widget)
+    assert "must be stricter" in widget._result.text()
+    widget.form.update({"hysteresis": None, "threshold": "li", "phases": 3})
+    run(qtbot, widget)
+    assert "or set 'Number of phases' to 2" in html.unescape(widget._result.text())
 
 
 def test_labels_can_be_chosen_but_are_not_taken_unasked(viewer, widget, scan):

@@ -45,8 +45,7 @@ class PatchesWidget(JobWidget):
     @classmethod
     def prefers(cls, layer: Any) -> bool:
         """What a denoiser is trained on: not its result, nor a contact sheet."""
-        is_made = is_result(layer, "denoise") or is_result(layer, cls.job)
-        return cls.accepts(layer) and not is_made
+        return super().prefers(layer) and not is_result(layer, "denoise")
 
     @classmethod
     def result_layers(cls, result: Patches, target: Target) -> list[LayerData]:

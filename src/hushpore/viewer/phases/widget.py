@@ -59,7 +59,7 @@ class PhasesWidget(JobWidget):
     @classmethod
     def prefers(cls, layer: Any) -> bool:
         """Images: labels are mostly a result already."""
-        return isinstance(layer, Image) and cls.accepts(layer)
+        return isinstance(layer, Image) and super().prefers(layer)
 
     @classmethod
     def result_layers(cls, result: Phases, target: Target) -> list[LayerData]:

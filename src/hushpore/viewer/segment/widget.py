@@ -73,7 +73,7 @@ class PoresWidget(JobWidget):
     @classmethod
     def prefers(cls, layer: Any) -> bool:
         """Images: labels are mostly a result already."""
-        return isinstance(layer, Image) and cls.accepts(layer)
+        return isinstance(layer, Image) and super().prefers(layer)
 
     @classmethod
     def prepare(cls, target: Target) -> Volume:
