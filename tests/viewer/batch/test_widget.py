@@ -227,3 +227,15 @@ def test_a_batch_that_has_ended_is_plotted_by_groups(make_napari_viewer, tmp_pat
     assert porosity.get_xticklabels()[0].get_text() == "all scans"
     widget._returned(Batch(tmp_path, (state,), table.iloc[2:]))
     assert not widget._show_plot.isVisibleTo(widget.native)
+
+
+def test_fields_keep_their_height_where_the_widget_is_low(qtbot, viewer):
+    widget = BatchWidget(viewer)
+    qtbot.addWidget(widget.native)
+    widget.native.resize(350, 400)
+    widget.native.show()
+    qtbot.waitExposed(widget.native)
+    for field in (widget.output, widget.pair, widget.groups, widget.jobs, widget.pores_preset):
+        assert field.native.height() >= field.native.minimumSizeHint().height()
+    run = widget._run_button
+    assert run.visibleRegion().boundingRect() == run.rect()

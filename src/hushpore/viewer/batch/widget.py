@@ -34,7 +34,7 @@ from hushpore.viewer.batch.scan_list import NAME, ScanList
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.fields import compact_file_edit
 from hushpore.viewer.forms.form import annotation_of
-from hushpore.viewer.forms.layout import fill
+from hushpore.viewer.forms.layout import PinnedColumn, ScrolledColumn, fill
 from hushpore.viewer.forms.native import ValueOf
 from hushpore.viewer.forms.presets import PresetBox
 from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
@@ -319,8 +319,10 @@ class BatchWidget(WorkerContainer):
         buttons = fill(QHBoxLayout(), self._files, self._folder, self._remove)
         scans = self.scans.native
         shown = self._run_button, self._reason, self._bar, self._result, self._show_plot
-        parts = (purpose, scans, buttons, form, *shown)
-        fill(self.native.layout(), *parts, margin=6, wide=scans)
+        # beside Results a low window has no room for all of it
+        upper = ScrolledColumn(purpose, scans, buttons, form)
+        upper.column.setStretchFactor(scans, 1000)
+        self.native.layout().addWidget(PinnedColumn(upper, ScrolledColumn(*shown)))
         self.native.setMinimumWidth(300)
         # what has its place can be an item, and is by its name an attribute
         self.extend([self.scans, self.resample, self.denoise, self.denoise_preset, self.pair,
