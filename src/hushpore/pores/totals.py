@@ -7,6 +7,7 @@ called and which unit it has. What was not measured is not in a record, or None.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,28 @@ class Total:
     unit_power: int = 0
     is_share: bool = False
     is_compared: bool = True
+
+    @property
+    def phrase(self) -> str:
+        """The title as it stands within a line: it begins small, unless with a name."""
+        is_name = self.title.startswith("Euler")
+        return self.title if is_name else f"{self.title[:1].lower()}{self.title[1:]}"
+
+    def in_words(self, value: float, unit: str) -> str:
+        """Return a value as it is read, with its unit: a share in per cent.
+
+        `unit`: of length, of the volume.
+
+        >>> total_of("specific_surface").in_words(2.59928, "mm")
+        '2.599 mm⁻¹'
+        """
+        if self.is_share:
+            return f"{100 * value:.2f} %"
+        if math.isnan(value):
+            return "–"
+        is_whole = math.isfinite(value) and value == int(value)
+        number = f"{int(value):,}" if is_whole else readable_number(value, 4)
+        return f"{number} {readable_unit(unit, self.unit_power) if self.unit_power else ''}".strip()
 
 
 #: Figures that have an interval where that is asked for.

@@ -184,12 +184,10 @@ def _page(
 
 
 def _totals(result: Mapping[str, Any], unit: str) -> Iterable[tuple[str, str]]:
-    units = {0: "", 1: unit, -1: f"1/{unit}"}
     for total in TOTALS:
         value = result.get(total.name)
         if value is not None:
-            shown = f"{_number(value)} {units[total.unit_power]}".strip()
-            yield total.title, f"{100 * value:.2f} %" if total.is_share else shown
+            yield total.title, total.in_words(value, unit)
 
 
 def _titles(pores: pd.DataFrame, given: Mapping[str, Any]) -> dict[str, str]:

@@ -36,6 +36,18 @@ def test_the_result_of_the_selected_layer_is_shown(panel):
     assert panel._tabs.tabText(1) == "&Throats (3)"
 
 
+def test_what_can_wait_is_folded_away(viewer, panel, made_of_cubes):
+    result = made_of_cubes([2, 3])
+    result.provenance["result"]["anisotropy"] = 0.04
+    viewer.layers.selection.active = add(viewer, result, "with chords")
+    assert "Mean chords" not in panel._summary.text()
+    panel.show()
+    assert not panel._further.isVisible()
+    panel._fold.button.click()
+    assert panel._further.isVisible()
+    assert "Mean chords" in panel._further.text()
+
+
 def test_without_a_result_it_says_how_to_get_one(qtbot):
     panel = ResultsWidget(ViewerModel())
     qtbot.addWidget(panel)

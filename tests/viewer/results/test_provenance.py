@@ -69,6 +69,27 @@ def test_settings_have_the_names_and_units_of_the_form(viewer, panel):
     assert shown["settings", "gone"] == "1"
 
 
+def test_figures_have_the_words_and_units_of_the_tables(viewer, panel):
+    result = {
+        "unit": "mm", "sample_voxels": 442368, "porosity": 0.54077, "closed_porosity": 4.5e-6,
+        "specific_surface": 2.59928, "median_diameter": 0.9384, "count": 1350,
+        "euler_number": -78, "tortuosity_z": None,
+    }  # fmt: skip
+    provenance = {**PROVENANCE, "job": "pores", "settings": {}, "result": result}
+    viewer.add_labels(np.zeros((4, 8, 8), int), metadata={METADATA_KEY: {"provenance": provenance}})
+    shown = lines(panel)
+    assert shown["job",] == "Segment pores"
+    assert shown["date",] == "2026-01-02 03:04:05+00:00"
+    assert shown["result", "porosity"] == "54.08 %"
+    assert shown["result", "closed porosity"] == "0.00 %"
+    assert shown["result", "specific surface"] == "2.599 mm⁻¹"
+    assert shown["result", "median equivalent diameter"] == "0.9384 mm"
+    assert shown["result", "pores"] == "1,350"
+    assert shown["result", "sample voxels"] == "442,368"
+    assert shown["result", "Euler number of the pores"] == "-78"
+    assert shown["result", "tortuosity z"] == "none"
+
+
 def test_nothing_of_the_record_is_left_out(viewer, panel):
     assert provenance_of(result(viewer)) == PROVENANCE
 

@@ -377,8 +377,7 @@ def _title(quantity: str, unit: str) -> str:
     total = total_of(quantity)
     if total is not None and quantity not in _COUNTS:
         unit = "%" if total.is_share else unit_in_words(unit)
-        title = f"{total.title[:1].lower()}{total.title[1:]}"
-        return f"{title} ({unit})" if unit else title
+        return f"{total.phrase} ({unit})" if unit else total.phrase
     name, is_of_throats = quantity.removeprefix(_MEDIAN), quantity.endswith(_OF_THROATS)
     name = name.removesuffix(_OF_THROATS).removesuffix(_OF_PORES)
     title = _COUNTS.get(name) or measure_of(name, THROATS if is_of_throats else PORES).title

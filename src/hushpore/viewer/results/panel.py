@@ -26,7 +26,7 @@ from superqt.utils import signals_blocked
 from hushpore.base.errors import InputError
 from hushpore.pores.measures import PORES, THROATS, measure_of
 from hushpore.viewer.forms.docking import dock_of
-from hushpore.viewer.forms.layout import ScrolledColumn, fill
+from hushpore.viewer.forms.layout import Fold, ScrolledColumn, fill
 from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
 from hushpore.viewer.results.colour_choice import (
     ColourChoice,
@@ -34,7 +34,7 @@ from hushpore.viewer.results.colour_choice import (
     columns_of,
     is_numeric,
 )
-from hushpore.viewer.results.pore_layer import summary_lines
+from hushpore.viewer.results.pore_layer import further_lines, summary_lines
 from hushpore.viewer.results.pore_view import MOST_COLOURS, LayerTrackingWidget
 from hushpore.viewer.results.row_filter import filter_rows
 from hushpore.viewer.results.save_result import SAVE_RESULT, ask_and_save_result
@@ -87,6 +87,7 @@ class ResultsWidget(LayerTrackingWidget):
             self._title.setText("")
             self._title.setToolTip("")
             self._summary.setText(NO_RESULT)
+            self._fold.hide()
             return
         tables = self.view.tables
         self._title.setText(f"<b>{self.view.layer.name}</b>")
@@ -116,7 +117,11 @@ class ResultsWidget(LayerTrackingWidget):
         shown, count = int(self.view.shown.sum()), len(self.view.shown)
         of = f"{shown:,} of {count:,}" if shown < count else f"{count:,}"
         self._tabs.setTabText(0, f"&Pores ({of})")
-        self._summary.setText("\n".join(summary_lines(self.view.tables, self.view.shown)))
+        further = further_lines(self.view.tables)
+        lines = summary_lines(self.view.tables, self.view.shown)
+        self._summary.setText("\n".join(line for line in lines if line not in further))
+        self._further.setText("\n".join(further))
+        self._fold.setVisible(bool(further))
         self.pores.rows.show_only(self.view.shown)
 
     def _show_selected(self, by: object = None) -> None:
@@ -245,6 +250,9 @@ class ResultsWidget(LayerTrackingWidget):
 
     def _build(self) -> None:
         self._title, self._summary = QLabel(textFormat=Qt.TextFormat.RichText), plain_label()
+        # folded away, they leave the controls in sight
+        self._further, self._fold = plain_label(), Fold("More figures")
+        self._fold.add(self._further)
         # a long name is cut, and widens nothing
         self._title.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self._problem, self._limit = RichLabel(self._viewer), RichLabel(self._viewer)
@@ -264,7 +272,7 @@ class ResultsWidget(LayerTrackingWidget):
             # no higher than the name beside them
             button.setStyleSheet("padding: 1px 6px;")
         head = fill(QHBoxLayout(), self._title, self._in_3d, self._save_3d, wide=self._title)
-        self._left = ScrolledColumn(head, self._summary, self._controls, margin=0)
+        self._left = ScrolledColumn(head, self._summary, self._fold, self._controls, margin=0)
         self._left.column.setSpacing(4)
         # as it is beside the canvas at first: wider, it would widen what is docked there
         self._box = fill(QVBoxLayout(self), self._left, self._tabs, margin=6, wide=self._tabs)

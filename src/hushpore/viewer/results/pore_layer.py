@@ -184,15 +184,20 @@ def summary_lines(tables: PoreTables, shown: npt.NDArray[np.bool_] | None = None
     """
     pores, throats = tables.pores, tables.throats
     more = "" if throats is None else f", {readable_count(len(throats), 'throat')}"
-    tellers = (intervals_in_words, _thickness, _chords, _connection)
-    about = [tell(tables.totals) for tell in tellers]
-    lines = [_void(tables.totals), _count(pores, tables.unit, more), *about]
+    lines = [_void(tables.totals), _count(pores, tables.unit, more)]
+    lines += [intervals_in_words(tables.totals), *further_lines(tables)]
     if shown is not None and not shown.all():
         volume = pores["num_voxels"].to_numpy()
         share = readable_percent(volume[shown].sum() / max(volume.sum(), 1))
         part = _count(pores[shown], tables.unit, f", {share} of pore volume")
         lines.append(f"Shown: {part}")
     return [line for line in lines if line]
+
+
+def further_lines(tables: PoreTables) -> list[str]:
+    """Return those of the sentences that can wait: thickness, chords, what is connected."""
+    tellers = (_thickness, _chords, _connection)
+    return [line for tell in tellers if (line := tell(tables.totals))]
 
 
 def _tables_metadata(result: Pores) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from qtpy.QtWidgets import (
 )
 
 from hushpore.jobs import JOBS
+from hushpore.pores.totals import total_of
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.layer_choice import is_preview
 from hushpore.viewer.forms.layout import fill
@@ -87,7 +88,7 @@ class ProvenanceWidget(QWidget):
         self.tree.clear()
         job = str(provenance.get("job"))
         for title, value in provenance.items():
-            item = _item(title, _as_in_the_form(job, value) if title == "settings" else value)
+            item = _item(title, _in_words(job, title, value))
             self.tree.addTopLevelItem(item)
             item.setExpanded(title in _OPEN)
         self.tree.resizeColumnToContents(0)
@@ -133,6 +134,33 @@ def _why_nothing(layer: Any) -> str:
     if is_preview(layer):
         return "This is a preview; the record comes with the result."
     return "This layer was not made by hushpore, so nothing is known about it."
+
+
+def _in_words(job: str, title: str, value: Any) -> Any:
+    """Return a part of a record in the words of the window, with units, as far as it has some."""
+    match title:
+        case "job":
+            return JOBS[job].title if job in JOBS else value
+        case "date":
+            # 2026-01-02T03:04:05+00:00
+            return str(value).replace("T", " ")
+        case "settings":
+            return _as_in_the_form(job, value)
+        case "result" if isinstance(value, dict):
+            return _as_in_tables(value)
+    return value
+
+
+def _as_in_tables(result: dict[str, Any]) -> dict[str, Any]:
+    """Give figures of a whole volume the names and units that report and comparison have."""
+    shown, unit = {}, str(result.get("unit", "pixel"))
+    for name, value in result.items():
+        total = total_of(name)
+        if total is None or not isinstance(value, int | float):
+            shown[name] = f"{value:,}" if type(value) is int else value
+        else:
+            shown[total.phrase] = total.in_words(value, unit)
+    return shown
 
 
 def _as_in_the_form(job: str, settings: dict[str, Any]) -> dict[str, Any]:
