@@ -105,7 +105,7 @@ def open_regions(given: ResultLike | Phases) -> PoreResult:
 
 def _without_regions(name: str) -> InputError:
     return InputError(
-        f"The phases of {name} are not parted into regions, of which a network or a surface is "
+        f"The phases of {name} are not split into regions, of which a network or a surface is "
         "made. Measure them again with: hushpore phases SCAN -o FOLDER --regions"
     )
 

@@ -178,7 +178,7 @@ def test_a_phase_without_voxels_is_said() -> None:
         ({"thresholds": "5, 5"}, "must rise"),
         ({"thresholds": "5, dark"}, "grey values with commas between them"),
         ({"thresholds": "nan"}, "grey values with commas between them"),
-        ({"thresholds": ",".join("12345678")}, "8 thresholds part 9 phases, and there are 8"),
+        ({"thresholds": ",".join("12345678")}, "8 thresholds make 9 phases, and there are 8"),
         ({"phases": 9}, "phases must be a whole number from 2 to 8; got 9"),
         ({"phases": 2, "names": "a, b, c"}, "2 phases, and 3 names"),
         ({"names": "a, a"}, "names must differ"),

@@ -120,5 +120,5 @@ def test_two_phases_have_the_regions_of_pores() -> None:
 def test_without_regions_there_is_no_network(beads: np.ndarray, tmp_path: Path) -> None:
     found = hushpore.measure_phases(beads, are_labels=True)
     assert found.region_table.empty
-    with pytest.raises(InputError, match="are not parted into regions"):
+    with pytest.raises(InputError, match="are not split into regions"):
         hushpore.export(found, tmp_path / "network.npz")

@@ -49,7 +49,7 @@ def network_arrays(
     if volume.unit not in METRES:
         raise InputError(
             f"The voxel size of {volume.name} is not known (unit {volume.unit!r}), and OpenPNM "
-            f"counts in metres. Segment it with its spacing and a unit of {', '.join(METRES)}."
+            f"counts in metres. Give it, in {', '.join(METRES)}, and segment the pores again."
         )
     if throats.empty:
         raise InputError(

@@ -149,8 +149,9 @@ class VolumePredictor:
         least = tile_bytes(core, self.network.architecture, self.dtype, source.size)
         if least > self._tile_memory(backend):
             yield Note(
-                f"Prediction may take {self.budget / 1e9:.2g} GB. It takes up to "
-                f"{(least + IMAGES_SHARE * self.budget) / 1e9:.2g} GB: tiles do not get smaller.",
+                f"Of memory {self.budget / 1e9:.2g} GB are allowed, and up to "
+                f"{(least + IMAGES_SHARE * self.budget) / 1e9:.2g} GB are taken: tiles do not get "
+                "smaller.",
                 warning=True,
             )
 

@@ -148,7 +148,7 @@ PHASES: list[Measure[PhaseSums]] = [
     Measure(
         "num_regions",
         0,
-        "Number of its regions (pores, grains); empty where it was not parted.",
+        "Number of its regions (pores, grains); empty where it was not split.",
         lambda phases: phases.regions[:, 0],
     ),
     Measure(

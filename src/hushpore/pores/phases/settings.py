@@ -96,7 +96,7 @@ class PhaseSettings(Settings):
 
     regions: bool = option(
         False,
-        "Part each phase into regions (pores, grains) by the watershed, as pores are, and measure "
+        "Split each phase into regions (pores, grains) by the watershed, as pores are, and measure "
         "these and where they touch: for a network of all phases.",
         label="Regions of each phase",
     )
@@ -128,7 +128,7 @@ class PhaseSettings(Settings):
             )
         if len(values) >= MOST:
             raise InputError(
-                f"{len(values)} thresholds part {len(values) + 1} phases, and there are {MOST} at "
+                f"{len(values)} thresholds make {len(values) + 1} phases, and there are {MOST} at "
                 f"most; got {self.thresholds!r}."
             )
         words = [word for word in self._words() if word]
@@ -202,7 +202,7 @@ class PhaseSettings(Settings):
         elif self.outside == "keep":
             reasons["outside_radius"] = "Not used: the air outside is kept."
         if not self.regions:
-            reasons["h"] = "Not used: phases are not parted into regions."
+            reasons["h"] = "Not used: phases are not split into regions."
         if self.grey_values:
             reasons["phases"] = "Not used: the thresholds say how many there are."
         if self.are_labels or known.get("holds_labels"):

@@ -91,7 +91,7 @@ class BatchOptions(Settings):
     )
     jobs: int = option(
         1, "How many scans at once, as far as memory allows.", minimum=1, maximum=64,
-        label="At once",
+        label="Scans at once",
     )  # fmt: skip
 
 

@@ -287,7 +287,7 @@ class ResultsWidget(LayerTrackingWidget):
         self._pause = QTimer(self, singleShot=True, interval=PAUSE, timeout=self.apply_filter)
         self._filter.textChanged.connect(self._pause.start)
         self._filter.returnPressed.connect(self.apply_filter)
-        self._range_of = ColumnBox(toolTip="Column of the slider.")
+        self._range_of = ColumnBox(toolTip="What the slider is about.")
         self._range_of.currentIndexChanged.connect(self._choose_range)
         self._range_of.currentIndexChanged.connect(self.apply_filter)
         self._range = QDoubleRangeSlider(Qt.Orientation.Horizontal)
