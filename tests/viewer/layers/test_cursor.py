@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from napari.utils._proxies import PublicOnlyProxy
 
 from hushpore.viewer.layers.cursor import keep_aimed
 
@@ -23,3 +24,10 @@ def test_labels_with_features_are_added_in_3d_before_the_mouse_moves(
     assert list(viewer.layers)[-1] is labels
     viewer.dims.ndisplay = 2
     assert viewer.cursor._view_direction is None
+
+
+def test_a_view_that_napari_gives_to_plugins_is_aimed_without_a_warning(viewer: Any) -> None:
+    keep_aimed(PublicOnlyProxy(viewer))
+    viewer.add_image(np.zeros((4, 5, 6)))
+    viewer.dims.ndisplay = 3
+    assert viewer.cursor._view_direction is not None

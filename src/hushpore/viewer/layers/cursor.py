@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from hushpore.viewer.layers.conversion import unwrapped
+
 
 def keep_aimed(viewer: Any) -> None:
     """Have napari know which way the mouse points before it moves for the first time in 3D.
@@ -21,4 +23,6 @@ def keep_aimed(viewer: Any) -> None:
 
 def _aim(viewer: Any, _event: object = None) -> None:
     dims, camera = viewer.dims, viewer.scene.camera
-    viewer.cursor._view_direction = camera.calculate_nd_view_direction(dims.ndim, dims.displayed)
+    # what napari gives to plugins warns of a name that is not public
+    cursor = unwrapped(viewer.cursor)
+    cursor._view_direction = camera.calculate_nd_view_direction(dims.ndim, dims.displayed)
