@@ -25,6 +25,8 @@ SIZES = ("1366x768", "1920x1080")
 IMAGES = Path(__file__).parent / "images"
 #: Steps that docs/walkthrough.md shows.
 SHOWN = ("core-dropped", "core-void-preview", "core-pores", "core-table", "core-3d")
+#: Seconds after which a step hangs: a busy computer compiles kernels for minutes.
+PATIENCE = 600
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 
 
@@ -61,7 +63,7 @@ class Walk:
         self._answer_soon()
         QApplication.sendEvent(place, QDragEnterEvent(at, *how))
         QApplication.sendEvent(place, QDropEvent(at.toPointF(), *how))
-        wait(lambda: len(self.viewer.layers) >= before + layers, 120)
+        wait(lambda: len(self.viewer.layers) >= before + layers, PATIENCE)
         settle()
         return self.viewer.layers[-1]
 
@@ -100,11 +102,11 @@ class Walk:
 
     def run(self, job: Any) -> str:
         """Click on Run, wait for the end, and return the sentence that it came to."""
-        wait(lambda: "looking" not in job.device.native.line.text(), 60)
-        wait(job._buttons.run.isEnabled, 30)
+        wait(lambda: "looking" not in job.device.native.line.text(), PATIENCE)
+        wait(job._buttons.run.isEnabled, PATIENCE)
         click(job._buttons.run)
-        wait(lambda: job.is_running or bool(job._result.text()), 10)
-        wait(lambda: not job.is_running, 600)
+        wait(lambda: job.is_running or bool(job._result.text()), PATIENCE)
+        wait(lambda: not job.is_running, PATIENCE)
         settle()
         text = re.sub(r"<[^>]*>", "", job._result.text())
         print(f"  {text}")
@@ -194,13 +196,13 @@ def core(walk: Walk, data: Path) -> None:
     tifffile.imwrite(path, phantom.volume.array(), imagej=True, metadata={"axes": "ZYX"})
     walk.drop(path)
     denoise = walk.widget("Denoise")
-    wait(lambda: "noise" in denoise._facts.text(), 60)
+    wait(lambda: "noise" in denoise._facts.text(), PATIENCE)
     walk.picture("core-dropped")
     walk.tab("Pores")
     pores = walk.widget("Segment pores")
-    wait(lambda: not pores.greys.is_busy and pores.greys.greys is not None, 60)
+    wait(lambda: not pores.greys.is_busy and pores.greys.greys is not None, PATIENCE)
     click(pores.greys.shown)
-    wait(lambda: not pores.greys.is_busy, 60)
+    wait(lambda: not pores.greys.is_busy, PATIENCE)
     walk.picture("core-void-preview")
     text = walk.run(pores)
     walk.picture("core-pores")
@@ -244,17 +246,17 @@ def snow(walk: Walk, path: Path) -> None:
     walk.tab("Denoise")
     denoise = walk.widget("Denoise")
     check(denoise.layer.value is layer, "the new scan is chosen")
-    wait(lambda: "noise" in denoise._facts.text(), 60)
+    wait(lambda: "noise" in denoise._facts.text(), PATIENCE)
     pores = walk.widget("Segment pores")
     check(not pores._result.isVisible(), "nothing is said of the scan before")
     walk.picture("snow-dropped")
     walk.tab("Denoise")
     click(denoise._buttons.run)
     shown = denoise._progress
-    wait(lambda: "preview" in shown.stage.text() and shown.bar.value() > 20, 120)
+    wait(lambda: "preview" in shown.stage.text() and shown.bar.value() > 20, PATIENCE)
     walk.picture("snow-denoising")
     click(denoise._buttons.finish)
-    wait(lambda: not denoise.is_running, 300)
+    wait(lambda: not denoise.is_running, PATIENCE)
     settle()
     walk.picture("snow-denoised")
     check("train longer" not in denoise._result.text().lower(), "no advice against what was done")
@@ -292,7 +294,7 @@ def series(walk: Walk, data: Path) -> None:
     pores = walk.widget("Segment pores")
     check(pores.layer.value is layer, "the series is chosen")
     check("mm" in pores._facts.text(), "its voxel size is known")
-    wait(lambda: not pores.greys.is_busy, 60)
+    wait(lambda: not pores.greys.is_busy, PATIENCE)
     walk.picture("series-dropped")
     text = walk.run(pores)
     walk.picture("series-pores")
@@ -320,7 +322,7 @@ def slices(walk: Walk, data: Path) -> None:
     layer = walk.drop(folder)
     pores = walk.widget("Segment pores")
     check(layer.data.shape == (40, 160, 160), "one volume of 40 slices")
-    wait(lambda: not pores.greys.is_busy, 60)
+    wait(lambda: not pores.greys.is_busy, PATIENCE)
     text = walk.run(pores)
     walk.picture("slices-pores")
     check("Air around" not in text, "the void of a foam is no air around it")
