@@ -399,7 +399,7 @@ def test_a_setting_that_is_not_accepted_is_said_and_nothing_runs(widget, fake_jo
     widget.time_budget.native.setValue(0.5)
     widget._buttons.run.click()
     assert not widget.is_running
-    assert "time_budget must be" in widget._result.text()
+    assert "'Time limit' must be" in html.unescape(widget._result.text())
     assert fake_job.calls == []
 
 
