@@ -108,6 +108,22 @@ class Option:
         word = code.strip("'")
         return {"True": "on", "False": "off", "None": "none"}.get(code, self.in_words(word))
 
+    def named_in(self, message: str) -> str:
+        """Return a message with the name and the words of a form for those of Python."""
+        is_word = "_" not in self.name
+        start = r"(?:^|(?<=[.;:] )|(?<=[Ss]et )|(?<=\())" if is_word else ""
+        end = r"(?= must | to |: |\))" if is_word else ""
+
+        def value(found: re.Match[str]) -> str:
+            return f"'{self.label}' = {self.value_in_words(found[1])}"
+
+        def quoted(found: re.Match[str]) -> str:
+            return f"'{self.in_words(found[1])}'"
+
+        named = re.sub(rf"\b{self.name}=('[^']*'|[\w.+-]*\w)", value, message)
+        named = re.sub(rf"{start}\b{self.name}\b{end}", f"'{self.label}'", named)
+        return named if named == message else re.sub(r"'(\w+)'", quoted, named)
+
     def check(self, value: Any) -> Any:
         """Return `value` as the type that the setting holds.
 
@@ -279,21 +295,7 @@ class Settings:
         something is set to it or must be.
         """
         for opt in cls.options():
-            before = message
-            message = re.sub(
-                rf"\b{opt.name}=('[^']*'|[\w.+-]*\w)",
-                lambda found, opt=opt: f"'{opt.label}' = {opt.value_in_words(found[1])}",
-                message,
-            )
-            ends = "" if "_" in opt.name else r"(?= must | to |: |\))"
-            start = "" if "_" in opt.name else r"(?:^|(?<=[.;:] )|(?<=[Ss]et )|(?<=\())"
-            message = re.sub(rf"{start}\b{opt.name}\b{ends}", f"'{opt.label}'", message)
-            if message != before:
-                message = re.sub(
-                    r"'(\w+)'",
-                    lambda found, opt=opt: f"'{opt.in_words(found[1])}'",
-                    message,
-                )
+            message = opt.named_in(message)
         return message
 
     def hints(self, known: Mapping[str, Any]) -> dict[str, str]:

@@ -34,9 +34,9 @@ class DenoiseSettings(Settings):
     )
     steps: int | None = option(
         None,
-        "Training steps; more give a cleaner image, with less and less to gain. None: until more "
-        f"would bring next to nothing, {STEPS} at most. With a time limit alone: as many as it "
-        "allows.",
+        "Training steps; more give a cleaner image, with less and less to gain. None: automatic. "
+        f"That is until more would bring next to nothing, {STEPS} at most. With a time limit "
+        "alone: as many as it allows.",
         label="Training steps",
         minimum=1,
         step=100,
