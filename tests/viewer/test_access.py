@@ -32,6 +32,7 @@ from hushpore import Volume
 from hushpore.runs.batch import Batch
 from hushpore.viewer.batch.widget import BatchWidget
 from hushpore.viewer.denoise.widget import DenoiseWidget
+from hushpore.viewer.forms.layout import AFTER_FIRST_PAINT
 from hushpore.viewer.forms.shortcuts import (
     CANCEL,
     NEXT_SLICE,
@@ -89,6 +90,8 @@ def opened(qtbot, viewer, layer):
         qtbot.addWidget(native)
         native.show()
         qtbot.waitExposed(native)
+        # what is folded away comes a moment later
+        qtbot.wait(AFTER_FIRST_PAINT + 10)
         return widget, native
 
     return make
@@ -197,6 +200,10 @@ def test_the_tab_key_goes_round_through_every_field_of_a_form(opened, kind):
         inside = [field.native, *field.native.findChildren(QWidget)]
         assert any(each in round_trip for each in inside), field.name
     assert widget._buttons.run in round_trip
+    # what is folded away comes where it is seen, above Run
+    ends = widget.form.more.button, widget.form[-1].native, widget._buttons.run
+    places = [round_trip.index(each) for each in ends]
+    assert places == sorted(places)
 
 
 def keys_of(native):
@@ -230,10 +237,11 @@ def test_slices_are_gone_through_without_leaving_the_form(viewer, opened):
     assert viewer.dims.current_step[0] == 0
 
 
-def test_steps_of_merging_are_undone_and_redone_by_keys(opened, monkeypatch):
+def test_steps_of_merging_are_undone_and_redone_by_keys(qtbot, opened, monkeypatch):
     widget, native = opened(PoresWidget)
     done = []
     widget.remerging.show()
+    qtbot.waitUntil(lambda: not widget.remerging.visibleRegion().isEmpty())
     monkeypatch.setattr(widget.remerging, "_go_to", done.append)
     keys = keys_of(native)
     keys[QKeySequence(UNDO_MERGE).toString()].activated.emit()

@@ -204,6 +204,8 @@ def test_every_setting_is_an_attribute_of_its_widget(qtbot, viewer, kind):
     widget = kind(viewer)
     qtbot.addWidget(widget.native)
     assert isinstance(widget, Container)
+    # what is folded away joins the window when it is unfolded, or a moment later
+    widget.form.more.set_open(True)
     names = [each.name for each in jobs.JOBS[kind.job].settings.options()]
     for name in [*names, "layer", "device"]:
         # none is hidden by a method of the widget

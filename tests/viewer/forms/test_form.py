@@ -106,6 +106,7 @@ def test_a_decimal_point_does_not_end_the_words_for_none(qtbot):
 
 
 def test_every_setting_explains_itself(form):
+    form.more.set_open(True)
     for field in form:
         assert field.tooltip == field.option.help, field.name
         assert field.native.toolTip() == field.option.help, field.name
@@ -144,9 +145,17 @@ def test_rarely_needed_settings_are_folded_away_and_changed_ones_marked(form):
     assert form.more.button.text().strip() == "More"
     form.closed.value = True
     assert form.more.button.text().strip() == "More (1 changed)"
-    assert "Closed border •" in labels_of(form)
     form.more.set_open(True)
     assert form.more.button.isChecked()
+    assert "Closed border •" in labels_of(form)
+
+
+def test_what_is_folded_away_can_be_set_before_it_joins_the_form(qtbot, form):
+    assert "Closed border" not in labels_of(form)
+    form.closed.value = True
+    assert form.value.closed
+    qtbot.waitUntil(lambda: "Closed border •" in labels_of(form))
+    assert form.value.closed
 
 
 def test_reset_brings_the_defaults_back(form):

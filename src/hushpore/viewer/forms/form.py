@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from magicgui import register_type
 from magicgui.types import Undefined
-from magicgui.widgets import create_widget
 from qtpy.QtWidgets import QGridLayout, QLabel, QPushButton, QWidget
 
 from hushpore.base.errors import InputError
@@ -61,6 +60,7 @@ class SettingsForm(PlacedContainer):
         self._class, self._viewer, self._field_classes = annotation, viewer, fields or {}
         self._titles: dict[str, QLabel] = {}
         self._lines: dict[str, QLabel] = {}
+        self._explained: dict[str, tuple[str, str]] = {}
         self._known: dict[str, Any] = {}
         column = self.native.layout()
         column.setSpacing(4)
@@ -71,7 +71,7 @@ class SettingsForm(PlacedContainer):
         self.more = Fold("More", self._reset)
         folded = [option for option in options if option.more]
         if folded:
-            self.more.add(self._grid(folded))
+            self.more.add_later(self._grid(folded))
         column.addWidget(self.more)
         self.changed.connect(self._mark)
         if value is not Undefined:
@@ -143,10 +143,10 @@ class SettingsForm(PlacedContainer):
         return widget
 
     def _make_field(self, option: Option) -> Any:
-        """Return the field of a setting, as magicgui's map of types says."""
+        """Return the field of a setting: what magicgui makes of `annotation_of`, by a call."""
         kind = self._field_classes.get(option.name) or field_class(option)
-        words = {"viewer": self._viewer} if kind.lists_layers else {}
-        field = create_widget(annotation=annotation_of(option, kind), options=words)
+        # magicgui takes as long to look at the hint as to make the field
+        field = kind(option, **({"viewer": self._viewer} if kind.lists_layers else {}))
         if isinstance(field, CheckField):
             # its name stands beside it
             field.text = ""
@@ -174,13 +174,17 @@ class SettingsForm(PlacedContainer):
             pass
         for field in self:
             name = field.name
-            self._lines[name].setText(said.get(name, ""))
-            self._lines[name].setVisible(name in said)
             tip = [unused[name]] if name in unused else []
             tip += [field.option.help_in_words]
             tip += [] if field.is_default else [f"Default: {default_in_words(field.option)}"]
+            explained = said.get(name, ""), "\n".join(tip)
+            if self._explained.get(name) == explained:
+                continue
+            self._explained[name] = explained
+            self._lines[name].setText(explained[0])
+            self._lines[name].setVisible(name in said)
             field.enabled = name not in unused
-            field.tooltip = "\n".join(tip)
+            field.tooltip = explained[1]
             self._titles[name].setToolTip(field.native.toolTip())
 
 

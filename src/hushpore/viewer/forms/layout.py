@@ -34,6 +34,10 @@ def fill(layout: Any, *parts: Any, spacing: int = -1, margin: int = 0, wide: Any
     return layout
 
 
+#: Milliseconds after which what is folded away joins a widget that was opened and drawn meanwhile.
+AFTER_FIRST_PAINT = 120
+
+
 class ScrolledColumn(QScrollArea):
     """A column as wide as its dock, which scrolls where it is higher.
 
@@ -170,6 +174,10 @@ class Fold(QWidget):
         if corner is not None:
             line.addWidget(corner)
         fill(QVBoxLayout(self), line, self._content, spacing=2)
+        self._corner, self._later = corner, list[QWidget]()
+        self.button.toggled.connect(self._add_now)
+        self._timer = QTimer(self, singleShot=True, interval=AFTER_FIRST_PAINT)
+        self._timer.timeout.connect(self._add_now)
 
     def set_title(self, title: str) -> None:
         """Change the title."""
@@ -179,6 +187,29 @@ class Fold(QWidget):
         """Put a widget under the title."""
         self._inner.addWidget(widget)
         self.button.show()
+
+    def add_later(self, widget: QWidget) -> None:
+        """Put a widget under the title in a turn of its own, or as soon as it is unfolded.
+
+        What is in the window takes on its style, whether it is seen or not: a widget of many
+        fields is there sooner without those that are folded away.
+        """
+        self._later.append(widget)
+        self.button.show()
+        self._timer.start()
+
+    def _add_now(self) -> None:
+        for widget in self._later:
+            self.add(widget)
+            # what joins a window late would be the last that the Tab key comes to
+            before: QWidget = self.button if self._corner is None else self._corner
+            for each in widget.findChildren(QWidget):
+                takes_tab = bool(each.focusPolicy() & Qt.FocusPolicy.TabFocus)
+                # the list of a combo box is a window of its own
+                if takes_tab and each.focusProxy() is None and each.window() is self.window():
+                    QWidget.setTabOrder(before, each)
+                    before = each
+        self._later = []
 
     def set_open(self, is_open: bool) -> None:
         """Show or hide what is under the title."""
