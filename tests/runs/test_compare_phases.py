@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import matplotlib.image
 import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
 import hushpore
 from hushpore import InputError, Volume
 from hushpore.cli.commands import hushpore as command
+from hushpore.pores.measures import Measure
+from hushpore.pores.phases.measures import PHASES, PhaseSums
 from hushpore.runs.compare import compare
 from hushpore.runs.result_folder import write_result
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from hushpore.pores.phases.result import Phases
@@ -29,6 +34,20 @@ def plates(*thick: int, names: str = "pores, clay, quartz", **volume: Any) -> Ph
     how = {"thresholds": "60, 150", "names": names, "outside": "keep", "thickness": True}
     scan = Volume(image.copy(), **{"spacing": 2.0, "unit": "um", "name": "plates", **volume})
     return hushpore.measure_phases(scan, device="cpu", regions=True, **how)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def toy() -> Iterator[None]:
+    """A measure of phases that is declared here alone."""
+    edge = Measure[PhaseSums](
+        "toy_edge",
+        1,
+        "Of a cube as large.",
+        lambda phases: np.cbrt(phases.voxels * phases.volume.voxel_size),
+    )
+    PHASES.append(edge)
+    yield
+    PHASES.remove(edge)
 
 
 @pytest.fixture(scope="module")
@@ -84,5 +103,15 @@ def test_the_command_compares_folders_and_draws_both(one: Phases, tmp_path: Path
     (line,) = (line for line in done.output.splitlines() if "share of clay" in line)
     assert line.split()[-5:] == ["0.4", "0.2", "-0.2", "-50.0", "%"]
     assert matplotlib.image.imread(picture).ndim == 3
+    # what was declared in one place is in table, record, report and comparison, and is resized
+    edge = np.cbrt([384, 512, 384]) * 2
+    np.testing.assert_allclose(pd.read_csv(folders[0] / "phases.csv")["toy_edge"], edge)
+    (made,) = json.loads((folders[0] / "result.json").read_text())["jobs"]
+    assert [row["toy_edge"] for row in made["result"]["phases"]] == pytest.approx(list(edge))
+    assert "Toy edge (\u00b5m)" in (folders[0] / "report.html").read_text(encoding="utf-8")
+    (line,) = (line for line in done.output.splitlines() if "toy_edge of clay" in line)
+    assert "16" in line.split()
+    resized = one.resized((6.0, 6.0, 6.0), "um").phases
+    np.testing.assert_allclose(resized["toy_edge"], 3 * edge)
     same = compare(folders[0], one)
     assert (same["difference"].dropna() == 0).all()

@@ -95,6 +95,13 @@ def segment_pores(volume: Volume, settings: PoreSettings, backend: Backend) -> J
             f"in {scratch_folder()}."
         )
         yield Note(notes[-1])
+        if settings.intervals:
+            # before hours of work: what is given up may be the reason for it
+            notes.append(
+                "There are no intervals: they are found of scans that fit into memory. Crop the "
+                "scan or bin it, or allow more memory, to have them."
+            )
+            yield Note(notes[-1], warning=True)
     kind = warm_up_kind(decided, volume.dtype == np.bool_, slabs.on_disk)
     yield from stages.prepare(prepare(kind))
     if backend.on_trial:
@@ -238,32 +245,26 @@ def _certainty(
     surroundings: Surroundings,
     notes: list[str],
 ) -> Generator[Event, None, Certainty | None]:
-    """Find how sure the figures are where it is asked for; of slabs on disk say that it is not."""
+    """Find how sure the figures are where it is asked for; not of slabs on disk."""
     volume, slabs = work.volume, work.slabs
-    if not work.settings.intervals:
+    if not work.settings.intervals or slabs.on_disk:
         return None
 
     def segment(settings: PoreSettings) -> Job:
         return _segment(volume, settings, surroundings, Backend(), slabs, Stages(volume), [])
 
-    warning, found = "", None
-    if slabs.on_disk:
-        warning = "There are no intervals: they are found of scans that fit into memory."
-    else:
-        assert phase is not None, "it was kept for this"
-        arrays = phase.array(), labels.array()
-        grey = threshold.value
-        assert work.timer is not None, "every job has one"
-        with work.timer.stage("intervals"):
-            found = yield from find_certainty(work, *arrays, graph, numbering, grey, segment)
-        if found is not None and found.parts < 2:
-            warning = (
-                "The intervals are too narrow: the scan is too small for parts of it to be "
-                "compared, which takes four typical diameters of its pores along an axis."
-            )
-    if warning:
-        notes.append(warning)
-        yield Note(warning, warning=True)
+    assert phase is not None, "it was kept for this"
+    arrays = phase.array(), labels.array()
+    grey = threshold.value
+    assert work.timer is not None, "every job has one"
+    with work.timer.stage("intervals"):
+        found = yield from find_certainty(work, *arrays, graph, numbering, grey, segment)
+    if found is not None and found.parts < 2:
+        notes.append(
+            "The intervals are too narrow: the scan is too small for parts of it to be compared, "
+            "which takes four typical diameters of its pores along an axis."
+        )
+        yield Note(notes[-1], warning=True)
     return found
 
 

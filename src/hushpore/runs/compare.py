@@ -175,7 +175,9 @@ def _are_phases(a: ResultLike | Phases, b: ResultLike | Phases) -> bool:
 
 def _figure_of_phases(a: ResultLike | Phases, b: ResultLike | Phases) -> Figure:
     first, second = open_phases(a), open_phases(b)
-    return phases_figure(compare(a, b), _names(first.name, second.name), COLOURS)
+    table = compare(a, b)
+    table["unit"] = [unit_in_words(unit) for unit in table["unit"]]
+    return phases_figure(table, _names(first.name, second.name), COLOURS)
 
 
 def _figure_of_pores(a: ResultLike | Phases, b: ResultLike | Phases) -> Figure:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import hushpore
+from hushpore.base.events import Event, Note, Progress
 from hushpore.base.volume import Volume
 from hushpore.pores.totals import INTERVALS
 from hushpore.pores.uncertainty.intervals import combined
@@ -87,8 +88,14 @@ def test_an_image_has_intervals_too(grey: np.ndarray) -> None:
 def test_small_and_large_scans_are_told_what_there_is_not(grey: np.ndarray) -> None:
     small = hushpore.segment_pores(grey[:12, :12, :12], intervals=True)
     assert any("too small for parts" in note for note in small.notes)
-    large = hushpore.segment_pores(grey, intervals=True, memory_budget=0.001)
-    assert any("There are no intervals" in note for note in large.notes)
+    events: list[Event] = []
+    how = {"intervals": True, "memory_budget": 0.001}
+    large = hushpore.run("pores", grey, how, on_event=events.append)
+    assert sum("There are no intervals" in note for note in large.notes) == 1
+    # before any work
+    texts = [each.message if isinstance(each, Note) else "" for each in events]
+    said = ["There are no intervals" in text for text in texts].index(True)
+    assert not any(isinstance(each, Progress) and each.done for each in events[:said])
     assert "count_low" not in large.provenance["result"]
     without = hushpore.segment_pores(np.zeros((8, 8, 8), bool), intervals=True)
     assert "count_low" not in without.provenance["result"]
