@@ -14,10 +14,10 @@ import pytest
 import torch
 
 import hushpore
-from hushpore.base.errors import DeviceError, InputError, OutputError
+from hushpore.base.errors import DeviceError, InputError, NotTrustedError, OutputError
 from hushpore.base.events import Metric, Note, Progress, StopEarly, Timing, result_of
 from hushpore.base.volume import Volume
-from hushpore.io import read, read_all
+from hushpore.io import gate, read, read_all
 from hushpore.io.results import write_image
 from hushpore.n2v2.rings import without_rings
 from hushpore.n2v2.settings import DenoiseSettings
@@ -226,16 +226,23 @@ def test_an_image_of_a_zarr_folder_is_found_by_its_volume(
     assert not any("converted" in note.message for note in events if isinstance(note, Note))
 
 
-def test_two_scans_give_what_they_give_on_one_machine(
-    client: Client, scan: Path, noisy: Volume, tmp_path: Path
+def test_two_scans_give_what_they_give_on_one_machine_where_their_files_are_trusted(
+    client: Client, scan: Path, noisy: Volume, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # all that is compressed needs consent
+    monkeypatch.setattr(gate, "LARGEST_RATIO", 1)
+    monkeypatch.setattr(gate, "SMALL", 0)
     values = noisy.data + np.random.default_rng(1).normal(0, 80, noisy.shape)
     # of another format, which is converted as the first would be
     other = noisy.replace(values.astype(np.int16), name="second")
     pair = str(write_image(tmp_path / "second.tif", other))
     mask = str(write_image(tmp_path / "mask.tif", noisy.replace((values > 1300).astype(np.uint8))))
     settings = dataclasses.replace(QUICK, pair=pair, leave_out=mask, precision="float32")
-    found = result_of(denoise_on(client, scan, tmp_path / "clean.zarr", settings))
+    for named in (settings, dataclasses.replace(QUICK, leave_out=mask)):
+        with pytest.raises(NotTrustedError, match="--trust"):
+            result_of(denoise_on(client, scan, tmp_path / "clean.zarr", named))
+    work = denoise_on(client, scan, tmp_path / "clean.zarr", settings, trust=True)
+    found = result_of(work)
     first, second = (on_one_thread(found.model, each) for each in (noisy, other))
     np.testing.assert_allclose(found.volume.array(), (first + second) / 2, rtol=1e-5, atol=0.01)
     made = found.provenance
@@ -245,7 +252,7 @@ def test_two_scans_give_what_they_give_on_one_machine(
     assert made["pair"]["likeness"] > 0.9
     settings = dataclasses.replace(QUICK, pair=str(scan))
     with pytest.raises(InputError, match="same noise"):
-        result_of(denoise_on(client, scan, tmp_path / "a.zarr", settings))
+        result_of(denoise_on(client, scan, tmp_path / "a.zarr", settings, trust=True))
 
 
 def test_rings_are_taken_out_of_both_scans_as_on_one_machine(

@@ -278,7 +278,7 @@ def _run_on_cluster(
         place = target if is_last else target.with_name(f"{target.name}_{kind.gives}.ome.zarr")
         work = load(kind.cluster)(
             flags["cluster"], scan, place, settings, device=flags["device"], series=series,
-            memory=flags["cluster_memory"], overwrite=flags["overwrite"],
+            memory=flags["cluster_memory"], overwrite=flags["overwrite"], trust=source.trust,
         )  # fmt: skip
         result = _drive(work, job, flags, measured)
         if not is_last:

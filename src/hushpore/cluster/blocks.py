@@ -22,6 +22,7 @@ from safetensors.numpy import save_file
 
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.partial import new_file
+from hushpore.io.gate import trusting
 from hushpore.io.planes import read_uncompressed
 from hushpore.io.zarr.reader import open_zarr
 from hushpore.pores.parallel import KernelThreads
@@ -58,6 +59,7 @@ class Plan:
     threads: int = 1  # on which a task runs
     padding: float | None = None  # see `hushpore.pores.passes.Work`
     device: str = ""  # GPU of each worker that does what it can; empty: none
+    trust: bool = False  # whether the image is read even if compressed as no scan is
 
     @property
     def slabs(self) -> Slabs:
@@ -71,7 +73,8 @@ class Plan:
 
     def volume(self) -> Volume:
         """Open the image; its values stay on disk."""
-        return open_zarr(Path(self.image))[self.number]
+        with trusting(self.trust):
+            return open_zarr(Path(self.image))[self.number]
 
 
 class Blocks:

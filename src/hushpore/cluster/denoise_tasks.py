@@ -26,6 +26,7 @@ from hushpore.cluster.blocks import whole
 from hushpore.device.backend import choose_backend, cpu_threads
 from hushpore.device.memory import is_out_of_memory
 from hushpore.device.timing import StageTimer
+from hushpore.io.gate import trusting
 from hushpore.io.zarr.image import ZarrImage
 from hushpore.io.zarr.reader import open_zarr
 from hushpore.n2v2.inference.blocks import BlockPredictor
@@ -35,6 +36,7 @@ from hushpore.n2v2.noise.residual import examine_residual
 from hushpore.n2v2.rings import Found, centre_of, find_profiles, ring_free
 from hushpore.n2v2.source import Scale, Source
 from hushpore.n2v2.training.step import choose_precision
+from hushpore.runs.source import Source as Reading
 from hushpore.runs.source import attach_files
 
 if TYPE_CHECKING:
@@ -66,14 +68,17 @@ class Paths:
     pair: tuple[str, str, int] | None = None
     # files of the rings to take out of each scan, where there are any; see `keep_rings`
     rings: tuple[str, ...] = ()
+    # whether all of them are read even if compressed as no scan is
+    trust: bool = False
 
     def volume(self) -> Volume:
         """Open the noisy volume, with the second scan beside it; all values stay on disk."""
-        volume = open_zarr(Path(self.scan))[self.number]
-        scans = [volume]
-        if self.pair is not None:
-            name, folder, number = self.pair
-            scans.append(open_zarr(Path(folder))[number])
+        with trusting(self.trust):
+            volume = open_zarr(Path(self.scan))[self.number]
+            scans = [volume]
+            if self.pair is not None:
+                name, folder, number = self.pair
+                scans.append(open_zarr(Path(folder))[number])
         for number, file in enumerate(self.rings):
             with whole(Path(file)), np.load(file) as kept:
                 parts = [(kept["profiles"], kept["moments"])]
@@ -81,6 +86,10 @@ class Paths:
         if self.pair is None:
             return scans[0]
         return dataclasses.replace(scans[0], auxiliary={**volume.auxiliary, name: scans[1]})
+
+    def attach(self, volume: Volume, settings: DenoiseSettings) -> Volume:
+        """Return a volume with the files that settings name beside it."""
+        return attach_files(volume, settings, Reading("", trust=self.trust))
 
     def scans(self) -> list[Volume]:
         """Open the noisy volume, and the second where there is one."""
@@ -227,7 +236,7 @@ def learn_on_worker(paths: Paths, settings: DenoiseSettings, device: str, scale:
     """Train on blocks from all over the volume, with all cores of this machine."""
     # a worker is told to use one for each of its tasks, but the others wait for this one
     with _threads(cpu_threads()):
-        volume = attach_files(paths.volume(), settings)
+        volume = paths.attach(paths.volume(), settings)
         return (yield from train(volume, settings, choose_backend(device), scale))
 
 
@@ -289,7 +298,8 @@ def examine(
     """Look at what was removed and at what is left."""
     timer = StageTimer()
     with timer.stage("examination"):
-        denoised = open_zarr(Path(paths.content))[0].data
+        with trusting(paths.trust):
+            denoised = open_zarr(Path(paths.content))[0].data
         source = Source(paths.volume(), dimensions)
         found = examine_residual(source, denoised, noise, seed, moments)
     return found, timer.timing()

@@ -26,6 +26,7 @@ from hushpore.cluster.remote_job import watch
 from hushpore.cluster.scan import as_zarr, inputs_of, stamp_of
 from hushpore.cluster.task_runner import in_words, loss_in_words, memory_of, spread
 from hushpore.device.timing import StageTimer
+from hushpore.io.gate import trusting
 from hushpore.io.registry import EXPORTERS
 from hushpore.io.results import check_provenance_target, write_json
 from hushpore.io.resumable import resumable_directory
@@ -41,7 +42,6 @@ from hushpore.n2v2.rings import parts_of, ring_facts
 from hushpore.n2v2.source import Scale, Source
 from hushpore.n2v2.trained import load_model
 from hushpore.runs.pipeline import mapped, part_of
-from hushpore.runs.source import attach_files
 
 if TYPE_CHECKING:
     import os
@@ -78,6 +78,7 @@ def denoise_on(
     series: int | str | None = None,
     memory: float | None = None,
     overwrite: bool = False,
+    trust: bool = False,
 ) -> Job:
     """Denoise a scan on a cluster, as `hushpore.denoise` does on one machine.
 
@@ -92,7 +93,8 @@ def denoise_on(
     record of the job is written beside it as JSON. `settings`: how to denoise; without
     ``restore_detail``. `device`: as for `hushpore.denoise`, on each worker. `series`: which of
     several image stacks, as for `hushpore.read`. `memory`: GB for each process, where they are
-    started here. `overwrite`: replace an OME-Zarr folder of that name.
+    started here. `overwrite`: replace an OME-Zarr folder of that name. `trust`: as for
+    `hushpore.read`, of the scan and of files that the settings name.
     Yields: as on one machine; timings are those of the workers.
     Returns: its volume lies on disk.
     Raises InputError, OutputError, MemoryLimitError: as on one machine; DeviceError if the cluster
@@ -118,17 +120,18 @@ def denoise_on(
             connect(where, memory) as client,
         ):
             yield Note(f"Running on {in_words(client)}.")
-            converted = as_zarr(scan, begun.scratch, series)
+            converted = as_zarr(scan, begun.scratch, series, trust=trust)
             folder, number = yield from part_of(converted, 0.0, _CONVERTED)
             pair = None
             if second is not None:
-                converted = as_zarr(second, begun.scratch, series, "pair")
+                converted = as_zarr(second, begun.scratch, series, "pair", trust=trust)
                 pair = (settings.pair, *(yield from part_of(converted, _CONVERTED, _CONVERTED)))
-            paths = Paths(folder, number, str(begun.content), str(begun.scratch), pair)
+            paths = Paths(folder, number, str(begun.content), str(begun.scratch), pair, trust=trust)
             run = _Denoising(client, paths, settings, device_on(where, device))
             found = yield from run.run()
             write_json(part, found.provenance)
-        (volume, *_) = open_zarr(target)
+        with trusting(trust):
+            (volume, *_) = open_zarr(target)
         volume = dataclasses.replace(volume, source=str(target))
         return dataclasses.replace(found, volume=volume)
 
@@ -168,7 +171,7 @@ class _Denoising:
             memory=math.inf,
         )
         # what cannot be used is said before anything is computed
-        self.volume = attach_files(self.volume, self.settings)
+        self.volume = self.paths.attach(self.volume, self.settings)
         Source(self.volume, self.settings.dimensions, pair_of(self.volume, self.settings))
         with loss_in_words():
             arithmetic = self.client.run(
@@ -213,7 +216,7 @@ class _Denoising:
                 remote.keep_rings(file, centre, found)
             files.append(str(file))
         self.paths = dataclasses.replace(self.paths, rings=tuple(files))
-        self.volume = attach_files(self.paths.volume(), self.settings)
+        self.volume = self.paths.attach(self.paths.volume(), self.settings)
         self.rings = []
         for scan in self.paths.scans():
             facts, said = ring_facts(scan)

@@ -26,13 +26,18 @@ if TYPE_CHECKING:
 
 
 def as_zarr(
-    scan: Scan, scratch: Path, series: int | str | None = None, copy: str = "scan"
+    scan: Scan,
+    scratch: Path,
+    series: int | str | None = None,
+    copy: str = "scan",
+    *,
+    trust: bool = False,
 ) -> Generator[Event, None, tuple[str, int]]:
     """Return where the scan lies as OME-Zarr, converted first where it is of another format.
 
     `scan`: what `hushpore.read` takes; or a volume, which lies on disk already where it was opened
     from OME-Zarr. `scratch`: where to convert to, on a disk that all workers see. `series`: which
-    of several image stacks, as for `hushpore.read`. `copy`: what it is called there.
+    of several image stacks, and `trust`: as for `hushpore.read`. `copy`: what it is called there.
     Yields: of the conversion.
     Returns: the folder; which of its images.
     Raises InputError if it cannot be read.
@@ -47,7 +52,8 @@ def as_zarr(
             f"{name} is no OME-Zarr and is converted first, for the workers to read blocks of it; "
             "hushpore convert does that once for many jobs."
         )
-        yield from converting(scan, folder, Source("", "" if series is None else str(series)))
+        source = Source("", "" if series is None else str(series), trust=trust)
+        yield from converting(scan, folder, source)
     return str(folder), 0
 
 

@@ -32,6 +32,7 @@ from hushpore.cluster.scan import as_zarr, inputs_of
 from hushpore.cluster.stage_runner import StageRunner
 from hushpore.cluster.void import digest_of, histogram_of, join_shared, range_of
 from hushpore.cluster.watershed import count_peaks, follow_through
+from hushpore.io.gate import trusting
 from hushpore.io.results import write_json
 from hushpore.io.resumable import resumable_directory
 from hushpore.io.target import PROVENANCE, check_target, require_apart
@@ -83,6 +84,7 @@ def segment_pores(
     series: str | None = None,
     overwrite: bool = False,
     device: str = "auto",
+    trust: bool = False,
 ) -> Job:
     """Segment and measure the pores of a volume on a cluster, and write the result folder.
 
@@ -109,6 +111,8 @@ def segment_pores(
     device : str, optional
         ``"cuda"``: each worker finds and measures basins on a GPU of its own; by default where
         there is a worker for each, ``where="cuda:all"``, and else on the CPU.
+    trust : bool, optional
+        As for `hushpore.read`, where the scan is converted.
 
     Yields
     ------
@@ -146,9 +150,12 @@ def segment_pores(
         "sums": [list(each.powers) for each in SUMS],
     }
     with resumable_directory(target, key, overwrite) as work, connect(where, memory) as client:
-        image, number = yield from part_of(as_zarr(scan, work.scratch, series), 0.0, 0.02)
+        converted = as_zarr(scan, work.scratch, series, trust=trust)
+        image, number = yield from part_of(converted, 0.0, 0.02)
         wanted = device_on(where, device)
-        job = _Segmentation(client, work, image, number, settings, threads, thickness, wanted)
+        job = _Segmentation(
+            client, work, image, number, settings, threads, thickness, wanted, trust
+        )
         count = len(client.scheduler_info(n_workers=-1)["workers"])
         name = where if isinstance(where, str) else "the cluster of the client that was given"
         place = f"{readable_count(count, 'worker')} of {name}"
@@ -173,9 +180,12 @@ def segment_on(
     series: str | None = None,
     memory: float | None = None,
     overwrite: bool = False,
+    trust: bool = False,
 ) -> Job:
     """Segment as `segment_pores` does, called as any job on a cluster."""
-    how: dict[str, Any] = {"memory": memory, "series": series, "overwrite": overwrite}
+    how: dict[str, Any] = {
+        "memory": memory, "series": series, "overwrite": overwrite, "trust": trust,
+    }  # fmt: skip
     return segment_pores(scan, path, settings, where=where, device=device, **how)
 
 
@@ -201,9 +211,11 @@ class _Segmentation:
         threads: int,
         thickness: int | None,
         device: str,
+        trust: bool,
     ) -> None:
         self.client, self.given = client, settings
-        self.volume: Volume = open_zarr(Path(image))[number]
+        with trusting(trust):
+            self.volume: Volume = open_zarr(Path(image))[number]
         check_settings(self.volume, settings)
         self.surroundings = find_surroundings(self.volume, settings)
         self.takes_discs = settings.outside == "auto" and self.surroundings.outside == "remove"
@@ -231,6 +243,7 @@ class _Segmentation:
             threads,
             self.surroundings.padding,
             self.gpus.device,
+            trust,
         )
         self.most_basins = cut.most_basins
         # tasks that an earlier run has left done

@@ -68,10 +68,12 @@ def _require_text(path: Path) -> None:
 
 def _slices(files: Sequence[Path], folder: Path, places: Set[Path]) -> Opening:
     """Open the slices among some files; those that their names order only right in `places`."""
-    kinds = {path: kind_of_one(path) for path in files}
+    kinds = [(path, kind_of_one(path)) for path in files]
     for name, reader in READERS.items():
-        own = [path for path in files if kinds[path] == name]
-        if not own or not reader.slices_by:
+        if not reader.slices_by:
+            continue
+        own = [path for path, kind in kinds if kind == name]
+        if not own:
             continue
         here = [path for path in own if reader.slices_by == "header" or path.parent in places]
         if not here:
@@ -80,7 +82,7 @@ def _slices(files: Sequence[Path], folder: Path, places: Set[Path]) -> Opening:
                 f"The folder {folder} holds no images itself; the {reader.title} files are in its "
                 f"folders {shortened(where)}. Open one of these."
             )
-        others = [path for path in files if kinds[path] != name]
+        others = [path for path, kind in kinds if kind != name]
         return (yield from _read(reader, reader.read_slices, here, folder, others))
     raise InputError(
         f"The folder {folder} holds no image stack: none of its {len(files)} files "
