@@ -201,8 +201,16 @@ def test_the_tab_key_goes_round_through_every_field_of_a_form(opened, kind):
         assert any(each in round_trip for each in inside), field.name
     assert widget._buttons.run in round_trip
     # what is folded away comes where it is seen, above Run
-    ends = widget.form.more.button, widget.form[-1].native, widget._buttons.run
-    places = [round_trip.index(each) for each in ends]
+    last = widget.form[-1].native
+    keyed = [
+        each
+        for each in (last, *last.findChildren(QWidget))
+        if each.focusPolicy() & Qt.FocusPolicy.TabFocus and each in round_trip
+    ]
+    assert keyed
+    places = [
+        round_trip.index(each) for each in (widget.form.more.button, *keyed, widget._buttons.run)
+    ]
     assert places == sorted(places)
 
 

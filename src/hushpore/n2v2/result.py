@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.result import ResultFiles
-from hushpore.base.volume import readable_number
+from hushpore.base.volume import readable_count, readable_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,7 +61,8 @@ class Denoised:
             return f"{removed}, with the model {self.provenance['settings']['model']}"
         seconds = f"{result['training_seconds']:,.0f} s"
         why = f" ({ended})" if (ended := result.get("ended")) else ""
-        return f"{removed}, {result['steps']:,} training steps in {seconds}{why}"
+        steps = readable_count(result["steps"], "training step")
+        return f"{removed}, {steps} in {seconds}{why}"
 
     @property
     def notes(self) -> tuple[str, ...]:

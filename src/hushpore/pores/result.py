@@ -503,8 +503,8 @@ def noise_in_words(result: Mapping[str, Any]) -> str:
         return ""
     return (
         f"Most pores, {tiny:,} of {count:,}, have fewer than {RELIABLE} voxels: their number may "
-        "be that of noise. Denoise the scan first, set a stricter threshold, or leave them out "
-        f"(minimum_voxels={RELIABLE})."
+        "be that of noise. Denoise the scan first, set a stricter threshold, or leave them out: "
+        f"smallest pore, {RELIABLE} voxels."
     )
 
 

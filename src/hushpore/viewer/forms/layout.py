@@ -41,10 +41,13 @@ AFTER_FIRST_PAINT = 120
 class ScrolledColumn(QScrollArea):
     """A column as wide as its dock, which scrolls where it is higher.
 
-    `parts`: widgets and layouts, from top to bottom. `margin`: pixels around them.
+    `parts`: widgets and layouts, from top to bottom. `margin`: pixels around them. `wide`: the part
+    that takes what room is left; by default none does.
     """
 
-    def __init__(self, *parts: QWidget | QLayout, margin: int = 6) -> None:
+    def __init__(
+        self, *parts: QWidget | QLayout, margin: int = 6, wide: QWidget | None = None
+    ) -> None:
         super().__init__(
             widgetResizable=True,
             frameShape=QFrame.Shape.NoFrame,
@@ -53,8 +56,8 @@ class ScrolledColumn(QScrollArea):
             focusPolicy=Qt.FocusPolicy.NoFocus,
         )
         content = QWidget()
-        self.column = fill(QVBoxLayout(content), *parts, spacing=6, margin=margin)
-        self.column.addStretch(1)
+        self.column = fill(QVBoxLayout(content), *parts, spacing=6, margin=margin, wide=wide)
+        self.column.addStretch(int(wide is None))
         self.setWidget(content)
 
     def bring_into_view(self, widget: QWidget) -> None:

@@ -39,7 +39,7 @@ from hushpore.runs.pore_result import open_result
 from hushpore.runs.two_samples import NOT_INDEPENDENT
 from hushpore.viewer.forms.docking import SharesSide
 from hushpore.viewer.forms.fields import keep_narrow
-from hushpore.viewer.forms.layout import fill
+from hushpore.viewer.forms.layout import ScrolledColumn, fill
 from hushpore.viewer.forms.native import ValueOf
 from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
 from hushpore.viewer.layers.conversion import unwrapped, volume_of
@@ -290,8 +290,10 @@ class CompareWidget(WorkerContainer):
             self.table,
             save,
         )
-        column = fill(self.native.layout(), *parts, margin=6, wide=self.canvas)
-        column.setStretchFactor(self.table, 1)
+        # as high as all of it, the widget would take that height from the table below the canvas
+        scrolled = ScrolledColumn(*parts, wide=self.canvas)
+        scrolled.column.setStretchFactor(self.table, 1)
+        fill(self.native.layout(), scrolled)
         self.native.setMinimumWidth(342)
         # what has its place can be an item, and is by its name an attribute
         self.extend([self.a, self.b, self.quantity, self.shares, self.log, self.cumulative])

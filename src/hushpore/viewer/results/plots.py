@@ -14,7 +14,7 @@ from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QPushButton, QVBoxLayout
 from hushpore.base.volume import readable_number, readable_unit
 from hushpore.runs.compare import bin_edges
 from hushpore.viewer.forms.docking import SharesSide
-from hushpore.viewer.forms.layout import fill
+from hushpore.viewer.forms.layout import ScrolledColumn, fill
 from hushpore.viewer.forms.rich_label import plain_label
 from hushpore.viewer.results.colour_choice import (
     ColumnBox,
@@ -311,5 +311,5 @@ class PlotsWidget(LayerTrackingWidget):
             axes.addWidget(box, 1)
         line = fill(QHBoxLayout(), self._log, self._cumulative, None, self._save_button)
         parts = (self._nothing, self._kind, axes, self.canvas, line)
-        fill(QVBoxLayout(self), *parts, margin=6, wide=self.canvas)
+        fill(QVBoxLayout(self), ScrolledColumn(*parts, wide=self.canvas))
         self.setMinimumWidth(300)
