@@ -236,7 +236,7 @@ def test_whoever_runs_a_chain_lets_its_jobs_leave_images_to_each_other(
         if len(given) == 2:
             raise ReachedError
         yield from ()
-        return type("Result", (), {"volume": scan()})()
+        return type("Result", (), {"volume": scan(), "provenance": {}})()
 
     np.save(tmp_path / "scan.npy", np.asarray(scan().data))
     for module in (pipeline, job_commands):
