@@ -14,6 +14,7 @@ there is anything to do.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
@@ -99,11 +100,22 @@ class KernelThreads:
         """
         parts = 1 if self.count == 1 else 4 * self.count
         parts = max(1, min(parts, count // smallest))
-        calls = [
-            self._pool.submit(function, *arguments, first, last)
-            for first, last in ranges(count, parts)
-        ]
-        return [call.result() for call in calls]
+        todo = deque(enumerate(ranges(count, parts)))
+        found: list[Any] = [None] * len(todo)
+
+        def work() -> None:
+            # one range after another: to submit each would cost the caller more
+            while True:
+                try:
+                    index, (first, last) = todo.popleft()
+                except IndexError:
+                    return
+                found[index] = function(*arguments, first, last)
+
+        calls = [self._pool.submit(work) for _ in range(min(self.count, len(todo)))]
+        for call in calls:
+            call.result()
+        return found
 
 
 class WarmUp(Generic[K]):
