@@ -2,14 +2,18 @@
 // show as results that differ.
 //
 // Those of a block that share memory and wait for each other are few here: one, which waits for
-// nobody, or a handful that really run at a time. A warp is one thread: the others are elsewhere.
+// nobody, or a handful that really run at a time. A warp is one thread, and the others are elsewhere;
+// but in the order of warps, where it is 32 that wait for each other as those of a GPU do.
 #pragma once
 #include <algorithm>
 #include <barrier>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <numeric>
 #include <random>
 #include <thread>
+#include <ucontext.h>
 #include <vector>
 
 #define __global__ static
@@ -25,22 +29,135 @@ extern "C" long long hops_followed;
 long long hops_followed = 0;
 #define HOP(pointer) (__atomic_fetch_add(&hops_followed, 1, __ATOMIC_RELAXED), pointer)
 
+// The threads of a warp, each on a stack of its own. One runs until it waits for others, then the
+// next: those that have come to the same point when all have run are active there together.
+class Warp {
+  public:
+    static constexpr int SIZE = 32;
+    static Warp &one()
+    {
+        static Warp warp;
+        return warp;
+    }
+
+    // Run threads of a block, from the `first` on.
+    template <class F> void run(unsigned first, F kernel)
+    {
+        body = [](void *given) { (*(F *)given)(); };
+        given = &kernel;
+        for (int lane = 0; lane < SIZE; lane++) {
+            at[lane] = RUNS;
+            getcontext(lanes + lane);
+            lanes[lane].uc_stack = {stacks.data() + lane * STACK, 0, STACK};
+            lanes[lane].uc_link = &host;
+            makecontext(lanes + lane, begin, 0);
+        }
+        present = this;
+        do {
+            for (now = 0; now < SIZE; now++) {
+                if (at[now] != RUNS) continue;
+                threadIdx = {first + now};
+                swapcontext(&host, lanes + now);
+            }
+        } while (go_on());
+        present = nullptr;
+    }
+
+    // Wait for what the others are to say; returns it.
+    enum Point { RUNS, ENDED, ASKS, MATCHES, JOINS };
+    unsigned wait(Point point, unsigned mask = 0, unsigned long long value = 0)
+    {
+        int lane = now;
+        at[lane] = point, masks[lane] = mask, values[lane] = value;
+        swapcontext(lanes + lane, &host);
+        return told[lane];
+    }
+
+    static thread_local Warp *present;
+
+  private:
+    static constexpr size_t STACK = 1 << 16;
+
+    static void begin()
+    {
+        Warp *warp = present;
+        warp->body(warp->given);
+        warp->at[warp->now] = ENDED;
+    }
+
+    unsigned those(Point point)
+    {
+        unsigned mask = 0;
+        for (int lane = 0; lane < SIZE; lane++) mask |= (unsigned)(at[lane] == point) << lane;
+        return mask;
+    }
+
+    // Let threads go on whose others are there; false once all have ended.
+    bool go_on()
+    {
+        unsigned asking = those(ASKS), matching = those(MATCHES);
+        if (!(asking | matching | those(JOINS))) return false;
+        for (int lane = 0; lane < SIZE; lane++) {
+            if (at[lane] == ASKS) {
+                told[lane] = asking, at[lane] = RUNS;
+            } else if (!asking && at[lane] == MATCHES) {
+                if (masks[lane] != matching) {
+                    std::fputs("a warp would wait for ever: others match than are named\n", stderr);
+                    std::abort();
+                }
+                told[lane] = 0;
+                for (int other = 0; other < SIZE; other++)
+                    if (matching >> other & 1 && values[other] == values[lane])
+                        told[lane] |= 1u << other;
+            } else if (!asking && !matching && at[lane] == JOINS) {
+                at[lane] = RUNS;
+            }
+        }
+        for (int lane = 0; lane < SIZE && !asking; lane++)
+            if (at[lane] == MATCHES) at[lane] = RUNS;
+        return true;
+    }
+
+    std::vector<char> stacks = std::vector<char>(SIZE * STACK);
+    ucontext_t host, lanes[SIZE];
+    Point at[SIZE];
+    unsigned masks[SIZE], told[SIZE];
+    unsigned long long values[SIZE];
+    int now;
+    void (*body)(void *);
+    void *given;
+};
+thread_local Warp *Warp::present;
+
 static std::barrier<> *of_block;
 static thread_local bool has_waited;
 static inline void __syncthreads()
 {
     has_waited = true;
-    if (blockDim.x > 1) of_block->arrive_and_wait();
+    if (Warp::present)
+        Warp::present->wait(Warp::JOINS);
+    else if (blockDim.x > 1)
+        of_block->arrive_and_wait();
 }
 
-static inline unsigned __activemask() { return 1u << (threadIdx.x & 31); }
-static inline unsigned __match_any_sync(unsigned mask, unsigned long long) { return mask; }
+static inline void __syncwarp()
+{
+    if (Warp::present) Warp::present->wait(Warp::JOINS);
+}
+static inline unsigned __activemask()
+{
+    return Warp::present ? Warp::present->wait(Warp::ASKS) : 1u << (threadIdx.x & 31);
+}
+static inline unsigned __match_any_sync(unsigned mask, unsigned long long value)
+{
+    return Warp::present ? Warp::present->wait(Warp::MATCHES, mask, value) : mask;
+}
 static inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 static inline int __ffs(unsigned bits) { return __builtin_ffs((int)bits); }
 
 // Atomics on the memory of the GPU, and not on that of a block, which is static here.
-extern "C" long long atomics_done;
-long long atomics_done = 0;
+extern "C" long long atomics_done, additions_done;
+long long atomics_done = 0, additions_done = 0;
 extern "C" __attribute__((visibility("hidden"))) char __bss_start[], _end[];
 static inline void count_atomic(const void *at)
 {
@@ -51,6 +168,7 @@ static inline void count_atomic(const void *at)
 template <class T> T atomicAdd(T *at, T value)
 {
     count_atomic(at);
+    __atomic_fetch_add(&additions_done, 1, __ATOMIC_RELAXED);
     return __atomic_fetch_add(at, value, __ATOMIC_RELAXED);
 }
 template <class T> T atomicOr(T *at, T bits)
@@ -105,6 +223,12 @@ template <class F> void run_threads(long long blocks, int threads, int order, F 
         std::iota(shuffled.begin(), shuffled.end(), 0ll);
         std::shuffle(shuffled.begin(), shuffled.end(), std::mt19937_64(7));
         for (long long i : shuffled) one(i);
+    } else if (order == 4) {
+        blockDim = {(unsigned)threads};
+        for (long long i = 0; i < count; i += Warp::SIZE) {
+            blockIdx = {(unsigned)(i / threads)};
+            Warp::one().run((unsigned)(i % threads), kernel);
+        }
     } else {
         // two really at a time, whatever the process is told
 #pragma omp parallel for schedule(dynamic, 256) num_threads(2) if (count > 1024)
@@ -115,6 +239,16 @@ template <class F> void run_threads(long long blocks, int threads, int order, F 
 template <class F> void run_blocks(long long blocks, int order, F kernel)
 {
     int threads = order == 3 ? 4 : 1;
+    if (order == 4) {
+        // a block of one warp
+        blockDim = {Warp::SIZE};
+        gridDim = {(unsigned)blocks};
+        for (long long block = 0; block < blocks; block++) {
+            blockIdx = {(unsigned)block};
+            Warp::one().run(0, kernel);
+        }
+        return;
+    }
     std::vector<long long> numbers(blocks);
     std::iota(numbers.begin(), numbers.end(), 0ll);
     if (order == 1) std::reverse(numbers.begin(), numbers.end());

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 #: Orders in which the threads of a launch are run.
-ORDERS = ("forward", "reverse", "shuffled", "parallel")
+ORDERS = ("forward", "reverse", "shuffled", "parallel", "warps")
 
 _SIGNATURE = re.compile(r"__global__ void (\w+)\s*\(([^)]*)\)")
 _TYPES = {"int": ctypes.c_int, "long long": ctypes.c_longlong, "float": ctypes.c_float}
@@ -64,6 +64,11 @@ class ShimKernels:
         """Atomic operations that kernels have done so far, but for those in a block's memory."""
         return ctypes.c_longlong.in_dll(self._library, "atomics_done").value
 
+    @property
+    def additions(self) -> int:
+        """Of the atomic operations those that add, in a block's memory, too."""
+        return ctypes.c_longlong.in_dll(self._library, "additions_done").value
+
     def _run(self, function: str, name: str, blocks: int, arguments: tuple[Any, ...]) -> None:
         order = ctypes.c_int(ORDERS.index(self.order))
         types = [_type_of(text) for text in self._signatures[name].split(",")]
@@ -89,17 +94,19 @@ def _build(sources: list[Path], folder: Path, flags: tuple[str, ...]) -> Path:
     for number, source in enumerate(sources):
         # what two files name alike is not the same
         space = f"kernels_{number}"
+        # warps are slow here, and change nothing where nobody asks for them
+        how = "order" if "__activemask" in source.read_text(encoding="utf-8") else "order % 4"
         lines.append(f'namespace {space} {{\n#include "{source}"\n}}')
         for name, declared in _signatures(source).items():
             names = ", ".join(re.findall(r"(\w+)\s*(?:,|$)", declared))
             text = declared.replace("u64", "unsigned long long")
             for kind, run in (
-                ("launch", "run_threads(blocks, 256"),
-                ("blocks", "run_blocks(blocks"),
+                ("launch", f"run_threads(blocks, 256, {how}"),
+                ("blocks", "run_blocks(blocks, order"),
             ):
                 lines.append(
                     f'extern "C" void {kind}_{name}(long long blocks, int order, {text}) '
-                    f"{{ {run}, order, [&] {{ {space}::{name}({names}); }}); }}"
+                    f"{{ {run}, [&] {{ {space}::{name}({names}); }}); }}"
                 )
     path = folder / f"{sources[0].stem}.cpp"
     path.write_text("\n".join(lines), encoding="utf-8")

@@ -1,7 +1,7 @@
 """The GPU's kernels against the CPU's: on a GPU where there is one, and everywhere on the CPU.
 
-On the CPU the same sources are compiled by g++ and their threads run in four orders: a thread that
-depends on another shows as a result that differs.
+On the CPU the same sources are compiled by g++ and their threads run in several orders: a thread that
+depends on another shows as a result that differs. In one of them warps run as such.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from hushpore.pores.gpu import engine, passes
 from hushpore.pores.gpu.engine import Gpu
 from hushpore.pores.gpu.void import GpuParts
 from hushpore.pores.graph import BasinGraph, Tables
+from hushpore.pores.surface import DIRECTIONS
 from hushpore.pores.void import CLOSED, OPEN, SOLID
 
 if TYPE_CHECKING:
@@ -167,6 +168,49 @@ def test_ways_to_the_end_of_a_chain_are_short(
     )
     assert 0 < of_parts <= 8
     assert 0 < of_basins <= 4
+
+
+def test_threads_of_a_warp_that_add_to_the_same_place_add_once(
+    emulated: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emulated.run_threads("warps")
+    rock, launched = volumes()["rock"], []
+
+    def see(name: str, count: int, *rest: Any) -> None:
+        launched.append((name, emulated.graph.additions))
+
+    emulated.watch(monkeypatch, see)
+    phase = emulated.put(rock.view(np.uint8))
+    distance = emulated.squared_distance(phase, ISOTROPIC, NO_WALLS)
+    found = emulated.watershed(distance)
+    basins = emulated.get(found.basins)
+    emulated.build_graph(found, distance, phase)
+    names, counts = zip(*launched, strict=True)
+    at = names.index("find_edges")
+    added = counts[at + 1] - counts[at]
+
+    # NumPy: who of each warp steps out of which basin, and into which, in each direction
+    warp = np.arange(basins.size).reshape(basins.shape) // 32
+    padded, apart, alone = np.pad(basins, 1), 0, 0
+    for step in DIRECTIONS:
+        inner = tuple(slice(1 + s, 1 + s + n) for s, n in zip(step, basins.shape, strict=True))
+        other = padded[inner]
+        out = (basins != 0) & (other != basins)
+        edge = out & (other != 0)
+        pair = np.minimum(basins, other) * 10**6 + np.maximum(basins, other)
+        apart += len({*zip(warp[out], basins[out], strict=True)})
+        apart += len({*zip(warp[edge], pair[edge], strict=True)})
+        alone += np.count_nonzero(out) + np.count_nonzero(edge)
+    assert added == apart
+    assert added < 0.6 * alone
+
+
+def test_where_warps_run_as_such_all_is_as_on_the_cpu(
+    emulated: Any, threads: KernelThreads
+) -> None:
+    emulated.run_threads("warps")
+    for name in ("one voxel", "dust", "rock"):
+        assert_equal(emulated, volumes()[name], threads)
 
 
 @pytest.mark.parametrize("order", ["forward", "reverse", "shuffled", "parallel"])

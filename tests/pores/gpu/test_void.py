@@ -116,7 +116,7 @@ def kinds() -> dict[str, Volume]:
 
 
 @pytest.mark.parametrize("kind", kinds())
-@pytest.mark.parametrize("order", ["forward", "reverse", "shuffled", "parallel"])
+@pytest.mark.parametrize("order", ["forward", "reverse", "shuffled", "parallel", "warps"])
 def test_whatever_crosses_the_void_is_that_of_the_host(
     kind: str, order: str, emulated: Any, threads: KernelThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:

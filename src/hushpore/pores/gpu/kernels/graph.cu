@@ -154,6 +154,8 @@ __global__ void find_edges(
     int x = (int)(i % width), y = (int)(i / width % height);
     long long z = offset + i / width / height;
     for (int k = 0; k < N_DIRECTIONS; k++) {
+        // those that have gone on to the next direction wait for the others, to add with them
+        __syncwarp();
         int dz = STEP[k][0], dy = STEP[k][1], dx = STEP[k][2];
         bool ahead = z + dz < depth && y + dy >= 0 && y + dy < height && x + dx >= 0 &&
                      x + dx < width;
