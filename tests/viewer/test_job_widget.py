@@ -950,7 +950,7 @@ def test_the_links_after_a_cancel_are_of_the_layer_that_was_worked_on(
     qtbot, viewer, widget, fake_job
 ):
     start(qtbot, widget)
-    Path(widget._kept.checkpoint).write_bytes(b"learnt")
+    Path(widget._kept.settings.checkpoint).write_bytes(b"learnt")
     widget.cancel()
     until_done(qtbot, widget)
     fake_job.gate.set()
@@ -961,6 +961,58 @@ def test_the_links_after_a_cancel_are_of_the_layer_that_was_worked_on(
     widget._result.linkActivated.emit("go on")
     until_done(qtbot, widget)
     assert fake_job.calls[-1][0].name == "scan"
+
+
+def cancelled(qtbot, widget):
+    """Have a training cancelled, and return the file of what it has learnt."""
+    start(qtbot, widget)
+    file = Path(widget._kept.settings.checkpoint)
+    file.write_bytes(b"learnt")
+    widget.cancel()
+    until_done(qtbot, widget)
+    assert "go on training" in widget._result.text()
+    assert file.exists()
+    return file
+
+
+def test_what_a_cancelled_training_has_learnt_goes_with_its_layer(qtbot, viewer, widget, fake_job):
+    file = cancelled(qtbot, widget)
+    other = Image(np.zeros((8, 32, 32), np.float32), name="other")
+    set_origin(other, Origin(scan_of(viewer.layers["scan"]), "", "", "other"))
+    viewer.add_layer(other)
+    viewer.layers.remove("scan")
+    assert not file.parent.exists()
+    # what is said is of the scan, another layer of which is there
+    widget._result.linkActivated.emit("go on")
+    assert len(fake_job.calls) == 1
+    assert "is gone" in widget._result.text()
+
+
+def test_what_a_training_has_learnt_goes_when_a_later_run_begins_or_it_has_ended(
+    qtbot, widget, fake_job
+):
+    before = cancelled(qtbot, widget)
+    file = cancelled(qtbot, widget)
+    assert not before.parent.exists()
+    fake_job.gate.set()
+    widget._result.linkActivated.emit("go on")
+    assert file.exists()
+    until_done(qtbot, widget)
+    assert not file.parent.exists()
+
+
+def test_what_a_training_learns_has_its_place_though_its_layer_goes_meanwhile(
+    qtbot, viewer, widget
+):
+    start(qtbot, widget)
+    file = Path(widget._kept.settings.checkpoint)
+    viewer.layers.remove("scan")
+    assert file.parent.exists()
+    file.write_bytes(b"learnt")
+    widget.cancel()
+    until_done(qtbot, widget)
+    assert "go on training" not in widget._result.text()
+    assert not file.parent.exists()
 
 
 def test_what_is_said_of_the_result_comes_before_what_was_odd_about_the_scan(

@@ -12,6 +12,7 @@ import os
 import platform
 import shutil
 import tempfile
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,6 +79,18 @@ def new_folder(place: Path | None = None) -> Path:
     process = psutil.Process()
     owner = {"process": process.pid, "program": process.exe(), "machine": platform.node()}
     (folder / OWNER).write_text(json.dumps(owner), encoding="utf-8")
+    return folder
+
+
+def folder_of(owner: object) -> Path:
+    """Make a folder for temporary files that goes with what they are of, or with the program.
+
+    `owner`: whatever can be referred to weakly; it goes once nobody holds it any more.
+    Returns: an own folder.
+    Raises OSError if none can be made.
+    """
+    folder = new_folder()
+    weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 

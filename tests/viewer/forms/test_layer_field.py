@@ -106,17 +106,17 @@ class Learnt:
         return path
 
 
-def test_the_file_of_a_model_is_written_once_and_does_not_keep_the_model():
+def test_the_file_of_a_model_is_written_once_and_goes_with_the_model():
     files = []
     for _ in range(3):
         # each may take the number in memory of the one before
         learnt = Learnt()
         files.append(ModelField._file_of(learnt))
         assert ModelField._file_of(learnt) == files[-1]
+        assert files[-1].read_bytes() == b"weights"
         model = weakref.ref(learnt)
         del learnt
         gc.collect()
         assert model() is None
+        assert not files[-1].parent.exists()
     assert len(set(files)) == 3
-    # a job that was told of it may be about to read it
-    assert all(each.read_bytes() == b"weights" for each in files)

@@ -1,3 +1,6 @@
+import gc
+from pathlib import Path
+
 import numpy as np
 import pytest
 from napari.components import ViewerModel
@@ -75,7 +78,9 @@ def test_a_contact_sheet_is_not_taken_as_what_to_work_on(shown):
     assert widget.layer.value.name == "scan"
 
 
-def test_the_model_of_a_denoised_layer_is_taken(qtbot, scan):
+@pytest.fixture
+def denoised(qtbot, scan):
+    """A viewer with a scan and what a model has made of it, and the widget."""
     import torch
 
     from hushpore.n2v2.model import Architecture, build_network
@@ -91,9 +96,14 @@ def test_the_model_of_a_denoised_layer_is_taken(qtbot, scan):
         scan, name="scan denoised",
         metadata={METADATA_KEY: {"model": model, "provenance": {"job": "denoise"}}},
     )  # fmt: skip
-    assert widget.model.native.currentText() == "of scan denoised"
     widget.patch_size.value = 16
     widget.n_patches.value = 4
+    return viewer, widget
+
+
+def test_the_model_of_a_denoised_layer_is_taken(qtbot, denoised):
+    viewer, widget = denoised
+    assert widget.model.native.currentText() == "of scan denoised"
     widget._buttons.run.click()
     qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
     result = widget.panel.result
@@ -104,6 +114,21 @@ def test_the_model_of_a_denoised_layer_is_taken(qtbot, scan):
     )
     viewer.layers.remove("scan denoised")
     assert widget.form.model.value == ""
+
+
+def test_a_model_is_read_though_its_layer_goes_meanwhile_and_its_file_then_goes_too(
+    qtbot, denoised
+):
+    viewer, widget = denoised
+    file = Path(widget.form.model.value)
+    widget._buttons.run.click()
+    viewer.layers.remove("scan denoised")
+    gc.collect()
+    assert file.is_file()
+    qtbot.waitUntil(lambda: not widget.is_running, timeout=60_000)
+    assert (widget.panel.result.features["loss"] > 0).all()
+    gc.collect()
+    assert not file.parent.exists()
 
 
 def test_patches_are_saved_from_their_link(qtbot, monkeypatch, shown, tmp_path):

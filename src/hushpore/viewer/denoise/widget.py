@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import shutil
 import threading
 import weakref
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from qtpy.QtCore import QObject, Signal
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.scaled import held
 from hushpore.base.volume import readable_percent
-from hushpore.device.scratch import new_folder
+from hushpore.device.scratch import folder_of
 from hushpore.device.speeds import known_speeds
 from hushpore.n2v2.pace import keep_pace, pace_key
 from hushpore.viewer.denoise.noise_panel import NoisePanel
@@ -28,6 +27,7 @@ from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY, LayerData, layer_data
 from hushpore.viewer.layers.origin import find_layer, identity
 from hushpore.viewer.patches.live_patches import LatestBatch
+from hushpore.viewer.running.problem import Problem, explain
 from hushpore.viewer.running.target import capture
 
 if TYPE_CHECKING:
@@ -68,9 +68,8 @@ class DenoiseWidget(JobWidget):
 
     def __init__(self, napari_viewer: Any) -> None:
         self._noise = NoiseLine()
-        self._folder, self._runs = "", 0
-        self._kept: DenoiseSettings | None = None
-        self._kept_of = ""  # the layer that it was learnt of; see `identity`
+        # that of the last run, for as long as one may go on with it
+        self._kept: Training | None = None
         self._again: DenoiseSettings | None = None
         super().__init__(napari_viewer)
         self.noise = NoisePanel(napari_viewer)
@@ -136,6 +135,7 @@ class DenoiseWidget(JobWidget):
         return worker
 
     def _show_outcome(self, outcome: Outcome, made: list[Layer]) -> None:
+        self._kept = None
         super()._show_outcome(outcome, made)
         if self._ran_as is not None:
             keep_pace(*self._ran_as, outcome.result.provenance)
@@ -194,46 +194,76 @@ class DenoiseWidget(JobWidget):
         self._kept = None
         # which is for going on after a cancel, on this computer
         if not settings.model and not self.run_on.value:
-            if not settings.checkpoint:
-                settings = dataclasses.replace(settings, checkpoint=self._new_file())
-            self._kept, self._kept_of = settings, identity(self.layer.value)
+            self._kept = Training(settings, identity(self.layer.value))
+            settings = self._kept.settings
         return settings
-
-    def _new_file(self) -> str:
-        """Return a name for a file in which what is learnt outlives a cancel."""
-        if not self._folder:
-            self._folder = str(new_folder())
-            # it goes with the widget, or with the program
-            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-        self._runs += 1
-        return str(Path(self._folder) / f"training {self._runs}.safetensors")
 
     def after_cancel(self) -> str:
         """Offer to use what was learnt, and to go on."""
-        if self._kept is None or not Path(self._kept.checkpoint).exists():
+        self._let_go_of_training()
+        if self._kept is None or not Path(self._kept.settings.checkpoint).exists():
             return ""
         return (
             f"What was learnt is kept: {link(_APPLY, 'denoise with it')} · "
             f"{link(_GO_ON, 'go on training')}"
         )
 
+    def _failed(self, problem: Problem) -> None:
+        self._kept = None
+        super()._failed(problem)
+
+    def _forget(self, event: Any) -> None:
+        super()._forget(event)
+        self._let_go_of_training()
+
+    def _let_go_of_training(self) -> None:
+        """Let go of what was learnt of a layer that is gone, unless it is being learnt."""
+        if (
+            self._kept is not None
+            and not self.is_running
+            and self._kept.layer_in(self._viewer) is None
+        ):
+            self._kept = None
+
     def _follow(self, target: str) -> None:
         if target == _CORRECT_RINGS:
             self.form.update({"correct_rings": True})
-            return
-        if target not in (_APPLY, _GO_ON):
+        elif target in (_APPLY, _GO_ON):
+            self._go_on_training(target == _APPLY)
+        else:
             super()._follow(target)
+
+    def _go_on_training(self, only_apply: bool) -> None:
+        """Run again with what was learnt before the cancel; maybe end the training at once."""
+        if self._kept is None:
+            gone = "The layer that this was learnt of is gone. Open it again, and press Run."
+            self._show_problem(explain(InputError(gone)))
             return
-        layer = find_layer(self._viewer, self._kept_of)
-        if layer is not None:
-            self.layer.value = layer
-        self._again = self._kept
+        self.layer.value = self._kept.layer_in(self._viewer)
+        self._again = self._kept.settings
         try:
             self._try_to_run()
         finally:
             self._again = None
-        if target == _APPLY:
+        if only_apply:
             self.finish()
+
+
+class Training:
+    """A training that one may go on with after a cancel.
+
+    `settings`: of the run, with the file in which it keeps what it learns: a temporary one, which
+    goes with this, where the user has not named one. `layer`: what it learns of; see `identity`.
+    """
+
+    def __init__(self, settings: DenoiseSettings, layer: str) -> None:
+        file = settings.checkpoint or str(folder_of(self) / "training.safetensors")
+        self.settings = dataclasses.replace(settings, checkpoint=file)
+        self.layer = layer
+
+    def layer_in(self, viewer: Any) -> Any:
+        """Return the layer, or None where it is gone."""
+        return find_layer(viewer, self.layer)
 
 
 def _removed(result: Denoised, target: Target) -> LayerData:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import itertools
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
@@ -13,13 +10,13 @@ import napari
 from napari.layers import Image, Labels, Layer, Points
 from qtpy.QtWidgets import QComboBox, QFileDialog
 
-from hushpore.device.scratch import new_folder
+from hushpore.device.scratch import folder_of
 from hushpore.viewer.forms.fields import Field, keep_narrow
 from hushpore.viewer.forms.native import shown_by
 from hushpore.viewer.layers.conversion import known_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, MutableMapping
+    from collections.abc import MutableMapping
 
     from hushpore.base.settings import Option
 
@@ -112,10 +109,8 @@ class ModelField(LayerField):
     """
 
     #: Files of models of layers, written when they are needed: settings are plain JSON values. A
-    #: model goes with its layers; its file stays, for a job that is about to read it.
+    #: model goes with its layers, and its file with it: who is about to read that holds the model.
     _written: ClassVar[MutableMapping[Any, Path]] = WeakKeyDictionary()
-    _numbers: ClassVar[Iterator[int]] = itertools.count()
-    _folder: ClassVar[Path | None] = None
 
     def __init__(self, option: Option, viewer: Any = None, **given: Any) -> None:
         self._path = ""
@@ -172,10 +167,5 @@ class ModelField(LayerField):
     @classmethod
     def _file_of(cls, model: Any) -> Path:
         if model not in cls._written:
-            if cls._folder is None:
-                cls._folder = new_folder()
-                # it goes with the program
-                atexit.register(shutil.rmtree, cls._folder, ignore_errors=True)
-            path = cls._folder / f"model-{next(cls._numbers)}.safetensors"
-            cls._written[model] = model.save(path)
+            cls._written[model] = model.save(folder_of(model) / "model.safetensors")
         return cls._written[model]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hushpore.patches.result import Patches
     from hushpore.viewer.running.target import Target
     from hushpore.viewer.running.task import Outcome
+    from hushpore.viewer.running.worker import JobWorker
 
 #: Most voxels of a mask that is made for the regions to leave out.
 _MOST_VOXELS = 1 << 30
@@ -32,6 +33,8 @@ class PatchesWidget(JobWidget):
     fields: ClassVar = {"model": ModelField}
 
     def __init__(self, napari_viewer: Any) -> None:
+        # the model of a run, whose file is there for as long as the model is
+        self._reads: Any = None
         super().__init__(napari_viewer)
         self.panel = PatchesPanel(napari_viewer)
         self.panel.train_requested.connect(self._feed_denoiser)
@@ -51,6 +54,18 @@ class PatchesWidget(JobWidget):
     def result_layers(cls, result: Patches, target: Target) -> list[LayerData]:
         """Return boxes, hidden pixels, groups and the contact sheet."""
         return patch_layers(result, target)
+
+    def run(self) -> JobWorker:
+        """Start, and hold the model that is read: its layer may be removed meanwhile."""
+        model = self.form.model.model
+        worker = super().run()
+        if self._reads is None:
+            self._reads = model
+        return worker
+
+    def _finish(self) -> None:
+        super()._finish()
+        self._reads = None
 
     def _show_outcome(self, outcome: Outcome, made: list[Layer]) -> None:
         super()._show_outcome(outcome, made)
