@@ -25,6 +25,7 @@ import time
 import traceback
 import weakref
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -280,10 +281,18 @@ class Session:
         self.widgets["Results"]._filter.setText(self.rng.choice(words))
 
     def clear(self) -> None:
-        """Remove all layers."""
+        """Remove all layers, and dismiss what was said.
+
+        napari does that itself after four seconds, but only in a window that is active, which none
+        is without a window manager: it would keep a widget for each message.
+        """
+        from napari._qt.dialogs.qt_notification import NapariQtNotification
+
         for layer in list(self.viewer.layers):
             self._take_away(layer)
         self.viewer.dims.ndisplay = 2
+        for said in list(NapariQtNotification._instances):
+            said.close()
 
     def _open(self, path: Path) -> None:
         self.viewer.window._qt_viewer._qt_open([str(path)], stack=False, plugin="hushpore")
@@ -348,7 +357,7 @@ def go_on(folder: Path, seed: int, seconds: float, log: TextIO) -> dict[str, obj
     tempfile.tempdir = str(temporary)
     os.environ["TMPDIR"] = str(temporary)
     session = Session(folder, seed, log)
-    threads_before = {thread.name for thread in threading.enumerate()}
+    threads_before = set(threading.enumerate())
     start = time.monotonic()
     taken: list[tuple[float, float]] = []
     while time.monotonic() - start < seconds:
@@ -359,11 +368,11 @@ def go_on(folder: Path, seed: int, seconds: float, log: TextIO) -> dict[str, obj
         taken.append((round(time.monotonic() - start), memory()))
         print(*taken[-1], len(gc.get_objects()), len(session.faults), file=log, flush=True)
         census(log)
-    wait(2)
+    session.do("settle")
+    kept, others = threads_left(session.viewer, threads_before)
     late = [megabytes for at, megabytes in taken if at > WARM_UP * seconds]
     third = max(1, len(late) // 3)
     first, last = (statistics.median(part) for part in (late[:third], late[-third:]))
-    threads = {thread.name for thread in threading.enumerate()} - threads_before
     left = [str(each.relative_to(folder)) for each in temporary.rglob("*")]
     parts = [str(each.relative_to(folder)) for each in folder.rglob("*.part*")]
     every = max(1, len(taken) // 60)
@@ -377,10 +386,47 @@ def go_on(folder: Path, seed: int, seconds: float, log: TextIO) -> dict[str, obj
         "memory, MB, last third": last,
         "grown, %": round(100 * (last / first - 1), 2),
         "memory over time, s and MB": taken[::every],
-        "threads left": sorted(threads),
+        "threads that libraries keep": kept,
+        "threads left": others,
         "temporary files left": left + parts,
         "faults": session.faults,
     }
+
+
+def threads_left(viewer: Any, before: set[threading.Thread]) -> tuple[dict[str, int], list[str]]:
+    """Return how many threads libraries have added to their pools, and the names of all others.
+
+    The pools are of bounded size: napari slices in one thread; Zarr reads files in those of
+    asyncio, 4 more than there are cores and 32 at most; dask has as many for a thread that computes
+    something, and lets go of those of threads that have ended when another does.
+    """
+    import dask.threaded
+
+    def added() -> list[threading.Thread]:
+        return [each for each in threading.enumerate() if each not in before]
+
+    # what looks at the noise of a layer that is gone ends with it
+    with suppress(TimeoutError):
+        until(lambda: not any(each.name.startswith("hushpore") for each in added()), 60)
+    pools = {
+        "napari": [viewer._layer_slicer._executor],
+        "dask": [
+            dask.threaded.default_pool,
+            *(pool for each in dask.threaded.pools.values() for pool in each.values()),
+        ],
+    }
+    owners = {
+        thread: name
+        for name, each in pools.items()
+        for pool in filter(None, each)
+        for thread in pool._threads
+    }
+    named = [
+        (thread.name, "Zarr" if thread.name.startswith("asyncio_") else owners.get(thread, ""))
+        for thread in added()
+    ]
+    kept = Counter(owner for _, owner in named if owner)
+    return dict(sorted(kept.items())), sorted(name for name, owner in named if not owner)
 
 
 def census(log: TextIO) -> None:
