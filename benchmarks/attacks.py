@@ -2,9 +2,10 @@
 
 The files are made anew (`_attack_files`), each is opened in a process of its own with limits of
 time and memory: refused with a clear error, read and unharmed, or harmed by it (a raw error, a
-crash, more than `MOST_SECONDS` or `MOST_MEMORY`, code of the file that ran). Folders are attacked
-through links, names that can be guessed, and records that list what is not ours; what lay there
-must be there afterwards. Linux only.
+crash, a process that hangs, more than `MOST_SECONDS` or `MOST_MEMORY`, code of the file that ran).
+Seconds are of the processor, on all its cores: those of a clock tell of what else a computer does.
+Folders are attacked through links, names that can be guessed, and records that list what is not
+ours; what lay there must be there afterwards. Linux only.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import multiprocessing
 import os
 import resource
 import tempfile
-import time
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -40,10 +40,11 @@ for _part in ("results", "settings", "places"):
 MOST_SECONDS = {"info": 1.0, "read": 10.0, "use": 20.0}
 MOST_MEMORY = {"info": 300e6, "read": 1e9, "use": 1e9}
 _MACHINE = 8 << 30  # bytes that a process may have at all
+_HANGS = 120.0  # seconds of the clock
 
 
 def measure() -> dict[str, Any]:
-    """How each ended, seconds, and memory beyond that of the program (MB)."""
+    """How each ended, seconds of the processor, and memory beyond that of the program (MB)."""
     return alone(_measure)
 
 
@@ -119,7 +120,7 @@ def outcome(mode: str, work: Callable[[], object]) -> dict[str, Any]:
     process.start()
     theirs.close()
     told = None
-    if mine.poll(3 * MOST_SECONDS["use"]):
+    if mine.poll(_HANGS):
         with contextlib.suppress(EOFError):
             told = mine.recv()
     if told is None and process.is_alive():
@@ -145,7 +146,7 @@ def _work(work: Callable[[], object], pipe: Any) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MACHINE, _MACHINE))
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    before, start = _peak(), time.perf_counter()
+    before, start = _peak(), _worked()
     try:
         work()
         came = "unharmed"
@@ -155,9 +156,15 @@ def _work(work: Callable[[], object], pipe: Any) -> None:
         came = f"harmed: {error}"
     except BaseException as error:
         came = f"harmed: {type(error).__name__}: {str(error)[:100]}"
-    pipe.send((came, time.perf_counter() - start, _peak() - before))
+    pipe.send((came, _worked() - start, _peak() - before))
     pipe.close()
     os._exit(0)
+
+
+def _worked() -> float:
+    """Return seconds of the processor that this process took, and those that it started."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def _peak() -> int:
