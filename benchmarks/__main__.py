@@ -67,7 +67,9 @@ def main(words: list[str]) -> None:
     parser.add_argument("names", nargs="*", help="which; by default all")
     parser.add_argument("--out", type=Path, help="folder of the results; default: results/")
     parser.add_argument("--limit", type=float, help="seconds that it may take, of gpu")
-    parser.add_argument("--only", help="part of the names of the scans, of denoise_correlated")
+    parser.add_argument(
+        "--only", help="part of the names of scans, of denoise_correlated, or of kinds, of damaged"
+    )
     given = parser.parse_args(words)
     for name in given.names or names():
         module = import_module(f"benchmarks.{name}")

@@ -5,6 +5,10 @@ Each is read in a forked process that may take `MOST_SECONDS` and `MOST_MEMORY`,
 another in the same: a signal, a process that hangs or takes more, and any error but one of
 hushpore's, is a fault; so it is counted where the pixels were whole and others were read without a
 note. Linux only.
+
+Some kinds alone, beside what the same commit has already of the others::
+
+    python -m benchmarks damaged --only TIFF
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import tempfile
 import time
 import warnings
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,20 +39,28 @@ _AT_ONCE = 250  # mutants that one process reads
 _MACHINE = 8 << 30  # bytes of address space that a process may have at all
 
 
-def measure() -> dict[str, Any]:
-    """Count what came of the mutants of each kind."""
-    return alone(_measure)
+def measure(only: str = "", kept: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Count what came of the mutants of each kind.
+
+    `only`: part of the names of the kinds that are read. `kept`: figures that there are already.
+    """
+    return alone(partial(_measure, only, kept or {}))
 
 
-def _measure() -> dict[str, Any]:
-    figures: dict[str, Any] = {}
+def _measure(only: str, kept: dict[str, Any]) -> dict[str, Any]:
+    figures: dict[str, Any] = {kind: kept[kind] for kind in KINDS if kind in kept}
     warnings.simplefilter("ignore")
     for kind in KINDS:
+        if only not in kind:
+            continue
         with tempfile.TemporaryDirectory() as name:
             mutants = Mutants(kind, Path(name))
             figures[kind] = count(mutants, COUNT)
         print(f"{kind:25s} {figures[kind]}", flush=True)
     rows = list(figures.values())
+    figures["other pixels without a note"] = sum(
+        row.get("other pixels without a note", 0) for row in rows
+    )
     figures["mutants"] = sum(row["mutants"] for row in rows)
     figures["faults"] = sum(len(row["faults"]) for row in rows)
     return figures

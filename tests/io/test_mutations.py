@@ -85,6 +85,34 @@ def test_whatever_is_damaged_is_read_or_refused_in_words(tmp_path, kind):
     assert len(set(outcomes)) > (kind != "record")  # not all of them are whole, or nonsense
 
 
+#: Mutants whose pixels are whole, and were once read as others without a word; by their numbers.
+ONCE_SILENT = {
+    # bits, the scale of a dose, slope, and pixels that were moved
+    "DICOM": (113, 2627, 3280, 3403),
+    "DICOM series": (218, 242),  # intercept and slope of one slice
+    "DICOM, multi-frame": (2, 484, 1339),  # a dose below zero, the number of frames, no scale
+    "TIFF": (1300, 1943, 1975),  # tiles, a part that lies on a text, a compression
+    "OME-TIFF": (3407,),  # a part that lies on a directory
+    "Zarr 2": (1216, 2932, 3232, 4914),  # shape and chunks
+    "Zarr 3": (1791,),
+    "NIfTI": (163, 3105),  # where the values begin, and the shape
+    "NumPy": (445, 1237),  # the order of axes, and of bytes
+}
+
+
+@pytest.mark.parametrize("kind", ONCE_SILENT)
+def test_a_header_that_contradicts_itself_or_its_file_is_told(tmp_path, kind):
+    if kind.startswith("Zarr"):
+        pytest.importorskip("zarr")
+    if kind == "NIfTI":
+        pytest.importorskip("nibabel")
+    mutants = mutations.Mutants(kind, tmp_path)
+    for number in ONCE_SILENT[kind]:
+        mutant = quietly(mutants.make, number)
+        assert mutant.whole
+        assert mutants.outcome(mutant) in ("read, with a note", "refused"), number
+
+
 def test_pages_that_nothing_leads_to_any_more_are_told(tmp_path):
     mutants = mutations.Mutants("TIFF", tmp_path)
     (original, *_), (expected, *_) = mutants.originals, mutants.expected

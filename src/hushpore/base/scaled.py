@@ -126,7 +126,9 @@ def rescale(
         return values
     slopes, intercepts = (np.broadcast_to(each, stored.shape) for each in (slope, intercept))
     for part in _pieces(stored.shape):
-        values[part] = stored[part].astype(np.float64) * slopes[part] + intercepts[part]
+        # who reads a header says where its numbers are beyond those of float32
+        with np.errstate(over="ignore"):
+            values[part] = stored[part].astype(np.float64) * slopes[part] + intercepts[part]
     return values
 
 

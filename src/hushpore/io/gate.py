@@ -35,6 +35,11 @@ CONSENT = (
     "command line, trust=True in Python, in napari the button beside this message, of a batch "
     "'Trust scans compressed over 1,000:1'."
 )
+#: What is said where a file goes on behind its image; with the name of the file and the bytes.
+REST = (
+    "{name} holds {rest:,} bytes more than the image that its header states: see whether its shape "
+    "and its type are right."
+)
 _is_trusted: ContextVar[bool] = ContextVar("is_trusted", default=False)
 
 
@@ -98,10 +103,7 @@ class Gate:
         rest = self.stored - end
         if rest <= 0:
             return []
-        return [
-            f"{self.name} holds {rest:,} bytes more than the image that its header states: see "
-            "whether its shape and its type are right."
-        ]
+        return [REST.format(name=self.name, rest=rest)]
 
     @property
     def most_parts(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.units import unit_of
 from hushpore.base.volume import Volume
-from hushpore.io.gate import gate_of
+from hushpore.io.gate import REST, gate_of
 from hushpore.io.log_capture import captured_warnings
 from hushpore.io.planes import PlaneStack, Stream, uncompressed_planes
 
@@ -61,9 +62,15 @@ def _notes(image: Any, path: Path) -> list[str]:
             f"The stored values are multiplied by {stored.slope:g}, and {stored.inter:g} is added, "
             "as the header states."
         )
+    end = stored.offset + math.prod(image.shape) * image.get_data_dtype().itemsize
     if not path.name.lower().endswith(".gz"):
-        end = stored.offset + math.prod(image.shape) * image.get_data_dtype().itemsize
-        notes += gate_of(path).notes_of_rest(end)
+        return notes + gate_of(path).notes_of_rest(end)
+    with path.open("rb") as file:
+        # the last four bytes say what the stream, or the last of several, expands to
+        file.seek(-4, os.SEEK_END)
+        expanded = int.from_bytes(file.read(4), "little")
+    if expanded > end:
+        notes.append(REST.format(name=path.name, rest=expanded - end))
     return notes
 
 
@@ -106,6 +113,11 @@ def _require_plausible(image: Any, path: Path) -> None:
     """Refuse a damaged header before memory is taken for an image that cannot be there."""
     if min(image.shape, default=0) < 1:
         raise InputError(f"{path.name} is damaged: it states an image of shape {image.shape}.")
+    if image.dataobj.offset < image.header.single_vox_offset:
+        raise InputError(
+            f"{path.name} is damaged: its values are said to begin at byte "
+            f"{image.dataobj.offset}, within its header."
+        )
     needed = math.prod(image.shape) * image.get_data_dtype().itemsize
     if path.name.lower().endswith(".gz"):
         gate_of(path).require_plausible(needed)

@@ -34,6 +34,11 @@ _TYPES = {
 _LONGEST_HEADER = 65536
 _MOST_AXES = 5  # t, c, z, y, x
 _NO_SIZE = "The header states no voxel size: 1 {unit} is taken."
+_ALIGNMENT = 16  # the header of NumPy's files is filled up to a multiple of it
+_ODD_HEADER = (
+    "The header of {name} ends where none does that NumPy wrote: see whether its shape, its type "
+    "and its order are right."
+)
 _PIECE = 1 << 20  # compressed bytes that are read at once
 
 
@@ -91,6 +96,7 @@ def open_npy(path: Path) -> Volume:
         # the header is text, out of which Python makes errors of many kinds
         raise InputError(f"{path.name} is not a complete NumPy file: {error}.") from error
     raw = _Layout(path, mapped.offset, mapped.dtype, mapped.shape)
+    notes = [] if mapped.offset % _ALIGNMENT == 0 else [_ODD_HEADER.format(name=path.name)]
     if not mapped.flags.c_contiguous:
         turned = _values(_Layout(path, mapped.offset, mapped.dtype, mapped.shape[::-1]))
 
@@ -99,8 +105,8 @@ def open_npy(path: Path) -> Volume:
 
         native = mapped.dtype.newbyteorder("=")
         values = Stream(mapped.shape, native, fill, gate_of(path))
-        return Volume(values, name=path.stem, notes=_rest_notes(raw))
-    return _volume(raw, path)
+        return Volume(values, name=path.stem, notes=[*notes, *_rest_notes(raw)])
+    return _volume(raw, path, notes)
 
 
 def _volume(raw: _Layout, path: Path, notes: Sequence[str] = (), **known: Any) -> Volume:

@@ -241,6 +241,13 @@ def _slices(header: Header, encoding: Encoding) -> list[Slice]:
         rescale = "PixelValueTransformationSequence"
         slope = value("RescaleSlope", rescale)
         intercept = value("RescaleIntercept", rescale)
+        scaling = {
+            "RescaleSlope": slope,
+            "RescaleIntercept": intercept,
+            "DoseGridScaling": header.get(
+                "DoseGridScaling", "" if facts["modality"] == "RTDOSE" else None
+            ),
+        }
         windows = _windows(value)
         slices.append(
             Slice(
@@ -261,6 +268,11 @@ def _slices(header: Header, encoding: Encoding) -> list[Slice]:
                 facts={
                     **facts,
                     "windows": windows,
+                    # what should scale the values, and is no number
+                    "unscaled": [
+                        name for name, stated in scaling.items()
+                        if stated is not None and not numbers(stated)
+                    ],
                     "calibrated": (slope is not None and facts["modality"] == "CT")
                     or str(value("RescaleType", rescale)) == "HU",
                 },

@@ -87,6 +87,11 @@ class Encoding:
         return math.prod(self.shape) * self.dtype.itemsize
 
     @property
+    def rest(self) -> int:
+        """Bytes of pixels beyond those of the image that the header states; 0 where unknown."""
+        return max((self.length or 0) - self.frame_bytes * self.n_frames, 0)
+
+    @property
     def is_complete(self) -> bool:
         """Whether the file can hold the image that its header states."""
         try:

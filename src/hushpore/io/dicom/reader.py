@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -115,15 +116,70 @@ def _name(part: Arrangement, place: Path, count: int) -> str:
 
 
 def _differences(slices: Sequence[Slice]) -> list[str]:
-    """Say of slices of one series that their values are stored in several ways."""
+    """Say of slices of one series where their headers contradict one another."""
+    notes = []
     kinds = {(each.encoding.dtype.kind, each.encoding.bits_stored) for each in slices}
-    if len(kinds) == 1:
-        return []
-    told = sorted(f"{bits} bits, {_KINDS.get(kind, 'decimals')}" for kind, bits in kinds)
-    return [
-        f"The slices store their values in several ways ({'; '.join(told[:4])}): see whether the "
-        "headers of some are damaged."
-    ]
+    if len(kinds) > 1:
+        told = sorted(f"{bits} bits, {_KINDS.get(kind, 'decimals')}" for kind, bits in kinds)
+        notes.append(
+            f"The slices store their values in several ways ({'; '.join(told[:4])}): see whether "
+            "the headers of some are damaged."
+        )
+    (line, count), *_ = Counter((each.slope, each.intercept) for each in slices).most_common()
+    # some scanners give each slice a line of its own
+    if len(slices) / 2 < count < len(slices):
+        others = [each for each in slices if (each.slope, each.intercept) != line]
+        notes.append(
+            f"The values of {_files(others)} are scaled by {others[0].slope:g} and "
+            f"{others[0].intercept:g}, those of other slices by {line[0]:g} and {line[1]:g}: see "
+            "whether the headers of some are damaged."
+        )
+    return notes
+
+
+def _contradictions(slices: Sequence[Slice]) -> list[str]:
+    """Say where the header of a slice contradicts itself, or its pixels."""
+    notes = []
+    # a byte more makes a length even
+    longer = [each for each in slices if each.encoding.rest > 1]
+    if longer:
+        notes.append(
+            f"{_files(longer)}: {longer[0].encoding.rest:,} bytes of pixels more than the header "
+            "states; see whether its shape, its number of frames and its type are right."
+        )
+    shifted = [each for each in slices if each.encoding.high_bit != each.encoding.bits_stored - 1]
+    if shifted:
+        encoding = shifted[0].encoding
+        notes.append(
+            f"{_files(shifted)}: by the header {encoding.bits_stored} bits of a value count, of "
+            f"which the highest is number {encoding.high_bit + 1}; see whether that is right."
+        )
+    unscaled = [each for each in slices if each.facts["unscaled"]]
+    if unscaled:
+        names = ", ".join(unscaled[0].facts["unscaled"])
+        notes.append(
+            f"{_files(unscaled)}: what the values are to be scaled by is no number ({names}), and "
+            "was left out."
+        )
+    odd = [each for each in slices if not _is_usual(each)]
+    if odd:
+        notes.append(
+            f"{_files(odd)}: the values are scaled by {odd[0].slope:g} and {odd[0].intercept:g}; "
+            "see whether the header is damaged."
+        )
+    return notes
+
+
+def _is_usual(item: Slice) -> bool:
+    """Whether larger stored values are larger grey values, all of which float32 can hold."""
+    if not item.slope > 0 or item.encoding.dtype.kind == "f":
+        return item.slope > 0
+    ends = (item.slope * bound + item.intercept for bound in item.encoding.bounds)
+    return all(abs(end) < float(np.finfo(np.float32).max) for end in ends)
+
+
+def _files(slices: Sequence[Slice]) -> str:
+    return shortened(list(dict.fromkeys(each.path.name for each in slices)))
 
 
 def _volume(part: Arrangement, name: str) -> Volume:
@@ -144,7 +200,7 @@ def _volume(part: Arrangement, name: str) -> Volume:
         metadata["windows"] = facts["windows"]
     if facts["localiser"]:
         notes.append("This is a localiser (overview image), not a slice.")
-    notes += _differences(part.slices)
+    notes += _differences(part.slices) + _contradictions(part.slices)
     # a single slice has no z axis
     numbers = np.arange(len(part.slices)) if len(part.slices) > 1 else np.array(0)
     axes = "zyx" if numbers.ndim else "yx"

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     import tifffile
 
 _UNCOMPRESSED = 1
+_OF_ONE_BIT = (2, 3, 4)  # the compressions of facsimiles
 _BITS = 258  # the tag of the number of bits of a pixel
+# tags whose texts and numbers lie beside the directory: bits, description, offsets and sizes of the
+# parts, resolution, software
+_BESIDE = (258, 270, 273, 279, 282, 283, 305, 324, 325)
 _SLACK = 512  # bytes of a file that mean nothing
 _ALIGNMENT = 16  # the same for each page: writers begin a part at a multiple of it
 
@@ -29,11 +33,14 @@ def layout_notes(tif: tifffile.TiffFile, all_series: Iterable[Any]) -> list[str]
     Those of images in other files are not looked at.
     """
     pieces: list[npt.NDArray[np.int64]] = []
+    directories: list[int] = []
     smallest, sizes_fit = math.inf, True
     for page, size, places in _pages(tif, all_series):
         pieces.append(places)
         smallest = min(smallest, size)
-        sizes_fit = sizes_fit and _is_of_its_size(page, size)
+        if page is not None:
+            directories.append(page.offset)
+            sizes_fit = sizes_fit and _is_of_its_size(page, places)
     if not pieces:
         return []
     # the same bytes twice are one part that two images share on purpose
@@ -43,10 +50,16 @@ def layout_notes(tif: tifffile.TiffFile, all_series: Iterable[Any]) -> list[str]
         notes.append("The file does not state how many bits a pixel has; one is taken.")
     if not sizes_fit:
         notes.append("The file states other numbers of bytes for its images than these take.")
-    first, told = _directory(tif)
+    if any(int(each.keyframe.compression) in _OF_ONE_BIT and each.dtype != np.bool_
+           for each in all_series):  # fmt: skip
+        notes.append("The file states a compression of pixels of one bit, and more bits for them.")
+    first, beside = _directory(tif)
+    told = sum(end - start for start, end in beside)
     beyond = np.maximum.accumulate(begin + length)
-    in_first = (begin < first[1]) & (begin + length > first[0])
-    if (begin[1:] < beyond[:-1]).any() or in_first.any() or begin[0] < tif.tiff.offsetsize:
+    # none of what is told lies within a part
+    own = [first, *beside, *((at, at + 1) for at in directories)]
+    in_first = any(((begin < end) & (begin + length > start)).any() for start, end in own)
+    if (begin[1:] < beyond[:-1]).any() or in_first or begin[0] < tif.tiff.offsetsize:
         notes.append("Images of the file share bytes: its directories may be damaged.")
     count = max(len(pieces), len(tif.pages))
     rest = tif.filehandle.size - int(length.sum()) - told - count * (first[1] - first[0])
@@ -81,22 +94,29 @@ def _pages(
                     yield page, int(places[1].sum()), places[:, places[1] > 0]
 
 
-def _is_of_its_size(page: Any, stored: int) -> bool:
-    """Whether an uncompressed page has as many bytes as its rows take."""
-    keyframe = None if page is None else page.keyframe
-    if keyframe is None or keyframe.compression != _UNCOMPRESSED or keyframe.is_tiled:
+def _is_of_its_size(page: Any, places: npt.NDArray[np.int64]) -> bool:
+    """Whether a page has as many tiles, and, uncompressed, as many bytes as its pixels take."""
+    form = page.keyframe
+    if form.is_tiled:
+        if places.shape[1] > math.prod(form.chunked):
+            return False
+        part = math.prod(form.chunks) * form.bitspersample
+        return form.compression != _UNCOMPRESSED or bool((8 * places[1] == part).all())
+    if form.compression != _UNCOMPRESSED:
         return True
-    samples = keyframe.imagewidth * keyframe.samplesperpixel
-    rows = keyframe.imagelength * max(keyframe.imagedepth, 1)
-    return bool(stored == rows * -(-samples * keyframe.bitspersample // 8))
+    samples = form.imagewidth * form.samplesperpixel
+    rows = form.imagelength * max(form.imagedepth, 1)
+    return bool(places[1].sum() == rows * -(-samples * form.bitspersample // 8))
 
 
-def _directory(tif: tifffile.TiffFile) -> tuple[tuple[int, int], int]:
-    """Return where the first directory lies, and how many bytes its texts and numbers take."""
+def _directory(tif: tifffile.TiffFile) -> tuple[tuple[int, int], list[tuple[int, int]]]:
+    """Return where the first directory lies, and where its texts and numbers that lie beside it."""
     first: Any = tif.pages.first
     form = tif.tiff
     size = form.tagnosize + len(first.tags) * form.tagsize + form.offsetsize
-    beside = [int(tag.valuebytecount) for tag in first.tags.values()]
-    return (first.offset, first.offset + size), sum(
-        n for n in beside if n > form.tagoffsetthreshold
-    )
+    beside = [
+        (tag.valueoffset, tag.valueoffset + tag.valuebytecount)
+        for tag in first.tags.values()
+        if tag.valuebytecount > form.tagoffsetthreshold
+    ]
+    return (first.offset, first.offset + size), beside

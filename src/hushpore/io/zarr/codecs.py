@@ -61,8 +61,10 @@ def bounded(array: Any, gate: Gate) -> Any:
     dtype = np.dtype(array.dtype)
     if dtype.kind not in "buif":
         raise InputError(f"{gate.name} holds {dtype} values; numbers are needed.")
-    if 0 in array.chunks:
-        raise InputError(f"{gate.name} is damaged: it is cut into chunks of {array.chunks}.")
+    if 0 in array.chunks or 0 in array.shape:
+        raise InputError(
+            f"{gate.name} is damaged: it has the shape {array.shape}, in chunks of {array.chunks}."
+        )
     metadata = array.metadata
     size = math.prod(array.chunks) * dtype.itemsize
     gate.require_room(size, "the values of a chunk")

@@ -133,8 +133,8 @@ def open_zarr(folder: Path) -> list[Volume]:
         gate = gate_of(folder)
         node = zarr.open(PlainFiles(str(folder), read_only=True), mode="r")
         if not hasattr(node, "keys"):
-            plain = tuple(slice(None) for _ in node.shape)
-            return [Volume(ZarrStack(bounded(node, gate), plain), name=folder.stem)]
+            stack = ZarrStack(bounded(node, gate), tuple(slice(None) for _ in node.shape))
+            return [Volume(stack, name=folder.stem, notes=_chunk_notes(node))]
         images = {folder.name.removesuffix(".zarr").removesuffix(".ome"): node}
         labels = {}
         if _multiscales(node) is None:
@@ -248,9 +248,33 @@ def _image(group: Any, name: str, gate: Gate) -> Volume:
         unit=unit,
         axes="".join(letters[axis] for axis in kept),
         name=str(image.get("name") or name),
-        notes=[*(known or {}).get("notes", []), *notes],
+        notes=[*(known or {}).get("notes", []), *notes, *_chunk_notes(array, ours=ours)],
         metadata={"labels": True} if (known or {}).get("labels") else {},
     )
+
+
+def _chunk_notes(array: Any, *, ours: bool = False) -> list[str]:
+    """Say of an array whose chunks are not those of its shape.
+
+    Of files only those are looked for that would come next along an axis, or with an axis more or
+    less. `ours`: whether hushpore wrote it, which makes no chunk larger than the array.
+    """
+    parts = array.shards or array.chunks
+    count = [math.ceil(n / each) for n, each in zip(array.shape, parts, strict=True)]
+    none = (0,) * (array.ndim + 1)
+    beyond = [(*none[:axis], n, *none[axis + 2 :]) for axis, n in enumerate(count)]
+    keys = (array.metadata.encode_chunk_key(place) for place in (*beyond, none, none[2:]))
+    found = [key for key in keys if Path(array.store.root, array.path, key).is_file()]
+    if found:
+        told = f"there is a chunk {found[0]} beside them"
+    elif ours and any(each > n for n, each in zip(array.shape, array.chunks, strict=True)):
+        told = "these are larger"
+    else:
+        return []
+    return [
+        f"The array is said to have the shape {tuple(array.shape)}, in chunks of "
+        f"{tuple(array.chunks)}, and {told}: see whether these are right."
+    ]
 
 
 def _common_unit(units: list[str]) -> tuple[str, list[float], list[str]]:
