@@ -413,6 +413,15 @@ def readable_number(value: float, digits: int = 3) -> str:
     return f"{rounded:,.0f}" if 10**digits <= abs(rounded) < 1e9 else f"{rounded:,.{digits}g}"
 
 
+def readable_grey(value: float) -> str:
+    """Write a grey value with four digits, and a large one in full.
+
+    >>> readable_grey(14972), readable_grey(22820.4), readable_grey(-372.31)
+    ('14972', '22820', '-372.3')
+    """
+    return f"{value:.0f}" if abs(value) >= 1000 or value == round(value) else f"{value:.4g}"
+
+
 def readable_percent(share: float) -> str:
     """Write a share in per cent, with as few digits as are needed.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.result import ResultFiles
-from hushpore.base.volume import Volume, readable_count
+from hushpore.base.volume import Volume, readable_count, readable_number
 from hushpore.patches.sheet import contact_sheet
 
 if TYPE_CHECKING:
@@ -63,7 +63,10 @@ class Patches:
         text = f"{readable_count(len(self.corners), 'patch', 'patches')} of {edge} px"
         if "loss" in self.features:
             losses = self.features["loss"]
-            text += f", loss {np.median(losses):.3g} (median), {losses.max():.3g} at most"
+            median, most = (
+                readable_number(float(end)) for end in (np.median(losses), losses.max())
+            )
+            text += f", loss {median} (median), {most} at most"
         if len(self.groups):
             text += f", {readable_count(len(self.groups), 'group')} of {self.groups.shape[1]}"
         return text

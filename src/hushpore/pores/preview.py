@@ -15,7 +15,7 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.scaled import held
-from hushpore.base.volume import SPATIAL_AXES, Volume, readable_percent
+from hushpore.base.volume import SPATIAL_AXES, Volume, readable_grey, readable_percent
 from hushpore.pores.grey import GreyValues
 from hushpore.pores.outside import outside_of_slices
 from hushpore.pores.parallel import KernelThreads
@@ -113,16 +113,16 @@ class GreySurvey:
             none = (found < low) != bright
             which = (
                 f"{'no' if none else 'all'} {of} are {way}: "
-                f"grey values go from {_number(low)} to {_number(high)}{unit}."
+                f"grey values go from {readable_grey(low)} to {readable_grey(high)}{unit}."
             )
         if isinstance(settings.threshold, str):
-            text = f"{settings.in_words('threshold')}: {_number(found)}{unit}; {which}"
+            text = f"{settings.in_words('threshold')}: {readable_grey(found)}{unit}; {which}"
         else:
             text = which[0].upper() + which[1:]
         if np.count_nonzero(self.histogram.counts) == 2:
             text += (
-                f" There are two values only, {_number(low)} and {_number(high)}: "
-                f"{_number(high if bright else low)} is pore (Pores are)."
+                f" There are two values only, {readable_grey(low)} and {readable_grey(high)}: "
+                f"{readable_grey(high if bright else low)} is pore (Pores are)."
             )
         strict = settings.hysteresis
         if strict is None:
@@ -130,14 +130,8 @@ class GreySurvey:
         line = f"{beyond(strict)}; other void counts where it touches these."
         if (strict < found) == bright:
             side = "above" if bright else "below"
-            line = f"Must be {side} the threshold, {_number(found)}{unit}."
+            line = f"Must be {side} the threshold, {readable_grey(found)}{unit}."
         return {"threshold": text, "hysteresis": line}
-
-
-def _number(value: Any) -> str:
-    """Write a grey value with what digits it needs."""
-    value = float(value)
-    return f"{value:.0f}" if value == round(value) and abs(value) < 1e6 else f"{value:.4g}"
 
 
 def _key(settings: PoreSettings) -> tuple[str, int, bool] | None:

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from napari.layers import Image
-from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import QHBoxLayout, QLabel
 
 from hushpore import jobs
@@ -44,7 +43,7 @@ from hushpore.viewer.layers.presenting import show_scale_bar
 from hushpore.viewer.layers.voxel_size import follow_voxel_size, set_voxel_size
 from hushpore.viewer.layers.writer import prefer_our_writers
 from hushpore.viewer.results.save_result import SAVE_RESULT, ask_and_save_result
-from hushpore.viewer.running.drawing import LAYOUT_DELAY, coalesce_redraws
+from hushpore.viewer.running.drawing import in_turns
 from hushpore.viewer.running.preloading import start_once_drawn
 from hushpore.viewer.running.problem import Problem, explain
 from hushpore.viewer.running.progress_presenter import JobProgress, ProgressPresenter, RunState
@@ -57,7 +56,7 @@ from hushpore.viewer.running.worker import JobWorker, calling
 from hushpore.viewer.running.worker_container import WorkerContainer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from napari.layers import Layer
 
@@ -271,24 +270,18 @@ class JobWidget(WorkerContainer):
         except Exception as error:
             self._failed(explain(error))
             return
-        self._place_next(outcome, [])
+        in_turns(self.native, self._place_all(outcome))
 
-    def _place_next(self, outcome: Outcome, made: list[Layer]) -> None:
-        """Show the next layer of a result, in a turn of its own: napari takes 0.1 s for one."""
+    def _place_all(self, outcome: Outcome) -> Iterator[None]:
+        """Show the layers of a result, and say what came of the job, each in a turn of its own."""
         assert self._now is not None
-        coalesce_redraws(self.native)
+        made: list[Layer] = []
         try:
-            for layer in outcome.layers[len(made) : len(made) + 1]:
+            for layer in outcome.layers:
                 made.append(self._place(layer, self._now.previews))
+                yield
         except Exception as error:
             self._failed(explain(error))
-            return
-        if len(made) < len(outcome.layers):
-            # a child of the widget, with which it goes
-            turn = QTimer(self.native, singleShot=True)
-            turn.timeout.connect(partial(self._place_next, outcome, made))
-            turn.timeout.connect(turn.deleteLater)
-            turn.start(LAYOUT_DELAY)
         else:
             self._show_outcome(outcome, made)
 

@@ -7,6 +7,7 @@ from hushpore.viewer.running.drawing import (
     MAX_DELAY,
     RedrawThrottle,
     coalesce_redraws,
+    in_turns,
     keep_drawing_code,
     redraws_suspended,
 )
@@ -192,3 +193,41 @@ def test_other_labels_are_shown_without_code_compiled_anew(make_napari_viewer, m
     # another type needs other code, and has it
     layer.data = np.full((4, 4), 3, np.uint8)
     assert made
+
+
+def test_between_pieces_of_work_the_window_is_drawn_and_lives(qtbot, window):
+    drawings, seen, beats = Count(window, QEvent.Type.UpdateRequest), [], [0]
+
+    def beat():
+        beats[0] += 1
+
+    timer = QTimer(interval=5, timeout=beat)
+    timer.start()
+
+    def work():
+        for number in range(3):
+            seen.append((drawings.count, beats[0]))
+            window.bars[0].setValue(10 + number)
+            yield
+
+    in_turns(window, work())
+    assert len(seen) == 1
+    qtbot.waitUntil(lambda: len(seen) == 3)
+    drawn, lived = zip(*seen, strict=True)
+    assert list(drawn) == sorted(set(drawn))
+    assert list(lived) == sorted(set(lived))
+
+
+def test_work_in_pieces_ends_with_its_window(qtbot):
+    window, done = QWidget(), []
+
+    def work():
+        done.append(1)
+        yield
+        pytest.fail("the window is gone")
+
+    in_turns(window, work())
+    with qtbot.waitSignal(window.destroyed):
+        window.deleteLater()
+    qtbot.wait(100)
+    assert done == [1]

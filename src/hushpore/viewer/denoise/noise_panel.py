@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hushpore.base.volume import readable_number
 from hushpore.viewer.forms.layout import Fold
 from hushpore.viewer.forms.rich_label import plain_label
 
@@ -68,7 +69,8 @@ class NoisePanel(Fold):
 
 def words(model: NoiseModel) -> str:
     """Return what the plots leave open, in a line."""
-    text = f"{model.deviation:.3g} ± {model.deviation_error:.2g}, from {model.blocks:,} flat places"
+    ends = readable_number(model.deviation), readable_number(model.deviation_error, 2)
+    text = f"{' ± '.join(ends)}, from {model.blocks:,} flat places"
     return f"{text}; grows with the grey value" if model.slope > 0 else text
 
 

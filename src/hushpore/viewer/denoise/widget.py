@@ -16,7 +16,7 @@ from qtpy.QtCore import QObject, Signal
 
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.scaled import held
-from hushpore.base.volume import readable_percent
+from hushpore.base.volume import readable_number, readable_percent
 from hushpore.device.scratch import folder_of
 from hushpore.device.speeds import known_speeds
 from hushpore.n2v2.pace import keep_pace, pace_key
@@ -53,6 +53,7 @@ _APPLY, _GO_ON = "apply", "go on"
 
 #: What is said of rings, with the link that has them corrected.
 _CORRECT_RINGS, _LINKED = "correct rings", "correct them here"
+_SEGMENT = "segment without denoising first"
 RINGS_WORDS = f"best corrected in the reconstruction, else {_LINKED}"
 
 #: What is said of the preview of slices without them.
@@ -64,7 +65,7 @@ class DenoiseWidget(JobWidget):
 
     job = "denoise"
     next_step = ("Segment pores", "Segment its pores")
-    fact_links: ClassVar[dict[str, str]] = {_LINKED: _CORRECT_RINGS}
+    fact_links: ClassVar[dict[str, str]] = {_LINKED: _CORRECT_RINGS, _SEGMENT: "next"}
 
     def __init__(self, napari_viewer: Any) -> None:
         self._noise = NoiseLine()
@@ -372,13 +373,14 @@ def words(volume: Volume, noise: NoiseDiagnosis, model: NoiseModel) -> str:
         if alike >= _NOTABLE
         else "independent from voxel to voxel"
     )
-    strength = f"{model.deviation:.3g} {volume.metadata.get('value_unit', '')}".strip()
+    strength = f"{readable_number(model.deviation)} {volume.metadata.get('value_unit', '')}".strip()
     text = f"noise: {strength}, {kind} ✓"
     step = [max(1, n // _SAMPLED) for n in volume.shape]
     low, high = np.percentile(volume.data[tuple(slice(None, None, n) for n in step)], (2, 98))
     share = model.deviation / (high - low) if high > low else 1.0
     if share < _LOW:
         text += (
-            f" · {readable_percent(share)} of the contrast: low; segment without denoising first"
+            f" · {readable_percent(share)} of the contrast: low, and pores of 1 to 3 voxels may "
+            f"vanish; {_SEGMENT}"
         )
     return text

@@ -8,6 +8,8 @@ from typing import Any
 from qtpy.QtCore import QEvent, QObject, QTimer
 from qtpy.QtWidgets import QDockWidget, QMainWindow, QWidget
 
+from hushpore.viewer.running.drawing import coalesce_redraws
+
 
 def dock_of(widget: QWidget | None) -> QDockWidget | None:
     """Return the dock that a widget is in, or None."""
@@ -51,6 +53,8 @@ class SharesSide(QObject):
         """Wait until it is shown, and its dock has a place."""
         if event.type() == QEvent.Type.Show:
             watched.removeEventFilter(self)
+            # to be made and to be drawn takes a twentieth of a second each: in turns of their own
+            coalesce_redraws(watched)
             QTimer.singleShot(0, self._settle)
         return False
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from qtpy.QtCore import QTimer
@@ -12,7 +11,7 @@ from hushpore.viewer.running.problem import notify_problem
 from hushpore.viewer.running.worker import JobWorker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from hushpore.base.events import Job
     from hushpore.viewer.running.problem import Problem
@@ -68,21 +67,3 @@ class LoadingTask:
         LoadingTask.running.discard(self)
         self._timer.stop()
         self._activity.close()
-
-
-def add_one_by_one(
-    viewer: Any, layers: Sequence[Any], then: Callable[[Sequence[Any]], None]
-) -> None:
-    """Add layers to a viewer, and let the window live after each: napari takes 0.1 s for one.
-
-    `layers`: in order. `then`: called with the layers when the last one is there.
-    """
-
-    def add(index: int) -> None:
-        if index == len(layers):
-            then(layers)
-            return
-        viewer.add_layer(layers[index])
-        QTimer.singleShot(0, partial(add, index + 1))
-
-    add(0)

@@ -32,21 +32,15 @@ from hushpore.io.registry import READERS
 from hushpore.io.resample import is_uneven, resampling
 from hushpore.io.series import split_notes
 from hushpore.viewer.layers.conversion import METADATA_KEY, LayerData, layer_data, volume_of
-from hushpore.viewer.layers.loading import LoadingTask, add_one_by_one
+from hushpore.viewer.layers.loading import LoadingTask
 from hushpore.viewer.layers.presenting import present, present_next, show_scale_bar
-from hushpore.viewer.layers.result_folder import (
-    is_of_phases,
-    is_thickness,
-    labels_from_result,
-    provenance_of_image,
-    thickness_from_result,
-)
 from hushpore.viewer.layers.series_chooser import offer_series
 from hushpore.viewer.layers.slice_grouping import collect_slice, is_slice, slices_by
 from hushpore.viewer.layers.writer import prefer_our_writers
-from hushpore.viewer.results.pore_layer import LENGTHS
+from hushpore.viewer.running.drawing import in_turns
 from hushpore.viewer.running.preloading import start_once_drawn
 from hushpore.viewer.running.problem import Problem, explain, notify_problem, offer_action
+from hushpore.viewer.running.status_line import FontWarmup
 from hushpore.viewer.running.worker import JobWorker, calling
 
 if TYPE_CHECKING:
@@ -130,6 +124,9 @@ def read_in_thread(viewer: Any, path: str | list[str], trust: bool = False) -> N
     """
     name = _name(path)
     choosing = getattr(viewer, "window", None) is not None
+    if choosing:
+        # the numbers of the scale bar
+        FontWarmup(viewer.window._qt_window, viewer)
     LoadingTask(
         f"Reading {name}",
         partial(_read, path, choosing, trust),
@@ -197,6 +194,8 @@ def _read(path: str | list[str], choosing: bool, trust: bool) -> Job:
 
 def _are_several(volumes: Sequence[Volume]) -> bool:
     """Whether there is something to choose: an image and what was found in it belong together."""
+    from hushpore.viewer.layers.result_folder import is_of_phases, is_thickness
+
     together = (is_thickness, is_of_phases, lambda each: each.metadata.get("labels"))
     alone = [each for each in volumes if not any(belongs(each) for belongs in together)]
     return len(alone) > 1
@@ -211,15 +210,12 @@ def _loaded(volumes: Sequence[Volume]) -> Job:
 
 def _found(viewer: Any, name: str, found: list[Any]) -> None:
     """Show layers, or a list of series to choose from."""
-
-    def said(layers: Sequence[Layer]) -> None:
-        show_scale_bar(viewer)
-        present(viewer, layers)
-        _import_next_widgets(viewer)
-        _mention_notes(viewer, ((layer.name, layer.metadata) for layer in layers))
-
     if not found or not isinstance(found[0], Volume):
-        add_one_by_one(viewer, found, said)
+        window, work = getattr(viewer, "window", None), _show(viewer, found)
+        if window is None:
+            list(work)
+        else:
+            in_turns(window._qt_window, work)
         return
 
     def read(volumes: Sequence[Volume]) -> None:
@@ -228,8 +224,24 @@ def _found(viewer: Any, name: str, found: list[Any]) -> None:
     offer_series(viewer, name, found, read)
 
 
+def _show(viewer: Any, layers: Sequence[Layer]) -> Iterator[None]:
+    """Add layers to a viewer, each in a turn of its own, and say what is odd about them."""
+    show_scale_bar(viewer, [layer.units[-1] for layer in layers])
+    yield
+    for number, layer in enumerate(layers, 1):
+        viewer.add_layer(layer)
+        if number == len(layers):
+            # what was there before goes as the last one comes
+            present(viewer, layers)
+        yield
+    _import_next_widgets(viewer)
+    _mention_notes(viewer, ((layer.name, layer.metadata) for layer in layers))
+
+
 def _layers(volumes: Sequence[Volume]) -> list[LayerData]:
     """Return volumes as layers; what was hidden as it was made is where it comes with others."""
+    from hushpore.viewer.results.pore_layer import LENGTHS
+
     found = [_layer(volume) for volume in volumes]
     for _, keywords, _ in found:
         hidden = not keywords.get("visible", True)
@@ -240,6 +252,14 @@ def _layers(volumes: Sequence[Volume]) -> list[LayerData]:
 
 def _layer(volume: Volume) -> LayerData:
     """Return a volume as a layer, with the contrast that the scanner's operator chose."""
+    # napari asks this module what a file is; what takes 60 ms to import waits for the reading
+    from hushpore.viewer.layers.result_folder import (
+        is_of_phases,
+        labels_from_result,
+        provenance_of_image,
+        thickness_from_result,
+    )
+
     of_result = labels_from_result(volume) or thickness_from_result(volume)
     if of_result is None and is_of_phases(volume):
         # needs the histogram's drawing, which no other file does

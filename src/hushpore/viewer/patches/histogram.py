@@ -10,6 +10,8 @@ from qtpy.QtCore import QRectF, Qt, Signal
 from qtpy.QtGui import QColor, QPainter, QPen
 from qtpy.QtWidgets import QWidget
 
+from hushpore.base.volume import readable_number
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -52,7 +54,8 @@ class Histogram(QWidget):
         self._limits = (float(low), float(high) if high > low else float(low) + 1.0)
         self._counts = np.histogram(finite, _BINS, self._limits)[0]
         self.range = None
-        self.setAccessibleName(f"Histogram of {name}, {low:.4g} to {high:.4g}")
+        ends = " to ".join(readable_number(end, 4) for end in (low, high))
+        self.setAccessibleName(f"Histogram of {name}, {ends}")
         self.update()
 
     def choose(self, low: float, high: float) -> None:
@@ -122,8 +125,8 @@ class Histogram(QWidget):
             painter.fillRect(bar, text if within else pale)
         painter.setPen(text)
         below = QRectF(area.left(), area.bottom(), area.width(), line + 2)
-        painter.drawText(below, Qt.AlignmentFlag.AlignLeft, f"{low:.4g}")
-        painter.drawText(below, Qt.AlignmentFlag.AlignRight, f"{high:.4g}")
+        painter.drawText(below, Qt.AlignmentFlag.AlignLeft, readable_number(low, 4))
+        painter.drawText(below, Qt.AlignmentFlag.AlignRight, readable_number(high, 4))
         if self.hasFocus():
             painter.setPen(QPen(QColor(theme.current.as_hex()), 2))
             painter.drawRect(self.rect().adjusted(1, 1, -1, -1))

@@ -14,6 +14,7 @@ from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QAbstractItemView, QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 from superqt.utils import signals_blocked
 
+from hushpore.base.volume import readable_number
 from hushpore.patches.sheet import GAP
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.forms.rich_label import RichLabel, link
@@ -278,7 +279,7 @@ class PatchesPanel(QWidget):
             places = zip(self.result.volume.axes, self.result.corners[self._marked], strict=True)
             where = ", ".join(f"{axis} {at}" for axis, at in places)
             numbers = ", ".join(
-                f"{name} {values[self._marked]:.4g}"
+                f"{name} {readable_number(float(values[self._marked]), 4)}"
                 for name, values in self.result.features.items()
                 if name != "order"
             )

@@ -8,8 +8,9 @@ import numpy as np
 from qtpy.QtCore import QPointF
 from qtpy.QtGui import QColor
 
+from hushpore.base.volume import readable_grey
 from hushpore.pores.phases.result import COLOURS
-from hushpore.viewer.segment.grey_histogram import GreyHistogram, readable_grey
+from hushpore.viewer.segment.grey_histogram import GreyHistogram
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -19,12 +19,12 @@ from qtpy.QtWidgets import (
 from superqt.utils import signals_blocked
 
 from hushpore.base.errors import InputError
+from hushpore.base.volume import readable_grey
 from hushpore.pores.phases.multi_otsu import find_thresholds
 from hushpore.pores.phases.result import COLOURS
 from hushpore.viewer.forms.layout import fill
 from hushpore.viewer.phases.histogram import PhaseHistogram
 from hushpore.viewer.phases.layers import PhasePreview
-from hushpore.viewer.segment.grey_histogram import readable_grey
 from hushpore.viewer.segment.grey_panel import GreyPanel
 
 if TYPE_CHECKING:

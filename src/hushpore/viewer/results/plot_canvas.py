@@ -13,8 +13,10 @@ import pandas as pd
 from matplotlib.backends.backend_qtagg import FigureCanvasQTAgg
 from matplotlib.figure import Figure
 from napari.utils.theme import get_theme
+from qtpy.QtCore import QTimer
 
 from hushpore.viewer.results.saving import ask_for_file, save_table, save_with
+from hushpore.viewer.running.drawing import LAYOUT_DELAY
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,6 +36,8 @@ class PlotCanvas(FigureCanvasQTAgg):
         super().__init__(Figure(figsize=(3.4, 2.8), layout="constrained"))  # type: ignore[no-untyped-call]
         self._viewer = viewer
         self.numbers = pd.DataFrame()
+        # in a turn of its own: matplotlib takes a twentieth of a second
+        self._turn = QTimer(self, singleShot=True, interval=LAYOUT_DELAY, timeout=self.draw_idle)
 
     def clear(self) -> None:
         """Plot nothing."""
@@ -44,7 +48,7 @@ class PlotCanvas(FigureCanvasQTAgg):
         """Show what was plotted, in the colours of the window."""
         theme = get_theme(self._viewer.theme)
         self._colour(theme.text.as_hex(), theme.background.as_hex())
-        self.draw_idle()  # type: ignore[no-untyped-call]
+        self._turn.start()
 
     def ask_and_save(self, name: str) -> None:
         """Ask for a file, and save to it; `name`: what to call it."""

@@ -40,7 +40,7 @@ BY_NUMBER, BY_VOLUME, PROFILE, THICKNESS, REV, SCATTER = (
 )  # fmt: skip
 
 #: Milliseconds without other numbers after which they are plotted: matplotlib takes 60 to 90.
-SETTLED = 150
+SETTLED = 250
 
 #: Plots whose axes are their own.
 _OWN_AXES = (PROFILE, THICKNESS, REV)

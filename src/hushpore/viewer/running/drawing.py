@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QEvent, QObject, QTimer
@@ -83,6 +84,21 @@ def redraws_suspended(widget: QWidget) -> Iterator[None]:
         # one of the events may have been the end of the window
         with suppress(RuntimeError):
             undrawn.end()
+
+
+def in_turns(widget: QWidget, work: Iterator[None]) -> None:
+    """Do work in pieces, between which the window lives: napari takes 0.1 s for a layer.
+
+    `widget`: in the window, and the work ends with it. `work`: a generator that yields after each
+    piece; the first one is done at once.
+    """
+    coalesce_redraws(widget)
+    if next(work, work) is not work:
+        # a child, with which it goes
+        turn = QTimer(widget, singleShot=True, interval=2 * LAYOUT_DELAY)
+        turn.timeout.connect(partial(in_turns, widget, work))
+        turn.timeout.connect(turn.deleteLater)
+        turn.start()
 
 
 def keep_drawing_code(layer: Any) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 from qtpy.QtCore import QObject, QTimer
 
-#: What is written on the canvas: names of layers, stages, numbers, units; and the letters by which
-#: the height of a line is measured.
-LETTERS = string.ascii_letters + string.digits + " :,.%/_-[]()µÉÑÅŐ"
+#: What is written on the canvas: first the numbers of a scale bar, then names of layers, stages
+#: and units; and the letters by which the height of a line is measured.
+LETTERS = string.digits + string.ascii_letters + " :,.%/_-[]()µÉÑÅŐ"
 
 #: Milliseconds between two letters, each of which takes some ten.
 PAUSE = 15

@@ -11,6 +11,8 @@ from qtpy.QtCore import QPointF, QRectF, Qt, QTimer, Signal
 from qtpy.QtGui import QColor, QPainter, QPen, QPolygonF
 from qtpy.QtWidgets import QWidget
 
+from hushpore.base.volume import readable_grey
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -372,8 +374,3 @@ class GreyHistogram(QWidget):
             low, high = (readable_grey(end) for end in self._band)
             tip += f" Shaded: {low} to {high}, thresholds that the scan cannot tell apart."
         self.setToolTip(tip if self.lines else self._reason or "Grey values are being counted.")
-
-
-def readable_grey(value: float) -> str:
-    """Write a grey value with four digits, and large whole ones in full."""
-    return f"{value:.0f}" if abs(value) >= 1000 or value == round(value) else f"{value:.4g}"
