@@ -64,7 +64,7 @@ def counted(gpu: Gpu, void: Any, order: str) -> dict[str, float]:
         kernels.order = order  # type: ignore[attr-defined]
     at = [_followed(gpu)]
     parts = GpuParts(gpu, void)
-    parts.mark_faces(along_z=True, along_y=True)
+    parts.mark_faces(along_z=(True, True), along_y=True)
     parts.classify(void, OPEN, OPEN)
     at.append(_followed(gpu))
     distance = gpu.squared_distance(void, (1.0, 1.0, 1.0), (False, False, False))

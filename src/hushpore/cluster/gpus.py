@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hushpore.base.errors import DeviceError
+from hushpore.base.errors import DeviceError, HushporeError
 from hushpore.cluster.task_runner import loss_in_words
 from hushpore.device.backend import choose_backend
-from hushpore.device.timing import StageTimer
+from hushpore.device.memory import is_out_of_memory
 from hushpore.pores.gpu.engine import Gpu
 from hushpore.pores.gpu.passes import fitting_slices, room_on
-from hushpore.pores.gpu.slabs import GpuSlabs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from distributed import Client
 
@@ -35,13 +34,33 @@ class _Found(NamedTuple):
 
 
 @contextmanager
-def gpu_slabs(device: str) -> Iterator[GpuSlabs]:
+def _opened(device: str) -> Iterator[Gpu]:
     """Open the GPU of this worker, for as long as a ``with`` block lasts."""
     backend = choose_backend(device)
     try:
-        yield GpuSlabs(Gpu.of(backend), StageTimer())
+        yield Gpu.of(backend)
     finally:
         backend.release()
+
+
+def on_gpu_or_cpu(device: str, work: Callable[[Gpu | None], dict[str, Any]]) -> dict[str, Any]:
+    """Do a task on the GPU of this worker, and where its memory runs out on the CPU.
+
+    `device`: empty where there is no GPU. `work`: given a GPU, or None for the CPU.
+    Returns what it reports; with ``ran_out`` where memory did.
+    """
+    if not device:
+        return work(None)
+    try:
+        with _opened(device) as gpu:
+            return work(gpu)
+    except HushporeError:
+        # too little memory of the host, which the CPU has not more of
+        raise
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+    return {**work(None), "ran_out": 1}
 
 
 def gpus_of(client: Client, device: str, plane: int) -> Gpus:

@@ -109,7 +109,7 @@ def segment_pores(
     overwrite : bool, optional
         Replace an earlier result.
     device : str, optional
-        ``"cuda"``: each worker finds and measures basins on a GPU of its own; by default where
+        ``"cuda"``: each worker finds void and basins on a GPU of its own; by default where
         there is a worker for each, ``where="cuda:all"``, and else on the CPU.
     trust : bool, optional
         As for `hushpore.read`, where the scan is converted.
@@ -253,6 +253,7 @@ class _Segmentation:
         self.runner = StageRunner(client, self.plan)
         self.slabs = len(self.plan.slabs)
         self.notes: list[str] = []
+        self.ran_out: set[int] = set()
         self.padded = np.zeros(0, np.int64)
         self.grey_range = (0.0, 1.0)
 
@@ -413,11 +414,10 @@ class _Segmentation:
         found = yield from self._slabs(
             "basins", "basins", 0.68, most_basins=self.most_basins, **grey
         )
-        ran_out = sum("ran_out" in each for each in found)
-        if ran_out:
+        if self.ran_out:
             yield from self._note(
-                f"The GPUs' memory ran out in {ran_out} of {self.slabs} blocks, which were worked "
-                "on by the CPU.",
+                f"The GPUs' memory ran out in {len(self.ran_out)} of {self.slabs} blocks, which "
+                "were worked on by the CPU.",
                 warning=True,
             )
         self._remove("void-*.slab")
@@ -480,7 +480,9 @@ class _Segmentation:
         """Run a stage with a task for every slab, with arguments for all and for each."""
         own = each or [{}] * self.slabs
         keys = [(slab, {**arguments, **own[slab]}) for slab in range(self.slabs)]
-        return (yield from self.runner.run(stage, shown, until, keys))
+        reports = yield from self.runner.run(stage, shown, until, keys)
+        self.ran_out.update(slab for slab, each in enumerate(reports) if "ran_out" in each)
+        return reports
 
     def _note(self, message: str, warning: bool = False) -> Generator[Event, Any, None]:
         self.notes.append(message)

@@ -1,17 +1,25 @@
 """The void of each slab: threshold, air outside, open and closed, and what is passed along z.
 
-Tasks report few numbers, which the client puts together in a moment.
+Tasks report few numbers, which the client puts together in a moment. A part of the void is known to
+other tasks by the number of its first voxel in the slab: the same on a GPU and on a CPU.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from hushpore.base.provenance import fingerprint
+from hushpore.base.volume import Volume
+from hushpore.cluster.gpus import on_gpu_or_cpu
 from hushpore.pores.distance import carry, edge_plane
+from hushpore.pores.gpu.grey import GpuGrey, kind_of
+from hushpore.pores.gpu.void import GpuParts, ball_of, phases_kept
+from hushpore.pores.gpu.void import mark_outside as mark_outside_on_gpu
 from hushpore.pores.grey import GreyValues
 from hushpore.pores.outside import face_neighbours, mark_outside
 from hushpore.pores.passes import highest_void, solid_beyond
@@ -27,7 +35,6 @@ from hushpore.pores.threshold import (
 )
 from hushpore.pores.void import (
     AIR,
-    CLOSED,
     OPEN,
     SOLID,
     Runs,
@@ -44,7 +51,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.cluster.blocks import Blocks
+    from hushpore.pores.gpu.engine import Gpu
     from hushpore.pores.local_threshold import LocalThreshold
+    from hushpore.pores.parallel import KernelThreads
 
     #: What a task tells the client: few numbers.
     Report = dict[str, Any]
@@ -64,12 +73,15 @@ def survey(blocks: Blocks, slab: int, with_histogram: bool) -> Report:
         return report
     own = measured(grey, blocks.plan.padding)
     if counted is not None:
-        counts = _counts(own, blocks, counted)
-        return {**report, "counts": counts}
+        return {**report, **_counts(own, blocks, counted)}
     if not own.size:
         return {**report, "range": np.zeros(0, grey.dtype), "bad": 0}
-    found = find_range(own, blocks.threads)
-    return {**report, "range": np.array([found.low, found.high], grey.dtype), "bad": found.bad}
+
+    def look(gpu: Gpu | None) -> Report:
+        found = find_range(own, blocks.threads) if gpu is None else _on(gpu, own).ends()
+        return {"range": np.array([found.low, found.high], grey.dtype), "bad": found.bad}
+
+    return {**report, **on_gpu_or_cpu(_device(blocks, own), look)}
 
 
 def count_levels(blocks: Blocks, slab: int, low: Any, high: Any) -> Report:
@@ -77,15 +89,21 @@ def count_levels(blocks: Blocks, slab: int, low: Any, high: Any) -> Report:
     grey = _grey(blocks).read(*blocks.plan.slabs[slab])
     blocks.moved += grey.nbytes
     among = Range(low, high)
-    counts = _counts(measured(grey, blocks.plan.padding), blocks, among)
-    return {"counts": counts, "centers": bins_of(grey.dtype, among)[0]}
+    report = _counts(measured(grey, blocks.plan.padding), blocks, among)
+    return {**report, "centers": bins_of(grey.dtype, among)[0]}
 
 
-def _counts(values: npt.NDArray[Any], blocks: Blocks, among: Range) -> npt.NDArray[np.int64]:
+def _counts(values: npt.NDArray[Any], blocks: Blocks, among: Range) -> Report:
     """Count the grey values of a slab, of which there may be none."""
     if not values.size:
-        return np.zeros(bins_of(values.dtype, among)[0].size, np.int64)
-    return make_histogram(values, blocks.threads, among).counts
+        return {"counts": np.zeros(bins_of(values.dtype, among)[0].size, np.int64)}
+
+    def count(gpu: Gpu | None) -> Report:
+        if gpu is None:
+            return {"counts": make_histogram(values, blocks.threads, among).counts}
+        return {"counts": _on(gpu, values).histogram(among).counts}
+
+    return on_gpu_or_cpu(_device(blocks, values), count)
 
 
 def find_void(
@@ -102,91 +120,223 @@ def find_void(
     wanted = (first, last) if local is None else local.slices(first, last)
     grey = _grey(blocks).read(*wanted)
     blocks.moved += grey.nbytes
-    phase = np.empty((last - first, *blocks.plan.shape[1:]), np.uint8)
-    if local is not None:
-        local.void(grey, first, last, blocks.threads, phase.view(np.bool_))
-    else:
-        make_void(grey, threshold, bright, blocks.threads, phase.view(np.bool_))
-    report: Report = {}
-    padding = blocks.plan.padding
-    if padding is not None:
-        own = grey[first - wanted[0] :][: last - first]
-        phase[find_filled_in(own, padding, blocks.threads)] = AIR
-        report["padded"] = np.count_nonzero(phase == AIR, axis=(1, 2)).astype(np.int64)
-    blocks.write(target, slab, phase)
-    report["is_all_void"] = bool(phase.all())
-    if strict is not None:
-        runs = find_runs(phase, blocks.threads)
-        marked = runs.holding(make_void(grey, strict, bright, blocks.threads))
-        report |= _parts(blocks, slab, runs, marked)
-    return report
+    own = grey[first - wanted[0] :][: last - first]
+
+    def find(gpu: Gpu | None) -> Report:
+        phase = np.empty(own.shape, np.uint8)
+        there = None if gpu is None else _on(gpu, own)
+        if local is not None:
+            local.void(grey, first, last, blocks.threads, phase.view(np.bool_))
+        elif gpu is None or there is None:
+            make_void(own, threshold, bright, blocks.threads, phase.view(np.bool_))
+        else:
+            gpu.get(there.beyond(threshold, bright=bright), phase)
+        report: Report = {}
+        padding = blocks.plan.padding
+        if padding is not None:
+            phase[find_filled_in(own, padding, blocks.threads)] = AIR
+            report["padded"] = np.count_nonzero(phase == AIR, axis=(1, 2)).astype(np.int64)
+        blocks.write(target, slab, phase)
+        report["is_all_void"] = bool(phase.all())
+        if strict is None:
+            return report
+        if gpu is None or there is None:
+            runs = find_runs(phase, blocks.threads)
+            marked = runs.holding(make_void(own, strict, bright, blocks.threads))
+            return report | _store(blocks, slab, parts_of(runs, marked))
+        on_gpu = gpu.put(phase)
+        parts = GpuParts(gpu, on_gpu)
+        there.mark_beyond(strict, parts.parts, parts.is_marked, bright=bright)
+        found = parts_on_gpu(gpu, parts, on_gpu, phase, (0, len(phase)), blocks.threads)
+        return report | _store(blocks, slab, found)
+
+    return on_gpu_or_cpu("" if local is not None else _device(blocks, own), find)
 
 
 def apply_hysteresis(
     blocks: Blocks, slab: int, source: str, target: str, kept: npt.NDArray[np.bool_]
 ) -> Report:
     """Leave the parts of the void that hold a stricter value; `kept` says it of shared parts."""
-    phase = blocks.read(source, *blocks.plan.slabs[slab])
-    runs = find_runs(phase, blocks.threads)
-    shared, is_kept = blocks.load("parts", slab, "shared", "marked")
-    is_kept[shared] = kept
-    runs.paint(phase, np.where(is_kept, OPEN, SOLID).astype(np.uint8))
-    blocks.write(target, slab, phase)
-    return {}
+
+    def apply(gpu: Gpu | None) -> Report:
+        phase = blocks.read(source, *blocks.plan.slabs[slab])
+        _paint(blocks, slab, phase, kept, (OPEN, SOLID), gpu)
+        blocks.write(target, slab, phase)
+        return {}
+
+    return on_gpu_or_cpu(blocks.plan.device, apply)
 
 
 def mark_air(blocks: Blocks, slab: int, source: str, target: str) -> Report:
     """Mark the air outside the sample in every slice of a slab."""
     first, last = blocks.plan.slabs[slab]
-    stack = Stack.of(blocks.read(source, first, last))
-    whole = Slabs(last - first, last - first)
-    radius = blocks.plan.settings.outside_radius
-    how = (blocks.work.spacing, radius, True, blocks.threads)
-    for _ in mark_outside(stack, whole, Scratch(False), *how):
-        pass
-    phase = stack.array()
-    blocks.write(target, slab, phase)
-    return {"air": np.count_nonzero(phase == AIR, axis=(1, 2)).astype(np.int64)}
+    spacing, radius = blocks.work.spacing, blocks.plan.settings.outside_radius
+
+    def find(gpu: Gpu | None) -> Report:
+        phase = blocks.read(source, first, last)
+        if gpu is None:
+            whole = Slabs(last - first, last - first)
+            how = (spacing, radius, True, blocks.threads)
+            for _ in mark_outside(Stack.of(phase), whole, Scratch(False), *how):
+                pass
+        else:
+            on_gpu = gpu.put(phase)
+            mark_outside_on_gpu(gpu, blocks.work, on_gpu)
+            gpu.get(on_gpu, phase)
+        blocks.write(target, slab, phase)
+        return {"air": np.count_nonzero(phase == AIR, axis=(1, 2)).astype(np.int64)}
+
+    # balls take room around the slices
+    voxels = math.prod(ball_of(blocks.work, (last - first, *blocks.plan.shape[1:])).shape)
+    return on_gpu_or_cpu(blocks.plan.device if voxels < 2**31 else "", find)
 
 
 def find_parts(blocks: Blocks, slab: int, source: str) -> Report:
     """Find the connected parts of the void in a slab, and which of them reach what is outside."""
     first, last = blocks.plan.slabs[slab]
-    around = (first - 1, last + 1) if blocks.work.has_air else (first, last)
-    phase = blocks.read(source, *around)
-    own = phase[min(first, 1) if blocks.work.has_air else 0 :][: last - first]
-    runs = find_runs(own, blocks.threads)
-    marked = touching(runs, ((first == 0, last == blocks.plan.shape[0]), (True, True)))
-    if blocks.work.has_air:
-        near = face_neighbours(phase == AIR)
-        marked |= runs.holding(np.ascontiguousarray(near[min(first, 1) :][: last - first]))
-    return _parts(blocks, slab, runs, marked)
+    has_air = blocks.work.has_air
+    around = (first - 1, last + 1) if has_air else (first, last)
+    begin = min(first, 1) if has_air else 0
+    at_ends = first == 0, last == blocks.plan.shape[0]
+
+    def find(gpu: Gpu | None) -> Report:
+        phase = blocks.read(source, *around)
+        own = phase[begin:][: last - first]
+        if gpu is None:
+            runs = find_runs(own, blocks.threads)
+            marked = touching(runs, (at_ends, (True, True)))
+            if has_air:
+                near = face_neighbours(phase == AIR)[begin:][: last - first]
+                marked |= runs.holding(np.ascontiguousarray(near))
+            return _store(blocks, slab, parts_of(runs, marked))
+        # of the slices beside it the air counts, and not the void
+        for each in (phase[:begin], phase[begin + last - first :]):
+            each[each != AIR] = SOLID
+        on_gpu = gpu.put(phase)
+        parts = GpuParts(gpu, on_gpu)
+        parts.mark_faces(along_z=at_ends, along_y=True)
+        if has_air:
+            parts.mark_neighbours(on_gpu, AIR)
+        where = (begin, begin + last - first)
+        return _store(blocks, slab, parts_on_gpu(gpu, parts, on_gpu, phase, where, blocks.threads))
+
+    return on_gpu_or_cpu(blocks.plan.device, find)
 
 
-def _parts(blocks: Blocks, slab: int, runs: Runs, marked: npt.NDArray[np.bool_]) -> Report:
-    """Store what joins parts with those of other slabs; tell of shared ones each, else sums."""
-    slabs = blocks.plan.slabs
-    faces = {}
-    if slab > 0:
-        faces["first"] = runs.face(last=False)
-    if slab < len(slabs) - 1:
-        faces["last"] = runs.face(last=True)
-    parts = [face.part for face in faces.values()]
-    shared = np.unique(np.concatenate([*parts, np.zeros(0, np.int32)]))
-    for name, face in faces.items():
-        arrays = {each: getattr(face, each) for each in _RUNS}
-        blocks.save(f"face-{name}", slab, **arrays)
-    blocks.save("parts", slab, shared=shared, marked=marked)
+class SlabParts(NamedTuple):
+    """The parts of the void in a slab, by the numbers of their first voxels."""
+
+    faces: tuple[Runs, Runs]  # what they are in the first slice and in the last one
+    marked: npt.NDArray[np.int64]  # those that are marked
+    # of all that lie in these slices, in their order: which, how many voxels, whether marked
+    shared: npt.NDArray[np.int64]
+    voxels: npt.NDArray[np.int64]
+    is_marked: npt.NDArray[np.bool_]
+    totals: tuple[int, int, int]  # of all: how many, voxels of marked ones, of others
+
+
+def first_voxels(runs: Runs) -> npt.NDArray[np.int64]:
+    """Return the number of the first voxel of each part, counted over the slab."""
+    first = np.empty(runs.count, np.int64)
+    # of the runs of a part the first stays
+    first[runs.part[::-1]] = np.arange(runs.part.size)[::-1]
+    row = np.searchsorted(runs.row_start, first, side="right") - 1
+    return row * runs.shape[2] + runs.begin[first]
+
+
+def parts_of(runs: Runs, marked: npt.NDArray[np.bool_]) -> SlabParts:
+    """Return the parts that the runs of a slab belong to, some of them marked."""
+    first: Any = first_voxels(runs)
     voxels = np.bincount(runs.part, runs.end - runs.begin, runs.count).astype(np.int64)
-    alone = np.ones(runs.count, np.bool_)
-    alone[shared] = False
+    faces = [runs.face(last=last) for last in (False, True)]
+    shared = np.unique(np.concatenate([face.part for face in faces]))
+    named = [dataclasses.replace(face, part=first[face.part]) for face in faces]
+    totals = runs.count, int(voxels[marked].sum()), int(voxels[~marked].sum())
+    about = first[shared], voxels[shared], marked[shared], totals
+    return SlabParts((named[0], named[1]), first[marked], *about)
+
+
+def parts_on_gpu(
+    gpu: Gpu,
+    parts: GpuParts,
+    on_gpu: Any,
+    phase: npt.NDArray[np.uint8],
+    where: tuple[int, int],
+    threads: KernelThreads,
+) -> SlabParts:
+    """Return the parts of a slab as a GPU has found and marked them.
+
+    `on_gpu`, `phase`: what they are the parts of, there and here; not of use afterwards there.
+    `where`: slices of the slab in it, outside of which there is no void.
+    """
+    plane = phase[0].size
+    before = where[0] * plane
+    voxels, in_slices = parts.measure(before, (where[1] - 1) * plane)
+    first, totals = gpu.get_all([in_slices, parts.classify(on_gpu, OPEN, OPEN)])
+    shared = np.unique(first[first >= 0]).astype(np.int64)
+    faces, counts, is_marked = [], np.zeros(0, np.int32), np.zeros(0, np.uint8)
+    for slice_, found in zip((where[0], where[1] - 1), first, strict=True):
+        runs = find_runs(phase[slice_ : slice_ + 1], threads)
+        row = np.repeat(np.arange(len(found)), np.diff(runs.row_start))
+        part: Any = found[row, runs.begin].astype(np.int64) - before
+        faces.append(dataclasses.replace(runs, part=part))
+    if shared.size:
+        at = gpu.put(shared)
+        counts, is_marked = gpu.get_all([voxels[at], parts.is_marked[at]])
+    marked = np.flatnonzero(gpu.get(parts.is_marked)) - before
+    count, of_marked, of_others = (int(each) for each in totals)
+    about = counts.astype(np.int64), is_marked.astype(np.bool_), (count, of_marked, of_others)
+    return SlabParts((faces[0], faces[1]), marked, shared - before, *about)
+
+
+def _store(blocks: Blocks, slab: int, parts: SlabParts) -> Report:
+    """Store what joins parts with those of other slabs; tell of shared ones each, else sums."""
+    is_met = slab > 0, slab < len(blocks.plan.slabs) - 1
+    found = [face for face, is_there in zip(parts.faces, is_met, strict=True) if is_there]
+    met = np.unique(np.concatenate([np.zeros(0, np.int64), *(face.part for face in found)]))
+    for name, face, is_there in zip(("first", "last"), parts.faces, is_met, strict=True):
+        if is_there:
+            arrays = {each: getattr(face, each) for each in _RUNS}
+            blocks.save(f"face-{name}", slab, **arrays)
+    blocks.save("parts", slab, shared=met, marked=parts.marked)
+    own = np.searchsorted(parts.shared, met)
+    voxels, is_marked = parts.voxels[own], parts.is_marked[own]
+    count, of_marked, of_others = parts.totals
     return {
-        "shared_voxels": voxels[shared],
-        "shared_marked": marked[shared],
-        "count": int(alone.sum()),
-        "marked_voxels": int(voxels[alone & marked].sum()),
-        "other_voxels": int(voxels[alone & ~marked].sum()),
+        "shared_voxels": voxels,
+        "shared_marked": is_marked,
+        "count": count - met.size,
+        "marked_voxels": of_marked - int(voxels[is_marked].sum()),
+        "other_voxels": of_others - int(voxels[~is_marked].sum()),
     }
+
+
+def _paint(
+    blocks: Blocks,
+    slab: int,
+    phase: npt.NDArray[np.uint8],
+    shared_marked: npt.NDArray[np.bool_],
+    phases: tuple[int, int],
+    gpu: Gpu | None,
+) -> None:
+    """Write the phase of marked parts, and that of others, in place.
+
+    `shared_marked`: which of those are that are shared with other slabs.
+    """
+    shared, marked = blocks.load("parts", slab, "shared", "marked")
+    is_marked = np.zeros(phase.size, np.uint8)
+    is_marked[marked] = 1
+    is_marked[shared] = shared_marked
+    if gpu is None:
+        runs = find_runs(phase, blocks.threads)
+        of_parts = is_marked[first_voxels(runs)].view(np.bool_)
+        runs.paint(phase, np.where(of_parts, *phases).astype(np.uint8))
+        return
+    on_gpu = gpu.put(phase)
+    parts = GpuParts(gpu, on_gpu)
+    parts.is_marked = gpu.put(is_marked)
+    parts.classify(on_gpu, *phases)
+    gpu.get(on_gpu, phase)
 
 
 def stitch_parts(blocks: Blocks, slab: int) -> Report:
@@ -209,16 +359,18 @@ def paint(blocks: Blocks, slab: int, source: str, shared_open: npt.NDArray[np.bo
     backward at two slices after its beginning, and from there at its beginning.
     """
     first, last = blocks.plan.slabs[slab]
-    phase = blocks.read(source, first, last)
-    runs = find_runs(phase, blocks.threads)
-    shared, is_open = blocks.load("parts", slab, "shared", "marked")
-    is_open[shared] = shared_open
-    phase_of = np.where(is_open, OPEN, CLOSED).astype(np.uint8)
-    mode = blocks.plan.settings.mode
-    if mode != "all":
-        phase_of[is_open != (mode == "open")] = SOLID
-    runs.paint(phase, phase_of)
-    blocks.write("void", slab, phase)
+
+    def paint(gpu: Gpu | None) -> Report:
+        phase = blocks.read(source, first, last)
+        _paint(blocks, slab, phase, shared_open, phases_kept(blocks.plan.settings), gpu)
+        blocks.write("void", slab, phase)
+        _begin_along_z(blocks, slab, phase)
+        return {}
+
+    return on_gpu_or_cpu(blocks.plan.device, paint)
+
+
+def _begin_along_z(blocks: Blocks, slab: int, phase: npt.NDArray[np.uint8]) -> None:
     nothing = edge_plane(phase.shape, False)
     after, before = min(2, len(phase)), max(len(phase) - 2, 0)
     highest = highest_void(blocks.work)
@@ -227,7 +379,6 @@ def paint(blocks: Blocks, slab: int, source: str, shared_open: npt.NDArray[np.bo
             add(carry(part, nothing, blocks.threads, highest, back=False))
         for part in (phase[after:], phase[:after]):
             add(carry(part, nothing, blocks.threads, highest, back=True))
-    return {}
 
 
 def pass_along_z(blocks: Blocks, band: int) -> Report:
@@ -332,6 +483,15 @@ def join_shared(reports: Sequence[Report], pairs: Sequence[Report]) -> Joined:
         (alone[0] + int(voxels[own].sum()), alone[1] + int(voxels[~own].sum())),
         count + sum(int(each["count"]) for each in reports),
     )
+
+
+def _device(blocks: Blocks, values: npt.NDArray[Any]) -> str:
+    """Return the GPU on which grey values are looked at; empty for types that it does not know."""
+    return "" if kind_of(Volume(values)) is None else blocks.plan.device
+
+
+def _on(gpu: Gpu, values: npt.NDArray[Any]) -> GpuGrey:
+    return GpuGrey(gpu, Volume(values))
 
 
 def _grey(blocks: Blocks) -> GreyValues:

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hushpore.base.errors import HushporeError, MemoryLimitError
+from hushpore.base.errors import MemoryLimitError
 from hushpore.cluster.blocks import load_arrays, save_arrays
-from hushpore.cluster.gpus import gpu_slabs
+from hushpore.cluster.gpus import on_gpu_or_cpu
 from hushpore.cluster.merging import begin_merging
 from hushpore.cluster.tables import BASINS, EDGES, ELSEWHERE, join_tables
 from hushpore.cluster.void import carried
-from hushpore.device.memory import is_out_of_memory
+from hushpore.device.timing import StageTimer
 from hushpore.pores.basins import watershed_slab
 from hushpore.pores.distance import fill_distance
+from hushpore.pores.gpu.slabs import GpuSlabs
 from hushpore.pores.graph import Tables
 from hushpore.pores.grey import GreyValues, rounded_grey
 from hushpore.pores.passes import air_crossings, highest_void, solid_beyond
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from hushpore.cluster.blocks import Blocks
     from hushpore.cluster.void import Report
-    from hushpore.pores.gpu.slabs import GpuSlabs
+    from hushpore.pores.gpu.engine import Gpu
     from hushpore.pores.graph import BasinGraph
 
 
@@ -49,23 +50,14 @@ def watershed(
 ) -> Report:
     """Find the distance and the basins of a slab, and measure them but for its last slice.
 
-    On the worker's GPU where the plan names one, and where its memory runs out on the CPU: then
-    the report has ``ran_out``.
-
     `grey_range`: the lowest and the highest of all grey values.
     """
-    if not blocks.plan.device:
-        return _watershed(blocks, slab, most_basins, grey_range, None)
-    try:
-        with gpu_slabs(blocks.plan.device) as gpu:
-            return _watershed(blocks, slab, most_basins, grey_range, gpu)
-    except HushporeError:
-        # too little memory of the host, which the CPU has not more of
-        raise
-    except Exception as error:
-        if not is_out_of_memory(error):
-            raise
-    return {**_watershed(blocks, slab, most_basins, grey_range, None), "ran_out": 1}
+
+    def work(gpu: Gpu | None) -> Report:
+        slabs = None if gpu is None else GpuSlabs(gpu, StageTimer())
+        return _watershed(blocks, slab, most_basins, grey_range, slabs)
+
+    return on_gpu_or_cpu(blocks.plan.device, work)
 
 
 def _watershed(

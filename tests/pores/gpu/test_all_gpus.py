@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import sys
 import threading
 import types
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -80,20 +82,38 @@ class Pinned:
 
     def __init__(self, gpu: Gpu, used: list[tuple[str, str]], most: int) -> None:
         self._gpu, self._used, self._most = gpu, used, most
+        self.void = types.SimpleNamespace(launch=self._launch, launch_blocks=self._launch_blocks)
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._gpu, name)
+        if name == "stride":
+            return functools.partial(Gpu.stride, self)
+        if name == "totals":
+            return functools.partial(Gpu.totals, self)
         if name not in ("squared_distance", "watershed", "scan"):
             return method
 
         def call(values: Any, *args: Any, **how: Any) -> Any:
             if len(values) > self._most:
                 raise torch.OutOfMemoryError
-            self._used.append((str(distributed.get_worker().name), name))
+            self._note(name)
             with self._one_at_a_time:
                 return method(values, *args, **how)
 
         return call
+
+    def _launch(self, name: str, *rest: Any) -> None:
+        self._note(name)
+        with self._one_at_a_time:
+            self._gpu.void.launch(name, *rest)
+
+    def _launch_blocks(self, name: str, *rest: Any) -> None:
+        self._note(name)
+        with self._one_at_a_time:
+            self._gpu.void.launch_blocks(name, *rest)
+
+    def _note(self, name: str) -> None:
+        self._used.append((str(distributed.get_worker().name), name))
 
 
 @pytest.fixture
@@ -140,10 +160,43 @@ def test_pores_on_all_gpus_are_those_of_one_machine(
     assert record["result"] == expected.provenance["result"]
     # each of the workers has used its own device, for each stage of each block
     assert {worker for worker, _ in used} == {"0", "1"}
-    stages = [stage for _, stage in used]
-    assert [stages.count(each) for each in ("squared_distance", "watershed", "scan")] == [4] * 3
+    done = Counter(stage for _, stage in used)
+    stages = ("count_levels", "find_void", "measure_parts", "squared_distance", "watershed", "scan")
+    assert [done[each] for each in stages] == [4] * len(stages)
+    # open or closed are told once where parts are counted, and once where they are painted
+    assert done["classify_parts"] == 8
     assert "each with a GPU: GPU of worker 0, GPU of worker 1" in record["device"]
     assert "Worked on in 4 blocks of 5 slices" in record["notes"][0]
+
+
+@pytest.mark.usefixtures("two_gpus")
+@pytest.mark.parametrize(
+    ("dtype", "how"),
+    [
+        ("f4", {"threshold": "li", "mode": "closed"}),
+        ("f4", {"threshold": 3000.0, "hysteresis": 2600.0}),
+        ("u2", {"outside": "remove-slicewise", "outside_radius": 3.0, "threshold": 2800.0}),
+    ],
+)
+def test_the_void_of_all_gpus_is_that_of_one_machine(
+    dtype: str, how: dict[str, Any], tmp_path: Path, path: Path,
+    pinned: Callable[..., list[tuple[str, str]]],
+) -> None:  # fmt: skip
+    used = pinned(slices=6)
+    volume = hushpore.read(path)
+    values = np.asarray(volume.data, dtype)
+    # air around the sample
+    values[:, :4] = values[:, -3:] = 100
+    other = write_zarr(tmp_path / "other.ome.zarr", Volume(values, name="other"))
+    labels, record = segmented(other, **how)
+    expected = hushpore.segment_pores(hushpore.read(other), **how)
+    assert len(expected.pores) > 3
+    np.testing.assert_array_equal(np.asarray(labels), expected.labels)
+    assert record["result"] == expected.provenance["result"]
+    done = Counter(stage for _, stage in used)
+    named = {"hysteresis": "mark_strict", "outside": "mark_neighbours", "mode": "count_bins"}
+    assert all(done[kernel] == 4 for name, kernel in named.items() if name in how)
+    assert len(record["notes"]) == 2, "nothing ran out"
 
 
 @pytest.mark.usefixtures("two_gpus")

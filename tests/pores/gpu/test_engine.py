@@ -1,7 +1,7 @@
 """The GPU's kernels against the CPU's: on a GPU where there is one, and everywhere on the CPU.
 
-On the CPU the same sources are compiled by g++ and their threads run in several orders: a thread that
-depends on another shows as a result that differs. In one of them warps run as such.
+On the CPU the same sources are compiled by g++ and their threads run in several orders: a thread
+that depends on another shows as a result that differs. In one of them warps run as such.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from hushpore.pores.passes import Threshold, check_hysteresis, threshold_of
 from hushpore.pores.threshold import Histogram, Range, bins_of, counted_once
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import torch
 
     from hushpore.base.volume import Volume
@@ -81,20 +82,12 @@ class GpuGrey:
         dtype = self._volume.dtype.newbyteorder("=")
         counted = counted_once(dtype) if with_histogram else None
         if counted:
-            centers, _ = bins_of(dtype, counted)
-            lowest = np.int32(int(counted.low))
-            levels = self._counts("count_levels", self._values[:2], centers.size, lowest)
-            (of_levels,) = self._gpu.get_all([levels])
-            histogram = Histogram(of_levels.astype(np.int64), centers).trimmed()
+            histogram = self.histogram(counted).trimmed()
             found = Range(*dtype.type(histogram.centers[[0, -1]]))
             require_range(self._volume, *found)
             return found, histogram
-        xp = self._gpu.xp
-        extremes = xp.full(2, _UNKNOWN, np.int32)
-        extremes[1] = -_UNKNOWN
-        bad = xp.zeros(1, np.int32)
+        extremes, bad = self._extremes()
         given = (*self._values, extremes)
-        self._gpu.stride(self._gpu.void, "find_range", self._count, *given, bad)
         bins = bins_of(dtype, Range(0, 1))[0].size if with_histogram else 0
         counted_in = [self._counts("count_bins", given, bins)] if bins else []
         ranks, others, *counts = self._gpu.get_all([extremes, bad, *counted_in])
@@ -104,6 +97,39 @@ class GpuGrey:
         if not counts:
             return found, None
         return found, Histogram(counts[0].astype(np.int64), bins_of(dtype, found)[0])
+
+    def ends(self) -> Range:
+        """Return the range of finite values, NaN where there are none; waits for the GPU once."""
+        ranks, bad = self._gpu.get_all([*self._extremes()])
+        low, high = _values_of(ranks).astype(self._volume.dtype.newbyteorder("="))
+        return Range(low, high, int(bad[0]))
+
+    def histogram(self, among: Range) -> Histogram:
+        """Count values as a part of an image of a range; waits for the GPU once.
+
+        Does as `hushpore.pores.threshold.make_histogram`. `among`: of finite values.
+        """
+        centers, exact = bins_of(self._volume.dtype.newbyteorder("="), among)
+        if exact:
+            counts = self._counts(
+                "count_levels", self._values[:2], centers.size, np.int32(int(among.low))
+            )
+        else:
+            ends = np.array([among.low, among.high], np.float32)
+            given = (*self._values, self._gpu.put(_ranks_of(ends)))
+            counts = self._counts("count_bins", given, centers.size)
+        (found,) = self._gpu.get_all([counts])
+        return Histogram(found.astype(np.int64), centers)
+
+    def _extremes(self) -> tuple[Any, Any]:
+        """Return the ranks of the ends of finite values, and how many are not; on the GPU."""
+        xp = self._gpu.xp
+        extremes = xp.full(2, _UNKNOWN, np.int32)
+        extremes[1] = -_UNKNOWN
+        bad = xp.zeros(1, np.int32)
+        given = (*self._values, extremes, bad)
+        self._gpu.stride(self._gpu.void, "find_range", self._count, *given)
+        return extremes, bad
 
     def threshold(self, settings: PoreSettings) -> Threshold:
         """Find the threshold, or take the one that is given; see `passes.find_grey_value`."""
@@ -153,6 +179,12 @@ class GpuGrey:
         blocks = min(-(-self._count // _LEAST), _BLOCKS)
         self._gpu.void.launch_blocks(name, blocks, *given)
         return counts
+
+
+def _ranks_of(values: npt.NDArray[np.float32]) -> npt.NDArray[np.int32]:
+    """Return the ranks of floats, as void.cu has them."""
+    bits = (values + np.float32(0)).view(np.int32)
+    return np.where(bits < 0, bits ^ _UNKNOWN, bits).astype(np.int32)
 
 
 def _values_of(ranks: Any) -> Any:

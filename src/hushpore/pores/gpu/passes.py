@@ -36,7 +36,13 @@ from hushpore.device.timing import StageTimer
 from hushpore.pores.gpu.engine import Gpu
 from hushpore.pores.gpu.grey import GpuGrey
 from hushpore.pores.gpu.labels import GpuBasins
-from hushpore.pores.gpu.void import BYTES_OUTSIDE, bytes_outside, classify_void, find_void
+from hushpore.pores.gpu.void import (
+    BYTES_OUTSIDE,
+    GpuParts,
+    bytes_outside,
+    classify_void,
+    find_void,
+)
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import (
     Threshold,
@@ -284,3 +290,4 @@ def _warm_up(gpu: Gpu) -> None:
             result_of(found.on_gpu.write_labels(work, to, label_of, to, timer, choices))
     # and to a slab with slices beside it
     gpu.watershed(gpu.put(grey.astype(np.float32)), 1, 3)
+    GpuParts(gpu, gpu.put((grey > 127).astype(np.uint8))).measure(0, 0)

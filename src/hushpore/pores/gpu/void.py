@@ -77,9 +77,10 @@ class GpuParts:
         gpu.void.launch("union_parts", self._count, self.parts, *where)
         self.is_marked = gpu.xp.zeros(self._count, np.uint8)
 
-    def mark_faces(self, *, along_z: bool, along_y: bool) -> None:
-        """Mark what reaches a face of the volume along x, and along other axes."""
-        where = (np.int64(self._count), *self._size, np.int32(along_z), np.int32(along_y))
+    def mark_faces(self, *, along_z: tuple[bool, bool], along_y: bool) -> None:
+        """Mark what reaches a face along x, one before or after it along z, and those along y."""
+        faces = (*along_z, along_y)
+        where = (np.int64(self._count), *self._size, *map(np.int32, faces))
         self._gpu.void.launch("mark_faces", self._count, self.parts, self.is_marked, *where)
 
     def mark_neighbours(self, phase: Any, which: int) -> None:
@@ -88,6 +89,19 @@ class GpuParts:
         self._gpu.void.launch(
             "mark_neighbours", self._count, self.parts, phase, self.is_marked, *where
         )
+
+    def measure(self, first: int, last: int) -> tuple[Any, Any]:
+        """Count voxels, and find the parts in the slices that begin with two voxels.
+
+        Returns: int32, at the first voxel of each part how many it has; int32, shape (2, y, x), the
+        first voxels of the parts there, -1 where there is none.
+        """
+        xp, where = self._gpu.xp, (np.int64(first), np.int64(last), np.int64(self._count))
+        voxels = xp.zeros(self._count, np.int32)
+        in_slices = xp.empty((2, *map(int, self._size)), np.int32)
+        given = (self.parts, voxels, in_slices, *where, *self._size)
+        self._gpu.void.launch("measure_parts", self._count, *given)
+        return voxels, in_slices
 
     def classify(self, phase: Any, marked: int, unmarked: int) -> Any:
         """Write a phase label for marked parts, and one for others; returns `GpuVoid.totals`."""
@@ -114,14 +128,12 @@ def classify_void(gpu: Gpu, work: Work, phase: Any) -> GpuVoid:
     if work.has_air:
         (is_solid,) = gpu.numbers((phase == SOLID).any().astype(np.int32).reshape(1))
         require_solid(work, bool(is_solid))
-        _mark_outside(gpu, work, phase)
+        mark_outside(gpu, work, phase)
     parts = GpuParts(gpu, phase)
-    parts.mark_faces(along_z=work.faces[0], along_y=True)
+    parts.mark_faces(along_z=(work.faces[0],) * 2, along_y=True)
     if work.has_air:
         parts.mark_neighbours(phase, AIR)
-    mode = work.settings.mode
-    kept = (SOLID if mode == "closed" else OPEN, SOLID if mode == "open" else CLOSED)
-    totals = parts.classify(phase, *kept)
+    totals = parts.classify(phase, *phases_kept(work.settings))
     border_crossings = gpu.xp.zeros(N_DIRECTIONS, np.uint64)
     lines = phase[0] if work.volume.n_spatial == 2 else phase.reshape(len(phase), -1)
     air = gpu.xp.zeros(len(lines), np.int64)
@@ -134,8 +146,17 @@ def classify_void(gpu: Gpu, work: Work, phase: Any) -> GpuVoid:
     return GpuVoid(phase, totals, border_crossings, air)
 
 
-def _mark_outside(gpu: Gpu, work: Work, phase: Any) -> None:
-    """Mark as `AIR` what `hushpore.pores.outside.mark_outside` does."""
+def phases_kept(settings: PoreSettings) -> tuple[int, int]:
+    """Return the phase labels of open void and of closed, of which one may be left out."""
+    mode = settings.mode
+    return SOLID if mode == "closed" else OPEN, SOLID if mode == "open" else CLOSED
+
+
+def mark_outside(gpu: Gpu, work: Work, phase: Any) -> None:
+    """Mark as `AIR` what `hushpore.pores.outside.mark_outside` does, in place.
+
+    `phase`: (z, y, x), uint8: of the whole volume, or of some slices where each is one for itself.
+    """
     ball = ball_of(work, phase.shape)
     xp, no_walls, limit = gpu.xp, (False, False, False), np.float32(ball.limit)
     balls = xp.ones(ball.shape, np.uint8)
@@ -146,7 +167,7 @@ def _mark_outside(gpu: Gpu, work: Work, phase: Any) -> None:
         # a row of solid between slices, and one below the other they are an image
         balls[:, -1] = 0
     parts = GpuParts(gpu, balls.reshape(1, -1, ball.shape[2]) if ball.slicewise else balls)
-    parts.mark_faces(along_z=False, along_y=False)
+    parts.mark_faces(along_z=(False, False), along_y=False)
     parts.classify(balls, 1, 0)
     del parts
     # and where it does not get to

@@ -247,17 +247,18 @@ __global__ void mark_strict(
     if ((value > threshold) == (bright != 0)) mark(is_marked + end_of(parts, (int)i));
 }
 
-// Mark the parts that reach a face of the volume: those along x, and along z and y where these count.
+// Mark the parts that reach a face of the volume: those along x, and along y where these count; along
+// z the one before the first slice and the one after the last where these count.
 __global__ void mark_faces(
-    int *parts, unsigned char *is_marked, long long count, int height, int width, int along_z,
-    int along_y)
+    int *parts, unsigned char *is_marked, long long count, int height, int width, int at_first,
+    int at_last, int along_y)
 {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
     long long plane = (long long)height * width;
     int x = (int)(i % width), y = (int)(i / width % height);
     bool at_face = x == 0 || x == width - 1 || (along_y && (y == 0 || y == height - 1)) ||
-                   (along_z && (i < plane || i >= count - plane));
+                   (at_first && i < plane) || (at_last && i >= count - plane);
     if (at_face && parts[i] >= 0) mark(is_marked + end_of(parts, (int)i));
 }
 
@@ -275,6 +276,27 @@ __global__ void mark_neighbours(
         (i >= plane && phase[i - plane] == which) ||
         (i < count - plane && phase[i + plane] == which))
         mark(is_marked + end_of(parts, (int)i));
+}
+
+// Count the voxels of each part where it begins, one stretch along x at a time, and tell of the slices
+// that begin with voxel `first` and with voxel `last` where the parts in them begin, -1 for none.
+__global__ void measure_parts(
+    int *parts, int *voxels, int *in_slices, long long first, long long last, long long count,
+    int height, int width)
+{
+    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    long long plane = (long long)height * width;
+    bool in_first = i >= first && i < first + plane, in_last = i >= last && i < last + plane;
+    bool begins = parts[i] >= 0 && (i % width == 0 || parts[i - 1] < 0);
+    if (!in_first && !in_last && !begins) return;
+    int part = parts[i] < 0 ? -1 : end_of(parts, (int)i);
+    if (in_first) in_slices[i - first] = part;
+    if (in_last) in_slices[plane + i - last] = part;
+    if (!begins) return;
+    long long end = i + 1;
+    while (end % width && parts[end] >= 0) end++;
+    atomicAdd(voxels + part, (int)(end - i));
 }
 
 // Write the phase of every voxel of a part, and count parts, voxels of marked ones and of others, in
