@@ -1,8 +1,8 @@
 """Pores of a volume on disk, within a memory budget: time, peak memory and disk, in a new process.
 
 The volume, of more than 2^31 voxels, is a smooth random void with noise, in tiles that are all
-alike and have walls, written slice by slice as raw uint8 and read through a memory map. The truth is
-one tile that is segmented alone, in memory: every tile has to have its labels and its measures.
+alike and have walls, written slice by slice as raw uint8 and read through a memory map. The truth
+is one tile, segmented alone and in memory: every tile has to have its labels and its measures.
 Peak memory is what the kernel states for the process at its highest, ``VmHWM``: private memory and
 all pages of mapped files that were resident, with the interpreter and all libraries; the file cache
 of the system is not in it.
@@ -53,12 +53,11 @@ done = threading.Event()
 
 def watch():
     while not done.wait(0.05):
-        used = 0
-        for file in scratch_folder().glob("hushpore-*/*.raw"):
-            try:
-                used += file.stat().st_blocks * 512
-            except FileNotFoundError:
-                pass
+        try:
+            files = scratch_folder().glob("hushpore-*/*.raw")
+            used = sum(file.stat().st_blocks * 512 for file in files)
+        except FileNotFoundError:  # removed meanwhile
+            continue
         most["disk"] = max(most["disk"], used)
         for key in ("RssAnon", "RssFile"):
             most[key] = max(most[key], status(key))
