@@ -15,9 +15,10 @@ import hushpore
 from hushpore import InputError, Volume
 from hushpore.base.errors import MemoryLimitError
 from hushpore.base.events import Attention, Note, Preview, Progress, Timing
+from hushpore.base.provenance import fingerprint
 from hushpore.device.backend import Backend
 from hushpore.io.results import write_image
-from hushpore.pores import parallel
+from hushpore.pores import parallel, surroundings
 from hushpore.pores.job import segment_pores
 from hushpore.pores.settings import PoreSettings
 
@@ -601,6 +602,24 @@ def test_reading_what_lies_elsewhere_is_a_stage_of_its_own(
     assert reading.nbytes == scan.nbytes * (1 if budget is None else 2)
     assert reading.count > 1 or budget is None
     np.testing.assert_array_equal(result.labels, hushpore.segment_pores(scan).labels)
+
+
+def test_what_lies_elsewhere_and_fits_into_memory_is_read_once_and_a_few_slices_beforehand(
+    scan: np.ndarray,
+) -> None:
+    da = pytest.importorskip("dask.array")
+    read: list[int] = []
+
+    def slice_of(block_info: Any) -> np.ndarray:
+        read.append(block_info[None]["array-location"][0][0])
+        return scan[read[-1]][None]
+
+    chunks = ((1,) * len(scan), *((length,) for length in scan.shape[1:]))
+    elsewhere = Volume(da.map_blocks(slice_of, chunks=chunks, dtype=scan.dtype, meta=scan[:0]))
+    _, result = drive(elsewhere)
+    assert set(read) == set(range(len(scan)))
+    assert len(read) - len(scan) <= surroundings.SLICES + 3
+    assert result.provenance["input"]["blake2b"] == fingerprint(scan)
 
 
 def test_closing_at_any_event_leaves_no_thread_behind(scan: np.ndarray) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 import math
 import platform
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
@@ -16,7 +19,8 @@ from hushpore._version import __version__
 from hushpore.base.preferences import memory_in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from concurrent.futures import Future
 
     from hushpore.base.events import Timing
     from hushpore.base.settings import Settings
@@ -91,19 +95,38 @@ def _auxiliary(
     return found
 
 
-def fingerprint(data: Any) -> str:
-    """Return what tells an array from another: a BLAKE2b digest of its values, in C order.
+@contextmanager
+def fingerprint_beside(data: Any) -> Iterator[Future[str]]:
+    """Find the `fingerprint` of an array in a thread, beside other work.
 
-    `data`: array of at least one axis; read some planes at a time.
+    Whoever leaves the block without having waited for the result gives it up.
+    """
+    stop = threading.Event()
+    with ThreadPoolExecutor(1, "hushpore-fingerprint") as pool:
+        try:
+            yield pool.submit(fingerprint, data, stop)
+        finally:
+            stop.set()
+
+
+def fingerprint(data: Any, stop: threading.Event | None = None) -> str:
+    """Return what tells an array from another: a BLAKE2b digest of its values, in C order
+    and the byte order of this machine.
+
+    `data`: array of at least one axis; read some planes at a time. `stop`: once set, no more is
+    read, and what is returned is of no use.
     Returns: 32 hexadecimal digits.
     """
     digest = hashlib.blake2b(digest_size=16)
     # some planes at a time: what lies on disk, or is a view that is not contiguous, is never held
     # whole, and chunks of several planes are not read again for each
-    plane = max(1, math.prod(data.shape[1:]) * np.dtype(data.dtype).itemsize)
+    dtype = np.dtype(data.dtype).newbyteorder("=")
+    plane = max(1, math.prod(data.shape[1:]) * dtype.itemsize)
     step = max(1, _AT_ONCE // plane)
     for first in range(0, data.shape[0], step):
-        digest.update(np.ascontiguousarray(data[first : first + step]).data)
+        if stop is not None and stop.is_set():
+            break
+        digest.update(np.ascontiguousarray(data[first : first + step], dtype).data)
     return digest.hexdigest()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from concurrent.futures import wait
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from hushpore.base.errors import InputError
 from hushpore.base.events import Note, Progress
-from hushpore.base.provenance import make_provenance
+from hushpore.base.provenance import fingerprint_beside, make_provenance
 from hushpore.base.volume import SPATIAL_AXES, Volume
 from hushpore.device.backend import Backend
 from hushpore.device.scratch import scratch_folder
@@ -48,6 +49,7 @@ from hushpore.pores.uncertainty.intervals import find_certainty
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
+    from concurrent.futures import Future
 
     import numpy.typing as npt
 
@@ -138,7 +140,10 @@ def _segment(
         work = Work(
             volume, decided, slabs, scratch, threads, backend.choices, stages.timer, padding
         )
-        found = yield from Pipeline(work, backend, stages, notes).run()
+        pipeline = Pipeline(work, backend, stages, notes)
+        found = yield from pipeline.run()
+        work = dataclasses.replace(work, volume=pipeline.volume)
+        fingerprint = at_end.enter_context(fingerprint_beside(work.volume.data))
         backend, threshold, void_phases, basins, graph, distance, on_gpu, phase = found
         if on_gpu is not None:
             at_end.callback(on_gpu.release)
@@ -152,13 +157,9 @@ def _segment(
         )
         parted = find_snow_peaks(work, basins, distance, graph)
         snow_peaks = yield from stages.run("measuring", parted, 0.9)
-        thickness: dict[str, LocalThickness] = {}
-        for name in decided.thick_phases:
-            assert phase is not None, "it was kept for this"
-            # of a GPU that holds all the distance stays there
-            known = None if on_gpu is not None else distance
-            finding = find_local_thickness(work, phase, name, known)
-            thickness[name] = yield from stages.run("thickness", finding, 0.93)
+        # of a GPU that holds all the distance stays there
+        known = None if on_gpu is not None else distance
+        thickness = yield from _find_thickness(work, phase, known, stages)
         distance.close()
         with stages.timer.stage("labels"):
             numbering, by = _number(work, basins, graph, snow_peaks)
@@ -179,6 +180,7 @@ def _segment(
             phase.close()
         scratch.keep(labels)
         scratch.keep(basins)
+        digest = yield from _wait_for(fingerprint, stages.slices)
     timing = stages.timer.timing()
     yield timing
     totals = totals_of(
@@ -201,7 +203,8 @@ def _segment(
             **({} if certainty is None else certainty.totals),
         },
     )
-    provenance = make_provenance("pores", volume, settings, backend.description, timing, notes)
+    how = settings, backend.description, timing, notes
+    provenance = make_provenance("pores", volume, *how, {"blake2b": digest})
     yield Progress("labels", stages.slices, stages.slices, "slices", 1.0)
     return Pores(
         **merged,
@@ -219,6 +222,26 @@ def _segment(
         thickness=thickness,
         curve={} if certainty is None else certainty.curve,
     )
+
+
+def _find_thickness(
+    work: Work, phase: Stack | None, distance: Stack | None, stages: Stages
+) -> Generator[Event, Any, dict[str, LocalThickness]]:
+    """Find the local thickness of what is asked for; see `find_local_thickness`."""
+    found: dict[str, LocalThickness] = {}
+    for name in work.settings.thick_phases:
+        assert phase is not None, "it was kept for this"
+        finding = find_local_thickness(work, phase, name, distance)
+        found[name] = yield from stages.run("thickness", finding, 0.93)
+    return found
+
+
+def _wait_for(fingerprint: Future[str], slices: int) -> Generator[Event, Any, str]:
+    """Return it once it is there; meanwhile the job can be cancelled."""
+    while not fingerprint.done():
+        wait([fingerprint], 0.05)
+        yield Progress("labels", slices, slices, "slices", 0.99)
+    return fingerprint.result()
 
 
 def _find_connection(

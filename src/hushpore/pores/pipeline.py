@@ -95,6 +95,11 @@ class Pipeline:
         if backend.resident is not None:
             self._resident = backend.resident.take(work.volume.data, backend.device)
 
+    @property
+    def volume(self) -> Volume:
+        """The volume, once it has run: in memory, where it was read into it."""
+        return self._work.volume
+
     def run(self) -> Generator[Event, None, Segmented]:
         """Find it, where that can be done."""
         if self._backend.is_cuda:

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from hushpore.base.errors import InputError
+from hushpore.device.backend import cpu_threads
 from hushpore.pores.settings import PoreSettings
 from hushpore.pores.threshold import Histogram, find_threshold
 
@@ -108,11 +110,14 @@ def make_thumbnail(volume: Volume, slices: int = SLICES) -> Thumbnail:
     every = max(1, side // _READ)
     block = math.ceil(math.ceil(side / every) / PIXELS)
     cut = (slice(None, None, every),) * 2
-    values, means = [], []
-    for place in places.tolist():
-        plane = np.asarray(volume.data[place, *cut] if volume.n_spatial == 3 else volume.data[cut])
-        values.append(plane[::block, ::block])
-        means.append(_block_means(plane, block))
+    values, averaging = [], []
+    with ThreadPoolExecutor(cpu_threads(), "hushpore-thumbnail") as pool:
+        for place in places.tolist():
+            at = (place, *cut) if volume.n_spatial == 3 else cut
+            plane = np.asarray(volume.data[at])
+            values.append(plane[::block, ::block])
+            averaging.append(pool.submit(_block_means, plane, block))
+        means = [each.result() for each in averaging]
     step = every * block
     unit = min(spacing)
     along = (depth - 1) / max(1, len(places) - 1) if depth > 1 else 1.0
