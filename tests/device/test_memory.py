@@ -20,6 +20,7 @@ from hushpore.device.memory import (
     PeakMemory,
     free_pools,
     freed_memory_kept,
+    give_back_freed,
     lift_limits,
     limit_pools,
 )
@@ -281,8 +282,46 @@ def test_threads_share_two_heaps(how: str, fewest: int, most: int) -> None:
     assert fewest <= found.stdout.count("<heap ") <= most
 
 
+_LEFT = """
+import threading, numpy as np
+from hushpore.device.memory import give_back_freed
+
+def held():
+    lines = open("/proc/self/status").read().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+
+together = threading.Barrier(6)
+
+def work():
+    together.wait()
+    # 50 MB, each too small to be taken from the system by itself
+    arrays = [np.ones(12_500) for _ in range(500)]
+    del arrays
+    give_back_freed()
+
+np.empty(2**25, np.uint8)
+before = held()
+for _ in range(2):
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+print(held() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="of GNU's C library")
+def test_nothing_is_left_of_what_threads_have_freed_in_heaps_of_their_own() -> None:
+    command = [sys.executable, "-c", _LEFT]
+    found = subprocess.run(command, check=True, capture_output=True, text=True)
+    # else some 190 MB
+    assert int(found.stdout) < 20e6
+
+
 def test_without_such_a_library_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_c_library", lambda: None)
     with freed_memory_kept():
         assert len(memory._users) == 1
+    give_back_freed()
     assert not memory._users

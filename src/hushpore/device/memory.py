@@ -46,6 +46,9 @@ _KEPT = {_TRIM: 2**30, _PAD: 2**26, _ALONE: 2**28}
 #: And else: the most that the library comes to by itself, and its default padding.
 _USUAL = {_TRIM: 2**26, _PAD: 2**17, _ALONE: 2**25}
 
+#: Nothing is kept at the end; and bytes beyond which what is freed has the library look there.
+_NONE, _NOTICED = {_TRIM: 0, _PAD: 0}, 2**16
+
 _lock = threading.Lock()
 _users: list[object] = []
 
@@ -198,9 +201,29 @@ def freed_memory_kept() -> Iterator[None]:
         with _lock:
             _users.remove(user)
             if not _users:
-                _set_sizes(library, _USUAL)
-                if library is not None:
-                    library.malloc_trim(0)
+                _give_back(library)
+
+
+def give_back_freed() -> None:
+    """Give back to the system what this thread has freed, and of other threads what can be.
+
+    For the end of a thread that has worked. The free end of its heap, up to 64 MB, would stay with
+    the process: GNU's C library gives that back when the thread itself frees something, and then
+    only if it is more than a whole heap. Where others keep freed memory nothing happens.
+    """
+    with _lock:
+        if not _users:
+            _give_back(_c_library())
+
+
+def _give_back(library: Any) -> None:
+    if library is None:
+        return
+    _set_sizes(library, _NONE)
+    # what is freed beside the end of a heap has that looked at
+    np.empty(_NOTICED, np.uint8)
+    _set_sizes(library, _USUAL)
+    library.malloc_trim(0)
 
 
 @functools.cache
@@ -209,8 +232,10 @@ def share_heaps() -> None:
 
     GNU's C library gives threads heaps of their own, eight for each processor, and what is freed in
     one is of no use to another: in a window a denoising of 0.5 MB left 20 to 70 MB behind, until
-    all heaps had been used. With two it leaves none. Heaps that there are already stay; where the
-    user has chosen a number, or with another C library, nothing happens.
+    all heaps had been used. With two it leaves none. Heaps that there are already stay, and once
+    there are nine their number is settled: a window has eleven when it is first shown, so this is
+    for before, and `give_back_freed` for a window that was there already. Where the user has chosen
+    a number, or with another C library, nothing happens.
     """
     if "MALLOC_ARENA_MAX" not in os.environ:
         _set_sizes(_c_library(), {_MOST_HEAPS: _HEAPS})

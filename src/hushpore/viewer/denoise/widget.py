@@ -17,6 +17,7 @@ from qtpy.QtCore import QObject, Signal
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.scaled import held
 from hushpore.base.volume import readable_number, readable_percent
+from hushpore.device.memory import give_back_freed
 from hushpore.device.scratch import folder_of
 from hushpore.device.speeds import known_speeds
 from hushpore.n2v2.pace import keep_pace, pace_key
@@ -337,6 +338,7 @@ class NoiseLine(QObject):
             # those that were removed while another was looked at need nothing
             if layer() is not None:
                 self._look_at(layer, volume)
+                give_back_freed()
 
     def _look_at(self, layer: weakref.ref[Any], volume: Volume) -> None:
         from hushpore.n2v2.noise.diagnosis import diagnose_noise

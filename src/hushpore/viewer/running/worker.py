@@ -17,7 +17,7 @@ from qtpy.QtCore import QObject, Signal
 from qtpy.QtWidgets import QApplication
 
 from hushpore.base.events import Attention, Metric, Note, Preview, Progress, StopEarly, Timing
-from hushpore.device.memory import share_heaps
+from hushpore.device.memory import give_back_freed, share_heaps
 from hushpore.device.trace import Trace
 from hushpore.viewer.running.preloading import load_units
 from hushpore.viewer.running.priority import background_job
@@ -173,6 +173,8 @@ class JobWorker(QObject):
                 # what it makes may be layers
                 load_units()
                 finished, result = self._drive()
+                # the thread ends now, and what it has freed would stay with its heap
+                give_back_freed()
         except BaseException as error:  # whatever it is, the user must hear of it
             self.failed.emit(explain(error))
         else:
