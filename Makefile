@@ -11,6 +11,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# what is pinned, and, as far as it has sums, checked against them
+PINNED := --no-require-hashes --constraint constraints.txt --constraint constraints-hashed.txt
 XVFB := xvfb-run -a -s "-screen 0 1600x1000x24"
 VOLUME ?=
 
@@ -18,11 +20,11 @@ VOLUME ?=
 
 install: $(INSTALLED)
 
-$(INSTALLED): pyproject.toml constraints.txt scripts/system-libraries.sh
+$(INSTALLED): pyproject.toml constraints.txt constraints-hashed.txt scripts/system-libraries.sh
 	PYTHON=$(PYTHON) scripts/system-libraries.sh
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable ".[all]"
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=26.2"
+	$(BIN)/python -m pip install --quiet $(PINNED) --group dev --editable ".[all]"
 	touch $@
 
 demo: $(INSTALLED)
@@ -46,7 +48,7 @@ gui: $(INSTALLED)
 	$(BIN)/hushpore gui --sample
 
 bench: $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group bench
+	$(BIN)/python -m pip install --quiet $(PINNED) --group bench
 	$(BIN)/python -m benchmarks
 
 docs: $(INSTALLED)

@@ -33,6 +33,17 @@ def test_the_lowest_versions_are_those_of_the_project() -> None:
     assert lines == [f"{name}=={version}" for name, version in sorted(lowest.items())]
 
 
+def test_every_pin_has_the_sums_of_its_files_but_torch_alone() -> None:
+    pinned = set(re.findall(r"(?m)^([\w.-]+==\S+)", (ROOT / "constraints.txt").read_text("utf-8")))
+    hashed = (ROOT / "constraints-hashed.txt").read_text("utf-8")
+    entries = re.findall(r"(?m)^(\S+==\S+)((?: \\\n    --hash=sha256:[0-9a-f]{64})+)$", hashed)
+    normal = {re.sub(r"[-_.]+", "-", each).lower() for each in pinned}
+    found = {re.sub(r"[-_.]+", "-", each).lower() for each, _ in entries}
+    # its builds, of CPU and CUDA, share a version, and have indexes of their own
+    assert {each for each in normal if not each.startswith("torch==")} == found
+    assert len(found) == len(normal) - 1 == len(entries)
+
+
 def test_licences_are_listed_as_the_installed_packages_state_them() -> None:
     page = runpy.run_path(str(ROOT / "docs" / "licences.py"))
     written = page["written"]()
