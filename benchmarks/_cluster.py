@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.pores_on_disk import write_volume
+from benchmarks._tiles import write_volume
 from hushpore import Volume
 from hushpore.base.events import result_of
 from hushpore.cluster import segmenting

@@ -110,8 +110,9 @@ def fingerprint_beside(data: Any) -> Iterator[Future[str]]:
 
 
 def fingerprint(data: Any, stop: threading.Event | None = None) -> str:
-    """Return what tells an array from another: a BLAKE2b digest of its values, in C order
-    and the byte order of this machine.
+    """Return what tells an array from another: a BLAKE2b digest of its values, in C order.
+
+    They are in the byte order of this machine, whatever theirs was.
 
     `data`: array of at least one axis; read some planes at a time. `stop`: once set, no more is
     read, and what is returned is of no use.
