@@ -83,7 +83,7 @@ figures = {
     "of it before the run, GiB": round(before / 2**30, 2),
     "most private memory (RssAnon), GiB": round(most["RssAnon"] / 2**30, 2),
     "most mapped files (RssFile), GiB": round(most["RssFile"] / 2**30, 2),
-    "most temporary files, bytes a voxel": round(most["disk"] / size**3, 2),
+    "most temporary files, GiB": round(most["disk"] / 2**30, 2),
 }
 
 figures |= compare(values, result.labels, result.pores, result.throats)
