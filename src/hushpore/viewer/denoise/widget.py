@@ -28,7 +28,6 @@ from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY, LayerData, layer_data
 from hushpore.viewer.layers.origin import find_layer, identity
 from hushpore.viewer.patches.live_patches import LatestBatch
-from hushpore.viewer.running.problem import Problem, explain
 from hushpore.viewer.running.target import capture
 
 if TYPE_CHECKING:
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from hushpore.n2v2.noise.model import NoiseModel
     from hushpore.n2v2.result import Denoised
     from hushpore.n2v2.settings import DenoiseSettings
+    from hushpore.viewer.running.problem import Problem
     from hushpore.viewer.running.target import Target
     from hushpore.viewer.running.task import Outcome
     from hushpore.viewer.running.worker import JobWorker
@@ -219,13 +219,14 @@ class DenoiseWidget(JobWidget):
         self._let_go_of_training()
 
     def _let_go_of_training(self) -> None:
-        """Let go of what was learnt of a layer that is gone, unless it is being learnt."""
+        """Let go of what was learnt of a layer that is gone, and offer it no more."""
         if (
             self._kept is not None
             and not self.is_running
             and self._kept.layer_in(self._viewer) is None
         ):
-            self._kept = None
+            self._kept = self._said = None
+            self._show_said()
 
     def _follow(self, target: str) -> None:
         if target == _CORRECT_RINGS:
@@ -237,10 +238,7 @@ class DenoiseWidget(JobWidget):
 
     def _go_on_training(self, only_apply: bool) -> None:
         """Run again with what was learnt before the cancel; maybe end the training at once."""
-        if self._kept is None:
-            gone = "The layer that this was learnt of is gone. Open it again, and press Run."
-            self._show_problem(explain(InputError(gone)))
-            return
+        assert self._kept is not None
         self.layer.value = self._kept.layer_in(self._viewer)
         self._again = self._kept.settings
         try:
