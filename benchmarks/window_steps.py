@@ -65,7 +65,9 @@ def measure() -> dict[str, object]:
     sessions: list[dict[str, object]] = [
         in_window("window_steps", "first") | in_window("window_steps") for _ in range(SESSIONS)
     ]
-    alone = [in_window("_window_alone") for _ in range(SESSIONS)]
+    alone = [
+        in_window("_window_alone", "first") | in_window("_window_alone") for _ in range(SESSIONS)
+    ]
     names = list(sessions[0])
     return {
         "scan": list(SHAPE),
