@@ -188,11 +188,7 @@ class Pores:
     def thickness_volume(self, phase: str) -> Volume:
         """Return the local thickness of a phase as a volume in the place of the input."""
         name = f"{self.volume.name} {thickness_title(phase)}"
-        # lengths, whatever unit the grey values have
-        known = {
-            each: value for each, value in self.volume.metadata.items() if each != "value_unit"
-        }
-        return self.volume.replace(self.thickness[phase].diameter, name=name, metadata=known)
+        return volume_of_lengths(self.volume, self.thickness[phase].diameter, name)
 
     @property
     def thickness_distribution(self) -> pd.DataFrame:
@@ -468,6 +464,12 @@ def phases_in_words(result: Mapping[str, Any], settings: PoreSettings) -> str:
 
 def _other_phase(settings: PoreSettings) -> str:
     return "dark" if settings.pores_are == "bright" else "bright"
+
+
+def volume_of_lengths(volume: Volume, lengths: npt.NDArray[np.float32], name: str) -> Volume:
+    """Return lengths, one a voxel, in the place of a volume, whatever unit its grey values have."""
+    known = {each: value for each, value in volume.metadata.items() if each != "value_unit"}
+    return volume.replace(lengths, name=name, metadata=known)
 
 
 def outside_in_words(result: Mapping[str, Any]) -> str:

@@ -57,6 +57,19 @@ def test_its_tab_has_a_short_name(qtbot, window):
     assert {bar.tabText(number) for number in range(2)} == {"Pores", "A long name (plugin)"}
 
 
+def test_tabs_that_are_too_many_keep_their_words(qtbot, window):
+    docks = []
+    for name in ("Denoise", "Pores", "Patches", "Phases", "Compare", "Preferences"):
+        docks.append(open_in(window, tab=name))
+        settle()
+    (bar,) = window.findChildren(QTabBar)
+    window.resizeDocks([docks[0]], [120], Qt.Orientation.Horizontal)
+    settle()
+    words = [bar.fontMetrics().horizontalAdvance(bar.tabText(number)) for number in range(6)]
+    assert bar.width() < sum(words)
+    assert all(bar.tabRect(number).width() > words[number] for number in range(6))
+
+
 def test_the_window_does_not_grow_to_make_room_for_it(window):
     window.resize(600, 400)
     for _ in range(3):

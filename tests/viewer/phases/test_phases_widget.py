@@ -146,7 +146,9 @@ def test_a_voxel_size_given_later_scales_all_that_was_measured(
         assert resize_layer(layer, Volume(rock, spacing=2.0, unit="um"), size)
     widget._set_voxel_size("6µm")
     how = {"outside": "keep", "thickness": True, "regions": True}
-    expected = hushpore.run("phases", Volume(rock, spacing=6.0, unit="um"), how, "cpu")
+    scan = Volume(rock, spacing=6.0, unit="um", metadata={"value_unit": "HU"})
+    expected = hushpore.run("phases", scan, how, "cpu")
+    assert "value_unit" not in expected.files().images["thickness"].metadata
     layers = {layer.name.removeprefix("rock "): layer for layer in viewer.layers}
     again = {layer.name.removeprefix("saved "): layer for layer in read}
     result = layers["phases"].metadata[METADATA_KEY]["phases"]

@@ -15,7 +15,7 @@ from hushpore.base.volume import readable_percent
 from hushpore.pores.measures import PORES, THROATS
 from hushpore.pores.phases.measures import CONTACTS, PHASES, rows_of
 from hushpore.pores.resizing import is_proportional, resized_table
-from hushpore.pores.result import outside_in_words
+from hushpore.pores.result import outside_in_words, volume_of_lengths
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -190,12 +190,17 @@ class Phases:
         around = outside_in_words(self.provenance["result"])
         return f"{around}{' ' if around else ''}Phases: {', '.join(said)}"
 
+    @property
+    def thickness_volume(self) -> Volume:
+        """The local thickness as a volume in the place of the input, where it was asked for."""
+        assert self.thickness is not None
+        return volume_of_lengths(self.volume, self.thickness, f"{self.volume.name} thickness")
+
     def files(self) -> ResultFiles:
         """Return what is written of it: labels, tables, profile, and the thickness."""
         images = {"phases": self.labels_volume}
         if self.thickness is not None:
-            name = f"{self.volume.name} thickness"
-            images["thickness"] = self.volume.replace(self.thickness, name=name)
+            images["thickness"] = self.thickness_volume
         tables = {"phases": self.phases, "contacts": self.contacts, "profile": self.profile}
         if self.regions is not None:
             images["regions"] = self.regions_volume

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from qtpy.QtCore import QEvent, QObject, QTimer
-from qtpy.QtWidgets import QDockWidget, QMainWindow, QWidget
+from qtpy.QtCore import QEvent, QObject, Qt, QTimer
+from qtpy.QtWidgets import QDockWidget, QMainWindow, QTabBar, QWidget
 
 from hushpore.viewer.running.drawing import coalesce_redraws
 
@@ -78,4 +78,12 @@ class SharesSide(QObject):
             if shares and window.dockWidgetArea(other) == area:
                 window.tabifyDockWidget(other, dock)
                 dock.raise_()
+                _keep_words(window)
                 return
+
+
+def _keep_words(window: QMainWindow) -> None:
+    """Have tabs that are too many for the side scroll, and not shortened to 'De…'."""
+    for bar in window.findChildren(QTabBar, options=Qt.FindChildOption.FindDirectChildrenOnly):
+        bar.setElideMode(Qt.TextElideMode.ElideNone)
+        bar.setUsesScrollButtons(True)

@@ -49,8 +49,7 @@ def phase_layers(result: Phases, target: Target) -> list[LayerData]:
         regions = result.regions_volume.replace(result.regions.labels, name=f"{name} regions")
         layers.append(regions_layer(regions, result.region_table, result.names, **place))
     if result.thickness is not None:
-        thickness = result.volume.replace(result.thickness, name=f"{name} thickness")
-        layers.append(thickness_layer(thickness, **place))
+        layers.append(thickness_layer(result.thickness_volume, **place))
     return layers
 
 
