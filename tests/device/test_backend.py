@@ -11,6 +11,7 @@ from hushpore.device.backend import Backend, choose_backend, cpu_threads, cupy_e
 from hushpore.device.memory import is_out_of_memory
 from hushpore.device.readback import Readback
 from hushpore.device.switches import Switches
+from hushpore.jobs import JOBS
 
 WITHOUT_CUDA = pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is here")
 
@@ -176,10 +177,23 @@ def test_what_runs_on_a_gpu_of_amd_is_said(monkeypatch: pytest.MonkeyPatch) -> N
         Backend("cuda:0", "an AMD GPU").cupy()
 
 
-def test_a_gpu_of_apple_is_said_not_to_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_of_apple_is_taken_for_denoising_where_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(DeviceError, match="PyTorch finds no GPU of Apple"):
+        choose_backend("mps")
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    assert any(line.startswith("Apple's GPU is not used") for line in Backend().details())
-    assert not choose_backend("auto").is_cuda
+    told = "denoising, which we could not try: compare with the CPU first"
+    assert f"for Apple's GPU, choose the device mps: {told}" in Backend().details()
+    assert choose_backend("auto").device == "cpu"
+    found = JOBS["denoise"].backend("mps")
+    assert (found.device, found.name, found.is_gpu) == ("mps", "Apple GPU", True)
+    assert found.details()[0] == f"Apple's GPU: {told}; all else is done by the CPU"
+    # nothing of CUDA is asked for
+    assert found.timer().timing().device_memory == 0
+    assert (found.bus(), found.graph_capture()) == (None, None)
+    for job in set(JOBS) - {"denoise"}:
+        assert JOBS[job].backend("mps").device == "cpu"
 
 
 def test_the_memory_that_jobs_may_take_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

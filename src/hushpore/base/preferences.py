@@ -30,8 +30,8 @@ class Preferences(Settings):
 
     device: str = option(
         "auto",
-        "Where jobs run whose device is left at auto: cpu, cuda, or cuda:1 and so on. auto: a GPU "
-        "where it is of use, else the CPU.",
+        "Where jobs run whose device is left at auto: cpu, cuda, cuda:1 and so on, or mps (Apple's "
+        "GPU). auto: a CUDA device where it is of use, else the CPU.",
     )
     memory: float | None = option(
         None,
@@ -56,9 +56,10 @@ class Preferences(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
+        if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", self.device):
             raise InputError(
-                f"device must be 'auto', 'cpu', 'cuda' or 'cuda:1' and so on; got {self.device!r}."
+                f"device must be 'auto', 'cpu', 'cuda', 'cuda:1' and so on, or 'mps'; got "
+                f"{self.device!r}."
             )
 
 

@@ -22,7 +22,8 @@ _OWN = "Options"
 #: Flags of several commands.
 device_flag = click.option(
     "--device", default="auto", show_default=True, metavar="DEVICE",
-    help="Where to run: auto, cpu, cuda, cuda:1 and so on, or cuda:all (a worker for each GPU).",
+    help="Where to run: auto, cpu, cuda, cuda:1 and so on, cuda:all (a worker for each GPU), or "
+    "mps (Apple's GPU).",
 )  # fmt: skip
 timings_flag = click.option(
     "--timings", is_flag=True, help="Print where the time went, stage by stage."

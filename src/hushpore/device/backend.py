@@ -29,7 +29,12 @@ if TYPE_CHECKING:
     from hushpore.device.transfers import CudaBus, PendingUpload, Transfers
 
 
-_DEVICES = f"expected 'auto', 'cpu', 'cuda', 'cuda:1' and so on, or {ALL_GPUS!r}"
+_DEVICES = (
+    f"expected 'auto', 'cpu', 'cuda', 'cuda:1' and so on, {ALL_GPUS!r}, or 'mps' (Apple's GPU)"
+)
+
+#: What is said of a GPU that no test of ours has met.
+UNTRIED = "which we could not try: compare with the CPU first"
 
 #: What to do where a device cannot be used.
 _INSTEAD = ". Use 'auto' or 'cpu'."
@@ -39,7 +44,7 @@ _INSTEAD = ". Use 'auto' or 'cpu'."
 class Backend:
     """Where a job runs."""
 
-    device: str = "cpu"  # ``"cpu"`` or ``"cuda:0"``
+    device: str = "cpu"  # ``"cpu"``, ``"cuda:0"`` or ``"mps"``
     # the device in the user's words
     name: str = field(default_factory=lambda: f"CPU, {cpu_threads()} threads")
     reason: str = "as asked"  # why this device, for the form and the record
@@ -55,6 +60,16 @@ class Backend:
         return self.device.startswith("cuda")
 
     @property
+    def is_apple(self) -> bool:
+        """Whether this is the GPU of a Mac: it has the host's memory, and no numbers of 64 bits."""
+        return self.device == "mps"
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether the CPU can go on where this runs out of memory."""
+        return self.is_cuda or self.is_apple
+
+    @property
     def description(self) -> str:
         """The device with its reason, for the record."""
         return f"{self.name} ({self.reason})"
@@ -62,6 +77,8 @@ class Backend:
     def details(self) -> list[str]:
         """Say, a line each, with what the device is used, its memory, and what switches will do."""
         lines = self._details_of_gpu() if self.is_cuda else self._details_of_cpu()
+        if self.is_apple:
+            lines.insert(0, f"Apple's GPU: denoising, {UNTRIED}; all else is done by the CPU")
         several = [outlook_of_all_gpus()] if self.is_cuda else []
         return [*lines, *filter(None, several), *self.choices.outlook()]
 
@@ -83,11 +100,8 @@ class Backend:
             )
         else:
             lines.append(f"for pores on an NVIDIA GPU: pip install 'hushpore[{cupy_extra()}]'")
-        if torch.backends.mps.is_available():
-            lines.append(
-                "Apple's GPU is not used: jobs take numbers of 64 bits, which PyTorch does not "
-                "have there"
-            )
+        if torch.backends.mps.is_available() and not self.is_apple:
+            lines.append(f"for Apple's GPU, choose the device mps: denoising, {UNTRIED}")
         return lines
 
     def _details_of_gpu(self) -> list[str]:
@@ -175,8 +189,11 @@ class Backend:
     def put(self, values: npt.NDArray[Any] | Scaled) -> torch.Tensor:
         """Copy an array to the device as it is: conversion is cheaper there than on the bus.
 
-        Of scaled integers the integers cross, and are scaled there.
+        Of scaled integers the integers cross, and are scaled there. For Apple's GPU, which has the
+        same memory, the host does both: not all types are known there.
         """
+        if self.is_apple:
+            values = _in_float32(values)
         if isinstance(values, Scaled):
             from hushpore.device.transfers import grey_values
 
@@ -185,6 +202,8 @@ class Backend:
 
     def put_ahead(self, values: npt.NDArray[Any] | Scaled) -> PendingUpload:
         """Begin to copy an array to the device, as `put`, beside the computing if that pays."""
+        if self.is_apple:
+            values = _in_float32(values)
         if isinstance(values, Scaled):
             from hushpore.device.transfers import PendingUpload, grey_values
 
@@ -227,6 +246,10 @@ class Backend:
             self.transfers.release()
             free_pools()
             lift_limits(self.device)
+        if self.is_apple:
+            import torch
+
+            torch.mps.empty_cache()
 
     def cupy(self) -> Any:
         """Return CuPy, with this device as its current one, and PyTorch's stream as its own.
@@ -267,10 +290,10 @@ def choose_backend(device: str = "auto", switches: Switches | None = None) -> Ba
     """Choose the device to run on.
 
     `device`: ``"auto"`` takes what the user prefers (`hushpore.base.preferences`), else a CUDA
-    device where PyTorch can really use one, else the CPU; ``"cpu"``, ``"cuda"`` and ``"cuda:1"``
-    are taken at their word. `switches`: which optimisations may be used; by default those that the
-    user prefers.
-    Raises DeviceError if the device is unknown, or a CUDA device is asked for that cannot be used.
+    device where PyTorch can really use one, else the CPU; ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and
+    ``"mps"`` (Apple's GPU) are taken at their word. `switches`: which optimisations may be used; by
+    default those that the user prefers.
+    Raises DeviceError if the device is unknown, or a GPU is asked for that cannot be used.
     """
     if switches is not None:
         return replace(choose_backend(device), switches=switches)
@@ -284,8 +307,8 @@ def choose_backend(device: str = "auto", switches: Switches | None = None) -> Ba
             except DeviceError as error:
                 # nothing fails for want of what was not asked for
                 return Backend(reason=f"{wanted} {reason}, but: {error}".removesuffix(_INSTEAD))
-    if device == "cpu":
-        return Backend()
+    if device in ("cpu", "mps"):
+        return Backend() if device == "cpu" else _apple()
     if device == ALL_GPUS:
         raise DeviceError(FROM_FILE_TO_FILE)
     if device != "auto" and not re.fullmatch(r"cuda(:\d+)?", device):
@@ -300,6 +323,20 @@ def choose_backend(device: str = "auto", switches: Switches | None = None) -> Ba
 
     reason = "a GPU is available" if device == "auto" else "as asked"
     return Backend(f"cuda:{number}", torch.cuda.get_device_name(number), reason)
+
+
+def _apple() -> Backend:
+    import torch
+
+    if not torch.backends.mps.is_available():
+        raise DeviceError(f"Device 'mps' cannot be used: PyTorch finds no GPU of Apple{_INSTEAD}")
+    return Backend("mps", "Apple GPU")
+
+
+def _in_float32(values: npt.NDArray[Any] | Scaled) -> npt.NDArray[Any]:
+    import numpy as np
+
+    return np.asarray(values, np.float32)
 
 
 def cupy_extra() -> str:

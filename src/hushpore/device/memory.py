@@ -26,6 +26,7 @@ POOLED = 0.9
 _SAID = (
     "can't allocate memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED",
     "CUDNN_STATUS_ALLOC_FAILED", "cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY",
+    "MPS backend out of memory",
 )  # fmt: skip
 
 #: Bytes below which pinning costs more than the copy saves.
@@ -87,7 +88,7 @@ class PeakMemory:
     def follow(self, device: str) -> None:
         """Look, and from now on at that device too; what was seen of one before stays."""
         self.update()
-        if device not in ("cpu", self._cuda):
+        if device.startswith("cuda") and device != self._cuda:
             import torch
 
             self._cuda = device

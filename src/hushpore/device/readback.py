@@ -44,7 +44,7 @@ class Readback:
             self._bus.copy(host, values.detach())
             event = self._bus.record_event()
         else:
-            host = values.detach().clone()
+            host = values.detach().to("cpu", copy=True)
         self._under_way.append((tag, host, event))
 
     def arrived(self) -> list[tuple[Any, npt.NDArray[Any]]]:

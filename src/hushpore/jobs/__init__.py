@@ -79,6 +79,7 @@ class JobDescription:
     generator: str
     # whether ``"auto"`` takes a GPU; else it is the CPU, and a GPU is used where it is asked for
     on_gpu: bool = True
+    on_apple: bool = False  # whether it can run on Apple's GPU; else it is the CPU there
     # ``"module:function"`` that says why a volume of a shape is not worth a GPU, of a job that
     # compares a GPU with the CPU by itself at ``"auto"``, where CuPy is installed
     gpu_problem: str = ""
@@ -129,7 +130,10 @@ class JobDescription:
                 return Backend(reason=problem)
             found = choose_backend(device)
             return dataclasses.replace(found, on_trial=found.is_cuda)
-        return choose_backend(device)
+        found = choose_backend(device)
+        if found.is_apple and not self.on_apple:
+            return Backend(reason="Apple's GPU is for denoising")
+        return found
 
     def load(self) -> Callable[[Any, Any, Backend], Job]:
         """Import the generator."""
@@ -147,6 +151,7 @@ JOBS: dict[str, JobDescription] = {
         "Denoise",
         DenoiseSettings,
         "hushpore.n2v2.job:denoise",
+        on_apple=True,
         purpose="Removes noise. Learns from the noisy image alone; no clean image is needed.",
         short_help="Denoise a stack with a network that learns from the stack itself.",
         help="Denoise the stack in PATH with a network that learns from the stack itself.\n\n"

@@ -159,6 +159,8 @@ class DenoisingRun:
         scale: Scale | None = None,
     ) -> None:
         require_dimensions(volume, settings.dimensions)
+        if backend.is_apple and (settings.train_at or settings.leave_out):
+            backend = Backend(reason="places to train at are drawn by numbers of 64 bits")
         self.volume, self.settings, self.backend = volume, settings, backend
         self._known_scale = scale
         self.pair = pair_of(volume, settings)
@@ -384,7 +386,7 @@ class DenoisingRun:
         own = (self.noise_model.deviation / self.scale.std[0]) ** 2
         return float(own * batches.pair_maker.target_variance)
 
-    def _to_batch(self, step: int, patch_losses: npt.NDArray[np.float64]) -> Batch:
+    def _to_batch(self, step: int, patch_losses: npt.NDArray[np.float32]) -> Batch:
         """Say where in the volume the patches of a batch lie."""
         leading = self.volume.shape[: -len(self.size)]
         corners = patch_losses[:, :-1].astype(np.int64)
@@ -393,7 +395,7 @@ class DenoisingRun:
         # all planes that an image predicts have the same patches
         corners[:, 0] = self.arrangement.predicted[corners[:, 0], 0]
         corners = in_volume(corners, leading)
-        return Batch(step, corners, self.size, patch_losses[:, -1])
+        return Batch(step, corners, self.size, patch_losses[:, -1].astype(np.float64))
 
     def _training_images(self) -> Generator[Progress, Any, Callable[[int], Images]]:
         """Return what gives the images to learn from in a step, and where patches may lie."""
@@ -500,7 +502,7 @@ class DenoisingRun:
         return " Train longer (Training steps)."
 
     def _to_cpu(self) -> Note:
-        if not self.backend.is_cuda:
+        if not self.backend.is_gpu:
             raise MemoryLimitError(
                 f"{self.volume.name} does not fit into memory, even one patch at a time "
                 f"({self.volume.facts}). Close other programs, crop or bin the volume, or "

@@ -292,8 +292,11 @@ def fuse_batch_norm(network: UNet) -> UNet:
     the convolution before it can do at once. The weights are put together in float64.
 
     `network`: in evaluation mode; stays as it is.
+    Returns: on the same device; of a Mac's GPU, which has no float64, on the CPU.
     """
     result = copy.deepcopy(network)
+    if network.out.weight.device.type == "mps":
+        result = result.cpu()
     for block in (each for each in result.children() if isinstance(each, nn.Sequential)):
         for number, normalisation in enumerate(block):
             if isinstance(normalisation, nn.BatchNorm2d | nn.BatchNorm3d):

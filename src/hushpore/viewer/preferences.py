@@ -96,7 +96,7 @@ class PreferencesWidget(QWidget):
         self._clean.setToolTip(tip if left else nothing)
 
     def _show_devices(self, devices: Devices) -> None:
-        self.form.device.offer([backend.device for backend in devices.cuda])
+        self.form.device.offer([backend.device for backend in devices.gpus])
         self._device.setText(f"Denoising would run on: {devices.auto.description}")
 
     def _show_reasons(self) -> None:

@@ -116,7 +116,7 @@ class VolumePredictor:
             core = halve_core(core)
             if core is not None:
                 message = f"Memory ran out: predicting in tiles of {core[1:]}."
-            elif backend.is_cuda:
+            elif backend.is_gpu:
                 message = "The GPU's memory ran out: continuing on the CPU."
                 backend, images = Backend(reason="the GPU's memory ran out"), None
                 self.dtype = torch.float32

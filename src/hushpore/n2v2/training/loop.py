@@ -60,7 +60,7 @@ class TrainingLoop:
     read_preview_slice: Callable[[tuple[int, ...] | None], PreviewSlice]
     to_model: Callable[[UNet], Model]  # makes a `Model` of a network
     # makes a `Batch` of a step and of `Learner.patch_losses`
-    to_batch: Callable[[int, npt.NDArray[np.float64]], Batch]
+    to_batch: Callable[[int, npt.NDArray[np.float32]], Batch]
     share: float  # of the whole job, for progress
     # variance of the noise of the targets; None where it is not known
     noise: float | None = None

@@ -241,7 +241,7 @@ class Learner:
     """
 
     keeps_patch_losses = False
-    # float64, shape (batch, n_axes + 1), on the device: where each patch of the newest batch kept
+    # float32, shape (batch, n_axes + 1), on the device: where each patch of the newest batch kept
     # lies, as `BatchSampler.corners` says it, and its loss
     patch_losses: torch.Tensor | None = None
 
@@ -396,8 +396,9 @@ class Learner:
 
     def _keep_patch_losses(self, corners: torch.Tensor, errors: torch.Tensor) -> None:
         if self.keeps_patch_losses:
-            losses = errors.detach().double()[:, None]
-            self.patch_losses = torch.cat([corners.double(), losses], 1)
+            # no axis has 2**24 voxels, up to which float32 counts
+            losses = errors.detach().float()[:, None]
+            self.patch_losses = torch.cat([corners.float(), losses], 1)
 
 
 def choose_precision(wanted: str, backend: Backend, dimensions: int = 2) -> torch.dtype:
@@ -435,7 +436,9 @@ def mixed_precision(device: str, dtype: torch.dtype) -> contextlib.AbstractConte
 
 
 def channels_last(images: torch.Tensor) -> torch.Tensor:
-    """Return images (batch, channels, *size) with the channels last in memory."""
+    """Return images (batch, channels, *size) with the channels last in memory, but on a Mac."""
+    if images.device.type == "mps":
+        return images.contiguous()
     layout = torch.channels_last if images.ndim == 4 else torch.channels_last_3d
     return images.contiguous(memory_format=layout)
 

@@ -32,6 +32,12 @@ class Devices:
 
     auto: Backend  # what "auto" takes
     cuda: tuple[Backend, ...] = ()  # every CUDA device that can be used
+    apple: Backend | None = None  # the GPU of a Mac
+
+    @property
+    def gpus(self) -> tuple[Backend, ...]:
+        """All of them."""
+        return self.cuda if self.apple is None else (*self.cuda, self.apple)
 
 
 @cache
@@ -43,7 +49,11 @@ def find_devices() -> Devices:
         # the last one is refused; whatever is preferred, the others can be chosen
         while (backend := choose_backend(f"cuda:{len(found)}")).is_cuda:
             found.append(backend)
-    return Devices(choose_backend("auto"), tuple(found))
+    apple: Backend | None = None
+    with contextlib.suppress(DeviceError):
+        apple = choose_backend("mps")
+    is_there = apple is not None and apple.is_apple
+    return Devices(choose_backend("auto"), tuple(found), apple if is_there else None)
 
 
 def look_again() -> None:
@@ -162,6 +172,8 @@ class DeviceChoice(_ExplainedBox):
             self._box.removeItem(self._listed)
         for backend in devices.cuda:
             self._box.addItem(f"{backend.device.upper()} {backend.name}", backend.device)
+        if devices.apple is not None and (self._kind is None or self._kind.on_apple):
+            self._box.addItem(devices.apple.name, devices.apple.device)
         self._box.setCurrentIndex(max(0, self._box.findData(chosen)))
         self._explain()
         self.found.emit()
@@ -174,8 +186,9 @@ class DeviceChoice(_ExplainedBox):
             return
         device, auto = self.value(), self._auto(self._devices)
         names = {"auto": f"{auto.name} ({auto.reason})", "cpu": Backend().name}
-        names |= {backend.device: backend.name for backend in self._devices.cuda}
+        # a GPU that was chosen has its name in the box
         self.line.setText(names.get(device, ""))
+        self.line.setVisible(device in names)
         self._ask_details()
 
 
