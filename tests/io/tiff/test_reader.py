@@ -330,6 +330,14 @@ def test_a_part_that_states_a_larger_image_than_its_page_is_refused(tmp_path, rn
         read(path)
 
 
+def test_pages_of_many_parts_are_whole(tmp_path, rng):
+    values = rng.integers(0, 99, (40, 64, 64), dtype=np.uint8)
+    tifffile.imwrite(tmp_path / "a.tif", values, compression="zlib", rowsperstrip=1)
+    volume = read(tmp_path / "a.tif")
+    np.testing.assert_array_equal(volume.data, values)
+    assert volume.notes == []
+
+
 def test_of_a_pyramid_all_levels_stay_on_disk(tmp_path, rng):
     values = rng.integers(0, 4000, (6, 64, 80), dtype=np.uint16)
     with tifffile.TiffWriter(tmp_path / "p.ome.tif", ome=True) as file:

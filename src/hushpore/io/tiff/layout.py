@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 _UNCOMPRESSED = 1
 _OF_ONE_BIT = (2, 3, 4)  # the compressions of facsimiles
 _BITS = 258  # the tag of the number of bits of a pixel
-# tags whose texts and numbers lie beside the directory: bits, description, offsets and sizes of the
-# parts, resolution, software
-_BESIDE = (258, 270, 273, 279, 282, 283, 305, 324, 325)
+_PARTS = (273, 279, 324, 325)  # the tags of where the parts of a page lie, and of their bytes
 _SLACK = 512  # bytes of a file that mean nothing
 _ALIGNMENT = 16  # the same for each page: writers begin a part at a multiple of it
 
@@ -53,15 +51,18 @@ def layout_notes(tif: tifffile.TiffFile, all_series: Iterable[Any]) -> list[str]
     if any(int(each.keyframe.compression) in _OF_ONE_BIT and each.dtype != np.bool_
            for each in all_series):  # fmt: skip
         notes.append("The file states a compression of pixels of one bit, and more bits for them.")
-    first, beside = _directory(tif)
-    told = sum(end - start for start, end in beside)
+    first, beside, of_parts = _directory(tif)
     beyond = np.maximum.accumulate(begin + length)
     # none of what is told lies within a part
-    own = [first, *beside, *((at, at + 1) for at in directories)]
-    in_first = any(((begin < end) & (begin + length > start)).any() for start, end in own)
-    if (begin[1:] < beyond[:-1]).any() or in_first or begin[0] < tif.tiff.offsetsize:
+    is_shared = bool((begin[1:] < beyond[:-1]).any()) or begin[0] < tif.tiff.offsetsize
+    for start, end in (first, *beside):
+        is_shared = is_shared or bool(((begin < end) & (begin + length > start)).any())
+    # of each directory, the last part that begins before it
+    part = np.searchsorted(begin, directories, side="right") - 1
+    if is_shared or (np.asarray(directories)[part >= 0] < beyond[part[part >= 0]]).any():
         notes.append("Images of the file share bytes: its directories may be damaged.")
     count = max(len(pieces), len(tif.pages))
+    told = sum(end - start for start, end in beside) + (count - 1) * of_parts
     rest = tif.filehandle.size - int(length.sum()) - told - count * (first[1] - first[0])
     if rest >= max(smallest, _SLACK + count * _ALIGNMENT):
         notes.append(
@@ -109,14 +110,15 @@ def _is_of_its_size(page: Any, places: npt.NDArray[np.int64]) -> bool:
     return bool(places[1].sum() == rows * -(-samples * form.bitspersample // 8))
 
 
-def _directory(tif: tifffile.TiffFile) -> tuple[tuple[int, int], list[tuple[int, int]]]:
-    """Return where the first directory lies, and where its texts and numbers that lie beside it."""
+def _directory(tif: tifffile.TiffFile) -> tuple[tuple[int, int], list[tuple[int, int]], int]:
+    """Return where the first directory lies, and where its texts and numbers that lie beside it.
+
+    The last is how many bytes of these say where its parts are, as each page does.
+    """
     first: Any = tif.pages.first
     form = tif.tiff
     size = form.tagnosize + len(first.tags) * form.tagsize + form.offsetsize
-    beside = [
-        (tag.valueoffset, tag.valueoffset + tag.valuebytecount)
-        for tag in first.tags.values()
-        if tag.valuebytecount > form.tagoffsetthreshold
-    ]
-    return (first.offset, first.offset + size), beside
+    tags = [tag for tag in first.tags.values() if tag.valuebytecount > form.tagoffsetthreshold]
+    beside = [(tag.valueoffset, tag.valueoffset + tag.valuebytecount) for tag in tags]
+    of_parts = sum(int(tag.valuebytecount) for tag in tags if tag.code in _PARTS)
+    return (first.offset, first.offset + size), beside, of_parts
