@@ -234,7 +234,7 @@ spec = importlib.util.spec_from_file_location("cuda_shim", {str(SHIM)!r})
 shim = importlib.util.module_from_spec(spec); spec.loader.exec_module(shim)
 from hushpore import Volume
 from hushpore.pores.gpu.grey import GpuGrey
-from hushpore.pores.gpu.void import find_void, classify_void
+from hushpore.pores.gpu.void import GpuParts, find_void, classify_void
 from hushpore.pores.gpu.engine import Gpu
 from hushpore.pores.passes import Work
 from hushpore.pores.settings import PoreSettings
@@ -267,6 +267,7 @@ for shape in ((1, 1, 1), (1, 5, 60), (7, 8, 9)):
             work = Work(volume, settings, whole, None, None)
             classify_void(gpu, work, find_void(gpu, grey, work, grey.threshold(settings)[0]))
             grey.rounded()
+    GpuParts(gpu, void.view(np.uint8)).measure(0, void.size - void[0].size)
     if len(void) > 4:
         found = gpu.watershed(distance, 2, 5, 7)
         labels = np.ascontiguousarray(np.abs(found.basins))
