@@ -111,7 +111,7 @@ class Components:
         touches = touching(runs, (faces, self.faces[1:]))
         if marked is not None:
             touches |= marked
-        voxels = np.bincount(runs.part, runs.end - runs.begin, runs.count).astype(np.int64)
+        voxels = _voxels_of_parts(runs.lines, runs.part, runs.count)
         if self._runs:
             offsets = np.cumsum([0, *self._counts])[-2:]
             self._pairs.append(pairs_across(self._runs[-1], runs) + offsets)
@@ -162,7 +162,9 @@ def make_void(
     """
     void = np.empty(values.shape, np.bool_) if out is None else out
     if threshold is None:
-        void[...] = values
+        threads.over(
+            len(values), lambda first, last: np.copyto(void[first:last], values[first:last])
+        )
         return void
     limit: Any = np.float64(threshold)
     if values.dtype.kind in "iu":
@@ -372,7 +374,9 @@ def _compact(parent: npt.NDArray[np.int32]) -> int:
 def pairs_across(before: Runs, after: Runs) -> npt.NDArray[np.int64]:
     """Return the parts (n, 2) of two slabs that are connected, of the first and of the second."""
     last, first = before.face(last=True), after.face(last=False)
-    return np.unique(_overlaps(last.lines, last.part, first.lines, first.part), axis=0)
+    # as one number each: rows of two take several times as long to sort
+    keys = np.unique(_overlaps(last.lines, last.part, first.lines, first.part))
+    return np.stack([keys >> 32, keys & 0xFFFFFFFF], axis=1)
 
 
 @kernel
@@ -382,24 +386,35 @@ def _overlaps(
     lines_b: Lines,
     part_b: npt.NDArray[np.int32],
 ) -> npt.NDArray[np.int64]:
-    """Return the parts (n, 2) of all runs of two slices that overlap in x."""
+    """Return the parts of all runs of two slices that overlap in x, (n,): ``a << 32 | b``."""
     start_a, begin_a, end_a = lines_a
     start_b, begin_b, end_b = lines_b
-    pairs = np.empty((begin_a.size + begin_b.size, 2), np.int64)
+    pairs = np.empty(begin_a.size + begin_b.size, np.int64)
     count = 0
     for row in range(start_a.size - 1):
         a = start_a[row]
         b = start_b[row]
         while a < start_a[row + 1] and b < start_b[row + 1]:
             if begin_a[a] < end_b[b] and begin_b[b] < end_a[a]:
-                pairs[count, 0] = part_a[a]
-                pairs[count, 1] = part_b[b]
+                pairs[count] = np.int64(part_a[a]) << 32 | np.int64(part_b[b])
                 count += 1
             if end_a[a] < end_b[b]:
                 a += 1
             else:
                 b += 1
     return pairs[:count].copy()
+
+
+@kernel
+def _voxels_of_parts(
+    lines: Lines, part: npt.NDArray[np.int32], count: int
+) -> npt.NDArray[np.int64]:
+    """Return how many voxels each of `count` parts has."""
+    _, begin, end = lines
+    voxels = np.zeros(count, np.int64)
+    for run in range(part.size):
+        voxels[part[run]] += end[run] - begin[run]
+    return voxels
 
 
 def touching(
