@@ -127,6 +127,10 @@ def test_the_result_is_a_layer_with_a_name_and_a_colour_for_each_phase(
         ["pores", "33.3 %"], ["clay", "50 %"], ["quartz", "16.7 %"],
     ]  # fmt: skip
     assert [row[0] for row in cells(tables.contacts)] == ["pores – clay", "clay – quartz"]
+    shown = [tables.phases.columnCount(), tables.contacts.columnCount()]
+    # all that was measured but the number of the phase, which its row says
+    measured = result.phases.dropna(axis=1, how="all"), result.contacts
+    assert shown == [measured[0].shape[1] - 1, measured[1].shape[1] - 3]
     viewer.layers.remove("rock phases")
     viewer.layers.remove("rock thickness")
     viewer.layers.remove("rock regions")

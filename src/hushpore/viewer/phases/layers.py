@@ -10,8 +10,8 @@ import numpy as np
 from napari.layers import Labels
 from napari.utils.colormaps import CyclicLabelColormap
 
-from hushpore.base.volume import readable_number, readable_unit
-from hushpore.pores.phases.measures import PHASES
+from hushpore.base.volume import readable_number
+from hushpore.pores.phases.measures import CONTACTS, PHASES
 from hushpore.pores.phases.result import COLOURS
 from hushpore.viewer.layers.conversion import METADATA_KEY, layer_data
 from hushpore.viewer.results.pore_layer import LENGTHS
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from hushpore.base.events import Job
     from hushpore.base.volume import Volume
+    from hushpore.pores.measures import Measure
+    from hushpore.pores.phases.measures import PhaseSums
     from hushpore.pores.phases.result import Phases
     from hushpore.pores.phases.settings import PhaseSettings
     from hushpore.pores.preview import GreySurvey, SliceVoid
@@ -102,40 +104,41 @@ def _regions_features(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame
 
 def table_of(result: Phases) -> list[tuple[str, ...]]:
     """Return what was measured of phases in words, the titles first; what was not is left out."""
-    unit, n_spatial = result.volume.unit, result.volume.n_spatial
-    shown = ("share", "specific_surface", "thickness", "num_regions")
-    measures = [each for each in PHASES if each.name in shown]
-    measures = [each for each in measures if result.phases[each.name].notna().any()]
-    head = ("Phase", *(each.titled(unit, n_spatial).capitalize() for each in measures))
-    return [
-        head,
-        *(
-            (row["name"], *(_in_words(each.name, row[each.name]) for each in measures))
-            for _, row in result.phases.iterrows()
-        ),
-    ]
+    table = result.phases
+    # what is asked for first stands where it is seen without scrolling
+    first = ("share", "specific_surface", "thickness", "thickness_deviation", "num_regions")
+    measures = sorted(PHASES[1:], key=lambda each: each.name not in first)
+    measures = [each for each in measures if table[each.name].notna().any()]
+    return _table("Phase", list(table["name"]), table, measures, result.volume)
 
 
 def contacts_of(result: Phases) -> list[tuple[str, ...]]:
     """Return the contacts of phases in words, the titles first."""
-    area = readable_unit(result.volume.unit, 2 if result.volume.n_spatial == 3 else 1)
-    return [
-        ("Contact", f"Area ({area})", "Share"),
-        *(
-            (
-                f"{row['name_1']} – {row['name_2']}",
-                _in_words("area", row["area"]),
-                _in_words("share", row["share"]),
-            )
-            for _, row in result.contacts.iterrows()
-        ),
-    ]
+    table = result.contacts
+    pairs = [f"{one} – {other}" for one, other in table[["name_1", "name_2"]].to_numpy()]
+    return _table("Contact", pairs, table, CONTACTS[2:], result.volume)
+
+
+def _table(
+    title: str,
+    names: Sequence[str],
+    table: pd.DataFrame,
+    measures: Sequence[Measure[PhaseSums]],
+    volume: Volume,
+) -> list[tuple[str, ...]]:
+    """Return names and measures in words, a row each, the titles first."""
+    titles = (each.titled(volume.unit, volume.n_spatial) for each in measures)
+    heads = (each[0].upper() + each[1:] for each in titles)
+    columns = ([_in_words(each.name, value) for value in table[each.name]] for each in measures)
+    return [(title, *heads), *zip(names, *columns, strict=True)]
 
 
 def _in_words(name: str, value: float) -> str:
     if np.isnan(value):
         return "–"
-    return f"{100 * value:.3g} %" if name == "share" else readable_number(value, 4)
+    if name == "share":
+        return f"{100 * value:.3g} %"
+    return f"{value:,.0f}" if float(value).is_integer() else readable_number(value, 4)
 
 
 def _colours() -> CyclicLabelColormap:

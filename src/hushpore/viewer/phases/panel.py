@@ -209,9 +209,12 @@ def fill_row(
 
 
 def fit_height(table: QTableWidget) -> None:
-    """Make a table as high as its rows."""
+    """Make a table as high as its rows, and its scroll bar where it may have one."""
     rows = table.verticalHeader().defaultSectionSize() * table.rowCount()
-    table.setFixedHeight(table.horizontalHeader().sizeHint().height() + rows + 2)
+    bar = 0
+    if table.horizontalScrollBarPolicy() != Qt.ScrollBarPolicy.ScrollBarAlwaysOff:
+        bar = table.horizontalScrollBar().sizeHint().height()
+    table.setFixedHeight(table.horizontalHeader().sizeHint().height() + rows + bar + 2)
 
 
 def _as_text(values: Sequence[float]) -> str:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from napari.layers import Image, Labels
-from qtpy.QtWidgets import QTableWidget, QVBoxLayout, QWidget
+from qtpy.QtCore import Qt
+from qtpy.QtWidgets import QHeaderView, QTableWidget, QVBoxLayout, QWidget
 
 from hushpore.base.errors import InputError
 from hushpore.pores.phases.result import COLOURS
@@ -163,6 +164,9 @@ def _fill(
     table.setColumnCount(len(head))
     table.setHorizontalHeaderLabels(head)
     suit_table(table)
+    # of all that was measured a narrow dock has no room
+    table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
+    table.horizontalHeader().setSectionResizeMode(0, QHeaderView.ResizeMode.ResizeToContents)
     table.setRowCount(len(body))
     for row, cells in enumerate(body):
         fill_row(table, row, cells, colours[row] if colours else "")
