@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
     import pandas as pd
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from hushpore.pores.phases.result import Phases
@@ -146,6 +147,21 @@ def _value(table: pd.DataFrame, name: str, column: str) -> float:
     return float(table.at[name, column]) if name in table.index else np.nan
 
 
+def kind_of(quantity: str) -> str:
+    """Return what a row of phases is about: ``share of``, or ``share of contact``."""
+    measure, of, name = quantity.partition(" of ")
+    return f"{measure}{of}contact" if name.startswith("contact ") else f"{measure}{of}".rstrip()
+
+
+def kind_in_words(kind: str, unit: str) -> str:
+    """Return the title of an axis: 'mean local thickness (µm)'; shares have no unit."""
+    names = {"share of": "share of the sample", "share of contact": "share of all contacts",
+             "thickness of": "mean local thickness",
+             "specific_area of contact": "contact area by volume"}  # fmt: skip
+    title = names.get(kind) or kind.removesuffix(" of").replace("_", " ")
+    return f"{title} ({in_figure(unit)})" if unit else title
+
+
 def phases_figure(table: pd.DataFrame, names: tuple[str, str], colours: tuple[str, str]) -> Figure:
     """Draw shares, thickness and contacts of phases as bars beside each other.
 
@@ -153,27 +169,30 @@ def phases_figure(table: pd.DataFrame, names: tuple[str, str], colours: tuple[st
     """
     from matplotlib.figure import Figure
 
-    drawn = {
-        "share of ": "share of the sample",
-        "thickness of ": "mean local thickness",
-        "specific_area of contact ": "contact area by volume",
-    }
-    kinds = {start: table[table["quantity"].str.startswith(start)] for start in drawn}
-    kinds["share of "] = kinds["share of "][
-        ~kinds["share of "]["quantity"].str.startswith("share of contact ")
-    ]
-    kinds = {start: rows for start, rows in kinds.items() if len(rows)}
-    figure = Figure(figsize=(4.2 * len(kinds), 4), layout="constrained")
-    panels = figure.subplots(1, len(kinds), squeeze=False)[0]
-    for ax, (start, rows) in zip(panels, kinds.items(), strict=True):
-        place = np.arange(len(rows))
-        for shift, name, label, colour in zip((-0.2, 0.2), "ab", names, colours, strict=True):
-            ax.barh(place + shift, rows[name], 0.4, label=in_figure(label), color=colour)
-        words = [in_figure(each.removeprefix(start)) for each in rows["quantity"]]
-        ax.set_yticks(place, words)
-        ax.invert_yaxis()
-        unit = rows["unit"].iloc[0]
-        ax.set_xlabel(f"{drawn[start]} ({in_figure(unit)})" if unit else drawn[start])
-        ax.spines[["top", "right"]].set_visible(False)
+    kinds = table["quantity"].map(kind_of)
+    wanted = ("share of", "thickness of", "specific_area of contact")
+    drawn = [kind for kind in wanted if (kinds == kind).any()]
+    figure = Figure(figsize=(4.2 * len(drawn), 4), layout="constrained")
+    panels = figure.subplots(1, len(drawn), squeeze=False)[0]
+    for axes, kind in zip(panels, drawn, strict=True):
+        draw_bars(axes, table[kinds == kind], names, colours)
     figure.axes[0].legend(frameon=False, fontsize=9)
     return figure
+
+
+def draw_bars(
+    axes: Axes, rows: pd.DataFrame, names: tuple[str, str], colours: tuple[str, str]
+) -> None:
+    """Draw a measure of all phases, or of all contacts, of two results.
+
+    `rows`: those of one kind, with units in words. The others as for `phases_figure`.
+    """
+    kind = kind_of(rows["quantity"].iloc[0])
+    place = np.arange(len(rows))
+    for shift, name, label, colour in zip((-0.2, 0.2), "ab", names, colours, strict=True):
+        axes.barh(place + shift, rows[name], 0.4, label=in_figure(label), color=colour)
+    words = [in_figure(each.removeprefix(f"{kind} ")) for each in rows["quantity"]]
+    axes.set_yticks(place, words)
+    axes.invert_yaxis()
+    axes.set_xlabel(kind_in_words(kind, rows["unit"].iloc[0]))
+    axes.spines[["top", "right"]].set_visible(False)

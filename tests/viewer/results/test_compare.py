@@ -5,11 +5,14 @@ from napari.components import ViewerModel
 from napari.layers import Layer
 from qtpy.QtWidgets import QWidget
 
+import hushpore
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.runs.compare import distributions
+from hushpore.viewer.phases.layers import phase_layers
 from hushpore.viewer.results.compare import BY_VOLUME, CompareWidget
 from hushpore.viewer.results.pore_layer import pore_layer
 from hushpore.viewer.results.saving import save_table
+from hushpore.viewer.running.target import capture
 
 SOON = 10_000
 
@@ -147,10 +150,38 @@ def test_a_script_compares_and_waits(widget, viewer, tmp_path):
     assert (compared.first.name, compared.second.name) == ("after", "before")
     assert widget.result is compared
     widget.b.value = viewer.layers["after"]
-    with pytest.raises(InputError, match="Choose two pore results"):
+    with pytest.raises(InputError, match="Choose two results"):
         widget.run()
     widget.b.value = tmp_path / "nothing"
     widget.run()
     with pytest.raises(HushporeError, match="There is no result in"):
         widget.wait(SOON / 1000)
     assert list(widget.asdict()) == ["a", "b", "quantity", "shares", "log", "cumulative"]
+
+
+def test_two_measurements_of_phases_are_compared_by_name(widget, viewer, qtbot):
+    for name, moved in (("one", 0), ("other", 2)):
+        cuts = np.repeat([30, 100, 200], [6 + moved, 8 - moved, 6]).astype(np.uint8)
+        target = capture(viewer.add_image(np.broadcast_to(cuts, (8, 20, 20)).copy(), name=name))
+        found = hushpore.measure_phases(
+            target.volume, thresholds="60,150", names="pores, clay, quartz", outside="keep"
+        )
+        viewer.add_layer(Layer.create(*phase_layers(found, target)[0]))
+    qtbot.waitUntil(lambda: widget.result is not None and widget.result.pores is None, timeout=SOON)
+    assert [choice.native.currentText() for choice in (widget.a, widget.b)] == [
+        "one phases", "other phases",
+    ]  # fmt: skip
+    row = column(widget, 0).index("share of pores (%)")
+    assert [column(widget, place)[row] for place in (1, 2, 3)] == ["30", "40", "+33.3 %"]
+    assert widget.quantity.value == "share of"
+    assert not widget.log.enabled
+    shown = widget.canvas.numbers
+    assert shown["b"].tolist() == pytest.approx([0.4, 0.3, 0.3])
+    widget.table.setCurrentCell(column(widget, 0).index("share of contact clay - pores (%)"), 0)
+    assert widget.quantity.value == "share of contact"
+    # of pores again, with what belongs to them
+    widget.a.value, widget.b.value = viewer.layers["before"], viewer.layers["after"]
+    widget.run()
+    assert widget.wait().pores is not None
+    assert widget.quantity.value == "equivalent_diameter"
+    assert widget.log.enabled

@@ -1,4 +1,4 @@
-"""The widget that lays two pore results side by side: distributions overlaid, differences."""
+"""The widget that lays two results side by side: distributions overlaid, differences."""
 
 from __future__ import annotations
 
@@ -35,6 +35,14 @@ from hushpore.runs.compare import (
     shift_in_words,
     unit_in_words,
 )
+from hushpore.runs.compare_phases import (
+    PhaseTables,
+    draw_bars,
+    is_of_phases,
+    kind_in_words,
+    kind_of,
+    open_phases,
+)
 from hushpore.runs.pore_result import open_result
 from hushpore.runs.two_samples import NOT_INDEPENDENT
 from hushpore.viewer.forms.docking import SharesSide
@@ -45,18 +53,20 @@ from hushpore.viewer.forms.rich_label import RichLabel, plain_label, sign
 from hushpore.viewer.layers.conversion import unwrapped, volume_of
 from hushpore.viewer.results.plot_canvas import SAVE_TIP, PlotCanvas
 from hushpore.viewer.results.pore_layer import tables_of
-from hushpore.viewer.results.result_choice import ResultChoice
+from hushpore.viewer.results.result_choice import ResultChoice, phases_of
 from hushpore.viewer.results.saving import ask_for_file, save_table
 from hushpore.viewer.running.worker import JobWorker, calling
 from hushpore.viewer.running.worker_container import WorkerContainer
 
 if TYPE_CHECKING:
+    from hushpore.pores.phases.result import Phases
     from hushpore.runs.pore_result import ResultLike
     from hushpore.viewer.running.problem import Problem
 
 NO_RESULT = (
-    "Choose two pore results: layers of 'Segment pores', or result folders. For example the same "
-    "scan before and after denoising, or two samples."
+    "Choose two results, both of pores or both of phases: layers of 'Segment pores' or of 'Measure "
+    "phases', or result folders. For example the same scan before and after denoising, or two "
+    "samples."
 )
 
 #: What the shares are of, by its name in the combo box.
@@ -65,9 +75,12 @@ BY_NUMBER, BY_VOLUME = "by number", "by volume"
 #: Of the first and the second; seen on dark and light, and told apart by the colour-blind.
 _COLOURS = ("#4c9be8", "#f5a623")
 
+#: What is plotted first, of pores.
+_FIRST = "equivalent_diameter"
+
 #: Titles of the columns, and what they mean.
 _HEADS = {
-    "": "Totals, and medians over all pores or throats.",
+    "": "Totals, and medians over all pores or throats; of phases each, and each two that touch.",
     "A": "",
     "B": "",
     "B - A": "Difference of B from A, in per cent of A.",
@@ -85,13 +98,20 @@ _RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 class Compared:
     """Two results, and how they differ: see `hushpore.runs.compare.compare`."""
 
-    first: PoreResult
-    second: PoreResult
+    first: PoreResult | PhaseTables
+    second: PoreResult | PhaseTables
     table: pd.DataFrame
+
+    @property
+    def pores(self) -> tuple[PoreResult, PoreResult] | None:
+        """Both, where they are of pores."""
+        if isinstance(self.first, PoreResult) and isinstance(self.second, PoreResult):
+            return self.first, self.second
+        return None
 
 
 class CompareWidget(WorkerContainer):
-    """Overlays the distributions of two pore results, and lists what differs.
+    """Overlays the distributions of two results, of phases their measures, and lists what differs.
 
     It is a magicgui container of the two results, layers or folders, and of what is plotted. It
     compares anew by itself when another is chosen; a script that waits for that runs it::
@@ -162,12 +182,28 @@ class CompareWidget(WorkerContainer):
         for part in (self.canvas, self.table, self._save_table, self._save_plot):
             part.setEnabled(found is not None)
         for widget in self[2:]:
-            widget.enabled = found is not None
+            is_of_use = widget is self.quantity or (found is not None and found.pores is not None)
+            widget.enabled = found is not None and is_of_use
+        self._offer_quantities(found)
         if found is None:
             self.table.clear_differences()
         else:
             self.table.show_differences(found.table, found.first.name, found.second.name)
         self.draw()
+
+    def _offer_quantities(self, found: Compared | None) -> None:
+        """Offer what can be plotted of pores, or of phases."""
+        if found is None or found.pores:
+            offered = [(measure_of(column).heading, column) for column in columns_compared()]
+        else:
+            kinds = found.table["quantity"].map(kind_of)
+            titles = ((kind_in_words(kind, ""), kind) for kind in dict.fromkeys(kinds))
+            offered = [(title[:1].upper() + title[1:], kind) for title, kind in titles]
+        names = [name for _, name in offered]
+        if list(self.quantity.choices) != names:
+            with self.quantity.changed.blocked():
+                self.quantity.choices = offered
+                self.quantity.value = _FIRST if _FIRST in names else names[0]
 
     # ---- the plot
 
@@ -175,21 +211,31 @@ class CompareWidget(WorkerContainer):
         """Draw both distributions over each other."""
         self.canvas.clear()
         self._shift.say("")
-        if self.result is not None:
+        if self.result is not None and (pores := self.result.pores):
             shift = shift_in_words(self.result.table, self.quantity.value)
             self._shift.say(html.escape(shift))
-            self._draw(self.result)
+            self._draw(*pores)
+        elif self.result is not None:
+            self._draw_phases(self.result.table)
         self.canvas.show_figure()
 
-    def _draw(self, both: Compared) -> None:
+    def _draw_phases(self, table: pd.DataFrame) -> None:
+        rows = table[table["quantity"].map(kind_of) == self.quantity.value]
+        self.canvas.numbers = rows
+        axes = self.canvas.figure.add_subplot()
+        rows = rows.assign(unit=[unit_in_words(unit) for unit in rows["unit"]])
+        draw_bars(axes, rows, ("A", "B"), _COLOURS)
+        axes.legend(frameon=False, fontsize=8, ncols=2, loc="lower left", bbox_to_anchor=(0, 1))
+
+    def _draw(self, first: PoreResult, second: PoreResult) -> None:
         column, by_volume = self.quantity.value, self.shares.value == BY_VOLUME
         self.canvas.numbers = data = distributions(
-            both.first, both.second, column, by_volume=by_volume, log=self.log.value
+            first, second, column, by_volume=by_volume, log=self.log.value
         )
         axes = self.canvas.figure.add_subplot()
         edges = np.r_[data["from"], data["to"].iloc[-1:]]
         cumulative = self.cumulative.value
-        for name, found, colour in zip("ab", (both.first, both.second), _COLOURS, strict=True):
+        for name, found, colour in zip("ab", (first, second), _COLOURS, strict=True):
             label = f"{name.upper()} ({len(found.pores):,} pores)"
             if cumulative:
                 rising = np.r_[0, 100 * data[f"{name}_cumulative"]]
@@ -202,7 +248,7 @@ class CompareWidget(WorkerContainer):
         axes.set_ylim(0, 101 if cumulative else None)
         if self.log.value:
             axes.set_xscale("log")
-        labels = both.first.labels
+        labels = first.labels
         axes.set_xlabel(measure_of(column).titled(labels.unit, labels.n_spatial))
         axes.legend(frameon=False, fontsize=8, ncols=2, loc="lower left", bbox_to_anchor=(0, 1))
 
@@ -238,7 +284,7 @@ class CompareWidget(WorkerContainer):
         self.canvas = PlotCanvas(self._viewer)
         self.canvas.setMinimumHeight(100)
         self.quantity = ComboBox(
-            name="quantity", annotation=str, value="equivalent_diameter",
+            name="quantity", annotation=str, value=_FIRST,
             choices=[(measure_of(column).heading, column) for column in columns_compared()],
             tooltip="What is plotted; a click on its row in the table does the same.",
         )  # fmt: skip
@@ -299,13 +345,18 @@ class CompareWidget(WorkerContainer):
         self.extend([self.a, self.b, self.quantity, self.shares, self.log, self.cumulative])
 
 
-def _compared(a: ResultLike, b: ResultLike) -> Compared:
+def _compared(a: ResultLike | Phases, b: ResultLike | Phases) -> Compared:
+    if is_of_phases(a) or is_of_phases(b):
+        return Compared(open_phases(a), open_phases(b), compare(a, b))
     first, second = open_result(a), open_result(b)
     return Compared(first, second, compare(first, second))
 
 
-def _result_of(layer: Any) -> PoreResult:
-    """Return what a pore layer shows, whether it was made here or read from a folder."""
+def _result_of(layer: Any) -> PoreResult | Phases:
+    """Return what a layer shows, whether it was made here or read from a folder."""
+    phases = phases_of(layer)
+    if phases is not None:
+        return phases
     tables = tables_of(layer)
     assert tables is not None
     throats = tables.throats
@@ -356,7 +407,8 @@ class DifferenceTable(QTableWidget):
             ks = f"{row.ks:.2f}" if isfinite(row.ks) else ""
             title = _title(row.quantity, row.unit)
             total = total_of(row.quantity)
-            percent = 100 if total is not None and total.is_share else 1
+            is_share = total.is_share if total is not None else row.quantity.startswith("share of ")
+            percent = 100 if is_share else 1
             cells = (title, _digits(percent * row.a), _digits(percent * row.b), shift, ks)
             for place, text in enumerate(cells):
                 item = QTableWidgetItem(text)
@@ -372,6 +424,8 @@ class DifferenceTable(QTableWidget):
         quantity = self._quantities[row] if 0 <= row < len(self._quantities) else ""
         if quantity.startswith(_MEDIAN) and quantity.endswith(_OF_PORES):
             self.chosen.emit(quantity.removeprefix(_MEDIAN).removesuffix(_OF_PORES))
+        else:
+            self.chosen.emit(kind_of(quantity))
 
 
 def _title(quantity: str, unit: str) -> str:
@@ -380,6 +434,12 @@ def _title(quantity: str, unit: str) -> str:
     if total is not None and quantity not in _COUNTS:
         unit = "%" if total.is_share else unit_in_words(unit)
         return f"{total.phrase} ({unit})" if unit else total.phrase
+    if " of " in quantity and not quantity.startswith(_MEDIAN):
+        # of a phase
+        measure, _, name = quantity.partition(" of ")
+        unit = "%" if measure == "share" else unit_in_words(unit)
+        title = f"{measure.replace('_', ' ')} of {name}"
+        return f"{title} ({unit})" if unit else title
     name, is_of_throats = quantity.removeprefix(_MEDIAN), quantity.endswith(_OF_THROATS)
     name = name.removesuffix(_OF_THROATS).removesuffix(_OF_PORES)
     title = _COUNTS.get(name) or measure_of(name, THROATS if is_of_throats else PORES).title

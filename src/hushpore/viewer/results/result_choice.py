@@ -1,15 +1,18 @@
-"""The combo box of pore results: layers, and folders on disk."""
+"""The combo box of results, of pores or phases: layers, and folders on disk."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QComboBox, QFileDialog, QSizePolicy
 
-from hushpore.viewer.layers.conversion import unwrapped
+from hushpore.viewer.layers.conversion import known_of, unwrapped
 from hushpore.viewer.results.pore_layer import tables_of
+
+if TYPE_CHECKING:
+    from hushpore.pores.phases.result import Phases
 
 #: The entry that asks for a folder.
 FOLDER = "folder …"
@@ -20,10 +23,17 @@ NONE = "none"
 _SHOWN = ("features", "metadata", "name")
 
 
-class ResultChoice(QComboBox):
-    """Lists pore layers, the newest first, and the folders that were chosen here.
+def phases_of(layer: Any) -> Phases | None:
+    """Return the measurement of phases that a layer shows; None where it shows none."""
+    found: Phases | None = known_of(layer).get("phases")
+    return found
 
-    It begins with a layer by its age, and moves to newer ones until the user chooses.
+
+class ResultChoice(QComboBox):
+    """Lists layers of pores and of phases, the newest first, and folders that were chosen here.
+
+    It begins with a layer by its age, and moves to newer ones until the user chooses; with pores or
+    with phases, of which there are two.
 
     `name`: what it is called, in one letter. `age`: which layer to begin with: 0 is the newest.
     """
@@ -36,7 +46,7 @@ class ResultChoice(QComboBox):
             sizeAdjustPolicy=self.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon,
             minimumContentsLength=12,
             accessibleName=f"Result {name}",
-            toolTip="A pore layer, or a result folder.",
+            toolTip="A layer of pores or of phases, or a result folder.",
         )
         self.name, self._age = name, age
         self._all = viewer.layers
@@ -79,11 +89,13 @@ class ResultChoice(QComboBox):
             self.set(self._entries[position])
 
     def _refresh(self, event: Any = None) -> None:
-        known = [unwrapped(layer) for layer in reversed(self._all) if tables_of(layer) is not None]
+        newest = [unwrapped(layer) for layer in reversed(self._all)]
+        known = [layer for layer in newest if tables_of(layer) or phases_of(layer)]
+        alike = _alike(known)
         gone = not isinstance(self._chosen, Path) and self._chosen not in known
         before = self._chosen
         if not self._touched or gone:
-            self._chosen = known[self._age] if len(known) > self._age else None
+            self._chosen = alike[self._age] if len(alike) > self._age else None
             self._touched = self._touched and not gone
         self._entries = [*known, *self._folders, *([None] if self._chosen is None else [])]
         self.clear()
@@ -101,3 +113,11 @@ class ResultChoice(QComboBox):
             self._refresh(event)
         if event.type in _SHOWN and unwrapped(self._all[event.index]) is self._chosen:
             self.changed.emit()
+
+
+def _alike(known: list[Any]) -> list[Any]:
+    """Return the layers of pores, or of phases: what there are two of, and else what is newest."""
+    phases = [layer for layer in known if phases_of(layer)]
+    pores = [layer for layer in known if layer not in phases]
+    kinds = [phases, pores] if known[:1] == phases[:1] else [pores, phases]
+    return next((kind for kind in kinds if len(kind) > 1), kinds[0])
