@@ -179,6 +179,9 @@ def test_two_measurements_of_phases_are_compared_by_name(widget, viewer, qtbot):
     assert shown["b"].tolist() == pytest.approx([0.4, 0.3, 0.3])
     widget.table.setCurrentCell(column(widget, 0).index("share of contact clay - pores (%)"), 0)
     assert widget.quantity.value == "share of contact"
+    # as napari does whenever a layer comes or goes
+    widget.reset_choices()
+    assert widget.quantity.value == "share of contact"
     # of pores again, with what belongs to them
     widget.a.value, widget.b.value = viewer.layers["before"], viewer.layers["after"]
     widget.run()

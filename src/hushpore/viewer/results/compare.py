@@ -184,26 +184,28 @@ class CompareWidget(WorkerContainer):
         for widget in self[2:]:
             is_of_use = widget is self.quantity or (found is not None and found.pores is not None)
             widget.enabled = found is not None and is_of_use
-        self._offer_quantities(found)
+        before = self.quantity.choices
+        with self.quantity.changed.blocked():
+            self.quantity.reset_choices()
+            if _FIRST in self.quantity.choices and before != self.quantity.choices:
+                self.quantity.value = _FIRST
         if found is None:
             self.table.clear_differences()
         else:
             self.table.show_differences(found.table, found.first.name, found.second.name)
         self.draw()
 
-    def _offer_quantities(self, found: Compared | None) -> None:
-        """Offer what can be plotted of pores, or of phases."""
-        if found is None or found.pores:
-            offered = [(measure_of(column).heading, column) for column in columns_compared()]
-        else:
-            kinds = found.table["quantity"].map(kind_of)
-            titles = ((kind_in_words(kind, ""), kind) for kind in dict.fromkeys(kinds))
-            offered = [(title[:1].upper() + title[1:], kind) for title, kind in titles]
-        names = [name for _, name in offered]
-        if list(self.quantity.choices) != names:
-            with self.quantity.changed.blocked():
-                self.quantity.choices = offered
-                self.quantity.value = _FIRST if _FIRST in names else names[0]
+    def _quantities(self, box: Any = None) -> list[tuple[str, str]]:
+        """Return what can be plotted, of pores or of phases: titles, and what is meant.
+
+        napari asks for it anew at any change of the layers.
+        """
+        found = self.result
+        if found is None or found.pores is not None:
+            return [(measure_of(column).heading, column) for column in columns_compared()]
+        kinds = dict.fromkeys(found.table["quantity"].map(kind_of))
+        titles = ((kind_in_words(kind, ""), kind) for kind in kinds)
+        return [(title[:1].upper() + title[1:], kind) for title, kind in titles]
 
     # ---- the plot
 
@@ -285,7 +287,7 @@ class CompareWidget(WorkerContainer):
         self.canvas.setMinimumHeight(100)
         self.quantity = ComboBox(
             name="quantity", annotation=str, value=_FIRST,
-            choices=[(measure_of(column).heading, column) for column in columns_compared()],
+            choices=self._quantities,
             tooltip="What is plotted; a click on its row in the table does the same.",
         )  # fmt: skip
         self.shares = ComboBox(
