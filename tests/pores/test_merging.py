@@ -94,9 +94,9 @@ def test_basins_that_do_not_touch_never_merge(h: float) -> None:
 @pytest.mark.parametrize(
     ("radii", "n_spatial", "typical", "h"),
     [
-        ([4.2], 3, 4.2, 0.35),
+        ([4.2], 3, 4.2, 0.4175),
         # by volume one ball outweighs seven of half its radius, but not nine; by area not five
-        ([4, *[2] * 7], 3, 4, 1 / 3),
+        ([4, *[2] * 7], 3, 4, 0.3875),
         ([4, *[2] * 9], 3, 2, 0.2),
         ([4, *[2] * 5], 2, 2, 0.2),
         ([1, 1.5], 3, 1.5, 0.2),

@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 
     from hushpore.pores.graph import BasinGraph
 
-#: The height that is found by itself: a share of the typical radius, and its limits in voxels.
-#: Below the lower one any step in a surface parts pores; above the upper one hardly one does.
-SHARE, LEAST, MOST = 1 / 12, 0.2, 0.5
+#: The height that is found by itself: the least up to one typical radius, the most from another on,
+#: and straight between them, all in voxels. Below the least any step in a surface parts pores; at
+#: the most hardly one does.
+LEAST, MOST = 0.2, 0.5
+SMALL, LARGE = 2.75, 4.75
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,10 @@ class ChosenHeight:
         if self.radius is None:
             return ""
         why = {LEAST: "the least that auto takes", MOST: "the most that auto takes"}
-        share = f"one part in {1 / SHARE:g} of it"
+        between = f"auto takes {LEAST:g} up to {SMALL:g}, and {MOST:g} from {LARGE:g} on"
         return (
             f"Pores have a typical radius of {self.radius:.3g} voxels, and are merged by a height "
-            f"of {self.h:.3g} voxels: {why.get(self.h, share)}."
+            f"of {self.h:.3g} voxels: {why.get(self.h, between)}."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -83,7 +85,7 @@ def find_height(
         # there is no pore, or no solid
         return ChosenHeight(MOST)
     typical = float(radius[np.searchsorted(share, share[-1] / 2)])
-    return ChosenHeight(float(np.clip(SHARE * typical, LEAST, MOST)), typical)
+    return ChosenHeight(float(np.interp(typical, (SMALL, LARGE), (LEAST, MOST))), typical)
 
 
 def height_of(graph: BasinGraph, h: str | float, n_spatial: int) -> ChosenHeight:

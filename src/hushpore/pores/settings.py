@@ -181,8 +181,8 @@ class PoreSettings(Settings):
     h: str | float = option(
         "auto",
         "Neighbouring pores merge where the neck between them is less than this much narrower, in "
-        "radius, than the smaller of the two. The larger, the fewer pores are split. auto: a "
-        "twelfth of the typical radius of the pores, from 0.2 to 0.5 voxels.",
+        "radius, than the smaller of the two. The larger, the fewer pores are split. auto: by "
+        "the typical radius of the pores, 0.2 voxels up to 2.75, and rising to 0.5 at 4.75.",
         label="Watershed merge height",
         choices=("auto",),
         choice_labels=("Auto",),
