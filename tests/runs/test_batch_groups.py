@@ -88,3 +88,24 @@ def test_the_command_writes_table_and_plot(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "groups.png").read_bytes().startswith(b"\x89PNG")
     whole = pd.read_csv(tmp_path / "out" / "summary.csv")
     assert sorted(whole["group"]) == ["large", "small"]
+
+
+def test_phases_of_many_scans_have_a_row_each_and_are_compared_by_their_shares(
+    tmp_path: Path,
+) -> None:
+    for group, width in (("thin", 4), ("thick", 8)):
+        (tmp_path / group).mkdir()
+        grey = np.repeat([30, 100, 200], [width, 6, 10 - width]).astype(np.uint8)
+        scan = Volume(np.broadcast_to(grey, (4, 8, 16)).copy(), spacing=2, unit="um")
+        write_image(tmp_path / group / f"{group}.tif", scan)
+    words = ["batch-phases", f"{tmp_path}/*/*.tif", "-o", str(tmp_path / "out"), "--no-denoise",
+             "--thresholds", "60,150", "--names", "pores, clay, quartz", "--outside", "keep",
+             "--groups", "folder"]  # fmt: skip
+    done = CliRunner().invoke(command, words)
+    assert done.exit_code == 0, done.output
+    whole = pd.read_csv(tmp_path / "out" / "summary.csv").set_index("name")
+    assert whole["share of pores"].to_dict() == {"thick": 0.5, "thin": 0.25}
+    assert whole["area of contact clay - pores"].notna().all()
+    table = pd.read_csv(tmp_path / "out" / "groups.csv").set_index("group")
+    assert table.loc["thick", "share of quartz_mean"] == 0.125
+    assert (tmp_path / "out" / "groups.png").read_bytes().startswith(b"\x89PNG")

@@ -23,7 +23,7 @@ from hushpore.cli.result_commands import compare_command, export_command, rerun_
 from hushpore.cli.settings import preferences_command, settings_command
 from hushpore.cli.timings import Measured
 from hushpore.io.registry import READERS, titles
-from hushpore.jobs import CHAIN, JOBS
+from hushpore.jobs import BATCHES, CHAIN, JOBS
 
 if TYPE_CHECKING:
     from hushpore.base.volume import Volume
@@ -39,14 +39,14 @@ class _Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, those of jobs among them."""
-        return sorted({*super().list_commands(ctx), *JOBS, "run", "batch"})
+        return sorted({*super().list_commands(ctx), *JOBS, *BATCHES, "run"})
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """Return a command; those of jobs are made when they are asked for."""
         if name in JOBS:
             return job_command(name, [name])
-        if name == "batch":
-            return batch_command()
+        if name in BATCHES:
+            return batch_command(name)
         if name == "run":
             return job_command(
                 name,

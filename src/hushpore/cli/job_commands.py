@@ -24,7 +24,7 @@ from hushpore.cli.progress_bar import drive
 from hushpore.cli.settings import settings_sources
 from hushpore.cli.timings import Measured
 from hushpore.device.all_gpus import ALL_GPUS
-from hushpore.jobs import CHAIN, JOBS, chained, is_one_image, load, start
+from hushpore.jobs import BATCHES, JOBS, chained, is_one_image, load, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -95,11 +95,12 @@ def job_command(
     return made(_decorated(command, decorators))
 
 
-def batch_command(jobs: Sequence[str] = CHAIN) -> click.Command:
-    """Return the command that sends many scans through jobs with the same settings.
+def batch_command(name: str) -> click.Command:
+    """Return a command that sends many scans through jobs with the same settings.
 
-    `jobs`: keys of `hushpore.jobs.JOBS`; each but the last can be left out.
+    `name`: a key of `hushpore.jobs.BATCHES`; each of its jobs but the last can be left out.
     """
+    jobs = BATCHES[name]
     kinds = {job: JOBS[job] for job in jobs}
 
     def command(
@@ -176,10 +177,11 @@ def batch_command(jobs: Sequence[str] = CHAIN) -> click.Command:
         click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON, no bar."),
     ]  # fmt: skip
     made = click.command(
-        "batch",
+        name,
         cls=JobCommand,
-        short_help="Send many scans through the same settings, resumable.",
-        help="Send all SCANS (files, folders, wildcards in quotes) through the same settings.\n\n"
+        short_help=f"{JOBS[jobs[-1]].title} of many scans with the same settings, resumable.",
+        help="Send all SCANS (files, folders, wildcards in quotes) through the same settings: "
+        f"{', then '.join(JOBS[job].title.lower() for job in jobs)}.\n\n"
         "Writes a result folder a scan, and summary.csv across them. A scan that fails does not "
         "stop the others. Started again, it skips what is done. Ends with status 1 if a scan "
         "failed.",

@@ -95,6 +95,9 @@ class JobDescription:
     # entries of ``provenance["result"]`` that the summary of a batch shows; empty: all of them that
     # are numbers or words
     figures: tuple[str, ...] = ()
+    # ``"module:function"`` that makes further ones of ``provenance["result"]``, by their columns;
+    # empty: there are none
+    more_figures: str = ""
     # ``"module:function"`` that makes figures and pages of a result folder; empty: there are none
     report: str = "hushpore.runs.report_page:job_report"
     extras: tuple[ExtraFile, ...] = ()  # further files that its command offers
@@ -202,6 +205,7 @@ JOBS: dict[str, JobDescription] = {
         help="Tell the phases of PATH apart: shares, thickness, contacts; tables, phases.tif, "
         "report.html, result.json.",
         report="hushpore.runs.report_page:phase_report",
+        more_figures="hushpore.pores.phases.measures:figures_of",
         check="hushpore.pores.phases.job:check_volume",
     ),
     "patches": JobDescription(
@@ -224,6 +228,9 @@ JOBS: dict[str, JobDescription] = {
 
 #: The jobs of ``hushpore run`` and of a batch, one after another.
 CHAIN = ("denoise", "pores")
+
+#: The jobs of each command that sends many scans through the same settings.
+BATCHES = {"batch": CHAIN, "batch-phases": ("denoise", "phases")}
 
 
 def check_chain(jobs: Sequence[str]) -> None:

@@ -18,7 +18,7 @@ from hushpore.base.events import Note, Progress, StopEarly
 from hushpore.base.partial import new_file, remove_partial
 from hushpore.base.text import as_csv, encodable, read_text
 from hushpore.io.results import write_json
-from hushpore.jobs import JOBS, check_chain, is_one_image
+from hushpore.jobs import JOBS, check_chain, is_one_image, load
 from hushpore.runs.batch_groups import group_table, groups_of, groups_picture, has_figures
 from hushpore.runs.batch_scans import plan
 from hushpore.runs.batch_workers import State, at_once, in_turn
@@ -273,8 +273,10 @@ def _row(task: Task, state: State) -> dict[str, Any]:
     provenance = task.provenance() if state.state in ("done", "skipped") else None
     result = provenance["jobs"][-1].get("result", {}) if provenance is not None else {}
     told = [name for name, value in result.items() if isinstance(value, int | float | str)]
-    figures = JOBS[list(task.steps)[-1]].figures or told
-    row |= {name: result.get(name) for name in figures}
+    kind = JOBS[list(task.steps)[-1]]
+    row |= {name: result.get(name) for name in kind.figures or told}
+    if kind.more_figures:
+        row |= load(kind.more_figures)(result)
     jobs = provenance["jobs"] if provenance else []
     seconds = sum(sum(job["timings"].values()) for job in jobs) if provenance else None
     return {

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from hushpore.pores.totals import Total
+
 #: Groups are the folders in which scans lie.
 FOLDER = "folder"
 
-#: What is told of each group, of the totals.
+#: What is told of each group, of the totals; of phases it is the share of each.
 FIGURES = ("porosity", "count", "median_diameter")
 
 #: Characters of the name of a group in a plot; longer ones are cut.
@@ -82,21 +84,22 @@ def group_table(summary: pd.DataFrame) -> pd.DataFrame:
     """Return what scans of a group have in common: one row a group.
 
     `summary`: that of a batch, with a column ``group``. Columns: ``group``, ``scans`` with a
-    result, and of each of `FIGURES` ``_mean`` and ``_deviation`` (of a sample, empty for one scan);
-    ``unit``, that of the first scan, in which all lengths are.
+    result, and of each of `FIGURES`, or of the shares of phases, ``_mean`` and ``_deviation`` (of a
+    sample, empty for one scan); ``unit``, that of the first scan, in which all lengths are.
     """
     import pandas as pd
 
     rows = []
+    told = _told(summary)
     values = _figures(summary)
     for group in dict.fromkeys(values["group"]):
         own = values[values["group"] == group]
         row: dict[str, Any] = {"group": group, "scans": len(own)}
-        for name in FIGURES:
+        for name in told:
             row[f"{name}_mean"] = own[name].mean()
             row[f"{name}_deviation"] = own[name].std(ddof=1)
         rows.append({**row, "unit": _unit(summary)})
-    columns = [f"{name}_{end}" for name in FIGURES for end in ("mean", "deviation")]
+    columns = [f"{name}_{end}" for name in told for end in ("mean", "deviation")]
     return pd.DataFrame(rows, columns=["group", "scans", *columns, "unit"])
 
 
@@ -105,20 +108,23 @@ def draw_groups(figure: Figure, summary: pd.DataFrame) -> None:
     values = _figures(summary)
     groups = list(dict.fromkeys(values["group"]))
     unit = readable_unit(_unit(summary))
-    for axes, name in zip(figure.subplots(1, len(FIGURES)), FIGURES, strict=True):
-        total = total_of(name)
-        assert total is not None
+    told = _told(summary)
+    panels = figure.subplots(1, len(told), squeeze=False)[0]
+    for axes, (name, total) in zip(panels, told.items(), strict=True):
         for place, group in enumerate(groups):
             own = values.loc[values["group"] == group, name].dropna().to_numpy(np.float64)
-            own = own * (100 if total.is_share else 1)
+            own = own * (100 if total is None or total.is_share else 1)
             # beside each other, so that equal ones are all seen
             aside = place + 0.24 * _spread(own.size)
             colour = _COLOURS[place % len(_COLOURS)]
             axes.plot(aside, own, "o", color=colour, ms=5, alpha=0.8)
             if own.size:
                 axes.hlines(own.mean(), place - 0.3, place + 0.3, color=colour, linewidth=2)
-        of = "%" if total.is_share else in_figure(unit) if total.unit_power else ""
-        title = "Number of pores" if name == "count" else total.title
+        if total is None:
+            of, title = "%", in_figure(on_one_line(name[0].upper() + name[1:], _LONGEST))
+        else:
+            of = "%" if total.is_share else in_figure(unit) if total.unit_power else ""
+            title = "Number of pores" if name == "count" else total.title
         axes.set_ylabel(f"{title}{f' ({of})' if of else ''}", fontsize=9)
         if name == "count":
             axes.yaxis.get_major_locator().set_params(integer=True)
@@ -143,28 +149,39 @@ def groups_picture(summary: pd.DataFrame) -> bytes:
 
 def has_figures(summary: pd.DataFrame) -> bool:
     """Whether any scan has a result of which there is something to tell by groups."""
-    return {"group", *FIGURES} <= set(summary) and bool(summary["porosity"].notna().any())
+    return "group" in summary and bool(_has_result(summary).any())
+
+
+def _told(summary: pd.DataFrame) -> dict[str, Total | None]:
+    """Return the columns that are told of; of totals what they are."""
+    if set(FIGURES) <= set(summary):
+        return {name: total_of(name) for name in FIGURES}
+    shares = [str(name) for name in summary if str(name).startswith("share of ")]
+    return {name: None for name in shares if not name.startswith("share of contact ")}
+
+
+def _has_result(summary: pd.DataFrame) -> pd.Series:
+    """Return which scans have any of what is told."""
+    return summary[list(_told(summary))].notna().any(axis=1)
 
 
 def _figures(summary: pd.DataFrame) -> pd.DataFrame:
     """Return the figures of scans with a result, lengths in one unit; NaN where they cannot be."""
     import pandas as pd
 
-    found = summary[summary["porosity"].notna()]
+    found = summary[_has_result(summary)]
     table = pd.DataFrame({"group": found["group"]})
     to = _unit(summary)
-    for name in FIGURES:
-        total = total_of(name)
-        assert total is not None
+    for name, total in _told(summary).items():
         table[name] = pd.to_numeric(found[name])
-        if total.unit_power:
+        if total is not None and total.unit_power:
             ratio = [_ratio(unit, to) ** total.unit_power for unit in found["unit"]]
             table[name] *= np.array(ratio, np.float64)
     return table
 
 
 def _unit(summary: pd.DataFrame) -> str:
-    units = summary.loc[summary["porosity"].notna(), "unit"]
+    units = summary.loc[_has_result(summary), "unit"]
     return str(units.iloc[0]) if len(units) else "pixel"
 
 

@@ -239,3 +239,14 @@ def test_fields_keep_their_height_where_the_widget_is_low(qtbot, viewer):
         assert field.native.height() >= field.native.minimumSizeHint().height()
     run = widget._run_button
     assert run.visibleRegion().boundingRect() == run.rect()
+
+
+def test_phases_are_measured_where_they_are_asked_for(widget, scans, tmp_path):
+    widget.add(scans)
+    widget.output.value = tmp_path / "out"
+    assert list(widget._how()["steps"]) == ["denoise", "pores"]
+    widget.measure.value = "phases"
+    assert not widget.pores_preset.enabled
+    assert widget.phases_preset.enabled
+    steps = widget._how()["steps"]
+    assert (steps["denoise"], steps["phases"]) == (None, JOBS["phases"].settings())

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpore.pores.measures import Measure
+from hushpore.pores.measures import Measure, summarised
 from hushpore.pores.surface import area_per_crossing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -205,6 +205,23 @@ def contact_columns(phases: PhaseSums, names: Sequence[str]) -> dict[str, Any]:
     pair = {end: columns.pop(f"phase_{end}") for end in (1, 2)}
     words = {f"name_{end}": [names[number - 1] for number in pair[end]] for end in pair}
     return {"phase_1": pair[1], "phase_2": pair[2], **words, **columns}
+
+
+def figures_of(result: Mapping[str, Any]) -> dict[str, float]:
+    """Return what is measured of phases and contacts in one row, as comparisons call it.
+
+    `result`: that of a record. ``share of clay``, ``area of contact clay - quartz``; without what
+    was not measured.
+    """
+    found = {}
+    for row in result.get("phases", ()):
+        for name in summarised(PHASES):
+            found[f"{name} of {row['name']}"] = row[name]
+    for row in result.get("contacts", ()):
+        pair = " - ".join(sorted((row["name_1"], row["name_2"])))
+        for name in summarised(CONTACTS):
+            found[f"{name} of contact {pair}"] = row[name]
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def rows_of(columns: dict[str, Any]) -> list[dict[str, Any]]:

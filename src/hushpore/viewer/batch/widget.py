@@ -68,8 +68,14 @@ class BatchOptions(Settings):
 
     denoise: bool = option(
         True,
-        "Denoise each scan before its pores are segmented.",
-        label="Denoise before pores are segmented",
+        "Denoise each scan before it is measured.",
+        label="Denoise before measuring",
+    )
+    measure: str = option(
+        "pores",
+        "What is measured of each scan: its pores, or the phases that it is made of.",
+        label="Measure",
+        choices=("pores", "phases"),
     )
     pair: str = option(
         "",
@@ -154,19 +160,20 @@ class BatchWidget(WorkerContainer):
             self.worker.cancel()
 
     def open_result(self, row: int) -> None:
-        """Open the scan of a row and the pores of its result as layers."""
+        """Open the scan of a row and the pores or phases of its result as layers."""
         name = self.scans.native.topLevelItem(row).text(NAME)
         if self.output.value is None:
             return
-        labels = labels_file(self.output.value.expanduser() / name)
-        if not labels.exists():
+        folder = self.output.value.expanduser() / name
+        found = [file for file in (labels_file(folder), folder / "phases.tif") if file.exists()]
+        if not found:
             return
         try:
             if self.trust.value:
                 read_in_thread(self._viewer, self.scans.value[row], trust=True)
             else:
                 self._viewer.open(self.scans.value[row], plugin="hushpore")
-            self._viewer.open(str(labels), plugin="hushpore")
+            self._viewer.open(str(found[0]), plugin="hushpore")
         except Exception as error:
             show_error(f"{name} cannot be opened: {error}")
 
@@ -176,7 +183,7 @@ class BatchWidget(WorkerContainer):
         Raises InputError if there is nothing to plot.
         """
         if self.result is None or not has_figures(table := _grouped(self.result)):
-            raise InputError("There is nothing to plot yet: run a batch that segments pores first.")
+            raise InputError("There is nothing to plot yet: run a batch first.")
         canvas = PlotCanvas(self._viewer)
         draw_groups(canvas.figure, table)
         canvas.numbers = group_table(table)
@@ -201,7 +208,10 @@ class BatchWidget(WorkerContainer):
             "output": self.output.value.expanduser(),
             "steps": {
                 "denoise": denoise if self.denoise.value else None,
-                "pores": load_preset(self.pores_preset.value, "pores"),
+                self.measure.value: load_preset(
+                    (self.pores_preset if self._of_pores else self.phases_preset).value,
+                    self.measure.value,
+                ),
             },
             "resample": self.resample.value,
             "jobs": self.jobs.value,
@@ -271,15 +281,17 @@ class BatchWidget(WorkerContainer):
         tip = "Take the selected scans off the list."
         self._remove = QPushButton("Remo&ve", toolTip=tip, clicked=tree.take_off)
         last = remembered(_NAME_KEPT, BatchOptions) or BatchOptions()
-        self.denoise, self.pair, self.resample, self.groups, self.jobs = (
+        self.denoise, self.measure, self.pair, self.resample, self.groups, self.jobs = (
             create_widget(getattr(last, each.name), annotation_of(each))
             for each in BatchOptions.options()
         )
         self.pair.native.setPlaceholderText("none, or {name}_odd")
         self.groups.native.setPlaceholderText("none, folder, or groups.csv")
-        self.denoise.changed.connect(self._allow_preset)
+        self.denoise.changed.connect(self._allow_presets)
+        self.measure.changed.connect(self._allow_presets)
         self.denoise_preset = ValueOf(lambda: PresetBox("denoise"), "denoise_preset")
         self.pores_preset = ValueOf(lambda: PresetBox("pores"), "pores_preset")
+        self.phases_preset = ValueOf(lambda: PresetBox("phases"), "phases_preset")
         self.output = FileEdit(mode="d", name="output", nullable=True, annotation=Path)
         compact_file_edit(self.output, "Folder for all results", "Folder for all results")
         self.output.changed.connect(self._show_ready)
@@ -295,7 +307,7 @@ class BatchWidget(WorkerContainer):
             "Run", styleSheet="font-weight: bold; padding: 6px;", clicked=self._press
         )
         self._bar = QProgressBar(maximum=1000, visible=False)
-        tip = "Plot porosity, number and size of pores of all scans, by groups."
+        tip = "Plot all scans by groups: porosity, number and size of pores, or shares of phases."
         self._show_plot = QPushButton("&Plot scans", toolTip=tip, clicked=self.plot, visible=False)
         self._result, self._reason = RichLabel(self._viewer), plain_label()
         self._lay_out()
@@ -306,7 +318,9 @@ class BatchWidget(WorkerContainer):
         form.addRow(self.denoise.native)
         form.addRow("&Denoise preset", self.denoise_preset.native)
         form.addRow("Second scan of eac&h", self.pair.native)
+        form.addRow("&Measure", self.measure.native)
         form.addRow("Po&res preset", self.pores_preset.native)
+        form.addRow("&Phases preset", self.phases_preset.native)
         form.addRow("Results in", self.output.native)
         form.addRow("&Groups", self.groups.native)
         form.addRow("S&cans at once", self.jobs.native)
@@ -326,8 +340,8 @@ class BatchWidget(WorkerContainer):
         self.native.setMinimumWidth(300)
         # what has its place can be an item, and is by its name an attribute
         self.extend([self.scans, self.resample, self.denoise, self.denoise_preset, self.pair,
-                     self.pores_preset, self.output, self.groups, self.jobs,
-                     self.overwrite, self.trust])  # fmt: skip
+                     self.measure, self.pores_preset, self.phases_preset, self.output,
+                     self.groups, self.jobs, self.overwrite, self.trust])  # fmt: skip
 
     def _why_not(self) -> str:
         """Return what is missing before the batch can run; empty where nothing is."""
@@ -361,10 +375,18 @@ class BatchWidget(WorkerContainer):
             button.setEnabled(allowed)
         for widget in self[1:]:
             widget.enabled = allowed
-        self._allow_preset(allowed and self.denoise.value)
+        self._allow_presets()
 
-    def _allow_preset(self, allowed: bool) -> None:
-        self.denoise_preset.enabled = self.pair.enabled = allowed
+    @property
+    def _of_pores(self) -> bool:
+        return bool(self.measure.value == "pores")
+
+    def _allow_presets(self) -> None:
+        """Let be chosen what has an effect, unless a batch runs."""
+        allowed = not self.is_running
+        self.denoise_preset.enabled = self.pair.enabled = allowed and self.denoise.value
+        self.pores_preset.enabled = allowed and self._of_pores
+        self.phases_preset.enabled = allowed and not self._of_pores
 
     def _ask_files(self) -> None:
         self.add(QFileDialog.getOpenFileNames(self.native, "Scans")[0])
