@@ -106,7 +106,7 @@ SETS = {
             "chain": Shape("chain"),
             "foam": Shape("foam"),
         },
-        (4, 6, 8, 12, 20, 28),
+        (4, 5, 6, 7, 8, 10, 12, 20, 28),
         (0, 1),
     ),
     "chosen on, small pores": Volumes(
