@@ -46,7 +46,7 @@ class _Commands(click.Group):
         if name in JOBS:
             return job_command(name, [name])
         if name in BATCHES:
-            return batch_command(name)
+            return batch_command(BATCHES[name], name)
         if name == "run":
             return job_command(
                 name,

@@ -24,7 +24,7 @@ from hushpore.cli.progress_bar import drive
 from hushpore.cli.settings import settings_sources
 from hushpore.cli.timings import Measured
 from hushpore.device.all_gpus import ALL_GPUS
-from hushpore.jobs import BATCHES, JOBS, chained, is_one_image, load, start
+from hushpore.jobs import CHAIN, JOBS, chained, is_one_image, load, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -95,12 +95,11 @@ def job_command(
     return made(_decorated(command, decorators))
 
 
-def batch_command(name: str) -> click.Command:
+def batch_command(jobs: Sequence[str] = CHAIN, name: str = "batch") -> click.Command:
     """Return a command that sends many scans through jobs with the same settings.
 
-    `name`: a key of `hushpore.jobs.BATCHES`; each of its jobs but the last can be left out.
+    `jobs`: keys of `hushpore.jobs.JOBS`; each but the last can be left out. `name`: of the command.
     """
-    jobs = BATCHES[name]
     kinds = {job: JOBS[job] for job in jobs}
 
     def command(
