@@ -105,7 +105,7 @@ def test_phases_of_many_scans_have_a_row_each_and_are_compared_by_their_shares(
     assert done.exit_code == 0, done.output
     whole = pd.read_csv(tmp_path / "out" / "summary.csv").set_index("name")
     assert whole["share of pores"].to_dict() == {"thick": 0.5, "thin": 0.25}
-    assert whole["area of contact clay - pores"].notna().all()
+    assert whole["specific_area of contact clay - pores"].notna().all()
     table = pd.read_csv(tmp_path / "out" / "groups.csv").set_index("group")
     assert table.loc["thick", "share of quartz_mean"] == 0.125
     assert (tmp_path / "out" / "groups.png").read_bytes().startswith(b"\x89PNG")
