@@ -210,8 +210,8 @@ def contact_columns(phases: PhaseSums, names: Sequence[str]) -> dict[str, Any]:
 def figures_of(result: Mapping[str, Any]) -> dict[str, float]:
     """Return what is measured of phases and contacts in one row, as comparisons call it.
 
-    `result`: that of a record. ``share of clay``, ``specific_area of contact clay - quartz``; without what
-    was not measured.
+    `result`: that of a record. ``share of clay``, ``specific_area of contact clay - quartz``;
+    without what was not measured.
     """
     found = {}
     for row in result.get("phases", ()):
