@@ -182,6 +182,18 @@ def test_as_much_of_the_input_is_given_back_as_lowers_the_error_most() -> None:
     assert error.max() < 0.05
 
 
+def test_the_mean_grey_value_is_that_of_the_scan_whatever_was_learnt() -> None:
+    rng = np.random.default_rng(0)
+    image = 0.2 + 0.5 * rng.normal(size=(8, 80, 80))
+    network = UNet(Architecture(2, "r2r", features=4))
+    torch.nn.init.zeros_(network.out.weight)
+    torch.nn.init.constant_(network.out.bias, 0.9)
+    learner = fitted(network, image, known_noise(np.ones((1, 1)), 0.5), (64, 64))
+    with torch.no_grad():
+        found = learner.average(torch.from_numpy(image[:, None]).float())
+    assert float(found.mean()) == pytest.approx(image.mean(), abs=0.005)
+
+
 def test_an_edge_that_was_not_learnt_is_given_back_and_no_noise_beside_it() -> None:
     rng = np.random.default_rng(0)
     clean = np.zeros((8, 80, 80))

@@ -321,18 +321,30 @@ class Learner:
         (`UNet.activity`): at an edge or a small pore, whether it was learnt or not, more is given
         back. What the network has learnt well is left as it is.
 
+        Before that, the mean grey value is put where that of the scan is.
+
         `images`, `batch_sampler`: as for `step`, with a `PairMaker`.
         """
         network, pair_maker = self.average, batch_sampler.pair_maker
         assert pair_maker is not None
-        found = []
+        looked_at, errors = [], []
         for _ in range(_SHARE_BATCHES):
             corners, turned = batch_sampler.places(images)
             inputs, targets = pair_maker.pairs(
                 images, corners, batch_sampler.size, turned, batch_sampler.generator
             )
             output = network.output(self._features_of(network, inputs))
-            difference = network.own(inputs) - output
+            looked_at.append((network.own(inputs), targets, output))
+            # the network is applied to what has less noise than its inputs
+            scan = images.windows(corners, batch_sampler.size, turned)
+            output = network.output(self._features_of(network, scan))
+            errors.append((network.own(scan) - output).flatten(2).mean(2))
+        shift = _certain_mean(torch.cat(errors))
+        network.out.bias += shift
+        found = []
+        for own, targets, unshifted in looked_at:
+            output = unshifted + shift.view(-1, *(1,) * (unshifted.dim() - 2))
+            difference = own - output
             energy = network.activity(difference, output)
             found.append([difference * (targets - output), difference.square(), energy])
         product, square, energy = (torch.cat(each).flatten() for each in zip(*found, strict=True))
@@ -399,6 +411,12 @@ class Learner:
             # no axis has 2**24 voxels, up to which float32 counts
             losses = errors.detach().float()[:, None]
             self.patch_losses = torch.cat([corners.float(), losses], 1)
+
+
+def _certain_mean(values: torch.Tensor) -> torch.Tensor:
+    """Return the mean of each column; what is within two standard errors of zero is zero."""
+    mean, variance = values.mean(0), values.var(0, correction=0) / len(values)
+    return mean * (1 - 4 * variance / mean.square().clamp_min(1e-12)).clamp_min(0)
 
 
 def choose_precision(wanted: str, backend: Backend, dimensions: int = 2) -> torch.dtype:
