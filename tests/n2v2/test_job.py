@@ -225,11 +225,13 @@ def test_z_is_not_down_sampled_where_it_is_coarse_or_short(
 def test_the_validation_curve_is_of_the_same_patches_each_time(scan: Volume) -> None:
     events: list[object] = []
     settings = {"steps": 60, "patch_size": 16, "batch_size": 4, "precision": "float32"}
-    result = hushpore.run("denoise", scan, settings, "cpu", events.append)
+    # two values: of noise alone nothing can be learnt
+    two = scan.replace(scan.data + 100 * (np.arange(scan.shape[-1]) > 17).astype(np.int16))
+    result = hushpore.run("denoise", two, settings, "cpu", events.append)
     curve = [(e.step, e.value) for e in events if isinstance(e, Metric) and e.name == "validation"]
     assert [step for step, _ in curve] == [25, 50]
     np.testing.assert_allclose(result.validation, curve, rtol=1e-6)
-    assert curve[1][1] < curve[0][1]
+    assert curve[1][1] < 0.9 * curve[0][1]
 
 
 def test_one_and_two_threads_agree(scan: Volume) -> None:
@@ -241,8 +243,8 @@ def test_one_and_two_threads_agree(scan: Volume) -> None:
             found.append(hushpore.denoise(scan, precision="float32", **QUICK).volume.data)
     finally:
         torch.set_num_threads(before)
-    # three steps let rounding grow to some thousandths of the noise
-    assert np.abs(found[0] - found[1]).max() < 5e-3 * scan.data.std()
+    # three steps let rounding grow to some thousandths of the noise, and move the mean with it
+    assert np.abs(found[0] - found[1]).max() < 1e-2 * scan.data.std()
 
 
 def test_extremes_and_saturation_are_denoised(rng: np.random.Generator) -> None:

@@ -127,8 +127,9 @@ class UNet(nn.Module):
     default.
     """
 
-    # where no pixels are hidden: shares of the input in the output, (n_shares,), at values of its
-    # `activity`, (n_shares,); see `Learner.fit_input_shares`
+    # where no pixels are hidden: what is added to the output, (outputs,), and shares of the input in
+    # it, (n_shares,), at values of its `activity`, (n_shares,); see `Learner.fit_input_shares`
+    offset: torch.Tensor
     input_shares: torch.Tensor
     share_at: torch.Tensor
 
@@ -151,6 +152,7 @@ class UNet(nn.Module):
         self.up_top = _two_convolutions(n, f + skipped, f, f)
         self.out: nn.Conv2d | nn.Conv3d = _convolution(n, f, a.outputs, kernel=1)
         if not a.hides_pixels:
+            self.register_buffer("offset", torch.zeros(a.outputs))
             self.register_buffer("input_shares", torch.zeros(len(SHARE_QUANTILES)))
             self.register_buffer("share_at", torch.zeros(len(SHARE_QUANTILES)))
 
@@ -163,9 +165,14 @@ class UNet(nn.Module):
         """Predict the noise-free image; axes that are down-sampled are multiples of `MULTIPLE`."""
         output = self.output(self.features(x))
         if not self.architecture.hides_pixels:
+            output = self.shifted(output)
             difference = self.own(x) - output
             output = output + self._share_of(self.activity(difference, output)) * difference
         return output
+
+    def shifted(self, output: torch.Tensor) -> torch.Tensor:
+        """Return the output, (batch, outputs, *size), with its mean where that of the scan is."""
+        return output + self.offset.view(-1, *(1,) * self.dimensions)
 
     def activity(self, difference: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
         """Return the logarithm of what the share of the input goes by, of the same shape.
@@ -243,6 +250,7 @@ class UNet(nn.Module):
             elif isinstance(module, MaxBlurPool):
                 module.kernel.copy_(blur_kernel(module.steps, "cpu"))
         if not self.architecture.hides_pixels:
+            self.offset.zero_()
             self.input_shares.zero_()
             self.share_at.copy_(torch.arange(len(SHARE_QUANTILES)))
 

@@ -253,6 +253,9 @@ def load_model(path: str | os.PathLike[str]) -> Model:
         # on no device first: a header can ask for a network that no memory holds
         with torch.device("meta"):
             expected = UNet(architecture).state_dict()
+        if not architecture.hides_pixels:
+            # those of before have none
+            weights.setdefault("offset", torch.zeros(architecture.outputs))
         if {name: value.shape for name, value in expected.items()} != {
             name: value.shape for name, value in weights.items()
         }:

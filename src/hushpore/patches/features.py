@@ -35,7 +35,9 @@ def patch_features(patches: npt.NDArray[Any]) -> dict[str, npt.NDArray[np.float6
         flat = values.flatten(1)
         found["mean"][part] = flat.mean(1)
         found["sd"][part] = flat.std(1, correction=0)
-        found["gradient"][part] = gradient_magnitude(values, n_spatial).flatten(1).mean(1)
+        # summed in double precision and rounded: the order of sums is another on other processors
+        gradient = gradient_magnitude(values, n_spatial).flatten(1).double().mean(1)
+        found["gradient"][part] = gradient.float()
     # whole numbers would be taken for classes where patches are coloured by them
     return {"order": np.arange(1.0, count + 1), **found}
 

@@ -54,7 +54,7 @@ def test_it_is_hidden_until_a_result_is_chosen(viewer, control, result):
 
 
 def test_it_begins_where_auto_has_led_and_leads_back(qtbot, viewer, control, void):
-    small = hushpore.segment_pores(void[::4, ::4, ::4])
+    small = hushpore.segment_pores(void[::3, ::3, ::3])
     layer = show(viewer, small)
     found = small.merge_height
     assert 0.2 < found.h < 0.5

@@ -339,11 +339,10 @@ class Learner:
             scan = images.windows(corners, batch_sampler.size, turned)
             output = network.output(self._features_of(network, scan))
             errors.append((network.own(scan) - output).flatten(2).mean(2))
-        shift = _certain_mean(torch.cat(errors))
-        network.out.bias += shift
+        network.offset.copy_(_certain_mean(torch.cat(errors)))
         found = []
         for own, targets, unshifted in looked_at:
-            output = unshifted + shift.view(-1, *(1,) * (unshifted.dim() - 2))
+            output = network.shifted(unshifted)
             difference = own - output
             energy = network.activity(difference, output)
             found.append([difference * (targets - output), difference.square(), energy])
