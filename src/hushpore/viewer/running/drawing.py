@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QEvent, QObject, QTimer
@@ -92,13 +91,7 @@ def in_turns(widget: QWidget, work: Iterator[None]) -> None:
     `widget`: in the window, and the work ends with it. `work`: a generator that yields after each
     piece; the first one is done at once.
     """
-    coalesce_redraws(widget)
-    if next(work, work) is not work:
-        # a child, with which it goes
-        turn = QTimer(widget, singleShot=True, interval=2 * LAYOUT_DELAY)
-        turn.timeout.connect(partial(in_turns, widget, work))
-        turn.timeout.connect(turn.deleteLater)
-        turn.start()
+    _Turns(widget, work)
 
 
 def keep_drawing_code(layer: Any) -> None:
@@ -114,6 +107,25 @@ def keep_drawing_code(layer: Any) -> None:
             drawn = callback[0]()
             if hasattr(drawn, "_colormap_dtypes"):
                 changed.disconnect((drawn, callback[1]))
+
+
+class _Turns(QObject):
+    """Does a piece of work in each turn; goes with its parent."""
+
+    def __init__(self, parent: QWidget, work: Iterator[None]) -> None:
+        super().__init__(parent)
+        self._widget, self._work = parent, work
+        self._timer = QTimer(self, singleShot=True, interval=2 * LAYOUT_DELAY)
+        # a method is not kept by what it is connected to, and nor is the window by its own timer
+        self._timer.timeout.connect(self._take_turn)
+        self._take_turn()
+
+    def _take_turn(self) -> None:
+        coalesce_redraws(self._widget)
+        if next(self._work, self._work) is self._work:
+            self.deleteLater()
+        else:
+            self._timer.start()
 
 
 class _RedrawBlocker(QObject):
