@@ -127,8 +127,8 @@ class UNet(nn.Module):
     default.
     """
 
-    # where no pixels are hidden: what is added to the output, (outputs,), and shares of the input in
-    # it, (n_shares,), at values of its `activity`, (n_shares,); see `Learner.fit_input_shares`
+    # where no pixels are hidden: what is added to the output, (outputs,), and shares of the input
+    # in it, (n_shares,), at values of its `activity`, (n_shares,); see `Learner.fit_input_shares`
     offset: torch.Tensor
     input_shares: torch.Tensor
     share_at: torch.Tensor
