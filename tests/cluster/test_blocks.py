@@ -11,6 +11,7 @@ from safetensors.numpy import load_file
 from hushpore import InputError, Volume
 from hushpore.cluster.blocks import Blocks, Plan, load_arrays, save_arrays
 from hushpore.io.zarr import write_zarr
+from hushpore.io.zarr.reader import open_zarr
 from hushpore.pores.settings import PoreSettings
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 @pytest.fixture
 def plan(tmp_path: Path) -> Plan:
     image = write_zarr(tmp_path / "scan.ome.zarr", Volume(np.zeros((10, 4, 3), np.uint8)))
-    return Plan(str(image), 0, str(tmp_path), str(tmp_path), PoreSettings(), (10, 4, 3), 4, bands=3)
+    folder = str(tmp_path)
+    return Plan(open_zarr(image)[0], folder, folder, PoreSettings(), (10, 4, 3), 4, bands=3)
 
 
 def test_slices_are_read_from_all_slabs_that_they_lie_in(

@@ -241,8 +241,8 @@ def test_what_is_left_of_a_killed_run_is_gone_on_with(
     notes = [event.message for event in events if isinstance(event, Note)]
     assert any("which has left" in note for note in notes)
     computed, reused = (int(word) for word in notes[-1].split() if word.isdecimal())
-    # survey, threshold, parts, paint and basins of 4 blocks, 3 faces and 2 bands
-    assert reused >= 4 * 5 + 3 + 2
+    # survey, threshold and basins of 4 blocks, 3 faces and 2 bands
+    assert reused >= 4 * 3 + 3 + 2
     timing = [event for event in events if isinstance(event, Timing)][-1]
     assert sum(stage.count for stage in timing.stages.values()) == computed
     assert "basins" not in timing.stages

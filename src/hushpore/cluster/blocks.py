@@ -22,9 +22,7 @@ from safetensors.numpy import save_file
 
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.partial import new_file
-from hushpore.io.gate import trusting
 from hushpore.io.planes import read_uncompressed
-from hushpore.io.zarr.reader import open_zarr
 from hushpore.pores.parallel import KernelThreads
 from hushpore.pores.passes import Work
 from hushpore.pores.slabs import Scratch, Slabs
@@ -37,6 +35,9 @@ if TYPE_CHECKING:
     from hushpore.base.volume import Volume
     from hushpore.pores.settings import PoreSettings
 
+    #: What a task tells the client: few numbers.
+    Report = dict[str, Any]
+
 
 # added to each sum, so that zeros have one too
 _SUM_OF_NOTHING = np.uint64(0x9E3779B97F4A7C15)
@@ -46,8 +47,7 @@ _SUM_OF_NOTHING = np.uint64(0x9E3779B97F4A7C15)
 class Plan:
     """All that a task needs to know of its job."""
 
-    image: str  # OME-Zarr folder of the scan
-    number: int  # which of its images
+    volume: Volume  # the scan, opened from OME-Zarr: its values stay on disk
     # folder that the tasks share, and the folder of the result
     scratch: str
     content: str
@@ -59,7 +59,6 @@ class Plan:
     threads: int = 1  # on which a task runs
     padding: float | None = None  # see `hushpore.pores.passes.Work`
     device: str = ""  # GPU of each worker that does what it can; empty: none
-    trust: bool = False  # whether the image is read even if compressed as no scan is
 
     @property
     def slabs(self) -> Slabs:
@@ -70,11 +69,6 @@ class Plan:
         """Return the first row of a band, and the one after its last."""
         height = self.shape[1]
         return height * band // self.bands, height * (band + 1) // self.bands
-
-    def volume(self) -> Volume:
-        """Open the image; its values stay on disk."""
-        with trusting(self.trust):
-            return open_zarr(Path(self.image))[self.number]
 
 
 class Blocks:
@@ -88,7 +82,7 @@ class Blocks:
         self.folder = Path(plan.scratch)
         self.threads = KernelThreads(plan.threads)
         self.work = Work(
-            plan.volume(),
+            plan.volume,
             plan.settings,
             plan.slabs,
             Scratch(False),

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushpore.base.volume import Volume
-    from hushpore.cluster.blocks import Blocks
-    from hushpore.cluster.void import Report
+    from hushpore.cluster.blocks import Blocks, Report
     from hushpore.io.zarr.image import Block
 
 
@@ -113,7 +112,7 @@ def write_labels(blocks: Blocks, layer: int, thickness: int) -> Report:
             # cancelled: zarr would make the folders of the result anew
             break
         image.levels[0][block] = labels[(slice(None), *block[1:])]
-    pores[:] = np.count_nonzero(labels, axis=(1, 2))
+    pores[:] = [np.count_nonzero(plane) for plane in labels]
     blocks.moved += labels.nbytes
     return {"pore_voxels": pores}
 

@@ -12,8 +12,7 @@ from hushpore.cluster.contraction import Reduced, combine, contract, look_up
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from hushpore.cluster.blocks import Blocks
-    from hushpore.cluster.void import Report
+    from hushpore.cluster.blocks import Blocks, Report
 
 _REDUCED = tuple(each.name for each in fields(Reduced))
 

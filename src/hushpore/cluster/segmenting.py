@@ -27,10 +27,11 @@ from hushpore.cluster.blocks import Plan, save_arrays, whole
 from hushpore.cluster.connection import connect, device_on
 from hushpore.cluster.finishing import FILES, collect, count_layers, open_labels, write_tables
 from hushpore.cluster.gpus import gpus_of
+from hushpore.cluster.parts import join_shared
 from hushpore.cluster.plan import check_settings, cut_volume
 from hushpore.cluster.scan import as_zarr, inputs_of
 from hushpore.cluster.stage_runner import StageRunner
-from hushpore.cluster.void import digest_of, histogram_of, join_shared, range_of
+from hushpore.cluster.void import digest_of, histogram_of, range_of
 from hushpore.cluster.watershed import count_peaks, follow_through
 from hushpore.io.gate import trusting
 from hushpore.io.results import write_json
@@ -55,7 +56,8 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from hushpore.base.events import Event, Job
-    from hushpore.cluster.void import Joined, Report
+    from hushpore.cluster.blocks import Report
+    from hushpore.cluster.parts import Joined
     from hushpore.io.resumable import Unfinished
     from hushpore.pores.graph import BasinGraph
     from hushpore.pores.merging import ChosenHeight
@@ -233,8 +235,7 @@ class _Segmentation:
         bands = min(len(client.scheduler_info(n_workers=-1)["workers"]), height)
         begun = self._begun(cut.thickness, bands, thickness)
         self.plan = Plan(
-            image,
-            number,
+            self.volume,
             str(work.scratch),
             str(work.content),
             settings,
@@ -243,7 +244,6 @@ class _Segmentation:
             threads,
             self.surroundings.padding,
             self.gpus.device,
-            trust,
         )
         self.most_basins = cut.most_basins
         # tasks that an earlier run has left done
@@ -273,8 +273,8 @@ class _Segmentation:
             yield from self._note(
                 f"Goes on from an earlier run, which has left {self.earlier} finished tasks."
             )
-        digest, threshold, phase = yield from self._find_void()
-        sample, parts = yield from self._classify_void(phase)
+        digest, threshold, phase, reports = yield from self._find_void()
+        sample, parts = yield from self._classify_void(phase, reports)
         voxels = math.prod(self.plan.shape)
         share = float(voxels - sample.sum()) / voxels
         for warning in warnings_of(self.volume, self.given, self.surroundings, share):
@@ -327,8 +327,13 @@ class _Segmentation:
         write_json(self.content / PROVENANCE, whole)
         return provenance, summary
 
-    def _find_void(self) -> Generator[Event, Any, tuple[dict[str, str], Threshold, str]]:
-        """Part void and solid; returns what tells the input, the threshold, and the stack."""
+    def _find_void(
+        self,
+    ) -> Generator[Event, Any, tuple[dict[str, str], Threshold, str, list[Report]]]:
+        """Part void and solid.
+
+        Returns what tells the input, the threshold, the stack, and of slabs what they tell of it.
+        """
         settings, dtype = self.settings, self.volume.dtype.newbyteorder("=")
         is_void, method = dtype.kind == "b", settings.threshold
         is_local = not is_void and settings.is_local
@@ -374,12 +379,15 @@ class _Segmentation:
                 f"There is no solid in {self.volume.name}, so no sample that air could be around. "
                 "Set another threshold, or have the air count as pore (outside='keep')."
             )
-        return digest, threshold, phase
+        return digest, threshold, phase, reports
 
     def _classify_void(
-        self, phase: str
+        self, phase: str, reports: list[Report]
     ) -> Generator[Event, Any, tuple[npt.NDArray[np.int64], Joined]]:
-        """Tell open void from closed; returns the voxels of the sample in each slice, and both."""
+        """Tell open void from closed; returns the voxels of the sample in each slice, and both.
+
+        `reports`: what slabs told of the void.
+        """
         sample = np.full(self.plan.shape[0], math.prod(self.plan.shape[1:]), np.int64)
         if self.settings.removes_air:
             reports = yield from self._slabs("air", "void", 0.22, source=phase, target="aired")
@@ -392,11 +400,14 @@ class _Segmentation:
                 yield from self._note(problem, warning=True)
         elif self.padded.size:
             sample -= self.padded
-        reports = yield from self._slabs("parts", "void", 0.25, source=phase)
+        if "shared_marked" not in reports[0] or self.settings.hysteresis is not None:
+            reports = yield from self._slabs("parts", "void", 0.25, source=phase)
         joined = yield from self._join("join", reports)
-        is_open = [{"shared_open": part} for part in joined.marked]
-        yield from self._slabs("paint", "void", 0.3, each=is_open, source=phase)
-        self._remove(f"{phase}-*.slab")
+        self.void, self.is_open = phase, [{"shared_open": part} for part in joined.marked]
+        if self.settings.mode != "all":
+            yield from self._slabs("paint", "void", 0.3, each=self.is_open, source=phase)
+            self._remove(f"{phase}-*.slab")
+            self.void = "void"
         return sample, joined
 
     def _join(self, stage: str, reports: list[Report]) -> Generator[Event, Any, Joined]:
@@ -411,16 +422,15 @@ class _Segmentation:
         yield from self.runner.run("along", "distance", 0.32, bands)
         self._remove("along-*.planes")
         grey: dict[str, Any] = {"grey_range": self.grey_range}
-        found = yield from self._slabs(
-            "basins", "basins", 0.68, most_basins=self.most_basins, **grey
-        )
+        how = {"source": self.void, "most_basins": self.most_basins, **grey}
+        found = yield from self._slabs("basins", "basins", 0.68, each=self.is_open, **how)
         if self.ran_out:
             yield from self._note(
                 f"The GPUs' memory ran out in {len(self.ran_out)} of {self.slabs} blocks, which "
                 "were worked on by the CPU.",
                 warning=True,
             )
-        self._remove("void-*.slab")
+        self._remove(f"{self.void}-*.slab")
         self._remove("carried-*.planes")
         basins = np.cumsum([0, *(int(each["count"]) for each in found)])
         back = np.array([int(each["back"]) for each in found])

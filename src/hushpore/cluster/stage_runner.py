@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.events import Progress, Span, StageTime, Timing
-from hushpore.cluster import finishing, merging, void, watershed
+from hushpore.cluster import finishing, merging, parts, void, watershed
 from hushpore.cluster.blocks import Blocks, load_named, save_arrays
 from hushpore.cluster.task_runner import spread
 from hushpore.device.memory import PeakMemory
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from hushpore.base.events import Event
-    from hushpore.cluster.blocks import Plan
-    from hushpore.cluster.void import Report
+    from hushpore.cluster.blocks import Plan, Report
 
 #: What tasks do, by names that their records have.
 TASKS: dict[str, Callable[..., Report]] = {
@@ -31,10 +30,10 @@ TASKS: dict[str, Callable[..., Report]] = {
     "levels": void.count_levels,
     "threshold": void.find_void,
     "hysteresis": void.apply_hysteresis,
-    "hysteresis-parts": void.stitch_parts,
+    "hysteresis-parts": parts.stitch_parts,
     "air": void.mark_air,
     "parts": void.find_parts,
-    "join": void.stitch_parts,
+    "join": parts.stitch_parts,
     "paint": void.paint,
     "along": void.pass_along_z,
     "basins": watershed.watershed,

@@ -61,7 +61,9 @@ def spread(
     finally:
         # the first error is the one to tell
         with contextlib.suppress(Exception):
-            client.cancel(list(waiting))  # type: ignore[no-untyped-call]
+            # of none it would wait for the scheduler all the same
+            if waiting:
+                client.cancel(list(waiting))  # type: ignore[no-untyped-call]
 
 
 def outcome(future: Future) -> Any:

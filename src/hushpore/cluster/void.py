@@ -1,21 +1,20 @@
 """The void of each slab: threshold, air outside, open and closed, and what is passed along z.
 
-Tasks report few numbers, which the client puts together in a moment. A part of the void is known to
-other tasks by the number of its first voxel in the slab: the same on a GPU and on a CPU.
+Tasks report few numbers, which the client puts together in a moment.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hushpore.base.provenance import fingerprint
 from hushpore.base.volume import Volume
 from hushpore.cluster.gpus import on_gpu_or_cpu
+from hushpore.cluster.parts import paint_parts, parts_of, parts_on_gpu, store_parts
 from hushpore.pores.distance import carry, edge_plane
 from hushpore.pores.gpu.grey import GpuGrey, kind_of
 from hushpore.pores.gpu.void import GpuParts, ball_of, phases_kept
@@ -37,11 +36,9 @@ from hushpore.pores.void import (
     AIR,
     OPEN,
     SOLID,
-    Runs,
     find_filled_in,
     find_runs,
     make_void,
-    pairs_across,
     touching,
 )
 
@@ -50,15 +47,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from hushpore.cluster.blocks import Blocks
+    from hushpore.cluster.blocks import Blocks, Report
     from hushpore.pores.gpu.engine import Gpu
     from hushpore.pores.local_threshold import LocalThreshold
-    from hushpore.pores.parallel import KernelThreads
-
-    #: What a task tells the client: few numbers.
-    Report = dict[str, Any]
-
-_RUNS = ("row_start", "begin", "end", "part")
 
 
 def survey(blocks: Blocks, slab: int, with_histogram: bool) -> Report:
@@ -114,7 +105,10 @@ def find_void(
     local: LocalThreshold | None,
     strict: float | None,
 ) -> Report:
-    """Write the phases of a slab; with a stricter value, which parts hold that too."""
+    """Write the phases of a slab; with a stricter value, which parts hold that too.
+
+    Else the parts are found as by `find_parts`, where that takes no air beside the slab.
+    """
     first, last = blocks.plan.slabs[slab]
     bright = blocks.plan.settings.pores_are == "bright"
     wanted = (first, last) if local is None else local.slices(first, last)
@@ -139,16 +133,16 @@ def find_void(
         blocks.write(target, slab, phase)
         report["is_all_void"] = bool(phase.all())
         if strict is None:
-            return report
+            return report if blocks.work.has_air else report | _find_parts(blocks, slab, phase, gpu)
         if gpu is None or there is None:
             runs = find_runs(phase, blocks.threads)
             marked = runs.holding(make_void(own, strict, bright, blocks.threads))
-            return report | _store(blocks, slab, parts_of(runs, marked))
+            return report | store_parts(blocks, slab, parts_of(runs, marked))
         on_gpu = gpu.put(phase)
         parts = GpuParts(gpu, on_gpu)
         there.mark_beyond(strict, parts.parts, parts.is_marked, bright=bright)
         found = parts_on_gpu(gpu, parts, on_gpu, phase, (0, len(phase)), blocks.threads)
-        return report | _store(blocks, slab, found)
+        return report | store_parts(blocks, slab, found)
 
     return on_gpu_or_cpu("" if local is not None else _device(blocks, own), find)
 
@@ -160,7 +154,7 @@ def apply_hysteresis(
 
     def apply(gpu: Gpu | None) -> Report:
         phase = blocks.read(source, *blocks.plan.slabs[slab])
-        _paint(blocks, slab, phase, kept, (OPEN, SOLID), gpu)
+        paint_parts(blocks, slab, phase, kept, (OPEN, SOLID), gpu)
         blocks.write(target, slab, phase)
         return {}
 
@@ -194,175 +188,58 @@ def mark_air(blocks: Blocks, slab: int, source: str, target: str) -> Report:
 def find_parts(blocks: Blocks, slab: int, source: str) -> Report:
     """Find the connected parts of the void in a slab, and which of them reach what is outside."""
     first, last = blocks.plan.slabs[slab]
-    has_air = blocks.work.has_air
-    around = (first - 1, last + 1) if has_air else (first, last)
-    begin = min(first, 1) if has_air else 0
-    at_ends = first == 0, last == blocks.plan.shape[0]
+    around = (first - 1, last + 1) if blocks.work.has_air else (first, last)
 
     def find(gpu: Gpu | None) -> Report:
-        phase = blocks.read(source, *around)
-        own = phase[begin:][: last - first]
-        if gpu is None:
-            runs = find_runs(own, blocks.threads)
-            marked = touching(runs, (at_ends, (True, True)))
-            if has_air:
-                near = face_neighbours(phase == AIR)[begin:][: last - first]
-                marked |= runs.holding(np.ascontiguousarray(near))
-            return _store(blocks, slab, parts_of(runs, marked))
-        # of the slices beside it the air counts, and not the void
-        for each in (phase[:begin], phase[begin + last - first :]):
-            each[each != AIR] = SOLID
-        on_gpu = gpu.put(phase)
-        parts = GpuParts(gpu, on_gpu)
-        parts.mark_faces(along_z=at_ends, along_y=True)
-        if has_air:
-            parts.mark_neighbours(on_gpu, AIR)
-        where = (begin, begin + last - first)
-        return _store(blocks, slab, parts_on_gpu(gpu, parts, on_gpu, phase, where, blocks.threads))
+        return _find_parts(blocks, slab, blocks.read(source, *around), gpu)
 
     return on_gpu_or_cpu(blocks.plan.device, find)
 
 
-class SlabParts(NamedTuple):
-    """The parts of the void in a slab, by the numbers of their first voxels."""
-
-    faces: tuple[Runs, Runs]  # what they are in the first slice and in the last one
-    marked: npt.NDArray[np.int64]  # those that are marked
-    # of all that lie in these slices, in their order: which, how many voxels, whether marked
-    shared: npt.NDArray[np.int64]
-    voxels: npt.NDArray[np.int64]
-    is_marked: npt.NDArray[np.bool_]
-    totals: tuple[int, int, int]  # of all: how many, voxels of marked ones, of others
-
-
-def first_voxels(runs: Runs) -> npt.NDArray[np.int64]:
-    """Return the number of the first voxel of each part, counted over the slab."""
-    first = np.empty(runs.count, np.int64)
-    # of the runs of a part the first stays
-    first[runs.part[::-1]] = np.arange(runs.part.size)[::-1]
-    row = np.searchsorted(runs.row_start, first, side="right") - 1
-    return row * runs.shape[2] + runs.begin[first]
-
-
-def parts_of(runs: Runs, marked: npt.NDArray[np.bool_]) -> SlabParts:
-    """Return the parts that the runs of a slab belong to, some of them marked."""
-    first: Any = first_voxels(runs)
-    voxels = np.bincount(runs.part, runs.end - runs.begin, runs.count).astype(np.int64)
-    faces = [runs.face(last=last) for last in (False, True)]
-    shared = np.unique(np.concatenate([face.part for face in faces]))
-    named = [dataclasses.replace(face, part=first[face.part]) for face in faces]
-    totals = runs.count, int(voxels[marked].sum()), int(voxels[~marked].sum())
-    about = first[shared], voxels[shared], marked[shared], totals
-    return SlabParts((named[0], named[1]), first[marked], *about)
-
-
-def parts_on_gpu(
-    gpu: Gpu,
-    parts: GpuParts,
-    on_gpu: Any,
-    phase: npt.NDArray[np.uint8],
-    where: tuple[int, int],
-    threads: KernelThreads,
-) -> SlabParts:
-    """Return the parts of a slab as a GPU has found and marked them.
-
-    `on_gpu`, `phase`: what they are the parts of, there and here; not of use afterwards there.
-    `where`: slices of the slab in it, outside of which there is no void.
-    """
-    plane = phase[0].size
-    before = where[0] * plane
-    voxels, in_slices = parts.measure(before, (where[1] - 1) * plane)
-    first, totals = gpu.get_all([in_slices, parts.classify(on_gpu, OPEN, OPEN)])
-    shared = np.unique(first[first >= 0]).astype(np.int64)
-    faces, counts, is_marked = [], np.zeros(0, np.int32), np.zeros(0, np.uint8)
-    for slice_, found in zip((where[0], where[1] - 1), first, strict=True):
-        runs = find_runs(phase[slice_ : slice_ + 1], threads)
-        row = np.repeat(np.arange(len(found)), np.diff(runs.row_start))
-        part: Any = found[row, runs.begin].astype(np.int64) - before
-        faces.append(dataclasses.replace(runs, part=part))
-    if shared.size:
-        at = gpu.put(shared)
-        counts, is_marked = gpu.get_all([voxels[at], parts.is_marked[at]])
-    marked = np.flatnonzero(gpu.get(parts.is_marked)) - before
-    count, of_marked, of_others = (int(each) for each in totals)
-    about = counts.astype(np.int64), is_marked.astype(np.bool_), (count, of_marked, of_others)
-    return SlabParts((faces[0], faces[1]), marked, shared - before, *about)
-
-
-def _store(blocks: Blocks, slab: int, parts: SlabParts) -> Report:
-    """Store what joins parts with those of other slabs; tell of shared ones each, else sums."""
-    is_met = slab > 0, slab < len(blocks.plan.slabs) - 1
-    found = [face for face, is_there in zip(parts.faces, is_met, strict=True) if is_there]
-    met = np.unique(np.concatenate([np.zeros(0, np.int64), *(face.part for face in found)]))
-    for name, face, is_there in zip(("first", "last"), parts.faces, is_met, strict=True):
-        if is_there:
-            arrays = {each: getattr(face, each) for each in _RUNS}
-            blocks.save(f"face-{name}", slab, **arrays)
-    blocks.save("parts", slab, shared=met, marked=parts.marked)
-    own = np.searchsorted(parts.shared, met)
-    voxels, is_marked = parts.voxels[own], parts.is_marked[own]
-    count, of_marked, of_others = parts.totals
-    return {
-        "shared_voxels": voxels,
-        "shared_marked": is_marked,
-        "count": count - met.size,
-        "marked_voxels": of_marked - int(voxels[is_marked].sum()),
-        "other_voxels": of_others - int(voxels[~is_marked].sum()),
-    }
-
-
-def _paint(
-    blocks: Blocks,
-    slab: int,
-    phase: npt.NDArray[np.uint8],
-    shared_marked: npt.NDArray[np.bool_],
-    phases: tuple[int, int],
-    gpu: Gpu | None,
-) -> None:
-    """Write the phase of marked parts, and that of others, in place.
-
-    `shared_marked`: which of those are that are shared with other slabs.
-    """
-    shared, marked = blocks.load("parts", slab, "shared", "marked")
-    is_marked = np.zeros(phase.size, np.uint8)
-    is_marked[marked] = 1
-    is_marked[shared] = shared_marked
+def _find_parts(blocks: Blocks, slab: int, phase: npt.NDArray[np.uint8], gpu: Gpu | None) -> Report:
+    """Find them in the phases of a slab, where there is air with a slice on both sides of it."""
+    first, last = blocks.plan.slabs[slab]
+    has_air = blocks.work.has_air
+    begin = min(first, 1) if has_air else 0
+    at_ends = first == 0, last == blocks.plan.shape[0]
+    own = phase[begin:][: last - first]
+    if paints_late(blocks):
+        _begin_along_z(blocks, slab, own)
     if gpu is None:
-        runs = find_runs(phase, blocks.threads)
-        of_parts = is_marked[first_voxels(runs)].view(np.bool_)
-        runs.paint(phase, np.where(of_parts, *phases).astype(np.uint8))
-        return
+        runs = find_runs(own, blocks.threads)
+        marked = touching(runs, (at_ends, (True, True)))
+        if has_air:
+            near = face_neighbours(phase == AIR)[begin:][: last - first]
+            marked |= runs.holding(np.ascontiguousarray(near))
+        return store_parts(blocks, slab, parts_of(runs, marked))
+    # of the slices beside it the air counts, and not the void
+    for each in (phase[:begin], phase[begin + last - first :]):
+        each[each != AIR] = SOLID
     on_gpu = gpu.put(phase)
     parts = GpuParts(gpu, on_gpu)
-    parts.is_marked = gpu.put(is_marked)
-    parts.classify(on_gpu, *phases)
-    gpu.get(on_gpu, phase)
+    parts.mark_faces(along_z=at_ends, along_y=True)
+    if has_air:
+        parts.mark_neighbours(on_gpu, AIR)
+    where = (begin, begin + last - first)
+    found = parts_on_gpu(gpu, parts, on_gpu, phase, where, blocks.threads)
+    return store_parts(blocks, slab, found)
 
 
-def stitch_parts(blocks: Blocks, slab: int) -> Report:
-    """Find which of the shared parts of a slab and of the next one are connected."""
-    height, width = blocks.plan.shape[1:]
-    faces = []
-    for name, number in (("last", slab), ("first", slab + 1)):
-        row_start, begin, end, part = blocks.load(f"face-{name}", number, *_RUNS)
-        shared = blocks.load("parts", number, "shared")
-        place = np.searchsorted(shared, part).astype(np.int32)
-        faces.append(Runs((1, height, width), row_start, begin, end, place, shared.size))
-    return {"pairs": pairs_across(*faces)}
+def paints_late(blocks: Blocks) -> bool:
+    """Whether open void is told from closed where its basins are found: no void is left out."""
+    return blocks.plan.settings.mode == "all"
 
 
 def paint(blocks: Blocks, slab: int, source: str, shared_open: npt.NDArray[np.bool_]) -> Report:
     """Tell open void from closed in the phase labels of a slab, and pass along z through it.
 
-    Writes the stack ``void`` and four planes: the distance along z to the solid in the slab, inf
-    where there is none. Forward at two slices before its end, and on from there at its end;
-    backward at two slices after its beginning, and from there at its beginning.
+    Writes the stack ``void``.
     """
     first, last = blocks.plan.slabs[slab]
 
     def paint(gpu: Gpu | None) -> Report:
         phase = blocks.read(source, first, last)
-        _paint(blocks, slab, phase, shared_open, phases_kept(blocks.plan.settings), gpu)
+        paint_parts(blocks, slab, phase, shared_open, phases_kept(blocks.plan.settings), gpu)
         blocks.write("void", slab, phase)
         _begin_along_z(blocks, slab, phase)
         return {}
@@ -371,6 +248,11 @@ def paint(blocks: Blocks, slab: int, source: str, shared_open: npt.NDArray[np.bo
 
 
 def _begin_along_z(blocks: Blocks, slab: int, phase: npt.NDArray[np.uint8]) -> None:
+    """Write four planes: the distance along z to the solid in the slab, inf where there is none.
+
+    Forward at two slices before its end, and on from there at its end; backward at two slices after
+    its beginning, and from there at its beginning.
+    """
     nothing = edge_plane(phase.shape, False)
     after, before = min(2, len(phase)), max(len(phase) - 2, 0)
     highest = highest_void(blocks.work)
@@ -448,41 +330,6 @@ def range_of(reports: Sequence[Report], dtype: np.dtype[Any]) -> tuple[Range, Hi
 def histogram_of(reports: Sequence[Report]) -> Histogram:
     """Return the histogram of all values from those of slabs."""
     return Histogram(np.sum([each["counts"] for each in reports], axis=0), reports[0]["centers"])
-
-
-class Joined(NamedTuple):
-    """The connected components of the void."""
-
-    # for each slab, of each of its parts that it shares, whether the component is marked
-    marked: list[npt.NDArray[np.bool_]]
-    voxels: tuple[int, int]  # of the components that are marked, and of those that are not
-    components: int  # how many there are
-
-
-def join_shared(reports: Sequence[Report], pairs: Sequence[Report]) -> Joined:
-    """Join the parts that slabs share, by the pairs that touch over each face between two."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    before = np.cumsum([0, *(each["shared_voxels"].size for each in reports)])
-    size = int(before[-1])
-    ends = [np.zeros((0, 2), np.int64)]
-    ends += [each["pairs"] + before[slab : slab + 2] for slab, each in enumerate(pairs)]
-    first, second = np.concatenate(ends).T
-    count, component = 0, np.zeros(0, np.int32)
-    if size:
-        touching = coo_array((np.ones(first.size, np.bool_), (first, second)), (size, size))
-        count, component = connected_components(touching, directed=False)
-    marked = np.zeros(count, np.bool_)
-    marked[component[np.concatenate([each["shared_marked"] for each in reports])]] = True
-    own = marked[component]
-    voxels = np.concatenate([each["shared_voxels"] for each in reports])
-    alone = [sum(int(each[name]) for each in reports) for name in ("marked_voxels", "other_voxels")]
-    return Joined(
-        np.split(own, before[1:-1]),
-        (alone[0] + int(voxels[own].sum()), alone[1] + int(voxels[~own].sum())),
-        count + sum(int(each["count"]) for each in reports),
-    )
 
 
 def _device(blocks: Blocks, values: npt.NDArray[Any]) -> str:

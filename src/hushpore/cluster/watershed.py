@@ -16,18 +16,20 @@ from hushpore.base.errors import MemoryLimitError
 from hushpore.cluster.blocks import load_arrays, save_arrays
 from hushpore.cluster.gpus import on_gpu_or_cpu
 from hushpore.cluster.merging import begin_merging
+from hushpore.cluster.parts import paint_parts
 from hushpore.cluster.tables import BASINS, EDGES, ELSEWHERE, join_tables
-from hushpore.cluster.void import carried
+from hushpore.cluster.void import carried, paints_late
 from hushpore.device.timing import StageTimer
 from hushpore.pores.basins import watershed_slab
 from hushpore.pores.distance import fill_distance
 from hushpore.pores.gpu.slabs import GpuSlabs
 from hushpore.pores.graph import Tables
 from hushpore.pores.grey import GreyValues, rounded_grey
+from hushpore.pores.parallel import kernel
 from hushpore.pores.passes import air_crossings, highest_void, solid_beyond
 from hushpore.pores.plan import BYTES_A_BASIN
 from hushpore.pores.topology.euler import euler_of_slab
-from hushpore.pores.void import AIR, SOLID
+from hushpore.pores.void import AIR, CLOSED, OPEN, SOLID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,8 +37,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from hushpore.cluster.blocks import Blocks
-    from hushpore.cluster.void import Report
+    from hushpore.cluster.blocks import Blocks, Report
     from hushpore.pores.gpu.engine import Gpu
     from hushpore.pores.graph import BasinGraph
 
@@ -46,16 +47,22 @@ PEAKS = ("peak_squared_distances", "peak_counts")
 
 
 def watershed(
-    blocks: Blocks, slab: int, most_basins: int, grey_range: tuple[float, float]
+    blocks: Blocks,
+    slab: int,
+    source: str,
+    shared_open: npt.NDArray[np.bool_],
+    most_basins: int,
+    grey_range: tuple[float, float],
 ) -> Report:
     """Find the distance and the basins of a slab, and measure them but for its last slice.
 
-    `grey_range`: the lowest and the highest of all grey values.
+    `source`: the stack of the void. `shared_open`: which of its parts that are shared with other
+    slabs are open. `grey_range`: the lowest and the highest of all grey values.
     """
 
     def work(gpu: Gpu | None) -> Report:
         slabs = None if gpu is None else GpuSlabs(gpu, StageTimer())
-        return _watershed(blocks, slab, most_basins, grey_range, slabs)
+        return _watershed(blocks, slab, source, shared_open, most_basins, grey_range, slabs)
 
     return on_gpu_or_cpu(blocks.plan.device, work)
 
@@ -63,6 +70,8 @@ def watershed(
 def _watershed(
     blocks: Blocks,
     slab: int,
+    source: str,
+    shared_open: npt.NDArray[np.bool_],
     most_basins: int,
     grey_range: tuple[float, float],
     gpu: GpuSlabs | None,
@@ -71,7 +80,9 @@ def _watershed(
     first, last = plan.slabs[slab]
     low, high = max(first - 2, 0), min(last + 2, plan.shape[0])
     own = slice(first - low, last - low)
-    phase = blocks.read("void", low, high)
+    phase = blocks.read(source, low, high)
+    if paints_late(blocks):
+        paint_parts(blocks, slab, phase[own], shared_open, (OPEN, CLOSED), None)
     distance = np.empty(phase.shape, np.float32)
     before, after = carried(blocks, slab)
     spacing, beyond, highest = work.spacing, solid_beyond(work), highest_void(work)
@@ -95,8 +106,7 @@ def _watershed(
         )
     basins, distance = basins[own], distance[own]
     peak_squared_distance = distance.reshape(-1)[found.peaks]
-    for plane in basins:
-        np.subtract(count, plane, out=plane, where=plane < 0)
+    blocks.threads.over(basins.size, _number_exits, basins.reshape(-1), count, smallest=1 << 14)
     blocks.write("basins", slab, basins)
     blocks.save("edges", slab, first=distance[0], last=distance[-1])
     void = phase[own.start : own.stop + 1]
@@ -124,6 +134,14 @@ def _watershed(
         **heights,
         **_sums_of(graph, graph.border_crossings + border_crossings),
     }
+
+
+@kernel
+def _number_exits(basins: npt.NDArray[np.int32], count: int, first: int, last: int) -> None:
+    """Number exits after all basins of a slab, in place."""
+    for i in range(first, last):
+        if basins[i] < 0:
+            basins[i] = np.int32(count - basins[i])
 
 
 def count_peaks(
