@@ -363,7 +363,8 @@ def _highest_way(
         return highest, earliest
     for x in range(max(begin, first - reach), min(end, last + reach)):
         here = heights[start + x]
-        if here < highest:
+        # no way from here on lies before it
+        if here < highest or (here == highest and earliest <= start + x):
             continue
         for to in range(max(first, x - reach), min(last, x + reach + 1)):
             way = min(here, heights[beside + to])
@@ -412,16 +413,15 @@ def _add_border_crossings(
 ) -> None:
     """Count the ways out of the volume from the voxels of a run."""
     depth, height, width = shape
-    inner_row = 0 < z < depth - 1 and 0 < y < height - 1
-    for x in range(begin, end):
-        if not inner_row or x in (0, width - 1):
-            for k in range(N_DIRECTIONS):
-                for sense in (-1, 1):
-                    zk = z + sense * DIRECTIONS[k, 0]
-                    yk = y + sense * DIRECTIONS[k, 1]
-                    xk = x + sense * DIRECTIONS[k, 2]
-                    if not (0 <= zk < depth and 0 <= yk < height and 0 <= xk < width):
-                        border_crossings[k] += 1
+    for k in range(N_DIRECTIONS):
+        for sense in (-1, 1):
+            zk = z + sense * DIRECTIONS[k, 0]
+            yk = y + sense * DIRECTIONS[k, 1]
+            along_x = sense * DIRECTIONS[k, 2]
+            if not (0 <= zk < depth and 0 <= yk < height):
+                border_crossings[k] += end - begin
+            elif (along_x < 0 and begin == 0) or (along_x > 0 and end == width):
+                border_crossings[k] += 1
 
 
 @kernel
@@ -459,9 +459,11 @@ def span(basins: npt.NDArray[np.int32], first: int, last: int) -> tuple[int, int
     # without a sign one less than 0 is above all, so that no voxel has to be asked what it is
     flat = basins[first:last].reshape(-1).view(np.uint32)
     low, high = np.uint32(0xFFFFFFFF), np.uint32(0)
-    for basin in flat:
-        high = max(high, basin)
-        low = min(low, np.uint32(basin - np.uint32(1)))
+    for i in range(flat.size):
+        basin = flat[i]
+        before = np.uint32(basin - np.uint32(1))
+        high = basin if basin > high else high
+        low = before if before < low else low
     if high == 0:
         return 1, 1
     return int(low) + 1, int(high) + 1
