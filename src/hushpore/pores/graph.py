@@ -93,14 +93,30 @@ class BasinGraph:
     @cached_property
     def by_neck(self) -> npt.NDArray[np.int64]:
         """Edges from the widest neck to the narrowest, ties broken for good; without no ways."""
-        contacts = self.contacts.sum(axis=1, dtype=np.int64)
-        order = np.lexsort((self.b, self.a, -contacts, -self.saddle))
-        return order[self.saddle[order] >= 0]
+        ways = np.flatnonzero(self.saddle >= 0)
+        contacts = self.contacts[ways].sum(axis=1, dtype=np.int64)
+        # the bits of floats from 0 on are in order as integers
+        key = -(self.saddle[ways].view(np.int32).astype(np.int64) << 32) - contacts
+        # edges are sorted, so that of equal ones the first come first: those of the lower basins
+        rank = number_keys(key)[1]
+        return ways[np.sort(rank << 32 | np.arange(ways.size)) & 0xFFFFFFFF]
 
-    @cached_property
-    def by_saddle(self) -> npt.NDArray[np.int64]:
-        """Edges from the highest saddle to the lowest, those first in memory before others."""
-        return np.lexsort((self.saddle_at, -self.saddle))
+
+def number_keys(
+    keys: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the different keys, sorted, and the place of each key among them, both int64.
+
+    As `numpy.unique` with ``return_inverse``, in a part of its time: equal keys may be sorted in
+    any order.
+    """
+    order = np.argsort(keys)
+    in_order = keys[order]
+    is_new = np.ones(keys.size, np.bool_)
+    np.not_equal(in_order[1:], in_order[:-1], out=is_new[1:])
+    place = np.empty(keys.size, np.int64)
+    place[order] = np.cumsum(is_new) - 1
+    return in_order[is_new], place
 
 
 class Tables:
@@ -203,8 +219,7 @@ def _join_edges(pieces: list[Edges]) -> dict[str, npt.NDArray[Any]]:
 
     Piece after piece is given back, since in noise there are more bytes of edges than of voxels.
     """
-    keys, which = np.unique(np.concatenate([piece.keys for piece in pieces]), return_inverse=True)
-    which = which.astype(np.int32)
+    keys, which = number_keys(np.concatenate([piece.keys for piece in pieces]))
     saddle = np.full(keys.size, -1, np.float32)
     place = np.zeros(keys.size, np.int64)
     contacts = np.zeros((keys.size, N_DIRECTIONS), np.int32)

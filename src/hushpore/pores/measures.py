@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from hushpore.base.volume import readable_unit
-from hushpore.pores.sums import SUMS, index_of
+from hushpore.pores.graph import number_keys
+from hushpore.pores.sums import SUMS, add_rows, index_of
 from hushpore.pores.surface import area_per_crossing
 
 if TYPE_CHECKING:
@@ -130,6 +131,8 @@ class PoreSums:
         What was segmented, for spacing and origin.
     grey_step : float
         Grey value that one stands for in sums of grey values.
+    minimum_shape_voxels : int
+        Pores of fewer have no axes (NaN).
     """
 
     sums: npt.NDArray[np.int64]
@@ -140,23 +143,32 @@ class PoreSums:
     num_throats: npt.NDArray[np.int64]
     volume: Volume
     grey_step: float = 1.0
+    minimum_shape_voxels: int = 1
 
     @classmethod
-    def of(cls, graph: BasinGraph, numbering: Numbering, volume: Volume) -> PoreSums:
+    def of(
+        cls,
+        graph: BasinGraph,
+        numbering: Numbering,
+        volume: Volume,
+        minimum_shape_voxels: int = 1,
+    ) -> PoreSums:
         """Add up the basins of each pore."""
         count = numbering.root.size
-        label = numbering.label_of
+        label = numbering.label_of.astype(np.int64)
         sums = np.zeros((count + 1, graph.sums.shape[1]), np.int64)
-        np.add.at(sums, label, graph.sums)
+        add_rows(graph.sums, label, sums)
         bounds = np.zeros((count + 1, 6), np.int32)
         bounds[:, :3] = np.iinfo(np.int32).max
-        np.minimum.at(bounds[:, :3], label, graph.bounds[:, :3])
-        np.maximum.at(bounds[:, 3:], label, graph.bounds[:, 3:])
-        crossings = np.zeros((count + 1, graph.crossings.shape[1]), np.int64)
-        np.add.at(crossings, label, graph.crossings)
+        for k in range(3):
+            np.minimum.at(bounds[:, k], label, graph.bounds[:, k])
+            np.maximum.at(bounds[:, 3 + k], label, graph.bounds[:, 3 + k])
+        crossings, inner = np.zeros((2, count + 1, graph.crossings.shape[1]), np.int64)
+        add_rows(graph.crossings, label, crossings)
         # where basins of one pore touch, its surface is not
-        inner = label[graph.a] == label[graph.b]
-        np.subtract.at(crossings, label[graph.a[inner]], graph.contacts[inner])
+        a = label[graph.a]
+        add_rows(graph.contacts, np.where(a == label[graph.b], a, 0), inner)
+        crossings -= inner
         closed_voxels = np.zeros(count + 1, np.int64)
         np.add.at(closed_voxels, label, graph.closed_voxels)
         return cls(
@@ -168,6 +180,7 @@ class PoreSums:
             _count_throats(graph, numbering),
             volume,
             graph.grey_step,
+            minimum_shape_voxels,
         )
 
     def sum(self, name: str) -> npt.NDArray[Any]:
@@ -241,15 +254,20 @@ class PoreSums:
     @cached_property
     def _principal_moments(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Second moments along the principal axes, the smallest first, and these in columns."""
-        spacing, centre = _frame(self.volume)[0], self.mean
-        count = self.sum("voxels")[:, None, None].astype(np.float64)
-        products = self.sums_of("zz", "zy", "zx", "zy", "yy", "yx", "zx", "yx", "xx")
+        has_shape = self.sum("voxels") >= self.minimum_shape_voxels
+        spacing, centre = _frame(self.volume)[0], self.mean[has_shape]
+        count = self.sum("voxels")[has_shape, None, None].astype(np.float64)
+        products = self.sums_of("zz", "zy", "zx", "zy", "yy", "yx", "zx", "yx", "xx")[has_shape]
         moments = products.reshape(-1, 3, 3) / count - centre[:, :, None] * centre[:, None, :]
         # a voxel is not a point: it has a second moment of its own
         moments += np.eye(3) / 12
         moments *= spacing[:, None] * spacing
         n_spatial = self.volume.n_spatial
-        values, vectors = np.linalg.eigh(moments[:, -n_spatial:, -n_spatial:])
+        values = np.full((has_shape.size, n_spatial), np.nan)
+        vectors = np.full((has_shape.size, n_spatial, n_spatial), np.nan)
+        values[has_shape], vectors[has_shape] = np.linalg.eigh(
+            moments[:, -n_spatial:, -n_spatial:]
+        )
         return values, vectors
 
 
@@ -283,29 +301,25 @@ class ThroatSums:
     @classmethod
     def of(cls, graph: BasinGraph, numbering: Numbering, volume: Volume) -> ThroatSums:
         """Add up the edges between each two pores."""
-        order = graph.by_saddle
-        pair = _pairs(graph, numbering)[order]
-        between = np.flatnonzero(pair)
-        pair = pair[between]
-        # throat after throat, the widest edge of each first
-        in_turn = np.argsort(pair, kind="stable")
-        pair = pair[in_turn]
-        start = np.flatnonzero(np.diff(pair, prepend=-1))
-        edges = order[between[in_turn]]
-        contacts = graph.contacts[edges].astype(np.int64)
-        if start.size:
-            contacts = np.add.reduceat(contacts, start, axis=0)
+        pair, throat = number_keys(_pairs(graph, numbering))
+        contacts = np.zeros((pair.size, graph.contacts.shape[1]), np.int64)
+        add_rows(graph.contacts, throat, contacts)
+        # the widest edge, and of equal ones that first in memory
+        saddle = np.full(pair.size, -1, np.float32)
+        np.maximum.at(saddle, throat, graph.saddle)
+        is_widest = graph.saddle == saddle[throat]
+        place = np.full(pair.size, np.iinfo(np.int64).max)
+        np.minimum.at(place, throat[is_widest], graph.saddle_at[is_widest])
         # all contacts count, also where basins touch without a way; without any it is no throat
-        leads = graph.saddle[edges[start]] >= 0
-        start, contacts = start[leads], contacts[leads]
-        widest = edges[start]
+        leads = (saddle >= 0) & (pair > 0)
+        pair = pair[leads]
         shape = (1,) * (3 - volume.n_spatial) + volume.spatial_shape
         return cls(
-            (pair[start] >> 32).astype(np.int32),
-            pair[start].astype(np.int32),
-            contacts,
-            graph.saddle[widest],
-            np.stack(np.unravel_index(graph.saddle_at[widest], shape), axis=-1),
+            (pair >> 32).astype(np.int32),
+            pair.astype(np.int32),
+            contacts[leads],
+            saddle[leads],
+            np.stack(np.unravel_index(place[leads], shape), axis=-1),
             volume,
         )
 
@@ -509,7 +523,7 @@ def pore_columns(
 
     `minimum_shape_voxels`: measures of shape are NaN for pores of fewer.
     """
-    pores = PoreSums.of(graph, numbering, volume)
+    pores = PoreSums.of(graph, numbering, volume, minimum_shape_voxels)
     columns = {each.name: each.compute(pores) for each in PORES}
     small = pores.sum("voxels") < minimum_shape_voxels
     if small.any():

@@ -8,6 +8,13 @@ the sums of their sums.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hushpore.pores.parallel import kernel
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,20 @@ SUMS = [
     Sum("zx", z=1, x=1),
     Sum("yx", y=1, x=1),
 ]
+
+
+@kernel
+def add_rows(
+    rows: npt.NDArray[Any], to: npt.NDArray[np.int64], out: npt.NDArray[np.int64]
+) -> None:
+    """Add each row of a table to a row of another one: ``np.add.at(out, to, rows)``.
+
+    `rows`: (n, columns). `to`: (n,), int64. `out`: (m, columns), int64.
+    """
+    for i in range(len(rows)):
+        at = to[i]
+        for k in range(rows.shape[1]):
+            out[at, k] += rows[i, k]
 
 
 def index_of(name: str) -> int:
