@@ -99,7 +99,8 @@ class BasinGraph:
         key = -(self.saddle[ways].view(np.int32).astype(np.int64) << 32) - contacts
         # edges are sorted, so that of equal ones the first come first: those of the lower basins
         rank = number_keys(key)[1]
-        return ways[np.sort(rank << 32 | np.arange(ways.size)) & 0xFFFFFFFF]
+        order: npt.NDArray[np.int64] = np.sort(rank << 32 | np.arange(ways.size)) & 0xFFFFFFFF
+        return ways[order]
 
 
 def number_keys(

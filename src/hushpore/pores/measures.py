@@ -265,9 +265,7 @@ class PoreSums:
         n_spatial = self.volume.n_spatial
         values = np.full((has_shape.size, n_spatial), np.nan)
         vectors = np.full((has_shape.size, n_spatial, n_spatial), np.nan)
-        values[has_shape], vectors[has_shape] = np.linalg.eigh(
-            moments[:, -n_spatial:, -n_spatial:]
-        )
+        values[has_shape], vectors[has_shape] = np.linalg.eigh(moments[:, -n_spatial:, -n_spatial:])
         return values, vectors
 
 

@@ -62,9 +62,7 @@ SUMS = [
 
 
 @kernel
-def add_rows(
-    rows: npt.NDArray[Any], to: npt.NDArray[np.int64], out: npt.NDArray[np.int64]
-) -> None:
+def add_rows(rows: npt.NDArray[Any], to: npt.NDArray[np.int64], out: npt.NDArray[np.int64]) -> None:
     """Add each row of a table to a row of another one: ``np.add.at(out, to, rows)``.
 
     `rows`: (n, columns). `to`: (n,), int64. `out`: (m, columns), int64.
