@@ -94,27 +94,53 @@ def test_basins_that_do_not_touch_never_merge(h: float) -> None:
 @pytest.mark.parametrize(
     ("radii", "n_spatial", "typical", "h"),
     [
-        ([4.2], 3, 4.2, 0.4175),
+        ([4.2, 1], 3, 4.2, 0.39),
         # by volume one ball outweighs seven of half its radius, but not nine; by area not five
-        ([4, *[2] * 7], 3, 4, 0.3875),
-        ([4, *[2] * 9], 3, 2, 0.2),
-        ([4, *[2] * 5], 2, 2, 0.2),
-        ([1, 1.5], 3, 1.5, 0.2),
+        ([4, *[2] * 7], 3, 4, 0.35),
+        ([4, *[2] * 9], 3, 2, 0.1),
+        ([4, *[2] * 5], 2, 2, 0.1),
+        ([1, 1.5], 3, 1.5, 0.1),
         ([30, 40], 3, 40, 0.5),
     ],
 )
-def test_a_height_is_found_by_the_size_of_pores(
+def test_a_height_is_found_by_the_size_of_pores_that_open_into_each_other(
     radii: list[float], n_spatial: int, typical: float, h: float
 ) -> None:
-    found = height_of(make_graph(radii, []), "auto", n_spatial)
+    row = [(i, i + 1, 0.5) for i in range(1, len(radii))]
+    found = height_of(make_graph(radii, row), "auto", n_spatial)
     assert (found.radius, found.h) == (pytest.approx(typical), pytest.approx(h))
     assert f"typical radius of {typical:.3g} voxels" in found.reason
     assert height_of(make_graph(radii, []), 0.7, n_spatial).to_dict() == {"h": 0.7}
 
 
+@pytest.mark.parametrize(
+    ("edges", "n_spatial", "apart", "h"),
+    [
+        ([], 3, 1, 0.5),
+        # of balls of 1 and 2 times the radius
+        ([(1, 2, 1)], 3, 8 / 10, 0.1 + 0.4 * 8 / 10),
+        ([(1, 2, 1)], 2, 4 / 6, 0.1 + 0.4 * 4 / 6),
+    ],
+)
+def test_the_more_pores_lie_apart_the_more_merge(
+    edges: list[tuple[int, int, float]], n_spatial: int, apart: float, h: float
+) -> None:
+    found = height_of(make_graph([1, 1, 2], edges), "auto", n_spatial)
+    assert (found.apart, found.h) == (pytest.approx(apart), pytest.approx(h))
+    assert found.to_dict()["apart_share"] == found.apart
+    assert f" {found.apart:.0%} of them by volume lie apart" in found.reason
+
+
+def test_pores_lie_apart_where_they_touch_over_edges_of_voxels_and_only_faces_are_ways() -> None:
+    graph = make_graph([1, 1, 2], [(1, 3, 1), (2, 3, 1)])
+    graph.saddle[1] = -1
+    assert height_of(graph, "auto", 3).apart == pytest.approx(1 / 10)
+
+
 def test_a_height_is_found_without_pores_and_without_solid() -> None:
-    nothing = find_height("auto", np.zeros(0, np.float32), np.zeros(0, np.int64), 3)
-    everything = find_height("auto", np.array([np.inf], np.float32), np.array([1]), 3)
+    none, one = np.zeros(0, np.int64), np.ones(1, np.int64)
+    nothing = find_height("auto", np.zeros(0, np.float32), none, none, 3)
+    everything = find_height("auto", np.array([np.inf], np.float32), one, one, 3)
     assert nothing.h == everything.h == 0.5
 
 

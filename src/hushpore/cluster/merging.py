@@ -8,13 +8,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.cluster.contraction import Reduced, combine, contract, look_up
+from hushpore.pores.graph import count_peaks
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from hushpore.cluster.blocks import Blocks, Report
+    from hushpore.pores.graph import Peaks
 
 _REDUCED = tuple(each.name for each in fields(Reduced))
+
+#: What slabs tell of the peaks of their basins; of those at their faces other slabs may know more.
+_OF_PEAKS = ("inner", "inner_apart", "at_face", "at_face_squared", "at_face_apart")
 
 
 def begin_merging(
@@ -24,22 +31,51 @@ def begin_merging(
     peak_squared_distance: npt.NDArray[np.float32],
     reaches: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]],
     edges: dict[str, npt.NDArray[Any]],
-    h: float,
-) -> int:
-    """Merge what can be merged within a slab; returns the bytes of what is left open.
+) -> Report:
+    """Store what there is to merge within a slab, and tell of its peaks which lie apart.
 
     `basin`, `peak_squared_distance`, `reaches`: sorted numbers of basins, their squared distance at
     the peak as far as it is known, and whether each reaches the first slice and the one after the
-    last. `edges`: columns ``a``, ``b``, ``saddle``, ``contacts``. `h`: merge height in voxels.
+    last. `edges`: columns ``a``, ``b``, ``saddle``, ``contacts``.
     """
     a, b = edges["a"], edges["b"]
     is_face = reaches[0] | reaches[1]
+    is_way = edges["saddle"] >= 0
+    touches = np.isin(basin, np.concatenate([a[is_way], b[is_way]]))
     partial = is_face[np.searchsorted(basin, a)] & is_face[np.searchsorted(basin, b)]
     radius = np.sqrt(peak_squared_distance.astype(np.float64))
     contacts = edges["contacts"].sum(axis=1)
     groups = (basin, basin, radius, *reaches)
     whole = Reduced(*groups, a, b, a, b, edges["saddle"], contacts, partial)
-    return _decide(blocks, 0, slab, whole, h)
+    _save(blocks, "undecided", slab, whole)
+    return {
+        "basins": basin.size,
+        "edges": a.size,
+        "inner": peak_squared_distance[~is_face],
+        "inner_apart": ~touches[~is_face],
+        "at_face": basin[is_face],
+        "at_face_squared": peak_squared_distance[is_face],
+        "at_face_apart": ~touches[is_face],
+    }
+
+
+def peaks_of(reports: Sequence[Report]) -> Peaks:
+    """Return what slabs tell of peaks as `hushpore.pores.graph.count_peaks` does of the whole."""
+    told = {name: np.concatenate([each[name] for each in reports]) for name in _OF_PEAKS}
+    number, row = np.unique(told["at_face"], return_inverse=True)
+    squared = np.zeros(number.size, np.float32)
+    np.maximum.at(squared, row, told["at_face_squared"])
+    apart = np.ones(number.size, np.bool_)
+    apart[row[~told["at_face_apart"]]] = False
+    return count_peaks(
+        np.concatenate([told["inner"], squared]), np.concatenate([told["inner_apart"], apart])
+    )
+
+
+def merge_slab(blocks: Blocks, slab: int, h: float) -> Report:
+    """Merge what can be merged within a slab. `h`: merge height in voxels."""
+    whole = Reduced(*blocks.load("undecided", slab, *_REDUCED))
+    return {"open_bytes": _decide(blocks, 0, slab, whole, h)}
 
 
 def union_ranges(blocks: Blocks, number: int, level: int, h: float) -> Report:
@@ -69,8 +105,12 @@ def _decide(blocks: Blocks, level: int, number: int, whole: Reduced, h: float) -
     left, becomes = contract(whole, h)
     changed = becomes != whole.group
     blocks.save(f"map-{level}", number, keys=whole.group[changed], values=becomes[changed])
-    blocks.save(f"open-{level}", number, **{name: getattr(left, name) for name in _REDUCED})
+    _save(blocks, f"open-{level}", number, left)
     return left.nbytes
+
+
+def _save(blocks: Blocks, name: str, number: int, groups: Reduced) -> None:
+    blocks.save(name, number, **{column: getattr(groups, column) for column in _REDUCED})
 
 
 def _open(blocks: Blocks, level: int, number: int) -> Reduced:

@@ -27,12 +27,13 @@ from hushpore.cluster.blocks import Plan, save_arrays, whole
 from hushpore.cluster.connection import connect, device_on
 from hushpore.cluster.finishing import FILES, collect, count_layers, open_labels, write_tables
 from hushpore.cluster.gpus import gpus_of
+from hushpore.cluster.merging import peaks_of
 from hushpore.cluster.parts import join_shared
 from hushpore.cluster.plan import check_settings, cut_volume
 from hushpore.cluster.scan import as_zarr, inputs_of
 from hushpore.cluster.stage_runner import StageRunner
 from hushpore.cluster.void import digest_of, histogram_of, range_of
-from hushpore.cluster.watershed import count_peaks, follow_through
+from hushpore.cluster.watershed import follow_through
 from hushpore.io.gate import trusting
 from hushpore.io.results import write_json
 from hushpore.io.resumable import resumable_directory
@@ -443,12 +444,13 @@ class _Segmentation:
         if any(each["through"].size for each in met):
             through = np.unique(np.concatenate([each["through"] for each in met]))
             follow_through(self.scratch, through, int(basins[-1]), exits, back)
-        # known before anything is merged
-        peaks = count_peaks(found)
-        height = find_height(self.settings.h, *peaks, self.volume.n_spatial)
         reduced = yield from self._slabs(
-            "reduce", "merging", 0.74, basins_before=basins.tolist(), h=height.h, **grey
+            "reduce", "merging", 0.74, basins_before=basins.tolist(), **grey
         )
+        # known before anything is merged
+        height = find_height(self.settings.h, *peaks_of(reduced), self.volume.n_spatial)
+        yield from self._slabs("merge", "merging", 0.75, h=height.h)
+        self._remove("undecided-*.arrays")
         crossings, border_crossings = np.zeros((2, 13), np.int64)
         for each in [*found, *reduced]:
             if "border_crossings" in each:

@@ -39,6 +39,7 @@ TASKS: dict[str, Callable[..., Report]] = {
     "basins": watershed.watershed,
     "stitch": watershed.stitch,
     "reduce": watershed.reduce_basins,
+    "merge": merging.merge_slab,
     "union": merging.union_ranges,
     "finish": finishing.finish,
     "labels": finishing.write_labels,

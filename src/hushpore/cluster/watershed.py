@@ -42,10 +42,6 @@ if TYPE_CHECKING:
     from hushpore.pores.graph import BasinGraph
 
 
-#: What the slabs report of their peaks: squared distances, and how many have each.
-PEAKS = ("peak_squared_distances", "peak_counts")
-
-
 def watershed(
     blocks: Blocks,
     slab: int,
@@ -125,13 +121,11 @@ def _watershed(
     graph.peak_squared_distance[1 : count + 1] = peak_squared_distance
     columns = {name: getattr(graph, name) for name in (*BASINS, *EDGES)}
     blocks.save("slab_basins", slab, **columns, back=found.back, ahead=found.ahead)
-    heights = dict(zip(PEAKS, np.unique(peak_squared_distance, return_counts=True), strict=True))
     return {
         "count": count,
         "back": found.back.size,
         "ahead": found.ahead.size,
         "euler_number": euler_number,
-        **heights,
         **_sums_of(graph, graph.border_crossings + border_crossings),
     }
 
@@ -142,17 +136,6 @@ def _number_exits(basins: npt.NDArray[np.int32], count: int, first: int, last: i
     for i in range(first, last):
         if basins[i] < 0:
             basins[i] = np.int32(count - basins[i])
-
-
-def count_peaks(
-    reports: Sequence[Report],
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-    """Return the squared distances that basins of all slabs have at their peak, and how many do."""
-    squared, counts = (np.concatenate([each[name] for each in reports]) for name in PEAKS)
-    values, which = np.unique(squared, return_inverse=True)
-    total = np.zeros(values.size, np.int64)
-    np.add.at(total, which, counts)
-    return values, total
 
 
 def stitch(
@@ -242,13 +225,11 @@ def reduce_basins(
     slab: int,
     basins_before: Sequence[int],
     grey_range: tuple[float, float],
-    h: float,
 ) -> Report:
     """Put together the measures of a slab, its last slice included, by basins of the volume.
 
     Stores the table ``slab``, of basins sorted by number, and ``numbers``, of what has one in the
-    slab; and begins to merge by the height `h`: what is left open is ``open-0``, and what became of
-    basins ``map-0``.
+    slab; and ``undecided``, what there is to merge.
     """
     plan, is_last = blocks.plan, slab == len(blocks.plan.slabs) - 1
     first, last = plan.slabs[slab]
@@ -291,8 +272,7 @@ def reduce_basins(
             if theirs.any():
                 peak_squared = blocks.load("slab_basins", other, "peak_squared_distance")
                 peak_squared_distance[theirs] = peak_squared[basin[theirs] - begin]
-    size = begin_merging(blocks, slab, basin, peak_squared_distance, reaches, joined, h)
-    return {**report, "basins": basin.size, "edges": joined["a"].size, "open_bytes": size}
+    return {**report, **begin_merging(blocks, slab, basin, peak_squared_distance, reaches, joined)}
 
 
 def _measure(

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from hushpore.pores.contacts import Edges, Piece
     from hushpore.pores.parallel import KernelThreads
 
+    #: Squared distances at peaks, how many basins have each, and how many of these touch no other.
+    Peaks = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], npt.NDArray[np.int64]]
+
 
 #: What the names of its arrays begin with in a file.
 _PREFIX = "graph_"
@@ -85,10 +88,16 @@ class BasinGraph:
         return voxels
 
     @cached_property
-    def peaks(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-        """Squared distances that basins have at their peak, sorted, and how many have each."""
-        values, counts = np.unique(self.peak_squared_distance[1:], return_counts=True)
-        return values, counts
+    def peaks(self) -> Peaks:
+        """Squared distances that basins have at their peak, sorted, and how many have each.
+
+        Returns: (n,), float32: each once; (n,), int64: how many basins have it; and likewise how
+        many of these touch no other.
+        """
+        touches = np.zeros(self.count + 1, np.bool_)
+        is_way = self.saddle >= 0
+        touches[self.a[is_way]] = touches[self.b[is_way]] = True
+        return count_peaks(self.peak_squared_distance[1:], ~touches[1:])
 
     @cached_property
     def by_neck(self) -> npt.NDArray[np.int64]:
@@ -118,6 +127,18 @@ def number_keys(
     place = np.empty(keys.size, np.int64)
     place[order] = np.cumsum(is_new) - 1
     return in_order[is_new], place
+
+
+def count_peaks(squared_distance: npt.NDArray[np.float32], apart: npt.NDArray[Any]) -> Peaks:
+    """Return the squared distances at peaks, each once, how many have it, and how many lie apart.
+
+    `squared_distance`: (peaks,), float32. `apart`: (peaks,), bool: which touch no other.
+    """
+    values, counts = np.unique(squared_distance, return_counts=True)
+    some, how_many = np.unique(squared_distance[apart], return_counts=True)
+    apart_counts = np.zeros_like(counts)
+    apart_counts[np.searchsorted(values, some)] = how_many
+    return values, counts, apart_counts
 
 
 class Tables:

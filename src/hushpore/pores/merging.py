@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from hushpore.pores.graph import BasinGraph
 
 #: The height that is found by itself: the least up to one typical radius, the most from another on,
-#: and straight between them, all in voxels. Below the least any step in a surface parts pores; at
-#: the most hardly one does.
-LEAST, MOST = 0.2, 0.5
+#: and straight between them, all in voxels; and the most for pores that lie apart. Where small
+#: pores open into each other their windows are hardly narrower than they are; where pores lie
+#: apart, two basins that touch are one.
+LEAST, MOST = 0.1, 0.5
 SMALL, LARGE = 2.75, 4.75
 
 
@@ -36,11 +37,12 @@ class ChosenHeight:
     """A merge height, and what it was chosen by.
 
     `h`: in voxels of the smallest spacing. `radius`: the typical radius of the pores, likewise;
-    None where the height was given.
+    None where the height was given. `apart`: share of the pores, by volume, that touch no other.
     """
 
     h: float
     radius: float | None = None
+    apart: float = 0.0
 
     @property
     def reason(self) -> str:
@@ -48,44 +50,54 @@ class ChosenHeight:
         if self.radius is None:
             return ""
         why = {LEAST: "the least that auto takes", MOST: "the most that auto takes"}
-        between = f"auto takes {LEAST:g} up to {SMALL:g}, and {MOST:g} from {LARGE:g} on"
+        between = (
+            f"auto takes {LEAST:g} up to a radius of {SMALL:g}, {MOST:g} from {LARGE:g} on, and "
+            f"{MOST:g} of those that lie apart"
+        )
         return (
-            f"Pores have a typical radius of {self.radius:.3g} voxels, and are merged by a height "
-            f"of {self.h:.3g} voxels: {why.get(self.h, between)}."
+            f"Pores have a typical radius of {self.radius:.3g} voxels, {self.apart:.0%} of them by "
+            f"volume lie apart from all others, and they are merged by a height of {self.h:.3g} "
+            f"voxels: {why.get(self.h, between)}."
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Return what the record says of the merging."""
         if self.radius is None:
             return {"h": self.h}
-        return {"h": self.h, "typical_radius": self.radius, "why": self.reason}
+        found = {"typical_radius": self.radius, "apart_share": self.apart}
+        return {"h": self.h, **found, "why": self.reason}
 
 
 def find_height(
     h: str | float,
     squared_distances: npt.NDArray[np.float32],
     counts: npt.NDArray[np.int64],
+    apart: npt.NDArray[np.int64],
     n_spatial: int,
 ) -> ChosenHeight:
     """Return the merge height that is meant by a setting.
 
-    It depends on how many basins have which distance at their peak alone, and not on where they
-    are: slabs and the blocks of a cluster add up their counts, and find the same.
+    It depends on how many basins have which distance at their peak, and how many of these touch no
+    other, and not on where they are: blocks of a cluster add up their counts, and find the same.
 
     `h`: a height in voxels, or ``"auto"``: by the typical radius, the median of the distances at
-    the peaks of basins, weighted by the volume (in 2D the area) of balls as large; before any basin
-    merges, and of all that there are. `squared_distances`: (n,), float32: that basins have at their
-    peak, sorted, each once. `counts`: (n,), int64: how many.
+    the peaks of basins, weighted by the volume (in 2D the area) of balls as large; and by the share
+    of that volume in basins that touch no other; before any merges, and of all that there are.
+    `squared_distances`: (n,), float32: that basins have at their peak, sorted, each once. `counts`,
+    `apart`: (n,), int64: how many, and how many of these touch no other.
     """
     if not isinstance(h, str):
         return ChosenHeight(h)
     radius = np.sqrt(squared_distances.astype(np.float64))
-    share = np.cumsum(counts * radius**n_spatial)
+    size = radius**n_spatial
+    share = np.cumsum(counts * size)
     if not share.size or not np.isfinite(share[-1]):
         # there is no pore, or no solid
         return ChosenHeight(MOST)
     typical = float(radius[np.searchsorted(share, share[-1] / 2)])
-    return ChosenHeight(float(np.interp(typical, (SMALL, LARGE), (LEAST, MOST))), typical)
+    height = float(np.interp(typical, (SMALL, LARGE), (LEAST, MOST)))
+    lies_apart = float((apart * size).sum() / share[-1])
+    return ChosenHeight(float(np.interp(lies_apart, (0, 1), (height, MOST))), typical, lies_apart)
 
 
 def height_of(graph: BasinGraph, h: str | float, n_spatial: int) -> ChosenHeight:

@@ -182,7 +182,8 @@ class PoreSettings(Settings):
         "auto",
         "Neighbouring pores merge where the neck between them is less than this much narrower, in "
         "radius, than the smaller of the two. The larger, the fewer pores are split. auto: by "
-        "the typical radius of the pores, 0.2 voxels up to 2.75, and rising to 0.5 at 4.75.",
+        "the typical radius of the pores, 0.1 voxels up to 2.75, and rising to 0.5 at 4.75; the "
+        "nearer to 0.5, the more of them lie apart.",
         label="Watershed merge height",
         choices=("auto",),
         choice_labels=("Auto",),
