@@ -60,7 +60,7 @@ class Watershed:
         # where exits lead: to a basin, or with -1 - n on to exit n; first those back, then ahead
         self._leads: list[npt.NDArray[np.int64]] = []
         self._ahead = np.zeros(0, np.int64)  # places in the next slice, of the last slab's exits
-        self._last_slice = np.zeros(0, np.int64)  # where its voxels lead
+        self._last_slice = np.zeros(0, np.int32)  # where its voxels lead
         self._basin_of_exit = np.zeros(0, np.int32)
 
     def slices(self, first: int, last: int) -> tuple[int, int]:
@@ -129,10 +129,10 @@ class Watershed:
         if self._ahead.size or back.size:
             # of the last slab ahead into this one
             self._leads.append(_numbered(slab[self._ahead], before))
-            self._leads.append(self._last_slice[back])
+            self._leads.append(_numbered(self._last_slice[back], self._exits[-2]))
         self._ahead = found.ahead
         self._exits.append(before + back.size + found.ahead.size)
-        self._last_slice = _numbered(slab[slab.size - size :], before)
+        self._last_slice = slab[slab.size - size :].copy()
 
 
 class SlabWatershed(NamedTuple):
@@ -175,8 +175,7 @@ def watershed_slab(
     for beside, beyond in ((max(begin - size, 0), begin), (end, min(end + size, flat.size))):
         threads.over(beyond - beside, _stay, flat, beside, smallest=1 << 14)
     # a thread may read pointers that another one is writing: old or new, they lead the same way
-    threads.over(end - begin, _compress_paths, flat, begin, smallest=1 << 14)
-    found = threads.over(end - begin, _find_peaks, flat, begin, smallest=1 << 14)
+    found = threads.over(end - begin, _compress_paths, flat, begin, smallest=1 << 14)
     peaks: npt.NDArray[np.int64] = np.concatenate(found)
     require_numbers(count + peaks.size)
     exits = _find_exits(flat, begin, end, size, threads)
@@ -226,11 +225,25 @@ def _stay(pointers: npt.NDArray[np.int32], offset: int, first: int, last: int) -
 
 
 @kernel
-def _compress_paths(pointers: npt.NDArray[np.int32], offset: int, first: int, last: int) -> None:
-    """Make every pointer of a range lead straight to its end, by path compression in place."""
+def _compress_paths(
+    pointers: npt.NDArray[np.int32], offset: int, first: int, last: int
+) -> npt.NDArray[np.int64]:
+    """Make every pointer of a range lead straight to its end, by path compression in place.
+
+    Returns the peaks in the range, which lead to themselves.
+    """
+    peaks, count = np.empty(1 << 10, np.int64), 0
     for start in range(offset + first, offset + last):
         peak = pointers[start]
         if peak < 0:
+            continue
+        if peak == start:
+            if count == peaks.size:
+                wider = np.empty(2 * count, np.int64)
+                wider[:count] = peaks
+                peaks = wider
+            peaks[count] = start
+            count += 1
             continue
         while pointers[peak] != peak:
             peak = pointers[peak]
@@ -239,24 +252,7 @@ def _compress_paths(pointers: npt.NDArray[np.int32], offset: int, first: int, la
             onward = pointers[at]
             pointers[at] = peak
             at = onward
-
-
-@kernel
-def _find_peaks(
-    pointers: npt.NDArray[np.int32], offset: int, first: int, last: int
-) -> npt.NDArray[np.int64]:
-    """Return the indices in a range that point to themselves."""
-    count = 0
-    for i in range(offset + first, offset + last):
-        if pointers[i] == i:
-            count += 1
-    found = np.empty(count, np.int64)
-    count = 0
-    for i in range(offset + first, offset + last):
-        if pointers[i] == i:
-            found[count] = i
-            count += 1
-    return found
+    return peaks[:count].copy()
 
 
 @kernel
