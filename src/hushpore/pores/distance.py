@@ -283,20 +283,25 @@ def _near_in_y(
     for y in range(height):
         best = out[y]
         _copy(plane[y], best)
-        for away in range(1, _REACH):
+        is_far, away = _any_above(best, np.float32(weight)), 0
+        while is_far:
+            away += 1
+            if away == _REACH:
+                return False
             rise = np.float32(weight * away * away)
-            if not _any_above(best, rise):
-                break
-            for beside in (y - away, y + away):
-                if 0 <= beside < height:
-                    row = plane[beside]
-                    for x in range(width):
-                        best[x] = min(best[x], row[x] + rise)
-                elif beside in (-1, height):
-                    for x in range(width):
-                        best[x] = min(best[x], edge + rise)
-        if _any_above(best, np.float32(weight * _REACH * _REACH)):
-            return False
+            limit = np.float32(weight * (away + 1) * (away + 1))
+            before, after = y - away, y + away
+            if before >= 0 and after < height:
+                is_far = _lower_to(plane[before], plane[after], rise, limit, best)
+            elif before >= 0 or after < height:
+                # of which one is outside the other is looked at twice
+                row = plane[before] if before >= 0 else plane[after]
+                is_far = _lower_to(row, row, rise, limit, best)
+            else:
+                is_far = _any_above(best, limit)
+            if before == -1 or after == height:
+                for x in range(width):
+                    best[x] = min(best[x], edge + rise)
     return True
 
 
@@ -308,15 +313,35 @@ def _near_in_x(line: npt.NDArray[np.float32], weight: float, best: npt.NDArray[n
     """
     width = best.size
     _copy(line[_REACH : _REACH + width], best)
-    for away in range(1, _REACH):
+    is_far, away = _any_above(best, np.float32(weight)), 0
+    while is_far:
+        away += 1
+        if away == _REACH:
+            return False
         rise = np.float32(weight * away * away)
-        if not _any_above(best, rise):
-            return True
+        limit = np.float32(weight * (away + 1) * (away + 1))
         before = line[_REACH - away : _REACH - away + width]
         after = line[_REACH + away : _REACH + away + width]
-        for x in range(width):
-            best[x] = min(best[x], min(before[x], after[x]) + rise)
-    return not _any_above(best, np.float32(weight * _REACH * _REACH))
+        is_far = _lower_to(before, after, rise, limit, best)
+    return True
+
+
+@kernel
+def _lower_to(
+    before: npt.NDArray[np.float32],
+    after: npt.NDArray[np.float32],
+    rise: np.float32,
+    limit: np.float32,
+    best: npt.NDArray[np.float32],
+) -> bool:
+    """Take the minimum with two lines and a rise; returns whether any value is above a limit."""
+    found = np.int32(0)
+    for x in range(best.size):
+        lower = min(before[x], after[x]) + rise
+        lower = min(best[x], lower)
+        best[x] = lower
+        found |= np.int32(lower > limit)
+    return bool(found > 0)
 
 
 @kernel
