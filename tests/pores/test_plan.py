@@ -43,13 +43,17 @@ def test_what_fits_is_in_memory_and_what_is_small_is_one_slab(void: np.ndarray) 
     assert plan_slabs(turned, PoreSettings(memory_budget=budget)).on_disk
 
 
-def test_slabs_in_memory_are_even_and_take_a_tenth_of_a_second() -> None:
+@pytest.mark.parametrize(("threads", "planned"), [(1, (10, 30)), (2, (5, 60))])
+def test_slabs_in_memory_are_even_and_take_a_tenth_of_a_second_of_all_threads(
+    threads: int, planned: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hushpore.pores.plan.cpu_threads", lambda: threads)
     slabs = plan_slabs(volume_of((300, 256, 256)), PoreSettings())
     assert not slabs.on_disk
-    assert (len(slabs), slabs.thickness) == (10, 30)
-    assert slabs.thickness * 256**2 <= AT_A_TIME
+    assert (len(slabs), slabs.thickness) == planned
+    assert slabs.thickness * 256**2 <= threads * AT_A_TIME
     # of large slices there are a few in a slab, for what lies beside a slab is read twice
-    assert plan_slabs(volume_of((40, 2048, 2048)), PoreSettings()).thickness == LEAST_SLICES
+    assert plan_slabs(volume_of((40, 4096, 4096)), PoreSettings()).thickness == LEAST_SLICES
 
 
 def test_the_smaller_the_budget_the_thinner_the_slabs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,7 +133,7 @@ def paint_parts(
     if gpu is None:
         runs = find_runs(phase, blocks.threads)
         of_parts = is_marked[first_voxels(runs)].view(np.bool_)
-        runs.paint(phase, np.where(of_parts, *phases).astype(np.uint8))
+        runs.paint(phase, np.where(of_parts, *phases).astype(np.uint8), blocks.threads)
         return
     on_gpu = gpu.put(phase)
     parts = GpuParts(gpu, on_gpu)

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from hushpore.pores.parallel import KernelThreads
 
 _MOST = 2**31 - 2  # basins that int32 can number
-_ROWS = 64  # rows that are worked on at a time, so that the buffers of a thread stay in its cache
 
 
 class Watershed:
@@ -165,10 +164,7 @@ def watershed_slab(
     """
     _, height, width = distance.shape
     size = height * width
-    for row in range(0, height, _ROWS):
-        rows = (row, min(row + _ROWS, height))
-        where = (faces_only, distance, pointers, *rows, first)
-        threads.over(last - first, steepest_ascent, *where, smallest=4)
+    steepest_ascent(distance, pointers, first, last, threads, faces_only=faces_only)
     flat = pointers.reshape(-1)
     begin, end = first * size, last * size
     # what lies beside the slab leads nowhere else

@@ -48,8 +48,8 @@ BYTES_A_BASIN = 1500
 #: Share of the memory budget for slabs; the rest is for what goes with the number of basins.
 SHARE = 0.6
 
-#: Voxels of a slab in memory, and its least slices: a tenth of a second of work, after which a job
-#: shows what it has and can be cancelled.
+#: Voxels of a slab in memory for each thread, and its least slices: a tenth of a second of work,
+#: after which a job shows what it has and can be cancelled.
 AT_A_TIME, LEAST_SLICES = 1 << 21, 8
 
 _LITTLE = 5e7  # bytes of tables that are never refused
@@ -72,7 +72,7 @@ def plan_slabs(volume: Volume, settings: PoreSettings) -> Slabs:
     else:
         budget, whose = int(settings.memory_budget * 1e9), "are allowed (memory_budget)"
     if _bytes_in_memory(volume, settings) <= budget and depth * slice_voxels <= _MOST:
-        return _even(depth, max(LEAST_SLICES, AT_A_TIME // slice_voxels))
+        return _even(depth, max(LEAST_SLICES, cpu_threads() * AT_A_TIME // slice_voxels))
     if settings.tortuosity:
         raise MemoryLimitError(
             f"The geodesic tortuosity needs {volume.name} in memory in one piece, "

@@ -263,7 +263,7 @@ class SliceVoid:
                 if strict is not None:
                     runs = find_runs(phase, threads)
                     kept = runs.holding(make_void(values, strict, bright, threads))
-                    runs.paint(phase, np.where(kept, VOID, WEAK).astype(np.uint8))
+                    runs.paint(phase, np.where(kept, VOID, WEAK).astype(np.uint8), threads)
             around = self._surroundings(volume, tuple(leading.items()), settings)
             left_out = _find_left_out(phase, values, volume, around, threads)
         return phase[0], left_out[0]

@@ -11,40 +11,54 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hushpore.pores.parallel import kernel
+from hushpore.pores.parallel import kernel, ranges
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from hushpore.pores.parallel import KernelThreads
+
+_ROWS = 64  # rows that are worked on at a time, so that the buffers of a thread stay in its cache
+
 
 def steepest_ascent(
-    faces_only: bool,
     distance: npt.NDArray[np.float32],
     pointers: npt.NDArray[np.int32],
-    row_first: int,
-    row_last: int,
-    offset: int,
     first: int,
     last: int,
+    threads: KernelThreads,
+    *,
+    faces_only: bool,
 ) -> None:
-    """Point the void voxels of some rows and slices to their highest neighbour, the solid to -1.
+    """Point the void voxels of some slices to their highest neighbour, the solid to -1.
 
     `faces_only`: whether only the 6 neighbours that share a face count, or all 26. `distance`: (z,
     y, x), float32, C order: squared distance, 0 in the solid. `pointers`: (z, y, x), int32: where
-    to write the flat index of the neighbour. `offset`: slice that `first` and `last` are counted
-    from.
+    to write the flat index of the neighbour. `first`, `last`: the slices.
     """
-    rows, width = row_last - row_first, distance.shape[2]
-    carried = Carried(
-        row_first,
-        row_last,
-        np.zeros((3, width), np.float32),
-        np.zeros((3, rows + 2, width), np.float32),
-        np.zeros((3, width), np.int64),
-        np.zeros((3, rows + 2, width), np.int64),
-    )
+    height, width = distance.shape[1:]
+    in_rows = -(-height // _ROWS)
+    # slices beside those of a piece are gone through twice, so that they are cut only for threads
+    in_slices = 1 if threads.count == 1 else -(-4 * threads.count // in_rows)
+    slices = [(first + a, first + b) for a, b in ranges(last - first, in_slices)]
+    pieces = [(*rows, *each) for rows in ranges(height, in_rows) for each in slices]
     point = _ascend_over_faces if faces_only else _ascend
-    point(distance, distance.view(np.int32), pointers, carried, offset + first, offset + last)
+    bits = distance.view(np.int32)
+
+    def ascend(first: int, last: int) -> None:
+        for row_first, row_last, *slices in pieces[first:last]:
+            rows = row_last - row_first
+            carried = Carried(
+                row_first,
+                row_last,
+                np.zeros((3, width), np.float32),
+                np.zeros((3, rows + 2, width), np.float32),
+                np.zeros((3, width), np.int64),
+                np.zeros((3, rows + 2, width), np.int64),
+            )
+            point(distance, bits, pointers, carried, *slices)
+
+    threads.over(len(pieces), ascend)
 
 
 class Carried(NamedTuple):

@@ -63,10 +63,18 @@ class Runs:
         begin, end, part = (each[own].copy() for each in (self.begin, self.end, self.part))
         return Runs((1, *self.shape[1:]), rows - rows[0], begin, end, part, self.count)
 
-    def paint(self, phase: npt.NDArray[np.uint8], phase_of: npt.NDArray[np.uint8]) -> None:
+    def paint(
+        self,
+        phase: npt.NDArray[np.uint8],
+        phase_of: npt.NDArray[np.uint8],
+        threads: KernelThreads,
+    ) -> None:
         """Write the phase of each part, in place, but where it is `OPEN`, as all void is first."""
+        if (phase_of == OPEN).all():
+            return
         rows = phase.reshape(-1, phase.shape[-1])
-        _paint_runs(rows, self.lines, phase_of[self.part])
+        where = (rows, self.lines, self.part, phase_of)
+        threads.over(len(rows), _paint_runs, *where, smallest=256)
 
     def holding(self, strict: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """Return which parts hold a voxel of `strict` (z, y, x), one bool a part."""
@@ -145,7 +153,7 @@ class Components:
         """Write the phase of each component into a slab, in place; see `Runs.paint`."""
         runs = self._runs[slab] if self._runs else find_runs(phase, threads)
         first = sum(self._counts[:slab])
-        runs.paint(phase, phase_of[self._component[first : first + runs.count]])
+        runs.paint(phase, phase_of[self._component[first : first + runs.count]], threads)
 
 
 def make_void(
@@ -225,7 +233,7 @@ def find_filled_in(
     for plane in found:
         runs = find_runs(plane[None], threads)
         reach_rim = touching(runs, ((False, False), (True, True)))
-        runs.paint(plane[None], reach_rim.view(np.uint8))
+        runs.paint(plane[None], reach_rim.view(np.uint8), threads)
     return found.view(np.bool_)
 
 
@@ -448,9 +456,17 @@ def _mark_touching(
 
 
 @kernel
-def _paint_runs(rows: npt.NDArray[np.uint8], lines: Lines, phase: npt.NDArray[np.uint8]) -> None:
+def _paint_runs(
+    rows: npt.NDArray[np.uint8],
+    lines: Lines,
+    part: npt.NDArray[np.int32],
+    phase_of: npt.NDArray[np.uint8],
+    first: int,
+    last: int,
+) -> None:
     start, begin, end = lines
-    for row in range(len(rows)):
+    for row in range(first, last):
         for run in range(start[row], start[row + 1]):
-            if phase[run] != 1:
-                rows[row, begin[run] : end[run]] = phase[run]
+            phase = phase_of[part[run]]
+            if phase != 1:
+                rows[row, begin[run] : end[run]] = phase
