@@ -32,7 +32,7 @@ from hushpore.base.volume import Volume  # noqa: E402
 from hushpore.device.backend import Backend  # noqa: E402
 from hushpore.viewer.forms import device_choice  # noqa: E402
 from hushpore.viewer.results.pore_layer import pore_layer  # noqa: E402
-from hushpore.viewer.running import priority, progress_presenter  # noqa: E402
+from hushpore.viewer.running import latest_only, priority, progress_presenter  # noqa: E402
 from hushpore.viewer.running.worker import JobWorker  # noqa: E402
 
 #: Milliseconds after which a test hangs: on a busy computer kernels alone take minutes to compile.
@@ -82,6 +82,12 @@ def cpu_only(monkeypatch):
     device_choice.find_devices.cache_clear()
     yield
     device_choice.find_devices.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def begun_at_once(monkeypatch):
+    """What waits until a widget is drawn needs no time where none is."""
+    monkeypatch.setattr(latest_only, "UNTIL_DRAWN", 0)
 
 
 @pytest.fixture(autouse=True)

@@ -97,6 +97,28 @@ def opened(qtbot, viewer, layer):
     return make
 
 
+@pytest.fixture
+def windows(monkeypatch):
+    """The classes of what is shown as a window of its own."""
+    shown, show = [], QWidget.setVisible
+
+    def watched(widget, visible):
+        if visible and widget.isWindow():
+            shown.append(type(widget).__name__)
+        show(widget, visible)
+
+    monkeypatch.setattr(QWidget, "setVisible", watched)
+    return shown
+
+
+@pytest.mark.parametrize("kind", WIDGETS, ids=lambda kind: kind.__name__)
+def test_no_part_of_a_widget_is_a_window_of_its_own_while_it_is_made(qtbot, viewer, windows, kind):
+    viewer.add_image(np.zeros((4, 16, 16), np.float32), name="scan")
+    widget = kind(viewer)
+    qtbot.addWidget(getattr(widget, "native", widget))
+    assert not windows
+
+
 def controls_of(native):
     """Walk the tree of widgets; leave out what Qt makes inside a control."""
     for child in native.children():

@@ -7,12 +7,13 @@ import dataclasses
 import threading
 import weakref
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 from napari.layers import Image
-from qtpy.QtCore import QObject, Signal
+from qtpy.QtCore import QObject, QTimer, Signal
 
 from hushpore.base.errors import HushporeError, InputError
 from hushpore.base.scaled import held
@@ -28,6 +29,7 @@ from hushpore.viewer.job_widget import JobWidget
 from hushpore.viewer.layers.conversion import METADATA_KEY, LayerData, layer_data
 from hushpore.viewer.layers.origin import find_layer, identity
 from hushpore.viewer.patches.live_patches import LatestBatch
+from hushpore.viewer.running.preloading import UNTIL_DRAWN
 from hushpore.viewer.running.target import capture
 
 if TYPE_CHECKING:
@@ -314,6 +316,9 @@ class NoiseLine(QObject):
         self._known: weakref.WeakKeyDictionary[Any, _Found] = weakref.WeakKeyDictionary()
         # held by the one that looks: each takes 0.1 GB for it
         self._one_looks = threading.Lock()
+        self._waiting: list[threading.Thread] = []
+        self._until_drawn = QTimer(self, singleShot=True, interval=UNTIL_DRAWN)
+        self._until_drawn.timeout.connect(self._start)
 
     def text(self, layer: Any, volume: Volume) -> str:
         """Return what is known by now; where nothing is, have it looked at."""
@@ -323,13 +328,20 @@ class NoiseLine(QObject):
         self._known[layer] = _Found(volume.data)
         # not the layer itself: one that is removed meanwhile would not be let go
         given = weakref.ref(layer), volume
-        threading.Thread(target=self._look, args=given, name="hushpore noise", daemon=True).start()
+        looking = partial(self._look, *given)
+        self._waiting.append(threading.Thread(target=looking, name="hushpore noise", daemon=True))
+        # with it beside, a widget that is opened takes twice its time, see `start_once_drawn`
+        self._until_drawn.start()
         return ""
 
     def model(self, layer: Any) -> NoiseModel | None:
         """Return the model of a layer's noise, where there is noise and it is known by now."""
         model = None if layer is None else self._known.get(layer, _Found()).model
         return model if model is not None and model.deviation else None
+
+    def _start(self) -> None:
+        while self._waiting:
+            self._waiting.pop(0).start()
 
     def _look(self, layer: weakref.ref[Any], volume: Volume) -> None:
         with self._one_looks:

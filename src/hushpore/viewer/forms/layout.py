@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QEvent, QSize, Qt, QTimer
 from qtpy.QtWidgets import (
@@ -15,6 +15,9 @@ from qtpy.QtWidgets import (
     QVBoxLayout,
     QWidget,
 )
+
+if TYPE_CHECKING:
+    from qtpy.QtGui import QShowEvent
 
 
 def fill(layout: Any, *parts: Any, spacing: int = -1, margin: int = 0, wide: Any = None) -> Any:
@@ -213,6 +216,12 @@ class Fold(QWidget):
                     QWidget.setTabOrder(before, each)
                     before = each
         self._later = []
+
+    def showEvent(self, event: QShowEvent) -> None:  # noqa: N802
+        """Wait anew: to make a widget and its dock may take as long as that."""
+        super().showEvent(event)
+        if self._later:
+            self._timer.start()
 
     def set_open(self, is_open: bool) -> None:
         """Show or hide what is under the title."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtCore import QObject, Signal
+from qtpy.QtCore import QObject, QTimer, Signal
 
+from hushpore.viewer.running.preloading import UNTIL_DRAWN
 from hushpore.viewer.running.worker import JobWorker, stop_on_destroy
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 class LatestOnlyWorker(QObject):
     """Does one thing at a time, and of what is asked for meanwhile only the last.
+
+    The first waits until the widget that it is made with is drawn, see `start_once_drawn`.
 
     `name`: what it does, for its threads.
     """
@@ -32,6 +35,8 @@ class LatestOnlyWorker(QObject):
         self._running: list[JobWorker] = []
         self._wanted: tuple[Callable[[], Job], object] | None = None
         stop_on_destroy(self, self._running, 0.0)
+        self._until_drawn = QTimer(self, singleShot=True, timeout=self._begin)
+        self._until_drawn.start(UNTIL_DRAWN)
 
     @property
     def is_busy(self) -> bool:
@@ -53,7 +58,7 @@ class LatestOnlyWorker(QObject):
             worker.cancel()
 
     def _begin(self) -> None:
-        if self._running or self._wanted is None:
+        if self._running or self._wanted is None or self._until_drawn.isActive():
             return
         (make_job, tag), self._wanted = self._wanted, None
         worker = JobWorker(make_job, self._name)

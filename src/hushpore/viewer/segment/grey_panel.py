@@ -82,7 +82,9 @@ class GreyPanel(QWidget):
         """Count the grey values of the layer that is chosen now."""
         layer = self._layers.value
         is_grey = isinstance(layer, Image) and layer.dtype != np.bool_
-        self.setVisible(is_grey)
+        if not is_grey or self.parent() is not None:
+            # one that is shown before it has its place is a window of its own until then
+            self.setVisible(is_grey)
         self._tell_form(layer)
         labels = tuple(self._viewer.dims.axis_labels[-layer.ndim :]) if is_grey else ()
         try:

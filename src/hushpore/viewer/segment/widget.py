@@ -17,6 +17,7 @@ from hushpore.viewer.job_widget import PROVENANCE, RESULTS, JobWidget, Message
 from hushpore.viewer.layers.origin import identity, scan_of
 from hushpore.viewer.results.pore_layer import pore_layer, result_of, thickness_layers
 from hushpore.viewer.results.save_result import SAVE_RESULT
+from hushpore.viewer.running.preloading import start_once_drawn
 from hushpore.viewer.running.worker import JobWorker, stop_on_destroy
 from hushpore.viewer.segment.merge_height import MergeHeight
 from hushpore.viewer.segment.threshold_panel import ThresholdPanel
@@ -156,8 +157,8 @@ class PoresWidget(JobWidget):
 class KernelWarmup(QLabel):
     """Says so while kernels are compiled, which happens once after installing; else hidden.
 
-    The work begins when this is made, in a thread that nobody waits for: where the window closes it
-    stops by itself, and a job that is started meanwhile waits for it and says so.
+    The work begins once this is drawn, in a thread that nobody waits for: where the window closes
+    it stops by itself, and a job that is started meanwhile waits for it and says so.
     """
 
     def __init__(self) -> None:
@@ -172,7 +173,7 @@ class KernelWarmup(QLabel):
         for end in (worker.returned, worker.failed, worker.cancelled):
             end.connect(self._end)
         stop_on_destroy(self, [worker], 0.0)
-        worker.start()
+        start_once_drawn(self, worker)
         self._timer.start()
 
     def _look(self) -> None:
