@@ -42,6 +42,7 @@ from hushpore.viewer.layers.origin import (
 from hushpore.viewer.layers.presenting import show_scale_bar
 from hushpore.viewer.layers.voxel_size import follow_voxel_size, set_voxel_size
 from hushpore.viewer.layers.writer import prefer_our_writers
+from hushpore.viewer.results.pore_layer import name_in_words
 from hushpore.viewer.results.save_result import SAVE_RESULT, ask_and_save_result
 from hushpore.viewer.running.drawing import in_turns
 from hushpore.viewer.running.preloading import start_once_drawn
@@ -321,6 +322,7 @@ class JobWidget(WorkerContainer):
         if shown is None:
             self._viewer.add_layer(layer)
         watch_painting(shown or layer)
+        name_in_words(shown or layer)
         return shown or layer
 
     def _failed(self, problem: Problem) -> None:
@@ -360,6 +362,7 @@ class JobWidget(WorkerContainer):
 
     def _forget(self, event: Any) -> None:
         """Let go of a result whose layers are all gone: it may hold gigabytes."""
+        self._show_scale_bar()
         if event.value in self._made:
             self._made.remove(event.value)
             if not self._made:
@@ -380,7 +383,9 @@ class JobWidget(WorkerContainer):
         self.presets = PresetRow(self.job, self.form)
         self.device = ValueOf(lambda: DeviceChoice(job), "device")
         self.run_on = ValueOf(RunOn, "run_on")
-        self.run_on.native.setVisible(bool(job.cluster))
+        if not job.cluster:
+            # never shown by that: until it has its place it would be a window of its own
+            self.run_on.native.hide()
         self._buttons = RunButtons(job.title, job.ends_early_in)
         self._buttons.run.clicked.connect(self._press)
         self._buttons.finish.clicked.connect(self.finish)

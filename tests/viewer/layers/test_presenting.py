@@ -5,7 +5,7 @@ import pytest
 import tifffile
 from napari.components import ViewerModel
 
-from hushpore.viewer.layers.presenting import present
+from hushpore.viewer.layers.presenting import present, show_scale_bar
 
 
 @pytest.fixture
@@ -62,3 +62,17 @@ def test_a_file_that_is_dropped_on_a_scan_hides_it(qtbot, make_napari_viewer, tm
     viewer.open(str(tmp_path / "b.tif"), plugin="hushpore")
     qtbot.waitUntil(lambda: not viewer.layers["a"].visible)
     assert viewer.layers["b"].visible
+
+
+def test_a_number_without_a_unit_is_no_scale_bar(viewer):
+    bar = viewer.canvas.overlays.scale_bar
+    show_scale_bar(viewer)
+    assert bar.visible
+    unknown = viewer.add_image(np.zeros((4, 8, 8)), name="of unknown size")
+    show_scale_bar(viewer)
+    # napari has no unit for either now
+    assert viewer.layers.units is None
+    assert not bar.visible
+    viewer.layers.remove(unknown)
+    show_scale_bar(viewer)
+    assert bar.visible

@@ -156,6 +156,7 @@ def test_another_scan_keeps_the_size_that_it_has(viewer, widget, scan):
 
 def test_a_scale_bar_is_shown_as_soon_as_a_unit_is_known(viewer, widget, scan):
     assert not viewer.canvas.overlays.scale_bar.visible
+    viewer.layers.clear()
     viewer.add_image(scan, name="known", scale=(2, 0.5, 0.5), units=("mm",) * 3)
     assert viewer.canvas.overlays.scale_bar.visible
 

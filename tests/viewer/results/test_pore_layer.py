@@ -6,6 +6,7 @@ from napari.layers import Image, Labels, Layer
 from hushpore.viewer.layers.conversion import METADATA_KEY
 from hushpore.viewer.results.pore_layer import (
     features_of,
+    name_in_words,
     pore_layer,
     summary_lines,
     tables_of,
@@ -23,6 +24,18 @@ def test_the_table_goes_where_napari_looks_for_it():
     assert list(layer.features.columns) == ["index", "volume"]
     assert "volume: 3" in layer.get_status((1, 1))["value"]
     assert "label" in table
+
+
+def test_the_pore_under_the_mouse_is_told_in_the_words_of_the_table(made_of_cubes):
+    result = made_of_cubes([2, 3, 5])
+    layer = layer_of(result)
+    name_in_words(layer)
+    inside = np.argwhere(result.labels == 2)[0]
+    said = layer.get_status(inside)["value"]
+    assert said.startswith("2; number of voxels: 27, ")
+    assert "equivalent diameter (µm): " in said
+    assert "_" not in said
+    assert "[No Properties]" not in said
 
 
 def test_a_layer_gives_back_the_numbers_of_its_result(made_of_cubes):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from napari.layers import Image
+from napari.layers import Image, Labels
 from qtpy.QtCore import QTimer
 
 from hushpore.viewer.layers.origin import scan_of
@@ -17,11 +17,15 @@ if TYPE_CHECKING:
 def show_scale_bar(viewer: Any, units: Sequence[Any] = ()) -> None:
     """Show a scale bar in a viewer whose layers have a unit of length.
 
+    There is none while others of its layers have none: napari would write a number without a unit
+    beside it, whichever of them is seen.
+
     `units`: of layers that it does not have yet.
     """
-    known = [*units, *(layer.units[-1] for layer in viewer.layers)]
-    if any(str(unit) not in ("pixel", "dimensionless") for unit in known):
-        viewer.canvas.overlays.scale_bar.visible = True
+    of_all = [*units, *(layer.units[-1] for layer in viewer.layers)]
+    known = [str(unit) not in ("pixel", "dimensionless") for unit in of_all]
+    if any(known):
+        viewer.canvas.overlays.scale_bar.visible = all(known)
 
 
 def present_next(viewer: Any) -> None:
@@ -41,6 +45,11 @@ def present(viewer: Any, new: Sequence[Any]) -> None:
     slice on the screen may be none of the new one's, and its size another.
     """
     new = [layer for layer in new if layer in viewer.layers]
+    for labels in (layer for layer in new if isinstance(layer, Labels)):
+        # a scan that is dropped waits for the tables of pores no longer than it has to
+        from hushpore.viewer.results.pore_layer import name_in_words
+
+        name_in_words(labels)
     scans = {scan_of(layer) for layer in new}
     others = [layer for layer in viewer.layers if scan_of(layer) not in scans]
     if not any(isinstance(layer, Image) for layer in new) or not others:

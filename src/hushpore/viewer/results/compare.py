@@ -83,7 +83,7 @@ _HEADS = {
     "": "Totals, and medians over all pores or throats; of phases each, and each two that touch.",
     "A": "",
     "B": "",
-    "B - A": "Difference of B from A, in per cent of A.",
+    "Change": "From A to B, in per cent of A.",
     "KS": "Kolmogorov-Smirnov distance: the largest difference of the two cumulative shares, "
     "0 (alike) to 1.",
 }

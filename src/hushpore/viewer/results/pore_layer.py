@@ -7,7 +7,9 @@ was read from a result folder are all the same to whoever shows the numbers.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from napari.layers import Labels
@@ -152,6 +154,29 @@ def update_pore_layer(layer: Any, result: Pores) -> None:
     keep_drawing_code(layer)
     layer.data = result.labels
     layer.features = features_of(result.pores)
+
+
+def name_in_words(layer: Any) -> None:
+    """Have napari say of the pore under the mouse what stands in the table, not names of columns.
+
+    Of another layer all stays as it is.
+    """
+    if tables_of(layer) is not None:
+        layer.get_status = partial(_status, layer)
+
+
+def _status(layer: Any, *place: Any, **more: Any) -> dict[str, str]:
+    kind: Any = type(layer)
+    status: dict[str, str] = kind.get_status(layer, *place, **more)
+    tables = tables_of(layer)
+    if tables is None:
+        return status
+    # napari writes: the label; name: value, name: value
+    titles = {name: tables.titled(name) for name in tables.pores if name != "label"}
+    return {
+        what: re.sub(r"(?<=[;,] )\w+(?=: )", lambda name: titles.get(name[0], name[0]), text)
+        for what, text in status.items()
+    }
 
 
 def result_of(layer: Any) -> Pores | None:
