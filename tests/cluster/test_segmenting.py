@@ -18,7 +18,7 @@ from hushpore.base.errors import DeviceError, MemoryLimitError, OutputError
 from hushpore.base.events import Note, Progress, Timing, result_of
 from hushpore.cluster import plan, stage_runner
 from hushpore.cluster.connection import connect
-from hushpore.cluster.segmenting import DISCS, segment_pores
+from hushpore.cluster.segmenting import segment_pores
 from hushpore.io.zarr import write_zarr
 from hushpore.io.zarr.reader import open_zarr
 from hushpore.pores.settings import PoreSettings
@@ -100,6 +100,8 @@ DONE: list[dict[str, Any]] = [
     {"threshold": 130, "hysteresis": 40, "memory_budget": 1.0},
     {"phases": 3},
     {"outside": "remove-slicewise", "outside_radius": 3, "mode": "open"},
+    {"outside": "remove", "outside_radius": 3.5, "border_is_solid": True},
+    {"outside": "remove", "outside_radius": 12, "mode": "closed"},
     {"edge_pores": "remove", "minimum_voxels": 5, "minimum_shape_voxels": 30, "h": 1.5},
     {"threshold": "sauvola", "window": 9, "pores_are": "bright", "h": 0},
     {"threshold": "niblack", "window": 7, "window_in_slice": True, "local_k": 0.4},
@@ -109,9 +111,6 @@ DONE: list[dict[str, Any]] = [
 #: What it refuses.
 REFUSED: list[dict[str, Any]] = [
     {"merging": "snow"},
-    {"outside": "remove"},
-    {"markers": "markers.tif"},
-    {"sample_mask": "mask.tif"},
     {"local_thickness": "void"},
     {"tortuosity": True},
     {"intervals": True},
@@ -119,7 +118,7 @@ REFUSED: list[dict[str, Any]] = [
 
 
 def test_every_setting_is_tried_on_a_cluster() -> None:
-    tried = set().union(*DONE, *REFUSED)
+    tried = {"sample_mask", "markers"}.union(*DONE, *REFUSED)
     assert tried == {each.name for each in dataclasses.fields(PoreSettings)}
 
 
@@ -148,16 +147,66 @@ def test_what_is_around_a_sample_is_the_same_in_blocks(
     totals = expected.provenance["result"]
     assert (totals["outside"], totals["padding_value"]) == ("remove-slicewise", -2000)
     assert_same(run(tmp_path / "scan.ome.zarr", client, 4), expected)
-    # a core that is whole is left out slice by slice here, and in one piece on one machine
+    # around a core that is whole a ball rolls, through all blocks
     whole = np.pad(core[3:-6], ((4, 4), (0, 0), (0, 0)), constant_values=300)
     whole[:, away[0] >= 31] = 300
     (tmp_path / "whole").mkdir()
-    folder = run(store(whole, tmp_path / "whole"), client, 4)
-    job = json.loads((folder / "result.json").read_text())["jobs"][0]
-    assert job["result"]["outside"] == "remove-slicewise"
-    # which is said, and not where both do the same
-    assert DISCS in job["notes"]
-    assert DISCS not in expected.provenance["notes"]
+    path = store(whole, tmp_path / "whole")
+    expected = hushpore.segment_pores(hushpore.read(path))
+    assert expected.provenance["result"]["outside"] == "remove"
+    assert_same(run(path, client, 4), expected)
+
+
+@pytest.mark.parametrize("is_file", [False, True])
+def test_a_mask_of_the_sample_is_read_in_blocks(
+    path: Path, scan: np.ndarray, client: Client, is_file: bool
+) -> None:
+    z, y, x = np.indices(scan.shape)
+    mask = ((y - 17) ** 2 + (x - 20) ** 2 < 150) & (z > 2)
+    expected = hushpore.segment_pores(hushpore.read(path), sample_mask=mask, mode="open")
+    if is_file:
+        np.save(path.parent / "core.npy", mask)
+        named = str(path.parent / "core.npy")
+        assert_same(run(path, client, 7, sample_mask=named, mode="open"), expected)
+        return
+    volume = dataclasses.replace(open_zarr(path)[0], auxiliary={"core": mask})
+    folder, settings = path.with_name("result"), PoreSettings(sample_mask="core", mode="open")
+    result_of(segment_pores(volume, folder, settings, where=client, thickness=7))
+    assert_same(folder, expected)
+    none = dataclasses.replace(volume, auxiliary={"core": np.zeros_like(mask)})
+    with pytest.raises(InputError, match="is empty"):
+        result_of(segment_pores(none, folder, settings, where=client, overwrite=True))
+
+
+@pytest.mark.parametrize("are_points", [False, True])
+@pytest.mark.parametrize("thickness", [30, 7, 2])
+def test_pores_grow_from_markers_through_blocks(
+    path: Path, scan: np.ndarray, client: Client, rng: np.random.Generator,
+    thickness: int, are_points: bool,
+) -> None:  # fmt: skip
+    volume = open_zarr(path)[0]
+    void = np.argwhere(hushpore.segment_pores(volume.array()).labels)
+    points = void[rng.choice(len(void), 60, replace=False)]
+    markers = points + 0.2
+    if not are_points:
+        # some numbers more than once, far apart, and some basins with several
+        markers = np.zeros(scan.shape, np.uint16)
+        markers[tuple(points.T)] = rng.integers(1, 40, len(points))
+    expected = hushpore.segment_pores(hushpore.read(path), markers=markers, edge_pores="remove")
+    volume = dataclasses.replace(volume, auxiliary={"mine": markers})
+    folder, settings = path.with_name("result"), PoreSettings(markers="mine", edge_pores="remove")
+    result_of(segment_pores(volume, folder, settings, where=client, thickness=thickness))
+    assert_same(folder, expected)
+
+
+def test_markers_that_are_in_no_void_are_refused(path: Path, client: Client) -> None:
+    volume, settings = open_zarr(path)[0], PoreSettings(markers="mine")
+    solid = np.argwhere(hushpore.segment_pores(volume.array()).labels == 0)[:1]
+    for points, said in ((solid, "1 of them outside the void"), (solid + 90, "outside the volume")):
+        marked = dataclasses.replace(volume, auxiliary={"mine": points.astype(float)})
+        job = segment_pores(marked, path.with_name("result"), settings, where=client)
+        with pytest.raises(InputError, match=said):
+            result_of(job)
 
 
 @pytest.mark.parametrize("dtype", [np.int16, np.float32, np.bool_])

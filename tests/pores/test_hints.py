@@ -111,11 +111,3 @@ def test_of_a_void_no_grey_value_counts():
     reasons = PoreSettings().unused({"is_void": True})
     assert "without grey values" in reasons["threshold"]
     assert "h" not in reasons
-
-
-def test_that_blocks_find_the_air_in_another_way_is_said_where_it_is_so():
-    in_blocks = {"in_blocks": True}
-    assert "by a disc" in PoreSettings().hints(in_blocks)["outside"]
-    for settings in ({"outside": "keep"}, {"outside": "remove-slicewise"}, {"sample_mask": "core"}):
-        assert "outside" not in PoreSettings(**settings).hints(in_blocks)
-    assert "outside" not in PoreSettings().hints({"in_blocks": False})

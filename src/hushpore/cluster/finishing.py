@@ -10,7 +10,7 @@ import numpy as np
 
 from hushpore.cluster.blocks import load_arrays
 from hushpore.cluster.merging import roots
-from hushpore.cluster.tables import BASINS, EDGES, ELSEWHERE, join_tables
+from hushpore.cluster.tables import BASINS, EDGES, join_tables
 from hushpore.io.target import PROVENANCE
 from hushpore.io.zarr.image import ZarrImage
 from hushpore.pores.basins import apply_labels
@@ -41,10 +41,6 @@ def finish(blocks: Blocks, slab: int, levels: int) -> Report:
     numbers, whole = blocks.load("numbers", slab, "numbers"), np.concatenate([[0], basin])
     root = roots(blocks, slab, levels, whole)
     blocks.save("roots", slab, root=roots(blocks, slab, levels, numbers))
-    # a pore is as high as its root, which may lie elsewhere
-    stands = root[1:] == basin
-    table["peak_squared_distance"] = np.where(stands, table["peak_squared_distance"], np.float32(0))
-    table["peak"] = np.where(stands, table["peak"], ELSEWHERE)
     a, b = (np.searchsorted(whole, table[end]) for end in ("a", "b"))
     rows = {name: np.concatenate([table[name][:1], table[name]]) for name in BASINS}
     edges = {"a": a, "b": b, **{name: table[name] for name in EDGES[2:]}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -72,9 +73,15 @@ def peaks_of(reports: Sequence[Report]) -> Peaks:
     )
 
 
-def merge_slab(blocks: Blocks, slab: int, h: float) -> Report:
-    """Merge what can be merged within a slab. `h`: merge height in voxels."""
+def merge_slab(blocks: Blocks, slab: int, h: float, marked: npt.NDArray[np.int64] | None) -> Report:
+    """Merge what can be merged within a slab.
+
+    `h`: merge height in voxels. `marked`: numbers of basins to merge to, whatever the height.
+    """
     whole = Reduced(*blocks.load("undecided", slab, *_REDUCED))
+    if marked is not None:
+        radius = np.where(np.isin(whole.group, marked), np.inf, -np.inf)
+        whole = dataclasses.replace(whole, radius=radius)
     return {"open_bytes": _decide(blocks, 0, slab, whole, h)}
 
 

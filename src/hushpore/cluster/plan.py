@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import psutil
 
 from hushpore.base.errors import InputError, MemoryLimitError
+from hushpore.pores.job import whole_markers
 from hushpore.pores.local_threshold import BYTES_IN_WINDOW
+from hushpore.pores.outside import ball_around
 from hushpore.pores.passes import check_local, window_of
 from hushpore.pores.plan import BYTES_A_BASIN
+from hushpore.pores.result import require_points
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -25,6 +28,9 @@ BYTES_IN_SLAB = 13
 #: Bytes a voxel of one slice for what comes with a slab: slices beside it, planes that are carried,
 #: exits and their tables, and both faces in whole numbers of 64 bits where slabs meet.
 BYTES_IN_SLICE = 160
+
+#: Bytes a voxel of the room in which a ball moves: distance 4, where it fits 2.
+_BYTES_IN_ROOM = 6
 
 #: Bytes of a worker's process before it has any work, with all libraries.
 PROCESS = 400_000_000
@@ -56,21 +62,20 @@ def check_settings(volume: Volume, settings: PoreSettings) -> None:
         )
     if volume.dtype.kind != "b":
         check_local(settings)
+    markers = volume.auxiliary_of(settings, "markers")
+    if markers is not None and tuple(markers.shape) != volume.shape:
+        require_points(whole_markers(markers), volume.shape)
     not_here = {
-        "merging 'snow'": settings.merging == "snow",
-        "markers": bool(settings.markers),
-        "a sample mask": bool(settings.sample_mask),
+        "merging 'snow'": settings.merging == "snow" and not settings.markers,
         "local thickness": bool(settings.thick_phases),
         "geodesic tortuosity": settings.tortuosity,
         "interval": settings.intervals,
-        "outside 'remove'": settings.outside == "remove",
     }
     for name, is_asked in not_here.items():
         if is_asked:
             raise InputError(
                 f"On a cluster there is no {name}: use merging 'height', local_thickness 'none', "
-                "tortuosity off, no intervals, and for the air outside 'keep' or "
-                "'remove-slicewise'; or run it on one machine."
+                "tortuosity off and no intervals; or run it on one machine."
             )
 
 
@@ -99,6 +104,12 @@ def cut_volume(
     if settings.is_local:
         around = window_of(volume, settings)[0] * volume.dtype.itemsize
         beside += size * (around + BYTES_IN_WINDOW * threads)
+    if settings.outside == "remove" and not settings.sample_mask:
+        ball = ball_around(volume.shape, volume.spacing, settings.outside_radius, slicewise=False)
+        room = math.prod(ball.shape[1:]) * _BYTES_IN_ROOM
+        a_slice = max(a_slice, room)
+        # as many slices on both sides as the ball reaches
+        beside = max(beside, room * (ball.shape[0] - depth))
     most = int(((1 - _TABLES) * available - beside) / a_slice)
     least = min(2, depth)
     if most < least:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -9,14 +10,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from hushpore.base.events import Note
 from hushpore.base.volume import Volume
 from hushpore.io import choose
+from hushpore.io.gate import trusting
 from hushpore.io.registry import kind_of
 from hushpore.io.zarr.reader import ZarrStack, open_zarr
+from hushpore.io.zarr.writer import write_zarr
 from hushpore.runs.convert import converting
-from hushpore.runs.source import Source, files_of
+from hushpore.runs.source import Source, attach_files, files_of
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
     from hushpore.base.events import Event
     from hushpore.base.settings import Settings
@@ -55,6 +58,46 @@ def as_zarr(
         source = Source("", "" if series is None else str(series), trust=trust)
         yield from converting(scan, folder, source)
     return str(folder), 0
+
+
+def open_beside(
+    folder: str,
+    number: int,
+    auxiliary: Mapping[str, Any],
+    settings: Settings,
+    scratch: Path,
+    *,
+    trust: bool,
+) -> Volume:
+    """Open a scan, with what settings name beside it; all of it lies where workers can read it.
+
+    `folder`, `number`: as `as_zarr` returns them. `auxiliary`: what lies beside the scan already;
+    else settings name files. `scratch`: where masks and labels go that do not lie in OME-Zarr.
+    Points stay as they are. `trust`: as for `hushpore.read`.
+    Raises InputError if there is nothing of that name, or it does not fit.
+    """
+    with trusting(trust):
+        volume: Volume = open_zarr(Path(folder))[number]
+    volume = dataclasses.replace(volume, auxiliary=dict(auxiliary))
+    volume = attach_files(volume, settings, Source("", trust=trust))
+    named = {}
+    for option in settings.options():
+        found = volume.auxiliary_of(settings, option.name) if option.auxiliary else None
+        if found is None:
+            continue
+        if tuple(found.shape) == volume.shape and getattr(found, "folder", None) is None:
+            copy = scratch / f"{option.name}.ome.zarr"
+            if not copy.exists():
+                write_zarr(copy, Volume(found, name=option.name))
+            found = open_zarr(copy)[0].data
+        named[getattr(settings, option.name)] = found
+    return dataclasses.replace(volume, auxiliary=named)
+
+
+def folders_of(volume: Volume) -> list[Path]:
+    """Return the folders in which a volume and what lies beside it are."""
+    values = (volume.data, *volume.auxiliary.values())
+    return [each.folder for each in values if isinstance(each, ZarrStack) and each.folder]
 
 
 def inputs_of(scan: Scan, settings: Settings) -> list[str]:

@@ -12,7 +12,6 @@ import math
 import os
 import shutil
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,35 +22,42 @@ from hushpore.base.events import Note, Progress
 from hushpore.base.partial import new_file
 from hushpore.base.provenance import make_provenance
 from hushpore.base.volume import Volume, readable_count, require_range
-from hushpore.cluster.blocks import Plan, save_arrays, whole
+from hushpore.cluster.air import room_of
+from hushpore.cluster.blocks import Blocks, Plan, save_arrays, whole
 from hushpore.cluster.connection import connect, device_on
 from hushpore.cluster.finishing import FILES, collect, count_layers, open_labels, write_tables
 from hushpore.cluster.gpus import gpus_of
 from hushpore.cluster.merging import peaks_of
 from hushpore.cluster.parts import join_shared
 from hushpore.cluster.plan import check_settings, cut_volume
-from hushpore.cluster.scan import as_zarr, inputs_of
+from hushpore.cluster.scan import as_zarr, folders_of, inputs_of, open_beside
 from hushpore.cluster.stage_runner import StageRunner
 from hushpore.cluster.void import digest_of, histogram_of, range_of
-from hushpore.cluster.watershed import follow_through
-from hushpore.io.gate import trusting
+from hushpore.cluster.watershed import follow_through, join_marks
 from hushpore.io.results import write_json
 from hushpore.io.resumable import resumable_directory
 from hushpore.io.target import PROVENANCE, check_target, require_apart
-from hushpore.io.zarr.reader import open_zarr
 from hushpore.pores.grey import step_of
 from hushpore.pores.job import outside_totals, void_totals, warnings_of
 from hushpore.pores.measures import pore_columns, throat_columns, walls_of
-from hushpore.pores.merging import find_height, number_pores
-from hushpore.pores.passes import Threshold, check_hysteresis, local_threshold, threshold_of
+from hushpore.pores.merging import find_height, number_groups, number_pores
+from hushpore.pores.passes import (
+    Threshold,
+    check_hysteresis,
+    local_threshold,
+    require_sample,
+    require_solid,
+    threshold_of,
+)
 from hushpore.pores.result import basins_left_out, summary_of, totals_of
 from hushpore.pores.sums import SUMS
 from hushpore.pores.surroundings import find_surroundings
 from hushpore.runs.pipeline import Written, part_of
-from hushpore.runs.source import Source
+from hushpore.runs.source import Source, origin_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from pathlib import Path
 
     import numpy.typing as npt
     from distributed import Client
@@ -61,18 +67,10 @@ if TYPE_CHECKING:
     from hushpore.cluster.parts import Joined
     from hushpore.io.resumable import Unfinished
     from hushpore.pores.graph import BasinGraph
-    from hushpore.pores.merging import ChosenHeight
     from hushpore.pores.settings import PoreSettings
 
 #: Bytes a voxel on disk at most while the work goes on: phase twice, basins, labels as packed.
 _BYTES_ON_DISK = 8
-
-#: What is said before a run that finds the air in another way than one machine.
-DISCS = (
-    "The air around the sample is left out slice by slice here, by a disc: no ball can roll "
-    "through all blocks, as it does on one machine for a sample that is whole. For the same result "
-    "there, set outside='remove-slicewise'."
-)
 
 
 def segment_pores(
@@ -145,7 +143,7 @@ def segment_pores(
     target = check_target(folder, overwrite)
     require_apart([target], inputs_of(scan, settings))
     # as it is now: files that change while they are worked on are then known to have changed
-    origin = _origin(scan, series)
+    origin = _origin(scan, series, settings)
     key = {
         "hushpore": __version__,
         "settings": settings.to_dict(),
@@ -156,9 +154,9 @@ def segment_pores(
         converted = as_zarr(scan, work.scratch, series, trust=trust)
         image, number = yield from part_of(converted, 0.0, 0.02)
         wanted = device_on(where, device)
-        job = _Segmentation(
-            client, work, image, number, settings, threads, thickness, wanted, trust
-        )
+        beside = scan.auxiliary if isinstance(scan, Volume) else {}
+        opened = open_beside(image, number, beside, settings, work.scratch, trust=trust)
+        job = _Segmentation(client, work, opened, settings, threads, thickness, wanted)
         count = len(client.scheduler_info(n_workers=-1)["workers"])
         name = where if isinstance(where, str) else "the cluster of the client that was given"
         place = f"{readable_count(count, 'worker')} of {name}"
@@ -198,7 +196,10 @@ class _Basins(NamedTuple):
     crossings: npt.NDArray[np.int64]  # ways out of the void, by direction
     border_crossings: npt.NDArray[np.int64]  # of these the cuts
     euler_number: int
-    height: ChosenHeight  # to merge by
+    h: float  # height to merge by
+    merged_by: dict[str, Any]  # what the record says of it
+    # basins that have a marker, sorted, and the lowest of each; None where there are no markers
+    marks: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None
 
 
 class _Segmentation:
@@ -208,25 +209,17 @@ class _Segmentation:
         self,
         client: Client,
         work: Unfinished,
-        image: str,
-        number: int,
+        volume: Volume,
         settings: PoreSettings,
         threads: int,
         thickness: int | None,
         device: str,
-        trust: bool,
     ) -> None:
-        self.client, self.given = client, settings
-        with trusting(trust):
-            self.volume: Volume = open_zarr(Path(image))[number]
+        self.client, self.given, self.volume = client, settings, volume
         check_settings(self.volume, settings)
         self.surroundings = find_surroundings(self.volume, settings)
-        self.takes_discs = settings.outside == "auto" and self.surroundings.outside == "remove"
-        if self.takes_discs:
-            # a ball that rolls through all slabs is not to be had here
-            self.surroundings = self.surroundings._replace(outside="remove-slicewise")
         self.settings = settings = self.surroundings.apply(settings)
-        _check_folders(client, image, work.scratch)
+        _check_folders(client, *folders_of(volume), work.scratch)
         self.gpus = gpus_of(client, device, math.prod(self.volume.shape[1:]))
         cut = cut_volume(self.volume, settings, client, threads, thickness, self.gpus.slices)
         self.scratch, self.content = work.scratch, work.content
@@ -268,8 +261,6 @@ class _Segmentation:
         yield from self._note(
             f"Worked on in {self.slabs} blocks of {thickness} slices, on {where}."
         )
-        if self.takes_discs:
-            yield from self._note(DISCS, warning=True)
         if self.earlier:
             yield from self._note(
                 f"Goes on from an earlier run, which has left {self.earlier} finished tasks."
@@ -281,15 +272,19 @@ class _Segmentation:
         for warning in warnings_of(self.volume, self.given, self.surroundings, share):
             yield from self._note(warning, warning=True)
         found = yield from self._find_basins()
-        graph, root = yield from self._merge(found.border_crossings, found.height.h)
+        graph, root = yield from self._merge(found.border_crossings, found.h)
         grey_step = step_of(self.volume.dtype, *self.grey_range)
         graph = dataclasses.replace(graph, grey_step=grey_step)
-        numbering = number_pores(
-            graph,
-            np.arange(graph.count + 1, dtype=np.int32),
-            self.settings.minimum_voxels,
-            basins_left_out(graph, self.settings, self.volume),
-        )
+        group_of = np.arange(graph.count + 1, dtype=np.int32)
+        if found.marks is not None:
+            marked, marker = found.marks
+            group_of[:] = 0
+            has_one = np.isin(root, marked)
+            own = marker[np.searchsorted(marked, root[has_one])]
+            group_of[1:][has_one] = np.unique(own, return_inverse=True)[1] + 1
+        left_out = basins_left_out(graph, self.settings, self.volume)
+        number = number_pores if found.marks is None else number_groups
+        numbering = number(graph, group_of, self.settings.minimum_voxels, left_out)
         save_arrays(
             self.scratch / "labels-0.arrays", {"root": root, "label": numbering.label_of[1:]}
         )
@@ -309,7 +304,7 @@ class _Segmentation:
             {
                 **known,
                 "euler_number": found.euler_number,
-                "merged_by": found.height.to_dict(),
+                "merged_by": found.merged_by,
                 **outside_totals(self.surroundings, share),
             },
         )
@@ -368,18 +363,15 @@ class _Segmentation:
             [part.get("padded", np.zeros(0, np.int64)) for part in reports]
         )
         if strict is not None:
-            joined = yield from self._join("hysteresis-parts", reports)
+            joined = yield from self._join("hysteresis-parts", reports, 0.19)
             each = [{"kept": part} for part in joined.marked]
             yield from self._slabs(
                 "hysteresis", "void", 0.2, each=each, source=phase, target="kept"
             )
             self._remove(f"{phase}-*.slab")
             phase = "kept"
-        if settings.removes_air and all_void:
-            raise InputError(
-                f"There is no solid in {self.volume.name}, so no sample that air could be around. "
-                "Set another threshold, or have the air count as pore (outside='keep')."
-            )
+        if settings.removes_air and not settings.sample_mask:
+            require_solid(self.volume, not all_void)
         return digest, threshold, phase, reports
 
     def _classify_void(
@@ -390,20 +382,27 @@ class _Segmentation:
         `reports`: what slabs told of the void.
         """
         sample = np.full(self.plan.shape[0], math.prod(self.plan.shape[1:]), np.int64)
-        if self.settings.removes_air:
-            reports = yield from self._slabs("air", "void", 0.22, source=phase, target="aired")
+        settings = self.settings
+        if settings.removes_air or settings.sample_mask:
+            stage = "mask" if settings.sample_mask else "air"
+            if stage == "air" and settings.outside == "remove":
+                stage = yield from self._roll_ball(phase)
+            reports = yield from self._slabs(stage, "void", 0.22, source=phase, target="aired")
             self._remove(f"{phase}-*.slab")
+            self._remove("reached-*.slab")
             phase = "aired"
             air = np.concatenate([each["air"] for each in reports])
             sample -= air
-            if not air.any():
+            if settings.sample_mask:
+                require_sample(self.volume, settings, air)
+            elif not air.any():
                 problem = "No air was found outside the sample: the ball cannot reach any."
                 yield from self._note(problem, warning=True)
         elif self.padded.size:
             sample -= self.padded
         if "shared_marked" not in reports[0] or self.settings.hysteresis is not None:
             reports = yield from self._slabs("parts", "void", 0.25, source=phase)
-        joined = yield from self._join("join", reports)
+        joined = yield from self._join("join", reports, 0.27)
         self.void, self.is_open = phase, [{"shared_open": part} for part in joined.marked]
         if self.settings.mode != "all":
             yield from self._slabs("paint", "void", 0.3, each=self.is_open, source=phase)
@@ -411,10 +410,24 @@ class _Segmentation:
             self.void = "void"
         return sample, joined
 
-    def _join(self, stage: str, reports: list[Report]) -> Generator[Event, Any, Joined]:
+    def _roll_ball(self, phase: str) -> Generator[Event, Any, str]:
+        """Find where the ball gets to that finds the air; returns the stage that marks that."""
+        with Blocks(self.plan) as blocks, room_of(blocks) as (room, _):
+            slabs = range(len(room.plan.slabs))
+        balls = [(slab, {"source": phase}) for slab in slabs]
+        reports = yield from self.runner.run("balls", "void", 0.205, balls)
+        joined = yield from self._join("balls-join", reports, 0.21)
+        reached = [(slab, {"shared_outside": joined.marked[slab]}) for slab in slabs]
+        yield from self.runner.run("reach", "void", 0.215, reached)
+        self._remove("balls-*.slab")
+        return "covered"
+
+    def _join(
+        self, stage: str, reports: list[Report], until: float
+    ) -> Generator[Event, Any, Joined]:
         """Join the parts that slabs share over their faces."""
-        faces: list[Any] = [(slab, {}) for slab in range(self.slabs - 1)]
-        pairs = yield from self.runner.run(stage, "void", 0.27, faces)
+        faces: list[Any] = [(slab, {}) for slab in range(len(reports) - 1)]
+        pairs = yield from self.runner.run(stage, "void", until, faces)
         return join_shared(reports, pairs)
 
     def _find_basins(self) -> Generator[Event, Any, _Basins]:
@@ -449,7 +462,12 @@ class _Segmentation:
         )
         # known before anything is merged
         height = find_height(self.settings.h, *peaks_of(reduced), self.volume.n_spatial)
-        yield from self._slabs("merge", "merging", 0.75, h=height.h)
+        merged_by, marks = height.to_dict(), None
+        if self.settings.markers:
+            marks = join_marks(reduced)
+            merged_by = {"markers": np.unique(marks[1]).size}
+        marked = None if marks is None else marks[0]
+        yield from self._slabs("merge", "merging", 0.75, h=height.h, marked=marked)
         self._remove("undecided-*.arrays")
         crossings, border_crossings = np.zeros((2, 13), np.int64)
         for each in [*found, *reduced]:
@@ -457,7 +475,7 @@ class _Segmentation:
                 crossings += each["crossings"]
                 border_crossings += each["border_crossings"]
         euler_number = sum(int(each["euler_number"]) for each in found)
-        return _Basins(crossings, border_crossings, euler_number, height)
+        return _Basins(crossings, border_crossings, euler_number, height.h, merged_by, marks)
 
     def _merge(
         self, border_crossings: npt.NDArray[np.int64], h: float
@@ -530,15 +548,15 @@ def _stop_tasks(scratch: Path) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _origin(scan: Any, series: str | None) -> dict[str, Any]:
-    """Return what tells the scan, to a later run too."""
+def _origin(scan: Any, series: str | None, settings: PoreSettings) -> dict[str, Any]:
+    """Return what tells the scan, and what settings name beside it, to a later run too."""
     if isinstance(scan, Volume):
         folder = getattr(scan.data, "folder", None)
-        if folder is None:
+        if folder is None or scan.auxiliary:
             # an array has no stamp that tells whether it has changed
             return {"volume": scan.facts, "id": id(scan)}
         scan = folder
-    return Source(str(scan), series or "").to_dict()
+    return origin_of(Source(str(scan), series or ""), [settings])
 
 
 def _check_folders(client: Client, *folders: str | Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.base.events import Progress, Span, StageTime, Timing
-from hushpore.cluster import finishing, merging, parts, void, watershed
+from hushpore.cluster import air, finishing, merging, parts, void, watershed
 from hushpore.cluster.blocks import Blocks, load_named, save_arrays
 from hushpore.cluster.task_runner import spread
 from hushpore.device.memory import PeakMemory
@@ -31,7 +31,12 @@ TASKS: dict[str, Callable[..., Report]] = {
     "threshold": void.find_void,
     "hysteresis": void.apply_hysteresis,
     "hysteresis-parts": parts.stitch_parts,
-    "air": void.mark_air,
+    "air": air.mark_slices,
+    "mask": air.mark_masked,
+    "balls": air.fit_balls,
+    "balls-join": air.stitch_balls,
+    "reach": air.reach_balls,
+    "covered": air.mark_covered,
     "parts": void.find_parts,
     "join": parts.stitch_parts,
     "paint": void.paint,

@@ -32,6 +32,13 @@ def join_tables(
     joined: dict[str, npt.NDArray[Any]] = {}
     for name in BASINS:
         parts = [columns[name][1:] for _, columns in pieces]
+        if name == "peak":
+            # of the rows of a basin the peak of the highest, and of these the first
+            heights = [columns["peak_squared_distance"][1:] for _, columns in pieces]
+            parts = [
+                np.where(height == joined["peak_squared_distance"][row], part, ELSEWHERE)
+                for part, height, row in zip(parts, heights, rows, strict=True)
+            ]
         joined[name] = _add_up(name, parts, rows, basin.size)
     edges = []
     for numbers, columns in pieces:

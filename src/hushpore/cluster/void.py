@@ -6,7 +6,6 @@ Tasks report few numbers, which the client puts together in a moment.
 from __future__ import annotations
 
 import hashlib
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,12 +16,10 @@ from hushpore.cluster.gpus import on_gpu_or_cpu
 from hushpore.cluster.parts import paint_parts, parts_of, parts_on_gpu, store_parts
 from hushpore.pores.distance import carry, edge_plane
 from hushpore.pores.gpu.grey import GpuGrey, kind_of
-from hushpore.pores.gpu.void import GpuParts, ball_of, phases_kept
-from hushpore.pores.gpu.void import mark_outside as mark_outside_on_gpu
+from hushpore.pores.gpu.void import GpuParts, phases_kept
 from hushpore.pores.grey import GreyValues
-from hushpore.pores.outside import face_neighbours, mark_outside
+from hushpore.pores.outside import face_neighbours
 from hushpore.pores.passes import highest_void, solid_beyond
-from hushpore.pores.slabs import Scratch, Slabs, Stack
 from hushpore.pores.threshold import (
     Histogram,
     Range,
@@ -159,30 +156,6 @@ def apply_hysteresis(
         return {}
 
     return on_gpu_or_cpu(blocks.plan.device, apply)
-
-
-def mark_air(blocks: Blocks, slab: int, source: str, target: str) -> Report:
-    """Mark the air outside the sample in every slice of a slab."""
-    first, last = blocks.plan.slabs[slab]
-    spacing, radius = blocks.work.spacing, blocks.plan.settings.outside_radius
-
-    def find(gpu: Gpu | None) -> Report:
-        phase = blocks.read(source, first, last)
-        if gpu is None:
-            whole = Slabs(last - first, last - first)
-            how = (spacing, radius, True, blocks.threads)
-            for _ in mark_outside(Stack.of(phase), whole, Scratch(False), *how):
-                pass
-        else:
-            on_gpu = gpu.put(phase)
-            mark_outside_on_gpu(gpu, blocks.work, on_gpu)
-            gpu.get(on_gpu, phase)
-        blocks.write(target, slab, phase)
-        return {"air": np.count_nonzero(phase == AIR, axis=(1, 2)).astype(np.int64)}
-
-    # balls take room around the slices
-    voxels = math.prod(ball_of(blocks.work, (last - first, *blocks.plan.shape[1:])).shape)
-    return on_gpu_or_cpu(blocks.plan.device if voxels < 2**31 else "", find)
 
 
 def find_parts(blocks: Blocks, slab: int, source: str) -> Report:

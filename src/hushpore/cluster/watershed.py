@@ -25,9 +25,11 @@ from hushpore.pores.distance import fill_distance
 from hushpore.pores.gpu.slabs import GpuSlabs
 from hushpore.pores.graph import Tables
 from hushpore.pores.grey import GreyValues, rounded_grey
+from hushpore.pores.job import whole_markers
 from hushpore.pores.parallel import kernel
 from hushpore.pores.passes import air_crossings, highest_void, solid_beyond
 from hushpore.pores.plan import BYTES_A_BASIN
+from hushpore.pores.result import require_in_void
 from hushpore.pores.topology.euler import euler_of_slab
 from hushpore.pores.void import AIR, CLOSED, OPEN, SOLID
 
@@ -272,7 +274,52 @@ def reduce_basins(
             if theirs.any():
                 peak_squared = blocks.load("slab_basins", other, "peak_squared_distance")
                 peak_squared_distance[theirs] = peak_squared[basin[theirs] - begin]
-    return {**report, **begin_merging(blocks, slab, basin, peak_squared_distance, reaches, joined)}
+    report |= begin_merging(blocks, slab, basin, peak_squared_distance, reaches, joined)
+    return report | _find_marks(blocks, slab, numbers) if plan.settings.markers else report
+
+
+def _find_marks(blocks: Blocks, slab: int, numbers: npt.NDArray[np.int64]) -> Report:
+    """Find the basins of the volume that have a marker in a slab, and the lowest of each."""
+    first, last = blocks.plan.slabs[slab]
+    markers = blocks.work.volume.auxiliary_of(blocks.plan.settings, "markers")
+    if tuple(markers.shape) == blocks.plan.shape:
+        own = whole_markers(markers[first:last])
+        place = np.nonzero(own)
+        number = own[place].astype(np.int64)
+    else:
+        points = whole_markers(markers)
+        number = np.flatnonzero((points[:, 0] >= first) & (points[:, 0] < last)) + 1
+        place = tuple((points[number - 1] - [first, 0, 0]).T)
+    found = numbers[blocks.read("basins", first, last)[place]]
+    marked, which = np.unique(found[found > 0], return_inverse=True)
+    lowest = np.full(marked.size, np.iinfo(np.int64).max)
+    np.minimum.at(lowest, which, number[found > 0])
+    return {
+        "marked_basins": marked,
+        "markers": lowest,
+        "marked_voxels": number.size,
+        "in_solid": np.count_nonzero(found == 0),
+        "is_negative": bool((number < 0).any()),
+    }
+
+
+def join_marks(
+    reports: Sequence[Report],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the basins that have a marker, sorted, and the lowest that each has.
+
+    Raises InputError where there is none, or one outside the void.
+    """
+    voxels, in_solid = (
+        sum(int(each[name]) for each in reports) for name in ("marked_voxels", "in_solid")
+    )
+    require_in_void(voxels, in_solid, any(bool(each["is_negative"]) for each in reports))
+    basins, markers = (
+        np.concatenate([each[name] for each in reports]) for name in ("marked_basins", "markers")
+    )
+    order = np.lexsort((markers, basins))
+    basins, first = np.unique(basins[order], return_index=True)
+    return basins, markers[order][first]
 
 
 def _measure(

@@ -300,11 +300,13 @@ def _number(
     if markers is None:
         by = merged_by(graph, settings, volume, snow_peaks)
         return number_basins(graph, settings, volume, snow_peaks), by
-    markers = np.asarray(markers)
-    if markers.dtype.kind == "f":
-        # points lie between voxels
-        markers = np.rint(markers).astype(np.int64)
-    return number_by_markers(markers, basins, graph, settings, volume)
+    return number_by_markers(whole_markers(markers), basins, graph, settings, volume)
+
+
+def whole_markers(given: Any) -> npt.NDArray[Any]:
+    """Return markers as whole numbers: points lie between voxels."""
+    markers: npt.NDArray[Any] = np.asarray(given)
+    return np.rint(markers).astype(np.int64) if markers.dtype.kind == "f" else markers
 
 
 def _check(volume: Volume) -> None:

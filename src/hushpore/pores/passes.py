@@ -298,7 +298,9 @@ def find_air(work: Work, phase: Stack) -> Pass[npt.NDArray[np.int64]]:
     if work.settings.sample_mask:
         return (yield from _mask(work, phase))
     if work.settings.removes_air:
-        require_solid(work, not all(phase.read(first, last).all() for first, last in work.slabs))
+        require_solid(
+            work.volume, not all(phase.read(first, last).all() for first, last in work.slabs)
+        )
         slicewise = is_slicewise(work.volume, work.settings)
         ball = (work.spacing, work.settings.outside_radius, slicewise)
         yield from mark_outside(phase, work.slabs, work.scratch, *ball, work.threads)
@@ -310,11 +312,11 @@ def find_air(work: Work, phase: Stack) -> Pass[npt.NDArray[np.int64]]:
     return np.array(counts, np.int64)
 
 
-def require_solid(work: Work, is_solid: bool) -> None:
+def require_solid(volume: Volume, is_solid: bool) -> None:
     """Raise `InputError` if there is no solid, where air outside a sample is looked for."""
     if not is_solid:
         raise InputError(
-            f"There is no solid in {work.volume.name}, so no sample that air could be around. "
+            f"There is no solid in {volume.name}, so no sample that air could be around. "
             "Set another threshold, or have the air count as pore (outside='keep')."
         )
 
@@ -328,19 +330,35 @@ def _mask(work: Work, phase: Stack) -> Pass[npt.NDArray[np.int64]]:
         )
     counts = []
     for first, last in work.slabs:
-        own = np.asarray(mask[first:last] if work.volume.n_spatial == 3 else mask)
-        # and not what is no number
-        outside = ~(own.reshape(last - first, *work.shape[1:]) > 0)
         part = phase.read(first, last)
-        part[outside & (part != SOLID)] = AIR
+        outside = apply_mask(work, part, first, last)
         phase.write(first, part)
         lines = outside[0] if work.volume.n_spatial == 2 else outside
         counts += [np.count_nonzero(line) for line in lines]
         yield last / work.slabs.depth
-    if sum(counts) == math.prod(work.shape):
-        name = work.settings.sample_mask
+    return require_sample(work.volume, work.settings, np.array(counts, np.int64))
+
+
+def apply_mask(
+    work: Work, phase: npt.NDArray[np.uint8], first: int, last: int
+) -> npt.NDArray[np.bool_]:
+    """Take void of some slices outside the mask as air, in place; returns what is outside."""
+    mask = work.volume.auxiliary_of(work.settings, "sample_mask")
+    own = np.asarray(mask[first:last] if work.volume.n_spatial == 3 else mask)
+    # and not what is no number
+    outside: npt.NDArray[np.bool_] = ~(own.reshape(phase.shape) > 0)
+    phase[outside & (phase != SOLID)] = AIR
+    return outside
+
+
+def require_sample(
+    volume: Volume, settings: PoreSettings, outside: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Raise `InputError` if the mask leaves nothing; returns the voxels outside, slice by slice."""
+    if outside.sum() == math.prod(volume.shape):
+        name = settings.sample_mask
         raise InputError(f"The sample_mask {name!r} is empty: no voxel of it is above 0.")
-    return np.array(counts, np.int64)
+    return outside
 
 
 def classify_void(work: Work, phase: Stack, air: npt.NDArray[np.int64]) -> Pass[VoidPhases]:

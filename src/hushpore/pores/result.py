@@ -602,33 +602,42 @@ def _mark_basins(
     if markers.shape == basins.shape and markers.dtype.kind in "iu":
         place = np.nonzero(markers)
         number = markers[place]
-    elif markers.ndim == 2 and markers.shape[1] == basins.ndim and markers.dtype.kind in "iu":
-        outside = ((markers < 0) | (markers >= basins.shape)).any(axis=1)
-        if outside.any():
-            raise InputError(
-                f"{int(outside.sum())} of {len(markers)} markers lie outside the volume of shape "
-                f"{basins.shape}; the first is at {tuple(markers[outside][0].tolist())}."
-            )
+    else:
+        require_points(markers, basins.shape)
         place = tuple(markers.T)
         number = np.arange(1, len(markers) + 1)
-    else:
-        raise InputError(
-            f"Markers are whole numbers: labels of shape {basins.shape}, or points of shape "
-            f"(n, {basins.ndim}); got {markers.dtype} of shape {markers.shape}."
-        )
     basin = basins[place]
-    if number.size == 0 or (number < 0).any() or not basin.all():
-        in_solid = int((basin == 0).sum())
-        raise InputError(
-            f"Markers are needed in the void, numbered from 1; got {number.size} marked voxels, "
-            f"{in_solid} of them outside the void."
-        )
+    require_in_void(number.size, int((basin == 0).sum()), bool((number < 0).any()))
     # labels may be any numbers: their ranks fit int32
     rank = np.unique(number, return_inverse=True)[1].reshape(-1) + 1
     lowest = np.full(count + 1, np.iinfo(np.int32).max, np.int32)
     np.minimum.at(lowest, basin, rank.astype(np.int32))
     lowest[lowest == np.iinfo(np.int32).max] = 0
     return lowest
+
+
+def require_points(markers: npt.NDArray[Any], shape: tuple[int, ...]) -> None:
+    """Raise `InputError` where markers that are no labels are no points (n, axes) in a volume."""
+    if markers.ndim != 2 or markers.shape[1] != len(shape) or markers.dtype.kind not in "iu":
+        raise InputError(
+            f"Markers are whole numbers: labels of shape {shape}, or points of shape "
+            f"(n, {len(shape)}); got {markers.dtype} of shape {markers.shape}."
+        )
+    outside = ((markers < 0) | (markers >= shape)).any(axis=1)
+    if outside.any():
+        raise InputError(
+            f"{int(outside.sum())} of {len(markers)} markers lie outside the volume of shape "
+            f"{shape}; the first is at {tuple(markers[outside][0].tolist())}."
+        )
+
+
+def require_in_void(voxels: int, in_solid: int, is_negative: bool) -> None:
+    """Raise `InputError` where no voxel is marked, or one outside the void or with less than 1."""
+    if voxels == 0 or in_solid or is_negative:
+        raise InputError(
+            f"Markers are needed in the void, numbered from 1; got {voxels} marked voxels, "
+            f"{in_solid} of them outside the void."
+        )
 
 
 def totals_of(merged: dict[str, Any], volume: Volume, void: dict[str, Any]) -> dict[str, Any]:

@@ -292,8 +292,7 @@ class PoreSettings(Settings):
     def hints(self, known: Mapping[str, Any]) -> dict[str, str]:
         """Return what values come to.
 
-        ``greys`` may be a `hushpore.pores.preview.GreySurvey`; ``in_blocks`` says that the volume
-        is worked on in blocks.
+        ``greys`` may be a `hushpore.pores.preview.GreySurvey`.
         """
         greys, volume = known.get("greys"), known.get("volume")
         said = {"h": _merging(self, volume)}
@@ -304,11 +303,6 @@ class PoreSettings(Settings):
             )
         elif greys is not None:
             said |= greys.explain(self)
-        if known.get("in_blocks") and self.outside == "auto" and not self.sample_mask:
-            said["outside"] = (
-                "In blocks air is left out slice by slice, by a disc; on one machine a ball rolls "
-                "around a sample that is whole."
-            )
         return {name: text for name, text in said.items() if text}
 
     def unused(self, known: Mapping[str, Any]) -> dict[str, str]:

@@ -411,7 +411,6 @@ class JobWidget(WorkerContainer):
         self.extend([self.layer, *self.form, self.device])
         if job.cluster:
             self.append(self.run_on)
-            self.run_on.changed.connect(lambda where: self.form.know(in_blocks=bool(where)))
             device, run_on = self.device.native, self.run_on.native
             device.found.connect(lambda: run_on.offer_gpus(device.gpus))
 

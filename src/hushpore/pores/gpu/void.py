@@ -127,7 +127,7 @@ def classify_void(gpu: Gpu, work: Work, phase: Any) -> GpuVoid:
     """
     if work.has_air:
         (is_solid,) = gpu.numbers((phase == SOLID).any().astype(np.int32).reshape(1))
-        require_solid(work, bool(is_solid))
+        require_solid(work.volume, bool(is_solid))
         mark_outside(gpu, work, phase)
     parts = GpuParts(gpu, phase)
     parts.mark_faces(along_z=(work.faces[0],) * 2, along_y=True)
