@@ -47,7 +47,7 @@ TINY: dict[str, dict[str, Any]] = {
     "denoise_length": {"LENGTHS": (2, 4), **ONE_SCAN, "SCANS": {"tuning": {"rock": 0.02}}},
     "denoise_operations": {"EDGE": 8, "STEPS": 1, "WARM_UP": 0, **STEP},
     "denoise_pair": {"STEPS": 1, **ONE_SCAN, "SCANS": {"rock": "ramp"}},
-    "denoise_photons": {"COUNTS": (10,), "CROPS": 1, "EDGE": 64, "STEPS": 1, "BATCH": 1},
+    "denoise_photons": {"COUNTS": (10,), "PHOTOS": (1,), "STEPS": 1},
     "denoise_predict": {"SHAPES": {2: (1, 32, 32), 3: (1, 8, 16, 16)}, "ROUNDS": 1, "FEATURES": 4},
     "denoise_quality": {"BUDGETS": (1,), "APART": 0.3},
     "denoise_rivals": {},

@@ -20,6 +20,7 @@ from hushpore.device.memory import is_out_of_memory
 from hushpore.device.scratch import array_within
 from hushpore.n2v2.images import Images, arrange
 from hushpore.n2v2.inference.volumes import FREE_SHARE, IMAGES_SHARE, VolumePredictor
+from hushpore.n2v2.noise.counts import find_count
 from hushpore.n2v2.noise.diagnosis import diagnose_noise
 from hushpore.n2v2.noise.estimation import estimate_noise
 from hushpore.n2v2.noise.residual import (
@@ -43,6 +44,7 @@ from hushpore.n2v2.recorruption import Recorruption
 from hushpore.n2v2.regions import PLACES_BYTES, Regions, has_regions, regions_fingerprint
 from hushpore.n2v2.result import Denoised, TrainingResult, make_result
 from hushpore.n2v2.source import Scale, Source, measure_scale_in_pieces
+from hushpore.n2v2.thinning import Thinning
 from hushpore.n2v2.trained import Model, load_model, require_dimensions
 from hushpore.n2v2.training.blocks import BlockSampler
 from hushpore.n2v2.training.checkpoint import FREE, Checkpoint
@@ -179,6 +181,7 @@ class DenoisingRun:
         self.timer: StageTimer = backend.timer()
         self.notes: list[str] = []
         self.noise_model: NoiseModel | None = None
+        self.count: float | None = None  # the grey value of one, where values are counts
         self.agreement: Agreement | None = None
         self.rings: list[dict[str, Any]] | None = None
         self.curves: dict[str, list[tuple[int, float]]] = {}
@@ -279,6 +282,8 @@ class DenoisingRun:
             if self.trained is None and (self.draws_noise or self.pair is not None):
                 is_alone = self.settings.dimensions == 2 and not self.context
                 self.noise_model = estimate_noise(scan, self.settings.seed, slicewise=is_alone)
+                if self.pair is None and self.noise.is_independent:
+                    self.count = find_count(scan, self.settings.seed)
         yield from self._say_noise()
         if self.noise.saturation:
             yield self._note(self.noise.saturation + ".")
@@ -290,14 +295,21 @@ class DenoisingRun:
         if self.pair is not None and self.agreement is not None:
             for message in self.agreement.notes(self.volume, self.pair):
                 yield self._note(message)
+        elif self.count is not None:
+            yield self._note(
+                "Grey values are counts, with the noise of such: they are shared out between "
+                "inputs and targets.",
+                warning=False,
+            )
         elif model is not None and model.doubts:
             doubts = " ".join(model.doubts)
             if self.settings.method == "auto":
                 self.noise_model = None
                 doubts += " So pixels are hidden instead (method n2v2)."
             yield self._note(doubts)
-        if self.pair is None and self.noise_model is not None and self.noise_model.unevenness:
-            yield self._note(self.noise_model.unevenness, warning=False)
+        model = self.noise_model if self.pair is None and self.count is None else None
+        if model is not None and model.unevenness:
+            yield self._note(model.unevenness, warning=False)
         if self.noise_model is None and self.pair is None:
             axes = self.noise.correlated_axes
             is_suited = self.noise.is_independent or axes == self.settings.correlated_along
@@ -337,6 +349,8 @@ class DenoisingRun:
             return Noise2Noise()
         if self.noise_model is None:
             return None
+        if self.count is not None:
+            return Thinning.of(self.count, self.scale)
         return Recorruption.of(
             self.noise_model, self.scale, self.size, self.context, self.backend.device
         )
@@ -383,8 +397,10 @@ class DenoisingRun:
         """Return the variance of the noise that a training is to predict, normalised."""
         if self.noise_model is None or batches.pair_maker is None:
             return None
-        own = (self.noise_model.deviation / self.scale.std[0]) ** 2
-        return float(own * batches.pair_maker.target_variance)
+        own = self.noise_model.deviation**2
+        if self.count is not None:
+            own = self.count * self.scale.mean[0]  # of counts the variance is the mean
+        return float(own / self.scale.std[0] ** 2 * batches.pair_maker.target_variance)
 
     def _to_batch(self, step: int, patch_losses: npt.NDArray[np.float32]) -> Batch:
         """Say where in the volume the patches of a batch lie."""
@@ -522,7 +538,10 @@ class DenoisingRun:
     @property
     def noise_facts(self) -> dict[str, Any] | None:
         """What noise was drawn by in the training, for the record."""
-        return None if self.noise_model is None else self.noise_model.to_dict()
+        if self.noise_model is None:
+            return None
+        count = {} if self.count is None else {"count": self.count}
+        return self.noise_model.to_dict() | count
 
     @property
     def pair_facts(self) -> dict[str, Any] | None:

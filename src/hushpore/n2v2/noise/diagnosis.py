@@ -144,9 +144,9 @@ def diagnose_noise(volume: Volume, seed: int = 0) -> NoiseDiagnosis:
     """
     rng = np.random.default_rng(seed)
     depth = 2 if volume.n_spatial == 3 and volume.shape[-3] > 1 else 1
-    blocks, corners = _draw_blocks(volume, depth, rng)
+    blocks, corners = draw_blocks(volume, depth, rng)
     saturated = float((blocks == blocks.max()).mean())
-    flattest = _flattest(blocks)
+    flattest = flattest_blocks(blocks)
     flat = blocks[flattest]
     across_y, across_x = np.diff(flat, 2, axis=2), np.diff(flat, 2, axis=3)
     # white noise of variance v has second differences of variance (1 + 4 + 1) v
@@ -208,7 +208,7 @@ def neighbour_correlation(values: npt.NDArray[np.float64], axis: int) -> float:
     return float(np.mean(a * b) / power) if power else 0.0
 
 
-def _draw_blocks(
+def draw_blocks(
     volume: Volume, depth: int, rng: np.random.Generator, edge: int = BLOCK
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
     """Read blocks at random, (n, depth, edge, edge), and say where; only these are read."""
@@ -224,7 +224,7 @@ def _draw_blocks(
     return read_boxes(data, corners, size).reshape(count, depth, edge, edge), corners
 
 
-def _flattest(blocks: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def flattest_blocks(blocks: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """Return the numbers of the blocks with the least image, and all of the noise, in them."""
     # averages over quarters show edges and slopes through the noise
     half = BLOCK // 2
@@ -248,9 +248,9 @@ def _hold_noise(blocks: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
 
 def _when_binned(volume: Volume, rng: np.random.Generator) -> float:
     """Return the highest correlation along y and x in slices binned 2 x 2."""
-    large, _ = _draw_blocks(volume, 1, rng, 2 * BLOCK)
+    large, _ = draw_blocks(volume, 1, rng, 2 * BLOCK)
     blocks = large.reshape(len(large), 1, BLOCK, 2, BLOCK, 2).mean((3, 5))
-    flat = blocks[_flattest(blocks)]
+    flat = blocks[flattest_blocks(blocks)]
     across_y, across_x = np.diff(flat, 2, axis=2), np.diff(flat, 2, axis=3)
     return max(neighbour_correlation(across_y, 3), neighbour_correlation(across_x, 2), 0.0)
 

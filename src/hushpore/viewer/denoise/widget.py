@@ -368,10 +368,14 @@ class NoiseLine(QObject):
 
 def words(volume: Volume, noise: NoiseDiagnosis, model: NoiseModel) -> str:
     """Return what was found in a few words, with the setting that helps."""
+    from hushpore.n2v2.noise.counts import find_count
+
     if not model.deviation:
         return "no noise found"
     if noise.rings:
         return f"noise: rings about the middle ⚠ ({RINGS_WORDS})"
+    if noise.is_independent and find_count(volume) is not None:
+        return "noise: that of counts ✓"
     if model.doubts:
         axes = noise.correlated_axes
         if len(axes) == 1:
