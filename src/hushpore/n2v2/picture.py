@@ -88,5 +88,7 @@ def _draw_curves(ax: Any, result: Denoised) -> None:
     else:
         ax.text(0.5, 0.5, "nothing was trained", ha="center", va="center", fontsize=9)
         ax.set_axis_off()
-    ax.set_title("loss at hidden pixels", fontsize=9, color=_INK)
+    hides = result.model.network.architecture.hides_pixels
+    where = "at hidden pixels" if hides else "against targets with noise"
+    ax.set_title(f"squared error {where}", fontsize=9, color=_INK)
     ax.tick_params(labelsize=8)
