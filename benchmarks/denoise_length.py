@@ -133,7 +133,7 @@ def _cooled(
     for each in range(step, last):
         _step(loop, state, each, 1 - COOL_DOWN * (1 - (each - step) / (last - step)))
     if loop.batch_sampler.pair_maker is not None:
-        state.learner.fit_input_shares(loop.images(last), loop._fixed_batches())
+        state.learner.fit_mean_and_shares(loop.images(last), loop._fixed_batches())
     found = psnr_of(loop.to_model(copy.deepcopy(state.learner.average)))
     state.load(tensors, average)
     return found

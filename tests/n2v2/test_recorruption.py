@@ -164,7 +164,7 @@ def fitted(network: UNet, image: np.ndarray, model: NoiseModel, size: tuple[int,
     drawing = Recorruption.of(model, Scale((0.0,), (1.0,)), size, 0, "cpu")
     batches = BatchSampler(size, 16, 0.0, torch.Generator().manual_seed(0), pair_maker=drawing)
     learner = Learner(network)
-    learner.fit_input_shares(Images.of(torch.from_numpy(image).float()), batches)
+    learner.fit_mean_and_shares(Images.of(torch.from_numpy(image).float()), batches)
     return learner
 
 
@@ -180,6 +180,15 @@ def test_as_much_of_the_input_is_given_back_as_lowers_the_error_most() -> None:
     seen = torch.from_numpy(image[:1, None]).float()
     error = (learner.average(seen) - expected * seen).abs() / seen.abs()
     assert error.max() < 0.05
+
+
+def test_a_scan_of_which_next_to_nothing_would_be_removed_is_returned_as_it_is() -> None:
+    rng = np.random.default_rng(0)
+    image = rng.normal(size=(8, 80, 80)) + 0.05 * rng.normal(size=(8, 80, 80))
+    learner = fitted_without_training(image, known_noise(np.ones((1, 1)), 0.05), (32, 32))
+    assert learner.average.input_share == pytest.approx(1)
+    seen = torch.from_numpy(image[:1, None]).float()
+    torch.testing.assert_close(learner.average(seen), seen, rtol=1e-6, atol=1e-6)
 
 
 def test_the_mean_grey_value_is_that_of_the_scan_whatever_was_learnt() -> None:

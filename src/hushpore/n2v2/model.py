@@ -128,7 +128,7 @@ class UNet(nn.Module):
     """
 
     # where no pixels are hidden: what is added to the output, (outputs,), and shares of the input
-    # in it, (n_shares,), at values of its `activity`, (n_shares,); see `Learner.fit_input_shares`
+    # in it, (n_shares,), at values of its `activity`, (n_shares,); `Learner.fit_mean_and_shares`
     offset: torch.Tensor
     input_shares: torch.Tensor
     share_at: torch.Tensor
@@ -169,6 +169,12 @@ class UNet(nn.Module):
             difference = self.own(x) - output
             output = output + self._share_of(self.activity(difference, output)) * difference
         return output
+
+    def removed(self, own: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
+        """Return what is taken from inputs, (batch, outputs, *size), of what `output` returned."""
+        output = self.shifted(output)
+        difference = own - output
+        return (1 - self._share_of(self.activity(difference, output))) * difference
 
     def shifted(self, output: torch.Tensor) -> torch.Tensor:
         """Return the output, (batch, outputs, *size), with its mean where that of the scan is."""

@@ -102,7 +102,9 @@ class TrainingLoop:
             raise
         if self.batch_sampler.pair_maker is not None and state.step:
             with self.timer.stage("validation"):
-                state.learner.fit_input_shares(self.images(state.step - 1), self._fixed_batches())
+                state.learner.fit_mean_and_shares(
+                    self.images(state.step - 1), self._fixed_batches()
+                )
         self._keep(state, checkpoint)
 
     def _keep(self, state: TrainingState, checkpoint: Checkpoint | None) -> None:

@@ -34,6 +34,9 @@ _LARGE = 2**25 - 2**16
 #: Batches by which the shares of the input are found, and pixels whose quantiles are taken.
 _SHARE_BATCHES, _QUANTILES_OF = 8, 1 << 20
 
+#: Share of the noise's variance below which nothing is removed: it would be worth 0.09 dB.
+_NOTHING = 0.02
+
 #: Decay of the running average of the weights, once it has warmed up.
 AVERAGE_DECAY = 0.995
 
@@ -310,9 +313,10 @@ class Learner:
         return self._loss(self.average, images, batch_sampler)
 
     @torch.no_grad()
-    def fit_input_shares(self, images: Images, batch_sampler: BatchSampler) -> None:
-        """Have the averaged network give back as much of its input as lowers the loss most.
+    def fit_mean_and_shares(self, images: Images, batch_sampler: BatchSampler) -> None:
+        """Put the mean of the averaged network right, and have it give back some of its input.
 
+        As much as lowers the loss most, after the mean grey value is put where that of the scan is.
         A short training has not learnt all that there is, least of all where there is little noise:
         then the scan itself is nearer to the image than what the network predicts, and a sum of
         both nearer than either. The share of the input is the least-squares one over some batches,
@@ -321,13 +325,11 @@ class Learner:
         (`UNet.activity`): at an edge or a small pore, whether it was learnt or not, more is given
         back. What the network has learnt well is left as it is.
 
-        Before that, the mean grey value is put where that of the scan is.
-
         `images`, `batch_sampler`: as for `step`, with a `PairMaker`.
         """
         network, pair_maker = self.average, batch_sampler.pair_maker
         assert pair_maker is not None
-        looked_at, errors = [], []
+        looked_at, applied = [], []
         for _ in range(_SHARE_BATCHES):
             corners, turned = batch_sampler.places(images)
             inputs, targets = pair_maker.pairs(
@@ -337,9 +339,9 @@ class Learner:
             looked_at.append((network.own(inputs), targets, output))
             # the network is applied to what has less noise than its inputs
             scan = images.windows(corners, batch_sampler.size, turned)
-            output = network.output(self._features_of(network, scan))
-            errors.append((network.own(scan) - output).flatten(2).mean(2))
-        network.offset.copy_(_certain_mean(torch.cat(errors)))
+            applied.append((network.own(scan), network.output(self._features_of(network, scan))))
+        errors = torch.cat([(own - output).flatten(2).mean(2) for own, output in applied])
+        network.offset.copy_(_certain_mean(errors))
         found = []
         for own, targets, unshifted in looked_at:
             output = network.shifted(unshifted)
@@ -366,6 +368,11 @@ class Learner:
         # where hardly any differ, groups are empty; they still have to lie one after the other
         rising = 1e-3 * torch.arange(len(quantiles), device=at.device)
         network.share_at.copy_(torch.cummax(at - rising, 0).values + rising)
+        # where shares are the best, what goes is as much as what is gained. Of next to nothing most
+        # is what the network does not know of the image
+        gone = torch.cat([network.removed(*each) for each in applied]).square().mean()
+        is_nothing = gone < _NOTHING * noise.sum() / len(energy)
+        network.input_shares.copy_(torch.where(is_nothing, 1.0, network.input_shares))
 
     def _loss(self, network: UNet, images: Images, batch_sampler: BatchSampler) -> torch.Tensor:
         draw, how = batch_sampler.generator, batch_sampler.replacement
