@@ -58,7 +58,9 @@ class Thinning:
         `images`, `corners`, `orientations`: as for `Images.windows`.
         Returns: inputs (count, inputs, *size) and targets (count, outputs, *size).
         """
-        counts = ((images.windows(corners, size, orientations) - self.first) / self.unit).round()
+        noisy = images.windows(corners, size, orientations)
+        # where not all values were looked at, some may be below none
+        counts = ((noisy - self.first) / self.unit).round().clamp_min(0)
         kept = torch.binomial(counts, torch.full_like(counts, KEPT), generator)
         own = slice(images.first, images.first + images.outputs)
         return (
