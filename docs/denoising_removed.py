@@ -27,6 +27,9 @@ SERIES = ROOT.parent / "shared" / "data" / "dicom_philips_S2010.tar.xz"
 #: Steps of training, and the simulated scan.
 STEPS, SIMULATED = 300, "held-out_foam_0.4_cosine_0.3"
 
+#: What is less than this, as a share of the deviation or the contrast, comes of rounding.
+ROUNDING = 1e-6
+
 #: Part of the series in which the phantom lies, and what of it is shown.
 PART = (slice(None), slice(128, 384), slice(128, 384))
 SHOWN = (10, slice(64, 224), slice(24, 204))
@@ -50,7 +53,7 @@ def main(stacks: list[str], file: Path) -> None:
         before = np.asarray(volume.data, np.float32)
         removed = before - after
         low, high = np.percentile(before[shown], (1, 99))
-        spread = 3 * float(removed[shown].std())
+        spread = max(3 * float(removed[shown].std()), ROUNDING * (high - low))
         for ax, image, limits, title in (
             (line[0], before, (low, high), name),
             (line[1], after, (low, high), f"after {STEPS} steps"),
@@ -67,6 +70,8 @@ def main(stacks: list[str], file: Path) -> None:
 
 def in_words(volume: hushpore.Volume, after: np.ndarray) -> str:
     before = np.asarray(volume.data, np.float32)
+    if np.std(before - after) < ROUNDING * np.std(before):
+        return "removed: nothing"
     signed, strength = edge_correlations(before, after)
     return (
         f"removed: deviation {np.std(before - after):.3g}; correlation with the edges "
