@@ -128,7 +128,7 @@ def test_the_more_pores_lie_apart_the_more_merge(
     found = height_of(make_graph([1, 1, 2], edges), "auto", n_spatial)
     assert (found.apart, found.h) == (pytest.approx(apart), pytest.approx(h))
     assert found.to_dict()["apart_share"] == found.apart
-    assert f" {found.apart:.0%} of them by volume lie apart" in found.reason
+    assert f" {100 * found.apart:.0f} % of them by volume lie apart" in found.reason
 
 
 def test_pores_lie_apart_where_they_touch_over_edges_of_voxels_and_only_faces_are_ways() -> None:

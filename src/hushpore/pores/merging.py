@@ -55,9 +55,9 @@ class ChosenHeight:
             f"{MOST:g} of those that lie apart"
         )
         return (
-            f"Pores have a typical radius of {self.radius:.3g} voxels, {self.apart:.0%} of them by "
-            f"volume lie apart from all others, and they are merged by a height of {self.h:.3g} "
-            f"voxels: {why.get(self.h, between)}."
+            f"Pores have a typical radius of {self.radius:.3g} voxels, {100 * self.apart:.0f} % of "
+            "them by volume lie apart from all others, and they are merged by a height of "
+            f"{self.h:.3g} voxels: {why.get(self.h, between)}."
         )
 
     def to_dict(self) -> dict[str, Any]:
