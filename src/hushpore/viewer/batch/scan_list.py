@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtCore import Qt, Signal
+from qtpy.QtCore import QSize, Qt, Signal
 from qtpy.QtGui import QKeySequence
 from qtpy.QtWidgets import QHeaderView, QTreeWidget, QTreeWidgetItem
 
@@ -38,6 +38,10 @@ class ScanList(QTreeWidget):
         self.setToolTip("Double-click a finished scan to open it with its pores.")
         self.setAccessibleName("Scans")
         self.itemDoubleClicked.connect(self._want)
+
+    def sizeHint(self) -> QSize:  # noqa: N802
+        """Return room for eight lines: it takes what the form leaves, and pushes nothing out."""
+        return QSize(super().sizeHint().width(), 8 * self.fontMetrics().lineSpacing())
 
     def value(self) -> list[str]:
         """Return the paths of the scans."""
