@@ -35,7 +35,7 @@ def test_the_pore_under_the_mouse_is_told_in_the_words_of_the_table(made_of_cube
     assert said.startswith("2; number of voxels: 27, ")
     assert "equivalent diameter (µm): " in said
     assert "_" not in said
-    assert "[No Properties]" not in said
+    assert layer.get_status(np.argwhere(result.labels == 0)[0])["value"] == "0"
 
 
 def test_a_layer_gives_back_the_numbers_of_its_result(made_of_cubes):

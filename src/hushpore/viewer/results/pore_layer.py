@@ -171,10 +171,14 @@ def _status(layer: Any, *place: Any, **more: Any) -> dict[str, str]:
     tables = tables_of(layer)
     if tables is None:
         return status
-    # napari writes: the label; name: value, name: value
+    # napari writes: the label; name: value, name: value. Where there is no pore: [No Properties]
     titles = {name: tables.titled(name) for name in tables.pores if name != "label"}
     return {
-        what: re.sub(r"(?<=[;,] )\w+(?=: )", lambda name: titles.get(name[0], name[0]), text)
+        what: re.sub(
+            r"(?<=[;,] )\w+(?=: )",
+            lambda name: titles.get(name[0], name[0]),
+            text.replace("; [No Properties]", ""),
+        )
         for what, text in status.items()
     }
 
