@@ -78,7 +78,7 @@ def main(words: list[str]) -> None:
     parser.add_argument(
         "--peers",
         type=Path,
-        help="earlier result whose figures of other programs are kept; of merge_height",
+        help="earlier result whose figures of other programs are kept; of thickness, merge_height",
     )
     given = parser.parse_args(words)
     for name in given.names or names():
@@ -108,7 +108,7 @@ def results(
     programs are kept, where it compares any.
     """
     earlier = None if peers is None else json.loads(peers.read_text(encoding="utf-8"))
-    given = {"limit": limit, "out": out, "only": only, "peers": earlier and earlier["figures"]}
+    given = {"limit": limit, "out": out, "only": only, "peers": earlier}
     taken = inspect.signature(module.measure).parameters
     if only is not None and "kept" in taken:
         given["kept"] = _figures_of_same_commit((out or HERE / "results") / f"{_name(module)}.json")

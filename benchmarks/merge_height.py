@@ -146,7 +146,7 @@ SETS = {
 def measure(peers: dict[str, Any] | None = None) -> Iterator[dict[str, object]]:
     """Figures of all sets, and by walls, shape and size.
 
-    `peers`: figures of an earlier run, of which those of other programs are kept.
+    `peers`: an earlier result, of which the figures of other programs are kept.
     """
     if peers is None and find_spec("porespy") is None:
         raise MissingPackageError("it needs PoreSpy: pip install porespy")
@@ -174,7 +174,7 @@ def _measured(
                     _name(row) for row in rows if row["resolvable"] and not _is_near(row["auto"])
                 ],
                 "f1_below_best": below_best(rows),
-                **_with_peers(summed_up(rows), (peers or {}).get(name, {})),
+                **_with_peers(summed_up(rows), (peers or {"figures": {}})["figures"].get(name, {})),
             }
             yield found
 

@@ -7,6 +7,10 @@ with every ball for every voxel. PoreSpy 3 takes whole radii alone, rounded down
 exact, too, with one in each half voxel it is as coarse as PoreSpy 2 was by default, or finer. What
 takes minutes is run once. Volumes: the void and the solid of Berea sandstone, 200^3, and a foam of
 256^3. What a package that is not installed would do is left out.
+
+With ``--peers FILE`` only hushpore is measured, and the rows of an earlier run are kept beside it,
+hushpore's of that run among them, named by its commit: every size takes PoreSpy more than 1,000 s
+of the foam, and was not waited for. Ratios are always of one run.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ from hushpore.pores.slabs import Slabs, Stack
 from hushpore.pores.thickness import find_thickness
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 ROUNDS = 2
 FOAM = 256  # edge
@@ -119,13 +123,14 @@ def foam(size: int) -> np.ndarray:
     return void
 
 
-def _compared(phase: np.ndarray) -> dict[str, Any]:
+def _compared(phase: np.ndarray, contestants: Iterable[str]) -> dict[str, Any]:
     times: dict[str, list[tuple[float, float]]] = {}
     values: dict[str, np.ndarray] = {}
     for turn in range(ROUNDS):
-        for name, run in CONTESTANTS.items():
+        for name in contestants:
             if turn and name in ONCE:
                 continue
+            run = CONTESTANTS[name]
             wall, cpu = time.perf_counter(), time.process_time()
             try:
                 values[name] = run(phase)[phase]
@@ -149,26 +154,40 @@ def _compared(phase: np.ndarray) -> dict[str, Any]:
     }
 
 
-def measure() -> Iterator[dict[str, Any]]:
-    """Run all of it; half an hour, most of it for the others."""
+def _kept(peers: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the rows of an earlier run, each with the commit of its run."""
+    return {
+        row if "(of " in row else f"{row} (of {peers['commit']})": figures
+        for row, figures in peers["figures"].get(name, {}).items()
+        # what was measured beside rows that were kept is not kept itself
+        if "(of " in row or not any("(of " in other for other in peers["figures"][name])
+    }
+
+
+def measure(peers: dict[str, Any] | None = None) -> Iterator[dict[str, Any]]:
+    """Run all of it; half an hour, most of it for the others.
+
+    `peers`: an earlier result, whose rows are kept; then it takes a minute.
+    """
     rock = berea()
     volumes = {"berea void": rock, "berea solid": ~rock, f"foam {FOAM}": foam(FOAM)}
-    for run in CONTESTANTS.values():
+    contestants = list(CONTESTANTS) if peers is None else ["hushpore"]
+    for name in contestants:
         with suppress(ImportError):
-            run(rock[:40, :40, :40])
+            CONTESTANTS[name](rock[:40, :40, :40])
     figures: dict[str, Any] = {"threads": cpu_threads(), "unit": "voxels of diameter"}
     for name, phase in volumes.items():
-        figures[name] = _compared(phase)
+        figures[name] = _compared(phase, contestants) | (_kept(peers, name) if peers else {})
         yield figures
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "phase.npy"
         np.save(path, volumes[f"foam {FOAM}"][:, :, : FOAM // 2])
         command = [sys.executable, "-c", _PEAK, str(path)]
+        title, peak = f"peak bytes a voxel above the input, half a foam {FOAM}", {}
         for name in ("hushpore", "porespy"):
             if name not in figures["berea void"]:
                 continue
             done = subprocess.run([*command, name], check=True, capture_output=True, text=True)
-            figures.setdefault(f"peak bytes a voxel above the input, half a foam {FOAM}", {})[
-                name
-            ] = round(float(done.stdout), 1)
+            peak[name] = round(float(done.stdout), 1)
+    figures[title] = peak | (_kept(peers, title) if peers else {})
     yield figures

@@ -134,12 +134,13 @@ def make_tiny(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def leaves(figures: Any) -> set[str]:
-    """Return the names of single figures, without numbers, for those are of sizes."""
+    """Return the names of single figures, without numbers and commits: those of sizes and runs."""
     if not isinstance(figures, dict):
         return set()
     found: set[str] = set()
     for name, value in figures.items():
-        found |= leaves(value) if isinstance(value, dict) else {re.sub(r"[\d.,]+", "#", name)}
+        figure = re.sub(r" \(of \w+\)", "", name)
+        found |= leaves(value) if isinstance(value, dict) else {re.sub(r"[\d.,]+", "#", figure)}
     return found
 
 
