@@ -208,7 +208,7 @@ def below_best(rows: list[dict[str, Any]]) -> dict[str, Any]:
         found[" x ".join(kinds)] = {
             "worst": round(float(below[worst]), 4),
             "of": ", ".join(map(str, worst)),
-            "within": sum(each <= _CLOSE for each in below.values()),
+            "within": sum(bool(each <= _CLOSE) for each in below.values()),
             "groups": len(below),
         }
     return found
