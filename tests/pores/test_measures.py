@@ -194,14 +194,15 @@ def test_a_neck_between_two_balls_is_their_throat(balls: Callable[..., np.ndarra
 
 
 def test_surfaces_of_pores_are_those_of_the_void_and_twice_the_throats() -> None:
-    rng = np.random.default_rng(0)
-    void = np.pad(rng.random((20, 21, 22)) < 0.6, 1)
-    scan = Volume(void, spacing=SPACING)
+    # wide enough that none of them is flat, of which more is made than lines say
+    noise = ndi.gaussian_filter(np.random.default_rng(0).normal(size=(40, 41, 42)), 2)
+    void = np.pad(noise > 0, 1)
+    scan = Volume(void)
     for h in (0.0, 0.5, 9.0):
         result = hushpore.segment_pores(scan, h=h, minimum_shape_voxels=1)
         total = result.provenance["result"]["specific_surface"] * void.size * scan.voxel_size
         parts = result.pores["surface_area"].sum() - 2 * result.throats["area"].sum()
-        assert parts == pytest.approx(total)
+        assert parts == pytest.approx(total, rel=0.005)
         # and throats are counted at both of their pores
         assert result.pores["num_throats"].sum() == 2 * len(result.throats)
 
@@ -210,8 +211,8 @@ def test_faces_of_the_volume_are_not_surface_of_the_void() -> None:
     void = np.ones((10, 80, 90), bool)
     void[:5] = False
     result = hushpore.segment_pores(void, outside="keep").provenance["result"]
-    # one plane of 80 x 90; the estimate for such a plane is 7 % small
-    assert result["specific_surface"] * void.size == pytest.approx(80 * 90, rel=0.1)
+    # one plane of 80 x 90
+    assert result["specific_surface"] * void.size == pytest.approx(80 * 90)
 
 
 def test_pores_of_open_void_are_open_though_they_may_not_touch_a_face(

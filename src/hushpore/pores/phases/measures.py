@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpore.pores.measures import Measure, summarised
-from hushpore.pores.surface import area_per_crossing
+from hushpore.pores.surface import surface_area
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -69,9 +69,7 @@ class PhaseSums:
     @cached_property
     def areas(self) -> npt.NDArray[np.float64]:
         """(contacts,): of each two that touch, as `hushpore.pores.surface` estimates it."""
-        weights = area_per_crossing(self.volume.spacing)
-        areas: npt.NDArray[np.float64] = self.graph.contacts @ weights
-        return areas
+        return surface_area(self.graph.contacts, self.volume.spacing)
 
     @cached_property
     def surface(self) -> npt.NDArray[np.float64]:
@@ -173,7 +171,7 @@ CONTACTS: list[Measure[PhaseSums]] = [
     Measure(
         "area",
         2,
-        "Area of the contact, a Crofton estimate; in 2D its length.",
+        "Area of the contact, estimated as surfaces of pores are; in 2D its length.",
         lambda phases: phases.areas,
         is_summarised=False,
     ),
