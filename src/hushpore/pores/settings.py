@@ -77,7 +77,7 @@ class PoreSettings(Settings):
     window: int = option(
         51,
         "Edge of the window around a voxel that Sauvola and Niblack look at; larger than the "
-        "largest pore.",
+        "largest pore. Along each axis an odd number of voxels that is near it is taken.",
         label="Local threshold window",
         unit="voxels",
         minimum=3,
